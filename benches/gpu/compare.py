@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-SOURCES = [Path(__file__).parent / name for name in ("models.py", "problems.py")]
+SOURCES = [Path(__file__).parent / name for name in ("models.py", "problems.py", "collectives.py")]
 MARK = re.compile(r"# finding( anywhere)?: (SL\d+)")
 
 

@@ -1,6 +1,7 @@
 """What each problem of `problems.py` costs on this machine, and traces of it, for `stackline findings` to be held to.
 
     python benches/gpu/gains.py OUT [NAME…]
+    torchrun --nproc-per-node 2 benches/gpu/gains.py OUT "a collective for each gradient"
 
 Writes `OUT/gains.json` (seconds of a step with the problem and without, medians over rounds in turn, with their spread)
 and of each problem three traces of torch.profiler: `plain` (its defaults), `full` (shapes and stacks) and `mended`.
@@ -9,6 +10,7 @@ and of each problem three traces of torch.profiler: `plain` (its defaults), `ful
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import statistics
@@ -19,6 +21,7 @@ from pathlib import Path
 
 import torch
 from problems import DEVICE, GPU, PROBLEMS
+from torch import distributed
 from torch.profiler import ProfilerActivity, profile, schedule
 
 ROUNDS = 5
@@ -42,6 +45,15 @@ def seconds(step, number: int, steps: int) -> tuple[float, int]:
     return (time.perf_counter() - before) / steps, number + steps
 
 
+def agreed(number: int) -> int:
+    """The number of rank 0: all ranks run as many steps."""
+    if not distributed.is_initialized():
+        return number
+    shared = torch.tensor(number, device=DEVICE)
+    distributed.broadcast(shared, 0)
+    return int(shared)
+
+
 def trace(step, number: int, path: Path, full: bool) -> None:
     activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if GPU else [])
     planned = schedule(wait=0, warmup=2, active=TRACED_STEPS, repeat=1)
@@ -62,7 +74,7 @@ def measure(name: str, out: Path) -> dict[str, object]:
     for mended, step in steps.items():
         _, at[mended] = seconds(step, 0, 3)
         one, at[mended] = seconds(step, at[mended], 2)
-        blocks[mended] = max(2, min(300, int(BLOCK_SECONDS / one)))
+        blocks[mended] = agreed(max(2, min(300, int(BLOCK_SECONDS / one))))
     for _ in range(ROUNDS):
         for mended, step in steps.items():
             one, at[mended] = seconds(step, at[mended], blocks[mended])
@@ -88,6 +100,9 @@ def overdue(*_) -> None:
 
 def main() -> None:
     out, names = Path(sys.argv[1]), sys.argv[2:] or list(PROBLEMS)
+    if (rank := int(os.environ.get("RANK", 0))) > 0:
+        # What is compared is rank 0.
+        out = out / f"rank{rank}"
     out.mkdir(parents=True, exist_ok=True)
     results = {"device": torch.cuda.get_device_name() if GPU else DEVICE.type, "torch": torch.__version__, "problems": {}}
     signal.signal(signal.SIGALRM, overdue)

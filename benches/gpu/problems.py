@@ -12,6 +12,7 @@ import time
 
 import torch
 import torch.nn.functional as F
+from collectives import small_collectives
 from models import DEVICE, GPU, HALF, Transformer, convolutions, size
 from torch import nn
 
@@ -470,4 +471,5 @@ PROBLEMS = {
     "waiting in the step": sleeping,
     "vocabulary that is not aligned": odd_vocabulary,
     "optimizer beside graphs": optimizer_beside_graphs,
+    "a collective for each gradient": small_collectives,
 }

@@ -8,7 +8,6 @@ import inspect
 import os
 import sys
 import threading
-import time
 import warnings
 from collections.abc import Callable, Sequence
 from importlib.util import module_from_spec, spec_from_file_location
@@ -133,11 +132,8 @@ class Recording:
 
     def _set_environment(self, run: str, recorder: str) -> None:
         wanted = self._options.environment()
-        wanted |= {
-            "STACKLINE_RECORD": run, "STACKLINE_RECORDER": recorder,
-            # Processes that start meanwhile count `after` and `duration` from here, too.
-            "STACKLINE_BEGIN": str(time.monotonic_ns()),
-        }  # fmt: skip
+        # The begin is none of an outer recording: the recorder sets its own, which processes that start meanwhile count from.
+        wanted |= {"STACKLINE_RECORD": run, "STACKLINE_RECORDER": recorder, "STACKLINE_BEGIN": ""}
         if os.pathsep not in _BOOTSTRAP:
             inherited = os.environ.get("PYTHONPATH")
             wanted["PYTHONPATH"] = _BOOTSTRAP + (os.pathsep + inherited if inherited else "")
@@ -147,11 +143,11 @@ class Recording:
 
     def _restore_environment(self) -> None:
         for name, (before, ours) in self._restore.items():
-            # What the program has changed since is its own.
-            if os.environ.get(name) != ours:
+            # What the program has changed since is its own; the begin was changed by the recorder.
+            if os.environ.get(name) != ours and name != "STACKLINE_BEGIN":
                 continue
             if before is None:
-                del os.environ[name]
+                os.environ.pop(name, None)
             else:
                 os.environ[name] = before
         self._restore.clear()

@@ -124,15 +124,18 @@ for run in ("first", "second"):
 
 def test_the_environment_is_what_it_was(tmp_path: Path) -> None:
     program = """
-    import os
+    import os, re, subprocess, sys
     before = dict(os.environ)
     with sl.record("run.stackline", python=False, memory=True, sample_hz=50, mode="trace", steps=(2, 3), after=0.5):
         set_ = {name: os.environ[name] for name in os.environ if name.startswith("STACKLINE_")}
         assert os.environ["PYTHONPATH"].split(os.pathsep)[1:] == ["mine"]
+        tell = "import os; print(os.environ['STACKLINE_BEGIN'], end='')"
+        told = subprocess.run([sys.executable, "-c", tell], text=True, capture_output=True, check=True).stdout
         os.environ["STACKLINE_MODE"] = "changed"
         os.environ["OTHER"] = "kept"
     assert set_.pop("STACKLINE_RECORD") == os.path.abspath("run.stackline") and set_.pop("STACKLINE_RECORDER")
-    assert set_.pop("STACKLINE_BEGIN").isdigit()
+    begin = set_.pop("STACKLINE_BEGIN")
+    assert re.fullmatch("[0-9]+:[0-9a-f]{16}", begin) and told == begin, (begin, told)
     print(set_ == {
         "STACKLINE_WITHOUT": "pytorch,python", "STACKLINE_MEMORY": "1", "STACKLINE_SAMPLE_HZ": "50",
         "STACKLINE_MODE": "trace", "STACKLINE_STEPS": "2..3", "STACKLINE_AFTER": "0.500000",
@@ -174,6 +177,39 @@ def test_a_missing_recorder_is_named(tmp_path: Path) -> None:
     """
     assert "no recorder at nowhere.so" in succeeds(tmp_path, program, STACKLINE_RECORDER="nowhere.so")
     assert "text.so cannot be loaded" in succeeds(tmp_path, program, STACKLINE_RECORDER=str(tmp_path / "text.so"))
+
+
+def test_a_recording_that_cannot_begin_is_refused_and_the_next_one_is_whole(tmp_path: Path) -> None:
+    program = (
+        BUSY
+        + """
+import os
+from stackline import _record
+before, make, threads = dict(os.environ), _record._make_run, os.listdir("/proc/self/task")
+
+def make_without_streams(run, given):
+    # Gone again before the recorder comes.
+    make(run, given)
+    os.rmdir(os.path.join(run, "streams"))
+    open(os.path.join(run, "streams"), "w").close()
+
+_record._make_run = make_without_streams
+try:
+    with sl.record("never.stackline") as recording:
+        print("not refused")
+except sl.RecordError as error:
+    print(error)
+assert dict(os.environ) == before and os.listdir("/proc/self/task") == threads
+_record._make_run = make
+with sl.record("run.stackline") as recording:
+    busy()
+assert recording.has_ended
+"""
+    )
+    [said] = succeeds(tmp_path, program).splitlines()
+    assert said.startswith("nothing is recorded: cannot make ") and "never.stackline/streams" in said, said
+    [stream] = streams(tmp_path / "run.stackline")
+    assert b"busy" in stream
 
 
 def test_options_that_make_no_sense_are_refused_at_once() -> None:

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { amount, bytes, count, duration, percent } from "./format";
+import { amount, bytes, count, duration, percent, sentence } from "./format";
 
 test("times", () => {
   expect([999.6, 999_600, 999_499, 999_600_000].map(duration)).toEqual(["1.00 µs", "1.00 ms", "999 µs", "1.00 s"]);
@@ -9,6 +9,10 @@ test("times", () => {
 test("bytes and counts", () => {
   expect([1023, 1536, 3 * 2 ** 30].map(bytes)).toEqual(["1023 B", "1.50 KiB", "3 GiB"]);
   expect(count(1234567)).toBe("1\u202f234\u202f567");
+});
+
+test("sentences", () => {
+  expect(["step 0 is left out: warm-up", "Done.", ""].map(sentence)).toEqual(["Step 0 is left out: warm-up.", "Done.", "."]);
 });
 
 test("parts", () => {

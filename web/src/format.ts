@@ -38,6 +38,9 @@ export function counted(value: number, one: string, many = `${one}s`): string {
   return `${count(value)} ${value === 1 ? one : many}`;
 }
 
+/** Words as a sentence: with a capital letter and a full stop. */
+export const sentence = (words: string): string => `${words.charAt(0).toUpperCase()}${words.slice(1)}${words.endsWith(".") ? "" : "."}`;
+
 /** A part of a whole in percent. */
 export function percent(part: number, whole: number): string {
   if (whole === 0) return "–";

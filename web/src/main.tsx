@@ -21,9 +21,9 @@ import { openInEditor } from "./parts/editor-link";
 import { dialog } from "./parts/dialog";
 import { FilterBar } from "./parts/filters";
 import { Folders } from "./parts/folders";
-import { Gone } from "./parts/gone";
+import { ServerOffline } from "./parts/server-offline";
 import { Keys } from "./parts/keys";
-import { Losses } from "./parts/losses";
+import { DataLossBanner } from "./parts/data-loss-banner";
 import { Palette } from "./parts/palette";
 import { Shown } from "./parts/notice";
 import { address, change, chooseRank, firstPage, follow, page, PAGES, type PageId, state, transport } from "./state";
@@ -115,8 +115,8 @@ function Frame({ meta }: { meta: Meta }) {
         </ol>
       </nav>
       <main id="page" tabIndex={-1}>
-        <Gone meta={meta} />
-        <Losses meta={meta} />
+        <ServerOffline meta={meta} />
+        <DataLossBanner meta={meta} />
         <FilterBar meta={meta} />
         <Page id={page.value} meta={meta} />
       </main>

@@ -94,6 +94,41 @@ test("a report in one file holds the comparison and both timelines", async () =>
   await page.close();
 });
 
+test("times whose records are missing in one run are not shown as 0, in the page and in the report", async () => {
+  const step = (at: number) => {
+    const [ts, host] = [at * 1000, { ph: "X", pid: 1, tid: 1 }];
+    const args = { correlation: at + 1 };
+    return [
+      { ...host, name: `ProfilerStep#${at}`, cat: "user_annotation", ts, dur: 990 },
+      { ...host, name: "aten::mm", cat: "cpu_op", ts: ts + 10, dur: 50 },
+      { ...host, name: "cudaLaunchKernel", cat: "cuda_runtime", ts: ts + 20, dur: 10, args },
+      { ph: "X", name: "gemm", cat: "kernel", ts: ts + 100, dur: 400 + at, pid: 0, tid: 7, args: { ...args, device: 0, stream: 7 } },
+    ];
+  };
+  const events = [0, 1, 2, 3, 4, 5].flatMap(step);
+  const [a, b] = [here.written("kernels.json", events), here.written("no-kernels.json", events.filter(({ cat }) => cat !== "kernel"))];
+  const both = await serve(b, "--baseline", a);
+  const report = join(here.folder.path, "missing.html");
+  stackline("report", b, "--baseline", a, "--html", report);
+  for (const url of [both.url, `file://${report}`]) {
+    const { page, faults } = await watched(here.browser, url);
+    await open(page, url, "page=compare");
+    const table = page.locator("table", { has: page.locator("caption", { hasText: "GPU work per step" }) });
+    await table.waitFor();
+    expect(await page.locator(".warnings").innerText()).toContain("launches have no device record");
+    const heads = await table.locator("thead th").allInnerTexts();
+    const cells = await table.locator("tbody tr", { hasText: "gemm" }).first().locator("td").allInnerTexts();
+    const [before, after, change] = ["A", "B", "Change from A to B"].map((head) => cells[heads.indexOf(head)]);
+    expect(before).toMatch(/^40\d µs$/);
+    expect([after, change]).toEqual(["–", "–"]);
+    expect(await page.locator("main table tbody").allInnerTexts()).not.toContainEqual(expect.stringContaining("-100.0 %"));
+    expect(await violations(page)).toEqual([]);
+    none(faults);
+    await page.close();
+  }
+  await both.stop();
+});
+
 test("peaks of memory of both runs stand beside each other, in the page and in the report", async () => {
   const memory = (ts: number, bytes: number, addr: number) => ({ ph: "i", s: "t", name: "[memory]", cat: "cpu_instant_event", pid: 1, tid: 1, ts, args: { "Device Type": 0, "Device Id": -1, Addr: addr, Bytes: bytes, "Total Allocated": 0, "Total Reserved": 0 } });
   const step = (at: number) => ({ ph: "X", name: `ProfilerStep#${at}`, cat: "user_annotation", ts: at * 1000, dur: 990, pid: 1, tid: 1 });

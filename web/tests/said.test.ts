@@ -224,3 +224,50 @@ test("what no rule covers is told in the sentences of the terminal: what waits m
     expect(await violations(page)).toEqual([]);
   });
 });
+
+test("the critical path of inferred steps isn't called that of the whole trace", async () => {
+  const launches = Array.from({ length: 12 }, (_, step) =>
+    Array.from({ length: 13 }, (_, at) => {
+      const [ts, id] = [1000 * step + 50 * at, 100 * step + at + 1];
+      const what = at === 12 ? ["cudaMemcpyAsync", "gpu_memcpy", "Memcpy DtoH (Device -> Pinned)"] : ["cudaLaunchKernel", "kernel", "mlp"];
+      return [
+        { ph: "X", name: what[0], cat: "cuda_runtime", ts, dur: 40, pid: 1, tid: 1, args: { correlation: id } },
+        { ph: "X", name: what[2], cat: what[1], ts: ts + 42, dur: 5, pid: 0, tid: 7, args: { device: 0, stream: 7, correlation: id } },
+      ];
+    }),
+  ).flat(2);
+  const pause = { ph: "X", name: "aten::to", cat: "cpu_op", ts: 20_000, dur: 1_000_000, pid: 1, tid: 1 };
+  // Launches without a kernel, in the middle.
+  const lost = Array.from({ length: 8 }, (_, at) => ({ ph: "X", name: "cudaLaunchKernel", cat: "cuda_runtime", ts: 1000 * at + 900, dur: 5, pid: 1, tid: 1, args: { correlation: 9999 } }));
+  const file = here.written("unmarked.json", [...launches, pause]);
+  await here.view([file], async (page, url) => {
+    const main = page.locator("main");
+    await open(page, url, "page=overview");
+    expect(await main.innerText()).toContain("Critical path of the inferred steps");
+    expect(await main.innerText()).toContain("Steps inferred from a repeated pattern of 13 launches");
+    await open(page, url, "page=overview&steps=whole");
+    expect(await main.innerText()).toContain("Critical path of the whole trace");
+    expect(await main.innerText()).not.toContain("Failed checks");
+    await open(page, url, "page=timeline&cp=1");
+    expect(await main.innerText()).toContain("Critical path of the inferred steps:");
+    expect(await violations(page)).toEqual([]);
+  });
+  await here.view([here.written("lost.json", [...launches, pause, ...lost])], async (page, url) => {
+    await open(page, url, "page=overview");
+    expect(await page.locator("main").innerText()).toContain("Failed checks: launch_without_record 8 (GPU time of operators is too small");
+  });
+});
+
+test("the Overview has a line for what comes before the first step and after the last one", async () => {
+  const steps = [0, 1, 2].flatMap((step) => [
+    { ph: "X", name: `ProfilerStep#${step}`, cat: "user_annotation", ts: 10_000 + 1000 * step, dur: 1000, pid: 1, tid: 1 },
+    { ph: "X", name: "aten::mm", cat: "cpu_op", ts: 10_000 + 1000 * step, dur: 900, pid: 1, tid: 1 },
+  ]);
+  const around = [0, 13_000].map((ts, at) => ({ ph: "X", name: ["load", "save"][at], cat: "cpu_op", ts, dur: 5000, pid: 1, tid: 1 }));
+  await here.view([here.written("around.json", [...steps, ...around])], async (page, url) => {
+    await open(page, url, "page=overview");
+    const main = await page.locator("main").innerText();
+    expect(main).toContain("Start-up: 10 ms before the first step.");
+    expect(main).toContain("After the last step: 5 ms, mostly in save.");
+  });
+});

@@ -22,7 +22,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("serve", &["query"]),
     ("cli", &["serve", "query", "present", "engine", "analyze", "ingest", "store", "memory", "model"]),
     ("python", &["serve", "query", "present", "engine", "analyze", "ingest", "store", "memory", "model"]),
-    ("testkit", &["recording"]),
+    ("testkit", &["recording", "model"]),
     (HACK, &[]),
 ];
 /// Holds no code, only features of dependencies.

@@ -6,8 +6,9 @@
 //! * `readme [FILE]`: runs the `sh` blocks of the README
 //! * `slowest [PROFILE]`: the slowest tests of the last run of `cargo nextest`
 //! * `picture [--check]`: draws the README's picture from real output, or checks that it is up to date
+//! * `words [AREA]`: findings of wording per area of text, or those of one area; `tidy` checks the limits
 //!
-//! `./dev test` calls all of them but `lines`.
+//! `./dev test` calls all of them but `lines` and `words`.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool that reports to people")]
 
@@ -22,11 +23,11 @@ mod registered;
 mod slowest;
 mod tidy;
 mod vocabulary;
+mod words;
 
 use std::process::ExitCode;
 
-const USAGE: &str =
-    "usage: cargo run -p xtask -- tidy | licences | lines | readme [FILE] | slowest [PROFILE] | picture [--check]";
+const USAGE: &str = "usage: cargo run -p xtask -- tidy | licences | lines | readme [FILE] | slowest [PROFILE] | picture [--check] | words [AREA]";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -40,6 +41,8 @@ fn main() -> ExitCode {
         ["slowest", profile] => slowest::run(profile),
         ["picture"] => picture::run(false),
         ["picture", "--check"] => picture::run(true),
+        ["words"] => words::run(None),
+        ["words", area] => words::run(Some(area)),
         _ => Err(anyhow::anyhow!(USAGE)),
     };
     match done {

@@ -1,8 +1,8 @@
 //! What a program does after its last step: an evaluation, a checkpoint.
 
-use crate::findings::{PlaceKey, Places};
+use crate::findings::{SourceLocationKey, SourceLocations};
 use crate::steps::{middle, with_gpu_work};
-use stackline_model::words::duration;
+use stackline_model::format::duration;
 use stackline_model::{EventId, StrId, Trace};
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub struct AfterSteps {
 impl AfterSteps {
     /// What comes after the last step, if that is longer than the middle one.
     #[must_use]
-    pub fn of(trace: &Trace) -> Option<Self> {
+    pub fn from_trace(trace: &Trace) -> Option<Self> {
         let spans = with_gpu_work(trace);
         let lengths: Vec<i64> = spans.iter().map(|(from, to)| to.saturating_sub(*from)).collect();
         let last = trace.steps.iter().max_by_key(|step| step.end)?;
@@ -55,10 +55,10 @@ fn outermost_calls(trace: &Trace, event: EventId, from: i64) -> Vec<EventId> {
     let mut until = from;
     let mut found = Vec::new();
     for &event in &events[events.partition_point(|&event| start(event) < from)..] {
-        let is_call = trace.events.is_timed(event) && !trace.name(event).contains(OF_PROFILER);
-        if is_call && start(event) >= until {
+        if trace.events.is_timed(event) && start(event) >= until {
+            // What a profiler calls is the profiler's, too.
             until = trace.events.end(event);
-            found.push(event);
+            found.extend((!trace.name(event).contains(OF_PROFILER)).then_some(event));
         }
     }
     found
@@ -66,8 +66,8 @@ fn outermost_calls(trace: &Trace, event: EventId, from: i64) -> Vec<EventId> {
 
 /// The place of most of the calls' time, if it is most of all.
 fn largest(trace: &Trace, calls: &[EventId], all_ns: i64) -> Option<String> {
-    let places = Places::new(trace);
-    let mut times: BTreeMap<(PlaceKey, StrId), i64> = BTreeMap::new();
+    let places = SourceLocations::new(trace);
+    let mut times: BTreeMap<(SourceLocationKey, StrId), i64> = BTreeMap::new();
     for &call in calls {
         let place = places.line_key(call);
         let name = if places.is_own(place) { StrId::NONE } else { trace.events.name[call.index()] };

@@ -2,17 +2,7 @@
 
 use std::borrow::Cow;
 
-/// A frame in its parts: `train.py(12): step`, or `$train.py:12 step` of XProf.
-pub(crate) fn frame(name: &str) -> Option<(&str, u32, &str)> {
-    if let Some(name) = name.strip_prefix('$') {
-        let (place, function) = name.rsplit_once(' ')?;
-        let (file, line) = place.rsplit_once(':')?;
-        return Some((file, line.parse().ok()?, function));
-    }
-    let (file, rest) = name.rsplit_once("): ").map_or((name, ""), |(head, function)| (head, function));
-    let (file, line) = file.rsplit_once('(')?;
-    (!rest.is_empty()).then_some((file, line.parse().ok()?, rest))
-}
+pub(crate) use stackline_model::names::python_frame as frame;
 
 /// A frame of XProf as Kineto would name it: `$queue.py:154 get` is `queue.py(154): get`, `$time sleep` a function that is built in. Of methods
 /// of built-in types XProf knows the name alone: one called `acquire` is that of a lock.

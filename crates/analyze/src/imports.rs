@@ -12,11 +12,7 @@ pub(crate) fn end_of_imports(trace: &Trace) -> Option<i64> {
         trace.kind(e) == EventKind::PythonFunction && imports(trace.events.name[e.index()]) && trace.events.is_timed(e)
     };
     let stacks = &trace.stacks;
-    let in_stack = |e: EventId| {
-        let stack = stacks.event.binary_search(&e).ok().and_then(|at| stacks.stack[at].some());
-        let mut frames = std::iter::successors(stack, |s| stacks.parent[s.index()].some());
-        frames.any(|s| imports(stacks.frame[s.index()]))
-    };
+    let in_stack = |e: EventId| stacks.names(stacks.of_event(e)).any(imports);
     let is_own = |e: &EventId| !in_stack(*e) && !trace.ancestors(*e).any(is_frame);
     let operators = trace.events.ids().filter(|&e| trace.kind(e) == EventKind::Operator && trace.events.is_timed(e));
     let first = operators.filter(is_own).map(|e| trace.events.start[e.index()]).min()?;

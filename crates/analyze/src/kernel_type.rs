@@ -126,7 +126,7 @@ impl<'a> NameTypes<'a> {
     }
 
     /// The type of a name.
-    pub fn of(&mut self, name: StrId) -> KernelType {
+    pub fn type_of(&mut self, name: StrId) -> KernelType {
         match self.known.get(name.index()) {
             Some(Some(kind)) => *kind,
             _ => {
@@ -144,7 +144,7 @@ impl<'a> NameTypes<'a> {
         match self.trace.kind(event) {
             EventKind::Memcpy | EventKind::Memset => Memory,
             _ if self.is_collective(event) => Communication,
-            _ => self.of(self.trace.events.name[event.index()]),
+            _ => self.type_of(self.trace.events.name[event.index()]),
         }
     }
 

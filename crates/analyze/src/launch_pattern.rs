@@ -6,8 +6,8 @@
 
 use crate::vocabulary::recorders;
 use rustc_hash::FxHashMap;
+use stackline_model::format::{count, duration};
 use stackline_model::gpu_calls::{CopyDirection, copy_direction};
-use stackline_model::words::{count, duration};
 use stackline_model::{EventKind, GpuId, StrId, Trace};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -63,7 +63,7 @@ impl LaunchPattern {
             let found = anchors.into_iter().filter_map(|at| Some((gpu.idle_before(at), gpu.cut_at(at)?)));
             found.max_by_key(|(idle, pattern)| (*idle, std::cmp::Reverse(pattern.repeats[0].0)))
         };
-        let how_to_mark = recorders::of(trace).map_or(TORCH_STEPS, |recorder| recorder.mark_steps);
+        let how_to_mark = recorders::recorder_of(trace).map_or(TORCH_STEPS, |recorder| recorder.mark_steps);
         by_count.into_values().find_map(best).map(|(_, pattern)| Self { how_to_mark, ..pattern })
     }
 

@@ -52,7 +52,7 @@ impl<'a> LaunchTimes<'a> {
     }
 
     /// When an operation was launched.
-    pub(crate) fn of(&self, gpu: GpuId) -> Launched {
+    pub(crate) fn launch_of(&self, gpu: GpuId) -> Launched {
         let (events, event) = (&self.trace.events, self.trace.gpu.event[gpu.index()]);
         let inferred = || self.inferred.get(&gpu).copied();
         let began = || Launched { at: events.start[event.index()], process: None };
@@ -61,7 +61,7 @@ impl<'a> LaunchTimes<'a> {
 
     /// The same of an event that is GPU work.
     pub(crate) fn of_event(&self, event: EventId) -> Option<Launched> {
-        self.trace.gpu.of_event(event).map(|gpu| self.of(gpu))
+        self.trace.gpu.of_event(event).map(|gpu| self.launch_of(gpu))
     }
 
     /// By the launch call; none if that has no time that can be true.

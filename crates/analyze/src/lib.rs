@@ -13,7 +13,6 @@ pub mod critical_path;
 pub mod diff;
 pub mod findings;
 mod frame_names;
-pub mod gpu_records;
 mod host_collectives;
 pub mod hta_rows;
 pub mod hta_view;
@@ -38,6 +37,7 @@ pub mod tracelens;
 pub mod vocabulary;
 
 pub use scope::Scope;
+pub use step_cycles::{AmbiguousCycle, ambiguous_cycles};
 
 use stackline_model::{Table, Trace};
 
@@ -48,6 +48,8 @@ pub struct Analysis {
     pub name: &'static str,
     /// One line for `--help` and lists.
     pub about: &'static str,
+    /// Names of the tables that it may return.
+    pub tables: &'static [&'static str],
     /// Its window where none is asked for.
     pub window: DefaultWindow,
     /// Runs it. Data that a trace lacks gives empty tables with a note that says so, never an error.

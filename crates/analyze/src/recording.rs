@@ -48,7 +48,7 @@ const MOST_NS: f64 = 100_000.0;
 
 impl Recording {
     /// What the trace of a recording says; `None` of other traces.
-    pub fn of(trace: &Trace) -> Option<Self> {
+    pub fn from_trace(trace: &Trace) -> Option<Self> {
         let value: Value = serde_json::from_str(trace.meta.entry(RECORDING)?).ok()?;
         let processes = value["processes"].as_array()?.iter().map(process).collect();
         Some(Self { processes })

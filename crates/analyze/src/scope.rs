@@ -27,7 +27,7 @@ impl Scope {
 
     /// What an analysis with this default looks at of a trace.
     #[must_use]
-    pub fn of(&self, window: DefaultWindow, trace: &Trace) -> Self {
+    pub fn resolve(&self, window: DefaultWindow, trace: &Trace) -> Self {
         let of_steps = self.chosen || window == DefaultWindow::Steps;
         if of_steps { self.resolved(trace) } else { *self }
     }

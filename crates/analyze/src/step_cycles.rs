@@ -1,9 +1,10 @@
-//! Which steps share a window: those of one recorded cycle, of all processes.
+//! Which steps share a window: those of one recorded cycle, of all processes that ran in it.
 //!
 //! Where the recording pauses between steps ([`Trace::pauses`]), the time of the pause is neither busy nor idle: a window that spans it would
 //! count it as idle. So a window holds the steps of one cycle: of the one with most of them, of several the last, which warms up least.
+//! Steps of a process that had ended before, or began later, are none of another cycle: they are those of another process.
 
-use stackline_model::words::{count, duration};
+use stackline_model::format::{count, duration};
 use stackline_model::{Key, Pause, Step, Trace};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,24 +17,22 @@ pub(crate) struct Cycle<'a> {
     pub(crate) others: Vec<(i64, i64)>,
     /// Whether a step of another cycle has the number of one of these.
     pub(crate) has_same_numbers: bool,
+    /// Whether all others are of processes that have none of these.
+    are_others_of_other_processes: bool,
     /// The pauses between the cycles.
     pauses: Vec<Pause>,
 }
 
 impl<'a> Cycle<'a> {
     /// The steps of these numbers that share a window; of all numbers without a range.
-    pub(crate) fn of(trace: &'a Trace, numbers: Option<(i64, i64)>) -> Self {
+    pub(crate) fn from_trace(trace: &'a Trace, numbers: Option<(i64, i64)>) -> Self {
         let chosen = |step: &&Step| numbers.is_none_or(|(first, last)| (first..=last).contains(&step.number));
         let steps: Vec<&Step> = trace.steps.iter().filter(chosen).collect();
         let pauses = trace.pauses();
         if pauses.is_empty() {
             return Self { steps, ..Self::default() };
         }
-        let mut cycles: BTreeMap<usize, Vec<&Step>> = BTreeMap::new();
-        for step in steps {
-            let cycle = pauses.partition_point(|pause| pause.end <= step.start);
-            cycles.entry(cycle).or_default().push(step);
-        }
+        let mut cycles = by_cycle(steps, pauses);
         let found: Vec<usize> = cycles.keys().copied().collect();
         let pauses = match found[..] {
             [first, .., last] => pauses[first..last].to_vec(),
@@ -43,12 +42,18 @@ impl<'a> Cycle<'a> {
         let steps = cycles.remove(&most).unwrap_or_default();
         let numbers: BTreeSet<i64> = steps.iter().map(|step| step.number).collect();
         let has_same_numbers = cycles.values().flatten().any(|step| numbers.contains(&step.number));
+        let own: BTreeSet<Key> = steps.iter().map(|step| trace.process_of(step)).collect();
+        let are_others_of_other_processes =
+            cycles.values().flatten().all(|step| !own.contains(&trace.process_of(step)));
         let others = cycles.into_values().filter_map(|steps| least_and_most(&steps)).collect();
-        Self { steps, others, has_same_numbers, pauses }
+        Self { steps, others, has_same_numbers, are_others_of_other_processes, pauses }
     }
 
-    /// That the recording paused between these steps and others, if it did.
+    /// That the recording paused between these steps and others, or that other processes ran at another time, if so.
     pub(crate) fn note(&self, trace: &Trace) -> Option<String> {
+        if self.are_others_of_other_processes && !self.others.is_empty() {
+            return self.note_of_other_processes(trace);
+        }
         let longest = self.pauses.iter().max_by_key(|pause| pause.length_ns())?;
         let (length, Pause { before, after, .. }) = (duration(longest.length_ns()), longest);
         let (first, last) = least_and_most(&self.steps)?;
@@ -64,13 +69,28 @@ impl<'a> Cycle<'a> {
         Some(format!(
             "the recording pauses for {length} between steps {before} and {after}{pauses}: what ran then is not known, so the window is \
              that of {}{of} alone; {others}",
-            if first == last { format!("step {first}") } else { format!("steps {first} to {last}") },
+            numbers_in_words((first, last)),
+        ))
+    }
+
+    /// That steps of processes are left out that do not overlap these in time.
+    fn note_of_other_processes(&self, trace: &Trace) -> Option<String> {
+        let own = processes(trace, self.steps.iter().copied());
+        let others: Vec<Key> =
+            processes(trace, &trace.steps).into_iter().filter(|process| !own.contains(process)).collect();
+        Some(format!(
+            "the steps of {} and those of {} do not overlap in time: the window is that of {} of the latter alone; {}",
+            in_words(trace, &others),
+            in_words(trace, &own),
+            numbers_in_words(least_and_most(&self.steps)?),
+            self.how_to_choose_others(),
         ))
     }
 
     fn how_to_choose_others(&self) -> String {
         if self.has_same_numbers {
-            return "steps of the other cycles have the same numbers".to_owned();
+            let whose = if self.are_others_of_other_processes { "processes" } else { "cycles" };
+            return format!("steps of the other {whose} have the same numbers");
         }
         let mut others: Vec<String> =
             self.others.iter().take(NAMED).map(|(from, to)| format!("--steps {from}..{to}")).collect();
@@ -81,6 +101,71 @@ impl<'a> Cycle<'a> {
     }
 }
 
+fn numbers_in_words((first, last): (i64, i64)) -> String {
+    if first == last { format!("step {first}") } else { format!("steps {first} to {last}") }
+}
+
+/// `process 7`, `processes 7, 8`.
+fn in_words(trace: &Trace, processes: &[Key]) -> String {
+    let named: Vec<String> = processes.iter().take(NAMED).map(|&process| trace.key_text(process)).collect();
+    let more = if processes.len() > NAMED { ", …" } else { "" };
+    let noun = if processes.len() == 1 { "process" } else { "processes" };
+    format!("{noun} {}{more}", named.join(", "))
+}
+
+/// Steps by the number of pauses before them.
+fn by_cycle<'a>(steps: Vec<&'a Step>, pauses: &[Pause]) -> BTreeMap<usize, Vec<&'a Step>> {
+    let mut cycles: BTreeMap<usize, Vec<&Step>> = BTreeMap::new();
+    for step in steps {
+        let cycle = pauses.partition_point(|pause| pause.end <= step.start);
+        cycles.entry(cycle).or_default().push(step);
+    }
+    cycles
+}
+
+/// A recorded cycle whose step numbers another cycle has, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AmbiguousCycle {
+    /// Numbers of its first and last step.
+    pub numbers: (i64, i64),
+    /// From the start of its first to the end of its last step on the CPU, in ns since the first event of the trace.
+    pub time_ns: (i64, i64),
+    /// Numbers, both included, that this cycle has and no other one: they choose it.
+    pub own: Option<(i64, i64)>,
+}
+
+/// The cycles with steps of these numbers, both included, in time order, if several have a step of one number: numbers do not tell which
+/// of them is meant. Empty otherwise.
+pub fn ambiguous_cycles(trace: &Trace, (first, last): (i64, i64)) -> Vec<AmbiguousCycle> {
+    // Traces of which only the steps are kept have no events.
+    if trace.events.is_empty() || trace.pauses().is_empty() {
+        return Vec::new();
+    }
+    let cycles: Vec<Vec<&Step>> = by_cycle(trace.steps.iter().collect(), trace.pauses()).into_values().collect();
+    let numbers = |steps: &[&Step]| steps.iter().map(|step| step.number).collect::<BTreeSet<i64>>();
+    let mut counts: BTreeMap<i64, usize> = BTreeMap::new();
+    cycles.iter().flat_map(|steps| numbers(steps)).for_each(|number| *counts.entry(number).or_default() += 1);
+    let is_asked = |number: i64| (first..=last).contains(&number);
+    if !counts.iter().any(|(number, count)| is_asked(*number) && *count > 1) {
+        return Vec::new();
+    }
+    let begin = trace.span().map_or(0, |(begin, _)| begin);
+    let of = |steps: &Vec<&Step>| {
+        let (start, end) = (steps.iter().map(|step| step.start).min()?, steps.iter().map(|step| step.end).max()?);
+        let time_ns = (start.saturating_sub(begin), end.saturating_sub(begin));
+        Some(AmbiguousCycle { numbers: least_and_most(steps)?, time_ns, own: own_numbers(&numbers(steps), &counts) })
+    };
+    cycles.iter().filter(|steps| steps.iter().any(|step| is_asked(step.number))).filter_map(of).collect()
+}
+
+/// The least and the greatest of numbers that one cycle has alone, if no other cycle has one between them.
+fn own_numbers(numbers: &BTreeSet<i64>, counts: &BTreeMap<i64, usize>) -> Option<(i64, i64)> {
+    let own = || numbers.iter().copied().filter(|number| counts.get(number) == Some(&1));
+    let (least, most) = (own().min()?, own().max()?);
+    let is_alone = counts.range(least..=most).all(|(number, count)| *count == 1 && numbers.contains(number));
+    is_alone.then_some((least, most))
+}
+
 /// The least and the greatest number of steps.
 fn least_and_most(steps: &[&Step]) -> Option<(i64, i64)> {
     let numbers = || steps.iter().map(|step| step.number);
@@ -89,7 +174,7 @@ fn least_and_most(steps: &[&Step]) -> Option<(i64, i64)> {
 
 /// The steps of these numbers, both included, that share a window.
 pub(crate) fn numbered(trace: &Trace, (first, last): (i64, i64)) -> Vec<&Step> {
-    Cycle::of(trace, Some((first, last))).steps
+    Cycle::from_trace(trace, Some((first, last))).steps
 }
 
 /// The processes of steps, each once, in the order of their first steps.

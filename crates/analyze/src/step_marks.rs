@@ -2,9 +2,9 @@
 
 use crate::launch_pattern::LaunchPattern;
 use rustc_hash::FxHashMap;
+use stackline_model::format::{count, duration};
 use stackline_model::names::OPTIMIZER_STEP;
 use stackline_model::vocabulary::{FRAMEWORKS, StepRole};
-use stackline_model::words::{count, duration};
 use stackline_model::{EventId, EventKind, INFERRED, Step, Trace, TrackId, TrackKind};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -7,11 +7,11 @@
 //! Steps belong to their process. One window holds those of all processes of the trace: from the first start to the last end.
 
 use crate::Scope;
-use crate::critical_path::exact::WindowChoice;
+use crate::critical_path::exact::{WindowChoice, annotation_span};
 use crate::imports::end_of_imports;
 use crate::launch_times::LaunchTimes;
 use crate::step_cycles::{Cycle, note_of_processes, numbered, processes};
-use stackline_model::words::duration;
+use stackline_model::format::duration;
 use stackline_model::{EventId, GpuId, Key, Step, Trace};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,6 +23,8 @@ const LEAST_OTHERS: usize = 2;
 pub(crate) const WARM_UP: &str = "warm-up";
 /// Why steps are left out between which and those that are looked at the recording pauses.
 pub(crate) const OTHER_CYCLE: &str = "another cycle of the recording";
+/// Why steps are left out whose process has none of those that are looked at: it ended before them, or began later.
+pub(crate) const OTHER_PROCESS: &str = "another process, at another time";
 
 /// What a command looks at of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,12 +47,12 @@ impl Looked {
         if scope.whole {
             return Self { choice: WindowChoice::Whole, steps: 0, notes: Vec::new(), warm_ups: Vec::new() };
         }
-        let work = LaunchedWork::of(trace, is_timed(trace));
+        let work = LaunchedWork::from_trace(trace, is_timed(trace));
         let window = |from, to| match has_work(trace, &work, (from, to)) {
             false => WindowChoice::Steps(from, to),
             true => WindowChoice::StepsWithWork(from, to),
         };
-        let cycle = Cycle::of(trace, scope.steps);
+        let cycle = Cycle::from_trace(trace, scope.steps);
         let of_processes = timed_steps(trace, &work, &cycle.steps);
         let shared = || note_of_processes(trace, &cycle.steps).into_iter().chain(cycle.note(trace));
         if let Some((from, to)) = scope.steps {
@@ -59,7 +61,7 @@ impl Looked {
             return Self { choice: window(from, to), steps, notes, warm_ups: Vec::new() };
         }
         // Where steps of another cycle have the same numbers, numbers alone do not leave out the first ones of this cycle.
-        let warm_ups = if cycle.has_same_numbers { WarmUps::default() } else { WarmUps::of(&of_processes) };
+        let warm_ups = if cycle.has_same_numbers { WarmUps::default() } else { WarmUps::new(&of_processes) };
         let Some((from, to)) = warm_ups.others(&of_processes) else { return Self::without_imports(trace) };
         let several = of_processes.len() > 1;
         let notes = warm_ups.notes(trace, (from, to), several).into_iter().chain(shared()).collect();
@@ -82,10 +84,13 @@ impl Looked {
         let (WindowChoice::Steps(from, to) | WindowChoice::StepsWithWork(from, to)) = self.choice else {
             return vec![None; trace.steps.len()];
         };
-        let looked_at: BTreeSet<EventId> = numbered(trace, (from, to)).iter().map(|step| step.event).collect();
+        let numbered = numbered(trace, (from, to));
+        let looked_at: BTreeSet<EventId> = numbered.iter().map(|step| step.event).collect();
+        let processes: BTreeSet<Key> = numbered.iter().map(|step| trace.process_of(step)).collect();
         let why = |step: &Step| match () {
             () if looked_at.contains(&step.event) => None,
             () if self.warm_ups.contains(&step.number) => Some(WARM_UP),
+            () if !processes.contains(&trace.process_of(step)) => Some(OTHER_PROCESS),
             () => Some(OTHER_CYCLE),
         };
         trace.steps.iter().map(why).collect()
@@ -98,9 +103,22 @@ impl Looked {
         match self.choice {
             WindowChoice::Steps(first, last) => host_window(&numbered(trace, (first, last))),
             WindowChoice::StepsWithWork(first, last) => {
-                LaunchedWork::of(trace, is_timed(trace)).window(trace, &numbered(trace, (first, last)))
+                LaunchedWork::from_trace(trace, is_timed(trace)).window(trace, &numbered(trace, (first, last)))
             }
             _ => None,
+        }
+    }
+
+    /// From when to when the critical path of its choice is, in ns since the trace's base: of steps, marked or inferred, of an annotation,
+    /// or of all of the trace. `None` where the trace has none of these.
+    #[must_use]
+    pub fn path_window(&self, trace: &Trace) -> Option<(i64, i64)> {
+        match self.choice {
+            WindowChoice::Steps(..) | WindowChoice::StepsWithWork(..) => self.window(trace),
+            WindowChoice::Between(from, to) => Some((from, to)),
+            WindowChoice::Annotation { ref text, instances } => annotation_span(trace, text, instances),
+            WindowChoice::From(from) => trace.span().map(|(_, end)| (from, end)),
+            WindowChoice::Whole => trace.span(),
         }
     }
 }
@@ -152,7 +170,7 @@ pub(crate) fn ends_with_work(trace: &Trace, numbers: (i64, i64)) -> Option<(&Ste
     if last.len() < 2 {
         return Some((steps.into_iter().min_by_key(|step| step.start)?, last));
     }
-    let work = LaunchedWork::of(trace, is_timed(trace));
+    let work = LaunchedWork::from_trace(trace, is_timed(trace));
     let first = steps.into_iter().min_by_key(|step| (work.done(trace, step, step.start), step.start))?;
     Some((first, last))
 }
@@ -200,7 +218,7 @@ struct WarmUps {
 }
 
 impl WarmUps {
-    fn of(of_processes: &BTreeMap<Key, Lengths>) -> Self {
+    fn new(of_processes: &BTreeMap<Key, Lengths>) -> Self {
         let mut found = BTreeMap::new();
         for (&process, steps) in of_processes {
             found.extend(warm_ups(steps).into_iter().map(|(number, times)| (number, (times, process))));
@@ -268,7 +286,7 @@ pub struct StartUp {
 impl StartUp {
     /// What comes before the first step, if that is long enough to be told: half of a step or more.
     #[must_use]
-    pub fn of(trace: &Trace) -> Option<Self> {
+    pub fn from_trace(trace: &Trace) -> Option<Self> {
         let (start, _) = trace.span()?;
         let first = trace.steps.iter().map(|step| step.start).min()?;
         let lengths: Vec<i64> = with_gpu_work(trace).iter().map(|(from, to)| to.saturating_sub(*from)).collect();
@@ -303,7 +321,7 @@ pub(crate) fn mean_step_ns(trace: &Trace, choice: &WindowChoice) -> Option<i64> 
     if processes(trace, steps.iter().copied()).len() > 1 {
         return None;
     }
-    let work = with_work.then(|| LaunchedWork::of(trace, is_timed(trace)));
+    let work = with_work.then(|| LaunchedWork::from_trace(trace, is_timed(trace)));
     let span = |step: &Step| work.as_ref().map_or((step.start, step.end), |work| work.span(trace, step));
     let lengths = steps.iter().map(|step| span(step)).map(|(from, to)| to.saturating_sub(from));
     let all = lengths.fold(0i64, i64::saturating_add);
@@ -321,7 +339,7 @@ pub(crate) const FAR_OFF: i64 = 2;
 
 /// The same, where only some GPU work is waited for.
 pub(crate) fn spans(trace: &Trace, counts: impl Fn(GpuId) -> bool) -> Vec<(i64, i64)> {
-    let work = LaunchedWork::of(trace, counts);
+    let work = LaunchedWork::from_trace(trace, counts);
     trace.steps.iter().map(|step| work.span(trace, step)).collect()
 }
 
@@ -333,14 +351,14 @@ struct LaunchedWork {
 }
 
 impl LaunchedWork {
-    fn of(trace: &Trace, counts: impl Fn(GpuId) -> bool) -> Self {
+    fn from_trace(trace: &Trace, counts: impl Fn(GpuId) -> bool) -> Self {
         let mut of_processes: BTreeMap<Option<Key>, Vec<(i64, i64)>> = BTreeMap::new();
         if trace.steps.is_empty() {
             return Self { of_processes };
         }
         let times = LaunchTimes::new(trace);
         for gpu in trace.gpu.ids().filter(|&gpu| counts(gpu)) {
-            let (launched, event) = (times.of(gpu), trace.gpu.event[gpu.index()]);
+            let (launched, event) = (times.launch_of(gpu), trace.gpu.event[gpu.index()]);
             of_processes.entry(launched.process).or_default().push((launched.at, trace.events.end(event)));
         }
         for work in of_processes.values_mut() {

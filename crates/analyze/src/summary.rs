@@ -23,7 +23,7 @@ pub struct Summary {
 
 impl Summary {
     /// The statistics of `values`.
-    pub fn of(values: &[f64]) -> Self {
+    pub fn from_values(values: &[f64]) -> Self {
         let count = values.len();
         if count == 0 {
             return Self::default();
@@ -54,11 +54,11 @@ mod tests {
 
     #[test]
     fn known_sample() {
-        let s = Summary::of(&[4.0, 1.0, 3.0, 2.0]);
+        let s = Summary::from_values(&[4.0, 1.0, 3.0, 2.0]);
         assert_eq!((s.count, s.sum, s.mean, s.median, s.min, s.max), (4, 10.0, 2.5, 2.5, 1.0, 4.0));
         assert!((s.std.unwrap() - (5.0f64 / 3.0).sqrt()).abs() < 1e-15);
-        assert_eq!(Summary::of(&[7.0]).std, None);
-        assert_eq!(Summary::of(&[]).count, 0);
+        assert_eq!(Summary::from_values(&[7.0]).std, None);
+        assert_eq!(Summary::from_values(&[]).count, 0);
         assert_eq!(percent(1.0, 0.0), None);
     }
 }

@@ -95,7 +95,7 @@ impl<'a> GpuView<'a> {
 
     /// Time in µs during which at least one of `gpu` runs.
     pub fn busy_us(&self, gpu: impl IntoIterator<Item = GpuId>) -> f64 {
-        Spans::of(self, gpu).total_us()
+        Spans::new(self, gpu).total_us()
     }
 
     /// How much of the GPU time has a known launch, operator and step, as a note for people.
@@ -123,7 +123,7 @@ pub enum Spans {
 
 impl Spans {
     /// The union of the spans of GPU operations.
-    pub fn of(view: &GpuView<'_>, gpu: impl IntoIterator<Item = GpuId>) -> Self {
+    pub fn new(view: &GpuView<'_>, gpu: impl IntoIterator<Item = GpuId>) -> Self {
         let events = &view.trace.events;
         let row = |g: GpuId| view.trace.gpu.event[g.index()];
         let spans = gpu.into_iter();

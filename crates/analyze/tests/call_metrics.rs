@@ -4,17 +4,17 @@ use crate::support::{read, read_mini};
 use proptest::prelude::*;
 use stackline_analyze::Scope;
 use stackline_analyze::analyses::find;
-use stackline_analyze::calls::{Stretch, calls_by_thread, trace_calls};
-use stackline_model::{CallMetric, CallTree, Values};
+use stackline_analyze::calls::{TimeRange, calls_by_thread, trace_calls};
+use stackline_model::{CallMetric, CallingContextTree, Values};
 use stackline_testkit::demo;
 use std::collections::BTreeMap;
 
-fn tree(lines: &str) -> CallTree {
-    calls_by_thread(&read_mini(lines), Stretch::Whole).tree
+fn tree(lines: &str) -> CallingContextTree {
+    calls_by_thread(&read_mini(lines), TimeRange::Whole).tree
 }
 
 /// Own values of a metric by name of frame; those of the root by none.
-fn own(tree: &CallTree, metric: CallMetric) -> BTreeMap<String, u64> {
+fn own(tree: &CallingContextTree, metric: CallMetric) -> BTreeMap<String, u64> {
     let mut found = BTreeMap::new();
     for (node, stats) in tree.nodes.ids().zip(tree.exclusive(metric, |_| true)) {
         if stats.sum > 0 {
@@ -130,7 +130,7 @@ fn calls_that_return_late_keep_no_gpu_waiting() {
     let wanted =
         [("Memcpy DtoH", 3_000), ("", 2_000), ("cudaMemcpyAsync", 2_000), ("cudaGraphLaunch", 6_000), ("b", 4_000)];
     let wanted = wanted.iter().map(|&(name, ns)| (name.to_owned(), ns)).collect();
-    assert_eq!(own(&calls_by_thread(&trace, Stretch::Whole).tree, CallMetric::GpuIdle), wanted);
+    assert_eq!(own(&calls_by_thread(&trace, TimeRange::Whole).tree, CallMetric::GpuIdle), wanted);
     let time = &(find("gpu_time").unwrap().run)(&trace, &Scope::default())[0];
     let Values::I64(ns) = &time.column("time_ns").unwrap().values else { panic!("whole numbers") };
     let idle: Vec<i64> = ns.iter().flatten().skip(3).copied().collect();
@@ -199,7 +199,7 @@ fn frames_of_one_name_are_told_apart() {
 fn what_is_counted_in_a_trace_is_in_its_tree() {
     let text = demo::generate(&demo::Config { steps: 3, layers: 2, ..demo::Config::default() });
     let trace = read(text);
-    let tree = calls_by_thread(&trace, Stretch::Whole).tree;
+    let tree = calls_by_thread(&trace, TimeRange::Whole).tree;
     let total = |metric| own(&tree, metric).values().sum::<u64>();
     let bandwidth = stackline_analyze::analyses::hta_memory_bandwidth::exact(&trace, &Scope::default());
     let Values::I64(column) = &bandwidth.column("bytes").unwrap().values else { panic!("whole numbers") };
@@ -235,10 +235,10 @@ fn gpu_work_without_launches_counts_where_it_runs() {
     }
     let trace = read_mini(&lines);
     let gpu = |part| own(&calls_by_thread(&trace, part).tree, CallMetric::GpuTime);
-    assert_eq!(gpu(Stretch::Chosen), [("gemm".to_owned(), 2_100_000)].into());
-    assert_eq!(gpu(Stretch::Steps(2, 2)), [("gemm".to_owned(), 700_000)].into());
-    assert_eq!(gpu(Stretch::Whole), [("gemm".to_owned(), 2_800_000)].into());
-    let idle = own(&calls_by_thread(&trace, Stretch::Steps(2, 2)).tree, CallMetric::GpuIdle);
+    assert_eq!(gpu(TimeRange::Chosen), [("gemm".to_owned(), 2_100_000)].into());
+    assert_eq!(gpu(TimeRange::Steps(2, 2)), [("gemm".to_owned(), 700_000)].into());
+    assert_eq!(gpu(TimeRange::Whole), [("gemm".to_owned(), 2_800_000)].into());
+    let idle = own(&calls_by_thread(&trace, TimeRange::Steps(2, 2)).tree, CallMetric::GpuIdle);
     assert_eq!(idle, [("gemm".to_owned(), 300_000)].into());
     let of_rules = trace_calls(&trace, &Scope::of_steps(Some((2, 2)))).tree;
     assert_eq!(own(&of_rules, CallMetric::GpuTime), [("gemm".to_owned(), 700_000)].into());

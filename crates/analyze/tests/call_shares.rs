@@ -1,9 +1,9 @@
 //! Shares of flat and grouped views over random trees: none is more than the whole.
 
 use proptest::prelude::*;
-use stackline_analyze::calls::{Grouping, Shape, ViewOptions, view};
+use stackline_analyze::calls::{Grouping, ViewDirection, ViewOptions, view};
 use stackline_model::{
-    CallFrame, CallMetric, CallNodeId, CallProcess, CallStats, CallThread, CallTree, CallTreeBuilder,
+    CallMetric, CallNodeId, CallProcess, CallStats, CallThread, CallingContextTree, CallingContextTreeBuilder, Frame,
 };
 
 /// A call: its caller (a row before it), its kind, its name, and its time without other calls.
@@ -11,12 +11,12 @@ type Row = (usize, u8, u8, u16);
 
 /// A tree as a recorder writes it: calls of operators hold those below them, but for backward nodes below their forward
 /// operator, which run later.
-fn tree(rows: &[Row]) -> CallTree {
-    let mut builder = CallTreeBuilder::new();
+fn tree(rows: &[Row]) -> CallingContextTree {
+    let mut builder = CallingContextTreeBuilder::new();
     let process = builder.process(CallProcess::default());
     let name = builder.text("main");
     let thread = builder.thread(CallThread { process, tid: 0, torch_id: 0, name });
-    let mut made: Vec<(CallNodeId, usize, u8, u64)> = vec![(CallTree::ROOT, 0, 0, 0)];
+    let mut made: Vec<(CallNodeId, usize, u8, u64)> = vec![(CallingContextTree::ROOT, 0, 0, 0)];
     for &(caller, kind, name, own) in rows {
         let caller = caller % made.len();
         let text = match kind {
@@ -24,11 +24,11 @@ fn tree(rows: &[Row]) -> CallTree {
             _ => builder.text(&format!("n{name}")),
         };
         let frame = match kind {
-            0 => CallFrame::operator(text),
-            1 => CallFrame::operator(text),
-            2 => CallFrame::backward(text),
-            3 => CallFrame::Module { path: text, class: text },
-            _ => CallFrame::Python { function: text, file: text, line: u32::from(own % 3), first_line: 1 },
+            0 => Frame::operator(text),
+            1 => Frame::operator(text),
+            2 => Frame::backward(text),
+            3 => Frame::Module { path: text, class: text },
+            _ => Frame::Python { function: text, file: text, line: u32::from(own % 3), first_line: 1 },
         };
         let frame = builder.frame(frame);
         let node = builder.child(made[caller].0, frame);
@@ -44,8 +44,8 @@ fn tree(rows: &[Row]) -> CallTree {
     }
     for (&(node, _, kind, own), &inside) in made.iter().zip(&inside).skip(1) {
         if kind <= 2 {
-            builder.add(node, thread, CallMetric::OperatorTime, &CallStats::of(own));
-            builder.add(node, thread, CallMetric::CallTime, &CallStats::of(inside));
+            builder.add(node, thread, CallMetric::OperatorTime, &CallStats::from_value(own));
+            builder.add(node, thread, CallMetric::CallTime, &CallStats::from_value(inside));
         }
     }
     builder.finish()
@@ -63,7 +63,7 @@ proptest! {
         let groups = [Grouping::Module, Grouping::Function, Grouping::Phase, Grouping::Operator, Grouping::File];
         for metric in [CallMetric::OperatorTime, CallMetric::CallTime] {
             for by in std::iter::once(None).chain(groups.map(Some)) {
-                for shape in [Shape::Flat, Shape::TopDown] {
+                for shape in [ViewDirection::Flat, ViewDirection::TopDown] {
                     let (hide, focus) = (pattern(hidden), pattern(focus));
                     let options = ViewOptions { shape, by, hide, focus, by_line: false, ..ViewOptions::new(metric) };
                     let view = view(&tree, &options);
@@ -85,7 +85,7 @@ proptest! {
     #[test]
     fn a_flat_row_is_what_lies_below_its_name(rows in rows()) {
         let tree = tree(&rows);
-        let options = ViewOptions { shape: Shape::Flat, by_line: false, ..ViewOptions::new(CallMetric::OperatorTime) };
+        let options = ViewOptions { shape: ViewDirection::Flat, by_line: false, ..ViewOptions::new(CallMetric::OperatorTime) };
         let view = view(&tree, &options);
         let own = tree.exclusive(CallMetric::OperatorTime, |_| true);
         for (row, node) in view.nodes.iter().enumerate().skip(1) {
@@ -103,7 +103,7 @@ proptest! {
 #[test]
 fn calls_within_calls_count_once() {
     let f_g_f: [Row; 3] = [(0, 0, 0, 9), (1, 0, 1, 4), (2, 0, 0, 4)];
-    let flat = ViewOptions { shape: Shape::Flat, ..ViewOptions::new(CallMetric::CallTime) };
+    let flat = ViewOptions { shape: ViewDirection::Flat, ..ViewOptions::new(CallMetric::CallTime) };
     let row = |rows: &[Row], name: &str| {
         let view = view(&tree(rows), &flat);
         let found = (1..view.nodes.len()).find(|&row| view.label(row).name == name).unwrap();

@@ -4,32 +4,32 @@ use crate::support::{read, read_mini};
 use proptest::prelude::*;
 use stackline_analyze::Scope;
 use stackline_analyze::calls::{
-    CallIndex, CallView, Measure, Part, Shape, Stretch, TraceCalls, ViewOptions, calls_by_thread, source_lines,
-    trace_calls, view_pruned,
+    CallIndex, CallView, Measure, Part, TimeRange, TraceCallTree, ViewDirection, ViewOptions, calls_by_thread,
+    source_lines, trace_calls, view_pruned,
 };
 use stackline_model::{
-    CallFrame, CallMetric, CallNodeId, CallProcess, CallStats, CallThread, CallTree, CallTreeBuilder,
+    CallMetric, CallNodeId, CallProcess, CallStats, CallThread, CallingContextTree, CallingContextTreeBuilder, Frame,
 };
 use stackline_testkit::demo;
 
 /// A tree of spans: of each node its caller (a row before it), its name and its GPU time, if it is a kernel.
 fn index(nodes: &[(usize, u8, Option<u16>)]) -> CallIndex {
-    let mut builder = CallTreeBuilder::new();
+    let mut builder = CallingContextTreeBuilder::new();
     let process = builder.process(CallProcess::default());
     let name = builder.text("");
     let thread = builder.thread(CallThread { process, tid: 0, torch_id: 0, name });
-    let mut made = vec![CallTree::ROOT];
+    let mut made = vec![CallingContextTree::ROOT];
     for &(caller, name, gpu) in nodes {
         let name = builder.text(&format!("n{}", name % 4));
         let frame = match gpu {
-            Some(_) => CallFrame::Kernel { name },
-            None if caller % 3 == 2 => CallFrame::backward(name),
-            None => CallFrame::operator(name),
+            Some(_) => Frame::Kernel { name },
+            None if caller % 3 == 2 => Frame::backward(name),
+            None => Frame::operator(name),
         };
         let frame = builder.frame(frame);
         let node = builder.child(made[caller % made.len()], frame);
         if let Some(ns) = gpu {
-            builder.add(node, thread, CallMetric::GpuTime, &CallStats::of(u64::from(ns)));
+            builder.add(node, thread, CallMetric::GpuTime, &CallStats::from_value(u64::from(ns)));
         }
         made.push(node);
     }
@@ -58,13 +58,13 @@ proptest! {
     fn parts_are_the_whole(nodes in nodes()) {
         let index = index(&nodes);
         let own: u64 = index.tree.nodes.ids().map(|node| index.value(Measure::Time, Part::Own, node).sum).sum();
-        prop_assert_eq!(own, index.value(Measure::Time, Part::All, CallTree::ROOT).sum);
+        prop_assert_eq!(own, index.value(Measure::Time, Part::All, CallingContextTree::ROOT).sum);
         prop_assert_eq!(own, index.by_phase().values().map(|values| values[0].sum).sum::<u64>());
         for node in index.tree.nodes.ids() {
             let of = |part| index.value(Measure::Time, part, node);
             prop_assert_eq!(of(Part::All).sum, of(Part::Forward).sum + of(Part::Backward).sum);
             prop_assert_eq!(of(Part::All).count, of(Part::Forward).count + of(Part::Backward).count);
-            let below: u64 = index.children.of(node).iter().map(|&c| index.value(Measure::Time, Part::All, c).sum).sum();
+            let below: u64 = index.children.of_node(node).iter().map(|&c| index.value(Measure::Time, Part::All, c).sum).sum();
             prop_assert_eq!(of(Part::All).sum, of(Part::Own).sum + below);
         }
         for (_, total) in index.by_operator() {
@@ -85,7 +85,7 @@ proptest! {
     #[test]
     fn breadth_first_has_each_node_once_and_callers_first(nodes in nodes()) {
         let index = index(&nodes);
-        let order = index.breadth_first(&[CallTree::ROOT]);
+        let order = index.breadth_first(&[CallingContextTree::ROOT]);
         let depths: Vec<usize> = order.iter().map(|&node| index.tree.path(node).len()).collect();
         prop_assert!(depths.is_sorted());
         let mut sorted = order;
@@ -105,7 +105,7 @@ fn the_time_of_a_trace_is_that_of_its_tree() {
         trace.gpu.ids().filter(launched).map(|g| trace.events.dur[trace.gpu.event[g.index()].index()]).sum();
     let index = CallIndex::new(made.tree, made.steps);
     assert_eq!(index.steps, 3);
-    assert_eq!(index.value(Measure::Gpu, Part::All, CallTree::ROOT).sum, total as u64);
+    assert_eq!(index.value(Measure::Gpu, Part::All, CallingContextTree::ROOT).sum, total as u64);
     // Each event is one call, and the tree is the same whenever it is made.
     let calls: u64 = index.tree.nodes.ids().map(|node| index.calls(node)).sum();
     assert_eq!(calls, made.events.len() as u64);
@@ -113,7 +113,7 @@ fn the_time_of_a_trace_is_that_of_its_tree() {
     let one = trace_calls(&trace, &Scope::of_steps(Some((trace.steps[1].number, trace.steps[1].number))));
     assert_eq!(one.steps, 1);
     // What ran backward stands below what it differentiates, which has a file.
-    let backward = index.tree.nodes.ids().filter(|&n| matches!(index.tree.frame(n), Some(CallFrame::Backward { .. })));
+    let backward = index.tree.nodes.ids().filter(|&n| matches!(index.tree.frame(n), Some(Frame::Backward { .. })));
     let backward: Vec<CallNodeId> = backward.collect();
     assert!(backward.len() > 5);
     for node in backward {
@@ -124,14 +124,14 @@ fn the_time_of_a_trace_is_that_of_its_tree() {
 
 #[test]
 fn an_empty_trace_has_a_root() {
-    let TraceCalls { tree, events, steps, .. } = trace_calls(&stackline_model::Trace::default(), &Scope::default());
+    let TraceCallTree { tree, events, steps, .. } = trace_calls(&stackline_model::Trace::default(), &Scope::default());
     assert_eq!((tree.nodes.len(), events.len(), steps), (1, 0, 0));
     let index = CallIndex::new(tree, steps);
     assert!(index.operators().is_empty() && index.search("**").unwrap().is_empty() && !index.is_training());
 }
 
 /// A function that is called twice, and calls an operator at line 5 and one at line 7, as stacks say.
-fn lines() -> TraceCalls {
+fn lines() -> TraceCallTree {
     let trace = read_mini(
         r#"file stackFrames={"5": {"name": "train.py(5): step"}, "7": {"name": "train.py(7): step"}, "9": {"name": "train.py(9): step"}}
         1/1  python_function  train.py(1): step  0..100
@@ -142,7 +142,7 @@ fn lines() -> TraceCalls {
         1/1  cpu_op           aten::add          250..270  .sf=7
         1/1  -                train.py(1): step  P@290     .sf=9"#,
     );
-    calls_by_thread(&trace, Stretch::Whole)
+    calls_by_thread(&trace, TimeRange::Whole)
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn a_function_stands_at_the_lines_that_it_called_from() {
 #[test]
 fn calls_of_a_frame_are_counted_and_not_what_lies_below_it() {
     let calls = lines();
-    let seen = |shape: Shape, by_line: bool| {
+    let seen = |shape: ViewDirection, by_line: bool| {
         let options = ViewOptions { shape, by_line, ..ViewOptions::new(CallMetric::HostTime) };
         let view = view_pruned(&calls.tree, &options, 0.0, &calls.continued);
         let row = |view: &CallView, row: usize| (view.label(row).short(), view.nodes[row].calls);
@@ -176,8 +176,8 @@ fn calls_of_a_frame_are_counted_and_not_what_lies_below_it() {
         row("aten::mm", 2),
         row("step train.py:9", 1),
     ];
-    assert_eq!(seen(Shape::TopDown, true), by_line);
+    assert_eq!(seen(ViewDirection::TopDown, true), by_line);
     // A call that went on at another line is one call of its function.
-    assert_eq!(seen(Shape::TopDown, false), [row("step train.py", 2), row("aten::add", 2), row("aten::mm", 2)]);
-    assert_eq!(seen(Shape::Flat, false), [row("step train.py", 2), row("aten::add", 2), row("aten::mm", 2)]);
+    assert_eq!(seen(ViewDirection::TopDown, false), [row("step train.py", 2), row("aten::add", 2), row("aten::mm", 2)]);
+    assert_eq!(seen(ViewDirection::Flat, false), [row("step train.py", 2), row("aten::add", 2), row("aten::mm", 2)]);
 }

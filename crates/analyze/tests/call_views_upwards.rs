@@ -1,22 +1,24 @@
 //! Trees turned round that are made no further than they can be seen.
 
 use proptest::prelude::*;
-use stackline_analyze::calls::{CallView, Shape, ViewOptions, view, view_upwards};
-use stackline_model::{CallFrame, CallMetric, CallProcess, CallStats, CallThread, CallTree, CallTreeBuilder};
+use stackline_analyze::calls::{CallView, ViewDirection, ViewOptions, view, view_upwards};
+use stackline_model::{
+    CallMetric, CallProcess, CallStats, CallThread, CallingContextTree, CallingContextTreeBuilder, Frame,
+};
 use std::collections::BTreeMap;
 
-fn tree(hits: &[(String, u64)]) -> CallTree {
-    let mut builder = CallTreeBuilder::new();
+fn tree(hits: &[(String, u64)]) -> CallingContextTree {
+    let mut builder = CallingContextTreeBuilder::new();
     let process = builder.process(CallProcess::default());
     let name = builder.text("main");
     let thread = builder.thread(CallThread { process, tid: 1, torch_id: 0, name });
     for (path, value) in hits {
-        let node = path.chars().fold(CallTree::ROOT, |node, letter| {
+        let node = path.chars().fold(CallingContextTree::ROOT, |node, letter| {
             let name = builder.text(&letter.to_string());
-            let frame = builder.frame(CallFrame::operator(name));
+            let frame = builder.frame(Frame::operator(name));
             builder.child(node, frame)
         });
-        builder.add(node, thread, CallMetric::OperatorTime, &CallStats::of(*value));
+        builder.add(node, thread, CallMetric::OperatorTime, &CallStats::from_value(*value));
     }
     builder.finish()
 }
@@ -42,7 +44,7 @@ proptest! {
     ) {
         let tree = tree(&hits);
         let hide = hide.map(|text| regex_lite::Regex::new(text).unwrap());
-        let options = ViewOptions { shape: Shape::BottomUp, hide, ..ViewOptions::new(CallMetric::OperatorTime) };
+        let options = ViewOptions { shape: ViewDirection::BottomUp, hide, ..ViewOptions::new(CallMetric::OperatorTime) };
         let whole = view(&tree, &options);
         let labels: Vec<_> = below.chars().map(|letter| {
             whole.labels.iter().find(|label| label.name == letter.to_string()).cloned().unwrap_or_default()

@@ -6,7 +6,7 @@ use crate::tl_support;
 use stackline_analyze::Scope;
 use stackline_analyze::diff::statistics::{Location, adjusted, student_quantile, student_two_sided, welch};
 use stackline_analyze::diff::{
-    Change, ChangeTable, Diff, Measure, Method, Options, Profile, Side, Verdict, alike, compare,
+    Change, ChangeTable, Diff, Measure, Method, Options, Profile, Side, Verdict, compare, trim_warmup,
 };
 use stackline_ingest::{ReadOptions, read_bytes, read_paths};
 use stackline_model::Vendor;
@@ -71,11 +71,11 @@ fn one_value_and_many_rows_are_scipys() {
 
 #[test]
 fn equal_values_are_told_apart_without_spread() {
-    let of = |value: f64| Location::of(&[value; 4], 0.2).unwrap();
+    let of = |value: f64| Location::estimate(&[value; 4], 0.2).unwrap();
     assert_eq!(welch(&of(3.0), &of(3.0), 0.05, 0.0).unwrap().p, 1.0);
     let changed = welch(&of(3.0), &of(4.0), 0.05, 0.0).unwrap();
     assert_eq!((changed.p, changed.interval), (0.0, (1.0, 1.0)));
-    assert!(Location::of(&[], 0.2).is_none());
+    assert!(Location::estimate(&[], 0.2).is_none());
 }
 
 /// Numbers that look random (splitmix64).
@@ -147,7 +147,7 @@ impl Program {
         }
         let trace = read_mini(&lines);
         assert_eq!((trace.steps.len(), trace.gpu.len()), (self.steps, self.steps * OPERATORS));
-        Profile::of(&trace, 0, &Scope::default())
+        Profile::from_trace(&trace, 0, &Scope::default())
     }
 
     /// Itself compared with another, `count` times with `runs` runs on each side.
@@ -260,7 +260,7 @@ fn of_lengths(lengths: &[i64]) -> Profile {
         at += length;
     }
     let trace = read(trace.json());
-    Profile::of(&trace, 0, &Scope::default())
+    Profile::from_trace(&trace, 0, &Scope::default())
 }
 
 #[test]
@@ -268,7 +268,7 @@ fn a_first_step_is_left_out_of_both_sides_or_of_none() {
     let sides = |before: &[i64], after: &[i64]| {
         let mut both: [Side; 2] = [before, after].map(|lengths| vec![vec![of_lengths(lengths)]]);
         let [before, after] = &mut both;
-        alike(before, after);
+        trim_warmup(before, after);
         both.map(|side| side[0][0].clone())
     };
     let times =
@@ -320,14 +320,14 @@ fn a_step_lasts_until_its_work_is_done() {
          1/1     cuda_runtime     cudaLaunchKernel  305..310   correlation=4
          gpu0/7  kernel           k                 920..1220  correlation=4",
     );
-    let profile = Profile::of(&trace, 0, &Scope::default());
+    let profile = Profile::from_trace(&trace, 0, &Scope::default());
     assert_eq!(profile.steps.iter().map(|step| step.ns).collect::<Vec<_>>(), [320_000, 300_000, 300_000, 300_000]);
 }
 
 #[test]
 fn nothing_is_compared_with_nothing() {
     let empty = read_bytes("t", b"[]", &ReadOptions::default()).unwrap_or_default();
-    let profile = Profile::of(&empty, 0, &Scope::default());
+    let profile = Profile::from_trace(&empty, 0, &Scope::default());
     let diff = compare(&vec![vec![profile.clone()]], &vec![vec![profile]], Options::default());
     assert!(diff.changes.values().all(Vec::is_empty), "{diff:?}");
     assert!(diff.notes.iter().any(|note| note.contains("no events")), "{:?}", diff.notes);
@@ -351,7 +351,7 @@ fn operators_and_kernels_are_those_of_tracelens_comparison() {
     let Some(corpus) = corpus::folder() else { return };
     let profile = |name: &str| {
         let set = read_paths(&[corpus.join("kineto").join(name)], &ReadOptions::default()).unwrap();
-        Profile::of(&set.traces[0], 0, &Scope::default())
+        Profile::from_trace(&set.traces[0], 0, &Scope::default())
     };
     let (h100, mi300) = (profile("nvidia-h100-qwen1.5-0.5b.json.gz"), profile("amd-mi300-qwen1.5-0.5b.json.gz"));
     assert_eq!((h100.vendor, mi300.vendor), (Some(Vendor::Nvidia), Some(Vendor::Amd)));
@@ -461,7 +461,7 @@ fn python(folder: &str, line: u32, slow_us: i64) -> Profile {
         at += slow + 500;
     }
     let trace = read(trace.json());
-    Profile::of(&trace, 0, &Scope::default())
+    Profile::from_trace(&trace, 0, &Scope::default())
 }
 
 #[test]

@@ -2,9 +2,12 @@
 
 use crate::support::read_mini;
 use stackline_analyze::Scope;
-use stackline_analyze::diff::{Change, ChangeTable, Measure, Options, Profile, Side, Verdict, alike, compare};
+use stackline_analyze::diff::{
+    Change, ChangeTable, Measure, Options, Profile, Side, Verdict, compare, tables, trim_warmup,
+};
 use stackline_analyze::steps::Looked;
-use stackline_model::{EventId, EventKind, Severity, Trace, flags};
+use stackline_model::{EventId, EventKind, Severity, Trace, Values, flags};
+use stackline_testkit::tables::texts;
 
 /// Steps of a process from a time on, of these lengths and with so much between two, all in µs, each half an operator.
 fn steps(pid: i64, (from, first): (i64, i64), lengths: &[i64], between: i64) -> String {
@@ -25,7 +28,7 @@ fn of_lengths(lengths: &[i64]) -> Trace {
 }
 
 fn profile(trace: &Trace) -> Profile {
-    Profile::of(trace, 0, &Scope::default())
+    Profile::from_trace(trace, 0, &Scope::default())
 }
 
 fn compared(profile: &Profile) -> Vec<i64> {
@@ -78,18 +81,19 @@ fn lost_times_are_not_faster() {
             measures(ChangeTable::Kernels),
         )
     };
-    let sound = with_kernels(&[50, 52, 48, 50, 51, 49]);
+    // Made anew each time: a trace keeps what it counted of its GPU records.
+    let faster = || with_kernels(&[50, 52, 48, 50, 51, 49]);
     let all = [Measure::Step, Measure::Gpu, Measure::Cpu];
     let of_operators = vec![Measure::Gpu, Measure::Cpu, Measure::CpuTotal];
-    assert_eq!(tested(&sound), (Vec::new(), all.to_vec(), of_operators.clone(), vec![Measure::Gpu]));
+    assert_eq!(tested(&faster()), (Vec::new(), all.to_vec(), of_operators.clone(), vec![Measure::Gpu]));
 
-    let mut without_gpu = sound.clone();
+    let mut without_gpu = faster();
     lose(&mut without_gpu, |trace, event| trace.kind(event).is_gpu_work());
     let (lost, steps, operators, kernels) = tested(&without_gpu);
     assert!(lost.len() == 1 && lost[0].starts_with("B: of test.json, 3 of 6 GPU operations have "), "{lost:?}");
     assert_eq!((steps, operators, kernels), (vec![Measure::Cpu], of_operators[1..].to_vec(), Vec::new()));
 
-    let mut without_host = sound;
+    let mut without_host = faster();
     lose(&mut without_host, |trace, event| trace.kind(event) == EventKind::Operator);
     let (lost, steps, operators, kernels) = tested(&without_host);
     assert!(lost.len() == 1 && lost[0].starts_with("B: of test.json, 3 of 12 calls of the host have "), "{lost:?}");
@@ -124,6 +128,20 @@ fn missing_records_are_not_faster() {
     let none = without(&["=1", "=2", "=3", "=4", "=5", "=6"]);
     let told = format!("B: of test.json, 6 of 6 launches have no device record, {end}");
     assert_eq!(tested(&before, &none), (vec![told], of_host.clone()));
+    // Nor do their operators take 0 ns on the GPU, in tables and in what is made of them.
+    let (a, b) = (vec![vec![profile(&before)]], vec![vec![profile(&none)]]);
+    let diff = compare(&a, &b, Options::default());
+    let gpu = |table: ChangeTable| diff.changes[&table].iter().find(|change| change.measure == Measure::Gpu).unwrap();
+    for table in [ChangeTable::Steps, ChangeTable::Operators, ChangeTable::Kernels] {
+        let [before, after] = gpu(table).known_ns();
+        assert!(before.is_some_and(|ns| ns > 0.0) && after.is_none(), "{:?}", gpu(table));
+        assert_eq!((gpu(table).known_change_ns(), gpu(table).is_incomplete), (None, [false, true]));
+    }
+    let tables = tables(&diff, &a, &b);
+    let column = |name: &str| tables[0].column(name).map(|column| column.values.clone());
+    let Some(Values::F64(after)) = column("after_ns") else { panic!("{:?}", tables[0]) };
+    let at = texts(&tables[0], "measure").iter().position(|measure| measure == Measure::Gpu.name()).unwrap();
+    assert_eq!(after[at], None);
     assert_eq!(tested(&none, &none), (Vec::new(), vec![Measure::Step, Measure::Cpu, Measure::CpuTotal]));
 
     // What the last launch runs may come after the end.
@@ -142,7 +160,7 @@ fn time_between_steps_is_compared_where_one_side_warms_up() {
         let before = profile(&read_mini(&steps(1, (0, 0), &[first, 100, 100, 100, 100, 100], 0)));
         let after = profile(&read_mini(&steps(1, (0, 0), &[100; 6], 90)));
         let [mut before, mut after]: [Side; 2] = [vec![vec![before]], vec![vec![after]]];
-        alike(&mut before, &mut after);
+        trim_warmup(&mut before, &mut after);
         let diff = compare(&before, &after, Options::default());
         let of =
             |change: &Change| (change.measure, [change.before_ns, change.after_ns].map(|ns| ns.round() as i64 / 1000));
@@ -160,7 +178,7 @@ fn all_warm_ups_are_left_out_of_both_sides() {
     let [slow, even] = [&[1000, 600, 400, 100, 102, 98, 100, 101][..], &[100; 8]].map(of_lengths);
     let [mut before, mut after]: [Side; 2] = [&slow, &even].map(|trace| vec![vec![profile(trace)]]);
     assert_eq!((compared(&before[0][0]), looked_at(&slow)), ((3..8).collect(), (3..8).collect()));
-    alike(&mut before, &mut after);
+    trim_warmup(&mut before, &mut after);
     assert_eq!(compared(&after[0][0]), [3, 4, 5, 6, 7]);
     for profile in [&before[0][0], &after[0][0]] {
         let units = [profile.totals.len(), profile.totals_with_between.len()];
@@ -171,7 +189,7 @@ fn all_warm_ups_are_left_out_of_both_sides() {
     assert!(said("A: steps 0 to 2 of ") && said("B: steps 0 to 2 of "), "{notes:?}");
     // Two stay.
     let [mut few, mut after]: [Side; 2] = [&of_lengths(&[100; 3]), &slow].map(|trace| vec![vec![profile(trace)]]);
-    alike(&mut few, &mut after);
+    trim_warmup(&mut few, &mut after);
     assert_eq!(compared(&few[0][0]), [1, 2]);
 }
 
@@ -183,7 +201,7 @@ fn first_steps_of_all_processes_are_left_out_alike() {
         profile(&read_mini(&(of(1, &[100; 5]) + &of(2, &lengths))))
     };
     let [mut before, mut after]: [Side; 2] = [100, 900].map(|first| vec![vec![of(first)]]);
-    alike(&mut before, &mut after);
+    trim_warmup(&mut before, &mut after);
     for side in [&before, &after] {
         let mut numbers = compared(&side[0][0]);
         numbers.sort_unstable();
@@ -202,7 +220,7 @@ fn steps_of_one_recorded_cycle_are_compared() {
     let notes = notes(&alone, &alone);
     let note = notes.iter().find(|note| note.starts_with(said)).unwrap();
     assert!(note.ends_with("are left out (another cycle of the recording)."), "{note}");
-    let all = Profile::of(&trace, 0, &Scope { whole: true, ..Scope::default() });
+    let all = Profile::from_trace(&trace, 0, &Scope { whole: true, ..Scope::default() });
     assert_eq!(compared(&all).len(), 9);
     let warm_ups = Looked::at(&trace, &Scope::default()).warm_ups;
     assert!(warm_ups.is_empty(), "{warm_ups:?}");

@@ -3,7 +3,9 @@
 use crate::support::read;
 
 use stackline_analyze::Scope;
-use stackline_analyze::diff::{Change, ChangeTable, Diff, Measure, Options, Per, Profile, Verdict, compare, tables};
+use stackline_analyze::diff::{
+    Change, ChangeTable, Diff, Measure, Options, Per, Profile, Side, Verdict, compare, tables, trim_warmup,
+};
 use stackline_model::{Table, Values};
 use stackline_testkit::mini::MiniTrace;
 
@@ -23,7 +25,7 @@ fn run(calls: i64, us: i64) -> Profile {
         );
         trace.add_at(1000 + call * (us + 640), &lines);
     }
-    Profile::of(&read(trace.json()), 0, &Scope::default())
+    Profile::from_trace(&read(trace.json()), 0, &Scope::default())
 }
 
 fn between(before: Profile, after: Profile) -> Diff {
@@ -121,4 +123,51 @@ fn tables_have_times_of_calls_and_no_steps_where_there_are_none() {
     assert_eq!(times[0], times[1], "each call takes as long as before");
     assert_eq!(times[2], [Some(0.0), Some(0.0)]);
     assert!(tables[0].column("before_ns_per_call").is_none(), "of the whole the runs are counted");
+}
+
+/// Eight iterations of a copy and nine kernels; every so many of them are a step, 0 for none.
+fn iterations(in_step: i64) -> Profile {
+    let mut trace = MiniTrace::new("");
+    for at in 0..8 {
+        if in_step > 0 && at % in_step == 0 {
+            let line = format!("1/1 user_annotation ProfilerStep#{} 0+{}", at / in_step, 1000 * in_step);
+            trace.add_at(1000 * at, &line);
+        }
+        for operation in 0..10 {
+            let id = 100 * at + operation + 1;
+            let work = if operation == 0 { "gpu_memcpy Memcpy HtoD (Pageable -> Device)" } else { "kernel gemm" };
+            let lines = format!(
+                "1/1     cuda_runtime  cudaLaunchKernel  5+10   correlation={id}
+                 gpu0/7  {work}                          20+40  correlation={id}"
+            );
+            trace.add_at(1000 * at + 50 * operation, &lines);
+        }
+    }
+    Profile::from_trace(&read(trace.json()), 0, &Scope::default())
+}
+
+#[test]
+fn inferred_steps_are_taken_where_they_hold_as_much_work_as_marked_ones() {
+    let diff = |in_step: i64| {
+        let [mut before, mut after]: [Side; 2] = [in_step, 0].map(|in_step| vec![vec![iterations(in_step)]]);
+        trim_warmup(&mut before, &mut after);
+        compare(&before, &after, Options::default())
+    };
+    let same = diff(1);
+    assert_eq!((same.per, same.has_different_bases), (Per::Step, false));
+    let step = &same.changes[&ChangeTable::Steps][0];
+    assert_eq!((step.measure, step.before_ns, step.after_ns), (Measure::Step, 1e6, 1e6));
+    let gemm = kernel(&same, "gemm");
+    assert_eq!((gemm.count_before, gemm.count_after), (9.0, 9.0));
+    // A repeat is a micro-batch: four of them are a step.
+    let other = diff(4);
+    assert_eq!((other.per, other.has_different_bases), (Per::Call, true));
+    assert!(other.changes[&ChangeTable::Steps].is_empty());
+    let why = "The launches that repeat there are no such steps: 10 GPU operations in a repeat, 40 in a step.";
+    assert!(
+        other.warnings[0].starts_with("A has steps and B has none") && other.warnings[0].contains(why),
+        "{other:?}"
+    );
+    let gemm = kernel(&other, "gemm");
+    assert_eq!(other.call_ns(ChangeTable::Kernels, gemm), Some((40e3, 40e3)));
 }

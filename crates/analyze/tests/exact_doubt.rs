@@ -8,7 +8,7 @@
 )]
 
 use crate::support::{mini, read};
-use stackline_analyze::critical_path::exact::{Category, Exact, ExactPath, Hop, WindowChoice};
+use stackline_analyze::critical_path::exact::{Category, Exact, ExactPath, PathSegment, WindowChoice};
 use stackline_analyze::critical_path::gpu_order::Evidence;
 use stackline_model::Trace;
 use stackline_testkit::mini::MiniTrace;
@@ -19,7 +19,7 @@ fn path(trace: &Trace) -> (Vec<&'static str>, ExactPath) {
     (warnings, exact.path(&WindowChoice::Whole).unwrap())
 }
 
-fn hops_of<'a>(trace: &'a Trace, path: &'a ExactPath, name: &'a str) -> impl Iterator<Item = Hop> + 'a {
+fn hops_of<'a>(trace: &'a Trace, path: &'a ExactPath, name: &'a str) -> impl Iterator<Item = PathSegment> + 'a {
     path.hops.iter().filter(move |h| h.event.is_some() && trace.name(h.event) == name)
 }
 
@@ -93,7 +93,7 @@ fn clocks_that_disagree_are_those_of_a_process() {
     let trace = read(t.json());
     let (warnings, path) = path(&trace);
     assert!(warnings.contains(&"clocks_disagree"), "{warnings:?}");
-    let launches: Vec<Hop> = path.hops.iter().filter(|h| h.category == Category::LaunchLatency).collect();
+    let launches: Vec<PathSegment> = path.hops.iter().filter(|h| h.category == Category::LaunchLatency).collect();
     assert!(!launches.is_empty() && launches.iter().all(|h| h.evidence == Evidence::Exact), "{launches:?}");
 }
 

@@ -2,7 +2,7 @@
 
 use crate::support;
 
-use stackline_analyze::critical_path::exact::{Exact, Stretch, WindowChoice};
+use stackline_analyze::critical_path::exact::{Exact, MergedSegment, WindowChoice};
 use stackline_model::{EventId, EventKind, Trace, TrackId};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ fn is_host_span(trace: &Trace, event: EventId) -> bool {
 struct Threads(HashMap<TrackId, Vec<(i64, i64, EventId)>>);
 
 impl Threads {
-    fn around(&mut self, trace: &Trace, hop: &Stretch) -> Vec<EventId> {
+    fn around(&mut self, trace: &Trace, hop: &MergedSegment) -> Vec<EventId> {
         let spans = self.0.entry(hop.track).or_insert_with(|| {
             let spans = trace.track_events(hop.track).iter().copied().filter(|&e| is_host_span(trace, e));
             spans.map(|e| (trace.events.start[e.index()], trace.events.end(e), e)).collect()
@@ -32,7 +32,7 @@ impl Threads {
 
 /// How long a stretch is, and for how long of it another name ran: at each moment that of the span around it that began last, and of
 /// those that began together the shortest.
-fn wrong(trace: &Trace, threads: &mut Threads, hop: &Stretch) -> (i64, i64) {
+fn wrong(trace: &Trace, threads: &mut Threads, hop: &MergedSegment) -> (i64, i64) {
     let end = |e: EventId| trace.events.end(e);
     let start = |e: EventId| trace.events.start[e.index()];
     let around = threads.around(trace, hop);
@@ -61,7 +61,7 @@ fn hops_are_named_by_what_ran() {
     support::for_each_trace(|name, trace| {
         let exact = Exact::new(trace);
         let Ok(path) = exact.path(&WindowChoice::Whole) else { return };
-        let host: Vec<Stretch> =
+        let host: Vec<MergedSegment> =
             exact.stretches(&path).filter(|hop| matches!(hop.rule, "innermost_span" | "gap")).collect();
         let mut threads = Threads::default();
         let every = host.len().div_ceil(HOPS).max(1);

@@ -8,7 +8,7 @@
 )]
 
 use crate::support::{for_each_trace, mini, read};
-use stackline_analyze::critical_path::exact::{Chapter, Exact, ExactReport, WindowChoice};
+use stackline_analyze::critical_path::exact::{Exact, ExactReport, SummaryLine, WindowChoice};
 use stackline_model::Trace;
 use stackline_testkit::mini::MiniTrace;
 
@@ -17,7 +17,7 @@ fn report(trace: &Trace) -> ExactReport {
     exact.report(&exact.path(&WindowChoice::Whole).unwrap())
 }
 
-fn places(story: &[Chapter]) -> Vec<&str> {
+fn places(story: &[SummaryLine]) -> Vec<&str> {
     story.iter().map(|c| c.place.as_str()).collect()
 }
 

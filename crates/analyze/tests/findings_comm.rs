@@ -7,7 +7,7 @@ use findings_support::{Program, find, text};
 use serde_json::json;
 use stackline_analyze::Scope;
 use stackline_analyze::analyses::tl_coll_analysis;
-use stackline_analyze::findings::{Confidence, Finding, Findings, Identity, Options, Place, merge};
+use stackline_analyze::findings::{Confidence, Finding, Findings, Identity, Options, SourceLocation, merge};
 use stackline_analyze::tracelens::Definition;
 
 const ALL_REDUCE: &str = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)";
@@ -34,8 +34,8 @@ fn collectives_that_nothing_runs_beside() {
         p.op("aten::mm", |p| p.kernel("gemm", 100));
         p.sync("cudaDeviceSynchronize");
     });
-    insta::assert_snapshot!(text(&program.of("SL019")));
-    let gain = program.of("SL019")[0].gain.unwrap();
+    insta::assert_snapshot!(text(&program.found("SL019")));
+    let gain = program.found("SL019")[0].gain.unwrap();
     // Without it, a step is 300 µs shorter, less what the host takes to launch.
     assert!((250_000..=302_000).contains(&gain.ns), "{gain:?}");
     program = steps(|p, _| {
@@ -43,16 +43,16 @@ fn collectives_that_nothing_runs_beside() {
         p.op("aten::mm", |p| p.kernel("gemm", 300));
         p.sync("cudaDeviceSynchronize");
     });
-    assert_eq!(program.of("SL019"), []);
+    assert_eq!(program.found("SL019"), []);
 }
 
 #[test]
 fn parameters_that_are_looked_for() {
     const SEARCH: &str = "torch.distributed.ddp.reducer::search_unused_parameters";
     let searches = steps(|p, _| p.op(SEARCH, |p| p.work(400)));
-    insta::assert_snapshot!(text(&searches.of("SL021")));
+    insta::assert_snapshot!(text(&searches.found("SL021")));
     let none = steps(|p, _| p.op("torch.distributed.ddp.reducer::copy_bucket_to_grad", |p| p.work(400)));
-    assert_eq!(none.of("SL021"), []);
+    assert_eq!(none.found("SL021"), []);
 }
 
 #[test]
@@ -64,10 +64,10 @@ fn ranks_that_come_late() {
         })
     };
     let late = of(900);
-    insta::assert_snapshot!(text(&late.of("SL023")));
+    insta::assert_snapshot!(text(&late.found("SL023")));
     // 800 of four steps.
-    assert_eq!(late.of("SL023")[0].gain.unwrap().ns, 200_000);
-    assert_eq!(of(150).of("SL023"), []);
+    assert_eq!(late.found("SL023")[0].gain.unwrap().ns, 200_000);
+    assert_eq!(of(150).found("SL023"), []);
 }
 
 /// One collective that gradients ask for, of so many elements.
@@ -98,29 +98,29 @@ fn sums_of_which_each_rank_keeps_a_part() {
             p.sync("cudaDeviceSynchronize");
         })
     };
-    let sharded = of(6 << 20, 0).of("SL020");
+    let sharded = of(6 << 20, 0).found("SL020");
     insta::assert_snapshot!(text(&sharded));
     // Half of 600 µs, less the 8 µs that the host takes to launch; at least 40 %.
     let gain = sharded[0].gain.unwrap();
     assert!((280_000..=300_000).contains(&gain.ns) && (220_000..=241_000).contains(&gain.low_ns), "{gain:?}");
     // One that waits for another rank would wait as long.
-    let late = of(6 << 20, 800).of("SL020")[0].gain.unwrap();
+    let late = of(6 << 20, 800).found("SL020")[0].gain.unwrap();
     assert!((late.ns - gain.ns).abs() < 10_000 && late.high_ns > gain.high_ns + 90_000, "{late:?}");
     // Something else is gathered, or too little to speak of.
-    assert_eq!(of(1 << 20, 0).of("SL020"), []);
+    assert_eq!(of(1 << 20, 0).found("SL020"), []);
     let small = steps(|p, _| {
         all_reduce(p, 1000, 400);
         all_gather(p, 1000, 400);
         p.sync("cudaDeviceSynchronize");
     });
-    assert_eq!(small.of("SL020"), []);
+    assert_eq!(small.found("SL020"), []);
     // Reduced by a switch, each element goes out once.
     let by_switch = steps(|p, _| {
         named(p, ("c10d::allreduce_", "ncclDevKernel_AllReduce_Sum_f32_NVLS(args)", "allreduce"), 4 << 20, 400);
         all_gather(p, 4 << 20, 300);
         p.sync("cudaDeviceSynchronize");
     });
-    assert_eq!(by_switch.of("SL020"), []);
+    assert_eq!(by_switch.found("SL020"), []);
 }
 
 #[test]
@@ -131,10 +131,10 @@ fn sums_that_deepspeed_reduces_for_its_shards() {
             p.sync("cudaDeviceSynchronize");
         })
     };
-    let found = of("deepspeed/runtime/zero/stage_1_and_2.py").of("SL020");
+    let found = of("deepspeed/runtime/zero/stage_1_and_2.py").found("SL020");
     assert_eq!(found.len(), 1);
     assert!((190_000..=200_000).contains(&found[0].gain.unwrap().ns), "{found:?}");
-    assert_eq!(of("deepspeed/runtime/engine.py").of("SL020"), []);
+    assert_eq!(of("deepspeed/runtime/engine.py").found("SL020"), []);
 }
 
 /// Passes before one step of the optimizer: whether each reduces.
@@ -154,7 +154,7 @@ const HOOK: &str = "autograd::engine::evaluate_function: torch::autograd::Accumu
 #[test]
 fn gradients_that_are_reduced_before_they_are_complete() {
     fn of(passes: &[bool], hook: &str) -> Vec<Finding> {
-        steps(|p, _| passes_of(p, passes, hook)).of("SL022")
+        steps(|p, _| passes_of(p, passes, hook)).found("SL022")
     }
     let found = of(&[true, true, true], HOOK);
     insta::assert_snapshot!(text(&found));
@@ -194,7 +194,7 @@ fn two_ranks(computes: [i64; 2]) -> Findings {
 fn a_trace_without_steps_still_tells_of_the_optimizer() {
     let mut program = Program::new();
     passes_of(&mut program, &[true, true, true], HOOK);
-    let found = program.of("SL022");
+    let found = program.found("SL022");
     assert_eq!(found[0].title, "gradients are reduced in each of 3 backward passes before the optimizer's step");
     assert!(found[0].facts.iter().any(|fact| fact.name == "of these"), "{found:?}");
 }
@@ -320,7 +320,7 @@ fn waits_for_rank(loads: i64, waits: i64) -> Program {
 /// One rank loads data, the other waits for it in a collective: one finding, on the guilty rank, that names the cause there.
 #[test]
 fn a_wait_for_another_rank_is_an_effect() {
-    let alone = waits_for_rank(0, 3000).of("SL039");
+    let alone = waits_for_rank(0, 3000).found("SL039");
     assert!(alone[0].title.ends_with("for other ranks"), "{}", text(&alone));
     let found = merged(vec![(0, waits_for_rank(0, 3000).findings()), (1, waits_for_rank(2900, 100).findings())]);
     let of = |code: &str| found.findings.iter().filter(|f| f.rule.code == code).collect::<Vec<_>>();
@@ -328,15 +328,15 @@ fn a_wait_for_another_rank_is_an_effect() {
     assert_eq!(straggler.told_of(), Some(1));
     assert!(straggler.title.contains("; there SL009: the program waits for data"), "{}", straggler.title);
     // A cause that moves, or is mended, makes it no other finding: where to change it is told, its own place is none.
-    let cause = &waits_for_rank(2900, 100).of("SL009")[0];
-    assert_eq!((&straggler.place, straggler.change_place()), (&Place::default(), cause.change_place()));
+    let cause = &waits_for_rank(2900, 100).found("SL009")[0];
+    assert_eq!((&straggler.place, straggler.change_place()), (&SourceLocation::default(), cause.change_place()));
     // With what is to be done about the cause and the edits that do it; the cause is there by itself, too.
     assert_eq!(of("SL009").iter().map(|f| f.told_of()).collect::<Vec<_>>(), [Some(1)], "{}", text(&found.findings));
     assert_eq!((&straggler.edits, &straggler.rule.advice), (&cause.edits, &cause.rule.advice));
     assert!(straggler.gain_ns() <= cause.gain_ns(), "{}", text(&found.findings));
     let without = merged(vec![(0, gloo(1000, 2500).findings()), (1, gloo(3000, 500).findings())]);
     let without = without.findings.iter().find(|f| f.rule.code == "SL040").unwrap();
-    assert_eq!(Identity::of(straggler), Identity::of(without));
+    assert_eq!(Identity::from_finding(straggler), Identity::from_finding(without));
     assert_eq!(of("SL039"), Vec::<&Finding>::new(), "{}", text(&found.findings));
     assert!(found.notes.iter().any(|note| note.starts_with("SL039 on other ranks is left out")), "{:?}", found.notes);
     // Waits for something else stay.
@@ -347,7 +347,7 @@ fn a_wait_for_another_rank_is_an_effect() {
         p.thread_span(9, ("user_annotation", "gloo:all_reduce"), (p.now - 5, 100), json!({}));
         p.now += 100;
     });
-    let alone = other.of("SL039");
+    let alone = other.found("SL039");
     assert!(alone[0].title.ends_with("for a queue"), "{}", text(&alone));
 }
 
@@ -381,15 +381,15 @@ fn many_small_collectives() {
         })
     };
     let many = reduces(100, 1000, 30);
-    let found = many.of("SL044");
+    let found = many.found("SL044");
     insta::assert_snapshot!(text(&found));
     // 99 of 100 collectives of 30 µs.
     let saved = many.findings().step_ns - reduces(1, 100_000, 30).findings().step_ns;
     let gain = found[0].gain.unwrap();
     assert!((gain.ns - saved).abs() < saved / 20, "{saved}: {}", text(&found));
     assert!(gain.low_ns < saved && saved < gain.high_ns + saved / 20, "{saved}: {gain:?}");
-    assert_eq!(reduces(100, 4_000_000, 900).of("SL044"), [], "they are large");
-    assert_eq!(reduces(10, 1000, 30).of("SL044"), [], "they are few");
+    assert_eq!(reduces(100, 4_000_000, 900).found("SL044"), [], "they are large");
+    assert_eq!(reduces(10, 1000, 30).found("SL044"), [], "they are few");
 }
 
 /// Smaller buckets would only be more of them.
@@ -405,7 +405,7 @@ fn small_collectives_are_not_to_be_made_smaller() {
             p.op("aten::mm", |p| p.kernel("gemm", 1000));
             p.sync("cudaDeviceSynchronize");
         });
-        let found = program.of("SL019");
+        let found = program.found("SL019");
         (found.first().map(|found| found.rule.advice.contains("smaller buckets (bucket_cap_mb)")), found.len())
     };
     assert_eq!(reduces(48, 1024, 25), (None, 0), "SL044 has those whose latency is what they take");
@@ -421,7 +421,7 @@ fn small_collectives_are_not_to_be_made_smaller() {
         p.op("aten::mm", |p| p.kernel("gemm", 1000));
         p.sync("cudaDeviceSynchronize");
     });
-    assert_eq!(waits.of("SL019").len(), 1, "{}", text(&waits.of("SL019")));
+    assert_eq!(waits.found("SL019").len(), 1, "{}", text(&waits.found("SL019")));
 }
 
 /// Where it takes longer to launch a collective than to run it, the launches are what goes, with the host's pauses between them.
@@ -443,7 +443,7 @@ fn launches_of_small_collectives() {
     };
     for (us, pause_us) in [(12, 0), (12, 10), (50, 0)] {
         let many = reduces(200, us, pause_us);
-        let found = many.of("SL044");
+        let found = many.found("SL044");
         let saved = many.findings().step_ns - reduces(1, us, pause_us).findings().step_ns;
         let [only] = &found[..] else { panic!("{us}, {pause_us}: {}", text(&found)) };
         let gain = only.gain.unwrap();

@@ -16,9 +16,9 @@ fn waits_of_the_host() {
         p.work(200);
         p.op("aten::mm", |p| p.kernel("gemm", 300));
     });
-    insta::assert_snapshot!(text(&waits.of("SL004")));
+    insta::assert_snapshot!(text(&waits.found("SL004")));
     let none = steps(|p| p.op("aten::mm", |p| p.kernel("gemm", 400)));
-    assert_eq!(none.of("SL004"), []);
+    assert_eq!(none.found("SL004"), []);
 }
 
 /// The GPU has nothing to do while such a call lasts, as far as the trace says.
@@ -41,7 +41,7 @@ fn waits_without_gpu_work_are_inferred() {
         })
     };
     let of = |program: &Program| {
-        let found = program.of("SL004");
+        let found = program.found("SL004");
         let [only] = &found[..] else { panic!("{}", text(&found)) };
         let count = only.facts.iter().find(|fact| fact.name == "of these without GPU work in the trace");
         (only.support.name(), only.confidence, count.map(|fact| fact.value as usize))
@@ -60,9 +60,9 @@ fn many_small_kernels() {
             }
         });
     });
-    insta::assert_snapshot!(text(&many.of("SL002")));
+    insta::assert_snapshot!(text(&many.found("SL002")));
     let few = steps(|p| p.python("nn.Module: Linear_0", |p| p.op("aten::mm", |p| p.kernel("gemm", 3))));
-    assert_eq!(few.of("SL002"), []);
+    assert_eq!(few.found("SL002"), []);
 }
 
 #[test]
@@ -75,9 +75,9 @@ fn conversions_of_layout() {
         });
         p.sync("cudaDeviceSynchronize");
     });
-    insta::assert_snapshot!(text(&converts.of("SL003")));
+    insta::assert_snapshot!(text(&converts.found("SL003")));
     let none = steps(|p| p.op("aten::cudnn_convolution", |p| p.kernel("conv", 300)));
-    assert_eq!(none.of("SL003"), []);
+    assert_eq!(none.found("SL003"), []);
 }
 
 #[test]
@@ -87,8 +87,8 @@ fn hotspots() {
         p.op("aten::add", |p| p.kernel("add", 50));
         p.sync("cudaDeviceSynchronize");
     });
-    insta::assert_snapshot!(text(&program.of("SL001")));
-    assert!(!text(&program.of("SL001")).is_empty());
+    insta::assert_snapshot!(text(&program.found("SL001")));
+    assert!(!text(&program.found("SL001")).is_empty());
     let found = find(&program.trace(), &["SL001.share=99"]);
     assert!(found.findings.iter().all(|f| f.rule.code != "SL001"));
 }
@@ -164,7 +164,7 @@ fn gpu_time(program: &Program, steps: usize) -> i64 {
 fn what_keeps_the_gpu_busy_anyway_gains_little() {
     let waits = long_run(40, (5, true));
     let truth = gpu_time(&waits, 40) - gpu_time(&long_run(40, (5, false)), 40);
-    let found = waits.of("SL004");
+    let found = waits.found("SL004");
     let gain = found[0].gain.unwrap();
     // The last step has no next one.
     assert!((gain.ns - truth).abs() < 1_500 && truth < 60_000, "{gain:?}, truth {truth}");
@@ -184,7 +184,7 @@ fn edits_of_one_text_at_two_places_are_two() {
             }
         });
     }
-    let found = program.of("SL004");
+    let found = program.found("SL004");
     assert_eq!(found.len(), 2);
     assert!(found.iter().all(|f| f.on_top_ns.unwrap() > 100_000), "{found:?}");
 }
@@ -210,7 +210,7 @@ fn waits_of_the_profiler_are_no_findings() {
                 [frame, ..] => p.python(frame, |p| p.sync("cudaDeviceSynchronize")),
             }
         });
-        program.of("SL004")
+        program.found("SL004")
     };
     assert_eq!(ends(&["torch/profiler/profiler.py(811): step"]), []);
     assert_eq!(ends(&["torch/autograd/profiler.py(363): __exit__"]), []);
@@ -232,7 +232,7 @@ fn traces_without_steps_are_not_told_of_steps() {
     let mut waits = Program::new();
     waits.op("aten::mm", |p| p.work(100));
     waits.python("threading.py(1115): Thread.join", |p| p.work(900));
-    let of = waits.of("SL039");
+    let of = waits.found("SL039");
     let title = &of[0].title;
     assert!(title.starts_with("the program waits ") && title.ends_with(" % of the time for a thread"), "{title}");
     assert!(!of[0].rule.advice.contains("step"), "{}", of[0].rule.advice);
@@ -257,7 +257,7 @@ fn what_is_seen_in_one_step_or_outside_of_steps_is_said_so() {
                 (0..between).for_each(|_| wait(&mut program));
             }
         }
-        program.of("SL004")[0].title.clone()
+        program.found("SL004")[0].title.clone()
     };
     assert_eq!(title(1, 1, 0), "aten::item waits for the GPU in the one step looked at");
     assert_eq!(title(1, 3, 0), "aten::item waits for the GPU 3 times in the one step looked at");
@@ -309,7 +309,7 @@ fn advice_goes_by_what_the_run_has() {
             p.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", |p| p.work(400));
             p.op("aten::mm", |p| if kernel { p.kernel("gemm", 20) } else { p.work(20) });
         });
-        program.of("SL009")[0].rule.advice.clone()
+        program.found("SL009")[0].rule.advice.clone()
     };
     assert!(waits(true).contains("pin_memory") && !waits(false).contains("pin_memory"));
 }
@@ -385,7 +385,7 @@ fn edits_of_an_optimizer_belong_to_its_constructor() {
                 });
             });
         }
-        program.of("SL015")
+        program.found("SL015")
     };
     let found = program(&["sgd", "adamw"]);
     let places =
@@ -416,7 +416,7 @@ fn edits_behind_a_wrapper_belong_to_its_callers() {
             }
             p.op("aten::mm", |p| p.kernel("gemm", 300));
         });
-        waits.of("SL004")
+        waits.found("SL004")
     };
     let of = found(|i| format!("loss.py({i}1): part{i}"));
     assert!(of.len() >= 3, "{}", text(&of));

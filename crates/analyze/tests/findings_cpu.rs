@@ -24,23 +24,23 @@ fn loops_of_small_operators() {
             });
         })
     };
-    let found = in_loop(100, 5).of("SL038");
+    let found = in_loop(100, 5).found("SL038");
     // A call takes 7 µs with what is around it. One of a hundred stays.
     assert!((688..=702).contains(&only(&found)), "{}", text(&found));
-    assert_eq!(in_loop(20, 5).of("SL038"), [], "few");
-    assert_eq!(in_loop(100, 60).of("SL038"), [], "not small");
+    assert_eq!(in_loop(20, 5).found("SL038"), [], "few");
+    assert_eq!(in_loop(100, 60).found("SL038"), [], "not small");
     let of_cells = |us: i64| {
         steps(move |p| {
             p.python("train.py(7): forward", |p| (0..63).for_each(|_| p.op("aten::lstm_cell", |p| p.work(us))));
         })
     };
-    assert_eq!([60, 600].map(|us| of_cells(us).of("SL038").len()), [1, 0], "there is a layer for all of them");
+    assert_eq!([60, 600].map(|us| of_cells(us).found("SL038").len()), [1, 0], "there is a layer for all of them");
     let different = steps(|p| {
         for i in 0..100 {
             p.python(&format!("nn.Module: Linear_{i}"), |p| p.op("aten::addmm", |p| p.work(5)));
         }
     });
-    assert_eq!(different.of("SL038"), [], "layers, not turns of a loop");
+    assert_eq!(different.found("SL038"), [], "layers, not turns of a loop");
 }
 
 /// As stacks tell of a loop with two lines: a frame around each call.
@@ -55,7 +55,7 @@ fn lines_that_take_turns_are_one_loop() {
             body(p, 17, 6);
         }
     })
-    .of("SL038");
+    .found("SL038");
     assert_eq!(found.len(), 1, "{}", text(&found));
     assert!(found[0].title.contains("(lines 16 to 17)"), "{}", text(&found));
     assert_eq!(found[0].place.line, Some(17), "more of its time");
@@ -63,7 +63,7 @@ fn lines_that_take_turns_are_one_loop() {
         (0..60).for_each(|_| body(p, 16, 5));
         (0..60).for_each(|_| body(p, 17, 6));
     });
-    assert_eq!(after_each_other.of("SL038").len(), 2);
+    assert_eq!(after_each_other.found("SL038").len(), 2);
 }
 
 /// What Python does between the calls of a loop goes with them, also where the function around them does other things.
@@ -76,7 +76,7 @@ fn loops_take_their_python_with_them() {
         }
         p.op("aten::mm", |p| p.work(3000));
     })
-    .of("SL038");
+    .found("SL038");
     // Of 100 times 11 µs one call stays, and of what is between them as much.
     assert!((1_070..=1_100).contains(&only(&found)), "{}", text(&found));
     let apart = steps(|p| {
@@ -85,15 +85,15 @@ fn loops_take_their_python_with_them() {
             p.op("aten::mm", |p| p.work(100));
         }
     })
-    .of("SL038");
+    .found("SL038");
     assert!((680..=702).contains(&only(&apart)), "the product between them stays: {}", text(&apart));
 }
 
 #[test]
 fn numbers_are_told_in_their_own_unit() {
-    let found = steps(|p| p.python("logging/__init__.py(1477): Logger.info", |p| p.work(1_134_725))).of("SL029");
+    let found = steps(|p| p.python("logging/__init__.py(1477): Logger.info", |p| p.work(1_134_725))).found("SL029");
     assert!(findings::evidence(&found[0]).contains("1135 ms"), "{}", text(&found));
-    let scaled = steps(|p| (0..63).for_each(|_| p.op("aten::mean", |p| p.work(5)))).of("SL038");
+    let scaled = steps(|p| (0..63).for_each(|_| p.op("aten::mean", |p| p.work(5)))).found("SL038");
     let factor = scaled[0].edits[0].rsplit(' ').next().unwrap();
     assert!(factor.starts_with("0.0") && factor.len() <= 8, "{factor}");
 }
@@ -111,7 +111,7 @@ fn optimizers_on_a_cpu() {
             });
         })
     };
-    let found = optimizer("aten::").of("SL015");
+    let found = optimizer("aten::").found("SL015");
     // 50 parameters take 3 µs each, and of the 1.5 µs and more of each operator beyond 2.5 µs 35 % stay.
     let total = found[0]
         .facts
@@ -128,7 +128,7 @@ fn optimizers_on_a_cpu() {
         assert!((bound as f64 / 1e3 - expected).abs() < 0.05 * total, "{expected} µs: {}", text(&found));
     }
     assert_eq!((found[0].support, found[0].confidence), (Support::Inferred, Confidence::Medium));
-    assert_eq!(optimizer("aten::_foreach_").of("SL015"), []);
+    assert_eq!(optimizer("aten::_foreach_").found("SL015"), []);
 }
 
 #[test]
@@ -136,11 +136,11 @@ fn copies_on_a_cpu() {
     let copy = |around: &'static str| {
         steps(move |p| p.op(around, |p| p.op("aten::clone", |p| p.op("aten::copy_", |p| p.work(300)))))
     };
-    let found = copy("aten::contiguous").of("SL017");
+    let found = copy("aten::contiguous").found("SL017");
     assert!((300..=330).contains(&only(&found)), "{}", text(&found));
     assert!(found[0].title.contains("into another order"), "{}", text(&found));
-    assert_eq!(copy("aten::_to_copy").of("SL017"), [], "a conversion");
-    let plain = steps(|p| p.op("aten::clone", |p| p.op("aten::copy_", |p| p.work(300)))).of("SL017");
+    assert_eq!(copy("aten::_to_copy").found("SL017"), [], "a conversion");
+    let plain = steps(|p| p.op("aten::clone", |p| p.op("aten::copy_", |p| p.work(300)))).found("SL017");
     assert!(
         plain[0].title.starts_with("aten::clone copies tensors: "),
         "nothing says in which order: {}",
@@ -164,13 +164,13 @@ fn deep_copies_are_told_with_what_python_does_in_them() {
             });
         })
     };
-    let found = copies(true).of("SL017");
+    let found = copies(true).found("SL017");
     insta::assert_snapshot!(text(&found));
     // 2,000 µs of which the operators are 1,000.
     assert!((1990..=2030).contains(&only(&found)), "{}", text(&found));
     assert!(found[0].gain.unwrap().low_ns < 1_030_000, "operators alone are what is sure: {}", text(&found));
     assert!(found[0].rule.advice.contains("_foreach_lerp_"), "{}", found[0].rule.advice);
-    let plain = copies(false).of("SL017");
+    let plain = copies(false).found("SL017");
     assert!((1000..=1030).contains(&only(&plain)) && plain[0].title.starts_with("aten::clone copies tensors"));
 }
 
@@ -187,7 +187,7 @@ fn without_steps_a_loop_has_turns_that_follow_each_other() {
                 }
             });
         }
-        program.of("SL038").len()
+        program.found("SL038").len()
     };
     assert_eq!(layers(60), 0);
     let mut cell = Program::new();
@@ -197,7 +197,7 @@ fn without_steps_a_loop_has_turns_that_follow_each_other() {
             ["aten::mul", "aten::tanh"].into_iter().for_each(|name| p.op(name, |p| p.work(5)));
         });
     }
-    assert_eq!(cell.of("SL038").len(), 2);
+    assert_eq!(cell.found("SL038").len(), 2);
 }
 
 /// Traces of 2021 and before have steps among the operators.
@@ -238,7 +238,7 @@ fn steps_are_no_backward() {
             let name = format!("ProfilerStep#{number}");
             if old { program.op(&name, inside) } else { program.annotation(&name, inside) }
         }
-        let found = program.of("SL038");
+        let found = program.found("SL038");
         (found[0].gain.unwrap().ns, found[0].gain.unwrap().high_ns)
     };
     assert_eq!(gain(true), gain(false));
@@ -249,7 +249,7 @@ fn steps_are_no_backward() {
 #[test]
 fn the_first_line_of_a_file_is_no_place() {
     let logs = |p: &mut Program| p.python("logging/__init__.py(1477): Logger.info", |p| p.work(500));
-    let found = steps(|p| p.python("main.py(1): <module>", logs)).of("SL029");
+    let found = steps(|p| p.python("main.py(1): <module>", logs)).found("SL029");
     assert_eq!((found[0].place.file.as_deref(), found[0].place.line), (Some("main.py"), None), "{}", text(&found));
 }
 
@@ -271,7 +271,7 @@ fn slow_steps_have_a_place_where_one_thing_grew() {
                 }
             });
         }
-        program.of("SL031").pop()
+        program.found("SL031").pop()
     };
     let slow = |is_slow: fn(usize) -> bool| slow_steps(is_slow, false).unwrap();
     let (one, all) = (slow(|i| i == 3), slow(|_| true));
@@ -295,7 +295,7 @@ fn more_work_explains_a_slow_step() {
                 }
             });
         }
-        program.of("SL031").remove(0)
+        program.found("SL031").remove(0)
     };
     let evaluates = with(|p| p.python("train.py(40): evaluate", |p| p.work(800)));
     assert!((90_000..=110_000).contains(&evaluates.gain_ns()), "{}", text(&[evaluates]));
@@ -309,8 +309,8 @@ fn resizing_counts_where_data_is_loaded() {
     let resize = |around: &'static str| {
         steps(move |p| p.python(around, |p| p.python("torch/nn/functional.py(4660): interpolate", |p| p.work(400))))
     };
-    assert!(only(&resize("data.py(3): Images.__getitem__").of("SL010")) >= 399);
-    assert_eq!(resize("nn.Module: Upsample_0").of("SL010"), [], "a part of a model");
+    assert!(only(&resize("data.py(3): Images.__getitem__").found("SL010")) >= 399);
+    assert_eq!(resize("nn.Module: Upsample_0").found("SL010"), [], "a part of a model");
 }
 
 #[test]
@@ -344,7 +344,7 @@ fn python_of_programs_without_a_gpu() {
             });
         })
     };
-    let found = parses("json/__init__.py(293): load", 2000).of("SL043");
+    let found = parses("json/__init__.py(293): load", 2000).found("SL043");
     assert_eq!(
         (found[0].place.line, found[0].place.function.as_deref()),
         (Some(30), Some("table")),
@@ -354,18 +354,18 @@ fn python_of_programs_without_a_gpu() {
     let gain = found[0].gain.unwrap();
     assert!((990_000..=1_010_000).contains(&gain.ns) && gain.low_ns <= 0, "{}", text(&found));
     assert!((1_980_000..=2_020_000).contains(&gain.high_ns) && only(&found) > 0, "{}", text(&found));
-    assert_eq!(parses("json/__init__.py(293): load", 150).of("SL043"), [], "little");
-    assert_eq!(parses("torch/nn/functional.py(9): pad", 2000).of("SL043"), [], "a framework's");
+    assert_eq!(parses("json/__init__.py(293): load", 150).found("SL043"), [], "little");
+    assert_eq!(parses("torch/nn/functional.py(9): pad", 2000).found("SL043"), [], "a framework's");
     let mut on_gpu = parses("json/__init__.py(293): load", 2000);
     on_gpu.op("aten::mm", |p| p.kernel("gemm", 10));
-    assert_eq!(on_gpu.of("SL043"), [], "SL005's");
+    assert_eq!(on_gpu.found("SL043"), [], "SL005's");
 }
 
 /// What helps depends on what is waited for.
 #[test]
 fn advice_fits_what_is_waited_for() {
     let advice = |frame: &str| {
-        let found = steps(|p| p.python(frame, |p| p.work(500))).of("SL039");
+        let found = steps(|p| p.python(frame, |p| p.work(500))).found("SL039");
         assert_eq!(found.len(), 1, "{frame}: {}", text(&found));
         found[0].rule.advice.clone()
     };
@@ -387,7 +387,7 @@ fn own_folders_may_be_called_like_frameworks() {
             p.python(&name, |p| p.python("json/__init__.py(293): load", |p| p.work(2000)));
             p.op("aten::to", |p| p.work(100));
         });
-        parses.of("SL043").into_iter().filter_map(|found| found.place.file).collect::<Vec<_>>()
+        parses.found("SL043").into_iter().filter_map(|found| found.place.file).collect::<Vec<_>>()
     };
     for own in ["/data/me/transformers/tables.py", "src/jax/tables.py", "./transformers/tables.py"] {
         assert_eq!(found(own), [own]);
@@ -411,7 +411,7 @@ fn list_in_line(p: &mut Program, other_us: i64, first_us: i64, second_us: i64) {
 #[test]
 fn lists_cost_what_reading_them_takes() {
     for other_us in [0, 5000] {
-        let found = steps(|p| list_in_line(p, other_us, 400, 360)).of("SL045");
+        let found = steps(|p| list_in_line(p, other_us, 400, 360)).found("SL045");
         let [only] = &found[..] else { panic!("{}", text(&found)) };
         let gain = only.gain.unwrap();
         assert!((770_000..=830_000).contains(&gain.ns) && gain.high_ns < 1_150_000, "{}", text(&found));
@@ -423,7 +423,7 @@ fn lists_cost_what_reading_them_takes() {
         number += 1;
         list_in_line(p, 20_000, 400, if number == 3 { 9_000 } else { 360 });
     });
-    let held_up = held_up.of("SL045");
+    let held_up = held_up.found("SL045");
     assert!((2_900_000..=3_050_000).contains(&held_up[0].gain_ns()), "{}", text(&held_up));
 }
 
@@ -436,7 +436,7 @@ fn arrays_are_no_lists() {
             p.op("aten::lift_fresh", |p| p.work(500));
         });
     });
-    assert_eq!(arrays.of("SL045"), []);
+    assert_eq!(arrays.found("SL045"), []);
     let copied = steps(|p| {
         p.python("data.py(9): features", |p| {
             p.op("aten::empty", |p| p.work(2));
@@ -444,5 +444,5 @@ fn arrays_are_no_lists() {
             ["aten::to", "aten::lift_fresh", "aten::detach_"].into_iter().for_each(|name| p.op(name, |p| p.work(300)));
         });
     });
-    assert_eq!(copied.of("SL045"), []);
+    assert_eq!(copied.found("SL045"), []);
 }

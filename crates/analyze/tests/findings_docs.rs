@@ -1,7 +1,7 @@
 //! The page of each finding, and the list of all: made from the rules (`STACKLINE_BLESS=1` writes them).
 
 use stackline_analyze::findings::{Area, Rule, rules};
-use stackline_model::words::capital;
+use stackline_model::format::capital;
 use std::fmt::Write;
 use std::path::PathBuf;
 

@@ -5,7 +5,7 @@ use crate::findings_support;
 
 use findings_support::{Program, text};
 use serde_json::json;
-use stackline_analyze::findings::{Need, Reason};
+use stackline_analyze::findings::{Reason, Requirement};
 
 /// The backward pass adds to gradients that are there: without zeros the first one of a step has nothing to add to.
 #[test]
@@ -38,7 +38,7 @@ fn sums_of_gradients_that_were_zeros() {
     };
     let saved = training(true, true).findings().step_ns - training(false, true).findings().step_ns;
     for (with_shapes, title) in [(true, " fills 10 gradients "), (false, " fills gradients ")] {
-        let found = training(true, with_shapes).of("SL042");
+        let found = training(true, with_shapes).found("SL042");
         let [only] = &found[..] else { panic!("{}", text(&found)) };
         assert!(only.title.contains(title), "{}", only.title);
         let gain = only.gain.unwrap();
@@ -60,18 +60,18 @@ fn chains_in_a_program_that_compiles_nothing() {
         })
     };
     let found = chains(&["", eager, eager, eager, eager, reduce]);
-    let of = found.of("SL036");
+    let of = found.found("SL036");
     let [only] = &of[..] else { panic!("{}", text(&of)) };
     assert_eq!(only.title, "3 elementwise kernels a step could be part of others, were they compiled");
     let gain = only.gain.unwrap();
     assert!((gain.ns - 300_000).abs() <= 5_000 && (gain.high_ns - 400_000).abs() <= 5_000, "{gain:?}");
-    assert_eq!(chains(&[eager, eager, "gemm", eager, eager]).of("SL036"), [], "two are there by chance");
+    assert_eq!(chains(&[eager, eager, "gemm", eager, eager]).found("SL036"), [], "two are there by chance");
     let mostly_products: &[&str] = &[eager, eager, eager, "gemm"];
     let little = steps(|p| {
         mostly_products.iter().for_each(|kernel| p.op("aten::mul", |p| p.kernel(kernel, 10)));
         p.op("aten::mm", |p| p.kernel("gemm", 1000));
     });
-    assert_eq!(little.of("SL036"), []);
+    assert_eq!(little.found("SL036"), []);
 }
 
 /// A first call loads and tunes: the others are what a step costs. Collections of garbage are SL025's.
@@ -85,13 +85,13 @@ fn work_of_the_host_without_its_first_call() {
             p.kernel("gemm", 300);
         });
     });
-    let of = program.of("SL005");
+    let of = program.found("SL005");
     assert!(of.iter().all(|found| found.place.text() != "train.py:50 in features"), "1 ms of 21: {}", text(&of));
     let collects = steps(|p| {
         p.python("train.py(60): tidy", |p| p.python("<built-in function collect>", |p| p.work(1_000)));
         p.op("aten::mm", |p| p.kernel("gemm", 300));
     });
-    assert_eq!(collects.of("SL005"), []);
+    assert_eq!(collects.found("SL005"), []);
 }
 
 /// What a function calls many times is the time of that function: neither takes much by itself.
@@ -105,7 +105,7 @@ fn work_of_the_host_in_many_small_calls() {
             });
         });
     });
-    let found = program.of("SL005");
+    let found = program.found("SL005");
     let [only] = &found[..] else { panic!("{}", text(&found)) };
     assert_eq!(only.place.text(), "train.py:50 in features");
     assert!((only.gain_ns() - 502_000).abs() <= 5000, "{}", text(&found));
@@ -129,7 +129,7 @@ fn launches_of_what_is_compiled_already() {
             }
         })
     };
-    let advice = |around| model(around).of("SL012")[0].rule.advice.clone();
+    let advice = |around| model(around).found("SL012")[0].rule.advice.clone();
     assert!(advice(None).starts_with("Launch less: torch.compile"));
     assert!(advice(Some("Torch-Compiled Region: 0/0")).starts_with("Replay what is compiled as CUDA graphs"));
     // Neither of two functions has most of it, and no operator is the place of all.
@@ -138,7 +138,7 @@ fn launches_of_what_is_compiled_already() {
             p.python(name, |p| (0..60).for_each(|_| p.op("aten::add", |p| p.kernel("add", 3))));
         }
     });
-    assert_eq!(two.of("SL012")[0].place.text(), "");
+    assert_eq!(two.found("SL012")[0].place.text(), "");
 }
 
 /// Operators of a few µs may launch kernels that the whole step waits for.
@@ -156,11 +156,11 @@ fn constants_that_cost_the_gpus_time() {
             p.sync("cudaDeviceSynchronize");
         })
     };
-    let found = masks(1600).of("SL045");
+    let found = masks(1600).found("SL045");
     let [only] = &found[..] else { panic!("{}", text(&found)) };
     assert!((3_100_000..=3_210_000).contains(&only.gain_ns()), "{}", text(&found));
     assert!(only.title.contains("29 % of the critical path"), "{}", text(&found));
-    assert_eq!(masks(30).of("SL045"), [], "little");
+    assert_eq!(masks(30).found("SL045"), [], "little");
 }
 
 /// What the host does in a model is nothing for a worker of the loader.
@@ -174,7 +174,7 @@ fn work_of_the_host_in_a_model() {
         p.op("aten::mm", |p| p.kernel("gemm", 300));
     };
     let advice = |program: &Program| {
-        let found = program.of("SL005");
+        let found = program.found("SL005");
         let [only] = &found[..] else { panic!("{}", text(&found)) };
         (only.rule.advice.clone(), only.facts[0].name.clone())
     };
@@ -215,7 +215,7 @@ fn gpu_work_that_was_not_recorded_is_not_little() {
     assert!(found.findings.iter().all(|found| found.rule.code != "SL005"), "{}", text(&found.findings));
     for code in ["SL005", "SL012"] {
         let of = found.unchecked.iter().find(|of| of.rule.code == code);
-        assert!(of.is_some_and(|of| matches!(of.reason, Reason::Missing(Need::GpuRecords))), "{code}: {of:?}");
+        assert!(of.is_some_and(|of| matches!(of.reason, Reason::Missing(Requirement::GpuRecords))), "{code}: {of:?}");
     }
     let told = "GPU times are incomplete (3 of 9 launches have no device record): rules that compare with them are not checked (";
     assert!(found.notes.iter().any(|note| note.starts_with(told)), "{:?}", found.notes);
@@ -249,11 +249,11 @@ fn constants_built_after_the_optimizer() {
     };
     let after = steps_of_optimizer(|_, _| (), |p, _| mask(p));
     assert_eq!(after.findings().steps, 5, "the first one, too");
-    let after = after.of("SL045");
+    let after = after.found("SL045");
     assert_eq!(after.len(), 1, "{}", text(&after));
     assert_eq!(after[0].place.text(), "model.py:30 in causal_mask", "{}", text(&after));
     // The first step has the second half alone.
-    let both = steps_of_optimizer(|p, _| mask(p), |p, _| mask(p)).of("SL045");
+    let both = steps_of_optimizer(|p, _| mask(p), |p, _| mask(p)).found("SL045");
     assert_eq!(both.len(), 1, "{}", text(&both));
     let in_some = steps_of_optimizer(
         |_, _| (),
@@ -263,6 +263,6 @@ fn constants_built_after_the_optimizer() {
             }
         },
     )
-    .of("SL045");
+    .found("SL045");
     assert_eq!(in_some, [], "not in the step between");
 }

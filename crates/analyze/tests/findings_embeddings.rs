@@ -40,7 +40,7 @@ fn training(p: &mut Program, (indices, list): (i64, bool), on_gpu: bool) {
 fn found(how: (i64, bool), on_gpu: bool) -> Vec<Finding> {
     let step = move |p: &mut Program| training(p, how, on_gpu);
     let found = if on_gpu { steps(step) } else { host_steps(step) };
-    found.of("SL065")
+    found.found("SL065")
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn tables_that_a_product_takes_have_dense_gradients() {
             training(p, (1_000, false), false);
             p.op_with("aten::linear", json!({"Input Dims": dims.clone()}), |p| p.work(500));
         };
-        host_steps(step).of("SL065").len()
+        host_steps(step).found("SL065").len()
     };
     assert_eq!(tied(json!([[32, 64], [100_000, 64]])), 0, "the last layer has the same weights");
     assert_eq!(tied(json!([[32, 64], [50_000, 64]])), 1);

@@ -24,9 +24,9 @@ fn model(p: &mut Program) {
 
 /// The one finding of a code gains what its repair gains: the difference of the lengths of a step, and that by hand.
 fn repaired(bad: &Program, good: &Program, code: &str, by_hand_us: i64) -> Vec<Finding> {
-    let found = bad.of(code);
+    let found = bad.found(code);
     assert_eq!(found.len(), 1, "{}", text(&found));
-    assert_eq!(good.of(code), [], "{}", text(&good.of(code)));
+    assert_eq!(good.found(code), [], "{}", text(&good.found(code)));
     let saved = bad.findings().step_ns - good.findings().step_ns;
     let gain = found[0].gain.unwrap();
     let near = saved.abs() / 50 + 3_000;
@@ -46,20 +46,20 @@ fn waiting_for_data() {
         })
     };
     // What is left is 0.1 ms to take a batch from a worker; at best nothing, at worst half of the loading.
-    let found = loads(300).of("SL009");
+    let found = loads(300).found("SL009");
     insta::assert_snapshot!(text(&found));
     assert_eq!(found[0].edits, ["more-workers 1"]);
     let gain = found[0].gain.unwrap();
     let near = |ns: i64, us: i64| (ns - us * 1000).abs() < 12_000;
     assert!(near(gain.ns, 200) && near(gain.low_ns, 150) && near(gain.high_ns, 302), "{gain:?}");
-    assert_eq!(loads(2).of("SL009"), []);
+    assert_eq!(loads(2).found("SL009"), []);
     // The GPU is busy all the while.
     let beside = steps(4, |p, _| {
         p.op("aten::mm", |p| p.kernel("gemm", 2000));
         p.annotation(SINGLE, |p| p.work(300));
         p.op("aten::item", |p| p.sync("cudaStreamSynchronize"));
     });
-    assert_eq!(beside.of("SL009"), []);
+    assert_eq!(beside.found("SL009"), []);
 }
 
 #[test]
@@ -71,10 +71,10 @@ fn waiting_for_workers() {
             model(p);
         })
     };
-    let found = waits(900).of("SL009");
+    let found = waits(900).found("SL009");
     insta::assert_snapshot!(text(&found));
     assert!(found[0].edits[0].starts_with("more-workers"), "{:?}", found[0].edits);
-    assert_eq!(waits(8).of("SL009"), []);
+    assert_eq!(waits(8).found("SL009"), []);
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn preparing_in_the_loader() {
         p.python("layers.py(3): resize", |p| p.work(300));
         model(p);
     });
-    assert_eq!(other.of("SL010"), []);
+    assert_eq!(other.found("SL010"), []);
 }
 
 #[test]
@@ -119,17 +119,17 @@ fn copies_from_pageable_memory() {
         p.op("aten::mm", |p| p.work(90));
         model(p);
     });
-    let found = pageable.of("SL011");
+    let found = pageable.found("SL011");
     insta::assert_snapshot!(text(&found));
     let saved = pageable.findings().step_ns - pinned.findings().step_ns;
     assert!((found[0].gain_ns() - saved).abs() <= saved / 10, "{saved}: {}", text(&found));
-    assert_eq!(pinned.of("SL011"), []);
+    assert_eq!(pinned.found("SL011"), []);
     // A number.
     let small = steps(4, |p, _| {
         p.op("aten::to", |p| p.pageable(2, 8));
         model(p);
     });
-    assert_eq!(small.of("SL011"), []);
+    assert_eq!(small.found("SL011"), []);
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn memory_from_the_driver_in_later_steps() {
     let found = repaired(&allocates(|_| true), &allocates(|number| number == 0), "SL024", 151 * 4 / 5);
     insta::assert_snapshot!(text(&found));
     // The second step still fills the caches.
-    assert_eq!(allocates(|number| number < 2).of("SL024"), []);
+    assert_eq!(allocates(|number| number < 2).found("SL024"), []);
     // Without steps: each time, or when the program begins.
     let frees = |wanted: fn(usize) -> bool| {
         let mut program = Program::new();
@@ -160,7 +160,7 @@ fn memory_from_the_driver_in_later_steps() {
                 p.op("aten::mm", |p| p.work(100));
             });
         }
-        program.of("SL024")
+        program.found("SL024")
     };
     let found = frees(|_| true);
     assert!(found.len() == 1 && found[0].title.contains("again and again: 200 hipFree"), "{}", text(&found));
@@ -182,8 +182,8 @@ fn garbage() {
     const ASKED: &str = "<built-in function collect>";
     let found = repaired(&collects(200, ASKED), &collects(0, ASKED), "SL025", 202);
     insta::assert_snapshot!(text(&found));
-    insta::assert_snapshot!(text(&collects(200, "Python GC").of("SL025")));
-    assert_eq!(collects(200, "data.py(7): collect").of("SL025"), []);
+    insta::assert_snapshot!(text(&collects(200, "Python GC").found("SL025")));
+    assert_eq!(collects(200, "data.py(7): collect").found("SL025"), []);
 }
 
 /// As recordings tell of them: by a span, whoever asked.
@@ -203,12 +203,12 @@ fn garbage_of_one_line() {
             model(p);
         })
     };
-    let found = collects(&["train.py(31): free"]).of("SL025");
+    let found = collects(&["train.py(31): free"]).found("SL025");
     let (place, gain) = (&found[0].place, found[0].gain.unwrap());
     assert_eq!((place.file.as_deref(), place.line), (Some("train.py"), Some(31)));
     assert!(gain.low_ns > 0 && gain.low_ns * 10 > gain.ns * 9, "{}", text(&found));
     // Two lines alike: no place of it.
-    let found = collects(&["train.py(31): free", "train.py(40): load"]).of("SL025");
+    let found = collects(&["train.py(31): free", "train.py(40): load"]).found("SL025");
     assert_eq!((found.len(), found[0].place.file.as_deref()), (1, None), "{}", text(&found));
 }
 
@@ -229,7 +229,7 @@ fn compilations_in_later_steps() {
         p.annotation(name, |p| p.work(200));
         model(p);
     });
-    assert!(text(&recorded.of("SL026")).contains("in 3 of the 3 steps"), "{}", text(&recorded.of("SL026")));
+    assert!(text(&recorded.found("SL026")).contains("in 3 of the 3 steps"), "{}", text(&recorded.found("SL026")));
 }
 
 #[test]
@@ -247,15 +247,15 @@ fn logging_in_steps() {
         })
     };
     // Without it the host launches the next step's kernel while this one's runs: the GPU's 400 µs are what is left.
-    let found = logs(1).of("SL029");
+    let found = logs(1).found("SL029");
     insta::assert_snapshot!(text(&found));
     let saved = logs(1).findings().step_ns - logs(100).findings().step_ns;
     assert!(found[0].gain.unwrap().high_ns + 3_000 >= saved && found[0].gain.unwrap().low_ns <= saved, "{saved}");
     let other = steps(4, |p, _| p.python("wandb/sdk/login.py(3): login_state", |p| p.work(300)));
-    assert_eq!(other.of("SL029"), []);
+    assert_eq!(other.found("SL029"), []);
     // A progress bar's loop encloses what it counts.
     let bar = steps(4, |p, _| p.python("tqdm/std.py(1160): __iter__", model));
-    assert_eq!(bar.of("SL029"), []);
+    assert_eq!(bar.found("SL029"), []);
 }
 
 #[test]
@@ -266,15 +266,19 @@ fn steps_that_differ() {
             model(p);
         })
     };
-    let found = differs(|number| number == 5).of("SL031");
+    let found = differs(|number| number == 5).found("SL031");
     insta::assert_snapshot!(text(&found));
     // 398 µs in one of 8 steps.
     assert_eq!(found[0].gain_ns(), 398_000 / 8);
-    assert_eq!(differs(|number| number % 2 == 0).of("SL031"), [], "every other step is how the program is");
-    assert_eq!(differs(|_| true).of("SL031"), []);
-    assert_eq!(differs(|number| number == 0).of("SL031"), [], "a program warms up");
-    assert_eq!(differs(|number| number == 1).of("SL031").len(), 1, "later ones do not");
-    assert_eq!(differs(|number| number == 7).of("SL031"), [], "what ends a program or a profile lies in its last step");
+    assert_eq!(differs(|number| number % 2 == 0).found("SL031"), [], "every other step is how the program is");
+    assert_eq!(differs(|_| true).found("SL031"), []);
+    assert_eq!(differs(|number| number == 0).found("SL031"), [], "a program warms up");
+    assert_eq!(differs(|number| number == 1).found("SL031").len(), 1, "later ones do not");
+    assert_eq!(
+        differs(|number| number == 7).found("SL031"),
+        [],
+        "what ends a program or a profile lies in its last step"
+    );
 }
 
 #[test]
@@ -292,7 +296,7 @@ fn kernels_that_take_longer_at_times() {
     let odd = |number| if number == 20 { 2000 } else { 100 };
     let found = repaired(&runs(|_| 64, odd), &runs(|_| 64, |_| 100), "SL032", 2 * 1900 / 30);
     insta::assert_snapshot!(text(&found));
-    assert_eq!(runs(|number| if number == 20 { 999 } else { 64 }, odd).of("SL032"), [], "it was larger");
+    assert_eq!(runs(|number| if number == 20 { 999 } else { 64 }, odd).found("SL032"), [], "it was larger");
 }
 
 #[test]
@@ -306,20 +310,20 @@ fn profilers_that_take_the_time_they_measure() {
             model(p);
         })
     };
-    let found = frames(4000).of("SL033");
+    let found = frames(4000).found("SL033");
     insta::assert_snapshot!(text(&found));
     assert_eq!(found[0].gain, None);
-    assert_eq!(frames(20).of("SL033"), []);
+    assert_eq!(frames(20).found("SL033"), []);
     let mut without_length = Program::new();
     without_length.op("aten::mm", |p| p.work(100));
     (0..4000).for_each(|_| without_length.span("python_function", "layers.py(3): f", 50, 0, json!({})));
-    assert_eq!(without_length.of("SL033"), [], "they are damaged");
+    assert_eq!(without_length.found("SL033"), [], "they are damaged");
     let overhead = steps(3, |p, _| {
         p.span("overhead", "Activity Buffer Request", p.now, 300, json!({}));
         p.work(300);
         model(p);
     });
-    assert!(text(&overhead.of("SL033")).contains("of the critical path"), "{}", text(&overhead.of("SL033")));
+    assert!(text(&overhead.found("SL033")).contains("of the critical path"), "{}", text(&overhead.found("SL033")));
 }
 
 #[test]
@@ -345,13 +349,13 @@ fn breaks_of_compiled_functions() {
         p.op("Torch-Compiled Region: 0/0", |p| p.op("Torch-Compiled Region: 1/0", |p| p.work(50)));
         model(p);
     });
-    let gain = bare.of("SL027")[0].gain.unwrap();
+    let gain = bare.found("SL027")[0].gain.unwrap();
     assert_eq!((gain.low_ns, gain.ns, gain.high_ns), (0, 30_000, 90_000));
-    let found = compiled(true).of("SL027");
+    let found = compiled(true).found("SL027");
     insta::assert_snapshot!(text(&found));
     // The check takes 42 µs; what runs behind the break stays.
     assert_eq!(found[0].gain_ns(), 42_000);
-    assert_eq!(compiled(false).of("SL027"), []);
+    assert_eq!(compiled(false).found("SL027"), []);
 }
 
 #[test]
@@ -368,14 +372,14 @@ fn small_tensors_made_on_the_host() {
         })
     };
     let bad = makes(|_| true, "aten::lift_fresh");
-    let found = bad.of("SL030");
+    let found = bad.found("SL030");
     insta::assert_snapshot!(text(&found));
     let good = makes(|_| false, "");
     let saved = bad.findings().step_ns - good.findings().step_ns;
     // 17 µs of `aten::to`; the 2 µs of `aten::lift_fresh` stay.
     assert!((found[0].gain_ns() - (saved - 2_000)).abs() <= 2_000, "{saved}: {}", text(&found));
-    assert_eq!(makes(|_| true, "aten::clone").of("SL030"), [], "a batch");
-    assert_eq!(makes(|number| number == 2, "aten::lift_fresh").of("SL030"), [], "once");
+    assert_eq!(makes(|_| true, "aten::clone").found("SL030"), [], "a batch");
+    assert_eq!(makes(|number| number == 2, "aten::lift_fresh").found("SL030"), [], "once");
 }
 
 #[test]
@@ -391,7 +395,7 @@ fn clocks_that_go_down() {
     let slow = |number| if number < 4 { 400 } else { 600 };
     let found = repaired(&clocks(1200, slow), &clocks(1800, |_| 400), "SL034", 200 * 4 / 8);
     insta::assert_snapshot!(text(&found));
-    assert_eq!(clocks(1200, |_| 400).of("SL034"), [], "limited by memory: no kernel takes longer");
+    assert_eq!(clocks(1200, |_| 400).found("SL034"), [], "limited by memory: no kernel takes longer");
     let without = steps(8, |p, number| p.op("aten::mm", |p| p.kernel("gemm", slow(number)))).findings();
     assert!(without.unchecked.iter().any(|u| u.rule.code == "SL034"));
 }
@@ -409,7 +413,7 @@ fn clocks_of_one_kernel_whose_runs_differ() {
         })
     };
     let width = |spread| {
-        let found = clocks(spread).of("SL034");
+        let found = clocks(spread).found("SL034");
         let gain = found[0].gain.unwrap();
         (gain.high_ns - gain.low_ns, gain)
     };

@@ -4,7 +4,7 @@ use crate::findings_support;
 
 use findings_support::{Program, text};
 use serde_json::json;
-use stackline_analyze::findings::{Confidence, Finding, HOPE};
+use stackline_analyze::findings::{Confidence, Finding, SPECULATIVE};
 
 /// A module of one product of 1 ms on the host; its number is that of its node, none where autograd does not record.
 fn linear(p: &mut Program, number: Option<i64>) {
@@ -38,7 +38,7 @@ fn training(is_in: impl Fn(usize) -> bool, other: impl Fn(&mut Program, i64)) ->
 
 fn evaluation(function: &str, numbered: bool) -> Vec<Finding> {
     let name = format!("train.py(12): {function}");
-    training(|_| true, |p, node| p.python(&name, |p| linear(p, numbered.then_some(node)))).of("SL047")
+    training(|_| true, |p, node| p.python(&name, |p| linear(p, numbered.then_some(node)))).found("SL047")
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn evaluations_in_each_step() {
 #[test]
 fn networks_that_are_not_trained_are_a_hope() {
     let found = evaluation("teacher_logits", false);
-    assert_eq!((found[0].method, found[0].confidence), (HOPE, Confidence::Low), "{}", text(&found));
+    assert_eq!((found[0].method, found[0].confidence), (SPECULATIVE, Confidence::Low), "{}", text(&found));
     assert!(found[0].title.starts_with("each step holds a forward pass that no backward pass follows"));
 }
 
@@ -64,7 +64,7 @@ fn networks_that_are_not_trained_are_a_hope() {
 #[test]
 fn the_first_step_may_hold_no_evaluation() {
     let evaluate = |p: &mut Program| p.python("train.py(12): evaluate", |p| linear(p, None));
-    assert_eq!(training(|number| number > 0, |p, _| evaluate(p)).of("SL047").len(), 1);
+    assert_eq!(training(|number| number > 0, |p, _| evaluate(p)).found("SL047").len(), 1);
 }
 
 /// Every third step evaluates: the gain of a step is a third of an evaluation. What else runs forward in some steps is not told.
@@ -72,7 +72,7 @@ fn the_first_step_may_hold_no_evaluation() {
 fn evaluations_in_some_steps() {
     let run = |function: &str| {
         let name = format!("train.py(12): {function}");
-        training(|number| number % 3 == 0, move |p, _| p.python(&name, |p| linear(p, None))).of("SL047")
+        training(|number| number % 3 == 0, move |p, _| p.python(&name, |p| linear(p, None))).found("SL047")
     };
     let found = run("evaluate");
     let [only] = &found[..] else { panic!("{}", text(&found)) };
@@ -81,7 +81,7 @@ fn evaluations_in_some_steps() {
     assert_eq!(only.confidence, Confidence::Low);
     assert_eq!(run("teacher_logits"), []);
     let evaluate = |p: &mut Program| p.python("train.py(12): evaluate", |p| linear(p, None));
-    assert_eq!(training(|number| number == 3, |p, _| evaluate(p)).of("SL047"), [], "once");
+    assert_eq!(training(|number| number == 3, |p, _| evaluate(p)).found("SL047"), [], "once");
 }
 
 /// `torch.autograd.Function` runs its forward without autograd, and has a backward of its own.
@@ -95,7 +95,7 @@ fn functions_of_autograd_are_trained() {
             backward(p, node);
         },
     );
-    assert_eq!(program.of("SL047"), []);
+    assert_eq!(program.found("SL047"), []);
 }
 
 /// Trained in the same function; the first pass of checkpointing; an optimizer that multiplies.
@@ -104,8 +104,8 @@ fn what_is_no_evaluation_in_each_step() {
     let within = |outer: &'static str| {
         training(|_| true, move |p, _| p.python(outer, |p| p.python("model.py(5): forward", |p| linear(p, None))))
     };
-    assert_eq!(within("torch/utils/checkpoint.py(200): checkpoint").of("SL047"), []);
-    assert_eq!(within("torch/optim/optimizer.py(465): wrapper").of("SL047"), []);
+    assert_eq!(within("torch/utils/checkpoint.py(200): checkpoint").found("SL047"), []);
+    assert_eq!(within("torch/optim/optimizer.py(465): wrapper").found("SL047"), []);
     let both = training(
         |_| true,
         |p, node| {
@@ -116,7 +116,7 @@ fn what_is_no_evaluation_in_each_step() {
             });
         },
     );
-    assert_eq!(both.of("SL047"), []);
+    assert_eq!(both.found("SL047"), []);
 }
 
 /// A helper of the user's own in a module that is trained, such as one that makes a mask, runs no module.
@@ -137,14 +137,14 @@ fn helpers_of_modules_are_no_forward_passes() {
             });
         });
     }
-    assert_eq!(program.of("SL047"), []);
+    assert_eq!(program.found("SL047"), []);
 }
 
 #[test]
 fn parts_of_words_are_no_evaluation() {
     for name in ["retrieval", "latest_logits", "attention_scores", "invalidate"] {
         let found = evaluation(name, false);
-        assert_eq!((found[0].method, found[0].confidence), (HOPE, Confidence::Low), "{name}: {}", text(&found));
+        assert_eq!((found[0].method, found[0].confidence), (SPECULATIVE, Confidence::Low), "{name}: {}", text(&found));
     }
     for name in ["run_test", "Trainer.validate", "evalModel"] {
         assert!(evaluation(name, false)[0].title.contains("an evaluation"), "{name}");
@@ -175,7 +175,7 @@ fn serving_with(operator: &str, numbered: bool, grows: bool) -> Program {
 
 #[test]
 fn autograd_in_inference() {
-    let found = serving(true, true).of("SL048");
+    let found = serving(true, true).found("SL048");
     insta::assert_snapshot!(text(&found));
     // 19 or 20 nodes of 2.4 µs (0.8 to 5) a step.
     let gain = found[0].gain.unwrap();
@@ -197,7 +197,7 @@ fn nodes_that_were_not_recorded_do_not_count() {
                 }
             });
         }
-        let found = program.of("SL048");
+        let found = program.found("SL048");
         (found[0].title.clone(), found[0].gain.unwrap())
     };
     let (title, gain) = told(0);
@@ -209,12 +209,12 @@ fn nodes_that_were_not_recorded_do_not_count() {
 /// Under no_grad operators have no number; where nothing needs gradients the number does not grow; with a backward pass it is training.
 #[test]
 fn inference_without_a_graph() {
-    assert_eq!(serving(false, false).of("SL048"), []);
-    assert_eq!(serving(true, false).of("SL048"), []);
-    assert_eq!(training(|_| false, |_, _| ()).of("SL048"), []);
+    assert_eq!(serving(false, false).found("SL048"), []);
+    assert_eq!(serving(true, false).found("SL048"), []);
+    assert_eq!(training(|_| false, |_, _| ()).found("SL048"), []);
     // A torch.autograd.Function, as in a kernel for mixtures of experts, makes its node under inference_mode, too.
-    assert_eq!(serving_with("TopK", true, true).of("SL048"), []);
+    assert_eq!(serving_with("TopK", true, true).found("SL048"), []);
     let mut optimized = serving(true, true);
     optimized.annotation("Optimizer.step#SGD.step", |p| p.work(10));
-    assert_eq!(optimized.of("SL048"), []);
+    assert_eq!(optimized.found("SL048"), []);
 }

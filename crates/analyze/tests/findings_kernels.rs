@@ -19,7 +19,7 @@ pub(crate) fn steps(mut inside: impl FnMut(&mut Program)) -> Program {
 
 /// The gain of the only finding of a rule, in ns a step.
 pub(crate) fn gain(program: &Program, code: &str) -> i64 {
-    let found = program.of(code);
+    let found = program.found(code);
     assert_eq!(found.len(), 1, "{}", text(&found));
     found[0].gain_ns()
 }
@@ -29,7 +29,7 @@ pub(crate) fn gain(program: &Program, code: &str) -> i64 {
 fn assert_gain(program: &Program, code: &str, repaired: &Program, within_us: i64) {
     let (gain, truth) = (gain(program, code), program.findings().step_ns - repaired.findings().step_ns);
     assert!((gain - truth).abs() <= within_us * 1000, "predicted {gain} ns, true {truth} ns");
-    assert_eq!(repaired.of(code), [], "the repaired program still has it");
+    assert_eq!(repaired.found(code), [], "the repaired program still has it");
 }
 
 /// A forward operator, numbered for its backward.
@@ -61,7 +61,7 @@ fn indexing(backward_us: i64) -> Program {
 #[test]
 fn backward_of_indexing() {
     let slow = indexing(800);
-    insta::assert_snapshot!(text(&slow.of("SL007")));
+    insta::assert_snapshot!(text(&slow.found("SL007")));
     // 800 µs become twice the 20 µs of the forward.
     assert_eq!(gain(&slow, "SL007"), 760_000);
     assert_gain(&slow, "SL007", &indexing(40), 1);
@@ -74,7 +74,7 @@ fn backward_of_indexing() {
     let own = steps(|p| {
         p.op("aten::index_put_", |p| p.kernel("void at::native::indexing_backward_kernel<float>", 800));
     });
-    assert_eq!(own.of("SL007"), []);
+    assert_eq!(own.found("SL007"), []);
 }
 
 fn optimizer(inside: impl Fn(&mut Program)) -> Program {
@@ -91,7 +91,7 @@ fn optimizers_that_are_not_fused() {
             p.op("aten::add_", |p| p.kernel("vectorized_elementwise_kernel", 3));
         }
     });
-    insta::assert_snapshot!(text(&single.of("SL015")));
+    insta::assert_snapshot!(text(&single.found("SL015")));
     let fused = optimizer(|p| p.op("aten::_fused_sgd_", |p| p.kernel("multi_tensor_apply_kernel", 120)));
     assert_gain(&single, "SL015", &fused, 3);
     // `step(closure)` runs the model in it: which kernels are the optimizer's is not known.
@@ -101,7 +101,7 @@ fn optimizers_that_are_not_fused() {
         p.op("autograd::engine::evaluate_function: ReluBackward0", |p| p.kernel(forward, 3));
         p.op("aten::_foreach_add_", |p| p.kernel("multi_tensor_apply_kernel", 120));
     });
-    assert_eq!(with_closure.of("SL015"), []);
+    assert_eq!(with_closure.found("SL015"), []);
 }
 
 #[test]
@@ -123,21 +123,21 @@ fn gradients_that_are_filled_with_zeros() {
         }
     };
     let (filled, gone) = (zeroed(fill, false), zeroed(|_| (), false));
-    insta::assert_snapshot!(text(&filled.of("SL042")));
+    insta::assert_snapshot!(text(&filled.found("SL042")));
     assert_gain(&filled, "SL042", &gone, 5);
-    assert_eq!(gone.of("SL042"), []);
+    assert_eq!(gone.found("SL042"), []);
     let at_once = |p: &mut Program| p.op("aten::_foreach_zero_", |p| p.kernel("multi_tensor_apply_kernel", 8));
-    let found = zeroed(at_once, false).of("SL042");
+    let found = zeroed(at_once, false).found("SL042");
     assert_eq!(found[0].title, "SGD.zero_grad fills gradients with zeros, to which the backward pass adds");
     let few = |p: &mut Program| {
         let shapes = json!({"Input Dims": [[[8, 8], [8], [4]]]});
         p.op_with("aten::_foreach_zero_", shapes, |p| p.kernel("multi_tensor_apply_kernel", 8));
     };
-    assert_eq!(zeroed(few, false).of("SL042"), [], "three gradients");
+    assert_eq!(zeroed(few, false).found("SL042"), [], "three gradients");
     // Traces of 2021 and before have it among the operators, where it is no operator to be compiled.
     let old = zeroed(fill, true);
-    assert_eq!(old.of("SL042").len(), 1);
-    assert_eq!(old.of("SL002"), []);
+    assert_eq!(old.found("SL042").len(), 1);
+    assert_eq!(old.found("SL002"), []);
 }
 
 #[test]
@@ -195,13 +195,13 @@ fn attention(between: &[(&str, &str)]) -> Program {
 #[test]
 fn attention_in_parts() {
     let parts = attention(&[("aten::mul", "mul"), ("aten::_softmax", "softmax")]);
-    insta::assert_snapshot!(text(&parts.of("SL014")));
+    insta::assert_snapshot!(text(&parts.found("SL014")));
     assert_gain(&parts, "SL014", &attention(&[]), 1);
     // Other layers between the softmax and the product: no attention.
     let other = attention(&[("aten::mm", "gemm"), ("aten::_softmax", "softmax")]);
-    assert_eq!(other.of("SL014"), []);
+    assert_eq!(other.found("SL014"), []);
     let only_a_softmax = steps(|p| p.op("aten::_softmax", |p| p.kernel("softmax", 300)));
-    assert_eq!(only_a_softmax.of("SL014"), []);
+    assert_eq!(only_a_softmax.found("SL014"), []);
 }
 
 fn loss(is_fused: bool) -> Program {
@@ -227,12 +227,12 @@ fn loss(is_fused: bool) -> Program {
 #[test]
 fn cross_entropy_in_parts() {
     let parts = loss(false);
-    insta::assert_snapshot!(text(&parts.of("SL013")));
+    insta::assert_snapshot!(text(&parts.found("SL013")));
     // The copy, nll_loss and its backward go: 150 µs; 0.4 of 200 µs of log_softmax. And one or two µs between kernels.
     assert!((gain(&parts, "SL013") - 230_000).abs() <= 1000);
     assert_gain(&parts, "SL013", &loss(true), 1);
     let no_loss = steps(|p| p.op("aten::_log_softmax", |p| p.kernel("softmax", 300)));
-    assert_eq!(no_loss.of("SL013"), []);
+    assert_eq!(no_loss.found("SL013"), []);
 }
 
 /// Layers whose parameters are converted in each step.
@@ -250,10 +250,10 @@ fn casts(parameter: bool) -> Program {
 #[test]
 fn parameters_converted_in_each_step() {
     let repeated = casts(true);
-    insta::assert_snapshot!(text(&repeated.of("SL016")));
+    insta::assert_snapshot!(text(&repeated.found("SL016")));
     let once = steps(|p| p.op("aten::linear", |p| p.op("aten::addmm", |p| p.kernel("gemm", 200))));
     assert_gain(&repeated, "SL016", &once, 1);
-    assert_eq!(casts(false).of("SL016"), [], "inputs are others in each step");
+    assert_eq!(casts(false).found("SL016"), [], "inputs are others in each step");
 }
 
 const REORDERS: &str = "void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<at::native::direct_copy_kernel_cuda";
@@ -271,12 +271,12 @@ fn copies(operator: &str, kernel: &str) -> Program {
 #[test]
 fn copies_into_another_order() {
     let reordered = copies("aten::contiguous", REORDERS);
-    insta::assert_snapshot!(text(&reordered.of("SL017")));
+    insta::assert_snapshot!(text(&reordered.found("SL017")));
     assert_gain(&reordered, "SL017", &copies("", ""), 1);
     for (operator, kernel) in
         [("aten::index_copy_", REORDERS), ("aten::_to_copy", REORDERS), ("aten::clone", "Memcpy DtoD")]
     {
-        assert_eq!(copies(operator, kernel).of("SL017"), [], "{operator} {kernel}");
+        assert_eq!(copies(operator, kernel).found("SL017"), [], "{operator} {kernel}");
     }
 }
 
@@ -284,12 +284,12 @@ fn copies_into_another_order() {
 fn conversions_element_by_element() {
     let general = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda";
     let slow = copies("aten::_to_copy", general);
-    insta::assert_snapshot!(text(&slow.of("SL037")));
+    insta::assert_snapshot!(text(&slow.found("SL037")));
     // 0.35 of 100 µs.
     assert_eq!(gain(&slow, "SL037"), 35_000);
     for kernel in [REORDERS, "void at::native::vectorized_elementwise_kernel<4, at::native::bfloat16_copy_kernel_cuda"]
     {
-        assert_eq!(copies("aten::_to_copy", kernel).of("SL037"), [], "{kernel}");
+        assert_eq!(copies("aten::_to_copy", kernel).found("SL037"), [], "{kernel}");
     }
 }
 
@@ -303,10 +303,10 @@ fn product(kernel: &str, us: i64) -> Program {
 #[test]
 fn products_without_tensor_cores() {
     let float32 = product("ampere_sgemm_128x64_nn", 400);
-    insta::assert_snapshot!(text(&float32.of("SL018")));
+    insta::assert_snapshot!(text(&float32.found("SL018")));
     assert_gain(&float32, "SL018", &product("ampere_bf16_s16816gemm_128x64", 100), 1);
     for (kernel, us) in [("cutlass_80_tensorop_s1688gemm_256x64", 400), ("ampere_sgemm_32x32_sliced1x4_tn", 9)] {
-        assert_eq!(product(kernel, us).of("SL018"), [], "{kernel}");
+        assert_eq!(product(kernel, us).found("SL018"), [], "{kernel}");
     }
 }
 
@@ -323,16 +323,16 @@ fn with_backward(name: &str, forward_us: i64, backward_us: i64) -> Program {
 #[test]
 fn backward_much_slower_than_forward() {
     let slow = with_backward("aten::grid_sampler_2d", 50, 400);
-    insta::assert_snapshot!(text(&slow.of("SL006")));
+    insta::assert_snapshot!(text(&slow.found("SL006")));
     // 400 µs become twice the 50 µs of the forward.
     assert_eq!(gain(&slow, "SL006"), 300_000);
     assert_gain(&slow, "SL006", &with_backward("aten::grid_sampler_2d", 50, 100), 1);
     // A forward that reads some rows, and a gradient of all of the table.
     for table in ["aten::embedding", "aten::embedding_bag", "aten::gather", "aten::index_select"] {
-        assert_eq!(with_backward(table, 1, 671).of("SL006"), [], "{table}");
+        assert_eq!(with_backward(table, 1, 671).found("SL006"), [], "{table}");
     }
-    assert_eq!(with_backward("aten::convolution", 200, 400).of("SL006"), []);
-    assert_eq!(with_backward("CheckpointFunction", 50, 400).of("SL006"), []);
+    assert_eq!(with_backward("aten::convolution", 200, 400).found("SL006"), []);
+    assert_eq!(with_backward("CheckpointFunction", 50, 400).found("SL006"), []);
 }
 
 fn stalled(reasons: &serde_json::Value, us: i64) -> Program {
@@ -347,11 +347,11 @@ fn stalled(reasons: &serde_json::Value, us: i64) -> Program {
 #[test]
 fn kernels_that_stall() {
     let memory = stalled(&json!({"memory_dependency": 600, "selected": 300, "barrier": 100}), 400);
-    insta::assert_snapshot!(text(&memory.of("SL008")));
+    insta::assert_snapshot!(text(&memory.found("SL008")));
     // Half of 60 % of 400 µs.
     assert_eq!(gain(&memory, "SL008"), 120_000);
     let busy = stalled(&json!({"memory_dependency": 200, "selected": 700, "barrier": 100}), 400);
-    assert_eq!(busy.of("SL008"), []);
+    assert_eq!(busy.found("SL008"), []);
     assert!(product("gemm", 100).findings().unchecked.iter().any(|u| u.rule.code == "SL008"));
 }
 
@@ -370,30 +370,30 @@ fn grid(blocks: [i64; 3], threads: [i64; 3], us: i64) -> Program {
 #[test]
 fn blocks_that_leave_lanes_idle() {
     let odd = blocks([48, 1, 1], 400);
-    insta::assert_snapshot!(text(&odd.of("SL035")));
+    insta::assert_snapshot!(text(&odd.found("SL035")));
     // 48 threads take two groups of 32: 300 µs were enough.
     assert_gain(&odd, "SL035", &blocks([64, 1, 1], 300), 1);
     assert_eq!(gain(&blocks([4, 4, 1], 400), "SL035"), 200_000);
-    assert_eq!(blocks([8, 4, 2], 400).of("SL035"), []);
-    assert_eq!(grid([1, 1, 1], [1, 1, 1], 400).of("SL035"), [], "one block does not fill the GPU anyway");
+    assert_eq!(blocks([8, 4, 2], 400).found("SL035"), []);
+    assert_eq!(grid([1, 1, 1], [1, 1, 1], 400).found("SL035"), [], "one block does not fill the GPU anyway");
 }
 
 #[test]
 fn blocks_that_leave_multiprocessors_idle() {
     // Of 108, on an A100.
     let few = grid([27, 1, 1], [512, 1, 1], 400);
-    insta::assert_snapshot!(text(&few.of("SL041")));
+    insta::assert_snapshot!(text(&few.found("SL041")));
     assert_gain(&few, "SL041", &grid([108, 1, 1], [128, 1, 1], 100), 1);
     // Blocks of one group cannot be divided further.
     assert_eq!(gain(&grid([27, 1, 1], [64, 1, 1], 400), "SL041"), 200_000);
-    assert_eq!(grid([27, 1, 1], [32, 1, 1], 400).of("SL041"), []);
-    assert_eq!(grid([108, 1, 1], [512, 1, 1], 400).of("SL041"), [], "as many as there are multiprocessors");
-    assert_eq!(grid([27, 1, 1], [512, 1, 1], 10).of("SL041"), [], "mostly its launch");
+    assert_eq!(grid([27, 1, 1], [32, 1, 1], 400).found("SL041"), []);
+    assert_eq!(grid([108, 1, 1], [512, 1, 1], 400).found("SL041"), [], "as many as there are multiprocessors");
+    assert_eq!(grid([27, 1, 1], [512, 1, 1], 10).found("SL041"), [], "mostly its launch");
     let collective = steps(|p| {
         let args = json!({"grid": [16, 1, 1], "block": [544, 1, 1]});
         p.op("aten::mul", |p| p.launch(("cudaLaunchKernel", "kernel"), "ncclKernel_SendRecv(x)", 400, 7, args.clone()));
     });
-    assert_eq!(collective.of("SL041"), [], "it takes few on purpose");
+    assert_eq!(collective.found("SL041"), [], "it takes few on purpose");
 }
 
 fn partly_compiled(kernels: &[&str]) -> Program {
@@ -418,11 +418,11 @@ fn partly_compiled_in(operator: &str, kernels: &[&str]) -> Program {
 fn chains_beside_compiled_code() {
     let eager = "void at::native::vectorized_elementwise_kernel<4, add>";
     let chains = partly_compiled(&[eager, eager, eager]);
-    insta::assert_snapshot!(text(&chains.of("SL036")));
+    insta::assert_snapshot!(text(&chains.found("SL036")));
     assert_gain(&chains, "SL036", &partly_compiled(&[eager]), 1);
-    assert_eq!(partly_compiled(&["gemm", eager, "gemm"]).of("SL036"), []);
+    assert_eq!(partly_compiled(&["gemm", eager, "gemm"]).found("SL036"), []);
     let summed = partly_compiled_in("torch::autograd::AccumulateGrad", &[eager, eager, eager]);
-    assert_eq!(summed.of("SL036"), [], "nobody compiles the autograd engine");
+    assert_eq!(summed.found("SL036"), [], "nobody compiles the autograd engine");
 }
 
 fn launching(host_us: i64, kernel_us: i64) -> Program {
@@ -439,11 +439,11 @@ fn launching(host_us: i64, kernel_us: i64) -> Program {
 #[test]
 fn launches_that_the_gpu_waits_for() {
     let slow = launching(8, 3);
-    insta::assert_snapshot!(text(&slow.of("SL012")));
+    insta::assert_snapshot!(text(&slow.found("SL012")));
     // 100 operators of 16 µs become 4 µs each.
     assert!((gain(&slow, "SL012") - 1_200_000).abs() <= 20_000);
-    assert_eq!(launching(8, 25).of("SL012"), [], "the GPU has enough to do");
-    assert_eq!(launching(8, 50).of("SL012"), []);
+    assert_eq!(launching(8, 25).found("SL012"), [], "the GPU has enough to do");
+    assert_eq!(launching(8, 50).found("SL012"), []);
     let replayed = steps(|p| {
         for _ in 0..100 {
             p.op("aten::add", |p| {
@@ -452,7 +452,7 @@ fn launches_that_the_gpu_waits_for() {
             });
         }
     });
-    assert_eq!(replayed.of("SL012"), [], "graphs launch it");
+    assert_eq!(replayed.found("SL012"), [], "graphs launch it");
 }
 
 fn masks(host_us: i64, launches: usize) -> Program {
@@ -470,9 +470,9 @@ fn masks(host_us: i64, launches: usize) -> Program {
 #[test]
 fn work_of_the_host_that_all_wait_for() {
     let slow = masks(1000, 1);
-    insta::assert_snapshot!(text(&slow.of("SL005")));
+    insta::assert_snapshot!(text(&slow.found("SL005")));
     // Half of 1010 µs.
     assert!((gain(&slow, "SL005") - 505_000).abs() <= 3000);
-    assert_eq!(masks(1000, 20).of("SL005"), [], "its launches are slow: another rule's");
-    assert_eq!(masks(20, 1).of("SL005"), []);
+    assert_eq!(masks(1000, 20).found("SL005"), [], "its launches are slow: another rule's");
+    assert_eq!(masks(20, 1).found("SL005"), []);
 }

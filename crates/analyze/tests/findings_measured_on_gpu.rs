@@ -15,7 +15,7 @@ fn product(kernel: &str, vocabulary: i64) -> Program {
 #[test]
 fn products_that_are_not_aligned() {
     let odd = product("void cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_tn_align1>", 50_257);
-    let found = odd.of("SL063");
+    let found = odd.found("SL063");
     assert_eq!(found.len(), 1);
     assert!(found[0].title.contains("no multiple of 8 (50257) take 40 % of the GPU's time"), "{}", found[0].title);
     // 400 µs become 100; at least 240 are left, at most 50 go by more.
@@ -25,7 +25,7 @@ fn products_that_are_not_aligned() {
     for kernel in
         ["cutlass_80_tensorop_bf16_s16816gemm_bf16_128x128_tn_align8", "cutlass_80_simt_sgemm_64x64_8x5_nn_align1"]
     {
-        assert_eq!(product(kernel, 50_257).of("SL063"), [], "{kernel}");
+        assert_eq!(product(kernel, 50_257).found("SL063"), [], "{kernel}");
     }
 }
 
@@ -42,7 +42,7 @@ fn offloaded(stream: usize, product: i64) -> Program {
 
 #[test]
 fn copies_that_all_others_wait_for() {
-    let found = offloaded(7, 100).of("SL064");
+    let found = offloaded(7, 100).found("SL064");
     assert_eq!(found.len(), 1);
     let title = &found[0].title;
     assert!(
@@ -51,7 +51,7 @@ fn copies_that_all_others_wait_for() {
     );
     let gain = found[0].gain.expect("replayed");
     assert!((850_000..=905_000).contains(&gain.ns) && gain.low_ns == 0, "{gain:?}");
-    assert_eq!(offloaded(8, 2000).of("SL064"), [], "the product takes longer than the copy beside it");
+    assert_eq!(offloaded(8, 2000).found("SL064"), [], "the product takes longer than the copy beside it");
 }
 
 fn optimizer(name: &str, passes: usize) -> Program {
@@ -68,7 +68,7 @@ fn optimizer(name: &str, passes: usize) -> Program {
 
 #[test]
 fn optimizers_that_make_many_passes() {
-    let found = optimizer("Optimizer.step#AdamW.step", 9).of("SL015");
+    let found = optimizer("Optimizer.step#AdamW.step", 9).found("SL015");
     assert_eq!(found.len(), 1);
     assert!(
         found[0].title.starts_with("AdamW makes 9 passes over all parameters, and launches 9 kernels a step"),
@@ -78,8 +78,8 @@ fn optimizers_that_make_many_passes() {
     let gain = found[0].gain.expect("replayed");
     assert!(gain.low_ns < gain.ns && gain.ns < gain.high_ns, "{gain:?}");
     // Few passes, and optimizers that have no version of one pass.
-    assert_eq!(optimizer("Optimizer.step#AdamW.step", 3).of("SL015"), []);
-    assert_eq!(optimizer("Optimizer.step#Lamb.step", 9).of("SL015"), []);
+    assert_eq!(optimizer("Optimizer.step#AdamW.step", 3).found("SL015"), []);
+    assert_eq!(optimizer("Optimizer.step#Lamb.step", 9).found("SL015"), []);
 }
 
 fn loss(is_converted: bool) -> Program {
@@ -119,7 +119,7 @@ fn conversions_of_logits_are_part_of_the_loss() {
             p.op("aten::copy_", |p| p.kernel("copy", 100));
         }
     });
-    let found = between.of("SL013");
+    let found = between.found("SL013");
     let kernels = found[0].facts.iter().find(|fact| fact.name == "kernels").expect("told");
     assert_eq!(kernels.value, 24.0, "3 steps of 8");
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 use stackline_analyze::Scope;
 use stackline_analyze::critical_path::exact::what_if::{Edit, predict};
 use stackline_analyze::findings::{
-    Confidence, Finding, Findings, Message, Options, OtherFinding, OtherRule, Others, Reason, find_with,
+    Confidence, ExternalFinding, ExternalRule, ExternalRules, Finding, Findings, Message, Options, Reason, find_with,
 };
 use stackline_analyze::steps::Looked;
 use stackline_model::{INFERRED, OPENMP, Problem, Severity};
@@ -50,7 +50,7 @@ impl Team {
     }
 
     fn found(&self) -> Vec<Finding> {
-        self.program().of("SL028")
+        self.program().found("SL028")
     }
 }
 
@@ -82,7 +82,7 @@ fn what_is_known_of_ready_threads_lowers_the_share_of_waiting() {
     let uncounted = |waiting_us: i64| {
         let mut program = Team { waiting_us, ..Team::TOO_MANY }.program();
         program.recorded(json!({"machine": 64, "usable_milli": 2000}));
-        program.of("SL028").len()
+        program.found("SL028").len()
     };
     assert_eq!(Team { waiting_us: 100, ..Team::TOO_MANY }.found().len(), 1);
     assert_eq!((uncounted(100), uncounted(500)), (0, 1));
@@ -93,7 +93,7 @@ fn each_process_has_its_own_processors() {
     let beside = |team: Team, process| {
         let mut program = team.program();
         program.recorded_beside(process);
-        program.of("SL028")
+        program.found("SL028")
     };
     // A worker that is bound to one processor takes none from the others.
     let wide = || Team { usable_milli: 64_000, ..Team::TOO_MANY };
@@ -116,7 +116,7 @@ fn what_threads_did_before_the_recording_is_no_load() {
     let loads = json!([[8_000_000, hour, 0], [1_008_000_000, hour + 2_000_000_000, 0]]);
     let mut program = Team::TOO_MANY.program();
     program.recorded(json!({"machine": 64, "usable_milli": 2000, "loads": loads}));
-    assert_eq!(program.of("SL028"), []);
+    assert_eq!(program.found("SL028"), []);
 }
 
 #[test]
@@ -147,14 +147,14 @@ fn product(operator: &str, beside: bool, usable: i64, busy: i64) -> Vec<Finding>
     let load = busy * 1_000_000_000;
     let loads = json!([[0, 0, 0], [1_000_000_000, load, 0]]);
     program.recorded(json!({"machine": 64, "usable_milli": usable * 1000, "loads": loads}));
-    program.of("SL049")
+    program.found("SL049")
 }
 
 #[test]
 fn large_products_on_one_of_several_processors() {
     let found = product("aten::mm", false, 4, 1);
     assert_snapshot!(text(&found));
-    assert!(found[0].edits.len() == 1 && found[0].edits[0].ends_with(" 0.3571"), "{:?}", found[0].edits);
+    assert!(found[0].edit_labels.len() == 1 && found[0].edits[0].ends_with(" 0.3571"), "{:?}", found[0].edits);
     // Four of them: 1 / (1 + 0.6 * 3) of 4 ms are left, at least a quarter.
     let gain = found[0].gain.unwrap();
     let near = |ns: i64, us: i64| (ns - us * 1000).abs() < 60_000;
@@ -209,16 +209,16 @@ fn loops(cost: Option<i64>) -> Program {
 #[test]
 fn what_recording_cost_is_no_gain_of_what_is_named() {
     let gain = |cost| {
-        let rule = OtherRule { code: "MY001".to_owned(), ..OtherRule::default() };
-        let found = OtherFinding {
+        let rule = ExternalRule { code: "MY001".to_owned(), ..ExternalRule::default() };
+        let found = ExternalFinding {
             code: "MY001".to_owned(),
             title: "a loop".to_owned(),
             support: "exact".to_owned(),
             confidence: "low".to_owned(),
             edits: vec!["remove operator:aten::mean".to_owned()],
-            ..OtherFinding::default()
+            ..ExternalFinding::default()
         };
-        let mut others = Others::default();
+        let mut others = ExternalRules::default();
         others.add(Message::Rule(rule)).unwrap();
         others.add(Message::Found(Box::new(found))).unwrap();
         let found = find_with(&loops(cost).trace(), &Options::default(), &others, &|_| true).unwrap();
@@ -230,7 +230,7 @@ fn what_recording_cost_is_no_gain_of_what_is_named() {
 
 #[test]
 fn what_recording_cost_is_no_gain() {
-    let with = |cost| loops(cost).of("SL038").remove(0);
+    let with = |cost| loops(cost).found("SL038").remove(0);
     let (plain, recorded) = (with(None), with(Some(1000)));
     // One call of 100 stays, and so does what recording it cost.
     let taken = plain.gain_ns() - recorded.gain_ns();
@@ -266,8 +266,8 @@ fn waiting_for(workers: i64) -> Program {
 
 #[test]
 fn workers_that_samples_show_are_counted() {
-    let one = waiting_for(1).of("SL009");
-    let two = waiting_for(2).of("SL009");
+    let one = waiting_for(1).found("SL009");
+    let two = waiting_for(2).found("SL009");
     let added = |found: &[Finding]| found[0].edits.clone();
     // Nine times as many would be ready in time.
     assert_eq!([added(&one), added(&two)], [["more-workers 9"], ["more-workers 18"]], "{}", text(&two));
@@ -282,7 +282,7 @@ fn workers_need_processors() {
         let mut program = waiting_for(1);
         let busy = threads * 500_000_000;
         program.recorded(json!({"usable_milli": 2000, "loads": [[0, 0, 0], [1_000_000_000, busy, busy]]}));
-        program.of("SL009")
+        program.found("SL009")
     };
     // All are busy: workers gain nothing.
     let full = with_load(2);
@@ -306,7 +306,7 @@ fn loading_itself(usable_milli: i64, threads: i64) -> Finding {
     }
     let busy = threads * 500_000_000;
     program.recorded(json!({"usable_milli": usable_milli, "loads": [[0, 0, 0], [1_000_000_000, busy, busy]]}));
-    program.of("SL009").remove(0)
+    program.found("SL009").remove(0)
 }
 
 /// Loading beside the computing takes as many processors as both want: no more is gained than they give.
@@ -423,7 +423,7 @@ fn workers_may_be_made_long_before() {
             p.op("aten::mm", |p| p.work(98));
         });
     }
-    assert_eq!(program.of("SL009")[0].edits, ["more-workers 9"]);
+    assert_eq!(program.found("SL009")[0].edits, ["more-workers 9"]);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::findings_support;
 
 use findings_support::{Program, text};
 use serde_json::json;
-use stackline_analyze::findings::{Finding, place_of};
+use stackline_analyze::findings::{Finding, source_location_of};
 
 /// Six steps of a product of 1 ms on the host, and what `inside` adds to each.
 fn steps(mut inside: impl FnMut(&mut Program, usize)) -> Program {
@@ -39,22 +39,22 @@ fn mask(p: &mut Program, function: &str, size: usize) {
 fn constants_that_are_built_in_each_step() {
     let masks = |size: fn(usize) -> usize| steps(move |p, number| mask(p, "model.py(30): causal_mask", size(number)));
     let same = masks(|_| 512);
-    let found = same.of("SL045");
+    let found = same.found("SL045");
     insta::assert_snapshot!(text(&found));
     let saved = same.findings().step_ns - steps(|_, _| ()).findings().step_ns;
     let gain = found[0].gain.unwrap();
     assert!((gain.ns - saved).abs() < 5_000 && gain.low_ns < 320_000, "{saved}: {}", text(&found));
-    assert_eq!(masks(|number| 512 + number).of("SL045"), [], "its size grows");
+    assert_eq!(masks(|number| 512 + number).found("SL045"), [], "its size grows");
     let once = steps(|p, number| {
         if number == 0 {
             mask(p, "model.py(30): causal_mask", 512);
         }
     });
-    assert_eq!(once.of("SL045"), []);
+    assert_eq!(once.found("SL045"), []);
     // Batches hold other values each time, whatever they are made of.
     let collated =
         steps(|p, _| p.python("torch/utils/data/_utils/fetch.py(30): fetch", |p| mask(p, "data.py(38): collate", 512)));
-    assert_eq!(collated.of("SL045"), []);
+    assert_eq!(collated.found("SL045"), []);
     // A layer that makes a tensor, too, computes with others; random numbers are none that can be kept.
     for other in ["aten::linear", "aten::bernoulli_", "aten::randn", "aten::scatter_"] {
         let mixed = steps(|p, _| {
@@ -63,7 +63,7 @@ fn constants_that_are_built_in_each_step() {
                 shaped(p, other, 64, 200);
             });
         });
-        assert_eq!(mixed.of("SL045"), [], "{other}");
+        assert_eq!(mixed.found("SL045"), [], "{other}");
     }
 }
 
@@ -81,13 +81,13 @@ fn constants_within_a_function_that_does_more() {
             });
         })
     };
-    let found = forward(&[("aten::view", 64), ("aten::tril", 64), ("aten::mul", 96)]).of("SL045");
+    let found = forward(&[("aten::view", 64), ("aten::tril", 64), ("aten::mul", 96)]).found("SL045");
     let [only] = &found[..] else { panic!("{}", text(&found)) };
     assert!((295_000..=315_000).contains(&only.gain_ns()), "{}", text(&found));
     assert_eq!(only.place.text(), "model.py:50 in forward");
-    assert_eq!(forward(&[("aten::view", 64)]).of("SL045"), [], "nothing is computed");
-    assert_eq!(forward(&[("aten::mul", 96)]).of("SL045"), [], "of another tensor");
-    assert_eq!(forward(&[("aten::tril", 64), ("aten::index_put_", 64)]).of("SL045"), [], "it is written to");
+    assert_eq!(forward(&[("aten::view", 64)]).found("SL045"), [], "nothing is computed");
+    assert_eq!(forward(&[("aten::mul", 96)]).found("SL045"), [], "of another tensor");
+    assert_eq!(forward(&[("aten::tril", 64), ("aten::index_put_", 64)]).found("SL045"), [], "it is written to");
 }
 
 /// What only goes to the GPU is SL030's, unless reading the list takes the time.
@@ -108,7 +108,7 @@ fn lists_that_go_to_the_gpu() {
                 });
             });
         })
-        .of("SL045")
+        .found("SL045")
     };
     assert_eq!(lists(50), []);
     assert_eq!(lists(900).len(), 1);
@@ -125,7 +125,7 @@ fn zeros_are_no_constants() {
                 then.into_iter().for_each(|then| shaped(p, then, 64, 200));
             });
         });
-        assert_eq!(starts.of("SL045"), [], "{then:?}");
+        assert_eq!(starts.found("SL045"), [], "{then:?}");
     }
 }
 
@@ -142,7 +142,7 @@ fn functions_that_do_other_things_in_some_call() {
                 }
             });
         })
-        .of("SL045");
+        .found("SL045");
         assert_eq!(found.len(), 1, "{}", text(&found));
         found.remove(0)
     };
@@ -162,7 +162,7 @@ fn lists_that_become_tensors_in_each_step() {
             });
         });
     });
-    let found = lists.of("SL045");
+    let found = lists.found("SL045");
     let [only] = &found[..] else { panic!("{}", text(&found)) };
     assert!((400_000..=430_000).contains(&only.gain_ns()), "{}", text(&found));
     assert_eq!(only.place.text(), "model.py:70 in weights");
@@ -181,7 +181,7 @@ fn table(operators: &'static [&'static str], part: fn(usize) -> Option<usize>) -
             }
         });
     });
-    program.of("SL045")
+    program.found("SL045")
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn growing(first: i64, grows: i64) -> Vec<Finding> {
         (0..2).for_each(|_| cat(p, old, 1, 100));
         old += grows;
     });
-    program.of("SL046")
+    program.found("SL046")
 }
 
 #[test]
@@ -251,21 +251,21 @@ fn what_grows_within_a_step_begins_anew() {
     let grown = |p: &mut Program, from: i64, times: i64| (from..from + times).for_each(|old| cat(p, old, 1, 20));
     let within = |times: i64| steps(move |p, _| grown(p, 64, times));
     for times in [12, 80] {
-        assert_eq!(within(times).of("SL046"), [], "{times}");
+        assert_eq!(within(times).found("SL046"), [], "{times}");
     }
-    let over = |times: i64| steps(move |p, number| grown(p, 64 + times * number as i64, times)).of("SL046");
+    let over = |times: i64| steps(move |p, number| grown(p, 64 + times * number as i64, times)).found("SL046");
     let found = over(12);
     assert!(found.len() == 1 && found[0].title.contains("by torch.cat 72 times"), "{}", text(&found));
     // Without steps, or in one of them, only what is much longer, and once.
     let alone = |forwards: usize, times: i64| {
         let mut program = Program::new();
         program.python("train.py(10): step", |p| (0..forwards).for_each(|_| grown(p, 64, times)));
-        program.of("SL046").len()
+        program.found("SL046").len()
     };
     assert_eq!([alone(1, 12), alone(6, 12), alone(1, 80), alone(2, 80)], [0, 0, 1, 0]);
     // A program that generates for several prompts begins again, and grows by more than any model has layers.
     assert_eq!([alone(2, 120), alone(4, 300)], [1, 1]);
-    let prompts = within(300).of("SL046");
+    let prompts = within(300).found("SL046");
     assert!(prompts.len() == 1 && prompts[0].title.contains("by torch.cat 1800 times"), "{}", text(&prompts));
 }
 
@@ -279,7 +279,7 @@ fn shares_of_growing_caches_name_their_base() {
         p.sync("cudaDeviceSynchronize");
         old += 1;
     });
-    let found = program.of("SL046");
+    let found = program.found("SL046");
     assert!(found.len() == 1 && found[0].title.ends_with("100 % of the GPU's busy time"), "{}", text(&found));
     // Sizes that no tensor has are no reason to stop.
     let absurd = steps(|p, _| {
@@ -288,7 +288,7 @@ fn shares_of_growing_caches_name_their_base() {
         let dims = json!({"Input Dims": [[[i64::MAX], [i64::MAX]], []]});
         p.op_with("aten::cat", dims, |p| p.work(100));
     });
-    assert_eq!(absurd.of("SL046"), []);
+    assert_eq!(absurd.found("SL046"), []);
 }
 
 /// Six steps of batches of sequences of such lengths, in every other step of twice: 0.1 ms to pad them, 1 ms of work of which 0.8 are on
@@ -308,7 +308,7 @@ fn padded_in(is_padded: fn(usize) -> bool, lengths: &[usize], work_us: i64) -> V
         p.op_with("aten::addmm", json!({"Input Dims": [[64], [rows, 64], [64, 64]]}), |p| p.work(work_us));
         p.op_with("aten::mm", json!({"Input Dims": [[64, 64], [64, 64]]}), |p| p.work(198));
     });
-    program.of("SL061")
+    program.found("SL061")
 }
 
 #[test]
@@ -340,7 +340,7 @@ fn columns_of_a_batch_are_sorted_each_by_itself() {
         p.op_with("aten::addmm", json!({"Input Dims": [[64], [400 * times, 64], [64, 64]]}), |p| p.work(400));
         p.op_with("aten::addmm", json!({"Input Dims": [[64], [240 * times, 64], [64, 64]]}), |p| p.work(240));
     });
-    let found = program.of("SL061");
+    let found = program.found("SL061");
     assert!(found.len() == 1, "{}", text(&found));
     // Of each column 2,400 of 3,600 elements are left, as of one alone; of both in one pool other parts.
     let gain = found[0].gain.unwrap();
@@ -359,7 +359,7 @@ fn columns_of_a_batch_are_sorted_each_by_itself() {
         }
         p.op_with("aten::addmm", json!({"Input Dims": [[64], [400, 64], [64, 64]]}), |p| p.work(4000));
     });
-    let found = once.of("SL061");
+    let found = once.found("SL061");
     assert!(found.len() == 1 && found[0].gain.unwrap().low_ns == 0, "{}", text(&found));
 }
 
@@ -380,13 +380,13 @@ fn attention_on_padded_batches() {
             p.op_with("aten::bmm", scores, |p| p.work(600));
         });
     });
-    let found = program.of("SL061");
+    let found = program.found("SL061");
     assert!(found.len() == 1, "{}", text(&found));
     // Of six steps: 2,000 of 3,600 elements and 244,800 of 600,000 pairs are left.
     let saved = 500.0 * (1.0 - 2000.0 / 3600.0) + 900.0 * (1.0 - 244_800.0 / 600_000.0);
     let gain = found[0].gain.unwrap();
     assert!((gain.ns as f64 / 1e3 - saved).abs() < 20.0, "{saved} {}", text(&found));
-    assert_eq!(found[0].edits.len(), 2, "{:?}", found[0].edits);
+    assert_eq!(found[0].edit_labels.len(), 2, "{:?}", found[0].edits);
 }
 
 /// What cuDNN's benchmark mode does for a new shape: three candidates, each run twice.
@@ -430,7 +430,8 @@ fn calls_have_lines() {
     program.span("cpu_op", "aten::mm", 250, 100, json!({}));
     program.span("cpu_op", "aten::add", 700, 100, json!({}));
     let trace = program.trace();
-    let place = |name: &str| place_of(&trace, trace.events.ids().find(|&e| trace.name(e) == name).unwrap()).text();
+    let place =
+        |name: &str| source_location_of(&trace, trace.events.ids().find(|&e| trace.name(e) == name).unwrap()).text();
     assert_eq!(place("aten::mm"), "train.py:96 in main");
     assert_eq!(place("aten::add"), "train.py:107 in main");
 }
@@ -438,7 +439,7 @@ fn calls_have_lines() {
 #[test]
 fn algorithms_are_tried_out_in_each_step() {
     let program = convolutions(|_| true);
-    let found = program.of("SL062");
+    let found = program.found("SL062");
     insta::assert_snapshot!(text(&found));
     let saved = program.findings().step_ns - convolutions(|_| false).findings().step_ns;
     let gain = found[0].gain.unwrap();
@@ -447,7 +448,7 @@ fn algorithms_are_tried_out_in_each_step() {
     assert!((gain.ns - saved).abs() < saved / 20, "{saved}: {}", text(&found));
     // Neither waits of searches nor their kernels are told as something else.
     for code in ["SL002", "SL004"] {
-        let others = program.of(code);
+        let others = program.found(code);
         assert!(others.iter().all(|f| !f.title.contains("conv")), "{}", text(&others));
     }
     // A module around it launches another kernel: it is no chain of small ones, either.
@@ -457,7 +458,7 @@ fn algorithms_are_tried_out_in_each_step() {
             p.op("aten::relu", |p| p.kernel("relu", 5));
         });
     });
-    assert!(around.of("SL002").iter().all(|f| !f.title.contains("conv")), "{}", text(&around.of("SL002")));
+    assert!(around.found("SL002").iter().all(|f| !f.title.contains("conv")), "{}", text(&around.found("SL002")));
     // Between steps nothing counts; a first step that searches more is a warm-up.
     let warms_up = steps(|p, number| {
         for _ in 0..if number == 0 { 5 } else { 1 } {
@@ -465,19 +466,19 @@ fn algorithms_are_tried_out_in_each_step() {
         }
     });
     assert!(
-        warms_up.of("SL062")[0].title.contains("in 5 of the 5 steps after the first"),
+        warms_up.found("SL062")[0].title.contains("in 5 of the 5 steps after the first"),
         "{}",
-        text(&warms_up.of("SL062"))
+        text(&warms_up.found("SL062"))
     );
     // In some steps: the first may have been a warm-up.
     let at_times = convolutions(|number| number % 2 == 0);
-    let gain = at_times.of("SL062")[0].gain_ns();
+    let gain = at_times.found("SL062")[0].gain_ns();
     assert!((gain - saved / 3).abs() < saved / 20, "{saved}: {gain}");
     // Once for the only shape, in the first step; a convolution that waits once; none.
-    assert_eq!(convolutions(|number| number == 0).of("SL062"), []);
-    assert_eq!(convolutions(|_| false).of("SL062"), []);
+    assert_eq!(convolutions(|number| number == 0).found("SL062"), []);
+    assert_eq!(convolutions(|_| false).found("SL062"), []);
     let waits_once = steps(|p, _| p.op("aten::cudnn_convolution", |p| p.sync("cudaStreamSynchronize")));
-    assert_eq!(waits_once.of("SL062"), []);
+    assert_eq!(waits_once.found("SL062"), []);
 }
 
 #[test]
@@ -490,7 +491,7 @@ fn autotuners_that_run_in_each_step() {
         p.kernel("best", 100);
         p.sync("cudaStreamSynchronize");
     });
-    let found = program.of("SL062");
+    let found = program.found("SL062");
     let [only] = &found[..] else { panic!("{}", text(&found)) };
     assert!(only.title.starts_with("An autotuner tries out kernels in all 6 steps"), "{}", only.title);
     assert!((480_000..=540_000).contains(&only.gain_ns()), "{}", text(&found));

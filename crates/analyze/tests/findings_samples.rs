@@ -33,7 +33,7 @@ fn sampled(seen: &[(&str, usize)]) -> Program {
 }
 
 fn gains(program: &Program, code: &str) -> (Finding, i64, i64, i64) {
-    let found = program.of(code);
+    let found = program.found(code);
     assert_eq!(found.len(), 1, "{}", text(&found));
     let gain = found[0].gain.unwrap();
     (found[0].clone(), gain.low_ns / 1000, gain.ns / 1000, gain.high_ns / 1000)
@@ -55,14 +55,14 @@ fn what_writing_waits_for_is_part_of_it() {
     assert!((LULL_US - 50..=LULL_US + 50).contains(&likely), "{}", text(&[found]));
     // That the wait is its own is not sure.
     assert!(low < LULL_US / 3 && likely <= high && high < LULL_US + 100, "{low} {likely} {high}");
-    assert_eq!(sampled(&[(LOGS, 4)]).of("SL039"), []);
+    assert_eq!(sampled(&[(LOGS, 4)]).found("SL039"), []);
     let mostly = sampled(&[(LOGS, 6), ("train.py(50): other", 1)]);
     assert!(gains(&mostly, "SL029").2 < LULL_US * 6 / 7 + 50, "no more than its share");
     // Half of it is another's: nobody knows whose wait it is.
     let shared = sampled(&[(LOGS, 2), ("train.py(50): other", 2)]);
     let (_, _, likely, high) = gains(&shared, "SL029");
     assert!((450..=550).contains(&likely) && high > LULL_US / 2, "{likely} {high}");
-    assert_eq!(shared.of("SL039").len(), 1);
+    assert_eq!(shared.found("SL039").len(), 1);
 }
 
 /// Where samples see nothing but logging, all the time between those operators is its own, on a machine that others use, too.
@@ -119,7 +119,7 @@ fn time_between_operators_divides_as_samples_do() {
     assert!((LULL_US / 3 - 50..=LULL_US / 3 + 50).contains(&likely), "{}", text(&[found]));
     // Of twelve samples one to eight may have been the usual number.
     assert!(low < LULL_US / 6 && high > LULL_US * 6 / 10 && high <= LULL_US + 50, "{low} {likely} {high}");
-    assert_eq!(sampled(&[("train.py(50): other", 12)]).of("SL029"), []);
+    assert_eq!(sampled(&[("train.py(50): other", 12)]).found("SL029"), []);
 }
 
 #[test]
@@ -160,11 +160,11 @@ fn waits_are_what_samples_of_cpu_time_leave() {
     assert!((2700..=2800).contains(&likely), "{}", text(std::slice::from_ref(&found)));
     assert!(low > 1000 && low < likely && high <= LULL_US + 50, "{low} {likely} {high}");
     assert_eq!(found.place.function.as_deref(), Some("step"), "{}", text(std::slice::from_ref(&found)));
-    assert_eq!(sampled(&[("train.py(50): write", 12)]).of("SL039"), [], "it computes all the time");
+    assert_eq!(sampled(&[("train.py(50): write", 12)]).found("SL039"), [], "it computes all the time");
     // It was ready to run, and another program had the processor.
     let end = 4_100_000 * STEPS as i64;
     program.recorded(json!({"loads": [[0, 0, 0], [end, end / 4, end]]}));
-    assert_eq!(program.of("SL039"), []);
+    assert_eq!(program.found("SL039"), []);
 }
 
 /// Samples of CPU time are where a thread computes, and not where it waits.
@@ -181,7 +181,7 @@ fn waits_without_samples_of_them_stand_between_the_operators() {
             });
         }
         program.recorded(json!({"usable_milli": 2000}));
-        program.of("SL039").remove(0).place
+        program.found("SL039").remove(0).place
     };
     let one = program("train.py(10): step", "train.py(10): step");
     assert_eq!((one.line, one.function.as_deref()), (Some(10), Some("step")));
@@ -206,7 +206,7 @@ fn waits_between_steps_are_not_in_the_function_of_the_operators() {
         program.work(50_000);
     }
     program.recorded(json!({"usable_milli": 2000}));
-    let place = program.of("SL039").remove(0).place;
+    let place = program.found("SL039").remove(0).place;
     assert_eq!((place.file.as_deref(), place.line, place.function), (Some("train.py"), None, None));
 }
 
@@ -223,7 +223,7 @@ fn python(frames: &[&str], stretch_us: i64) -> Vec<Finding> {
         });
     }
     program.recorded(json!({"usable_milli": 2000}));
-    program.of("SL043")
+    program.found("SL043")
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn busy_lines_of_one_function_are_one_finding() {
         });
     }
     program.recorded(json!({"usable_milli": 2000}));
-    let found = program.of("SL043");
+    let found = program.found("SL043");
     let [only] = &found[..] else { panic!("{found:?}") };
     // Samples are equally many of both lines: the first one is named.
     assert_eq!((only.place.line, only.place.function.as_deref()), (Some(20), Some("table")));
@@ -266,7 +266,7 @@ fn busy_python_on_a_busy_machine_is_found() {
         let (end, delayed) = (program.now * 1000, delayed_us * 1000 * STEPS as i64);
         let loads = json!([[0, 0, 0], [end, end - delayed, if counted { delayed } else { 0 }]]);
         program.recorded(json!({"usable_milli": 2000, "loads": loads}));
-        program.of("SL043")
+        program.found("SL043")
     };
     let share = |found: &[Finding]| found.iter().flat_map(|f| &f.facts).map(|f| f.value).fold(0.0, f64::max);
     let (idle, busy) = (found(0, true), found(8000, true));
@@ -318,8 +318,8 @@ fn what_all_gain_together_is_at_least_what_one_surely_does() {
 
 #[test]
 fn traces_without_samples_do_not_tell() {
-    assert_eq!(sampled(&[]).of("SL039"), []);
-    assert_eq!(sampled(&[]).of("SL029"), []);
+    assert_eq!(sampled(&[]).found("SL039"), []);
+    assert_eq!(sampled(&[]).found("SL029"), []);
 }
 
 /// Sixty turns, their backward, and what autograd does between that.
@@ -382,7 +382,7 @@ fn busy_threads_are_not_summed() {
         });
     }
     program.recorded(json!({"usable_milli": 2000}));
-    let found = program.of("SL043");
+    let found = program.found("SL043");
     let [only] = &found[..] else { panic!("{}", text(&found)) };
     // 3 of 4 ms, and not 6.
     assert!((70.0..80.0).contains(&only.facts[0].value), "{:?}", only.facts);
@@ -404,7 +404,7 @@ fn slow_operators_are_in_the_upper_bound_of_busy_python() {
             });
         }
         program.recorded(json!({"usable_milli": 2000}));
-        program.of("SL043")[0].gain.unwrap().high_ns
+        program.found("SL043")[0].gain.unwrap().high_ns
     };
     // Half of the steps lose 500 µs.
     assert!((200_000..=300_000).contains(&(high(1500) - high(1000))), "{} {}", high(1500), high(1000));

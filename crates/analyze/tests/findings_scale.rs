@@ -20,7 +20,7 @@ fn allocations(places: i64) -> Vec<Finding> {
         }
         program.python("train.py(3): grow", |p| p.call("cudaMalloc", places));
     }
-    program.of("SL024")
+    program.found("SL024")
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn parsing(functions: usize) -> Vec<Finding> {
     }
     let end = program.now * 1000;
     program.recorded(json!({"machine": 64, "usable_milli": 2000, "loads": [[0, 0, 0], [end, end, end]]}));
-    program.of("SL043")
+    program.found("SL043")
 }
 
 #[test]

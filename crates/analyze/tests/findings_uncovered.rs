@@ -320,9 +320,35 @@ fn time_without_recorded_calls_is_pythons_where_that_is_known() {
         service.op("aten::mm", |p| p.work(500));
         service.work(3000);
     }
+    let profiled = |option: &str| {
+        let text = service.text(json!({"id": 0, "name": "NVIDIA A100", "numSms": 108}));
+        let trace = read(text.replacen('{', &format!("{{\"{option}\": 1, "), 1));
+        findings_support::find(&trace, &[]).uncovered.groups
+    };
+    // What torch.profiler's Python interface writes, and no other.
+    let groups = profiled("record_shapes");
+    let python = groups.iter().find(|group| group.kind == LargeKind::UnrecordedPython);
+    assert!(python.is_some_and(|group| group.advice.starts_with("record with_stack=True")), "{groups:?}");
+    assert!(profiled("schemaVersion").iter().all(|group| group.kind != LargeKind::UnrecordedPython));
     let service = gap(service, LargeKind::UnrecordedHost);
     assert_eq!(service.name, "host time without recorded calls");
-    assert!(!service.advice.contains("with_stack"), "{service:?}");
+    // The file lacks frames: `perf record` is no first advice.
+    assert!(service.advice.starts_with("record a Python program with_stack=True"), "{service:?}");
+}
+
+/// A wait in a loader's annotation is Python's, whether or not its frames are recorded.
+#[test]
+fn loading_without_recorded_calls_is_pythons() {
+    let mut program = Program::new();
+    for number in 0..4 {
+        program.step(number, |p| {
+            p.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", |p| p.work(3000));
+            p.op("aten::mm", |p| p.work(500));
+        });
+    }
+    let found = program.findings();
+    let groups = &found.uncovered.groups;
+    assert!(groups.iter().all(|group| group.kind != LargeKind::UnrecordedNative), "{groups:?}");
 }
 
 /// Waits of streams are recorded by CUPTI alone: not advised where they are recorded, nor of calls of other vendors.

@@ -15,12 +15,12 @@ const LULL_US: i64 = 3000;
 #[test]
 fn waits_for_others() {
     let waits = steps(|p| p.python("concurrent/futures/_base.py(428): Future.result", |p| p.work(500)));
-    let found = waits.of("SL039");
+    let found = waits.found("SL039");
     let [only] = &found[..] else { panic!("{}", text(&found)) };
     assert!((499..=510).contains(&(only.gain_ns() / 1000)), "{}", text(&found));
     assert_eq!((found[0].place.file.as_deref(), found[0].place.line), (Some("train.py"), Some(10)));
     let none = steps(|p| p.python("concurrent/futures/_base.py(428): Future.results", |p| p.work(500)));
-    assert_eq!(none.of("SL039"), []);
+    assert_eq!(none.found("SL039"), []);
 }
 
 /// The line is the one that waits, where samples within the call saw it: calls know where their function begins.
@@ -35,7 +35,7 @@ fn waits_are_told_at_the_line_that_waits() {
             });
         });
     });
-    let found = waits.of("SL039");
+    let found = waits.found("SL039");
     assert_eq!(found.iter().map(|f| f.place.text()).collect::<Vec<_>>(), ["fetch.py:21 in fetch"], "{}", text(&found));
 }
 
@@ -54,7 +54,7 @@ fn waits_last_as_long_as_the_path_is_elsewhere() {
             });
             p.op("aten::add", |p| p.work(10));
         });
-        let found = program.of("SL039");
+        let found = program.found("SL039");
         found.iter().map(|found| found.facts[1].value).collect::<Vec<f64>>()
     };
     // 480 and 180 of 1,515 µs and what lies between steps.
@@ -72,7 +72,7 @@ fn waits_for_data_are_another_rule_s() {
             p.python("queue.py(154): Queue.get", |p| p.work(500));
         });
     });
-    assert_eq!(starved.of("SL039"), []);
+    assert_eq!(starved.found("SL039"), []);
 }
 
 /// Three looks at two threads that wait beside each other, and a third that waits all the time and is asked rarely.
@@ -97,7 +97,7 @@ fn waiting_threads_are_not_summed() {
             });
         });
     }
-    let found = program.of("SL039");
+    let found = program.found("SL039");
     let of_batch: Vec<&Finding> =
         found.iter().filter(|found| found.place.function.as_deref() == Some("next_batch")).collect();
     let [only] = of_batch[..] else { panic!("{}", text(&found)) };
@@ -132,7 +132,7 @@ fn waits_that_nobody_asks_about_are_told_beside_those_that_are_asked() {
         program
     };
     let functions = |cpu: bool| {
-        let found = program(cpu).of("SL039").into_iter();
+        let found = program(cpu).found("SL039").into_iter();
         found
             .map(|found| found.place.function.unwrap_or_default())
             .collect::<BTreeSet<_>>()

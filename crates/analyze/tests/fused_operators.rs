@@ -2,16 +2,10 @@
 
 use crate::support::{read_file, read_json};
 use stackline_analyze::{Scope, analyses};
-use stackline_model::{FusionEvidence, Table, Values};
+use stackline_model::FusionEvidence;
 use stackline_testkit::corpus;
+use stackline_testkit::tables::{integers, texts};
 use std::collections::{BTreeMap, BTreeSet};
-
-fn texts(table: &Table, column: &str) -> Vec<String> {
-    match &table.column(column).unwrap().values {
-        Values::Str(values) => values.iter().flatten().cloned().collect(),
-        other => panic!("{other:?}"),
-    }
-}
 
 /// Kernels of `torch.compile`: as many as the file has of each name, and operators that are names of ATen by themselves.
 #[test]
@@ -28,8 +22,7 @@ fn kernels_of_torch_compile_have_the_operators_of_their_names() {
     let trace = read_file(&file);
     let scope = Scope { whole: true, ..Scope::default() };
     let table = &(analyses::find("fused_operators").unwrap().run)(&trace, &scope)[0];
-    let Values::I64(found) = &table.column("count").unwrap().values else { panic!("counts") };
-    let found: BTreeMap<String, i64> = texts(table, "name").into_iter().zip(found.iter().flatten().copied()).collect();
+    let found: BTreeMap<String, i64> = texts(table, "name").into_iter().zip(integers(table, "count")).collect();
     assert_eq!(found, counts);
     let expected = [
         "_unsafe_view; add",

@@ -7,8 +7,9 @@ use stackline_analyze::kernel_type::{KernelType, NameTypes, RULES};
 use stackline_analyze::steps::Looked;
 use stackline_analyze::{Scope, analyses};
 use stackline_ingest::{ReadOptions, read_paths};
-use stackline_model::{GpuId, Severity, Table, Trace, Values, flags};
+use stackline_model::{GpuId, Severity, Table, Trace, flags};
 use stackline_testkit::corpus;
+use stackline_testkit::tables::{integers, texts};
 use std::collections::{BTreeMap, BTreeSet};
 
 fn traces() -> Vec<Trace> {
@@ -18,20 +19,6 @@ fn traces() -> Vec<Trace> {
 
 fn run(name: &str, trace: &Trace) -> Vec<Table> {
     (analyses::find(name).unwrap().run)(trace, &Scope::default())
-}
-
-fn integers(table: &Table, column: &str) -> Vec<i64> {
-    match &table.column(column).unwrap().values {
-        Values::I64(v) => v.iter().map(|v| v.unwrap()).collect(),
-        other => panic!("{column}: {other:?}"),
-    }
-}
-
-fn texts(table: &Table, column: &str) -> Vec<String> {
-    match &table.column(column).unwrap().values {
-        Values::Str(v) => v.iter().map(|v| v.clone().unwrap()).collect(),
-        other => panic!("{column}: {other:?}"),
-    }
 }
 
 /// Spans of plausible operations per device.
@@ -196,18 +183,41 @@ fn tables_of_gpu_times_say_that_records_are_missing() {
              gpu0/7 kernel gemm 20+30 correlation=2\n{first}"
         )
     };
-    let sound = read_mini(&text(true));
-    assert_eq!(noted(&sound), [""; 0]);
+    // Read anew each time: a trace keeps what it counted of its GPU records.
+    let sound = || read_mini(&text(true));
+    assert_eq!(noted(&sound()), [""; 0]);
     let told = "GPU times are incomplete: 1 of 2 launches have no device record.";
     assert_eq!(noted(&read_mini(&text(false))), [told]);
 
-    let mut untimed = sound.clone();
+    let mut untimed = sound();
     let kernel = untimed.gpu.event[0];
     untimed.events.flags[kernel.index()] |= flags::IMPLAUSIBLE;
     assert_eq!(noted(&untimed), ["GPU times are incomplete: 1 of 2 GPU operations have no time that can be true."]);
     assert_eq!(integers(&run("steps", &untimed)[0], "launched_kernels"), [2], "that they were launched is known");
 
-    let mut cut = sound;
+    let mut cut = sound();
     cut.report.count("truncated", Severity::Lost, "", None, "");
     assert!(noted(&cut)[0].starts_with("GPU times are incomplete: the file breaks off"), "{:?}", noted(&cut));
+}
+
+/// Work that earlier steps launched runs in the window, too: the table says who launched it.
+#[test]
+fn kernels_name_the_operator_that_launched_most_of_their_time() {
+    let trace = read_mini(
+        "1/1 user_annotation ProfilerStep#0 0+100
+         1/1 cpu_op aten::mm 0+10
+         1/1 cuda_runtime cudaLaunchKernel 1+2 correlation=1
+         1/1 cpu_op aten::addmm 20+10
+         1/1 cuda_runtime cudaLaunchKernel 21+2 correlation=2
+         1/1 cpu_op aten::copy_ 40+10
+         1/1 cuda_runtime cudaMemcpyAsync 41+2 correlation=3
+         gpu0/7 kernel gemm 5+10 correlation=1
+         gpu0/7 kernel gemm 25+30 correlation=2
+         gpu0/7 gpu_memcpy \"Memcpy DtoD (Device -> Device)\" 60+5 correlation=3
+         gpu0/7 kernel unknown 70+1",
+    );
+    let tables = run("gpu_time", &trace);
+    let kernels = tables.iter().find(|table| table.name == "gpu_kernels").unwrap();
+    assert_eq!(texts(kernels, "name"), ["gemm", "Memcpy DtoD (Device -> Device)", "unknown"]);
+    assert_eq!(texts(kernels, "launched_by"), ["aten::addmm", "aten::copy_", ""]);
 }

@@ -104,6 +104,6 @@ fn lines_of_a_compiled_step() {
     assert_eq!(numbers("total_ns").iter().sum::<i64>(), all);
     // Findings about such a kernel name the same line.
     let fusion = trace.events.ids().find(|&e| trace.name(e) == "gemm_fusion_dot_8").unwrap();
-    let place = stackline_analyze::findings::place_of(trace, fusion);
+    let place = stackline_analyze::findings::source_location_of(trace, fusion);
     assert_eq!((place.line, place.function.as_deref()), (Some(23), Some("train.<locals>.loss")));
 }

@@ -2,8 +2,9 @@
 
 use crate::steps::{call, step, trace};
 use crate::support::read;
+use stackline_analyze::critical_path::exact::WindowChoice;
 use stackline_analyze::critical_path::exact::what_if::{self, Edit};
-use stackline_analyze::findings::{Finding, Findings, Options, find, merge};
+use stackline_analyze::findings::{Finding, Findings, Options, REPLAY, find, merge};
 use stackline_analyze::launch_pattern::LaunchPattern;
 use stackline_analyze::steps::Looked;
 use stackline_analyze::{Scope, step_marks};
@@ -158,18 +159,36 @@ fn ranks_infer_steps_together_or_not_at_all() {
     };
     let of = |all: Vec<(i64, Findings)>| merge(all, &Options::default(), &|_| true).unwrap();
     let first = || found(0, decode(0..20, 0, false));
+    // Of a trace alone there is nothing to agree on.
+    let mut alone = trace(decode(0..20, 0, false));
+    alone.meta.rank = Some(0);
+    let alone = find(&alone, &Options { is_alone: true, ..Options::default() }).unwrap();
+    assert_eq!((alone.whole.is_some(), first().1.whole.is_some()), (false, true));
+    assert_eq!(alone.window.as_deref(), Some("the inferred steps"));
     // Where each has as many repeats, but for one, a step is the unit.
     let both = of(vec![first(), found(1, decode(0..21, 0, false))]);
     assert_eq!((both.are_inferred, both.ranks.iter().map(|rank| rank.steps).collect::<Vec<_>>()), (true, vec![19, 20]));
     let without_copies = decode(0..20, 0, false).into_iter().filter(|event| !event.contains("emcpy")).collect();
     for other in [without_copies, decode(0..10, 0, false)] {
         let alone = first().1.whole.unwrap();
-        let together = of(vec![first(), found(1, other)]);
+        let together = of(vec![first(), found(1, other.clone())]);
         assert!(!together.are_inferred && together.ranks.iter().all(|rank| rank.steps == 0), "{:?}", together.ranks);
         assert_eq!(together.ranks[0].step_ns, alone.step_ns);
         let on_first = |finding: &&Finding| finding.ranks.iter().any(|of| of.rank == 0);
         assert_eq!(together.findings.iter().filter(on_first).count(), alone.findings.len(), "{:?}", together.findings);
         let is_told = |note: &String| note.starts_with("no steps are inferred, and times are of whole traces: ");
         assert!(together.notes.iter().any(is_told), "{:?}", together.notes);
+        // What-if replays their edits in that window, which the note names, and gains what they say.
+        assert!(together.notes.iter().any(|note| note.contains("`stackline what-if --whole`")), "{:?}", together.notes);
+        assert_eq!(together.window.as_deref(), Some("the whole trace"));
+        let traces = [decode(0..20, 0, false), other].map(trace);
+        let replayed = |finding: &&Finding| finding.method == REPLAY && !finding.edits.is_empty();
+        assert!(together.findings.iter().any(|finding| replayed(&finding)), "{:?}", together.findings);
+        for finding in together.findings.iter().filter(replayed) {
+            let of_rank = &traces[usize::try_from(finding.told_of().unwrap()).unwrap()];
+            let edits = Edit::parse_all(&finding.edits.join("; ")).unwrap();
+            let gain = what_if::predict(of_rank, &WindowChoice::Whole, &edits).unwrap().gain.ns;
+            assert!((gain - finding.gain_ns()).abs() <= 1, "{}: {gain} of {}", finding.title, finding.gain_ns());
+        }
     }
 }

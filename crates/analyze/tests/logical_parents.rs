@@ -1,8 +1,9 @@
 //! Logical parents over the corpus: they form a forest, agree with launches and links, and with ids as the files have them.
 
-use crate::support::{for_each_small_trace, read_file, read_json};
+use crate::support::{for_each_small_trace, read, read_file, read_json};
 use stackline_model::{EventId, EventKind, LinkKind, ParentEvidence, Trace};
 use stackline_testkit::corpus;
+use stackline_testkit::mini::MiniTrace;
 use std::collections::{BTreeMap, BTreeSet};
 
 fn counts(trace: &Trace) -> BTreeMap<&'static str, usize> {
@@ -36,7 +37,7 @@ fn launches_and_backward_links_are_parents_as_often_as_they_are_known() {
     for_each_small_trace(|name, trace| {
         let launched = trace.gpu.ids().filter(|&gpu| trace.gpu.launcher(gpu).is_some()).count();
         let start = |event: EventId| trace.events.start[event.index()];
-        let links = trace.links.of(LinkKind::Backward).filter(|&(from, to, _)| start(from) < start(to));
+        let links = trace.links.of_kind(LinkKind::Backward).filter(|&(from, to, _)| start(from) < start(to));
         let differentiated: BTreeSet<EventId> = links.map(|(_, to, _)| to).collect();
         let of_kind = |is_wanted: fn(EventKind) -> bool| {
             trace.logical_parents().filter(|&(event, ..)| is_wanted(trace.kind(event))).count()
@@ -62,6 +63,24 @@ fn counts_of_annotations(trace: &Trace) -> usize {
         kinds == (EventKind::GpuAnnotation, EventKind::Annotation) && evidence == ParentEvidence::ExplicitId
     };
     trace.logical_parents().filter(is_one).count()
+}
+
+/// As a damaged file may have it: each group lies in the one before, and all of them last to the end.
+#[test]
+fn many_open_groups_take_no_time_each() {
+    let count = 20_000;
+    let mut trace = MiniTrace::new(&format!("gpu0/7 kernel gemm {count}+5\ngpu0/8 kernel other {count}+5"));
+    for at in 0..count {
+        trace.add(&format!("gpu0/7 gpu_user_annotation group {at}+{}", count + 100 - at));
+    }
+    let trace = read(trace.json());
+    let parents: BTreeMap<EventId, EventId> =
+        trace.logical_parents().map(|(event, parent, _)| (event, parent)).collect();
+    // Those of the stream alone, but for the first group.
+    assert_eq!(parents.len() as i64, count);
+    let start = |event: &EventId| trace.events.start[event.index()];
+    assert!(parents.iter().all(|(event, parent)| start(event) - start(parent) == 1_000));
+    assert!(parents.keys().all(|&event| trace.name(event) != "other"));
 }
 
 /// The file's own ids: each annotation on a stream has the id of exactly one annotation of the host, which has its name.

@@ -7,8 +7,9 @@ use stackline_analyze::critical_path::exact::what_if::{Edit, predict};
 use stackline_analyze::critical_path::exact::{Exact, WindowChoice};
 use stackline_analyze::findings::{LargeKind, Options, find};
 use stackline_analyze::steps::Looked;
-use stackline_analyze::{Scope, analyses};
+use stackline_analyze::{AmbiguousCycle, Scope, ambiguous_cycles, analyses};
 use stackline_model::{Table, Trace, Values};
+use stackline_testkit::tables::{integers, texts};
 
 /// A span of a thread of a process.
 fn span(pid: i64, (cat, name): (&str, &str), (ts, dur): (i64, i64), args: Value) -> Value {
@@ -48,20 +49,6 @@ fn window(trace: &Trace, scope: &Scope) -> (i64, i64) {
 
 fn run(trace: &Trace, name: &str, scope: &Scope) -> Vec<Table> {
     (analyses::find(name).unwrap().run)(trace, &scope.resolved(trace))
-}
-
-fn texts(table: &Table, column: &str) -> Vec<String> {
-    match table.column(column).map(|column| &column.values) {
-        Some(Values::Str(values)) => values.iter().map(|value| value.clone().unwrap_or_default()).collect(),
-        _ => Vec::new(),
-    }
-}
-
-fn integers(table: &Table, column: &str) -> Vec<i64> {
-    match table.column(column).map(|column| &column.values) {
-        Some(Values::I64(values)) => values.iter().map(|value| value.unwrap_or(-1)).collect(),
-        other => panic!("{column}: {other:?}"),
-    }
 }
 
 fn floats(table: &Table, column: &str) -> Vec<Option<f64>> {
@@ -197,6 +184,48 @@ fn of_cycles_with_the_same_numbers_the_longer_or_the_last_one_counts() {
         let notes = Looked::at(&trace, &Scope::default()).notes;
         assert!(notes[0].ends_with("steps of the other cycles have the same numbers"), "{notes:?}");
     }
+}
+
+/// A launcher with two steps, and a child with four steps that begins 5 ms after the end of the launcher.
+fn launcher_and_child(first_of_child: i64) -> Trace {
+    let of = |pid: i64, number: i64, from: i64, count: i64| {
+        (0..count).flat_map(move |at| {
+            let from = from + 100 * at;
+            std::iter::once(step(pid, number + at, from, 100)).chain(kernel(pid, 0, (from + 20, 60)))
+        })
+    };
+    trace(of(100, 0, 0, 2).chain(of(200, first_of_child, 5200, 4)))
+}
+
+#[test]
+fn a_process_that_begins_after_another_ended_is_no_cycle_of_it() {
+    let trace = launcher_and_child(10);
+    assert_eq!(trace.report.count_of("recording_paused"), 0);
+    assert_eq!(window(&trace, &Scope::default()), (5200, 5600));
+    let looked = Looked::at(&trace, &Scope::default());
+    assert_eq!((looked.steps, &looked.choice), (4, &WindowChoice::StepsWithWork(10, 13)));
+    let expected = "the steps of process 100 and those of process 200 do not overlap in time: the window is that of steps 10 to 13 of \
+                    the latter alone; --steps 0..1 chooses the others";
+    assert_eq!(looked.notes, [expected]);
+    let steps = &(analyses::find("steps").unwrap().run)(&trace, &Scope::default())[0];
+    let why: Vec<String> = texts(steps, "left_out").into_iter().filter(|why| !why.is_empty()).collect();
+    assert_eq!(why, ["another process, at another time"; 2]);
+    let same = launcher_and_child(0);
+    let notes = Looked::at(&same, &Scope::default()).notes;
+    assert!(notes[0].ends_with("steps of the other processes have the same numbers"), "{notes:?}");
+}
+
+/// Numbers that several cycles have choose none of them; the message names all, and numbers that one has alone.
+#[test]
+fn cycles_with_the_same_numbers_are_told_apart_by_time() {
+    let trace = cycles(0, 0, 4);
+    let cycle = |numbers, time_ns, own| AmbiguousCycle { numbers, time_ns, own };
+    let both = [cycle((0, 2), (0, 300_000), None), cycle((0, 3), (5_300_000, 5_700_000), Some((3, 3)))];
+    assert_eq!(ambiguous_cycles(&trace, (0, 2)), both);
+    assert_eq!(ambiguous_cycles(&trace, (2, 9)), both);
+    assert_eq!(ambiguous_cycles(&trace, (3, 9)), [], "one cycle has step 3");
+    assert_eq!(ambiguous_cycles(&cycles(3, 9, 3), (0, 20)), [], "no number comes twice");
+    assert_eq!(window(&trace, &Scope::of_steps(Some((3, 3)))), (5600, 5700), "its own numbers choose the second");
 }
 
 /// A program that is recorded all along and waits is idle.

@@ -110,14 +110,15 @@ fn a_first_step_that_warms_up_is_left_out_and_said() {
     assert_eq!(Looked::at(&slow, &Scope { whole: true, ..Scope::default() }).steps, 0);
     let beside = "1/1 user_annotation setup 0+1500".to_owned();
     let late = trace([beside, step(0, 2000, 1000), step(1, 3000, 1000)]);
-    assert_eq!(StartUp::of(&late).map(|start_up| start_up.before_ns), Some(2_000_000));
-    assert_eq!(StartUp::of(&slow), None);
+    assert_eq!(StartUp::from_trace(&late).map(|start_up| start_up.before_ns), Some(2_000_000));
+    assert_eq!(StartUp::from_trace(&slow), None);
 }
 
 #[test]
 fn what_comes_after_the_last_step_is_told_with_its_place() {
     let steps = || [step(0, 0, 1000), step(1, 1000, 1000), step(2, 2000, 1000)];
-    let after = |events: &[&str]| AfterSteps::of(&trace(steps().into_iter().chain(events.iter().map(|&e| e.into()))));
+    let after =
+        |events: &[&str]| AfterSteps::from_trace(&trace(steps().into_iter().chain(events.iter().map(|&e| e.into()))));
     let told = |events: &[&str]| after(events).map(|after| after.to_string());
     let evaluate = "1/1  python_function  train.py(30): _evaluate  3100+4000";
     let tail = |text: &str| Some(text.to_owned());
@@ -131,6 +132,13 @@ fn what_comes_after_the_last_step_is_told_with_its_place() {
     // No more than a step, a profiler that ends, another thread, and work of the steps are no time after them.
     assert_eq!(told(&["1/1 cpu_op aten::mm 3000+900"]), None);
     assert_eq!(told(&["1/1  python_function  torch/profiler/profiler.py(900): _stop  3100+4000"]), None);
+    let stops = [
+        "1/1  python_function  torch/profiler/profiler.py(900): _stop  3100+4000",
+        "1/1  python_function  torch/autograd/profiler.py(300): __exit__  3200+3000",
+        "1/1  cpu_op  aten::empty  7200+1100",
+    ];
+    assert_eq!(told(&stops[..2]), None, "nor what it calls");
+    assert_eq!(told(&stops), tail("5300 µs"), "no line has most of what follows");
     assert_eq!(told(&["1/2 cpu_op aten::mm 3000+9000"]), None);
     assert_eq!(
         told(&["gpu0/7 kernel gemm 2500+9000 correlation=1", "1/1 cuda_runtime cudaLaunchKernel 2400+5 correlation=1"]),
@@ -277,7 +285,7 @@ fn time_between_steps_is_told() {
 fn steps_are_compared_with_what_lies_between_them_too() {
     let profile = |between: i64| {
         let steps = (0..6).map(|at| step(at, 1000 + (100 + between) * at, 100));
-        Profile::of(&trace(steps), 0, &Scope::default())
+        Profile::from_trace(&trace(steps), 0, &Scope::default())
     };
     let changes = |before: i64, after: i64| {
         let diff = compare(&vec![vec![profile(before)]], &vec![vec![profile(after)]], diff::Options::default());

@@ -54,7 +54,7 @@ fn waits_for_workers_shrink_beside_a_loader_without_workers() {
     let (with, bounds) = gain(&waiting(Some(500)).trace(), 4);
     assert!((40.0..44.0).contains(&without), "{without}");
     assert!((without - with).abs() < 2.0 && bounds.low_ns >= 0, "{without} {with} {bounds:?}");
-    let found = waiting(Some(500)).of("SL009");
+    let found = waiting(Some(500)).found("SL009");
     assert!(found[0].title.contains("its workers are too slow"), "{}", text(&found));
     // Nor do a few short waits make a gain uncertain that is one of the program's own loading.
     let mut own = loading(9000);

@@ -5,12 +5,11 @@ use crate::args::{Common, Format};
 use crate::failure::wrong_use;
 use crate::session::Session;
 use anyhow::{Context, Result};
-use stackline_analyze::checks;
 use stackline_model::{MemoryTrace, Table, TraceSet};
 use stackline_present::json::{Extra, SCHEMA_VERSION};
 use stackline_present::terminal::{self, Style};
 use stackline_present::{csv, cut_text, json, read_report_text};
-use std::collections::BTreeMap;
+use stackline_query::FailedCheck;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -96,49 +95,23 @@ fn shifted_clocks(set: &TraceSet) -> String {
     terminal::clean_lines(&lines.collect::<String>())
 }
 
-/// Checks on which tables and findings depend, by the codes of the read report that say that they failed.
-const CHECKS: [(&str, &str); 11] = [
-    ("kernel_before_launch", "kernel_before_launch"),
-    ("kernel_after_wait", "sync_ends_early"),
-    ("sequence_number_twice", "sequence_number_twice"),
-    ("bad_time", "times_left_out"),
-    ("no_time", "times_left_out"),
-    ("implausible_host_time", "times_left_out"),
-    ("zero_time", "times_left_out"),
-    ("zero_duration", "times_left_out"),
-    ("step_without_duration", "times_left_out"),
-    ("out_of_stream_order", "times_left_out"),
-    ("kernels_not_recorded", "launch_without_record"),
-];
-/// The same where a trace has no GPU operations; in others, a few launches of fills without a record are usual.
-const WITHOUT_GPU: (&str, &str) = ("no_device_record", "launch_without_record");
-/// The same where there are launch calls, and most GPU operations belong to none of them.
-const WITHOUT_LAUNCH: (&str, &str) = ("no_launch", "record_without_launch");
+/// The checks that failed of those on which tables and findings depend.
+pub(crate) fn checks_that_failed(session: &Session<'_>) -> Vec<FailedCheck> {
+    let operations = session.infos.iter().map(|info| info.gpu_operations as u64).sum();
+    FailedCheck::all(&session.set.traces, operations)
+}
 
 /// A line that names checks that failed, and what is wrong then; none where all passed.
 pub(crate) fn failed_checks(session: &Session<'_>) -> String {
-    let count = |code: &str| session.set.traces.iter().map(|t| t.report.count_of(code)).sum::<u64>();
-    let operations: u64 = session.infos.iter().map(|info| info.gpu_operations as u64).sum();
-    let without_gpu = session.is_of_host_alone().then_some(WITHOUT_GPU);
-    let is_unlinked = count(WITHOUT_GPU.0) > 0 && 2 * count(WITHOUT_LAUNCH.0) > operations;
-    let more = without_gpu.into_iter().chain(is_unlinked.then_some(WITHOUT_LAUNCH));
-    let mut by_check: BTreeMap<&str, u64> = BTreeMap::new();
-    for (code, check) in CHECKS.into_iter().chain(more) {
-        *by_check.entry(check).or_default() += count(code);
-    }
-    let failed = by_check.into_iter().filter(|(_, count)| *count > 0);
-    let told: Vec<String> = failed.map(|(check, count)| format!("{check} {count}{}", consequence(check))).collect();
+    let one = |FailedCheck { check, count, consequence }: FailedCheck| match consequence {
+        "" => format!("{check} {count}"),
+        consequence => format!("{check} {count} ({consequence})"),
+    };
+    let told: Vec<String> = checks_that_failed(session).into_iter().map(one).collect();
     if told.is_empty() {
         return String::new();
     }
     format!("Failed checks: {}. List the events with `stackline check`.\n", told.join(", "))
-}
-
-/// What is wrong where a check failed, in brackets: the first clause of what the check itself says.
-fn consequence(check: &str) -> String {
-    let known = checks::ALL.iter().find(|known| known.name == check);
-    let clause = known.and_then(|known| known.consequence.split(';').next());
-    clause.map_or_else(String::new, |clause| format!(" ({clause})"))
 }
 
 /// How to draw on the chosen output.

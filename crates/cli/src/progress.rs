@@ -1,15 +1,15 @@
 //! A progress bar on standard error, only if that is a terminal and the work takes a while.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use stackline_engine::Watch;
+use stackline_engine::Progress;
 use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Shows the bytes read until it is dropped.
-pub(crate) struct Progress {
+/// Display of the bytes read, until it is dropped.
+pub(crate) struct ProgressDisplay {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -19,9 +19,9 @@ const PATIENCE: Duration = Duration::from_millis(400);
 /// Time between two looks at the watch.
 const TICK: Duration = Duration::from_millis(100);
 
-impl Progress {
+impl ProgressDisplay {
     /// Starts showing what `watch` says.
-    pub(crate) fn start(watch: &Watch) -> Self {
+    pub(crate) fn start(watch: &Progress) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         if !std::io::stderr().is_terminal() {
             return Self { stop, thread: None };
@@ -32,7 +32,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for ProgressDisplay {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -43,7 +43,7 @@ impl Drop for Progress {
     }
 }
 
-fn show(watch: &Watch, stop: &AtomicBool) {
+fn show(watch: &Progress, stop: &AtomicBool) {
     std::thread::park_timeout(PATIENCE);
     if stop.load(Ordering::Relaxed) {
         return;

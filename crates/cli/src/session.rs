@@ -4,12 +4,12 @@ use crate::args::Common;
 use crate::commands::table_names::command_with;
 use crate::failure::{did_you_mean, wrong_use};
 use crate::output;
-use crate::progress::Progress;
+use crate::progress::ProgressDisplay;
 use anyhow::Result;
 use stackline_analyze::steps::{Looked, default_window};
 use stackline_analyze::{Analysis, Scope};
-use stackline_engine::{Error, Mapped, OpenOptions, Run, RunOptions, Watch};
-use stackline_model::{ReadReport, Severity, Table, Trace, TraceSet};
+use stackline_engine::{Error, Job, Mapped, OpenOptions, Progress, Run, RunOptions};
+use stackline_model::{ReadReport, Severity, Table, Trace, TraceMeta, TraceSet};
 use stackline_present::{TraceInfo, human};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub(crate) fn run_of(inputs: &[PathBuf], common: &Common) -> Result<Run> {
 
 /// Reads a part of a run, and shows how far that is.
 pub(crate) fn reading<T>(run: &Run, read: impl FnOnce(&Run) -> Result<T, Error>) -> Result<T> {
-    let _progress = Progress::start(&run.options().watch);
+    let _progress = ProgressDisplay::start(&run.options().watch);
     Ok(read(run)?)
 }
 
@@ -69,17 +69,17 @@ pub(crate) struct Session<'a> {
     pub(crate) infos: Vec<TraceInfo>,
     pub(crate) scope: Scope,
     pub(crate) common: &'a Common,
-    watch: Watch,
+    watch: Progress,
 }
 
 impl<'a> Session<'a> {
     /// Opens the inputs of a command.
     pub(crate) fn open(inputs: &[PathBuf], common: &'a Common) -> Result<Self> {
-        Self::of(&mut run_of(inputs, common)?, common)
+        Self::from_run(&mut run_of(inputs, common)?, common)
     }
 
     /// Reads the traces of a run; those of the rank that was chosen.
-    pub(crate) fn of(run: &mut Run, common: &'a Common) -> Result<Self> {
+    pub(crate) fn from_run(run: &mut Run, common: &'a Common) -> Result<Self> {
         let mut set = reading(run, Run::traces)?;
         // Ranks are numbered and described before one is picked: a rank that no file names keeps its position.
         let ranks = stackline_engine::ranks(&set);
@@ -92,6 +92,7 @@ impl<'a> Session<'a> {
         }
         let scope = common.scope();
         stackline_engine::check_steps(&set.traces, &scope)?;
+        set.traces.iter().try_for_each(|trace| stackline_engine::check_cycles(trace, &scope))?;
         Ok(Self { set, infos, scope, common, watch: run.options().watch.clone() })
     }
 
@@ -103,13 +104,16 @@ impl<'a> Session<'a> {
     ) -> Result<(Self, Vec<T>)> {
         // All others would be worked out for nothing.
         if common.rank.is_some() {
-            let session = Self::of(&mut run, common)?;
+            let session = Self::from_run(&mut run, common)?;
             let results = stackline_engine::map(&session.set, &session.run_options(), map)?;
             return Ok((session, results));
         }
         let (watch, scope) = (run.options().watch.clone(), common.scope());
-        let progress = Progress::start(&watch);
-        let described = |trace: &Trace, options: &RunOptions| Ok((TraceInfo::new(trace, 0), map(trace, options)?));
+        let progress = ProgressDisplay::start(&watch);
+        let described = |trace: &Trace, options: &RunOptions| {
+            stackline_engine::check_cycles(trace, &scope)?;
+            Ok((TraceInfo::new(trace, 0), map(trace, options)?))
+        };
         let mapped: Result<Mapped<_>> = run.map_traces(scope, &described);
         drop(progress);
         let Mapped { set, results } = mapped?;
@@ -142,7 +146,7 @@ impl<'a> Session<'a> {
     /// No traces: for commands that answer from something else.
     pub(crate) fn empty(common: &'a Common) -> Self {
         let (set, infos, scope) = (Arc::default(), Vec::new(), Scope::default());
-        Self { set, infos, scope, common, watch: Watch::new() }
+        Self { set, infos, scope, common, watch: Progress::new() }
     }
 
     /// Runs analyses by name over all traces.
@@ -168,31 +172,42 @@ impl<'a> Session<'a> {
         Some(format!("Of {window}; --whole shows all of the trace.\n{notes}"))
     }
 
-    /// Keeps the trace whose steps take longest, or which takes longest itself; says which, where there are several.
-    pub(crate) fn keep_slowest(&mut self) -> Option<String> {
+    /// Keeps the trace that takes longest in what `look` chooses of each: per step where any trace has steps, marked or inferred. Says
+    /// which, where there are several.
+    ///
+    /// # Errors
+    /// What `look` fails with.
+    pub(crate) fn keep_slowest(&mut self, look: impl Fn(&Trace) -> Result<Looked>) -> Result<Option<String>> {
         if self.set.traces.len() < 2 {
-            return None;
+            return Ok(None);
         }
-        // A rank with fewer steps in its trace is not faster.
-        let length = |trace: &Trace| {
-            let looked = Looked::at(trace, &self.scope);
-            let window = looked.window(trace).or_else(|| trace.span());
-            let whole = window.map_or(0, |(start, end)| end.saturating_sub(start));
-            (whole / looked.steps.max(1) as i64, looked.steps)
-        };
-        let lengths: Vec<(i64, usize)> = self.set.traces.iter().map(length).collect();
-        let slowest = (0..lengths.len()).max_by_key(|&at| (lengths[at].0, std::cmp::Reverse(at)))?;
+        let lengths = self.set.traces.iter().map(|trace| Ok(length(trace, &look(trace)?)));
+        let lengths: Vec<(i64, usize)> = lengths.collect::<Result<_>>()?;
+        // The whole of a trace without steps is no step.
+        let have_steps = lengths.iter().any(|(_, steps)| *steps > 0);
+        let is_candidate = |at: &usize| !have_steps || lengths[*at].1 > 0;
+        let longest = (0..lengths.len()).filter(is_candidate).max_by_key(|&at| (lengths[at].0, std::cmp::Reverse(at)));
+        let Some(slowest) = longest else { return Ok(None) };
         let ranks = self.ranks();
         let set = Arc::make_mut(&mut self.set);
         set.traces = vec![set.traces.swap_remove(slowest)];
         self.infos = vec![self.infos.swap_remove(slowest)];
         let (length, steps) = lengths[slowest];
-        let (rank, took) = (self.infos.first()?.rank, human::duration(length));
-        let each = if steps > 1 { " a step" } else { "" };
-        Some(format!(
+        let Some(rank) = self.infos.first().map(|info| info.rank) else { return Ok(None) };
+        let (took, each) = (human::duration(length), if steps > 1 { " a step" } else { "" });
+        Ok(Some(format!(
             "of {} ranks this is rank {rank}, which takes longest ({took}{each}); --rank {ranks} chooses another",
             lengths.len()
-        ))
+        )))
+    }
+
+    /// Whether the traces are ranks of one job, or there is one trace.
+    pub(crate) fn is_one_job(&self) -> bool {
+        let mut job = Job::default();
+        self.infos.iter().all(|info| {
+            let (name, rank) = (info.name.clone(), info.rank_from_file.then_some(info.rank));
+            job.add(&TraceMeta { name, rank, world_size: info.world_size, ..TraceMeta::default() }).is_ok()
+        })
     }
 
     /// Whether nothing ran on a GPU.
@@ -231,4 +246,11 @@ impl<'a> Session<'a> {
     pub(crate) fn say_read_report(&self) -> Result<()> {
         output::say_read_report(&self.set)
     }
+}
+
+/// How long the chosen window of a trace takes in ns, per step where it has steps, and how many these are: a rank with fewer steps in its
+/// trace is not faster.
+fn length(trace: &Trace, looked: &Looked) -> (i64, usize) {
+    let window = looked.path_window(trace).map_or(0, |(start, end)| end.saturating_sub(start));
+    (window / looked.steps.max(1) as i64, looked.steps)
 }

@@ -326,7 +326,7 @@ fn imports_are_folded_where_nobody_asks_for_them() {
         assert_eq!(is_folded(&stdout(&[&export[..], &["--imports"]].concat())), (false, true), "{input}");
     }
     assert_eq!(is_folded(&stdout(&["diff", &profile, &profile, "--format", "json"])), (true, false));
-    let opened = stackline_query::Opened::open(&[trace.into()], &Default::default()).unwrap();
+    let opened = stackline_query::OpenRun::open(&[trace.into()], &Default::default()).unwrap();
     let asked = stackline_query::Arguments::new([("shape", "flat")]);
     let page = format!("{:?}", stackline_query::ask(&opened, "calls", &asked).unwrap());
     assert_eq!(is_folded(&page), (true, false));

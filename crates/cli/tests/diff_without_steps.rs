@@ -97,3 +97,76 @@ fn several_runs_with_other_numbers_of_calls_are_judged_per_call() {
         assert!(refused.status.code() == Some(1) && said.contains(why), "{condition}: {said}");
     }
 }
+
+/// Iterations of a copy and nine kernels, so many µs from one to the next, each in a step or in none.
+fn iterations(folder: &Path, name: &str, (period, are_marked): (i64, bool)) -> String {
+    let mut trace = MiniTrace::new("");
+    for at in 0..8 {
+        if are_marked {
+            trace.add_at(period * at, &format!("1/1 user_annotation ProfilerStep#{at} 0+{period}"));
+        }
+        for operation in 0..10 {
+            let id = 100 * at + operation + 1;
+            let work = if operation == 0 { "gpu_memcpy Memcpy HtoD (Pageable -> Device)" } else { "kernel gemm" };
+            let lines = format!(
+                "1/1     cpu_op        aten::mm          0+30
+                 1/1     cuda_runtime  cudaLaunchKernel  5+10   correlation={id}
+                 gpu0/7  {work}                          20+40  correlation={id}"
+            );
+            trace.add_at(period * at + 50 * operation, &lines);
+        }
+    }
+    common::write(folder, name, trace.json())
+}
+
+#[test]
+fn steps_beside_a_run_without_any_are_compared_per_call_and_said_not_to_be_comparable_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let a = iterations(folder.path(), "a.json", (1000, true));
+    let b = trace(folder.path(), "b.json", (30, 400));
+    for (before, after, who) in [(&a, &b, "A has steps and B has none"), (&b, &a, "B has steps and A has none")] {
+        let shown = stdout(&["diff", before, after]);
+        let text = one_line(&shown);
+        assert!(text.starts_with(&format!("Steps are not comparable: {who}, and a step")), "{text}");
+        assert!(!text.contains("slower") && !text.contains("faster") && !text.contains("he step is"), "{text}");
+        assert!(!text.contains("GPU busy"), "{text}");
+    }
+    let markdown = stdout(&["diff", &a, &b, "--as", "markdown"]);
+    assert!(markdown.starts_with("### Stackline: steps are not comparable: "), "{markdown}");
+    assert!(!markdown.contains("| in all | A | B |"), "{markdown}");
+    let document: Value = serde_json::from_str(&stdout(&["diff", &a, &b, "--format", "json"])).unwrap();
+    assert_eq!((&document["per"], &document["confidence"]), (&"call".into(), &"low".into()));
+    assert!(document["warnings"][0].as_str().unwrap().starts_with("A has steps and B has none"), "{document}");
+    assert_eq!(document["tables"]["steps"]["rows"], serde_json::json!([]));
+    for row in document["tables"]["kernels"]["rows"].as_array().unwrap() {
+        assert!(row["change_percent"].is_null() && row["change_ns"].is_null(), "{row}");
+    }
+    let judged = run(&["diff", &a, &b, "--fail-on", "step>3%"]);
+    let said = String::from_utf8(judged.stderr).unwrap();
+    assert!(judged.status.code() == Some(1) && said.contains("cannot be judged: A has steps and B has none"), "{said}");
+}
+
+#[test]
+fn calls_of_a_step_and_of_a_whole_run_are_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let a = iterations(folder.path(), "a.json", (1000, true));
+    let b = iterations(folder.path(), "b.json", (1000, false));
+    // All of the trace is asked for, so that no steps are inferred.
+    let text = one_line(&stdout(&["diff", &a, &b, "--whole"]));
+    assert!(text.starts_with("Steps are not comparable: A has steps and B has none"), "{text}");
+    assert!(text.contains("A GPU operation that both sides have takes +0.0 % in the mean (untested)."), "{text}");
+}
+
+#[test]
+fn steps_are_compared_with_inferred_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let a = iterations(folder.path(), "a.json", (1000, true));
+    let b = iterations(folder.path(), "b.json", (1200, false));
+    let text = one_line(&stdout(&["diff", &a, &b]));
+    let warning = "Warning: B marks no steps: they are inferred from 8 repeats of a pattern of 10 launches.";
+    let (warned, claimed) = (text.find(warning), text.find("The step"));
+    assert!(warned.is_some() && warned < claimed, "{text}");
+    assert!(text.contains("20.0 %") && text.contains("1000 µs → 1200 µs"), "{text}");
+    let document: Value = serde_json::from_str(&stdout(&["diff", &a, &b, "--format", "json"])).unwrap();
+    assert_eq!((&document["per"], &document["confidence"]), (&"step".into(), &"low".into()));
+}

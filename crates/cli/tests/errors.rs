@@ -384,3 +384,25 @@ fn an_overlay_is_drawn_only_into_the_trace_of_its_path() {
     }
     assert!(!std::path::Path::new(&target).exists());
 }
+
+/// Two cycles of a profiler with the same numbers in one file: numbers choose none of them.
+#[test]
+fn steps_of_cycles_with_the_same_numbers_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let cycle = |from: i64, count: i64| {
+        (0..count).map(move |at| format!("1/1 user_annotation ProfilerStep#{at} {}+100\n", from + 100 * at))
+    };
+    let text: String = cycle(0, 3).chain(cycle(5_300, 4)).collect();
+    let file = write(folder.path(), "cycles.json", stackline_testkit::mini::trace(&text));
+    for command in ["steps", "operators", "critical-path", "findings"] {
+        let (code, text) = failure(&[command, &file, "--steps", "0..2"]);
+        one_line(&text);
+        assert_eq!(code, Some(2), "{text}");
+        assert!(
+            text.contains("steps 0 to 2 are in 2 recorded cycles (steps 0 to 2 at ") && text.contains("(3..3)"),
+            "{text}"
+        );
+        assert!(run(&[command, &file]).status.success(), "{command}: the longer cycle without a choice");
+        assert!(run(&[command, &file, "--steps", "3..3"]).status.success(), "{command}: numbers of one cycle alone");
+    }
+}

@@ -3,7 +3,7 @@
 use crate::common;
 
 use common::{corpus, failure, run, sample, stackline, stdout, write, write_sample};
-use stackline_testkit::mini;
+use stackline_testkit::mini::{self, MiniTrace};
 use std::path::Path;
 use std::process::Command;
 
@@ -103,6 +103,41 @@ fn the_path_of_several_ranks_is_that_of_the_slowest() {
     let said = stdout(&["critical-path", &first, &second]);
     assert!(said.contains("Note: of 2 ranks this is rank 1, which takes longest"), "{said}");
     assert!(!stdout(&["critical-path", &first, &second, "--rank", "0"]).contains("takes longest"));
+}
+
+/// Eight repeats of ten launches, so many µs from one to the next, after a start-up; no steps are marked.
+fn write_unmarked_loop(folder: &Path, name: &str, (start_up, period): (i64, i64)) -> String {
+    let mut trace = MiniTrace::new("");
+    trace.add(&format!("1/1 cpu_op load 0+{start_up}"));
+    for at in 0..8 {
+        for operation in 0..10 {
+            let id = 100 * at + operation + 1;
+            let work = if operation == 0 { "gpu_memcpy Memcpy HtoD (Pageable -> Device)" } else { "kernel gemm" };
+            let lines = format!(
+                "1/1 cpu_op aten::mm 0+30
+                 1/1 cuda_runtime cudaLaunchKernel 5+10 correlation={id}
+                 gpu0/7 {work} 20+40 correlation={id}"
+            );
+            trace.add_at(start_up + period * at + 50 * operation, &lines);
+        }
+    }
+    write(folder, name, trace.json())
+}
+
+#[test]
+fn the_slowest_rank_is_that_of_the_inferred_steps_which_are_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let long_start_up = write_unmarked_loop(folder.path(), "a.json", (90_000, 1000));
+    let slow_steps = write_unmarked_loop(folder.path(), "b.json", (100, 1500));
+    let said = stdout(&["critical-path", &long_start_up, &slow_steps]);
+    assert!(said.contains("Critical path of the inferred steps"), "{said}");
+    assert!(
+        said.contains("Note: of 2 ranks this is rank 1, which takes longest (") && said.contains(" a step)"),
+        "{said}"
+    );
+    // An annotation is shown as such, and chosen by.
+    let of_load = stdout(&["critical-path", &long_start_up, &slow_steps, "--annotation", "load"]);
+    assert!(of_load.contains("Note: of 2 ranks this is rank 0, which takes longest (90"), "{of_load}");
 }
 
 #[test]

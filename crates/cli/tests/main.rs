@@ -10,6 +10,7 @@
 )]
 
 mod absence;
+mod agent_numbers;
 mod calls;
 mod common;
 mod consumers;
@@ -39,7 +40,9 @@ mod memory_inputs;
 mod memory_several;
 mod messages;
 mod own_rules;
+mod profiler_cycles;
 mod record;
+mod record_processes;
 mod report_cache;
 mod report_for_agent;
 mod same_bytes;

@@ -280,9 +280,16 @@ fn numbers_of_gpus_that_repeat_are_no_ranks() {
     let (told, said) = (words(&output.stdout), words(&output.stderr));
     assert!(told.contains("4 files of memory, a row each") && !told.contains("left out"), "{told}");
     assert!(told.contains("host1_gpu0.json differs most: its peak is 8192 KiB (+100.0 %)"), "{told}");
+    assert!(
+        told.contains("Highest peak of each file, and who holds it") && !told.to_lowercase().contains("each rank"),
+        "{told}"
+    );
     assert!(said.ends_with("host1_gpu0.json"), "{said}");
     let (code, said) = failure(&["memory", path, "--rank", "0"]);
     assert!(code == Some(2) && said.contains("do not say which ranks they are"), "{said}");
+    snapshot(folder.path(), "host1_gpu0.json", &[(3, 4)]);
+    let told = words(&run(&["memory", path]).stdout);
+    assert!(told.contains("No file's peak differs from it by 1 % or more."), "{told}");
 }
 
 /// A file without allocations has no peak: it is compared with nothing.
@@ -305,6 +312,18 @@ fn files_without_a_peak_are_left_out() {
     assert!(told.contains("it grows in 2 of 2 steps"), "{told}");
     assert!(told.contains("without a peak, and not compared: snapshot_2.json, snapshot_5.json."), "{told}");
     assert!(said.ends_with("snapshot_4.json"), "{said}");
+}
+
+/// One peak is no series, and grows by nothing.
+#[test]
+fn one_peak_is_no_series() {
+    let folder = tempfile::tempdir().unwrap();
+    snapshot(folder.path(), "snapshot_1.json", &[(3, 4)]);
+    std::fs::write(folder.path().join("snapshot_2.json"), r#"{"segments": [], "device_traces": []}"#).unwrap();
+    let told = words(&run(&["memory", folder.path().to_str().unwrap()]).stdout);
+    assert!(told.contains("One of 2 files of memory has a peak: 4096 KiB."), "{told}");
+    assert!(!told.contains("1 files") && !told.contains("Most growth"), "{told}");
+    assert!(told.contains("and not compared: snapshot_2.json."), "{told}");
 }
 
 /// Names tell which file is of a rank: the others are not read.

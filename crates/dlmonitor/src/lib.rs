@@ -17,9 +17,9 @@ pub mod clock;
 mod cost;
 mod dispatch;
 mod fork;
-mod got;
 pub mod native;
 mod path;
+mod plt_hook;
 mod python;
 mod quiet;
 mod symbols;
@@ -149,14 +149,14 @@ pub fn resume() {
 
 /// Reports spans alone from now on, until [`resume_operators`]: operators and backward nodes run as they do without a profiler.
 /// Those that run now are reported to their end. `is_wanted` is asked when no other thread can change what is reported, and may
-/// neither wait nor change that itself: a caller that is late finds out that it is another's turn.
-pub fn pause_operators(is_wanted: impl FnOnce() -> bool) {
-    torch::pause_operators(is_wanted);
+/// neither wait nor change that itself: a caller that is late finds out that it is another's turn. Returns what it said.
+pub fn pause_operators(is_wanted: impl FnOnce() -> bool) -> bool {
+    torch::pause_operators(is_wanted)
 }
 
-/// Reports operators again after [`pause_operators`], which says what `is_wanted` is.
-pub fn resume_operators(is_wanted: impl FnOnce() -> bool) {
-    torch::resume_operators(is_wanted);
+/// Reports operators again after [`pause_operators`], which says what `is_wanted` is. Returns whether they were not reported before.
+pub fn resume_operators(is_wanted: impl FnOnce() -> bool) -> bool {
+    torch::resume_operators(is_wanted)
 }
 
 /// Reports nothing from now on. For callbacks of the observer, too: unlike [`finalize`] it runs no Python code, and leaves what reports

@@ -4,7 +4,7 @@ use crate::open::{is_run, read_options, runs_below};
 use crate::{Error, Lacks, OpenOptions, Part, symbols};
 use stackline_analyze::calls::ranks_of_calls;
 use stackline_ingest::recording;
-use stackline_model::CallTree;
+use stackline_model::CallingContextTree;
 use stackline_store::{CallsEntry, WriteOptions};
 use stackline_symbols::Symbolizer;
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ pub(crate) fn is_recording(run: &Path) -> bool {
 ///
 /// # Errors
 /// If it is neither, nothing of it can be read, or the watch was cancelled.
-pub(crate) fn open_calls(run: &Path, options: &OpenOptions) -> Result<CallTree, Error> {
+pub(crate) fn open_calls(run: &Path, options: &OpenOptions) -> Result<CallingContextTree, Error> {
     let lacks = |has: &[Part]| Err(Lacks::new(run, Part::Profile, has).into());
     let is_file_or_pipe = run.exists() && !run.is_dir() || run == Path::new("-");
     if is_file_or_pipe {
@@ -87,7 +87,7 @@ pub(crate) fn recording_of_rank(
 ///
 /// # Errors
 /// If there are no streams, if none can be read, or if the tables cannot be written.
-pub fn merge_calls(run: &Path) -> Result<CallTree, Error> {
+pub fn merge_calls(run: &Path) -> Result<CallingContextTree, Error> {
     let sizes = sizes(run);
     let tree = symbols::named(recording::read_recording(run)?, &Symbolizer::new());
     stackline_store::write_calls(&tree, run, sizes, &WriteOptions { sync: false, ..WriteOptions::default() })?;

@@ -23,6 +23,9 @@ struct Shared {
     number: i64,
 }
 
+/// Name of the table of [`rank_clock_table`].
+pub const RANK_CLOCKS: &str = "rank_clocks";
+
 /// When the collectives of a trace ended: ns since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CollectiveEnds(BTreeMap<Shared, i128>);
@@ -48,7 +51,7 @@ pub struct RankClock {
 
 /// The clocks of all ranks, in the order of the set. Nothing in the traces is changed.
 pub fn rank_clocks(set: &TraceSet) -> Vec<RankClock> {
-    let ends: Vec<CollectiveEnds> = set.traces.iter().map(CollectiveEnds::of).collect();
+    let ends: Vec<CollectiveEnds> = set.traces.iter().map(CollectiveEnds::from_trace).collect();
     clocks_of(&ranks(set), &ends)
 }
 
@@ -151,7 +154,7 @@ fn median(sorted: &[i64]) -> Option<i64> {
 
 impl CollectiveEnds {
     /// Those of a trace's collective kernels.
-    pub fn of(trace: &Trace) -> Self {
+    pub fn from_trace(trace: &Trace) -> Self {
         let [group, members, named] =
             ["Process Group Name", "Process Group Ranks", "Collective name"].map(|name| trace.attr(name));
         let sequence = trace.attr("Seq");
@@ -229,7 +232,7 @@ pub fn rank_clock_table(ranks: &[i64], ends: &[CollectiveEnds]) -> Table {
         let how = if c.by_sequence { "sequence number" } else { "order" };
         c.against.map(|_| how.to_owned())
     };
-    let table = Table::new("rank_clocks", "Clocks of ranks, by the ends of collectives that they share")
+    let table = Table::new(RANK_CLOCKS, "Clocks of ranks, by the ends of collectives that they share")
         .i64("rank", Unit::None, clocks.iter().map(|c| c.rank))
         .text("finding", clocks.iter().enumerate().map(finding))
         .i64("offset_ns", Unit::Ns, clocks.iter().map(|c| c.offset_ns))

@@ -1,10 +1,10 @@
 //! Runs as comparisons keep them: opened one by one, so that memory holds one at a time.
 
-use crate::{Error, Part, Run, check_steps, ranks};
+use crate::{Error, Part, Run, check_cycles, check_steps, ranks};
 use stackline_analyze::Scope;
 use stackline_analyze::calls::{calls_of_rank, fold_imports, ranks_of_calls};
 use stackline_analyze::diff::Profile;
-use stackline_model::{CallTree, Trace};
+use stackline_model::{CallingContextTree, Trace};
 
 /// The compared profiles of one run: of each rank of a trace, archive, directory or run directory, or of a recording of calls.
 /// `seen` gets each trace with its rank (of a recording one that is nothing but its name and read report).
@@ -28,9 +28,10 @@ pub fn profiles(
     }
     let set = run.traces()?;
     check_steps(&set.traces, scope)?;
+    set.traces.iter().try_for_each(|trace| check_cycles(trace, scope))?;
     let profile = |(trace, rank): (&Trace, i64)| {
         seen(trace, rank);
-        Profile::of(trace, rank, scope)
+        Profile::from_trace(trace, rank, scope)
     };
     Ok(set.traces.iter().zip(ranks(&set)).map(profile).collect())
 }
@@ -58,7 +59,7 @@ fn of_calls(
     Ok(vec![profile.map_err(|_| Error::NoTimes { path: trace.meta.name.into() })?])
 }
 
-fn of_rank(tree: CallTree, wanted: i64) -> Result<CallTree, Error> {
+fn of_rank(tree: CallingContextTree, wanted: i64) -> Result<CallingContextTree, Error> {
     let available = ranks_of_calls(&tree);
     calls_of_rank(tree, wanted).map_err(|_| Error::NoRank { wanted, available })
 }

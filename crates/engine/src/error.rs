@@ -1,6 +1,8 @@
 //! Why the engine could not answer.
 
 use crate::Lacks;
+use stackline_analyze::AmbiguousCycle;
+use stackline_model::format::duration;
 use std::path::{Path, PathBuf};
 
 /// A sentence that says what, where, and what to do.
@@ -33,6 +35,18 @@ pub enum Error {
         last: i64,
         /// Steps that there are, ascending.
         available: Vec<i64>,
+    },
+    /// Several recorded cycles have steps of these numbers.
+    #[error("{}", ambiguous(name, (*first, *last), cycles))]
+    AmbiguousSteps {
+        /// The trace.
+        name: String,
+        /// First step asked for.
+        first: i64,
+        /// Last step asked for.
+        last: i64,
+        /// The cycles, in time order.
+        cycles: Vec<AmbiguousCycle>,
     },
     /// The input holds other parts than the one that is needed.
     #[error(transparent)]
@@ -112,6 +126,7 @@ impl Error {
                 | Self::NoRank { .. }
                 | Self::NotOneJob { .. }
                 | Self::NoStep { .. }
+                | Self::AmbiguousSteps { .. }
                 | Self::Lacks(_)
                 | Self::NoTimes { .. }
         ) || matches!(self, Self::Store(Store::Exists { .. } | Store::Foreign { .. }))
@@ -138,6 +153,34 @@ fn steps(available: &[i64]) -> String {
     }
 }
 
+/// So many cycles are named.
+const NAMED_CYCLES: usize = 8;
+
+/// That numbers of steps do not tell which cycle is meant, and how to choose one.
+fn ambiguous(name: &str, (first, last): (i64, i64), cycles: &[AmbiguousCycle]) -> String {
+    let numbers =
+        |(first, last)| if first == last { format!("step {first}") } else { format!("steps {first} to {last}") };
+    let cycle = |cycle: &AmbiguousCycle| {
+        let [start, end] = [cycle.time_ns.0, cycle.time_ns.1].map(duration);
+        format!("{} at {start} to {end}", numbers(cycle.numbers))
+    };
+    let mut named: Vec<String> = cycles.iter().take(NAMED_CYCLES).map(cycle).collect();
+    if cycles.len() > NAMED_CYCLES {
+        named.push("…".to_owned());
+    }
+    let own: Vec<String> =
+        cycles.iter().filter_map(|cycle| cycle.own).take(NAMED_CYCLES).map(|(a, b)| format!("{a}..{b}")).collect();
+    let own = if own.is_empty() { String::new() } else { format!("numbers of one cycle alone ({}), ", own.join(", ")) };
+    format!(
+        "{name}: {} {} in {} recorded cycles ({}), and numbers do not tell which is meant. Choose {own}no steps (the cycle with most \
+         steps, of equal ones the last), or record each cycle to a file of its own",
+        numbers((first, last)),
+        if first == last { "is" } else { "are" },
+        cycles.len(),
+        named.join("; "),
+    )
+}
+
 /// Ascending numbers as ranges: `0 to 3, 7`.
 fn ranges(numbers: &[i64]) -> String {
     let mut parts: Vec<(i64, i64)> = Vec::new();
@@ -161,5 +204,16 @@ mod tests {
         assert_eq!(error.to_string(), "rank 9 is not in the input; it has ranks 0 to 3, 7");
         let error = Error::NoStep { first: 5, last: 6, available: vec![] };
         assert!(error.to_string().contains("no steps"));
+        let cycle = |last, from, to, own| AmbiguousCycle { numbers: (0, last), time_ns: (from, to), own };
+        let cycles = vec![cycle(2, 0, 300_000, None), cycle(4, 5_300_000, 5_800_000, Some((3, 4)))];
+        let error = Error::AmbiguousSteps { name: "t.json".to_owned(), first: 0, last: 1, cycles };
+        let times = [0, 300_000, 5_300_000, 5_800_000].map(duration);
+        let expected = format!(
+            "t.json: steps 0 to 1 are in 2 recorded cycles (steps 0 to 2 at {} to {}; steps 0 to 4 at {} to {}), and numbers do not \
+             tell which is meant. Choose numbers of one cycle alone (3..4), no steps (the cycle with most steps, of equal ones the \
+             last), or record each cycle to a file of its own",
+            times[0], times[1], times[2], times[3]
+        );
+        assert_eq!(error.to_string(), expected);
     }
 }

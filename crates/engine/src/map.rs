@@ -1,9 +1,10 @@
 //! Opens traces and maps each as it comes: of many inputs no more are in memory at once than threads work.
 
+use crate::cycles::{self, Cycle, older};
 use crate::open::{FileGroup, file_groups, open_group};
 use crate::run_analyses::parallel;
 use crate::{Error, OpenOptions, RunOptions, ranks};
-use stackline_ingest::problems;
+use stackline_ingest::diagnostics;
 use stackline_model::{Trace, TraceSet};
 use stackline_store::thread_count;
 use std::path::PathBuf;
@@ -69,21 +70,31 @@ fn of_many<T: Send, E: Send + From<Error>>(
         let mut mapped = Vec::new();
         for trace in open_group(&groups[at], &alone.0, &mut skipped).map_err(|error| error.of_one_of(groups.len()))? {
             let result = map(&trace, &alone.1)?;
-            mapped.push((without_events(trace), result));
+            let cycle = if groups[at].is_optional { Cycle::from_trace(&trace) } else { None };
+            mapped.push((without_events(trace), result, cycle));
         }
         Ok((mapped, skipped))
     });
-    let (mut set, mut results, mut skipped) = (TraceSet::default(), Vec::new(), Vec::new());
+    let (mut all, mut keys, mut skipped) = (Vec::new(), Vec::new(), Vec::new());
     for of_group in mapped {
         let (mapped, not_read) = of_group?;
         skipped.extend(not_read);
-        for (trace, result) in mapped {
-            set.traces.push(trace);
-            results.push(result);
+        for (trace, result, cycle) in mapped {
+            all.push((trace, result));
+            keys.push(cycle);
         }
     }
+    let (stays, older) = older(&keys);
+    let (mut set, mut results) = (TraceSet::default(), Vec::new());
+    for (at, (mut trace, result)) in all.into_iter().enumerate().filter(|(at, _)| stays[*at]) {
+        if let Some(names) = older.get(&at) {
+            cycles::note(&mut trace.report, names);
+        }
+        set.traces.push(trace);
+        results.push(result);
+    }
     let Some(first) = set.traces.first_mut() else { return Ok(None) };
-    skipped.iter().for_each(|error: &String| problems::note_skipped_input(&mut first.report, error));
+    skipped.iter().for_each(|error: &String| diagnostics::note_skipped_input(&mut first.report, error));
     ranks::note_positions(&mut set);
     Ok(Some(Mapped { set, results }))
 }

@@ -6,7 +6,7 @@ use stackline_ingest::memory::{
     asked_for_memory, count_memory_files, files_of_memory, from_trace, is_memory_file, one_trace,
 };
 use stackline_ingest::recording::{has_streams, read_memory};
-use stackline_ingest::{problems, read_traces_and_memory};
+use stackline_ingest::{diagnostics, read_traces_and_memory};
 use stackline_memory::curve::curves;
 use stackline_model::MemoryTrace;
 use std::path::{Path, PathBuf};
@@ -134,7 +134,7 @@ pub(crate) fn beside(path: &Path, options: &OpenOptions) -> Result<Option<Memory
 /// A trace that says of how many it was chosen.
 pub(crate) fn one_of(mut trace: MemoryTrace, count: usize) -> MemoryTrace {
     if count > 1 {
-        problems::note_one_of_processes(&mut trace.report, count as u64);
+        diagnostics::note_one_of_processes(&mut trace.report, count as u64);
     }
     trace
 }

@@ -1,17 +1,17 @@
 //! Findings of memory traces: what was found out about waste, told as all other findings are.
 
-mod words;
+mod messages;
 
 use stackline_analyze::findings::{
-    Confidence, DevicePeak, Fact, Finding, Findings, MemoryFindings, MemoryGain, Need, Options, Place, REPLAY, Reason,
-    Rule, Settings, Support, Unchecked, rules,
+    Confidence, DevicePeak, Fact, Finding, Findings, MemoryFindings, MemoryGain, Options, REPLAY, Reason, Requirement,
+    Rule, Settings, SkippedRule, SourceLocation, Support, rules,
 };
-use stackline_ingest::problems::{ONE_OF_PROCESSES, processes_of};
+use stackline_ingest::diagnostics::{ONE_OF_PROCESSES, processes_of};
 use stackline_memory::curve::device_of;
 use stackline_memory::replay::Replay;
 use stackline_memory::suggest::{Action, Suggestion, describe};
 use stackline_memory::tables::{NamedPeak, Ranked};
-use stackline_memory::{Certainty, Measure, Pattern, PatternMatch, Rules, Study, frame_of, locate};
+use stackline_memory::{Certainty, Measure, MemoryAnalysis, Pattern, PatternMatch, Rules, frame_of, locate};
 use stackline_model::{MemoryDeviceId, MemoryObjectId, MemoryTrace, StrId, Unit};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,10 +23,14 @@ const WITHOUT_CHANGE: [Pattern; 4] =
 /// saves at the highest peak of its device, and how far it lowers it, however many peaks were studied; then what no change is known
 /// against. Left out is what saves (or, without a change,
 /// concerns) less than `least_percent` of that peak; what does not pass the test `keep` is ignored.
-pub fn memory_findings(study: &Study<'_>, least_percent: f64, keep: &dyn Fn(&Finding) -> bool) -> MemoryFindings {
-    let teller = Teller::new(study);
-    let mut told = MemoryFindings { unchecked: unchecked(study), ..MemoryFindings::default() };
-    for (which, peak) in study.highest_peaks().enumerate() {
+pub fn memory_findings(
+    analysis: &MemoryAnalysis<'_>,
+    least_percent: f64,
+    keep: &dyn Fn(&Finding) -> bool,
+) -> MemoryFindings {
+    let teller = Teller::new(analysis);
+    let mut told = MemoryFindings { unchecked: unchecked(analysis), ..MemoryFindings::default() };
+    for (which, peak) in analysis.highest_peaks().enumerate() {
         let mut followed: Vec<usize> = Vec::new();
         for (at, finding, is_enough) in teller.advised_on((which, peak), least_percent) {
             let is_kept = keep(&finding);
@@ -68,9 +72,9 @@ const PEAKS: usize = 1;
 
 /// Findings of a file of memory alone.
 pub fn findings_of_memory(trace: &MemoryTrace, options: &Options, keep: &dyn Fn(&Finding) -> bool) -> Findings {
-    let study = Study::by_rules(trace, PEAKS, memory_rules(&options.settings));
-    let mut found = Findings::of_memory_alone(memory_findings(&study, options.least_percent, keep));
-    found.notes.extend(words::failed_requests(trace));
+    let analysis = MemoryAnalysis::by_rules(trace, PEAKS, memory_rules(&options.settings));
+    let mut found = Findings::of_memory_alone(memory_findings(&analysis, options.least_percent, keep));
+    found.notes.extend(messages::failed_requests(trace));
     found
 }
 
@@ -83,8 +87,8 @@ pub fn findings_with_memory(
     keep: &dyn Fn(&Finding) -> bool,
 ) -> Findings {
     let of_memory = |trace| {
-        let study = Study::by_rules(trace, PEAKS, memory_rules(&options.settings));
-        (trace, memory_findings(&study, options.least_percent, keep))
+        let analysis = MemoryAnalysis::by_rules(trace, PEAKS, memory_rules(&options.settings));
+        (trace, memory_findings(&analysis, options.least_percent, keep))
     };
     findings_with_known_memory(found, memory.map(of_memory), options)
 }
@@ -98,7 +102,7 @@ pub fn findings_with_known_memory(
 ) -> Findings {
     let Some((trace, of_memory)) = memory else { return found.with_memory(MemoryFindings::unchecked()) };
     let mut found = found.with_memory(of_memory);
-    found.notes.extend(words::failed_requests(trace));
+    found.notes.extend(messages::failed_requests(trace));
     if options.scope.steps.is_some() {
         found.notes.push("what is found in memory is of the whole run, whatever the steps".to_owned());
     }
@@ -118,17 +122,17 @@ pub fn findings_with_known_memory(
 }
 
 /// Rules that cannot look at a memory trace, and what they miss.
-fn unchecked(study: &Study<'_>) -> Vec<Unchecked> {
-    let (trace, can_tell_leaks) = (study.trace(), study.can_tell_leaks());
-    let is_met = |need: &Need| match need {
-        Need::MemoryAccesses => trace.has_accesses,
-        Need::MemoryRanges => !trace.accesses.range.is_empty(),
-        Need::MemoryEnd => can_tell_leaks,
+fn unchecked(analysis: &MemoryAnalysis<'_>) -> Vec<SkippedRule> {
+    let (trace, can_tell_leaks) = (analysis.trace(), analysis.can_tell_leaks());
+    let is_met = |need: &Requirement| match need {
+        Requirement::MemoryAccesses => trace.has_accesses,
+        Requirement::MemoryRanges => !trace.accesses.range.is_empty(),
+        Requirement::MemoryEnd => can_tell_leaks,
         _ => true,
     };
     let told = |rule: &Rule| {
         let need = rule.needs.iter().copied().find(|need| !is_met(need))?;
-        Some(Unchecked { rule: rule.info(), reason: Reason::Missing(need) })
+        Some(SkippedRule { rule: rule.info(), reason: Reason::Missing(need) })
     };
     rules::of_memory().filter_map(told).collect()
 }
@@ -154,21 +158,21 @@ struct Waste<'a> {
 }
 
 struct Teller<'a> {
-    study: &'a Study<'a>,
+    analysis: &'a MemoryAnalysis<'a>,
     /// By what each does at the highest peak of each device.
     ranked: Vec<Ranked>,
     matches: BTreeMap<(Pattern, MemoryObjectId), &'a PatternMatch>,
 }
 
 impl<'a> Teller<'a> {
-    fn new(study: &'a Study<'a>) -> Self {
-        let matches = study.matches.iter().map(|found| ((found.pattern, found.object), found)).collect();
-        let ranked = study.ranked_by_highest();
-        Self { study, ranked, matches }
+    fn new(analysis: &'a MemoryAnalysis<'a>) -> Self {
+        let matches = analysis.matches.iter().map(|found| ((found.pattern, found.object), found)).collect();
+        let ranked = analysis.ranked_by_highest();
+        Self { analysis, ranked, matches }
     }
 
     fn trace(&self) -> &'a MemoryTrace {
-        self.study.trace()
+        self.analysis.trace()
     }
 
     fn suggestion(&self, at: usize) -> &Suggestion {
@@ -272,13 +276,14 @@ impl<'a> Teller<'a> {
     /// What no change is known against, by pattern and line.
     fn without_change(&self, least_percent: f64) -> Vec<Finding> {
         let mut found = Vec::new();
-        for group in self.study.without_suggestion() {
+        for group in self.analysis.without_suggestion() {
             let Some(largest) = group.first().copied().filter(|first| is_told_alone(self.trace(), first)) else {
                 continue;
             };
             let bytes = group.iter().map(|one| one.bytes).fold(0, u64::saturating_add);
             let device = device_of(self.trace(), largest.object);
-            if self.study.highest_peaks().any(|peak| peak.device == device && is_enough(bytes, peak, least_percent)) {
+            if self.analysis.highest_peaks().any(|peak| peak.device == device && is_enough(bytes, peak, least_percent))
+            {
                 let certainty = group.iter().map(|one| one.certainty).fold(largest.certainty, Certainty::max);
                 let waste = Waste {
                     pattern: largest.pattern,
@@ -301,10 +306,10 @@ impl<'a> Teller<'a> {
             fact("objects", waste.objects.len() as f64, Unit::None),
             fact("bytes", waste.bytes as f64, Unit::Bytes),
         ];
-        facts.extend(words::facts(&self.study.facts, waste));
+        facts.extend(messages::facts(&self.analysis.usage, waste));
         Some(Finding {
             rule,
-            title: words::title(&self.study.facts, waste),
+            title: messages::title(&self.analysis.usage, waste),
             place: self.place(waste),
             change: None,
             events: Vec::new(),
@@ -322,7 +327,7 @@ impl<'a> Teller<'a> {
     }
 
     /// The line; of objects of several modules, such as a layer's that stands many times, no module.
-    fn place(&self, waste: &Waste<'_>) -> Place {
+    fn place(&self, waste: &Waste<'_>) -> SourceLocation {
         let (trace, row) = (self.trace(), waste.largest.index());
         let module = trace.objects.module[row];
         let is_one = waste.objects.iter().all(|object| trace.objects.module[object.index()] == module);
@@ -332,7 +337,7 @@ impl<'a> Teller<'a> {
             Known::InPlace(_) => trace.objects.stack[row],
         };
         let location = locate(trace, stack);
-        Place {
+        SourceLocation {
             line: location.as_ref().map(|location| location.line).filter(|line| *line > 0),
             file: location.as_ref().and_then(|location| location.file.clone()),
             function: location.and_then(|location| location.function),

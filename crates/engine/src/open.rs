@@ -1,10 +1,11 @@
 //! Opens anything: run directories from the store, everything else through the readers.
 
+use crate::cycles::{self, Cycle, Further, Taken};
 use crate::ranks::Job;
-use crate::{Error, Lacks, Part, Watch, ranks};
+use crate::{Error, Lacks, Part, Progress, ranks};
 use regex_lite::Regex;
 use stackline_ingest::memory::is_memory_file;
-use stackline_ingest::{ReadOptions, problems, run_of};
+use stackline_ingest::{ReadOptions, diagnostics, run_of};
 use stackline_model::{MemoryTrace, ReadReport, Trace, TraceSet};
 use stackline_store::{ReadSelection, WriteOptions};
 use std::collections::BTreeMap;
@@ -25,7 +26,7 @@ pub struct OpenOptions {
     /// imported with.
     pub step_annotation: Option<Regex>,
     /// Lets the caller see the bytes read and stop.
-    pub watch: Watch,
+    pub watch: Progress,
 }
 
 /// Opens files, archives, directories of traces, run directories and standard input (`-`), in the order given.
@@ -39,7 +40,7 @@ pub(crate) fn open(inputs: &[PathBuf], options: &OpenOptions) -> Result<TraceSet
     for input in inputs {
         options.watch.expect(size(input, 0));
     }
-    let inputs: Vec<Input<'_>> = inputs.iter().map(|path| Input::of(path)).collect();
+    let inputs: Vec<Input<'_>> = inputs.iter().map(|path| Input::new(path)).collect();
     let mut set = TraceSet::default();
     let mut rest = &inputs[..];
     // Neighbouring files are read together, so that the reader can spread them over the threads.
@@ -51,7 +52,7 @@ pub(crate) fn open(inputs: &[PathBuf], options: &OpenOptions) -> Result<TraceSet
         let count = rest.iter().take_while(plain).count().max(1);
         let (now, later) = rest.split_at(count);
         rest = later;
-        let read = match first {
+        let mut read = match first {
             Input::Run(path) => open_run(path, options)?,
             Input::WithRuns(path, runs) => open_with_runs(path, runs, options)?,
             Input::Files(_) => {
@@ -59,6 +60,11 @@ pub(crate) fn open(inputs: &[PathBuf], options: &OpenOptions) -> Result<TraceSet
                 read(&paths, &[], options).map_err(|error| of_another_kind(&paths, error))?
             }
         };
+        // Files that were given one by one are all meant, also where a run directory was made of them.
+        let are_of_folders = now.len() == 1 || now.iter().all(|input| input.path().is_dir());
+        if are_of_folders && !matches!(first, Input::Run(_)) {
+            cycles::keep_newest(&mut read);
+        }
         set.traces.extend(read.traces);
     }
     ranks::note_positions(&mut set);
@@ -86,36 +92,61 @@ fn of_another_kind(paths: &[PathBuf], error: Error) -> Error {
 }
 
 /// Opens the inputs of one job, file by file: `take` gets each trace, and memory holds those of one file, archive or run
-/// directory at a time. Traces come in the order of [`open`]. Gives the files of directories that are no traces, each with why.
+/// directory at a time. Traces come in the order of [`open`]; one that is a newer profiler cycle of a process comes with the position of the
+/// trace whose place it takes. Gives what of directories was left out.
 ///
 /// # Errors
 /// As [`open`]; and if the traces are not ranks of one job, named and told apart by what they say of themselves.
 pub(crate) fn open_ranks<E: From<Error>>(
     inputs: &[PathBuf],
     (opened, options): (Option<TraceSet>, &OpenOptions),
-    take: &mut dyn FnMut(Trace) -> Result<(), E>,
-) -> Result<Vec<String>, E> {
+    take: &mut dyn FnMut(Trace, Option<usize>) -> Result<(), E>,
+) -> Result<LeftOut, E> {
     let groups = file_groups(inputs)?;
-    let (mut job, mut skipped) = (Job::default(), Vec::new());
-    let mut add = |traces: Vec<Trace>| {
+    let (mut job, mut taken, mut left_out) = (Job::default(), Taken::default(), LeftOut::default());
+    let mut add = |traces: Vec<Trace>, is_of_folder: bool, older: &mut Vec<String>| {
         let several = traces.len() > 1;
         traces.into_iter().try_for_each(|trace| {
-            job.add(&trace.meta).map_err(|reason| not_one_job(reason, &groups, several))?;
-            take(trace)
+            let cycle = if is_of_folder { Cycle::from_trace(&trace) } else { None };
+            match taken.add(cycle) {
+                Further::Process => {
+                    job.add(&trace.meta).map_err(|reason| not_one_job(reason, &groups, several))?;
+                    take(trace, None)
+                }
+                Further::Newer { at, older: name } => {
+                    older.push(name);
+                    take(trace, Some(at))
+                }
+                Further::Older => {
+                    older.push(trace.meta.name);
+                    Ok(())
+                }
+            }
         })
     };
     match opened {
-        Some(set) => add(set.traces)?,
+        Some(set) => add(set.traces, false, &mut left_out.older_cycles)?,
         None => {
             for group in &groups {
-                add(open_group(group, options, &mut skipped).map_err(|error| error.of_one_of(groups.len()))?)?;
+                let opened = open_group(group, options, &mut left_out.unreadable);
+                let traces = opened.map_err(|error| error.of_one_of(groups.len()))?;
+                add(traces, group.is_optional, &mut left_out.older_cycles)?;
             }
         }
     }
     match (job.is_empty(), inputs.first()) {
         (true, Some(path)) => Err(Error::from(stackline_ingest::Error::NoTrace { path: path.clone() }).into()),
-        _ => Ok(skipped),
+        _ => Ok(left_out),
     }
+}
+
+/// Files of directories that were left out where traces were read one after another.
+#[derive(Clone, Debug, Default)]
+pub struct LeftOut {
+    /// Those that are no traces, each with why.
+    pub(crate) unreadable: Vec<String>,
+    /// Older profiler cycles of processes, by name.
+    pub(crate) older_cycles: Vec<String>,
 }
 
 /// The traces of a group, named as the directory knows them; none, with the reason noted, of a file that may turn out to be no trace.
@@ -162,9 +193,10 @@ fn readable(group: &FileGroup, options: &OpenOptions, skipped: &mut Vec<String>)
     good
 }
 
-/// Notes files of a directory that are no traces in a read report: that of its first trace.
-pub fn note_skipped(report: &mut ReadReport, skipped: &[String]) {
-    skipped.iter().for_each(|error| problems::note_skipped_input(report, error));
+/// Notes files of a directory that were left out in a read report: that of its first trace.
+pub fn note_left_out(report: &mut ReadReport, left_out: &LeftOut) {
+    left_out.unreadable.iter().for_each(|error| diagnostics::note_skipped_input(report, error));
+    cycles::note(report, &left_out.older_cycles);
 }
 
 /// One file, archive or run directory, or several files of one run.
@@ -174,7 +206,7 @@ pub(crate) struct FileGroup {
     file: String,
     label: String,
     /// From a directory: may turn out to be no trace.
-    is_optional: bool,
+    pub(crate) is_optional: bool,
 }
 
 pub(crate) fn file_groups(inputs: &[PathBuf]) -> Result<Vec<FileGroup>, Error> {
@@ -188,7 +220,7 @@ pub(crate) fn file_groups(inputs: &[PathBuf]) -> Result<Vec<FileGroup>, Error> {
     };
     let mut groups: Vec<FileGroup> = Vec::new();
     for input in inputs {
-        match Input::of(input) {
+        match Input::new(input) {
             Input::Files(path) | Input::WithRuns(path, _) if path.is_dir() => {
                 let runs = runs_below(path);
                 let files = match stackline_ingest::files(path, &runs) {
@@ -248,7 +280,7 @@ enum Input<'a> {
 }
 
 impl<'a> Input<'a> {
-    fn of(path: &'a Path) -> Self {
+    fn new(path: &'a Path) -> Self {
         if is_run(path) {
             return Self::Run(path);
         }
@@ -261,6 +293,15 @@ impl<'a> Input<'a> {
             Self::Run(path) | Self::WithRuns(path, _) | Self::Files(path) => path,
         }
     }
+}
+
+/// The run directory in a folder that holds nothing else.
+pub(crate) fn only_run(folder: &Path) -> Option<PathBuf> {
+    let mut runs = if is_run(folder) { Vec::new() } else { runs_below(folder) };
+    let has_no_files =
+        || matches!(stackline_ingest::files(folder, &runs), Err(stackline_ingest::Error::NoTrace { .. }));
+    let is_alone = runs.len() == 1 && has_no_files();
+    runs.pop().filter(|_| is_alone)
 }
 
 /// Run directories below a directory, by name. Links are not followed, for they may lead in a circle.
@@ -299,7 +340,7 @@ fn open_with_runs(directory: &Path, runs: &[PathBuf], options: &OpenOptions) -> 
         return Err(failed.into_iter().next().unwrap_or_else(none));
     };
     for error in failed {
-        problems::note_skipped_input(&mut first.report, &error.to_string());
+        diagnostics::note_skipped_input(&mut first.report, &error.to_string());
     }
     Ok(set)
 }

@@ -1,7 +1,7 @@
 //! Which rank a trace is.
 
 use crate::Error;
-use stackline_ingest::problems;
+use stackline_ingest::diagnostics;
 use stackline_model::{Trace, TraceMeta, TraceSet};
 
 /// The rank of each trace: as the files say it if every file names one and no two the same, otherwise the positions of
@@ -34,13 +34,13 @@ pub(crate) fn note_positions(set: &mut TraceSet) {
     let numbers = ranks(set);
     let by_position = |(trace, number): (&Trace, &i64)| trace.meta.rank != Some(*number);
     let count = set.traces.iter().zip(&numbers).filter(|&pair| by_position(pair)).count();
-    let known = set.traces.iter().any(|t| problems::is_rank_by_position(&t.report));
+    let known = set.traces.iter().any(|t| diagnostics::is_rank_by_position(&t.report));
     if set.traces.len() < 2 || count == 0 || known {
         return;
     }
     let at = set.traces.iter().zip(&numbers).position(by_position).unwrap_or(0);
     let example = named(&set.traces[at], at);
-    problems::note_rank_by_position(&mut set.traces[0].report, count as u64, &example);
+    diagnostics::note_rank_by_position(&mut set.traces[0].report, count as u64, &example);
 }
 
 /// The position of a rank's trace.
@@ -62,9 +62,9 @@ pub(crate) fn select_rank(set: TraceSet, wanted: i64) -> Result<TraceSet, Error>
     let several = set.traces.len() > 1;
     let mut traces: Vec<Trace> = set.traces.into_iter().nth(at).into_iter().collect();
     for trace in &mut traces {
-        if several && trace.meta.rank != Some(wanted) && !problems::is_rank_by_position(&trace.report) {
+        if several && trace.meta.rank != Some(wanted) && !diagnostics::is_rank_by_position(&trace.report) {
             let example = named(trace, at);
-            problems::note_rank_by_position(&mut trace.report, 1, &example);
+            diagnostics::note_rank_by_position(&mut trace.report, 1, &example);
         }
         trace.meta.rank = Some(wanted);
     }

@@ -2,13 +2,13 @@
 
 use crate::calls::{self, is_calls, is_recording, open_calls};
 use crate::map::{Mapped, map_few, map_many};
-use crate::open::{open, open_ranks, runs_below};
+use crate::open::{only_run, open, open_ranks, runs_below};
 use crate::ranks::select_rank;
-use crate::{Error, Lacks, OpenOptions, Part, RunOptions, Watch, is_run, memory, position_of_rank};
+use crate::{Error, Lacks, LeftOut, OpenOptions, Part, Progress, RunOptions, is_run, memory, position_of_rank};
 use stackline_analyze::Scope;
 use stackline_ingest::memory::{asked_for_memory, from_trace};
 use stackline_ingest::recording::{has_streams, is_shown_by};
-use stackline_model::{CallTree, EventKind, MemoryTrace, Problem, Severity, Trace, TraceSet};
+use stackline_model::{CallingContextTree, EventKind, MemoryTrace, Problem, Severity, Trace, TraceSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -58,7 +58,7 @@ impl Run {
 
     /// The same run for another caller, who watches what else is read. Traces are shared.
     #[must_use]
-    pub fn watched_by(&self, watch: &Watch) -> Self {
+    pub fn watched_by(&self, watch: &Progress) -> Self {
         let options = OpenOptions { watch: watch.clone(), ..self.options.clone() };
         let timeline = Mutex::new(lock(&self.timeline).clone());
         Self { inputs: self.inputs.clone(), options, timeline }
@@ -74,7 +74,7 @@ impl Run {
         &self.options
     }
 
-    /// Its name for people: that of the inputs.
+    /// Its name for people.
     pub fn name(&self) -> String {
         self.inputs.iter().map(|input| input.display().to_string()).collect::<Vec<_>>().join(", ")
     }
@@ -109,6 +109,11 @@ impl Run {
     /// Whether its one input is standard input or a pipe: what is read of it is gone.
     pub fn is_read_once(&self) -> bool {
         matches!(&self.inputs[..], [input] if is_read_once(input))
+    }
+
+    /// Whether one trace was read, and no more.
+    pub fn is_one_trace(&self) -> bool {
+        matches!(&*lock(&self.timeline), Timeline::Traces(set) if set.traces.len() == 1)
     }
 
     /// Whether it is a single input that is no folder of others.
@@ -189,24 +194,26 @@ impl Run {
         }
     }
 
-    /// Reads the ranks of one job, file by file: `take` gets each trace, and memory holds those of one file, archive or run directory
-    /// at a time. Traces come in the order of [`Self::traces`]. Gives the files of directories that are no traces, each with why.
+    /// Reads the ranks of one job, file by file, in the order of [`Self::traces`]: `take` gets each trace, and of a newer profiler cycle of
+    /// a process the position of the trace whose place it takes. Gives what of directories was left out.
     ///
     /// # Errors
     /// As [`Self::traces`]; and if the traces are not ranks of one job, named and told apart by what they say of themselves.
     pub fn each_rank<E: From<Error>>(
         &mut self,
-        take: &mut dyn FnMut(Trace) -> Result<(), E>,
-    ) -> Result<Vec<String>, E> {
+        take: &mut dyn FnMut(Trace, Option<usize>) -> Result<(), E>,
+    ) -> Result<LeftOut, E> {
         let opened = self.take_traces()?;
-        let mut within = None;
-        let mut note_and_take = |trace: Trace| {
-            within = within.take().or_else(|| from_trace(&trace));
-            take(trace)
+        let (mut within, mut count) = (None, 0);
+        let mut note_and_take = |trace: Trace, takes_place_of: Option<usize>| {
+            let at = takes_place_of.unwrap_or(count);
+            count += usize::from(takes_place_of.is_none());
+            within = within.take().filter(|(of, _)| *of != at).or_else(|| Some((at, from_trace(&trace)?)));
+            take(trace, takes_place_of)
         };
-        let skipped = open_ranks(&self.inputs, (opened, &self.options), &mut note_and_take)?;
-        self.timeline = Mutex::new(Timeline::Passed(within.map(Box::new)));
-        Ok(skipped)
+        let left_out = open_ranks(&self.inputs, (opened, &self.options), &mut note_and_take)?;
+        self.timeline = Mutex::new(Timeline::Passed(within.map(|(_, memory)| Box::new(memory))));
+        Ok(left_out)
     }
 
     /// Calls `map` with each trace, and with the options of an analysis of it alone. Of many inputs each is mapped as it is read.
@@ -240,13 +247,13 @@ impl Run {
     ///
     /// # Errors
     /// If it has none, nothing of it can be read, or the watch was cancelled.
-    pub fn profile(&self) -> Result<CallTree, Error> {
+    pub fn profile(&self) -> Result<CallingContextTree, Error> {
         let [input] = &self.inputs[..] else { return Err(self.lacks(Part::Profile)) };
         open_calls(input, &self.options).map(|tree| self.with_losses(tree))
     }
 
     /// Adds what was lost of a recording's streams, and its tables do not know.
-    fn with_losses(&self, mut tree: CallTree) -> CallTree {
+    fn with_losses(&self, mut tree: CallingContextTree) -> CallingContextTree {
         if let Timeline::Lacking(lacks) = &*lock(&self.timeline) {
             let is_new = |p: &&Problem| p.severity == Severity::Lost && tree.report.count_of(&p.code) == 0;
             let lost: Vec<Problem> = lacks.report.problems.iter().filter(is_new).cloned().collect();
@@ -260,7 +267,7 @@ impl Run {
     ///
     /// # Errors
     /// If nothing of an input can be read, or its profile cannot.
-    pub fn read_with_profile(&self) -> Result<Option<CallTree>, Error> {
+    pub fn read_with_profile(&self) -> Result<Option<CallingContextTree>, Error> {
         let (profile, read) = std::thread::scope(|scope| {
             let profile = match &self.inputs[..] {
                 [input] if is_calls(input) => Some(scope.spawn(|| open_calls(input, &self.options))),
@@ -479,17 +486,8 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The run directory in a folder that holds nothing else.
-fn only_run(folder: &Path) -> Option<PathBuf> {
-    let mut runs = if is_run(folder) { Vec::new() } else { runs_below(folder) };
-    let has_no_files =
-        || matches!(stackline_ingest::files(folder, &runs), Err(stackline_ingest::Error::NoTrace { .. }));
-    let is_alone = runs.len() == 1 && has_no_files();
-    runs.pop().filter(|_| is_alone)
-}
-
 /// Whether an input is standard input or a pipe.
-fn is_read_once(input: &Path) -> bool {
+pub fn is_read_once(input: &Path) -> bool {
     input == Path::new("-") || std::fs::metadata(input).is_ok_and(|meta| !meta.is_file() && !meta.is_dir())
 }
 

@@ -1,8 +1,8 @@
 //! Runs analyses over traces, on several threads, with the same result for any number of them.
 
-use crate::{Error, Watch, concatenate, ranks};
+use crate::{Error, Progress, concatenate, ranks};
 use stackline_analyze::steps::Looked;
-use stackline_analyze::{Analysis, DefaultWindow, Scope};
+use stackline_analyze::{Analysis, DefaultWindow, Scope, ambiguous_cycles};
 use stackline_model::{Table, Trace, TraceSet};
 use stackline_store::thread_count;
 use std::sync::Mutex;
@@ -16,7 +16,7 @@ pub struct RunOptions {
     /// Threads to use; 0 means as many as there are cores. Never changes the result.
     pub threads: usize,
     /// Lets the caller stop between analyses.
-    pub watch: Watch,
+    pub watch: Progress,
 }
 
 /// Runs analyses over all traces of a set. With several traces the tables of the same name become one, with the column
@@ -67,7 +67,7 @@ const OF_HTA: &str = "hta_";
 /// Runs one analysis over one trace: of the steps where that is its default. Tables that reproduce another tool's keep its window, and
 /// say so; those beside them are of the steps.
 pub fn run_one(trace: &Trace, analysis: &Analysis, scope: &Scope) -> Vec<Table> {
-    let tables = (analysis.run)(trace, &scope.of(analysis.window, trace));
+    let tables = (analysis.run)(trace, &scope.resolve(analysis.window, trace));
     let DefaultWindow::WholeAs(tool) = analysis.window else { return tables };
     if *scope != Scope::default() || Looked::at(trace, scope).steps == 0 {
         return tables;
@@ -92,6 +92,15 @@ pub fn check_steps(traces: &[Trace], scope: &Scope) -> Result<(), Error> {
         Ok(())
     } else {
         Err(Error::NoStep { first, last, available })
+    }
+}
+
+/// Checks that a scope's numbers of steps tell which recorded cycle of a trace is meant.
+pub fn check_cycles(trace: &Trace, scope: &Scope) -> Result<(), Error> {
+    let Some((first, last)) = scope.steps else { return Ok(()) };
+    match ambiguous_cycles(trace, (first, last)) {
+        cycles if cycles.is_empty() => Ok(()),
+        cycles => Err(Error::AmbiguousSteps { name: trace.meta.name.clone(), first, last, cycles }),
     }
 }
 
@@ -131,7 +140,8 @@ mod tests {
         vec![Table::new("length", "").i64("events", Unit::None, [trace.report.events as i64])]
     }
 
-    const LENGTH: Analysis = Analysis { name: "length", about: "", window: DefaultWindow::Own, run: length };
+    const LENGTH: Analysis =
+        Analysis { name: "length", about: "", tables: &["length"], window: DefaultWindow::Own, run: length };
 
     fn set() -> TraceSet {
         let trace = |i| {

@@ -1,19 +1,19 @@
 //! Names of the native frames of a recording: from libraries and offsets to functions, those that are inlined into each
 //! other as frames of their own.
 
-use stackline_ingest::problems::{self, LibraryProblem};
-use stackline_model::{CONTENT, CallFrame, CallFrameId, CallNodes, CallTree, StrId};
-use stackline_symbols::{Frame, Library, State, Symbolizer};
+use stackline_ingest::diagnostics::{self, LibraryProblem};
+use stackline_model::{CONTENT, CallNodes, CallingContextTree, Frame, FrameId, StrId};
+use stackline_symbols::{Frame as NamedFrame, Library, State, Symbolizer};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// The same tree with native frames named. Each library is asked once; what keeps one from being asked is in the read
 /// report.
-pub(crate) fn named(mut tree: CallTree, symbolizer: &Symbolizer) -> CallTree {
+pub(crate) fn named(mut tree: CallingContextTree, symbolizer: &Symbolizer) -> CallingContextTree {
     // Frames by the text of their library, so that nothing depends on the order of streams.
     let mut libraries: BTreeMap<(String, String), Vec<(u64, usize)>> = BTreeMap::new();
     for (at, frame) in tree.frames.iter().enumerate() {
-        if let CallFrame::Native { library, build_id, offset, function, .. } = *frame
+        if let Frame::Native { library, build_id, offset, function, .. } = *frame
             && function.is_none()
         {
             let text = |id: StrId| tree.strings.get(id).to_owned();
@@ -23,14 +23,14 @@ pub(crate) fn named(mut tree: CallTree, symbolizer: &Symbolizer) -> CallTree {
     if libraries.is_empty() {
         return tree;
     }
-    let mut chains: Vec<Vec<Frame>> = vec![Vec::new(); tree.frames.len()];
+    let mut chains: Vec<Vec<NamedFrame>> = vec![Vec::new(); tree.frames.len()];
     for ((path, known_by), frames) in libraries {
         let offsets: Vec<u64> = frames.iter().map(|frame| frame.0).collect();
         let names = symbolizer.names(&library(&path, &known_by), &offsets);
         let named = names.frames.iter().any(|chain| !chain.is_empty());
         // Whoever has names has them from a debug file of the same build.
         if let Some(problem) = problem(names.state).filter(|_| !named) {
-            problems::count_library(&mut tree.report, problem, &path);
+            diagnostics::count_library(&mut tree.report, problem, &path);
         }
         for ((_, at), chain) in frames.into_iter().zip(names.frames) {
             chains[at] = chain;
@@ -62,19 +62,19 @@ fn problem(state: State) -> Option<LibraryProblem> {
 }
 
 /// Puts a chain of frames in place of each that has one. Rows keep their order, and with it what the tree promises.
-fn expanded(mut tree: CallTree, chains: &[Vec<Frame>]) -> CallTree {
-    let mut frames: Vec<CallFrame> = Vec::with_capacity(tree.frames.len());
+fn expanded(mut tree: CallingContextTree, chains: &[Vec<NamedFrame>]) -> CallingContextTree {
+    let mut frames: Vec<Frame> = Vec::with_capacity(tree.frames.len());
     let mut new_frames: Vec<std::ops::Range<usize>> = Vec::with_capacity(tree.frames.len());
-    for (frame, chain) in std::mem::take(&mut tree.frames).into_iter().zip(chains) {
+    for (frame, chain) in std::mem::take(&mut tree.frames).iter().zip(chains) {
         let first = frames.len();
-        match frame {
-            CallFrame::Native { library, build_id, offset, .. } if !chain.is_empty() => {
+        match *frame {
+            Frame::Native { library, build_id, offset, .. } if !chain.is_empty() => {
                 for (inlined, found) in (0..).zip(chain) {
                     let mut text = |text: &str| if text.is_empty() { StrId::NONE } else { tree.strings.intern(text) };
                     // Without a name it would look like the offset again.
                     let name = if found.function.is_empty() { "(inlined)" } else { &found.function };
                     let (function, file, line) = (text(name), text(&found.file), found.line);
-                    frames.push(CallFrame::Native { library, build_id, offset, function, file, line, inlined });
+                    frames.push(Frame::Native { library, build_id, offset, function, file, line, inlined });
                 }
             }
             other => frames.push(other),
@@ -94,7 +94,7 @@ fn expanded(mut tree: CallTree, chains: &[Vec<Frame>]) -> CallTree {
         }
         for at in chain {
             nodes.parent.push(above);
-            nodes.frame.push(CallFrameId::new(at));
+            nodes.frame.push(FrameId::new(at));
             above = stackline_model::CallNodeId::new(nodes.len() - 1);
         }
         new_nodes.push(above);
@@ -102,7 +102,7 @@ fn expanded(mut tree: CallTree, chains: &[Vec<Frame>]) -> CallTree {
     for node in &mut tree.metrics.node {
         *node = new_nodes[node.index()];
     }
-    CallTree { frames, nodes, ..tree }
+    CallingContextTree { frames: frames.into(), nodes, ..tree }
 }
 
 #[cfg(test)]
@@ -111,41 +111,41 @@ mod tests {
 
     use super::{expanded, library, named};
     use stackline_model::{
-        CallFrame, CallMetric, CallProcess, CallStats, CallThread, CallTree, CallTreeBuilder, StrId,
+        CallMetric, CallProcess, CallStats, CallThread, CallingContextTree, CallingContextTreeBuilder, Frame, StrId,
     };
-    use stackline_symbols::{Frame, Symbolizer};
+    use stackline_symbols::{Frame as NamedFrame, Symbolizer};
 
     /// Paths of offsets in two libraries, each with the value 1.
-    fn tree(paths: &[&[(&str, u64)]]) -> CallTree {
-        let mut builder = CallTreeBuilder::new();
+    fn tree(paths: &[&[(&str, u64)]]) -> CallingContextTree {
+        let mut builder = CallingContextTreeBuilder::new();
         let process = builder.process(CallProcess::default());
         let thread = builder.thread(CallThread { process, tid: 1, torch_id: 0, name: StrId::NONE });
         for path in paths {
-            let mut node = CallTree::ROOT;
+            let mut node = CallingContextTree::ROOT;
             for &(path, offset) in *path {
                 let (path, build_id) = (builder.text(path), builder.text("ab12"));
-                let frame = builder.frame(CallFrame::native(path, build_id, offset));
+                let frame = builder.frame(Frame::native(path, build_id, offset));
                 node = builder.child(node, frame);
             }
-            builder.add(node, thread, CallMetric::CpuTime, &CallStats::of(1));
+            builder.add(node, thread, CallMetric::CpuTime, &CallStats::from_value(1));
         }
         builder.finish()
     }
 
-    fn paths(tree: &CallTree) -> Vec<String> {
+    fn paths(tree: &CallingContextTree) -> Vec<String> {
         let name = |node| tree.frame(node).unwrap().name(&tree.strings);
         let text = |node| tree.path(node).into_iter().map(name).collect::<Vec<_>>().join(" ");
         tree.metrics.iter().map(|row| format!("{} {}", text(row.0), row.3.sum)).collect()
     }
 
-    fn function(name: &str, line: u32) -> Frame {
-        Frame { function: name.to_owned(), file: "a.c".to_owned(), line }
+    fn function(name: &str, line: u32) -> NamedFrame {
+        NamedFrame { function: name.to_owned(), file: "a.c".to_owned(), line }
     }
 
     #[test]
     fn inlined_functions_are_frames_of_their_own() {
         let tree = tree(&[&[("x.so", 1)], &[("x.so", 1), ("x.so", 2)], &[("x.so", 3), ("x.so", 1)], &[("y.so", 1)]]);
-        let frames = [CallFrame::native(StrId(0), StrId(1), 0); 4];
+        let frames = [Frame::native(StrId(0), StrId(1), 0); 4];
         assert_eq!(tree.frames.len(), frames.len());
         let chains = [vec![function("f", 7), function("g", 8)], vec![function("h", 9)], Vec::new(), Vec::new()];
         let named = expanded(tree, &chains);
@@ -156,7 +156,7 @@ mod tests {
         let depths: Vec<u32> = named
             .frames
             .iter()
-            .map(|frame| if let CallFrame::Native { inlined, .. } = frame { *inlined } else { u32::MAX })
+            .map(|frame| if let Frame::Native { inlined, .. } = frame { *inlined } else { u32::MAX })
             .collect();
         assert_eq!(depths, [0, 1, 0, 0, 0]);
     }

@@ -4,7 +4,7 @@ use stackline_analyze::findings::{
     Confidence, Finding, Findings, MemoryFindings, Options, Reason, Settings, Support, rules,
 };
 use stackline_engine::{findings_of_memory, memory_findings, memory_rules};
-use stackline_memory::{Pattern, Rules, Study};
+use stackline_memory::{MemoryAnalysis, Pattern, Rules};
 use stackline_model::MemoryTrace;
 
 fn read(text: &str) -> MemoryTrace {
@@ -15,7 +15,7 @@ fn read(text: &str) -> MemoryTrace {
 
 fn found(text: &str) -> MemoryFindings {
     let trace = read(text);
-    memory_findings(&Study::new(&trace, 1), 0.5, &|_| true)
+    memory_findings(&MemoryAnalysis::new(&trace, 1), 0.5, &|_| true)
 }
 
 /// Each code, with a program that it is told of, the bytes that are saved at the first peak, and a program that it is not told
@@ -260,11 +260,11 @@ fn what_is_needed_or_a_guess_is_not_for_nothing() {
 #[test]
 fn what_is_ignored_is_no_part_of_what_all_save() {
     let trace = read("a small 1024; a large 4096; a x 64; k one x>x; f small; f large; f x; end");
-    let study = Study::new(&trace, 1);
-    let told = memory_findings(&study, 0.5, &|finding| !finding.title.contains("large"));
+    let analysis = MemoryAnalysis::new(&trace, 1);
+    let told = memory_findings(&analysis, 0.5, &|finding| !finding.title.contains("large"));
     assert_eq!((told.findings.len(), told.ignored.len()), (1, 1));
     assert_eq!((told.peaks[0].bytes, told.peaks[0].mended_bytes), (5184, Some(4160)));
-    let little = memory_findings(&study, 50.0, &|_| true);
+    let little = memory_findings(&analysis, 50.0, &|_| true);
     assert_eq!((little.findings.len(), little.small.len()), (1, 1));
 }
 
@@ -337,7 +337,7 @@ fn findings_are_the_same_however_many_peaks_were_studied() {
     let files = std::fs::read_dir(folder).unwrap().map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
     for text in files.chain([two.to_owned()]) {
         let trace = read(&text);
-        let found = |peaks| memory_findings(&Study::new(&trace, peaks), 0.5, &|_| true);
+        let found = |peaks| memory_findings(&MemoryAnalysis::new(&trace, peaks), 0.5, &|_| true);
         assert_eq!(found(1), found(2));
         assert_eq!(found(1), found(5));
     }

@@ -1,8 +1,8 @@
 //! Recordings of several processes: whose memory is looked at.
 
 use stackline_engine::{OpenOptions, Run, memory_findings};
-use stackline_ingest::problems::processes_of;
-use stackline_memory::{Study, curve::curves};
+use stackline_ingest::diagnostics::processes_of;
+use stackline_memory::{MemoryAnalysis, curve::curves};
 use stackline_model::MemoryTrace;
 use stackline_recording::{ChunkWriter, FrameKey, HEADER, Process, Record, Thread, TouchKind};
 use std::path::Path;
@@ -57,7 +57,7 @@ fn the_process_with_the_highest_peak_comes_first() {
     let alone = first(&recording("alone", &[(11, 512, 1)]));
     assert!(processes_of(&alone.report) == 0 && alone.report.problems.is_empty());
     // That others are there is no damage.
-    let found = memory_findings(&Study::new(&shown, 1), 0.5, &|_| true);
+    let found = memory_findings(&MemoryAnalysis::new(&shown, 1), 0.5, &|_| true);
     let told = stackline_engine::findings_with_known_memory(
         stackline_analyze::findings::Findings::of_memory(stackline_analyze::findings::MemoryFindings::default()),
         Some((&shown, found)),

@@ -134,7 +134,7 @@ fn memory_of_traces_that_were_read() {
     assert_eq!(one.traces().unwrap().traces.len(), 1);
     assert!(one.memory(None).unwrap().label.ends_with("r1.json"));
     let (mut each, mut names) = (run(&inputs), Vec::new());
-    let mut take = |trace: Trace| -> Result<(), Error> {
+    let mut take = |trace: Trace, _: Option<usize>| -> Result<(), Error> {
         names.push(trace.meta.name);
         Ok(())
     };
@@ -143,5 +143,5 @@ fn memory_of_traces_that_were_read() {
     // What was read is not there any more: it need not be.
     inputs.iter().for_each(|path| std::fs::remove_file(path).unwrap());
     assert!(each.memory(None).unwrap().label.ends_with("r0.json"));
-    assert!(whole.watched_by(&stackline_engine::Watch::new()).memory(Some(0)).is_ok());
+    assert!(whole.watched_by(&stackline_engine::Progress::new()).memory(Some(0)).is_ok());
 }

@@ -35,7 +35,7 @@ fn ranks(offsets: &[i64]) -> TraceSet {
 }
 
 fn table(set: &TraceSet) -> Table {
-    let ends: Vec<CollectiveEnds> = set.traces.iter().map(CollectiveEnds::of).collect();
+    let ends: Vec<CollectiveEnds> = set.traces.iter().map(CollectiveEnds::from_trace).collect();
     rank_clock_table(&stackline_engine::ranks(set), &ends)
 }
 

@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::runs::Part;
-use stackline_model::{CallTree, MemoryTrace, Trace};
+use stackline_model::{CallingContextTree, MemoryTrace, Trace};
 
 /// Kinds of content that are read; others are refused by their names.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +30,7 @@ pub(crate) struct Found {
     pub(crate) wanted: Wanted,
     pub(crate) traces: Vec<Trace>,
     /// Profiles.
-    pub(crate) calls: Vec<CallTree>,
+    pub(crate) calls: Vec<CallingContextTree>,
     pub(crate) memory: Vec<MemoryTrace>,
     /// Label and reason.
     pub(crate) skipped: Vec<(String, Error)>,

@@ -55,7 +55,7 @@ fn known_in<'s>(mut stream: Box<dyn Read + 's>, mut file: Option<&Path>, depth: 
         let mut head = Vec::new();
         // Where it breaks off, the begin tells as well.
         let _ = stream.by_ref().take(SNIFF as u64).read_to_end(&mut head);
-        let packing = Packing::of(&head);
+        let packing = Packing::detect(&head);
         if packing == Packing::None {
             return Ok(known_by(&head));
         }
@@ -77,7 +77,7 @@ fn known_by(head: &[u8]) -> Known {
     if head.starts_with(stackline_sqlite::MAGIC) {
         return Known::Other;
     }
-    match sources::of(&Content::Bytes { head, stream: &mut io::empty() }) {
+    match sources::detect(&Content::Bytes { head, stream: &mut io::empty() }) {
         Ok(Some(source)) => Known::Source(source),
         Ok(None) => Known::Unknown,
         Err(_) => Known::Other,

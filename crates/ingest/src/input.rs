@@ -5,7 +5,7 @@ use crate::runs::Part;
 use crate::sources::{Content, Reader, Source};
 use crate::text::without_mark;
 use crate::unsupported::{READS, could_be_read, unsupported};
-use crate::{Error, ReadOptions, problems, sources};
+use crate::{Error, ReadOptions, diagnostics, sources};
 use flate2::read::MultiGzDecoder;
 use stackline_model::Trace;
 use std::fs::File;
@@ -80,7 +80,7 @@ pub(crate) fn read_stream(
     {
         return Err(Error::Io { path: path.to_owned(), source });
     }
-    let packed = Packing::of(&head);
+    let packed = Packing::detect(&head);
     // What broke off within the head must still be noticed behind it.
     let broken = Broken(failure.take());
     let stream: Stream<'_> = Box::new(Cursor::new(head.clone()).chain(broken).chain(stream));
@@ -165,7 +165,7 @@ fn read_plain(
         return Err(found.wanted.refusal_of_trace(label, head));
     }
     if run_of.is_some() {
-        found.parts.push(Part::of(source, path, label, stream, is_plain, options)?);
+        found.parts.push(Part::new(source, path, label, stream, is_plain, options)?);
         return Ok(());
     }
     let traces = if packed && options.threads != 1 {
@@ -240,7 +240,7 @@ fn read_tables(
     if let Ok([first, ..]) = traces.as_deref_mut() {
         first.report.bytes = size;
         if let Some(log) = file.and_then(stackline_sqlite::unmerged_log) {
-            problems::UNMERGED_LOG.count(&mut first.report, None, &log.display().to_string());
+            diagnostics::UNMERGED_LOG.count(&mut first.report, None, &log.display().to_string());
             first.report.sort();
         }
     }
@@ -253,7 +253,7 @@ fn read_tables(
 }
 
 fn source(label: &str, content: &Content<'_>) -> Result<Option<&'static Source>, Error> {
-    sources::of(content).map_err(|reason| Error::Malformed { path: label.into(), reason, offset: 0 })
+    sources::detect(content).map_err(|reason| Error::Malformed { path: label.into(), reason, offset: 0 })
 }
 
 fn read_tar(
@@ -400,7 +400,9 @@ pub(crate) fn could_be_trace(path: &Path) -> bool {
     let mut head = Vec::new();
     let read = File::open(path).and_then(|f| f.take(512).read_to_end(&mut head));
     read.is_ok()
-        && (Packing::of(&head) != Packing::None || head.starts_with(stackline_sqlite::MAGIC) || could_be_read(&head))
+        && (Packing::detect(&head) != Packing::None
+            || head.starts_with(stackline_sqlite::MAGIC)
+            || could_be_read(&head))
 }
 
 /// Whether its name says that a file should be a trace: one that then is none (empty, unreadable) is worth a word.
@@ -443,7 +445,7 @@ pub(crate) enum Packing {
 }
 
 impl Packing {
-    pub(crate) fn of(head: &[u8]) -> Self {
+    pub(crate) fn detect(head: &[u8]) -> Self {
         if head.starts_with(&[0x1f, 0x8b]) {
             Self::Gzip
         } else if head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
@@ -490,7 +492,7 @@ impl<R: Read> Read for Watched<R> {
 pub(crate) fn note_skipped(traces: &mut [Trace], skipped: &[(String, Error)]) {
     if let Some(first) = traces.first_mut() {
         for (label, error) in skipped {
-            problems::SKIPPED_FILE.count(&mut first.report, None, &format!("{label}: {error}"));
+            diagnostics::SKIPPED_FILE.count(&mut first.report, None, &format!("{label}: {error}"));
         }
         first.report.sort();
     }

@@ -12,15 +12,15 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod byte_offsets;
 mod decimal;
+pub mod diagnostics;
 mod error;
 mod found;
 mod head;
 mod input;
 pub mod memory;
-mod places;
 mod prefetch;
-pub mod problems;
 mod profile;
 mod raw;
 pub mod recording;
@@ -33,6 +33,7 @@ mod unsupported;
 mod window;
 
 pub use profile::{is_profile, read_profile, read_profile_bytes};
+pub use resolve::rank::worker_in_name;
 pub use runs::run_of;
 
 pub use error::{Error, no_single_calls};
@@ -191,7 +192,7 @@ fn expand(paths: &[PathBuf], leave_out: &[PathBuf]) -> Result<Vec<Job>, Error> {
                 jobs.push(Job { path: file, label, optional: true });
             }
             if jobs.len() == before {
-                if !matches!(sources::of(&Content::Directory(path)), Ok(Some(_))) {
+                if !matches!(sources::detect(&Content::Directory(path)), Ok(Some(_))) {
                     return Err(Error::NoTrace { path: path.clone() });
                 }
                 jobs.push(Job::named(path));

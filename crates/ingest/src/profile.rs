@@ -5,7 +5,7 @@ use crate::head::source_of;
 use crate::input;
 use crate::sources::{Reader, Source};
 use crate::{Error, ReadOptions};
-use stackline_model::CallTree;
+use stackline_model::CallingContextTree;
 use std::path::Path;
 
 /// Whether a file is a profile by its first bytes, plain or packed: stacks with sums of what was measured in them.
@@ -18,7 +18,7 @@ pub fn is_profile(path: &Path) -> bool {
 ///
 /// # Errors
 /// If the file cannot be read, or is no profile.
-pub fn read_profile(path: &Path, options: &ReadOptions) -> Result<CallTree, Error> {
+pub fn read_profile(path: &Path, options: &ReadOptions) -> Result<CallingContextTree, Error> {
     let label = path.file_name().map_or_else(|| path.to_string_lossy(), |n| n.to_string_lossy()).into_owned();
     let mut found = Found::new(Wanted::CALLS);
     input::read_into(path, &label, options, &mut found).map_err(|error| error.located(&label, path))?;
@@ -26,7 +26,7 @@ pub fn read_profile(path: &Path, options: &ReadOptions) -> Result<CallTree, Erro
 }
 
 /// The profile that was found in an input.
-fn one_profile(path: &Path, mut trees: Vec<CallTree>) -> Result<CallTree, Error> {
+fn one_profile(path: &Path, mut trees: Vec<CallingContextTree>) -> Result<CallingContextTree, Error> {
     match (trees.pop(), trees.len()) {
         (Some(tree), 0) => Ok(tree),
         (Some(_), others) => {
@@ -41,7 +41,7 @@ fn one_profile(path: &Path, mut trees: Vec<CallTree>) -> Result<CallTree, Error>
 ///
 /// # Errors
 /// If the bytes are no profile.
-pub fn read_profile_bytes(name: &str, bytes: &[u8], options: &ReadOptions) -> Result<CallTree, Error> {
+pub fn read_profile_bytes(name: &str, bytes: &[u8], options: &ReadOptions) -> Result<CallingContextTree, Error> {
     let mut found = Found::new(Wanted::CALLS);
     input::read_stream(Path::new(name), name, Box::new(bytes), 0, options, &mut found)?;
     one_profile(Path::new(name), found.calls)

@@ -23,7 +23,7 @@ pub fn open_text(path: &Path) -> Result<Box<dyn Read + Send>, Error> {
         }
     }
     let head = head[..filled].to_vec();
-    let packed = Packing::of(&head);
+    let packed = Packing::detect(&head);
     let stream = std::io::Cursor::new(head).chain(file);
     match packed {
         Packing::None => Ok(Box::new(stream)),

@@ -1,7 +1,7 @@
 //! Files that belong to one run: those that are read together, and those of which one says all that another does.
 
 use crate::sources::{Content, File, Reader, Source, rocprofv3};
-use crate::{Error, ReadOptions, problems, sources};
+use crate::{Error, ReadOptions, diagnostics, sources};
 use stackline_model::Trace;
 use std::collections::BTreeMap;
 use std::io::{self, Read, Seek};
@@ -32,7 +32,7 @@ enum Kept {
 impl Part {
     /// Keeps a file to be read with the others of its run; `stream` is all of it, and is copied unless it is that of the plain file
     /// at the path.
-    pub(crate) fn of(
+    pub(crate) fn new(
         source: &'static Source,
         path: &Path,
         label: &str,
@@ -159,9 +159,9 @@ fn read_run(label: &str, parts: &mut [Part], options: &ReadOptions) -> Result<Ve
     let mut traces = read(label, Content::Files(files), options)?;
     if let Some(first) = traces.first_mut() {
         first.report.bytes = bytes;
-        broken.iter().for_each(|error| problems::DAMAGED_STREAM.count(&mut first.report, None, error));
+        broken.iter().for_each(|error| diagnostics::DAMAGED_STREAM.count(&mut first.report, None, error));
         for path in &missing {
-            problems::PART_NOT_GIVEN.count(&mut first.report, None, &path.display().to_string());
+            diagnostics::PART_NOT_GIVEN.count(&mut first.report, None, &path.display().to_string());
         }
         first.report.sort();
     }
@@ -240,7 +240,7 @@ pub(crate) fn drop_other_forms(placed: Vec<(String, Trace)>) -> Vec<Trace> {
     let mut traces: Vec<Trace> = kept.into_iter().map(|(_, trace)| trace).collect();
     if let Some(first) = traces.first_mut() {
         for (_, trace) in left_out {
-            problems::SAME_PROFILE.count(&mut first.report, None, &trace.meta.name);
+            diagnostics::SAME_PROFILE.count(&mut first.report, None, &trace.meta.name);
         }
         first.report.sort();
     }

@@ -7,13 +7,13 @@ use std::io;
 
 /// Whether a format fits.
 fn is_known(head: &[u8]) -> bool {
-    !matches!(sources::of(&Content::Bytes { head, stream: &mut io::empty() }), Ok(None))
+    !matches!(sources::detect(&Content::Bytes { head, stream: &mut io::empty() }), Ok(None))
 }
 
 /// Whether a file that begins like this may be a trace or a profile. Files of memory in a folder of traces are none, but for packed ones, which are
 /// refused later.
 pub(crate) fn could_be_read(head: &[u8]) -> bool {
-    let source = sources::of(&Content::Bytes { head, stream: &mut io::empty() });
+    let source = sources::detect(&Content::Bytes { head, stream: &mut io::empty() });
     !matches!(source, Ok(None | Some(Source { read: Reader::Memory(_), .. })))
 }
 

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use stackline_ingest::memory::text::{read, write, write_counted};
 use stackline_model::{
-    AccessEvidence, AccessExtent, AccessMode, ByteRange, MemoryCallKind, MemoryDeviceId, MemoryFrame, MemoryObjectId,
+    AccessEvidence, AccessExtent, AccessMode, ByteRange, Frame, MemoryCallKind, MemoryDeviceId, MemoryObjectId,
     MemoryTrace, NewCall, NewObject, call_flags,
 };
 
@@ -41,7 +41,8 @@ fn every_statement_is_read() {
     assert_eq!((touched[0].mode, touched[0].evidence), (AccessMode::Both, AccessEvidence::OperatorLevel));
     assert_eq!(trace.accesses.ranges_of(touched[0].row), [ByteRange { begin: 0, end: 64, times: 3 }]);
     assert_eq!((touched[1].mode, touched[1].extent), (AccessMode::Read, AccessExtent::Unknown));
-    let frames: Vec<_> = trace.stacks.frames_of(trace.calls.stack[9]).map(|f| trace.strings.get(f.function)).collect();
+    let frames: Vec<_> =
+        trace.stacks.frames_of(trace.calls.stack[9]).map(|f| f.function_text(&trace.strings)).collect();
     assert_eq!(frames, ["forward", "main"]);
     assert_eq!((trace.calls.start_ns[3], trace.calls.duration_ns[3]), (-5, 7));
     assert_eq!(trace.calls.target[6], 5, "the wait is for the record");
@@ -144,7 +145,7 @@ fn add(trace: &mut MemoryTrace, kind: usize, draws: [u8; 4], number: u32, name: 
     let device = trace.device(["cpu", "cuda:0"][usize::from(draws[0] & 1)]);
     let stream = trace.stream(device, u64::from(draws[0] >> 6));
     let name = trace.strings.intern(name);
-    let frame = MemoryFrame { function: name, file: name, line: number };
+    let frame = Frame::of_line(name, name, number, &trace.strings);
     let stack = trace.stacks.intern_path([frame].into_iter().take(usize::from(draws[0] & 2)));
     let call = NewCall {
         start_ns: i64::from(number) - 99,
@@ -199,7 +200,8 @@ fn told(trace: &MemoryTrace) -> Vec<String> {
     let name = |object: MemoryObjectId| {
         let row = object.index();
         let objects = &trace.objects;
-        let of_stack = trace.stacks.frames_of(objects.stack[row]).map(|frame| text(frame.file)).collect::<String>();
+        let of_stack =
+            trace.stacks.frames_of(objects.stack[row]).map(|frame| text(frame.file().into())).collect::<String>();
         let (kind, bytes, address) = (objects.kind[row], objects.bytes[row], objects.address[row]);
         format!("{:?} {kind:?} {bytes} {address} {of_stack} {:?}", text(objects.name[row]), device(objects.device[row]))
     };
@@ -223,7 +225,7 @@ fn told(trace: &MemoryTrace) -> Vec<String> {
                 .collect();
             accesses.sort();
             let calls = &trace.calls;
-            let frames: Vec<_> = trace.stacks.frames_of(calls.stack[row]).map(|frame| frame.line).collect();
+            let frames: Vec<_> = trace.stacks.frames_of(calls.stack[row]).map(|frame| frame.line()).collect();
             let (kind, start, flags) = (calls.kind[row], calls.start_ns[row], calls.flags[row]);
             format!("{kind:?} {start} {flags} {frames:?} {:?} {accesses:?}", trace.object_of(call).map(name))
         })

@@ -258,7 +258,7 @@ fn ranges_marks_and_operators() {
     let counts = ["unfinished", "negative_duration", "no_time"].map(|code| trace.report.count_of(code));
     assert_eq!(counts, [1, 1, 1]);
     assert!(of("domain").is_none());
-    let linked: Vec<_> = trace.links.of(LinkKind::Backward).map(|(from, to, _)| (from, to)).collect();
+    let linked: Vec<_> = trace.links.of_kind(LinkKind::Backward).map(|(from, to, _)| (from, to)).collect();
     assert_eq!(linked, [(of("aten::mm"), of("MmBackward0"))]);
 }
 

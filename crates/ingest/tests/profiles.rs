@@ -1,7 +1,7 @@
 //! Profiles: made ones of each form, and what our own exports and other programs write.
 
 use stackline_ingest::{ReadOptions, is_profile, read_paths, read_profile};
-use stackline_model::{CallFrame, CallMetric, CallNodeId, CallTree};
+use stackline_model::{CallMetric, CallNodeId, CallingContextTree, Frame};
 use std::path::{Path, PathBuf};
 
 fn write(folder: &Path, name: &str, bytes: &[u8]) -> PathBuf {
@@ -10,7 +10,7 @@ fn write(folder: &Path, name: &str, bytes: &[u8]) -> PathBuf {
     path
 }
 
-fn read(name: &str, bytes: &[u8]) -> CallTree {
+fn read(name: &str, bytes: &[u8]) -> CallingContextTree {
     let folder = tempfile::tempdir().unwrap();
     let path = write(folder.path(), name, bytes);
     assert!(is_profile(&path), "{name}");
@@ -20,14 +20,14 @@ fn read(name: &str, bytes: &[u8]) -> CallTree {
 }
 
 /// What was measured where, a line each: the path, the thread, the metric and its sum.
-fn text(tree: &CallTree) -> String {
+fn text(tree: &CallingContextTree) -> String {
     let frame = |node: CallNodeId| {
         let id = tree.nodes.frame[node.index()].some()?;
         let frame = &tree.frames[id.index()];
         let name = frame.name(&tree.strings);
         Some(match *frame {
-            CallFrame::Python { file, line, .. } => format!("{name} ({}:{line})", tree.strings.get(file)),
-            CallFrame::Native { file, line, library, .. } => {
+            Frame::Python { file, line, .. } => format!("{name} ({}:{line})", tree.strings.get(file)),
+            Frame::Native { file, line, library, .. } => {
                 let some = |id: stackline_model::StrId| id.some().map_or("-", |id| tree.strings.get(id));
                 format!("{name} [{} {}:{line}]", some(library), some(file))
             }

@@ -3,15 +3,15 @@
 use proptest::prelude::*;
 use stackline_ingest::Error;
 use stackline_ingest::recording::{read_recording, read_streams};
-use stackline_model::{CallFrameKind, CallMetric, CallStats, CallStepEnds, CallTree};
-use stackline_recording::{ChunkWriter, FrameKey, HEADER, Metric, Record, Stats, StepEnds, Thread};
+use stackline_model::{CallMetric, CallStats, CallStepEnds, CallingContextTree, FrameKind};
+use stackline_recording::{ChunkWriter, FrameKey, HEADER, Metric, Process, Record, Stats, StepEnds, Thread};
 use stackline_testkit::recording::{Config, streams};
 
-fn tree(files: &[(String, Vec<u8>)]) -> CallTree {
+fn tree(files: &[(String, Vec<u8>)]) -> CallingContextTree {
     read_streams(files.iter().map(|(name, file)| (name.as_str(), file.as_slice())))
 }
 
-fn total(tree: &CallTree, metric: CallMetric) -> CallStats {
+fn total(tree: &CallingContextTree, metric: CallMetric) -> CallStats {
     let exclusive = tree.exclusive(metric, |_| true);
     tree.inclusive(metric, &exclusive)[0]
 }
@@ -25,8 +25,8 @@ fn processes_are_merged_into_one_tree() {
     assert_eq!(two.processes.len(), 2 * one.processes.len());
     assert_eq!(total(&two, CallMetric::OperatorTime).count, 2 * total(&one, CallMetric::OperatorTime).count);
     assert!(two.report.is_clean(), "{:?}", two.report.problems);
-    let kinds: Vec<CallFrameKind> = two.frames.iter().map(|frame| frame.kind()).collect();
-    for kind in [CallFrameKind::Python, CallFrameKind::Operator, CallFrameKind::Backward, CallFrameKind::Native] {
+    let kinds: Vec<FrameKind> = two.frames.iter().map(|frame| frame.kind()).collect();
+    for kind in [FrameKind::Python, FrameKind::Operator, FrameKind::Backward, FrameKind::Native] {
         assert!(kinds.contains(&kind), "{kind:?}");
     }
 }
@@ -180,6 +180,43 @@ fn frames_of_the_recorder_are_in_no_tree() {
     assert_eq!(at(&["a", "b", "x"]), Some((1, 8)), "the library is at the leaf");
     assert_eq!((own[0].count, own[0].sum), (1, 1));
     assert_eq!(tree.nodes.len(), 4);
+}
+
+/// A stream of process 7 with a thread for each number and name, which runs Python code or an operator alone.
+fn with_threads(threads: &[(u32, &str, bool)]) -> Vec<u8> {
+    let mut chunk = ChunkWriter::new();
+    let mut push = |record: Record| chunk.push(&record).unwrap();
+    let command = ["/usr/bin/python3.11", "train.py"].map(str::to_owned).to_vec();
+    push(Record::Process(Box::new(Process { pid: 7, command, ..Process::default() })));
+    for (id, text) in ["work", "/train.py", "aten::mm"].iter().enumerate() {
+        push(Record::Text { id: id as u32, text: (*text).to_owned() });
+    }
+    push(Record::Frame { id: 0, key: FrameKey::Python { function: 0, file: 1, line: 1, first_line: 1 } });
+    push(Record::Frame { id: 1, key: FrameKey::Operator { name: 2 } });
+    for (id, &(tid, name, runs_python)) in threads.iter().enumerate() {
+        let id = id as u32;
+        push(Record::Thread(Thread { id, tid, torch_id: 0, name: name.to_owned() }));
+        push(Record::Node { thread: id, id: 1, parent: 0, frame: u32::from(!runs_python) });
+    }
+    [HEADER.as_slice(), chunk.finish()].concat()
+}
+
+/// Linux calls a thread like the one that made it: threads of native code are called like the program.
+#[test]
+fn threads_with_the_name_of_their_program_are_told_apart() {
+    let threads = [
+        (7, "MainThread", true),
+        (8, "python3.11", false),
+        (9, "python", false),
+        // Operators and samples of one thread.
+        (10, "python3.11", false),
+        (10, "python3.11", true),
+        (11, "loader", true),
+    ];
+    let tree = tree(&[("7-0.slr".into(), with_threads(&threads))]);
+    let names: Vec<&str> = tree.threads.iter().map(|thread| tree.strings.get(thread.name)).collect();
+    let unnamed = "unnamed thread 10";
+    assert_eq!(names, ["MainThread", "native thread 8", "native thread 9", unnamed, unnamed, "loader"]);
 }
 
 #[test]

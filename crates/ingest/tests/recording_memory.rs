@@ -2,7 +2,7 @@
 
 use stackline_ingest::ReadOptions;
 use stackline_ingest::recording::{is_shown_by, memory_of, read_memory, read_traces};
-use stackline_model::{AccessMode, MemoryCallKind, MemoryObjectKind, MemoryTrace, call_flags};
+use stackline_model::{AccessMode, FrameKind, MemoryCallKind, MemoryObjectKind, MemoryTrace, call_flags};
 use stackline_recording::{CallDetail, ChunkWriter, FrameKey, HEADER, Process, Record, TensorPart, Thread, TouchKind};
 
 /// Operators that may be called: node 1 and so on.
@@ -196,7 +196,7 @@ fn memory_of_others_ends_where_ours_begins() {
 fn a_window_without_operators_is_told() {
     let window = |at_ns, open| Record::Window { at_ns, step: 0, open, at_step: false };
     let is_told =
-        |trace: &MemoryTrace| !trace.has_accesses && stackline_ingest::problems::is_outside_window(&trace.report);
+        |trace: &MemoryTrace| !trace.has_accesses && stackline_ingest::diagnostics::is_outside_window(&trace.report);
     let early = || Stream::new().touch(10, 0, Allocated, 0x1000, 64);
     assert!(is_told(&early().with(window(5, true)).with(window(8, false)).read()));
     assert!(!is_told(&early().read()), "all was recorded");
@@ -349,8 +349,10 @@ fn files_are_named_from_where_the_program_ran() {
     }
     let trace = stream.touch(10, text + 3, Allocated, 0x1000, 64).read();
     let files: Vec<_> =
-        trace.stacks.frames_of(trace.calls.stack[0]).map(|frame| trace.strings.get(frame.file)).collect();
+        trace.stacks.frames_of(trace.calls.stack[0]).map(|frame| frame.file_text(&trace.strings)).collect();
     assert_eq!(files, ["site-packages/torch/nn/linear.py", "net.py", "run/train.py"]);
+    let mut frames = trace.stacks.frames_of(trace.calls.stack[0]);
+    assert!(frames.all(|frame| frame.kind() == FrameKind::Python && frame.line() == Some(3)));
 }
 
 /// With `--shapes` operators say what they are called with.

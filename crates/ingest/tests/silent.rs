@@ -126,7 +126,7 @@ fn arguments_of_an_end_stand_last() {
             {"ph":"E","pid":1,"tid":1,"ts":5,"args":{"a":2,"b":2}}]"#,
     );
     assert_eq!(trace.attr("a").i64(EventId(0)), Some(2));
-    assert_eq!(trace.attrs.of(EventId(0)).len(), 3);
+    assert_eq!(trace.attrs.of_event(EventId(0)).len(), 3);
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn a_finished_arrow_starts_no_other() {
         |ph: &str, ts: i64| format!(r#"{{"ph":"{ph}","cat":"x","name":"f","id":1,"pid":1,"tid":{ts},"ts":{ts}}}"#);
     let events: Vec<String> = (1..4).map(|t| x("cpu_op", "a", (1, t), &t.to_string(), "1", "")).collect();
     let trace = read(&list(&[events, vec![flow("s", 1), flow("f", 2), flow("f", 3)]].concat()));
-    assert_eq!(trace.links.of(LinkKind::Flow).map(|(a, b, _)| (a.0, b.0)).collect::<Vec<_>>(), [(0, 1)]);
+    assert_eq!(trace.links.of_kind(LinkKind::Flow).map(|(a, b, _)| (a.0, b.0)).collect::<Vec<_>>(), [(0, 1)]);
 }
 
 #[test]

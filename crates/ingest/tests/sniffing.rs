@@ -21,7 +21,7 @@ const FOLDERS: &[(&str, &str)] = &[
 fn source(path: &Path, content: &Content<'_>) -> Option<&'static str> {
     let sure: Vec<_> = sources::ALL.iter().filter(|source| matches!((source.sniff)(content), Sniff::Yes(_))).collect();
     assert!(sure.len() <= 1, "{}: {:?}", path.display(), sure.iter().map(|source| source.name).collect::<Vec<_>>());
-    sources::of(content).unwrap().map(|source| source.name)
+    sources::detect(content).unwrap().map(|source| source.name)
 }
 
 fn source_of_file(path: &Path) -> Option<&'static str> {

@@ -148,7 +148,7 @@ fn a_profile_in_short() {
     };
     let lines: String = trace.events.ids().map(line).collect();
     let flow = |(from, to, _)| format!("{} -> {}\n", trace.name(from), trace.name(to));
-    let flows: String = trace.links.of(LinkKind::Flow).map(flow).collect();
+    let flows: String = trace.links.of_kind(LinkKind::Flow).map(flow).collect();
     let problems: Vec<_> = trace.report.problems.iter().map(|p| (&p.code, p.count)).collect();
     insta::assert_snapshot!(format!("format {}\n{lines}{flows}{problems:?}", trace.meta.format));
     assert_eq!(trace.gpu.device, [3]);
@@ -321,7 +321,7 @@ fn numbers_that_are_used_again_go_on_with_the_last_event_before() {
         .with(event("of second", 40_000, taken));
     let trace = read(&space(&[Plane::new(0, "/host:CPU").with(line)], &[]));
     let flows: Vec<_> =
-        trace.links.of(LinkKind::Flow).map(|(from, to, _)| (trace.name(from), trace.name(to))).collect();
+        trace.links.of_kind(LinkKind::Flow).map(|(from, to, _)| (trace.name(from), trace.name(to))).collect();
     assert_eq!(flows, [("first", "of first"), ("second", "of second")]);
 }
 

@@ -49,7 +49,7 @@ pub struct AllocatorSettings {
 
 impl AllocatorSettings {
     /// The settings that a device's allocator had, as far as the trace tells.
-    pub fn of(trace: &MemoryTrace, device: MemoryDeviceId) -> Self {
+    pub fn from_trace(trace: &MemoryTrace, device: MemoryDeviceId) -> Self {
         let grows = trace.segments.iter().any(|segment| segment.device == device && segment.expandable);
         let rounding = trace.allocator_settings;
         Self { expandable: grows || rounding.expandable, capacity: None, rounding }

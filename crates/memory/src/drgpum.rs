@@ -5,7 +5,7 @@
 //! seen when its first kernel is met walking backwards, be they used by the same kernel or not; nothing is known of ranges,
 //! streams or opaque kernels.
 
-use crate::{Facts, Pattern};
+use crate::{ObjectUsage, Pattern};
 use stackline_model::{MemoryCallId, MemoryCallKind, MemoryObjectId, MemoryTrace};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ pub struct Counts(BTreeMap<Pattern, u32>);
 
 impl Counts {
     /// Objects that match a pattern.
-    pub fn of(&self, pattern: Pattern) -> u32 {
+    pub fn count_of(&self, pattern: Pattern) -> u32 {
         self.0.get(&pattern).copied().unwrap_or(0)
     }
 }
@@ -37,13 +37,13 @@ struct Seen {
     dead_write: bool,
 }
 
-/// Counts objects by the artifact's rules, with the thresholds of `facts`.
-pub fn count(facts: &Facts<'_>) -> Counts {
-    let trace = facts.trace;
-    let seen = look(facts);
+/// Counts objects by the artifact's rules, with the thresholds of `usage`.
+pub fn count(usage: &ObjectUsage<'_>) -> Counts {
+    let trace = usage.trace;
+    let seen = look(usage);
     let mut counts = Counts::default();
     for object in trace.objects.ids() {
-        for pattern in patterns(facts, object, &seen[object.index()]) {
+        for pattern in patterns(usage, object, &seen[object.index()]) {
             *counts.0.entry(pattern).or_default() += 1;
         }
     }
@@ -54,8 +54,8 @@ pub fn count(facts: &Facts<'_>) -> Counts {
     counts
 }
 
-fn look(facts: &Facts<'_>) -> Vec<Seen> {
-    let trace = facts.trace;
+fn look(usage: &ObjectUsage<'_>) -> Vec<Seen> {
+    let trace = usage.trace;
     let mut seen = vec![Seen::default(); trace.objects.len()];
     for call in trace.calls.ids() {
         let is_kernel = trace.calls.kind[call.index()] == MemoryCallKind::Kernel;
@@ -73,7 +73,7 @@ fn look(facts: &Facts<'_>) -> Vec<Seen> {
             }
             seen.filled = false;
             let idle = seen.last_kernel.filter(|before| *before != call);
-            seen.idle |= idle.is_some_and(|b| facts.kernels_between(b, call) >= facts.rules.idle_kernels);
+            seen.idle |= idle.is_some_and(|b| usage.kernels_between(b, call) >= usage.rules.idle_kernels);
             seen.first_kernel = seen.first_kernel.or(Some(call));
             seen.last_kernel = Some(call);
         }
@@ -81,11 +81,11 @@ fn look(facts: &Facts<'_>) -> Vec<Seen> {
     seen
 }
 
-fn patterns(facts: &Facts<'_>, object: MemoryObjectId, seen: &Seen) -> Vec<Pattern> {
+fn patterns(usage: &ObjectUsage<'_>, object: MemoryObjectId, seen: &Seen) -> Vec<Pattern> {
     let row = object.index();
-    let (allocated, freed) = (facts.trace.objects.allocated_by[row].some(), facts.trace.objects.freed_by[row].some());
+    let (allocated, freed) = (usage.trace.objects.allocated_by[row].some(), usage.trace.objects.freed_by[row].some());
     let apart = |from: Option<MemoryCallId>, to: Option<MemoryCallId>, least: u32| match (from, to) {
-        (Some(from), Some(to)) => facts.kernels_between(from, to) >= least,
+        (Some(from), Some(to)) => usage.kernels_between(from, to) >= least,
         _ => false,
     };
     let rules = [
@@ -93,8 +93,8 @@ fn patterns(facts: &Facts<'_>, object: MemoryObjectId, seen: &Seen) -> Vec<Patte
         (Pattern::MemoryLeak, freed.is_none()),
         (Pattern::TemporaryIdleness, seen.idle),
         (Pattern::DeadWrite, seen.dead_write),
-        (Pattern::EarlyAllocation, apart(allocated, seen.first_kernel, facts.rules.early_kernels)),
-        (Pattern::LateDeallocation, apart(seen.last_kernel, freed, facts.rules.late_kernels)),
+        (Pattern::EarlyAllocation, apart(allocated, seen.first_kernel, usage.rules.early_kernels)),
+        (Pattern::LateDeallocation, apart(seen.last_kernel, freed, usage.rules.late_kernels)),
     ];
     rules.into_iter().filter(|(_, holds)| *holds).map(|(pattern, _)| pattern).collect()
 }

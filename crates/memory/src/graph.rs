@@ -84,9 +84,9 @@ pub struct OrderTracker {
     current: Moment,
 }
 
-/// Where a call stands.
+/// Position of a call in its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct StreamPosition {
     /// Its wave, from 0.
     pub wave: u32,
     /// Its stream, as a position in clocks.
@@ -135,11 +135,11 @@ impl OrderTracker {
     }
 
     /// Places the next call.
-    pub fn step(&mut self, trace: &MemoryTrace, call: MemoryCallId) -> Place {
+    pub fn step(&mut self, trace: &MemoryTrace, call: MemoryCallId) -> StreamPosition {
         let stream = clock_index(trace, call);
         if let Some(number) = self.numbers.get_mut(stream) {
             *number += 1;
-            return Place { wave: *number - 1, stream: stream as u32, number: *number };
+            return StreamPosition { wave: *number - 1, stream: stream as u32, number: *number };
         }
         let kind = trace.calls.kind[call.index()];
         self.current.set(&self.last[stream]);
@@ -151,7 +151,7 @@ impl OrderTracker {
         let number = self.current.clock[stream];
         self.last[stream].set(&self.current);
         self.remember(trace, call, kind);
-        Place { wave, stream: stream as u32, number }
+        StreamPosition { wave, stream: stream as u32, number }
     }
 
     /// For the call that was placed last: how many calls of each stream happened before it or are it; empty if

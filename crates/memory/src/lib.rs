@@ -3,35 +3,35 @@
 //!
 //! * [`curve`]: live bytes over time, peaks, who is alive at them;
 //! * [`composition`]: what a peak is made of;
-//! * [`Facts`]: one pass over all calls and accesses, from which
+//! * [`ObjectUsage`]: one pass over all calls and accesses, from which
 //! * [`patterns`] finds waste (one file each), by the rules that docs/reference/memory-patterns.md explains;
 //! * [`drgpum`] counts as DrGPUM's published artifact does, for comparison;
 //! * [`graph`]: what happens before what;
 //! * [`allocator`]: a model of PyTorch's caching allocator;
 //! * [`suggest`]: what could be changed, each suggestion replayed on the trace.
-//! * [`Study`]: patterns, peaks and suggestions of one trace, worked out once;
+//! * [`MemoryAnalysis`]: patterns, peaks and suggestions of one trace, worked out once;
 //! * [`tables`]: all of it as tables.
 #![forbid(unsafe_code)]
 
 pub mod allocator;
-mod beside;
 pub mod composition;
+mod concurrent_uses;
 pub mod curve;
 pub mod drgpum;
-mod facts;
 pub mod graph;
+mod iterations;
+mod memory_analysis;
+mod object_usage;
 pub mod patterns;
 pub mod replay;
-mod rounds;
 mod rules;
 mod source_location;
-mod study;
 pub mod suggest;
 pub mod tables;
 
-pub use facts::{DeadWrite, Facts, Gap, ObjectUse};
+pub use memory_analysis::MemoryAnalysis;
+pub use object_usage::{DeadWrite, Gap, ObjectUsage, ObjectUse};
 pub use patterns::frequency::{Bucket, MOST_BUCKETS, buckets, histogram_text};
 pub use patterns::{Certainty, Measure, Origin, Pattern, PatternMatch};
 pub use rules::Rules;
 pub use source_location::{SourceLocation, frame_of, locate, path_text, place_text};
-pub use study::Study;

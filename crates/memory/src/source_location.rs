@@ -6,7 +6,7 @@ use stackline_model::native_names::{
     autograd_node, is_allocation_plumbing, is_autocast_copy, is_native_autograd_engine, operator, qualified,
 };
 use stackline_model::vocabulary::{is_generated_code, is_own_code};
-use stackline_model::{MemoryFrame, MemoryStackId, MemoryTrace, StrId};
+use stackline_model::{Frame, FrameKind, MemoryStackId, MemoryTrace, StrId};
 
 /// Added to the line that called code which `torch.compile` generated.
 const GENERATED_SUFFIX: &str = " (generated code)";
@@ -30,22 +30,22 @@ pub struct SourceLocation {
 /// The frame that tells most.
 enum Best {
     /// A line of the program or of a library, a function of a trace, a C++ function.
-    Frame(MemoryFrame),
+    Frame(Frame),
     /// Generated code that no line of the program called.
     Generated,
     /// An autograd node, or the engine around it; the frame of it.
-    Autograd(MemoryFrame),
+    Autograd(Frame),
     /// The outermost operator.
-    Operator(MemoryFrame),
+    Operator(Frame),
 }
 
-fn is_python(trace: &MemoryTrace, frame: &MemoryFrame) -> bool {
-    trace.strings.get(frame.file).ends_with(".py")
+fn is_python(trace: &MemoryTrace, frame: &Frame) -> bool {
+    frame.file_text(&trace.strings).ends_with(".py")
 }
 
-fn frame_text(trace: &MemoryTrace, frame: &MemoryFrame) -> String {
-    let (function, file) = (trace.strings.get(frame.function), trace.strings.get(frame.file));
-    match (file, frame.line) {
+fn frame_text(trace: &MemoryTrace, frame: &Frame) -> String {
+    let (function, file) = (frame.function_text(&trace.strings), frame.file_text(&trace.strings));
+    match (file, frame.line().unwrap_or(0)) {
         ("" | "??", _) => function.to_owned(),
         (file, 0) => format!("{file} {function}").trim().to_owned(),
         (file, line) => format!("{file}:{line} {function}").trim().to_owned(),
@@ -54,10 +54,10 @@ fn frame_text(trace: &MemoryTrace, frame: &MemoryFrame) -> String {
 
 /// Of a call path, innermost frame first: the innermost line of the program's own Python code; if there is none, generated code, any
 /// Python code, the autograd node, the outermost operator, the innermost frame that is not the allocator's.
-fn best(trace: &MemoryTrace, frames: &[MemoryFrame]) -> Option<Best> {
-    let text = |frame: &MemoryFrame| trace.strings.get(frame.function);
-    let is_made = |frame: &&MemoryFrame| is_generated_code(trace.strings.get(frame.file));
-    let own = frames.iter().find(|frame| is_python(trace, frame) && is_own_code(trace.strings.get(frame.file)));
+fn best(trace: &MemoryTrace, frames: &[Frame]) -> Option<Best> {
+    let text = |frame: &Frame| frame.function_text(&trace.strings);
+    let is_made = |frame: &&Frame| is_generated_code(frame.file_text(&trace.strings));
+    let own = frames.iter().find(|frame| is_python(trace, frame) && is_own_code(frame.file_text(&trace.strings)));
     if let Some(own) = own {
         return Some(Best::Frame(*own));
     }
@@ -80,25 +80,25 @@ fn best(trace: &MemoryTrace, frames: &[MemoryFrame]) -> Option<Best> {
 
 /// The frame of a call path that tells most, to group by: what [`locate`] gives the same name has the same frame. None if the path is
 /// not known.
-pub fn frame_of(trace: &MemoryTrace, stack: MemoryStackId) -> Option<MemoryFrame> {
-    let frames: Vec<MemoryFrame> = trace.stacks.frames_of(stack).collect();
+pub fn frame_of(trace: &MemoryTrace, stack: MemoryStackId) -> Option<Frame> {
+    let frames: Vec<Frame> = trace.stacks.frames_of(stack).collect();
     Some(match best(trace, &frames)? {
         Best::Frame(frame) | Best::Autograd(frame) | Best::Operator(frame) => frame,
-        Best::Generated => MemoryFrame { function: StrId::NONE, file: StrId::NONE, line: 0 },
+        Best::Generated => Frame::with_line(FrameKind::Python, StrId::NONE, StrId::NONE, 0),
     })
 }
 
 /// Where in the program a call path leads. None if the path is not known.
 pub fn locate(trace: &MemoryTrace, stack: MemoryStackId) -> Option<SourceLocation> {
-    let frames: Vec<MemoryFrame> = trace.stacks.frames_of(stack).collect();
+    let frames: Vec<Frame> = trace.stacks.frames_of(stack).collect();
     let mut location = locate_frames(trace, &frames)?;
-    if let Some(library) = frames.iter().find_map(|frame| workspace_library(trace.strings.get(frame.function))) {
+    if let Some(library) = frames.iter().find_map(|frame| workspace_library(frame.function_text(&trace.strings))) {
         location.text += &format!(" ({} workspace)", library.name);
     }
     Some(location)
 }
 
-fn locate_frames(trace: &MemoryTrace, frames: &[MemoryFrame]) -> Option<SourceLocation> {
+fn locate_frames(trace: &MemoryTrace, frames: &[Frame]) -> Option<SourceLocation> {
     let unnamed =
         |function: String| SourceLocation { file: None, line: 0, text: function.clone(), function: Some(function) };
     Some(match best(trace, frames)? {
@@ -106,15 +106,15 @@ fn locate_frames(trace: &MemoryTrace, frames: &[MemoryFrame]) -> Option<SourceLo
         Best::Frame(frame) => {
             let known =
                 |id: StrId| Some(trace.strings.get(id).to_owned()).filter(|text| !text.is_empty() && text != "??");
-            let function = known(frame.function).map(|function| match function.contains("::") {
+            let function = known(frame.function()).map(|function| match function.contains("::") {
                 true => qualified(&function).to_owned(),
                 false => function,
             });
-            let text = match (&function, known(frame.file)) {
+            let text = match (&function, known(frame.file().into())) {
                 (Some(function), None) => function.clone(),
                 _ => frame_text(trace, &frame),
             };
-            SourceLocation { file: known(frame.file), line: frame.line, function, text }
+            SourceLocation { file: known(frame.file().into()), line: frame.line().unwrap_or(0), function, text }
         }
         Best::Generated => unnamed("generated code (torch.compile)".to_owned()),
         Best::Autograd(frame) => unnamed(backward_name(trace, frames, &frame)),
@@ -122,26 +122,26 @@ fn locate_frames(trace: &MemoryTrace, frames: &[MemoryFrame]) -> Option<SourceLo
     })
 }
 
-fn python_location(trace: &MemoryTrace, frames: &[MemoryFrame], frame: &MemoryFrame) -> SourceLocation {
+fn python_location(trace: &MemoryTrace, frames: &[Frame], frame: &Frame) -> SourceLocation {
     let within = || frames.iter().take_while(|inner| *inner != frame);
-    let suffix = if within().any(|inner| is_generated_code(trace.strings.get(inner.file))) {
+    let suffix = if within().any(|inner| is_generated_code(inner.file_text(&trace.strings))) {
         GENERATED_SUFFIX
-    } else if within().any(|inner| is_autocast_copy(trace.strings.get(inner.function))) {
+    } else if within().any(|inner| is_autocast_copy(inner.function_text(&trace.strings))) {
         AUTOCAST_SUFFIX
     } else {
         ""
     };
     SourceLocation {
-        file: Some(trace.strings.get(frame.file).to_owned()),
-        line: frame.line,
-        function: Some(trace.strings.get(frame.function).to_owned()).filter(|function| !function.is_empty()),
+        file: Some(frame.file_text(&trace.strings).to_owned()),
+        line: frame.line().unwrap_or(0),
+        function: Some(frame.function_text(&trace.strings).to_owned()).filter(|function| !function.is_empty()),
         text: frame_text(trace, frame) + suffix,
     }
 }
 
 /// `MeanBackward0 / aten::div`: the node, and the operator that it calls.
-fn backward_name(trace: &MemoryTrace, frames: &[MemoryFrame], node: &MemoryFrame) -> String {
-    let name = autograd_node(trace.strings.get(node.function)).unwrap_or("autograd engine");
+fn backward_name(trace: &MemoryTrace, frames: &[Frame], node: &Frame) -> String {
+    let name = autograd_node(node.function_text(&trace.strings)).unwrap_or("autograd engine");
     let within = frames.iter().take_while(|frame| *frame != node);
     match within.filter_map(|frame| operator_name(trace, frame)).last() {
         Some(operator) => format!("{name} / {operator}"),
@@ -149,8 +149,8 @@ fn backward_name(trace: &MemoryTrace, frames: &[MemoryFrame], node: &MemoryFrame
     }
 }
 
-fn operator_name(trace: &MemoryTrace, frame: &MemoryFrame) -> Option<String> {
-    operator(trace.strings.get(frame.function)).map(|name| format!("{OPERATOR_PREFIX}{name}"))
+fn operator_name(trace: &MemoryTrace, frame: &Frame) -> Option<String> {
+    operator(frame.function_text(&trace.strings)).map(|name| format!("{OPERATOR_PREFIX}{name}"))
 }
 
 /// The same as text: `train.py:88 step`. Empty if the path is not known.
@@ -161,13 +161,13 @@ pub fn place_text(trace: &MemoryTrace, stack: MemoryStackId) -> String {
 /// A call path from the outermost frame on. Beside Python frames native ones are left out; of C++ alone there are the autograd nodes and
 /// operators, if it has any.
 pub fn path_text(trace: &MemoryTrace, stack: MemoryStackId) -> String {
-    let frames: Vec<MemoryFrame> = trace.stacks.frames_of(stack).collect();
-    let function = |frame: &MemoryFrame| trace.strings.get(frame.function);
+    let frames: Vec<Frame> = trace.stacks.frames_of(stack).collect();
+    let function = |frame: &Frame| frame.function_text(&trace.strings);
     let python = frames.iter().any(|frame| is_python(trace, frame));
     let named =
-        |frame: &MemoryFrame| autograd_node(function(frame)).map(str::to_owned).or_else(|| operator_name(trace, frame));
+        |frame: &Frame| autograd_node(function(frame)).map(str::to_owned).or_else(|| operator_name(trace, frame));
     let is_named = !python && frames.iter().any(|frame| named(frame).is_some());
-    let text = |frame: &MemoryFrame| match (python, is_named) {
+    let text = |frame: &Frame| match (python, is_named) {
         (true, _) => is_python(trace, frame).then(|| frame_text(trace, frame)),
         (false, true) => named(frame),
         (false, false) => (!is_allocation_plumbing(function(frame))).then(|| frame_text(trace, frame)),
@@ -190,7 +190,7 @@ mod tests {
         let mut made = Vec::new();
         for (file, line, function) in frames.iter().rev() {
             let (function, file) = (trace.strings.intern(function), trace.strings.intern(file));
-            made.push(MemoryFrame { function, file, line: *line });
+            made.push(Frame::of_line(function, file, *line, &trace.strings));
         }
         let stack = trace.stacks.intern_path(made);
         (trace, stack)

@@ -2,7 +2,7 @@
 
 use stackline_memory::replay::Replay;
 use stackline_memory::suggest::{Action, Suggestion, describe, suggestions};
-use stackline_memory::{Certainty, Facts, Rules, Study, patterns, tables};
+use stackline_memory::{Certainty, MemoryAnalysis, ObjectUsage, Rules, patterns, tables};
 use stackline_model::{MemoryDeviceId, MemoryTrace, Values};
 
 const MIB: u64 = 1 << 20;
@@ -12,16 +12,16 @@ fn trace(text: &str) -> MemoryTrace {
 }
 
 /// The suggestions of one action.
-fn of(text: &str, action: &str) -> Vec<(String, Suggestion)> {
+fn suggestions_of(text: &str, action: &str) -> Vec<(String, Suggestion)> {
     let trace = trace(text);
-    let facts = Facts::new(&trace, Rules::default());
-    let made = suggestions(&facts, &patterns::find(&facts)).into_iter();
+    let usage = ObjectUsage::new(&trace, Rules::default());
+    let made = suggestions(&usage, &patterns::find(&usage)).into_iter();
     made.filter(|one| one.action.name() == action).map(|one| (describe(&trace, &one), one)).collect()
 }
 
 /// The one suggestion of an action: in words, its bytes, its cost in ns, its certainty, and the peak before and after.
 fn one(text: &str, action: &str) -> (String, u64, u64, Certainty, [u64; 2]) {
-    let found = of(text, action);
+    let found = suggestions_of(text, action);
     assert_eq!(found.len(), 1, "{found:?}");
     let (what, suggestion) = found.into_iter().next().unwrap();
     let (trace, list) = (trace(text), [suggestion]);
@@ -73,10 +73,10 @@ fn what_an_operator_puts_there_for_itself_is_made_again_with_it() {
     );
     assert_eq!((bytes, cost), (1000, 40));
     // A copy of the program's own is another writer.
-    assert_eq!(of(&with_bias(""), "recompute"), []);
+    assert_eq!(suggestions_of(&with_bias(""), "recompute"), []);
     // The bias must be what it was.
     let changed = inside.replace("f y;", "s b t=200; f y;");
-    assert_eq!(of(&changed, "recompute"), []);
+    assert_eq!(suggestions_of(&changed, "recompute"), []);
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn what_is_gone_is_made_again_first() {
     assert_eq!((bytes, cost), (1000, 65));
     // h is needed while y is made; at `back`, x lies there once more: i, w, h, x.
     assert_eq!(peaks, [4800, 4800]);
-    let found = of(text, "recompute");
+    let found = suggestions_of(text, "recompute");
     let Action::Recompute { scratch, needs, .. } = &found[0].1.action else { panic!("{found:?}") };
     assert_eq!((*scratch, needs.len()), (1000, 2));
     let trace = trace(text);
@@ -102,17 +102,17 @@ fn what_is_gone_is_made_again_first() {
     // Another input may be younger than the one that is gone.
     let two =
         text.replace("a h 1000", "a r 10; k \"aten::mm\" i[:]>r[:]; a h 1000").replace("x[:]>h[:]", "x[:],r[:]>h[:]");
-    assert_eq!(of(&two, "recompute").len(), 1);
+    assert_eq!(suggestions_of(&two, "recompute").len(), 1);
     // Two levels are one too many: w is gone, too.
     let gone = text.replace("o w 500 kind=parameter", "a w 500; k init >w[:]").replace("f x;", "f x; f w;");
-    assert!(of(&gone, "recompute").is_empty());
+    assert!(suggestions_of(&gone, "recompute").is_empty());
 }
 
 #[test]
 fn what_may_come_out_differently_is_not_made_again() {
     let none = |relu: &str, meanwhile: &str| {
         let text = step(relu, meanwhile);
-        assert!(of(&text, "recompute").is_empty(), "{text}");
+        assert!(suggestions_of(&text, "recompute").is_empty(), "{text}");
     };
     none("relu", "");
     none("\"mine::relu\"", "");
@@ -150,7 +150,7 @@ fn what_may_come_out_differently_is_not_made_again() {
         ("x[:]>h[:]", "x[:]>x[:],h[:]"),
     ] {
         let text = sure.replace(from, to);
-        assert!(text != sure && of(&text, "recompute").is_empty(), "{text}");
+        assert!(text != sure && suggestions_of(&text, "recompute").is_empty(), "{text}");
     }
 }
 
@@ -169,13 +169,13 @@ fn a_chain_is_not_made_again_from_nothing() {
         text += &format!("k grad h{layer}[:] dur=1 at=train.py:9:backward; f h{layer}; ");
     }
     let trace = trace(&text);
-    let study = Study::new(&trace, 1);
-    let at = study.ranked.iter().position(|one| one.suggestion.action.name() == "recompute").unwrap();
-    let again = &study.ranked[at].suggestion;
+    let analysis = MemoryAnalysis::new(&trace, 1);
+    let at = analysis.ranked.iter().position(|one| one.suggestion.action.name() == "recompute").unwrap();
+    let again = &analysis.ranked[at].suggestion;
     assert_eq!((again.objects(), again.total_cost_ns()), (5, Some(50)));
     // h6 is needed for the loss. Of the others, every second one stays, as the next one is made of it.
-    assert_eq!(study.ranked[at].savings, [300]);
-    let table = tables::apply(&trace, &study.ranked, &[at + 1]).unwrap();
+    assert_eq!(analysis.ranked[at].savings, [300]);
+    let table = tables::apply(&trace, &analysis.ranked, &[at + 1]).unwrap();
     assert_eq!(table.column("peak_after").unwrap().values, Values::I64(vec![Some(1700 - 300)]));
 }
 
@@ -188,13 +188,13 @@ fn an_operator_writes_over_its_input() {
     assert_eq!(what, "let aten::relu write y over x: in place (inplace=True, +=, a name with _)");
     assert_eq!((bytes, cost, certainty, peaks), (64, 0, Certainty::Partial, [192, 128]));
     let added = IN_PLACE.replace("k \"aten::mm\" i[:]>x[:]", "c x i; k \"aten::addmm\" i[:],x[:]>x[:]");
-    assert_eq!(of(&added, "in place").len(), 1, "a bias, and what is added to it");
+    assert_eq!(suggestions_of(&added, "in place").len(), 1, "a bias, and what is added to it");
 }
 
 #[test]
 fn where_no_object_is_touched_all_are_unused() {
     let removed: Vec<String> =
-        of("a A 100; a B 100; k z >; f A; f B; end", "remove").into_iter().map(|one| one.0).collect();
+        suggestions_of("a A 100; a B 100; k z >; f A; f B; end", "remove").into_iter().map(|one| one.0).collect();
     assert_eq!(removed, ["leave out A", "leave out B"]);
 }
 
@@ -214,11 +214,11 @@ fn the_operator_that_the_program_called_writes_over_its_input() {
     let (what, bytes, _, certainty, peaks) = one(&with("relu"), "in place");
     assert!(what.starts_with("let aten::relu write y (functional.py:1777 relu) over x"), "{what}");
     assert_eq!((bytes, certainty, peaks), (64, Certainty::Partial, [192, 128]));
-    assert!(of(&with("conv2d"), "in place").is_empty(), "no form for it");
+    assert!(suggestions_of(&with("conv2d"), "in place").is_empty(), "no form for it");
     // Its parts write what is not its result.
     let before = format!("k \"aten::clamp_min\" i[:]>i[:] {}", nested(&["relu", "clamp_min"]));
     let parts = with("relu").replace("k \"aten::clamp_min\"", &format!("{before}; k \"aten::clamp_min\""));
-    assert!(of(&parts, "in place").is_empty(), "two parts");
+    assert!(suggestions_of(&parts, "in place").is_empty(), "two parts");
 }
 
 #[test]
@@ -244,19 +244,19 @@ fn an_input_that_is_needed_is_not_written_over() {
         ("x[:]>y[:]", "x[:]>y[:] at=c:1:\"aten::layer_norm\" at=c:1:\"aten::relu\""),
     ] {
         let text = IN_PLACE.replace(from, to);
-        assert!(text != IN_PLACE && of(&text, "in place").is_empty(), "{from} {to}");
+        assert!(text != IN_PLACE && suggestions_of(&text, "in place").is_empty(), "{from} {to}");
     }
     let within = IN_PLACE.replace("operator=mm", "operator=mm at=c:1:\"aten::silu\" at=c:1:\"aten::mm\"");
-    assert_eq!(of(&within, "in place").len(), 1);
+    assert_eq!(suggestions_of(&within, "in place").len(), 1);
     let own = within.replace("x[:]>y[:]", "x[:]>y[:] at=c:1:\"aten::silu\" at=c:1:\"aten::relu\"");
-    assert!(of(&own, "in place").is_empty(), "both are silu's own");
+    assert!(suggestions_of(&own, "in place").is_empty(), "both are silu's own");
 }
 
 #[test]
 fn an_object_that_may_be_handed_twice_is_not_written_over() {
     let with = |operator: &str, reads: &str| {
         let text = IN_PLACE.replace("aten::relu", operator).replace("x[:]>y[:]", &format!("{reads}>y[:]"));
-        of(&text, "in place").len()
+        suggestions_of(&text, "in place").len()
     };
     // Two objects are two arguments; one may be both, `x + x.t()`.
     for operator in ["aten::add", "aten::sub", "aten::mul", "aten::div"] {
@@ -272,8 +272,8 @@ fn an_object_that_may_be_handed_twice_is_not_written_over() {
 #[test]
 fn what_may_be_read_after_the_trace_breaks_off_is_not_written_over() {
     let broken = IN_PLACE.replace("f x; ", "");
-    assert!(of(&broken, "in place").is_empty());
-    assert_eq!(of(&format!("{broken}; end"), "in place").len(), 1);
+    assert!(suggestions_of(&broken, "in place").is_empty());
+    assert_eq!(suggestions_of(&format!("{broken}; end"), "in place").len(), 1);
 }
 
 #[test]
@@ -283,7 +283,7 @@ fn half_the_bits_are_a_hope() {
     assert_eq!(what, "keep h in bf16 instead of f32: changes numbers");
     assert_eq!((bytes, certainty, peaks), (2048, Certainty::Inferred, [4096, 2048]));
     let count = |kind: &str, dtype: &str, bytes: u64| {
-        of(&format!("a h {bytes} {kind} {dtype}; k one >h[:]; k two h[:]; f h"), "smaller dtype").len()
+        suggestions_of(&format!("a h {bytes} {kind} {dtype}; k one >h[:]; k two h[:]; f h"), "smaller dtype").len()
     };
     assert_eq!(count("kind=\"optimizer state\"", "dtype=float32", 4096), 1);
     assert_eq!(count("kind=parameter", "dtype=f64", 4096), 1);
@@ -295,10 +295,11 @@ fn half_the_bits_are_a_hope() {
     assert_eq!(count("kind=activation", "dtype=f32", 512), 0);
     // It is against no pattern, and no combination is told that leans on it.
     let trace = trace(text);
-    let study = Study::new(&trace, 1);
-    let table = tables::suggestions_table(&trace, &study.ranked, &tables::listed(&study.ranked, None), &study.peaks);
+    let analysis = MemoryAnalysis::new(&trace, 1);
+    let table =
+        tables::suggestions_table(&trace, &analysis.ranked, &tables::listed(&analysis.ranked, None), &analysis.peaks);
     assert_eq!(table.column("against").unwrap().values, Values::Str(vec![None]));
-    assert_eq!(study.combination(MemoryDeviceId(0)).unwrap().chosen, Vec::<usize>::new());
+    assert_eq!(analysis.combination(MemoryDeviceId(0)).unwrap().chosen, Vec::<usize>::new());
 }
 
 /// 100 MB take 4 ms in each direction; between the uses lie 5 ms, or none that are known.
@@ -324,8 +325,8 @@ fn what_lowers_the_peak_comes_first_and_what_saves_nothing_is_counted() {
                 a dull 100; a wide 4096; k three wide[:]; a last 8192; k four last[:]; f wide; \
                 a also 4096; k five also[:],last[:]; f also; f last; f dull; f x; end";
     let trace = trace(text);
-    let study = Study::new(&trace, 1);
-    let names: Vec<(String, u64, i64)> = study
+    let analysis = MemoryAnalysis::new(&trace, 1);
+    let names: Vec<(String, u64, i64)> = analysis
         .ranked
         .iter()
         .filter(|one| one.suggestion.pattern != stackline_memory::Pattern::RedundantAllocation)
@@ -333,12 +334,12 @@ fn what_lowers_the_peak_comes_first_and_what_saves_nothing_is_counted() {
         .collect();
     let expected = [("dull", 100, 100), ("x", 64, 64), ("wide", 0, 4096), ("small", 0, 0)];
     assert_eq!(names, expected.map(|(name, lowers, saved)| (name.to_owned(), lowers, saved)));
-    let listed = tables::listed(&study.ranked, None);
-    let nothing = study.ranked.len() - listed.len();
-    assert!(nothing > 0 && listed.iter().all(|at| study.ranked[*at].savings[0] > 0));
-    let notes = tables::suggestion_notes(&trace, &study.ranked, None);
+    let listed = tables::listed(&analysis.ranked, None);
+    let nothing = analysis.ranked.len() - listed.len();
+    assert!(nothing > 0 && listed.iter().all(|at| analysis.ranked[*at].savings[0] > 0));
+    let notes = tables::suggestion_notes(&trace, &analysis.ranked, None);
     assert!(notes[0].ends_with("at these peaks."), "{notes:?}");
-    let table = tables::suggestions_table(&trace, &study.ranked, &listed, &study.peaks);
+    let table = tables::suggestions_table(&trace, &analysis.ranked, &listed, &analysis.peaks);
     let Values::I64(lowers) = &table.column("lowers_peak").unwrap().values else { panic!("{table:?}") };
     assert_eq!(lowers[0], Some(100));
 }
@@ -350,24 +351,26 @@ fn segments_that_grow_hold_less() {
         15 * MIB,
         45 * MIB
     );
-    let found = of(&text, "expandable segments");
+    let found = suggestions_of(&text, "expandable segments");
     assert_eq!(found.len(), 1);
     // Segments of 16, 16 and 46 MiB; or one that grows to 20, 40 and 60.
     assert_eq!((found[0].1.bytes, found[0].1.certainty), (18 * MIB, Certainty::Inferred));
     assert!(found[0].0.starts_with("set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: "), "{}", found[0].0);
     let trace = trace(&text);
-    let study = Study::new(&trace, 1);
-    let number = 1 + study.ranked.iter().position(|one| one.suggestion.action == Action::ExpandableSegments).unwrap();
-    let table = tables::apply(&trace, &study.ranked, &[number]).unwrap();
+    let analysis = MemoryAnalysis::new(&trace, 1);
+    let number =
+        1 + analysis.ranked.iter().position(|one| one.suggestion.action == Action::ExpandableSegments).unwrap();
+    let table = tables::apply(&trace, &analysis.ranked, &[number]).unwrap();
     let value = |name: &str| table.column(name).unwrap().values.clone();
     let is = |mib: u64| Values::I64(vec![Some(i64::try_from(mib * MIB).unwrap())]);
     assert_eq!(["peak_before", "peak_after", "reserved_before", "reserved_after"].map(value), [45, 45, 78, 60].map(is));
-    let table = tables::suggestions_table(&trace, &study.ranked, &tables::listed(&study.ranked, None), &study.peaks);
+    let table =
+        tables::suggestions_table(&trace, &analysis.ranked, &tables::listed(&analysis.ranked, None), &analysis.peaks);
     let Values::Str(places) = &table.column("place").unwrap().values else { panic!("{table:?}") };
     assert_eq!(places[number - 1], None, "a setting has no line");
-    assert!(of(&text.replace("cuda:0", "cpu"), "expandable segments").is_empty());
+    assert!(suggestions_of(&text.replace("cuda:0", "cpu"), "expandable segments").is_empty());
     let one = format!("device \"cuda:0\"; a x {0}; f x; a x {0}; f x; end", 20 * MIB);
-    assert!(of(&one, "expandable segments").is_empty(), "segments fit");
+    assert!(suggestions_of(&one, "expandable segments").is_empty(), "segments fit");
 }
 
 /// `zero_grad(set_to_none=False)` before the forward pass: the zeros go with the gradient, which is there from the backward pass on.
@@ -383,7 +386,7 @@ fn gradients_are_gone_up_to_the_backward_pass() {
     assert_eq!((bytes, peaks), (4000, [13_100, 9100]));
     // What copies fill on the device is needed there: what it takes may be gone later.
     let copied = text.replace("s g[:] call=\"aten::zero_\"", "c g w");
-    assert!(copied != text && of(&copied, "set to none").iter().all(|(_, one)| one.fills == 0), "{copied}");
+    assert!(copied != text && suggestions_of(&copied, "set to none").iter().all(|(_, one)| one.fills == 0), "{copied}");
 }
 
 /// Slices that are filled, and read back, each on its own are made one by one; what touches the whole needs all of them.
@@ -399,7 +402,7 @@ fn slices_may_be_filled_one_by_one() {
     assert_eq!(one(first, "split").4, [450, 300]);
     for whole in ["s x;", "h x;", "d x;"] {
         let text = format!("a x 300; {whole} {each} f x; end");
-        assert!(of(&text, "split").is_empty(), "{whole}");
+        assert!(suggestions_of(&text, "split").is_empty(), "{whole}");
     }
 }
 
@@ -409,8 +412,8 @@ fn only_so_many_objects_use_one_memory_in_turn() {
     const OBJECTS: u64 = 300;
     let text: Vec<String> = (0..OBJECTS).map(|at| format!("a o{at} 1000; k f >o{at}[:]; k g o{at}[:]>")).collect();
     let trace = trace(&text.join("; "));
-    let facts = Facts::new(&trace, Rules::default());
-    let list: Vec<Suggestion> = suggestions(&facts, &patterns::find(&facts))
+    let usage = ObjectUsage::new(&trace, Rules::default());
+    let list: Vec<Suggestion> = suggestions(&usage, &patterns::find(&usage))
         .into_iter()
         .filter(|one| matches!(one.action, Action::Reuse { .. }))
         .collect();

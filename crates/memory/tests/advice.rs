@@ -3,7 +3,7 @@
 use stackline_memory::allocator::{Allocator, AllocatorSettings};
 use stackline_memory::replay::Replay;
 use stackline_memory::suggest::{Action, Suggestion, describe, suggestions};
-use stackline_memory::{Certainty, Facts, Pattern, Rules, Study, patterns, tables};
+use stackline_memory::{Certainty, MemoryAnalysis, ObjectUsage, Pattern, Rules, patterns, tables};
 use stackline_model::{
     AccessEvidence, AccessExtent, AccessMode, MemoryCallKind, MemoryDeviceId, MemoryObjectId, MemoryObjectKind,
     MemoryTrace, NewCall, NewObject, Values,
@@ -30,8 +30,8 @@ fn idle(device: &str, kind: MemoryObjectKind) -> Vec<Suggestion> {
         kernel(&mut trace, &[touched]);
     }
     trace.check().unwrap();
-    let facts = Facts::new(&trace, Rules::default());
-    let made = suggestions(&facts, &patterns::find(&facts));
+    let usage = ObjectUsage::new(&trace, Rules::default());
+    let made = suggestions(&usage, &patterns::find(&usage));
     made.into_iter().filter(|suggestion| suggestion.object == object).collect()
 }
 
@@ -56,8 +56,8 @@ fn what_training_keeps_is_not_freed_where_the_recording_ends() {
 
 fn advised(text: &str) -> Vec<(String, Certainty)> {
     let trace = stackline_ingest::memory::text::read("advised", text).unwrap();
-    let facts = Facts::new(&trace, Rules::default());
-    let made = suggestions(&facts, &patterns::find(&facts));
+    let usage = ObjectUsage::new(&trace, Rules::default());
+    let made = suggestions(&usage, &patterns::find(&usage));
     made.iter().map(|suggestion| (describe(&trace, suggestion), suggestion.certainty)).collect()
 }
 
@@ -119,9 +119,9 @@ fn what_one_line_makes_is_one_row() {
     }
     text += "f x; end";
     let trace = stackline_ingest::memory::text::read("layers", &text).unwrap();
-    let facts = Facts::new(&trace, Rules::default());
-    let (peaks, matches) = (tables::named_peaks(&trace, 1), patterns::find(&facts));
-    let ranked = tables::ranked_suggestions(&facts, &matches, &peaks);
+    let usage = ObjectUsage::new(&trace, Rules::default());
+    let (peaks, matches) = (tables::named_peaks(&trace, 1), patterns::find(&usage));
+    let ranked = tables::ranked_suggestions(&usage, &matches, &peaks);
     let first = &ranked[0].suggestion;
     assert_eq!((first.objects(), first.total_bytes(), ranked[0].savings[0]), (24, 24_000, 24_000));
     assert_eq!(
@@ -169,9 +169,9 @@ fn sizes_beyond_all_devices_are_survived() {
         u64::MAX
     );
     let trace = stackline_ingest::memory::text::read("huge", &text).unwrap();
-    let facts = Facts::new(&trace, Rules::default());
+    let usage = ObjectUsage::new(&trace, Rules::default());
     let peaks = tables::named_peaks(&trace, 2);
-    let ranked = tables::ranked_suggestions(&facts, &patterns::find(&facts), &peaks);
+    let ranked = tables::ranked_suggestions(&usage, &patterns::find(&usage), &peaks);
     let every: Vec<usize> = (1..=ranked.len()).collect();
     let table = tables::apply(&trace, &ranked, &every).unwrap();
     assert_eq!(table.column("peak_before").unwrap().values, Values::I64(vec![Some(i64::MAX)]));
@@ -194,9 +194,9 @@ fn rules_stand_side_by_side() {
     let trace =
         stackline_ingest::memory::text::read("rules", "a x 64; a y 64; h x; k one x>x; k two >y; f x; f y; end")
             .unwrap();
-    let facts = Facts::new(&trace, Rules::default());
-    let matches = patterns::find(&facts);
-    let table = tables::rules_table(&facts, &matches);
+    let usage = ObjectUsage::new(&trace, Rules::default());
+    let matches = patterns::find(&usage);
+    let table = tables::rules_table(&usage, &matches);
     let column = |name: &str| match &table.column(name).unwrap().values {
         Values::I64(values) => values.clone(),
         other => panic!("{other:?}"),
@@ -216,8 +216,8 @@ fn nothing_is_early_within_an_operator() {
         let again =
             stackline_ingest::memory::text::read("again", &stackline_ingest::memory::text::write(&trace)).unwrap();
         assert_eq!(again.calls.flags, trace.calls.flags);
-        let facts = Facts::new(&trace, Rules::default());
-        patterns::find(&facts).iter().filter(|found| found.pattern == Pattern::EarlyAllocation).count()
+        let usage = ObjectUsage::new(&trace, Rules::default());
+        patterns::find(&usage).iter().filter(|found| found.pattern == Pattern::EarlyAllocation).count()
     };
     assert_eq!([early(""), early(" within")], [1, 0]);
     let unused = |word: &str| advised(&format!("a y 64; a x 64{word}; h x; f x; k one >y; f y; end")).len();
@@ -233,9 +233,9 @@ fn what_the_allocator_holds_is_foretold() {
         30 * mib
     );
     let trace = stackline_ingest::memory::text::read("held", &text).unwrap();
-    let facts = Facts::new(&trace, Rules::default());
+    let usage = ObjectUsage::new(&trace, Rules::default());
     let peaks = tables::named_peaks(&trace, 1);
-    let ranked = tables::ranked_suggestions(&facts, &patterns::find(&facts), &peaks);
+    let ranked = tables::ranked_suggestions(&usage, &patterns::find(&usage), &peaks);
     let reuse = ranked.iter().position(|one| matches!(one.suggestion.action, Action::Reuse { .. })).unwrap();
     let table = tables::apply(&trace, &ranked, &[reuse + 1]).unwrap();
     let value = |name: &str| table.column(name).unwrap().values.clone();
@@ -250,9 +250,9 @@ fn together_is_not_less_than_slices_alone() {
     let text = "a A 1000; a B 500; a C 4000; h A\nk p A>B[:]\nk q B[:]>B[:]\nk k3 B[0:100]>C[0:1000]\nk k3 B[0:100]>C[1000:2000]\n\
                 k k3 B[0:100]>C[2000:3000]\nk k3 B[0:100]>C[3000:4000]\nk z A>\nf A; f B; f C\nend\n";
     let trace = stackline_ingest::memory::text::read("slices", text).unwrap();
-    let study = Study::new(&trace, 1);
-    let alone = study.ranked.iter().map(|one| one.lowers).max().unwrap();
-    let together = study.combination(MemoryDeviceId(0)).unwrap();
+    let analysis = MemoryAnalysis::new(&trace, 1);
+    let alone = analysis.ranked.iter().map(|one| one.lowers).max().unwrap();
+    let together = analysis.combination(MemoryDeviceId(0)).unwrap();
     assert_eq!((together.before.bytes, alone), (5500, 3000));
     assert!(together.after.bytes <= 2500, "{together:?}");
 }
@@ -262,8 +262,8 @@ fn together_is_not_less_than_slices_alone() {
 fn words_of_what_is_done_again() {
     let told = |text: &str| -> Vec<String> {
         let trace = stackline_ingest::memory::text::read("words", text).unwrap();
-        let study = Study::new(&trace, 1);
-        study.ranked.iter().map(|one| describe(&trace, &one.suggestion)).collect()
+        let analysis = MemoryAnalysis::new(&trace, 1);
+        analysis.ranked.iter().map(|one| describe(&trace, &one.suggestion)).collect()
     };
     let between = "k b B>B; k b B>B; k a X>";
     let idle =

@@ -3,7 +3,7 @@
 use crate::snapshots::{BASE, block, event, frame, read, segment};
 use proptest::prelude::*;
 use serde_json::json;
-use stackline_memory::Study;
+use stackline_memory::MemoryAnalysis;
 use stackline_memory::allocator::{Allocator, AllocatorSettings, NoRoom, reserved};
 use stackline_memory::replay::Replay;
 use stackline_memory::suggest::Action;
@@ -153,7 +153,7 @@ fn settings_stand_in_the_snapshot() {
     let told = read(json!({"expandable_segments": true, "max_split_size": -1, "roundup_power2_divisions": divisions}));
     assert_eq!(told.allocator_settings.divisions[..6], [0, 0, 0, 2, 4, 0]);
     assert_eq!(told.objects.bytes, [12 * MIB, 1024]);
-    let settings = AllocatorSettings::of(&told, MemoryDeviceId(0));
+    let settings = AllocatorSettings::from_trace(&told, MemoryDeviceId(0));
     assert!(settings.expandable && settings.rounding.divisions[3] == 2);
     for nothing in [json!(null), json!([1, 2]), json!({"roundup_power2_divisions": {"8": -2, "1": "two"}})] {
         let plain = read(nothing);
@@ -165,8 +165,8 @@ fn settings_stand_in_the_snapshot() {
 fn a_trace_is_run_before_and_after_a_change() {
     let text = "a x 12582912; a y 12582912; k one x; k two y; f x; f y; end";
     let trace: MemoryTrace = stackline_ingest::memory::text::read("test", text).unwrap();
-    let facts = stackline_memory::Facts::new(&trace, Default::default());
-    let all = stackline_memory::suggest::suggestions(&facts, &stackline_memory::patterns::find(&facts));
+    let usage = stackline_memory::ObjectUsage::new(&trace, Default::default());
+    let all = stackline_memory::suggest::suggestions(&usage, &stackline_memory::patterns::find(&usage));
     let mut replay = Replay::new(&trace, MemoryDeviceId(0), &all);
     assert_eq!(reserved(&trace, AllocatorSettings::default(), replay.blocks()).peak, 24 * MIB);
     let among: Vec<usize> = (0..all.len()).collect();
@@ -233,7 +233,7 @@ fn with_graph(pool: u64, is_whole: bool) -> MemoryTrace {
 #[test]
 fn segments_that_grow_share_nothing_between_pools() {
     let saved = |trace: &MemoryTrace| {
-        let ranked = Study::new(trace, 1).ranked.into_iter();
+        let ranked = MemoryAnalysis::new(trace, 1).ranked.into_iter();
         let mut growing = ranked.filter(|one| one.suggestion.action == Action::ExpandableSegments);
         growing.next().map(|one| one.suggestion.bytes)
     };

@@ -3,7 +3,7 @@
 use stackline_ingest::memory::{read_bytes, text};
 use stackline_memory::curve::{alive_at, curves};
 use stackline_memory::replay::Replay;
-use stackline_memory::{Study, tables};
+use stackline_memory::{MemoryAnalysis, tables};
 use stackline_model::{MemoryCallId, MemoryDeviceId, MemoryTrace};
 
 /// Position, bytes and number of objects of the highest peak.
@@ -24,12 +24,12 @@ fn what_the_first_call_frees_is_a_peak() {
     assert_eq!(peak(&trace), (0, 1_000_100, 2));
     // Nothing else moves: the next call has what is left and its own.
     assert_eq!(curves(&trace)[0].points, [(0, 1_000_100), (1, 612), (4, 100), (5, 0)]);
-    let study = Study::new(&trace, 2);
-    let table = tables::peaks_table(&trace, &study.peaks);
+    let analysis = MemoryAnalysis::new(&trace, 2);
+    let table = tables::peaks_table(&trace, &analysis.peaks);
     let place = table.columns.iter().find(|column| column.name == "place").unwrap();
     assert!(!format!("{place:?}").contains("x.py"), "the free did not make the peak: {place:?}");
     // Suggestions are measured against the same curve.
-    let list = study.suggestions();
+    let list = analysis.suggestions();
     let mut replay = Replay::new(&trace, MemoryDeviceId(0), &list);
     (0..list.len()).for_each(|at| assert_eq!(replay.lowers(at), 0, "the peak is before all of them"));
 }
@@ -69,11 +69,11 @@ fn a_snapshot_of_segments_alone() {
     let trace = read_bytes("segments", text.as_bytes()).unwrap();
     assert!(trace.calls.is_empty());
     assert_eq!(peak(&trace), (0, 1536, 2));
-    let study = Study::new(&trace, 2);
-    assert_eq!(study.peaks[0].name, "P1");
-    let shown = tables::alive_table(&trace, &study.peaks[0]);
+    let analysis = MemoryAnalysis::new(&trace, 2);
+    assert_eq!(analysis.peaks[0].name, "P1");
+    let shown = tables::alive_table(&trace, &analysis.peaks[0]);
     assert_eq!(shown.rows(), 2);
-    assert_eq!(tables::peaks_table(&trace, &study.peaks).rows(), 1);
+    assert_eq!(tables::peaks_table(&trace, &analysis.peaks).rows(), 1);
     assert_eq!(tables::curve_table(&trace, 0).rows(), 1);
     assert_eq!(alive_at(&trace, MemoryDeviceId(0), MemoryCallId(0)).len(), 2);
 }

@@ -1,12 +1,13 @@
 //! Composition of peaks: temporaries of an optimizer's step, optimizers written by hand, and programs without backward passes.
 
-use crate::snapshots::{BASE, MIB, event, frame, numbers, read, texts};
+use crate::snapshots::{BASE, MIB, event, frame, read};
 use serde_json::{Value, json};
 use stackline_memory::composition::{Evidence, Part, Use, composition, remedies};
 use stackline_memory::curve::curves;
 use stackline_memory::tables::{composition_table, named_peaks, waste_table};
-use stackline_memory::{Origin, Study};
+use stackline_memory::{MemoryAnalysis, Origin};
 use stackline_model::MemoryTrace;
+use stackline_testkit::tables::{integers, texts};
 
 pub(crate) const KIB: u64 = 1024;
 const ADAM: &str = "/env/site-packages/torch/optim/adam.py";
@@ -88,7 +89,7 @@ pub(crate) fn parts(trace: &MemoryTrace) -> Vec<Part> {
     composition(trace, curve.device, curve.peak().position)
 }
 
-pub(crate) fn of(parts: &[Part], wanted: Use) -> u64 {
+pub(crate) fn bytes_of(parts: &[Part], wanted: Use) -> u64 {
     parts.iter().filter(|part| part.of == wanted).map(|part| part.bytes).sum()
 }
 
@@ -119,7 +120,7 @@ fn temporaries_of_the_step_are_no_state_of_the_optimizer() {
     {
         let parts = parts(&foreach(steps, function, frees));
         for wanted in all {
-            assert_eq!(of(&parts, wanted), set(), "{steps} {function} {frees} {wanted:?}: {parts:?}");
+            assert_eq!(bytes_of(&parts, wanted), set(), "{steps} {function} {frees} {wanted:?}: {parts:?}");
         }
         let temporaries = parts.iter().find(|part| part.of == Use::OptimizerTemporaries).unwrap();
         assert_eq!(temporaries.evidence, Evidence::Lifetime);
@@ -141,7 +142,11 @@ fn state_that_lasts_is_no_temporary() {
         program.free(gradients);
         program.free(momentum.into_iter().chain(parameters));
         let parts = parts(&program.trace());
-        assert_eq!([of(&parts, Use::FirstMoments), of(&parts, Use::OptimizerTemporaries)], [set(), 0], "{parts:?}");
+        assert_eq!(
+            [bytes_of(&parts, Use::FirstMoments), bytes_of(&parts, Use::OptimizerTemporaries)],
+            [set(), 0],
+            "{parts:?}"
+        );
     }
 }
 
@@ -159,8 +164,8 @@ fn what_each_step_makes_anew_is_a_temporary() {
         program.free(gradients);
     }
     let parts = parts(&program.trace());
-    assert_eq!(of(&parts, Use::OptimizerTemporaries), 4 * set(), "{parts:?}");
-    assert_eq!(of(&parts, Use::FirstMoments), 2 * set(), "{parts:?}");
+    assert_eq!(bytes_of(&parts, Use::OptimizerTemporaries), 4 * set(), "{parts:?}");
+    assert_eq!(bytes_of(&parts, Use::FirstMoments), 2 * set(), "{parts:?}");
 }
 
 /// What a closure of the step runs (LBFGS, Lightning) is the model's.
@@ -176,8 +181,8 @@ fn the_model_within_an_optimizers_step_makes_activations() {
         program.free(activations.into_iter().chain(gradients));
     }
     let parts = parts(&program.trace());
-    assert_eq!([of(&parts, Use::Activations), of(&parts, Use::Gradients)], [9 * MIB, set()], "{parts:?}");
-    assert_eq!(of(&parts, Use::OptimizerTemporaries), 0, "{parts:?}");
+    assert_eq!([bytes_of(&parts, Use::Activations), bytes_of(&parts, Use::Gradients)], [9 * MIB, set()], "{parts:?}");
+    assert_eq!(bytes_of(&parts, Use::OptimizerTemporaries), 0, "{parts:?}");
 }
 
 /// Mixed precision: weights in bfloat16, master weights, moments and float32 copies of gradients, all by lines of the program.
@@ -208,7 +213,7 @@ fn optimizers_written_by_hand_are_recognized() {
         let part = parts.iter().find(|part| part.of == wanted).unwrap();
         assert_eq!((part.bytes, part.place.as_str()), (times * set(), place), "{wanted:?}: {parts:?}");
     }
-    assert_eq!([of(&parts, Use::Other), of(&parts, Use::OptimizerState)], [0, 0]);
+    assert_eq!([bytes_of(&parts, Use::Other), bytes_of(&parts, Use::OptimizerState)], [0, 0]);
     let notes = remedies(&parts).join(" ");
     assert!(notes.contains("33.3 % of the peak, and gone after it. Update in place"), "{notes}");
 }
@@ -234,10 +239,10 @@ fn parameters_of_several_lines_have_the_sizes_of_state_by_hand() {
             program.make(KIB, &forward(33, "train"));
         }
         let parts = parts(&program.trace());
-        let of_state = [Use::FirstMoments, Use::SecondMoments].map(|wanted| of(&parts, wanted));
+        let of_state = [Use::FirstMoments, Use::SecondMoments].map(|wanted| bytes_of(&parts, wanted));
         assert_eq!(of_state, [set(); 2], "{parts:?}");
         let expected = if is_kept { [set(), 0] } else { [0, set()] };
-        assert_eq!([of(&parts, Use::Parameters), of(&parts, Use::Other)], expected, "{parts:?}");
+        assert_eq!([bytes_of(&parts, Use::Parameters), bytes_of(&parts, Use::Other)], expected, "{parts:?}");
         let parameters = parts.iter().find(|part| part.of == Use::Parameters);
         assert!(parameters.is_none_or(|part| part.evidence == Evidence::EqualSizes), "{parts:?}");
     }
@@ -255,7 +260,7 @@ fn equal_sets_are_named_by_their_lines() {
     let table = composition_table(&trace, &named_peaks(&trace, 1));
     assert_eq!(texts(&table, "use"), ["equal set of sizes", "equal set of sizes", "equal set of sizes", "other"]);
     assert_eq!(texts(&table, "place")[..3], ["opt.py:12 setup", "opt.py:44 setup", "opt.py:45 setup"]);
-    assert_eq!(numbers(&table, "bytes")[0], set() as i64);
+    assert_eq!(integers(&table, "bytes")[0], set() as i64);
     let notes = table.notes.join(" ");
     assert!(notes.contains("3 sets of equal sizes are ") && !notes.contains("optimizer state are"), "{notes}");
     // One line alone, or one size alone, is equal to nothing.
@@ -264,7 +269,7 @@ fn equal_sets_are_named_by_their_lines() {
     for line in [44, 45] {
         (0..8).for_each(|_| _ = program.make(MIB, &by_hand(line, "setup")));
     }
-    assert_eq!(of(&parts(&program.trace()), Use::EqualSets), 0);
+    assert_eq!(bytes_of(&parts(&program.trace()), Use::EqualSets), 0);
 }
 
 /// An evaluation that keeps something of each batch, made at these frames.
@@ -287,19 +292,22 @@ fn results_that_an_evaluation_keeps_are_no_activations() {
     let kept = parts.iter().find(|part| part.of == Use::KeptResults).unwrap();
     assert_eq!((kept.bytes, kept.place.as_str()), (80 * MIB, "model.py:36 forward"));
     assert_eq!(kept.left_by_passes, Some((40, 2 * MIB)));
-    assert_eq!([of(&parts, Use::Activations), of(&parts, Use::Forward)], [0, 2 * MIB]);
+    assert_eq!([bytes_of(&parts, Use::Activations), bytes_of(&parts, Use::Forward)], [0, 2 * MIB]);
     let notes = remedies(&parts).join(" ");
     assert!(notes.contains("grow by 2048 KiB with each forward pass (40 so far)"), "{notes}");
     assert!(notes.contains(".cpu()") && !notes.contains("checkpoint"), "{notes}");
-    let study = Study::new(&trace, 1);
-    let waste = waste_table(&trace, &study.matches);
+    let analysis = MemoryAnalysis::new(&trace, 1);
+    let waste = waste_table(&trace, &analysis.matches);
     assert_eq!(
         (texts(&waste, "code"), texts(&waste, "place")),
         (vec!["SL055".into()], vec!["model.py:36 forward".into()])
     );
-    assert_eq!(numbers(&waste, "grows_by"), [2 * MIB as i64]);
-    assert!(study.matches.iter().all(|found| found.model_call.is_none()), "no graph keeps them");
-    assert!(matches!(study.matches[0].measure, Some(stackline_memory::Measure::Growth { origin: Origin::Passes, .. })));
+    assert_eq!(integers(&waste, "grows_by"), [2 * MIB as i64]);
+    assert!(analysis.matches.iter().all(|found| found.model_call.is_none()), "no graph keeps them");
+    assert!(matches!(
+        analysis.matches[0].measure,
+        Some(stackline_memory::Measure::Growth { origin: Origin::Passes, .. })
+    ));
 }
 
 /// A cache of keys and values is there to grow; layers of one pass are no passes; few passes tell nothing.
@@ -318,9 +326,13 @@ fn caches_layers_and_few_passes_are_no_growth() {
     let few = evaluation(4, &forward(36, "evaluate"));
     for (name, trace) in [("cache", evaluation(40, &cached)), ("layers", one_pass.trace()), ("few", few)] {
         let parts = parts(&trace);
-        assert_eq!([of(&parts, Use::KeptResults), of(&parts, Use::Activations)], [0, 0], "{name}: {parts:?}");
-        assert!(of(&parts, Use::Forward) > 0, "{name}");
-        assert!(Study::new(&trace, 1).matches.is_empty(), "{name}");
+        assert_eq!(
+            [bytes_of(&parts, Use::KeptResults), bytes_of(&parts, Use::Activations)],
+            [0, 0],
+            "{name}: {parts:?}"
+        );
+        assert!(bytes_of(&parts, Use::Forward) > 0, "{name}");
+        assert!(MemoryAnalysis::new(&trace, 1).matches.is_empty(), "{name}");
     }
 }
 
@@ -371,9 +383,9 @@ fn activations_that_each_pass_frees_are_not_kept() {
         for passes in [3, 10] {
             let trace = layers(passes, more);
             let parts = parts(&trace);
-            assert_eq!(of(&parts, Use::KeptResults), 0, "{name}, {passes}: {parts:?}");
-            assert!(of(&parts, Use::Forward) >= 12 * MIB, "{name}, {passes}: {parts:?}");
-            assert!(Study::new(&trace, 1).matches.is_empty(), "{name}, {passes}");
+            assert_eq!(bytes_of(&parts, Use::KeptResults), 0, "{name}, {passes}: {parts:?}");
+            assert!(bytes_of(&parts, Use::Forward) >= 12 * MIB, "{name}, {passes}: {parts:?}");
+            assert!(MemoryAnalysis::new(&trace, 1).matches.is_empty(), "{name}, {passes}");
         }
     }
 }
@@ -389,5 +401,5 @@ fn what_the_program_keeps_of_each_pass_grows() {
     assert_eq!(kept.left_by_passes, Some((12, 3 * MIB)));
     let measure =
         stackline_memory::Measure::Growth { left: 11, rounds: 11, per_round: 3 * MIB, origin: Origin::Passes };
-    assert_eq!(Study::new(&trace, 1).matches[0].measure, Some(measure));
+    assert_eq!(MemoryAnalysis::new(&trace, 1).matches[0].measure, Some(measure));
 }

@@ -1,14 +1,15 @@
 //! What snapshots of an NVIDIA H100 (PyTorch 2.11, `benches/gpu/snapshots.py`) showed, in small.
 
-use crate::snapshots::{BASE, MIB, block, event, frame, numbers, read, segment, texts};
+use crate::snapshots::{BASE, MIB, block, event, frame, read, segment};
 use serde_json::{Value, json};
 use stackline_ingest::memory::read_path;
-use stackline_memory::Study;
+use stackline_memory::MemoryAnalysis;
 use stackline_memory::composition::{Evidence, Part, Use, composition, remedies};
 use stackline_memory::curve::curves;
 use stackline_memory::suggest::Action;
 use stackline_memory::tables::{failed_requests_table, named_peaks, peaks_table, reserved_curve, waste_table};
 use stackline_model::MemoryTrace;
+use stackline_testkit::tables::{integers, texts};
 use std::path::Path;
 
 /// Objects that are made one after the other, and never freed.
@@ -227,13 +228,13 @@ fn blocks_that_are_not_cut_count_whole() {
 #[test]
 fn graphs_that_a_list_keeps_are_a_leak() {
     let trace = real("leak");
-    let study = Study::new(&trace, 1);
-    let table = waste_table(&trace, &study.matches);
+    let analysis = MemoryAnalysis::new(&trace, 1);
+    let table = waste_table(&trace, &analysis.matches);
     assert_eq!(texts(&table, "code"), ["SL055"]);
     assert!(texts(&table, "place")[0].ends_with("snapshots.py:105 leak"), "{:?}", texts(&table, "place"));
-    assert!(numbers(&table, "grows_by")[0] > 20 * MIB as i64, "{:?}", numbers(&table, "grows_by"));
+    assert!(integers(&table, "grows_by")[0] > 20 * MIB as i64, "{:?}", integers(&table, "grows_by"));
     for other in ["train-step", "graph-pool", "growing-cache", "fragments", "out-of-memory"] {
-        assert!(Study::new(&real(other), 1).matches.is_empty(), "{other}");
+        assert!(MemoryAnalysis::new(&real(other), 1).matches.is_empty(), "{other}");
     }
 }
 
@@ -273,7 +274,7 @@ fn growing_segments_are_advised_where_they_save_enough() {
     for (name, expected) in [("train-step", 1), ("leak", 0), ("fragments", 0), ("out-of-memory", 0), ("graph-pool", 0)]
     {
         let trace = real(name);
-        let ranked = Study::new(&trace, 1).ranked;
+        let ranked = MemoryAnalysis::new(&trace, 1).ranked;
         let growing = ranked.iter().filter(|one| one.suggestion.action == Action::ExpandableSegments);
         assert_eq!(growing.count(), expected, "{name}");
     }

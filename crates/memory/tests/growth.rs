@@ -1,6 +1,6 @@
 //! Leaks of traces that end before the program: what grows round after round.
 
-use stackline_memory::{Certainty, Measure, Origin, Pattern, PatternMatch, Rules, Study};
+use stackline_memory::{Certainty, Measure, MemoryAnalysis, Origin, Pattern, PatternMatch, Rules};
 use stackline_model::{MemoryCallId, MemoryPhase, MemoryTrace};
 use stackline_testkit::mini::MiniTrace;
 
@@ -11,8 +11,8 @@ fn read(text: &str) -> MemoryTrace {
 }
 
 fn leaks(trace: &MemoryTrace) -> Vec<PatternMatch> {
-    let study = Study::new(trace, 1);
-    study.matches.into_iter().filter(|found| found.pattern == Pattern::MemoryLeak).collect()
+    let analysis = MemoryAnalysis::new(trace, 1);
+    analysis.matches.into_iter().filter(|found| found.pattern == Pattern::MemoryLeak).collect()
 }
 
 /// Turns of training: each makes an activation and frees it, whatever `more` says, and what an optimizer needs.
@@ -42,18 +42,24 @@ fn what_each_turn_of_training_leaves_behind_leaks() {
     assert!(found.iter().all(|leak| leak.certainty == Certainty::Inferred && leak.bytes == 1000));
     let measure = Measure::Growth { left: 8, rounds: 8, per_round: 1000, origin: Origin::Turns };
     assert_eq!(found[0].measure, Some(measure));
-    assert!(Study::new(&trace, 1).ranked.is_empty(), "until when they are needed, nobody knows");
+    assert!(MemoryAnalysis::new(&trace, 1).ranked.is_empty(), "until when they are needed, nobody knows");
     // Of what follows the optimizer the first turn has nothing: the others leave 1000 bytes each.
     let after = |at: usize| if at > 0 { loss(at) } else { String::new() };
     let found = leaks(&training(9, after));
     let measure = Measure::Growth { left: 7, rounds: 7, per_round: 1000, origin: Origin::Turns };
+    assert_eq!(found[0].measure, Some(measure));
+    // Where some turns leave nothing, the first one is one of them.
+    let found = leaks(&training(31, |at| if at % 2 == 1 { loss(at) } else { String::new() }));
+    let measure = Measure::Growth { left: 15, rounds: 30, per_round: 500, origin: Origin::Turns };
     assert_eq!(found[0].measure, Some(measure));
     // Every third turn alone, in a longer trace.
     let some = training(30, |at| if at % 3 == 0 { loss(at) } else { String::new() });
     assert_eq!(leaks(&some).len(), 10);
     // More turns can be asked for.
     let rules = Rules { leak_rounds: 9, ..Rules::default() };
-    assert!(Study::by_rules(&trace, 1, rules).matches.iter().all(|found| found.pattern != Pattern::MemoryLeak));
+    assert!(
+        MemoryAnalysis::by_rules(&trace, 1, rules).matches.iter().all(|found| found.pattern != Pattern::MemoryLeak)
+    );
 }
 
 /// What lies between backward and the optimizer (gradients that are clipped) begins no turn, and neither does a second backward. An
@@ -155,7 +161,7 @@ fn steps_that_the_source_tells_of_are_rounds() {
     assert_eq!(found.len(), 9);
     let measure = Measure::Growth { left: 9, rounds: 9, per_round: 1000, origin: Origin::Steps };
     assert_eq!(found[0].measure, Some(measure));
-    assert!(Study::new(&trace, 1).can_tell_leaks());
+    assert!(MemoryAnalysis::new(&trace, 1).can_tell_leaks());
 }
 
 #[test]
@@ -178,7 +184,7 @@ fn a_line_that_makes_more_and_more_all_along_leaks_where_nothing_is_known_of_rou
     let use_them: String = (0..200).map(|at| format!("a t{at} 64 at=run.py:9:step; f t{at}; ")).collect();
     let trace = read(&format!("{load}{use_them}"));
     assert!(leaks(&trace).is_empty(), "made at the begin alone");
-    assert!(!Study::new(&trace, 1).can_tell_leaks());
+    assert!(!MemoryAnalysis::new(&trace, 1).can_tell_leaks());
 }
 
 /// A snapshot of so many steps, as PyTorch writes it: an optimizer's memory comes and goes, the loss of each step stays or not.
@@ -213,7 +219,7 @@ fn snapshots_tell_what_grows() {
     assert_eq!((found.len(), kept.has_accesses, kept.saw_end), (7, false, false));
     assert_eq!(stackline_memory::place_text(&kept, found[0].stack(&kept)), "train.py:12 step");
     let freed = snapshot(8, false);
-    assert!(leaks(&freed).is_empty() && Study::new(&freed, 1).can_tell_leaks());
+    assert!(leaks(&freed).is_empty() && MemoryAnalysis::new(&freed, 1).can_tell_leaks());
     assert!(leaks(&snapshot(5, true)).is_empty(), "too few steps");
 }
 

@@ -5,7 +5,7 @@
 //! ```
 
 use stackline_memory::replay::Replay;
-use stackline_memory::{Facts, Rules, curve, drgpum, patterns, suggest};
+use stackline_memory::{ObjectUsage, Rules, curve, drgpum, patterns, suggest};
 use stackline_model::{
     AccessEvidence, AccessExtent, AccessMode, MemoryCallKind, MemoryDeviceId, MemoryObjectId, MemoryTrace, NewCall,
     NewObject,
@@ -61,15 +61,15 @@ fn measure(accesses: usize, streams: u64) {
         trace.accesses.len()
     );
     let begin = Instant::now();
-    let facts = Facts::new(&trace, Rules::default());
-    println!("  facts {:?}, {} gaps", begin.elapsed(), facts.gaps.len());
-    let found = patterns::find(&facts);
+    let usage = ObjectUsage::new(&trace, Rules::default());
+    println!("  facts {:?}, {} gaps", begin.elapsed(), usage.gaps.len());
+    let found = patterns::find(&usage);
     println!("  + patterns {:?}, {} matches", begin.elapsed(), found.len());
-    let counts = drgpum::count(&facts);
+    let counts = drgpum::count(&usage);
     println!("  + artifact's rules {:?}: {counts}", begin.elapsed());
     let curves = curve::curves(&trace);
     println!("  + curve {:?}: peak {}", begin.elapsed(), curves[0].peak().bytes);
-    let all = suggest::suggestions(&facts, &found);
+    let all = suggest::suggestions(&usage, &found);
     println!("  + suggestions {:?}: {}", begin.elapsed(), all.len());
     let mut replay = Replay::new(&trace, MemoryDeviceId(0), &all);
     let among: Vec<usize> = (0..all.len()).collect();

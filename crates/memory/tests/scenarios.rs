@@ -4,7 +4,7 @@
 use stackline_memory::curve::curves;
 use stackline_memory::replay::Replay;
 use stackline_memory::suggest::{Suggestion, describe, sites, suggestions};
-use stackline_memory::{Facts, Pattern, PatternMatch, Rules, drgpum, patterns};
+use stackline_memory::{ObjectUsage, Pattern, PatternMatch, Rules, drgpum, patterns};
 use stackline_model::{MemoryDeviceId, MemoryTrace};
 
 fn open(name: &str) -> MemoryTrace {
@@ -38,9 +38,9 @@ fn shown(trace: &MemoryTrace, matches: &[PatternMatch]) -> String {
 /// Checks one program: the artifact's counts, our findings, the peak.
 fn check(name: &str, artifact: &str, ours: &str, peak: u64) {
     let trace = open(name);
-    let facts = Facts::new(&trace, Rules::default());
-    assert_eq!(drgpum::count(&facts).to_string(), artifact, "{name}: the artifact's rules");
-    assert_eq!(shown(&trace, &patterns::find(&facts)), ours, "{name}: our rules");
+    let usage = ObjectUsage::new(&trace, Rules::default());
+    assert_eq!(drgpum::count(&usage).to_string(), artifact, "{name}: the artifact's rules");
+    assert_eq!(shown(&trace, &patterns::find(&usage)), ours, "{name}: our rules");
     assert_eq!(curves(&trace)[0].peak().bytes, peak, "{name}: peak");
 }
 
@@ -110,9 +110,9 @@ struct Found {
 
 fn suggested(name: &str) -> Found {
     let trace = open(name);
-    let facts = Facts::new(&trace, Rules::default());
-    let suggestions = suggestions(&facts, &patterns::find(&facts));
-    drop(facts);
+    let usage = ObjectUsage::new(&trace, Rules::default());
+    let suggestions = suggestions(&usage, &patterns::find(&usage));
+    drop(usage);
     Found { trace, suggestions }
 }
 
@@ -169,8 +169,8 @@ fn steps_of_a_loop_are_one_site() {
     let step =
         "a early 1000 at=train.py:3:step; a other 500 at=train.py:4:step; k one other; k two early; f other; f early\n";
     let trace = stackline_ingest::memory::text::read("loop", &step.repeat(5)).unwrap();
-    let facts = Facts::new(&trace, Rules::default());
-    let all = suggestions(&facts, &patterns::find(&facts));
+    let usage = ObjectUsage::new(&trace, Rules::default());
+    let all = suggestions(&usage, &patterns::find(&usage));
     let groups = sites(&trace, &all);
     let early: Vec<&Vec<usize>> =
         groups.iter().filter(|group| all[group[0]].pattern == Pattern::EarlyAllocation).collect();

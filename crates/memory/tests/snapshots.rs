@@ -8,7 +8,8 @@ use stackline_ingest::memory::{read_bytes, read_path};
 use stackline_memory::composition::{Evidence, Use, composition, remedies};
 use stackline_memory::curve::curves;
 use stackline_memory::tables::{self, By};
-use stackline_model::{MemoryTrace, Table, Values};
+use stackline_model::MemoryTrace;
+use stackline_testkit::tables::{integers, texts};
 
 pub(crate) const MIB: u64 = 1 << 20;
 pub(crate) const BASE: u64 = 0x7f00_0000_0000;
@@ -34,20 +35,6 @@ pub(crate) fn block(address: u64, size: u64, requested: u64, state: &str) -> Val
 pub(crate) fn segment(address: u64, size: u64, pool: [u64; 2], blocks: &[Value]) -> Value {
     json!({"device": 0, "address": address, "total_size": size, "stream": 0, "segment_type": "large",
            "segment_pool_id": pool, "frames": [], "blocks": blocks})
-}
-
-pub(crate) fn texts(table: &Table, name: &str) -> Vec<String> {
-    match &table.column(name).unwrap().values {
-        Values::Str(values) => values.iter().map(|value| value.clone().unwrap_or_default()).collect(),
-        other => panic!("{name}: {other:?}"),
-    }
-}
-
-pub(crate) fn numbers(table: &Table, name: &str) -> Vec<i64> {
-    match &table.column(name).unwrap().values {
-        Values::I64(values) => values.iter().map(|value| value.unwrap_or(-1)).collect(),
-        other => panic!("{name}: {other:?}"),
-    }
 }
 
 /// What a split block's last owner asked for stays with the free rest; for a block in use it cannot be more than the block.
@@ -95,11 +82,11 @@ fn objects_lie_in_the_private_pool_of_their_segment() {
     let peaks = tables::named_peaks(&trace, 1);
     let by = tables::at_peak_table(&trace, &peaks, By::Pool);
     assert_eq!(texts(&by, "pool"), ["private pool (0, 1)", "usual"]);
-    assert_eq!(numbers(&by, "bytes"), [40 * MIB as i64, 20 * MIB as i64]);
+    assert_eq!(integers(&by, "bytes"), [40 * MIB as i64, 20 * MIB as i64]);
     assert!(trace.objects.pool[0].is_none(), "made before the segment came");
     let allocator = tables::segments_table(&trace);
     let private = texts(&allocator, "pool").iter().position(|pool| pool.starts_with("private")).unwrap();
-    let of = |name: &str| numbers(&allocator, name)[private];
+    let of = |name: &str| integers(&allocator, name)[private];
     assert_eq!([of("free_segments"), of("free_split"), of("free_private")], [0, 0, 16 * MIB as i64]);
 }
 
@@ -243,14 +230,14 @@ fn two_snapshots_are_compared_by_line() {
         return;
     };
     // What was asked for: blocks that are not cut would make it more.
-    assert_eq!(numbers(&tables::peaks_comparison_table(&before, &after), "change"), [222_994_432]);
+    assert_eq!(integers(&tables::peaks_comparison_table(&before, &after), "change"), [222_994_432]);
     let lines = tables::comparison_table(&before, &after);
-    let copies: Vec<(String, i64)> = texts(&lines, "place").into_iter().zip(numbers(&lines, "change")).collect();
+    let copies: Vec<(String, i64)> = texts(&lines, "place").into_iter().zip(integers(&lines, "change")).collect();
     let copies: Vec<i64> =
         copies.iter().filter(|(place, _)| place.ends_with("(autocast copy)")).map(|(_, change)| *change).collect();
     assert_eq!((copies.len(), copies.iter().sum::<i64>()), (4, 242_638_848));
-    assert_eq!(numbers(&lines, "change").iter().sum::<i64>(), 222_994_432);
-    assert!(numbers(&tables::comparison_table(&after, &after), "change").is_empty());
+    assert_eq!(integers(&lines, "change").iter().sum::<i64>(), 222_994_432);
+    assert!(integers(&tables::comparison_table(&after, &after), "change").is_empty());
 }
 
 /// A loop reaches the same peak in each step; the second one is the next lower.

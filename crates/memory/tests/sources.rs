@@ -118,7 +118,7 @@ fn check_end(trace: &MemoryTrace, expected: &Json) {
         assert_eq!(total.allocated, expected["allocated"].as_u64().unwrap());
         assert_eq!(total.reserved, expected["reserved"].as_u64().unwrap());
         let last = MemoryCallId::new(trace.calls.len() - 1);
-        assert_eq!(tables::Reserved::of(trace).at(total.device, last), Some(total.reserved));
+        assert_eq!(tables::Reserved::from_trace(trace).at(total.device, last), Some(total.reserved));
         let segments = trace.segments.iter().filter(|segment| segment.device.index() == device);
         assert_eq!(segments.count() as u64, expected["segments"].as_u64().unwrap());
     }

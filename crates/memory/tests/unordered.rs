@@ -1,14 +1,14 @@
 //! What is idle, or lies in slices, between calls that nothing orders is a guess.
 
 use stackline_memory::suggest::{Action, suggestions};
-use stackline_memory::{Certainty, Facts, Pattern, PatternMatch, Rules, patterns};
+use stackline_memory::{Certainty, ObjectUsage, Pattern, PatternMatch, Rules, patterns};
 
 /// The match of a pattern at X, and how sure the suggestions are that rest on such matches.
-fn of(text: &str, pattern: Pattern) -> (PatternMatch, Vec<Certainty>) {
+fn matches_of(text: &str, pattern: Pattern) -> (PatternMatch, Vec<Certainty>) {
     let trace = stackline_ingest::memory::text::read("unordered", text).unwrap();
-    let facts = Facts::new(&trace, Rules::default());
-    let found = patterns::find(&facts);
-    let advised = suggestions(&facts, &found);
+    let usage = ObjectUsage::new(&trace, Rules::default());
+    let found = patterns::find(&usage);
+    let advised = suggestions(&usage, &found);
     let resting = advised.iter().filter(|one| trace.object_name(one.object) == "X" && one.pattern == pattern);
     let resting = resting.map(|one| {
         assert!(one.action != Action::Remove);
@@ -24,7 +24,7 @@ fn idle(order: &str) -> (PatternMatch, Vec<Certainty>) {
     let text = format!(
         "a X 1000; a Y 1000; h X; h Y; y\nk r1 X> @1\n{order}k r2 Y>Y @2\nk r2 Y>Y @2\nk r3 X> @3\ny\nf X; f Y\nend\n"
     );
-    of(&text, Pattern::TemporaryIdleness)
+    matches_of(&text, Pattern::TemporaryIdleness)
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn idle_times_beside_another_stream() {
     let (found, resting) = idle("k late X> @4\ny\n");
     assert_eq!((found.certainty, resting), (Certainty::Inferred, vec![Certainty::Inferred]));
     let text = "a X 1000; a Y 1000; h X; h Y; y\nk r1 X> @1\nk r2 Y>Y @1\nk r3 X> @1\nk r3 X> @1\nk late X> @2\ny\nf X; f Y\nend\n";
-    assert_eq!(of(text, Pattern::TemporaryIdleness).0.certainty, Certainty::Inferred);
+    assert_eq!(matches_of(text, Pattern::TemporaryIdleness).0.certainty, Certainty::Inferred);
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn slices_of_calls_that_nothing_orders() {
     let on = |streams: [u32; 3], kernels: [&str; 3]| {
         let launch = |at: usize| format!("k {} X[{}:{}]> @{}\n", kernels[at], at * 100, at * 100 + 100, streams[at]);
         let launches: String = (0..3).map(launch).collect();
-        of(&format!("a X 300\n{launches}f X\nend\n"), Pattern::StructuredAccess)
+        matches_of(&format!("a X 300\n{launches}f X\nend\n"), Pattern::StructuredAccess)
     };
     let (found, resting) = on([1, 2, 3], ["k"; 3]);
     assert_eq!((found.certainty, resting), (Certainty::Inferred, vec![Certainty::Inferred]));

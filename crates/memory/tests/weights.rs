@@ -1,6 +1,6 @@
 //! Parameters and frozen weights in the composition of peaks.
 
-use crate::composition::{KIB, Program, build, forward, of, optim, parts, set};
+use crate::composition::{KIB, Program, build, bytes_of, forward, optim, parts, set};
 use crate::snapshots::{MIB, frame};
 use serde_json::Value;
 use stackline_memory::composition::{Evidence, Use, remedies};
@@ -31,9 +31,9 @@ fn frozen_weights_are_told_by_the_code_that_made_them() {
         let frozen = parts.iter().find(|part| part.of == Use::FrozenParameters).unwrap_or_else(|| panic!("{parts:#?}"));
         assert_eq!((frozen.bytes, frozen.objects, frozen.evidence), (69 * MIB, 6, Evidence::CallPath), "{parts:?}");
         for trained in [Use::Parameters, Use::Gradients, Use::FirstMoments, Use::SecondMoments] {
-            assert_eq!(of(&parts, trained), set(), "{trained:?}: {parts:?}");
+            assert_eq!(bytes_of(&parts, trained), set(), "{trained:?}: {parts:?}");
         }
-        assert_eq!(of(&parts, Use::Other), 0);
+        assert_eq!(bytes_of(&parts, Use::Other), 0);
         let notes = remedies(&parts).join(" ");
         assert!(notes.contains("Parameters without gradients are ") && notes.contains("QLoRA"), "{notes}");
     }
@@ -54,7 +54,7 @@ fn frozen_weights_are_told_by_line_and_lifetime() {
     let parts = parts(&program.trace());
     let frozen = parts.iter().find(|part| part.of == Use::FrozenParameters).unwrap_or_else(|| panic!("{parts:#?}"));
     assert_eq!((frozen.bytes, frozen.evidence), (20 * MIB, Evidence::Lifetime), "{parts:?}");
-    assert_eq!(of(&parts, Use::Other), 25 * MIB, "what is freed, and what another line made: {parts:?}");
+    assert_eq!(bytes_of(&parts, Use::Other), 25 * MIB, "what is freed, and what another line made: {parts:?}");
 }
 
 /// Of a program without gradients nobody can say that weights are frozen: they are parameters.
@@ -70,7 +70,7 @@ fn weights_of_inference_are_parameters() {
     let parts = parts(&program.trace());
     let parameters = parts.iter().find(|part| part.of == Use::Parameters).unwrap();
     assert_eq!((parameters.bytes, parameters.evidence), (set(), Evidence::CallPath), "{parts:?}");
-    assert_eq!([of(&parts, Use::FrozenParameters), of(&parts, Use::Other)], [0, 32 * MIB], "{parts:?}");
+    assert_eq!([bytes_of(&parts, Use::FrozenParameters), bytes_of(&parts, Use::Other)], [0, 32 * MIB], "{parts:?}");
 }
 
 /// Within a backward pass, layers whose gradients are not there yet are no frozen ones, by whatever they are known as weights.
@@ -86,7 +86,8 @@ fn weights_without_gradients_yet_are_parameters() {
         layers(&mut program, 6, &[frame("??", 0, "torch::autograd::generated::AddmmBackward0::apply(int)")]);
         let parts = parts(&program.trace());
         assert_eq!(
-            [Use::Parameters, Use::Gradients, Use::FrozenParameters, Use::EqualSets].map(|wanted| of(&parts, wanted)),
+            [Use::Parameters, Use::Gradients, Use::FrozenParameters, Use::EqualSets]
+                .map(|wanted| bytes_of(&parts, wanted)),
             [24 * 320 * KIB, 6 * 320 * KIB, 0, 0],
             "{parts:?}"
         );
@@ -107,10 +108,89 @@ fn gradients_of_a_whole_backward_pass_tell_frozen_weights() {
         }
         let parts = parts(&program.trace());
         let frozen = if is_over { 69 * MIB } else { 0 };
-        assert_eq!(of(&parts, Use::FrozenParameters), frozen, "{parts:?}");
-        assert_eq!(of(&parts, Use::Parameters), 69 * MIB + set() - frozen, "{parts:?}");
-        assert_eq!(of(&parts, Use::Gradients), set(), "{parts:?}");
+        assert_eq!(bytes_of(&parts, Use::FrozenParameters), frozen, "{parts:?}");
+        assert_eq!(bytes_of(&parts, Use::Parameters), 69 * MIB + set() - frozen, "{parts:?}");
+        assert_eq!(bytes_of(&parts, Use::Gradients), set(), "{parts:?}");
     }
+}
+
+/// Sizes of twelve layers, and those of the first nine of them, of which an optimizer has state.
+const LAYERS: std::ops::RangeInclusive<u64> = 1..=12;
+const WITH_STATE: std::ops::RangeInclusive<u64> = 1..=9;
+
+fn layer_bytes(layers: std::ops::RangeInclusive<u64>) -> u64 {
+    layers.map(|at| at * 64 * KIB).sum()
+}
+
+/// Within the first step of Adam, weights whose state is yet to come are not frozen; those without gradients are.
+#[test]
+fn weights_without_optimizer_state_yet_are_parameters() {
+    for frames in [&layer(3)[..], &build()] {
+        let mut program = Program::default();
+        let node = [frame("??", 0, "torch::autograd::generated::AddmmBackward0::apply(int)")];
+        program.make(20 * MIB, frames);
+        LAYERS.for_each(|at| _ = program.make(at * 64 * KIB, frames));
+        let activation = program.make(MIB, &forward(33, "train"));
+        LAYERS.for_each(|at| _ = program.make(at * 64 * KIB, &node));
+        program.free([activation]);
+        WITH_STATE.for_each(|at| {
+            program.make(at * 64 * KIB, &optim(170, "_init_group"));
+            program.make(at * 64 * KIB, &optim(175, "_init_group"));
+        });
+        let parts = parts(&program.trace());
+        assert_eq!(
+            [Use::Parameters, Use::FrozenParameters, Use::FirstMoments].map(|wanted| bytes_of(&parts, wanted)),
+            [layer_bytes(LAYERS), 20 * MIB, layer_bytes(WITH_STATE)],
+            "{parts:?}"
+        );
+    }
+}
+
+/// An optimizer that runs within the backward pass makes state layer by layer: the next forward pass says that the step is over.
+#[test]
+fn weights_without_state_are_frozen_once_the_step_within_backward_is_over() {
+    for (is_over, frees) in [(false, true), (false, false), (true, true), (true, false)] {
+        let mut program = Program::default();
+        let node = [frame("??", 0, "torch::autograd::generated::AddmmBackward0::apply(int)")];
+        let within = |line: u32| -> Vec<Value> { optim(line, "_init_group").into_iter().chain(node.clone()).collect() };
+        LAYERS.for_each(|at| _ = program.make(at * 64 * KIB, &layer(3)));
+        let activation = program.make(KIB, &forward(33, "train"));
+        for at in WITH_STATE {
+            let gradient = program.make(at * 64 * KIB, &node);
+            program.make(at * 64 * KIB, &within(170));
+            program.make(at * 64 * KIB, &within(175));
+            program.free(frees.then_some(gradient));
+        }
+        program.free([activation]);
+        if is_over {
+            program.make(MIB, &forward(33, "train"));
+        }
+        let parts = parts(&program.trace());
+        let frozen = if is_over { layer_bytes(10..=12) } else { 0 };
+        assert_eq!(bytes_of(&parts, Use::FrozenParameters), frozen, "{is_over} {frees}: {parts:?}");
+        assert_eq!(bytes_of(&parts, Use::Parameters), layer_bytes(LAYERS) - frozen, "{is_over} {frees}: {parts:?}");
+    }
+}
+
+/// Two networks with an optimizer each: the step of the first one says nothing of the second one's weights.
+#[test]
+fn weights_of_a_second_optimizer_are_parameters_before_its_first_step() {
+    let mut program = Program::default();
+    let second =
+        |program: &mut Program, frames: &[Value]| (9..15).for_each(|at| _ = program.make(at * 8 * KIB, frames));
+    second(&mut program, &layer(2));
+    step(&mut program);
+    let activation = program.make(4 * MIB, &forward(33, "train"));
+    second(&mut program, &[frame("??", 0, "torch::autograd::generated::AddmmBackward0::apply(int)")]);
+    program.free([activation]);
+    second(&mut program, &optim(170, "_init_group"));
+    second(&mut program, &optim(175, "_init_group"));
+    let parts = parts(&program.trace());
+    assert_eq!(
+        [bytes_of(&parts, Use::Parameters), bytes_of(&parts, Use::FrozenParameters)],
+        [set() + (9..15).map(|at| at * 8 * KIB).sum::<u64>(), 0],
+        "{parts:?}"
+    );
 }
 
 /// Who trains a few parameters beside frozen ones is not told to train fewer.
@@ -138,7 +218,7 @@ fn buffers_of_one_size_are_no_parameters() {
         _ = program.make(MIB, &[frame("??", 0, "torch::autograd::generated::AddmmBackward0::apply(int)")]);
     });
     let parts = parts(&program.trace());
-    assert_eq!([of(&parts, Use::Other), of(&parts, Use::Backward)], [8 * MIB, 8 * MIB], "{parts:?}");
+    assert_eq!([bytes_of(&parts, Use::Other), bytes_of(&parts, Use::Backward)], [8 * MIB, 8 * MIB], "{parts:?}");
 }
 
 /// The largest weights of a model have the size of the buffers of a ring: the weights are those that modules made.
@@ -159,7 +239,7 @@ fn buffers_of_the_size_of_weights_are_no_parameters() {
         let part = parts.iter().find(|part| part.of == wanted).unwrap();
         assert_eq!((part.bytes, part.place.as_str(), part.evidence), (model, place, Evidence::EqualSizes), "{parts:?}");
     }
-    assert_eq!([of(&parts, Use::Other), of(&parts, Use::EqualSets)], [16 * MIB, 0], "{parts:?}");
+    assert_eq!([bytes_of(&parts, Use::Other), bytes_of(&parts, Use::EqualSets)], [16 * MIB, 0], "{parts:?}");
 }
 
 /// Sizes alone say it, and that is said.

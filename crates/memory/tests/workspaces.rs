@@ -1,7 +1,7 @@
 //! Memory that operators allocate for themselves, in execution traces, and what they touch beside the operators below them.
 
 use stackline_ingest::memory::read_bytes;
-use stackline_memory::{Pattern, Study, curve::curves};
+use stackline_memory::{MemoryAnalysis, Pattern, curve::curves};
 use stackline_model::MemoryTrace;
 
 /// An operator: number, parent, name, schema, storages taken and given.
@@ -103,8 +103,8 @@ fn workspaces_of_operators_are_not_unused() {
     ];
     let text = format!(r#"{{"schema": "1.1.1-chakra.0.0.4", "nodes": [{}]}}"#, nodes.join(","));
     let trace = read_bytes("workspace", text.as_bytes()).unwrap();
-    let study = Study::new(&trace, 1);
-    let unused = study.matches.iter().filter(|found| found.pattern == Pattern::UnusedAllocation);
+    let analysis = MemoryAnalysis::new(&trace, 1);
+    let unused = analysis.matches.iter().filter(|found| found.pattern == Pattern::UnusedAllocation);
     let names: Vec<String> = unused.map(|found| trace.object_name(found.object)).collect();
     assert_eq!(names, ["storage 10"]);
 }

@@ -1,7 +1,7 @@
 //! Arguments of events. Nothing that a trace says about an event is dropped; a layout ("shape") that many events share
 //! is stored once, so an attribute costs eight bytes.
 
-use crate::{EventId, ShapeId, StrId, StringTable};
+use crate::{AttrLayoutId, EventId, StrId, StringTable};
 use hashbrown::HashTable;
 use rustc_hash::FxHasher;
 use std::hash::{Hash, Hasher};
@@ -115,7 +115,7 @@ impl AttrValue {
 
 /// An attribute layout: the keys of an event's arguments, in the order of the file, and their types.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
-pub struct Shape {
+pub struct AttrLayout {
     /// Key and type of each attribute, in file order.
     pub fields: Vec<(StrId, AttrType)>,
 }
@@ -123,10 +123,10 @@ pub struct Shape {
 /// Attributes of all events: per event a shape and a run of values.
 #[derive(Clone, Debug, Default)]
 pub struct AttrTable {
-    shapes: Vec<Shape>,
+    shapes: Vec<AttrLayout>,
     index: HashTable<u32>,
     /// Per event: its shape.
-    shape: Vec<ShapeId>,
+    shape: Vec<AttrLayoutId>,
     /// Per event: where its values start.
     offset: Vec<u32>,
     values: Vec<u64>,
@@ -145,7 +145,7 @@ impl AttrTable {
     }
 
     /// Rebuilds a table from its columns (see [`Self::columns`]), checking that they belong together.
-    pub fn from_columns(shapes: Vec<Shape>, shape: Vec<ShapeId>, values: Vec<u64>) -> Result<Self, String> {
+    pub fn from_columns(shapes: Vec<AttrLayout>, shape: Vec<AttrLayoutId>, values: Vec<u64>) -> Result<Self, String> {
         let mut table = Self { shapes, shape, values, ..Self::default() };
         let lengths: Vec<usize> = table.shapes.iter().map(|shape| shape.fields.len()).collect();
         let mut offset = 0usize;
@@ -166,7 +166,7 @@ impl AttrTable {
     }
 
     /// Shapes, shape per event, and all values event after event.
-    pub fn columns(&self) -> (&[Shape], &[ShapeId], &[u64]) {
+    pub fn columns(&self) -> (&[AttrLayout], &[AttrLayoutId], &[u64]) {
         (&self.shapes, &self.shape, &self.values)
     }
 
@@ -195,7 +195,7 @@ impl AttrTable {
             let count = rest.iter().take_while(|(e, ..)| *e == event).count();
             let (own, later) = rest.split_at(count);
             rest = later;
-            for (key, value) in self.of(event).chain(own.iter().map(|&(_, key, value)| (key, value))) {
+            for (key, value) in self.of_event(event).chain(own.iter().map(|&(_, key, value)| (key, value))) {
                 let (kind, raw) = value.to_raw();
                 fields.push((key, kind));
                 values.push(raw);
@@ -205,7 +205,7 @@ impl AttrTable {
         *self = grown;
     }
 
-    fn shape_id(&mut self, fields: &[(StrId, AttrType)]) -> ShapeId {
+    fn shape_id(&mut self, fields: &[(StrId, AttrType)]) -> AttrLayoutId {
         // Neighbouring events mostly look alike: ask the previous shape before hashing.
         if let Some(&last) = self.shape.last()
             && self.shapes[last.index()].fields == fields
@@ -215,12 +215,12 @@ impl AttrTable {
         let Self { shapes, index, .. } = self;
         let hash_value = hash(fields);
         if let Some(&found) = index.find(hash_value, |&id| shapes[id as usize].fields == fields) {
-            return ShapeId(found);
+            return AttrLayoutId(found);
         }
         let id = shapes.len() as u32;
-        shapes.push(Shape { fields: fields.to_vec() });
+        shapes.push(AttrLayout { fields: fields.to_vec() });
         index.insert_unique(hash_value, id, |&other| hash(&shapes[other as usize].fields));
-        ShapeId(id)
+        AttrLayoutId(id)
     }
 
     /// Number of events.
@@ -234,7 +234,7 @@ impl AttrTable {
     }
 
     /// Key and value of each attribute of `event`, in file order.
-    pub fn of(&self, event: EventId) -> impl ExactSizeIterator<Item = (StrId, AttrValue)> + '_ {
+    pub fn of_event(&self, event: EventId) -> impl ExactSizeIterator<Item = (StrId, AttrValue)> + '_ {
         let (fields, values) = match self.shape.get(event.index()) {
             Some(shape) => {
                 let fields = &self.shapes[shape.index()].fields[..];
@@ -322,7 +322,7 @@ mod tests {
         let (shapes, shape, values) = table.columns();
         assert_eq!(shapes.len(), 2);
         let again = AttrTable::from_columns(shapes.to_vec(), shape.to_vec(), values.to_vec()).unwrap();
-        assert_eq!(again.of(EventId(0)).collect::<Vec<_>>(), table.of(EventId(0)).collect::<Vec<_>>());
+        assert_eq!(again.of_event(EventId(0)).collect::<Vec<_>>(), table.of_event(EventId(0)).collect::<Vec<_>>());
         assert!(AttrTable::from_columns(shapes.to_vec(), shape.to_vec(), vec![1]).is_err());
     }
 
@@ -334,7 +334,7 @@ mod tests {
         table.push(&[(a, AttrType::Int)], &[7]);
         table.push(&[], &[]);
         table.append(&[(EventId(1), b, AttrValue::Int(5))]);
-        assert_eq!(table.of(EventId(0)).collect::<Vec<_>>(), [(a, AttrValue::Int(7))]);
-        assert_eq!(table.of(EventId(1)).collect::<Vec<_>>(), [(b, AttrValue::Int(5))]);
+        assert_eq!(table.of_event(EventId(0)).collect::<Vec<_>>(), [(a, AttrValue::Int(7))]);
+        assert_eq!(table.of_event(EventId(1)).collect::<Vec<_>>(), [(b, AttrValue::Int(5))]);
     }
 }

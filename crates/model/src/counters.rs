@@ -29,13 +29,13 @@ pub struct CounterTable {
 
 impl CounterTable {
     /// Collects the values of counter events with a plausible time. Arguments that are no finite numbers are no values.
-    pub fn of(trace: &Trace) -> Self {
+    pub fn from_trace(trace: &Trace) -> Self {
         let mut table = Self::default();
         let mut rows: FxHashMap<(TrackId, StrId, StrId), u32> = FxHashMap::default();
         let is_counter = |event: usize| trace.events.phase[event] == Phase::Counter;
         for event in trace.events.ids().filter(|event| is_counter(event.index()) && trace.events.is_plausible(*event)) {
             let (track, name) = (trace.events.track[event.index()], trace.events.name[event.index()]);
-            for (key, value) in trace.attrs.of(event) {
+            for (key, value) in trace.attrs.of_event(event) {
                 let Some(value) = value.as_f64().filter(|value| value.is_finite()) else { continue };
                 let row = *rows.entry((track, name, key)).or_insert_with(|| {
                     table.all_series.push(CounterSeries { track, name, key });

@@ -111,12 +111,19 @@ const PRODUCTS: &[Product] = &[
     (&["TPU", "v6", "lite"],      &[],               0,     0.0, [0.0,   0.0,   0.0,    0.0,    918.0,  0.0]),
 ];
 
+/// A word in the names of parts of NVIDIA's products.
+const PART: &str = "MIG";
+
 impl DataSheet {
     /// The data sheet of a product by its name. None for a device with another number of multiprocessors than the product: it is a
     /// part of one (MIG, partitions of MI300X).
-    pub fn of(name: &str, multiprocessors: Option<i64>) -> Option<Self> {
+    pub fn find(name: &str, multiprocessors: Option<i64>) -> Option<Self> {
         let words: Vec<&str> = name.split(|c: char| !c.is_ascii_alphanumeric()).collect();
         let has = |word: &&str| words.iter().any(|own| own.eq_ignore_ascii_case(word));
+        // Its multiprocessors may be known to nobody.
+        if has(&PART) {
+            return None;
+        }
         let fits = |product: &&Product| product.0.iter().all(has) && !product.1.iter().any(has);
         let &(_, _, whole, bandwidth, rates) = PRODUCTS.iter().find(fits)?;
         let is_part = whole > 0 && multiprocessors.is_some_and(|count| count != whole);
@@ -131,7 +138,7 @@ mod tests {
     use super::*;
 
     fn bf16_or_fp16(name: &str) -> Option<f64> {
-        let peaks = DataSheet::of(name, None)?.peak_flops;
+        let peaks = DataSheet::find(name, None)?.peak_flops;
         peaks.bf16.or(peaks.fp16).map(|rate| (rate / 1e12 * 10.0).round() / 10.0)
     }
 
@@ -176,15 +183,17 @@ mod tests {
             "ARTEMIS",
             "",
         ] {
-            assert_eq!(DataSheet::of(name, None), None, "{name}");
+            assert_eq!(DataSheet::find(name, None), None, "{name}");
         }
-        assert!(DataSheet::of("NVIDIA A100-SXM4-40GB", Some(108)).is_some());
-        assert_eq!(DataSheet::of("NVIDIA A100-SXM4-40GB MIG 1g.5gb", Some(14)), None);
+        assert!(DataSheet::find("NVIDIA A100-SXM4-40GB", Some(108)).is_some());
+        for multiprocessors in [Some(14), None] {
+            assert_eq!(DataSheet::find("NVIDIA A100-SXM4-40GB MIG 1g.5gb", multiprocessors), None);
+        }
     }
 
     #[test]
     fn formats_that_a_product_does_not_know_are_none_and_never_zero() {
-        let v100 = DataSheet::of("Tesla V100-SXM2-32GB", Some(80)).unwrap();
+        let v100 = DataSheet::find("Tesla V100-SXM2-32GB", Some(80)).unwrap();
         assert_eq!((v100.peak_flops.tf32, v100.peak_flops.bf16, v100.peak_flops.fp8), (None, None, None));
         assert_eq!(v100.memory_bandwidth, Some(9e11));
         for (name, .., rates) in PRODUCTS {

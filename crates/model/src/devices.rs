@@ -101,7 +101,7 @@ impl Device {
 
     /// The data sheet of the product, if its name and its number of multiprocessors fit one.
     pub fn data_sheet(&self) -> Option<DataSheet> {
-        DataSheet::of(self.name.as_deref()?, self.multiprocessors)
+        DataSheet::find(self.name.as_deref()?, self.multiprocessors)
     }
 
     /// Whether its product name has one of these parts.

@@ -15,6 +15,8 @@ named_enum!(
         Program = 0 "program",
         /// The kernel's name is made of their names (TorchInductor).
         KernelName = 1 "kernel_name",
+        /// The same, but a part of the name is no operator that is known: it may be a part of one, or several.
+        KernelNameGuess = 2 "kernel_name_guess",
     }
 );
 
@@ -59,7 +61,11 @@ impl Trace {
         let listed = list.and_then(|list| serde_json::from_str::<Vec<String>>(self.strings.get(list)).ok());
         match listed.filter(|operators| !operators.is_empty()) {
             Some(operators) => Some((operators, FusionEvidence::Program)),
-            None => Some((original_operators(self.strings.get(name))?, FusionEvidence::KernelName)),
+            None => {
+                let (operators, are_known) = original_operators(self.strings.get(name))?;
+                let evidence = if are_known { FusionEvidence::KernelName } else { FusionEvidence::KernelNameGuess };
+                Some((operators, evidence))
+            }
         }
     }
 }

@@ -79,7 +79,7 @@ handle!(
 );
 handle!(
     /// An attribute layout (which keys, which types) of an [`crate::AttrTable`].
-    ShapeId
+    AttrLayoutId
 );
 handle!(
     /// A row of a [`crate::GpuTable`]: one operation on a GPU stream.
@@ -90,19 +90,19 @@ handle!(
     StackId
 );
 handle!(
-    /// A row of [`crate::CallTree::frames`].
-    CallFrameId
+    /// A row of a [`crate::FrameTable`].
+    FrameId
 );
 handle!(
-    /// A node of a [`crate::CallTree`].
+    /// A node of a [`crate::CallingContextTree`].
     CallNodeId
 );
 handle!(
-    /// A row of [`crate::CallTree::threads`].
+    /// A row of [`crate::CallingContextTree::threads`].
     CallThreadId
 );
 handle!(
-    /// A row of [`crate::CallTree::processes`].
+    /// A row of [`crate::CallingContextTree::processes`].
     CallProcessId
 );
 handle!(
@@ -120,10 +120,6 @@ handle!(
 handle!(
     /// A row of [`crate::MemoryTrace::devices`].
     MemoryDeviceId
-);
-handle!(
-    /// A frame of [`crate::MemoryStacks`].
-    MemoryFrameId
 );
 handle!(
     /// A node of [`crate::MemoryStacks`]: a whole call path.

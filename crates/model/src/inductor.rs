@@ -4,83 +4,63 @@
 //! default `descriptive_names = "original_aten"`). Names of operators contain `_` themselves, so the parts are found by known names and by
 //! the order: a part that would not ascend belongs to the name before it.
 
+mod names;
+
+use names::NAMES;
+
 /// First parts of names, without the category of the kernel.
 const PREFIX: &str = "triton_";
 /// What follows the category.
 const FUSED: &str = "fused";
 
-/// Operators with `_` in their names that Inductor fuses; a name that is not here is split at each `_`. From ATen's
-/// `native_functions.yaml`, PyTorch's functional collectives, and vLLM's custom operators.
-#[rustfmt::skip]
-const NAMES: &[&str] = &[
-    "_adaptive_avg_pool2d", "_adaptive_avg_pool2d_backward", "_cdist_forward", "_embedding_bag", "_flash_attention_forward",
-    "_fused_rms_norm", "_fused_rms_norm_backward", "_local_scalar_dense", "_log_softmax", "_log_softmax_backward_data",
-    "_native_batch_norm_legit", "_native_batch_norm_legit_functional", "_native_batch_norm_legit_no_training", "_reshape_alias",
-    "_safe_softmax", "_scaled_dot_product_cudnn_attention", "_scaled_dot_product_cudnn_attention_backward",
-    "_scaled_dot_product_efficient_attention", "_scaled_dot_product_efficient_attention_backward",
-    "_scaled_dot_product_flash_attention", "_scaled_dot_product_flash_attention_backward",
-    "_scaled_dot_product_flash_attention_for_cpu", "_scaled_mm", "_softmax", "_softmax_backward_data", "_to_copy", "_unsafe_index",
-    "_unsafe_index_put", "_unsafe_masked_index", "_unsafe_view", "_weight_norm_interface",
-    "adaptive_avg_pool2d", "all_gather_into_tensor", "all_reduce", "all_to_all_single", "avg_pool2d", "avg_pool2d_backward",
-    "batch_norm", "binary_cross_entropy", "binary_cross_entropy_backward", "binary_cross_entropy_with_logits", "bitwise_and",
-    "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "broadcast_to", "clamp_max", "clamp_min",
-    "constant_pad_nd", "convert_element_type", "convolution_backward", "copy_", "cross_entropy_loss", "cudnn_batch_norm",
-    "cudnn_batch_norm_backward", "diag_embed", "embedding_backward", "embedding_dense_backward", "empty_like", "empty_strided",
-    "expand_as", "floor_divide", "full_like", "gelu_backward", "glu_backward", "grid_sampler_2d", "group_norm", "hardsigmoid_backward",
-    "hardswish_backward", "hardtanh_backward", "huber_loss", "huber_loss_backward", "index_add", "index_copy", "index_fill",
-    "index_put", "index_put_", "index_select", "inductor_lookup_seed", "inductor_random", "inductor_seeds", "kl_div", "layer_norm",
-    "leaky_relu", "leaky_relu_backward", "lift_fresh", "lift_fresh_copy", "linalg_vector_norm", "log_softmax", "logical_and",
-    "logical_not", "logical_or", "logical_xor", "masked_fill", "masked_scatter", "max_pool2d_with_indices",
-    "max_pool2d_with_indices_backward", "moe_forward", "mse_loss", "mse_loss_backward", "native_batch_norm",
-    "native_batch_norm_backward", "native_dropout", "native_dropout_backward", "native_group_norm", "native_group_norm_backward",
-    "native_layer_norm", "native_layer_norm_backward", "new_empty", "new_empty_strided", "new_full", "new_ones", "new_zeros",
-    "nll_loss", "nll_loss2d_backward", "nll_loss2d_forward", "nll_loss_backward", "nll_loss_forward", "one_hot", "ones_like",
-    "pixel_shuffle", "rand_like", "randint_like", "randn_like", "reduce_scatter_tensor", "reflection_pad2d", "repeat_interleave",
-    "rms_norm", "scalar_tensor", "scaled_dot_product_attention", "scatter_add", "scatter_reduce", "select_backward",
-    "select_scatter", "sigmoid_backward", "silu_and_mul", "silu_backward", "slice_backward", "slice_scatter", "smooth_l1_loss",
-    "smooth_l1_loss_backward", "softplus_backward", "split_with_sizes", "tanh_backward", "threshold_backward", "true_divide",
-    "unified_attention", "unified_attention_with_output", "unsafe_split", "upsample_bicubic2d", "upsample_bilinear2d",
-    "upsample_nearest2d", "var_mean", "view_as", "view_as_complex", "view_as_real", "wait_tensor", "zeros_like",
-];
+/// Parts of the longest name that is known, between `_`.
+const MOST_PARTS: usize = 9;
 
-/// The original operators of a kernel of Inductor by its name, in the order of the name. None of other kernels, and of those whose name
-/// tells none (`triton_poi_fused_0`).
-pub(crate) fn original_operators(kernel: &str) -> Option<Vec<String>> {
+/// The original operators of a kernel of Inductor by its name, in the order of the name, and whether all of them are known ([`NAMES`]): others
+/// may be parts of a name, or several. None of other kernels, and of those whose name tells none (`triton_poi_fused_0`).
+pub(crate) fn original_operators(kernel: &str) -> Option<(Vec<String>, bool)> {
     let (_category, rest) = kernel.strip_prefix(PREFIX)?.split_once('_')?;
     let (joined, number) = rest.strip_prefix(FUSED)?.rsplit_once('_')?;
     let is_numbered = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
     let operators = split(joined.strip_prefix('_').filter(|_| is_numbered)?);
-    (!operators.is_empty()).then_some(operators)
+    let are_known = operators.iter().all(|name| is_known(name) || name.strip_suffix('_').is_some_and(is_known));
+    (!operators.is_empty()).then_some((operators, are_known))
 }
 
-/// Names of operators that are joined by `_`.
+/// Names of operators that are joined by `_`. Unknown parts behind each other are one name.
 fn split(joined: &str) -> Vec<String> {
     let parts: Vec<&str> = joined.split('_').collect();
     let mut operators: Vec<String> = Vec::new();
-    let mut at = 0;
+    let (mut at, mut was_known) = (0, true);
     while at < parts.len() {
         // Underscores sort before letters: behind a letter an empty part is the end of a name (`copy_`), else the begin of one.
         let is_end = parts[at].is_empty() && operators.last().is_some_and(|last| !last.starts_with('_'));
-        let count = if is_end { 1 } else { length(&parts[at..]) };
+        let (count, is_known) = if is_end { (1, was_known) } else { length(&parts[at..]) };
         let name = parts[at..at + count].join("_");
         match operators.last_mut() {
-            Some(last) if is_end || *last >= name => {
+            Some(last) if is_end || *last >= name || !is_known && !was_known => {
                 last.push('_');
                 last.push_str(&name);
             }
             _ => operators.push(name),
         }
-        at += count;
+        (at, was_known) = (at + count, is_known);
     }
     operators.retain(|name| !name.is_empty());
     operators
 }
 
-/// How many parts the first name has: as many as the longest known one, else one, with the underscore that it begins with.
-fn length(parts: &[&str]) -> usize {
+/// How many parts the first name has: as many as the longest known one; else one, with the underscore that it begins with, which is not
+/// known.
+fn length(parts: &[&str]) -> (usize, bool) {
     let least = if parts[0].is_empty() { 2.min(parts.len()) } else { 1 };
-    let is_known = |count: &usize| NAMES.contains(&parts[..*count].join("_").as_str());
-    (least + 1..=parts.len()).rev().find(is_known).unwrap_or(least)
+    let is_name = |count: &usize| is_known(&parts[..*count].join("_"));
+    let known = (1..=parts.len().min(MOST_PARTS)).rev().find(is_name);
+    (known.unwrap_or(least), known.is_some())
+}
+
+fn is_known(name: &str) -> bool {
+    NAMES.binary_search(&name).is_ok()
 }
 
 #[cfg(test)]
@@ -89,7 +69,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn operators(kernel: &str) -> String {
-        original_operators(kernel).unwrap_or_default().join(" ")
+        original_operators(kernel).unwrap_or_default().0.join(" ")
     }
 
     /// Names of the corpus.
@@ -124,7 +104,46 @@ mod tests {
         assert_eq!(operators("triton_poi_fused_add_my_custom_copy_view_7"), "add my_custom_copy view");
         assert_eq!(operators("triton_poi_fused_add_copy__mul_3"), "add copy_ mul");
         assert_eq!(operators("triton_poi_fused_add_copy__3"), "add copy_");
-        assert_eq!(operators("triton_poi_fused__unknown_thing_add_3"), "_unknown thing_add");
+    }
+
+    #[test]
+    fn operators_of_aten_with_underscores_are_one_each() {
+        for (kernel, expected) in [
+            ("triton_poi_fused_add_nan_to_num_0", "add nan_to_num"),
+            ("triton_per_fused_log_sigmoid_forward_sum_1", "log_sigmoid_forward sum"),
+            ("triton_poi_fused_as_strided_mul_0", "as_strided mul"),
+            ("triton_poi_fused_avg_pool3d_relu_2", "avg_pool3d relu"),
+            ("triton_poi_fused_add_max_pool3d_with_indices_2", "add max_pool3d_with_indices"),
+            ("triton_poi_fused_adaptive_max_pool2d_add_2", "adaptive_max_pool2d add"),
+            ("triton_poi_fused_cat_pixel_unshuffle_2", "cat pixel_unshuffle"),
+            ("triton_poi_fused__grouped_mm_add_2", "_grouped_mm add"),
+            ("triton_poi_fused_mul_quantize_per_tensor_2", "mul quantize_per_tensor"),
+        ] {
+            assert_eq!(operators(kernel), expected, "{kernel}");
+            assert!(original_operators(kernel).is_some_and(|(_, are_known)| are_known), "{kernel}");
+        }
+    }
+
+    #[test]
+    fn parts_that_nobody_knows_are_one_name_and_a_guess() {
+        for (kernel, expected) in [
+            ("triton_poi_fused__unknown_thing_add_3", "_unknown_thing add"),
+            ("triton_poi_fused_add_big_new_thing_mul_3", "add big_new_thing mul"),
+            ("triton_poi_fused_add_my_custom_copy_view_7", "add my_custom_copy view"),
+        ] {
+            assert_eq!(operators(kernel), expected, "{kernel}");
+            assert!(original_operators(kernel).is_some_and(|(_, are_known)| !are_known), "{kernel}");
+        }
+    }
+
+    /// As a damaged file may have it.
+    #[test]
+    fn long_names_take_no_longer_than_they_are() {
+        let kernel = format!("triton_poi_fused_{}0", "a_".repeat(200_000));
+        assert_eq!(
+            original_operators(&kernel).map(|(operators, are_known)| (operators.len(), are_known)),
+            Some((1, false))
+        );
     }
 
     #[test]
@@ -141,18 +160,16 @@ mod tests {
     }
 
     #[test]
-    fn known_names_are_sorted_and_have_underscores() {
-        assert!(NAMES.is_sorted() && NAMES.iter().all(|name| name.contains('_')));
+    fn known_names_are_sorted_and_the_longest_has_so_many_parts() {
+        assert!(NAMES.is_sorted_by(|a, b| a < b));
+        assert_eq!(NAMES.iter().map(|name| name.split('_').count()).max(), Some(MOST_PARTS));
     }
 
     proptest! {
-        /// Whatever set of known names and single words is joined, as Inductor joins them, comes back, unless two of them are one known name.
+        /// Whatever set of known names is joined, as Inductor joins them, comes back, unless two of them are one known name.
         #[test]
-        fn known_names_come_back(chosen in prop::collection::btree_set(0..NAMES.len() + 6, 1..6)) {
-            let words = ["abs", "cat", "exp", "mm", "relu", "view"];
-            let name = |at: usize| NAMES.get(at).copied().unwrap_or_else(|| words[at - NAMES.len()]);
-            let mut names: Vec<&str> = chosen.into_iter().map(name).collect();
-            names.sort_unstable();
+        fn known_names_come_back(chosen in prop::collection::btree_set(0..NAMES.len(), 1..6)) {
+            let names: Vec<&str> = chosen.into_iter().map(|at| NAMES[at]).collect();
             let joined = names.join("_");
             let is_ambiguous = NAMES.iter().any(|known| joined.contains(known) && !names.iter().any(|name| name.contains(known)));
             prop_assume!(!is_ambiguous && names.iter().all(|name| !name.ends_with('_')));

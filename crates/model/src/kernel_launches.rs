@@ -1,58 +1,154 @@
 //! Launches of kernels of which a trace has no operation: what they ran took time all the same, and is no zero.
 
+use crate::gpu_calls::{CallKind, kind_of_name};
 use crate::names::{is_graph_launch, is_kernel_launch};
-use crate::{EventId, Key, Trace};
+use crate::{EventId, EventKind, Key, Trace, TrackId, flags};
 use std::collections::BTreeMap;
 
 /// A profiler may lose so many records of kernels, in percent, without changing what is computed.
 const FEW_PERCENT: usize = 2;
+/// So many launches wait in CUDA's queue at most, so no more can run after the end of a recording.
+const LONGEST_QUEUE: usize = 1_024;
 
-/// Calls that launch one kernel each. Graphs are none: how many kernels a launch of one runs is not known.
+/// Calls that launch kernels: one each, or a graph of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelLaunches {
-    /// Those without an operation on a device, in the order of the events. Those at the end of a process are left out, behind its last
-    /// launch with an operation: their kernels run after the end of the recording. In a trace without any operation all count.
+    /// Those without an operation on a device, in the order of the events. Left out are the last ones of a process, whose kernels may run
+    /// after the end of the recording, and graphs where no launch of a graph has an operation: they may be empty. In a trace without any
+    /// operation all count.
     pub without: Vec<EventId>,
     /// How many launches there are, with those.
     pub all: usize,
+    /// How many kernels they launched: those recorded, and of each launch without an operation one, or as many as a graph has on average.
+    pub kernels: usize,
+    /// How many of these are not recorded.
+    pub kernels_without: usize,
 }
 
 impl KernelLaunches {
     /// Of a trace, whose [`Trace::unrecorded_launches`] are known.
     #[must_use]
-    pub fn of(trace: &Trace, unrecorded: &[EventId]) -> Self {
-        let launches_kernel = |call: &EventId| {
-            let name = trace.name(*call);
-            is_kernel_launch(name) && !is_graph_launch(name)
-        };
-        let mut recorded: Vec<EventId> = trace.gpu.launch.iter().filter_map(|call| call.some()).collect();
+    pub fn from_trace(trace: &Trace, unrecorded: &[EventId]) -> Self {
+        let launches_kernel = |call: &EventId| is_kernel_launch(trace.name(*call));
+        let is_graph = |call: &EventId| is_graph_launch(trace.name(*call));
+        let operations = trace.gpu.launch.iter().filter_map(|call| call.some());
+        let mut recorded: Vec<EventId> = operations.filter(launches_kernel).collect();
+        let of_graphs = recorded.iter().filter(|call| is_graph(call)).count();
         recorded.sort_unstable();
         recorded.dedup();
-        let start = |call: EventId| trace.events.start[call.index()];
-        let process = |call: EventId| trace.tracks.pid(trace.events.track[call.index()]);
-        let mut last: BTreeMap<Key, i64> = BTreeMap::new();
-        for &call in &recorded {
-            let last = last.entry(process(call)).or_insert(i64::MIN);
-            *last = start(call).max(*last);
-        }
-        let is_earlier = |call: EventId| last.get(&process(call)).is_some_and(|last| start(call) < *last);
+        let graphs = recorded.iter().filter(|call| is_graph(call)).count();
+
         let mut without: Vec<EventId> = unrecorded.iter().copied().filter(launches_kernel).collect();
-        without.retain(|&call| trace.gpu.is_empty() || is_earlier(call));
-        let all = recorded.iter().filter(|call| launches_kernel(call)).count() + without.len();
-        Self { without, all }
+        without.retain(|call| graphs > 0 || !is_graph(call));
+        if !trace.gpu.is_empty() && !without.is_empty() {
+            without = Tails::from_trace(trace).without_them(trace, without);
+        }
+        let graphs_without = without.iter().filter(|call| is_graph(call)).count();
+        let of_a_graph = of_graphs.checked_div(graphs).unwrap_or_default();
+        let kernels_without = without.len() - graphs_without + graphs_without.saturating_mul(of_a_graph);
+        let is_kernel = |event: &&EventId| trace.kind(**event) == EventKind::Kernel;
+        let kernels = trace.gpu.event.iter().filter(is_kernel).count().saturating_add(kernels_without);
+        Self { all: recorded.len() + without.len(), without, kernels, kernels_without }
     }
 
-    /// Whether so many lack an operation that GPU times are not those of the program.
+    /// Whether so many kernels lack a record that GPU times are not those of the program.
     #[must_use]
     pub fn lack_many(&self) -> bool {
-        self.without.len() > FEW_PERCENT * self.all / 100
+        self.kernels_without.saturating_mul(100) > self.kernels.saturating_mul(FEW_PERCENT)
     }
+}
+
+/// From when on launches of a process may run after the end of the recording: behind its last launch with an operation, unless a call
+/// that waited for the device has returned since, and no more than fit into the queue.
+struct Tails {
+    /// When the last launch with an operation began, by process.
+    last_recorded: BTreeMap<Key, i64>,
+    /// When the last wait for a device began, by process, and for a stream, by thread: that of another thread may be for another stream.
+    last_wait: BTreeMap<Key, i64>,
+    last_wait_of_thread: BTreeMap<TrackId, i64>,
+    /// Operations without a launch: any launch may be theirs.
+    unlinked: usize,
+}
+
+impl Tails {
+    fn from_trace(trace: &Trace) -> Self {
+        let launches = trace.gpu.launch.iter().filter_map(|call| call.some());
+        let last_recorded = last_of(launches.map(|call| (process(trace, call), start(trace, call))));
+        let kinds: Vec<Option<CallKind>> = trace.strings.iter().map(kind_of_name).collect();
+        let is = |event: &EventId, kind: CallKind| {
+            let name = trace.events.name[event.index()];
+            let has_returned = trace.events.has(*event, flags::HAS_DURATION) && trace.events.is_plausible(*event);
+            kinds.get(name.index()).is_some_and(|of| *of == Some(kind))
+                && trace.kind(*event).is_api_call()
+                && has_returned
+        };
+        let waits = |kind: CallKind| trace.events.ids().filter(move |event| is(event, kind));
+        let by_process = waits(CallKind::DeviceSync).map(|wait| (process(trace, wait), start(trace, wait)));
+        let by_thread = waits(CallKind::StreamSync).map(|wait| (trace.events.track[wait.index()], start(trace, wait)));
+        Self {
+            last_recorded,
+            last_wait: last_of(by_process),
+            last_wait_of_thread: last_of(by_thread),
+            unlinked: trace.gpu.launch.iter().filter(|call| call.is_none()).count(),
+        }
+    }
+
+    /// Of launches without an operation those that are missing.
+    fn without_them(&self, trace: &Trace, without: Vec<EventId>) -> Vec<EventId> {
+        let mut tails: BTreeMap<Key, Vec<EventId>> = BTreeMap::new();
+        let mut of_others: Vec<EventId> = Vec::new();
+        let mut missing: Vec<EventId> = Vec::new();
+        for call in without {
+            match self.last_recorded.get(&process(trace, call)) {
+                None => of_others.push(call),
+                Some(last) if start(trace, call) < *last || self.is_awaited(trace, call) => missing.push(call),
+                Some(_) => tails.entry(process(trace, call)).or_default().push(call),
+            }
+        }
+        for mut tail in tails.into_values() {
+            tail.sort_by_key(|call| (start(trace, *call), *call));
+            tail.truncate(tail.len().saturating_sub(LONGEST_QUEUE));
+            missing.extend(tail);
+        }
+        // Processes none of whose launches has an operation: where operations have no launch, they may be theirs.
+        if of_others.len() > self.unlinked {
+            missing.extend(of_others);
+        }
+        missing.sort_unstable();
+        missing
+    }
+
+    fn is_awaited(&self, trace: &Trace, call: EventId) -> bool {
+        let waits = [
+            self.last_wait.get(&process(trace, call)),
+            self.last_wait_of_thread.get(&trace.events.track[call.index()]),
+        ];
+        waits.into_iter().flatten().any(|wait| *wait > start(trace, call))
+    }
+}
+
+fn start(trace: &Trace, call: EventId) -> i64 {
+    trace.events.start[call.index()]
+}
+
+fn process(trace: &Trace, call: EventId) -> Key {
+    trace.tracks.pid(trace.events.track[call.index()])
+}
+
+/// The last time of each key.
+fn last_of<K: Ord>(times: impl Iterator<Item = (K, i64)>) -> BTreeMap<K, i64> {
+    let mut last = BTreeMap::new();
+    for (key, time) in times {
+        let of_key = last.entry(key).or_insert(i64::MIN);
+        *of_key = time.max(*of_key);
+    }
+    last
 }
 
 impl Trace {
     /// The launches of kernels, and which have no operation on a device.
     #[must_use]
     pub fn kernel_launches(&self) -> KernelLaunches {
-        KernelLaunches::of(self, &self.unrecorded_launches())
+        KernelLaunches::from_trace(self, &self.unrecorded_launches())
     }
 }

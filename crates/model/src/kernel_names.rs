@@ -71,13 +71,13 @@ const WORDS: usize = 2;
 /// A name by itself, as it is in a sentence: what it does, without types and numbers.
 #[must_use]
 pub fn short_name(name: &str) -> String {
-    shown_at(name, Parsed::of(name).as_ref(), 1)
+    shown_at(name, Parsed::parse(name).as_ref(), 1)
 }
 
 /// The names as they are shown beside each other: those of C++ shortened, different ones to different texts.
 #[must_use]
 pub fn short_names(names: &[String]) -> Vec<String> {
-    let parsed: Vec<Option<Parsed>> = names.iter().map(|name| Parsed::of(name)).collect();
+    let parsed: Vec<Option<Parsed>> = names.iter().map(|name| Parsed::parse(name)).collect();
     let mut levels = vec![0; names.len()];
     loop {
         let shown = names.iter().zip(&parsed).zip(&levels);
@@ -120,7 +120,7 @@ struct Parsed {
 
 impl Parsed {
     /// `None` if the name is none of C++ with arguments.
-    fn of(name: &str) -> Option<Self> {
+    fn parse(name: &str) -> Option<Self> {
         // Frames of Python and names that programs make have brackets, too.
         if !name.ends_with([')', '>', '}']) || !name.contains("::") && !name.contains('<') {
             return None;

@@ -27,9 +27,12 @@ mod counters;
 mod device_peaks;
 mod devices;
 mod events;
+pub mod format;
+mod frames;
 mod fusions;
 mod gpu;
 pub mod gpu_calls;
+mod gpu_records;
 mod ids;
 mod inductor;
 mod kernel_launches;
@@ -42,50 +45,55 @@ pub mod names;
 pub mod native_names;
 mod parents;
 mod pauses;
+mod rank_name;
 mod read_report;
 mod repeats;
 mod samples;
+mod stacks;
 mod step_index;
 mod strings;
 mod table;
 mod trace;
 mod tracks;
 pub mod vocabulary;
-pub mod words;
 
-pub use attrs::{AttrColumn, AttrTable, AttrType, AttrValue, Shape};
+pub use attrs::{AttrColumn, AttrLayout, AttrTable, AttrType, AttrValue};
 pub use call_tree::{
-    CONTENT, CallChildren, CallFrame, CallFrameKind, CallMetric, CallMetrics, CallNodes, CallOverhead, CallProcess,
-    CallRole, CallSource, CallStats, CallStepEnds, CallThread, CallTree, CallTreeBuilder, MAX_SUM_OF_SQUARES,
-    OverheadFraction,
+    CallChildren, CallMetric, CallMetrics, CallNodes, CallOverhead, CallProcess, CallRole, CallSource, CallStats,
+    CallStepEnds, CallThread, CallingContextTree, CallingContextTreeBuilder, MAX_SUM_OF_SQUARES, OverheadFraction,
+    thread_words,
 };
 pub use clock::DeviceClock;
 pub use counters::{CounterSeries, CounterTable};
 pub use device_peaks::{DataSheet, PeakFlops};
 pub use devices::{CLOCK_RATE, DEVICE_PROPERTIES, Device, MEMORY_BANDWIDTH, PEAK_FLOPS, VENDOR, Vendor};
 pub use events::{EventTable, NewEvent};
+pub use frames::{CONTENT, Frame, FrameKind, FrameTable};
 pub use fusions::{FUSED_OPERATORS, Fusion, FusionEvidence};
 pub use gpu::GpuTable;
+pub use gpu_records::{GpuRecords, lack_times};
 pub use ids::{
-    CallFrameId, CallNodeId, CallProcessId, CallThreadId, EventId, GpuId, MemoryCallId, MemoryDeviceId, MemoryFrameId,
-    MemoryObjectId, MemoryStackId, MemoryStreamId, ProcessId, ShapeId, StackId, StrId, TrackId,
+    AttrLayoutId, CallNodeId, CallProcessId, CallThreadId, EventId, FrameId, GpuId, MemoryCallId, MemoryDeviceId,
+    MemoryObjectId, MemoryStackId, MemoryStreamId, ProcessId, StackId, StrId, TrackId,
 };
 pub use kernel_launches::KernelLaunches;
 pub use kind::{
     EventKind, INFERRED, LINE, Level, OPENMP, Phase, RECORDED_DURATION, RECORDING, RECORDING_FORMAT, flags,
 };
-pub use links::{CONTEXT_FLOW, LinkKind, LinkTable, StackTable};
+pub use links::{CONTEXT_FLOW, LinkKind, LinkTable};
 pub use memory::{
     AccessEvidence, AccessExtent, AccessMode, AddressMap, ByteRange, MemoryAccess, MemoryAccesses,
-    MemoryAllocatorSettings, MemoryBlock, MemoryBlockState, MemoryCallKind, MemoryCalls, MemoryDevice, MemoryFrame,
+    MemoryAllocatorSettings, MemoryBlock, MemoryBlockState, MemoryCallKind, MemoryCalls, MemoryDevice,
     MemoryKindChange, MemoryLookup, MemoryObjectKind, MemoryObjects, MemoryPhase, MemorySegment, MemorySegmentEvent,
     MemorySegmentEventKind, MemoryStacks, MemoryStream, MemoryTotals, MemoryTrace, NewCall, NewObject, OutOfMemory,
     call_flags,
 };
 pub use parents::ParentEvidence;
 pub use pauses::Pause;
+pub use rank_name::RankInName;
 pub use read_report::{MAX_OFFSETS, Problem, ReadReport, Severity};
 pub use samples::{Sample, SampleLocation, SampleMetric, SampleSeries, SampleTable, SampleWeights};
+pub use stacks::StackTable;
 pub use step_index::StepIndex;
 pub use strings::StringTable;
 pub use table::{Column, Table, Unit, Values};

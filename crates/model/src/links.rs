@@ -57,7 +57,7 @@ impl LinkTable {
     }
 
     /// Start, end and category of each link of a kind, in the order in which they were set.
-    pub fn of(&self, kind: LinkKind) -> impl ExactSizeIterator<Item = (EventId, EventId, StrId)> + '_ {
+    pub fn of_kind(&self, kind: LinkKind) -> impl ExactSizeIterator<Item = (EventId, EventId, StrId)> + '_ {
         self.rows(kind).map(|i| (self.from[i], self.to[i], self.category[i]))
     }
 
@@ -84,21 +84,6 @@ impl LinkTable {
     }
 }
 
-/// Frames as a prefix tree, parents before children: a stack is one number.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct StackTable {
-    /// The calling frame's node.
-    pub parent: Vec<crate::StackId>,
-    /// Name of the frame.
-    pub frame: Vec<StrId>,
-    /// Category (module, library) of the frame.
-    pub category: Vec<StrId>,
-    /// Events that carry a stack, ascending.
-    pub event: Vec<EventId>,
-    /// The stack of the event at the same position.
-    pub stack: Vec<crate::StackId>,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,14 +95,14 @@ mod tests {
         links.set(LinkKind::Backward, [link(1), link(2)]);
         links.set(LinkKind::Flow, [link(9)]);
         assert!(links.check().is_ok() && links.len() == 3);
-        assert_eq!(links.of(LinkKind::Flow).collect::<Vec<_>>(), [link(9)]);
+        assert_eq!(links.of_kind(LinkKind::Flow).collect::<Vec<_>>(), [link(9)]);
         assert!(links.ending_at(LinkKind::Backward, EventId(3)).eq([(EventId(2), StrId::NONE)]));
         assert!(links.ending_at(LinkKind::Backward, EventId(10)).next().is_none());
-        assert_eq!(links.of(LinkKind::Backward).collect::<Vec<_>>(), [link(1), link(2)]);
+        assert_eq!(links.of_kind(LinkKind::Backward).collect::<Vec<_>>(), [link(1), link(2)]);
         links.set(LinkKind::Backward, [link(4)]);
         links.set(LinkKind::Flow, []);
         assert!(!links.has(LinkKind::Flow) && links.has(LinkKind::Backward));
-        assert_eq!(links.of(LinkKind::Backward).collect::<Vec<_>>(), [link(4)]);
+        assert_eq!(links.of_kind(LinkKind::Backward).collect::<Vec<_>>(), [link(4)]);
         links.kind.push(LinkKind::Flow);
         assert!(links.check().is_err());
     }

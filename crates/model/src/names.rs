@@ -37,12 +37,28 @@ pub fn module_class(name: &str) -> Option<&str> {
     Some(instance.map_or(class, |(class, _)| class))
 }
 
+/// File, line and function of a Python frame: `train.py(12): step`, or `$train.py:12 step` of XProf. None for other names.
+#[must_use]
+pub fn python_frame(name: &str) -> Option<(&str, u32, &str)> {
+    if let Some(name) = name.strip_prefix('$') {
+        let (place, function) = name.rsplit_once(' ')?;
+        let (file, line) = place.rsplit_once(':')?;
+        return Some((file, line.parse().ok()?, function));
+    }
+    let (head, function) = name.rsplit_once("): ")?;
+    let (file, line) = head.rsplit_once('(')?;
+    (!function.is_empty()).then_some((file, line.parse().ok()?, function))
+}
+
 /// What names of spans begin with in which `torch.compile` compiles: `Compile 0/0: function (file:line)`, with the number
 /// that Dynamo gives the function and how often it was compiled before.
 pub const COMPILATION_PREFIXES: [&str; 2] = ["Compile ", "Recompile "];
 
 /// The name of spans in which Python collects garbage.
 pub const COLLECTION: &str = "Python GC";
+
+/// Names that PyTorch gives the main threads of its processes.
+pub const MAIN_THREADS: [&str; 3] = ["pt_data_worker", "pt_elastic", "pt_main_thread"];
 
 /// What the file of Python's own frames around the import of a module begins with.
 pub const IMPORTS: &str = "<frozen importlib";
@@ -68,12 +84,23 @@ pub fn is_recompilation(span: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_compilation, module_name};
+    use super::{is_compilation, module_name, python_frame};
 
     #[test]
     fn modules_are_named_behind_their_prefix() {
         assert_eq!(module_name("nn.Module: LayerNorm_3"), Some("LayerNorm_3"));
         assert_eq!(module_name("torch/nn/modules/module.py(1): _call_impl"), None);
+    }
+
+    #[test]
+    fn python_frames_have_file_line_and_function() {
+        assert_eq!(python_frame("a/train.py(12): Model.step"), Some(("a/train.py", 12, "Model.step")));
+        assert_eq!(python_frame("<string>(1): <lambda>"), Some(("<string>", 1, "<lambda>")));
+        assert_eq!(python_frame("$queue.py:154 get"), Some(("queue.py", 154, "get")));
+        for name in ["aten::mm", "train.py(12)", "train.py(12): ", "f(x): g", "$time sleep", "<built-in function len>"]
+        {
+            assert_eq!(python_frame(name), None, "{name}");
+        }
     }
 
     #[test]

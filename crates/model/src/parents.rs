@@ -108,7 +108,7 @@ impl Trace {
     fn handed_over(&self) -> Vec<Parent> {
         let categories: Vec<StrId> = HANDOVERS.iter().filter_map(|category| self.strings.find(category)).collect();
         let track = |event: EventId| self.events.track[event.index()];
-        let mut arrows: Vec<(EventId, EventId, StrId)> = self.links.of(LinkKind::Flow).collect();
+        let mut arrows: Vec<(EventId, EventId, StrId)> = self.links.of_kind(LinkKind::Flow).collect();
         arrows.retain(|&(from, to, category)| {
             categories.contains(&category) && track(from) != track(to) && self.is_host_link(from, to)
         });

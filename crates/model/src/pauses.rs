@@ -20,6 +20,8 @@ pub struct Pause {
     pub before: i64,
     /// Number of the step that begins first after it.
     pub after: i64,
+    /// Whether no process has steps on both sides: the steps of one process ended before those of another began.
+    pub separates_processes: bool,
 }
 
 impl Pause {
@@ -41,7 +43,8 @@ struct Candidate {
 
 impl Trace {
     /// Pauses of the recording between [`Self::steps`] of a profiler's schedule (`ProfilerStep#n`) whose numbers jump or begin again, of
-    /// whatever processes, in time order: silence for longer than the median step. Recordings of `stackline record` have none: they say themselves which steps they left out.
+    /// whatever processes, in time order: silence for longer than the median step. So is silence between the steps of a process and those of
+    /// another that begins later ([`Pause::separates_processes`]). Recordings of `stackline record` have none: they say themselves which steps they left out.
     /// Found at the first call; call it once all events and steps are in.
     #[must_use]
     pub fn pauses(&self) -> &[Pause] {
@@ -57,7 +60,46 @@ impl Trace {
             return Vec::new();
         }
         let events = self.events_within(&candidates);
-        candidates.iter().zip(events).filter_map(|(between, events)| longest_silence(between, events)).collect()
+        let mut pauses: Vec<Pause> =
+            candidates.iter().zip(events).filter_map(|(between, events)| longest_silence(between, events)).collect();
+        let spans = self.step_spans();
+        for pause in &mut pauses {
+            pause.separates_processes = !spans.values().any(|&(first, last)| first < pause.end && pause.end <= last);
+        }
+        pauses
+    }
+
+    /// When the first and the last step of each process begin.
+    fn step_spans(&self) -> BTreeMap<Key, (i64, i64)> {
+        let mut spans: BTreeMap<Key, (i64, i64)> = BTreeMap::new();
+        for step in &self.steps {
+            let span = spans.entry(self.process_of(step)).or_insert((step.start, step.start));
+            *span = (span.0.min(step.start), span.1.max(step.start));
+        }
+        spans
+    }
+
+    /// Whether the number of a step follows that of the step before it of its process. Of the first step of a process the processes decide
+    /// that have steps before and after it; if there are none, it does not follow.
+    fn follows(&self, at: usize, numbers: &BTreeMap<Key, i64>) -> bool {
+        let is_next = |step: &Step, number: &i64| number.checked_add(1) == Some(step.number);
+        let step = &self.steps[at];
+        if let Some(number) = numbers.get(&self.process_of(step)) {
+            return is_next(step, number);
+        }
+        let mut open = numbers.clone();
+        let mut is_any = false;
+        for later in &self.steps[at..] {
+            if open.is_empty() {
+                break;
+            }
+            let Some(number) = open.remove(&self.process_of(later)) else { continue };
+            if !is_next(later, &number) {
+                return false;
+            }
+            is_any = true;
+        }
+        is_any
     }
 
     /// Gaps between steps of a schedule that are longer than the median step, and whose numbers do not follow one another.
@@ -69,13 +111,15 @@ impl Trace {
         let mut numbers: BTreeMap<Key, i64> = BTreeMap::new();
         let mut last: Option<(i64, i64)> = None;
         let mut found = Vec::new();
-        for step in self.steps.iter().filter(|step| self.name(step.event).starts_with(STEP_PREFIX)) {
-            let number = numbers.insert(self.process_of(step), step.number);
-            let follows = number.is_some_and(|number| number.checked_add(1) == Some(step.number));
+        for (at, step) in self.steps.iter().enumerate() {
+            if !self.name(step.event).starts_with(STEP_PREFIX) {
+                continue;
+            }
             let is_long = |end: &i64| step.start.saturating_sub(*end) > median;
-            if let Some((end, before)) = last.filter(|(end, _)| !follows && is_long(end)) {
+            if let Some((end, before)) = last.filter(|(end, _)| is_long(end) && !self.follows(at, &numbers)) {
                 found.push(Candidate { start: end, end: step.start, before, after: step.number, least_ns: median });
             }
+            numbers.insert(self.process_of(step), step.number);
             last = last.max(Some((step.end, step.number)));
         }
         found
@@ -118,7 +162,7 @@ fn longest_silence(gap: &Candidate, mut events: Vec<(i64, i64)>) -> Option<Pause
         until = until.max(end);
     }
     let (start, end) = longest.filter(|(from, to)| to.saturating_sub(*from) > gap.least_ns)?;
-    Some(Pause { start, end, before: gap.before, after: gap.after })
+    Some(Pause { start, end, before: gap.before, after: gap.after, separates_processes: false })
 }
 
 #[cfg(test)]
@@ -128,10 +172,16 @@ mod tests {
 
     /// A trace with spans of one process from start to end; those with a number are steps.
     fn trace(mark: &str, spans: &[(Option<i64>, i64, i64)]) -> Trace {
+        let of_one: Vec<_> = spans.iter().map(|&(number, start, end)| (1, number, start, end)).collect();
+        of_processes(mark, &of_one)
+    }
+
+    /// The same of several processes, each span with its own.
+    fn of_processes(mark: &str, spans: &[(i64, Option<i64>, i64, i64)]) -> Trace {
         let mut trace = Trace::default();
-        let track = trace.tracks.track(Key::Int(1), Key::Int(1), TrackKind::Thread);
         let [mark, work] = [format!("{mark}7").as_str(), "aten::mm"].map(|name| trace.strings.intern(name));
-        for &(number, start, end) in spans {
+        for &(pid, number, start, end) in spans {
+            let track = trace.tracks.track(Key::Int(pid), Key::Int(1), TrackKind::Thread);
             let event: EventId = trace.events.push(NewEvent {
                 start,
                 dur: end - start,
@@ -162,7 +212,7 @@ mod tests {
     #[test]
     fn silence_where_numbers_jump_is_a_pause() {
         let found = |numbers, silence| steps(numbers, silence, &[]).pauses().to_vec();
-        let pause = Pause { start: 200, end: 350, before: 4, after: 9 };
+        let pause = Pause { start: 200, end: 350, before: 4, after: 9, separates_processes: false };
         assert_eq!(found([3, 4, 9, 10], 150), [pause]);
         assert_eq!(found([0, 1, 0, 1], 150), [Pause { before: 1, after: 0, ..pause }], "numbers begin again");
         assert_eq!(found([3, 4, 9, 10], 100), [], "no longer than a step");
@@ -172,6 +222,21 @@ mod tests {
         recording.meta.format = RECORDING_FORMAT.to_owned();
         assert_eq!(recording.pauses(), []);
         assert_eq!(Trace::default().pauses(), []);
+    }
+
+    #[test]
+    fn processes_tell_a_pause_from_the_end_of_one_and_the_begin_of_another() {
+        let found = |spans: &[(i64, Option<i64>, i64, i64)]| {
+            let trace = of_processes(STEP_PREFIX, spans);
+            trace.pauses().iter().map(|pause| (pause.start, pause.end, pause.separates_processes)).collect::<Vec<_>>()
+        };
+        let launcher = [(1, Some(0), 0, 100), (1, Some(1), 100, 200)];
+        let child = [(2, Some(0), 900, 1000), (2, Some(1), 1000, 1100)];
+        assert_eq!(found(&[launcher, child].concat()), [(200, 900, true)]);
+        // The launcher goes on: what its numbers say holds for both.
+        let goes_on = |number| [&launcher[..], &child, &[(1, Some(number), 950, 1050)]].concat();
+        assert_eq!(found(&goes_on(2)), [], "it waited");
+        assert_eq!(found(&goes_on(7)), [(200, 900, false)], "its profiler paused");
     }
 
     #[test]

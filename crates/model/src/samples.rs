@@ -4,6 +4,7 @@ use crate::kind::named_enum;
 use crate::{AttrColumn, EventId, EventKind, LINE, StackId, StrId, Trace, TrackId};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
+use std::rc::Rc;
 
 named_enum!(
     /// Metric of a sample: the meaning of its weight.
@@ -105,7 +106,7 @@ pub struct SampleTable {
 
 impl SampleTable {
     /// Collects the sample events with a plausible time. Needs the time order of the tracks.
-    pub fn of(trace: &Trace) -> Self {
+    pub fn from_trace(trace: &Trace) -> Self {
         let mut table = Self::default();
         if !trace.events.kind.contains(&EventKind::Sample) {
             return table;
@@ -213,23 +214,37 @@ impl SampleTable {
 impl Trace {
     /// Samples as columns. Made at the first call; call it once all events are in.
     pub fn samples(&self) -> &SampleTable {
-        self.samples.get_or_init(|| SampleTable::of(self))
+        self.samples.get_or_init(|| SampleTable::from_trace(self))
+    }
+
+    /// Each series with its samples and their events, by time. Walks the events of the sampled tracks, and no others.
+    pub fn sample_events(
+        &self,
+    ) -> impl Iterator<Item = (SampleSeries, impl Iterator<Item = (EventId, Sample)> + '_)> + '_ {
+        let weights = Rc::new(SampleWeights::new(self));
+        self.samples().series().map(move |(series, rows)| {
+            let weights = Rc::clone(&weights);
+            // In the order of the rows, which were made of them.
+            let is_of = move |&event: &EventId| {
+                self.kind(event) == EventKind::Sample
+                    && self.events.is_plausible(event)
+                    && weights.get(event).map(|(metric, _)| metric) == series.metric
+            };
+            (series, self.track_events(series.track).iter().copied().filter(is_of).zip(rows))
+        })
     }
 
     /// Frames of a sample's call path, the innermost one first: the function, and the stack if it was recorded.
     pub fn frames_at(&self, location: SampleLocation) -> impl Iterator<Item = StrId> + '_ {
-        let stacks = &self.stacks;
-        let path = std::iter::successors(location.stack.some(), move |node| stacks.parent[node.index()].some());
-        std::iter::once(location.function).chain(path.map(move |node| stacks.frame[node.index()]))
+        std::iter::once(location.function).chain(self.stacks.names(location.stack.some()))
     }
 }
 
 fn location(trace: &Trace, lines: &AttrColumn<'_>, sample: EventId) -> SampleLocation {
-    let stacks = &trace.stacks;
     SampleLocation {
         function: trace.events.name[sample.index()],
         line: lines.i64(sample).and_then(|line| u32::try_from(line).ok()).unwrap_or(0),
-        stack: stacks.event.binary_search(&sample).map_or(StackId::NONE, |row| stacks.stack[row]),
+        stack: trace.stacks.of_event(sample).into(),
     }
 }
 
@@ -275,6 +290,25 @@ mod tests {
         println!("{} samples, {each:.3} bytes each", table.len());
         assert_eq!(table.len() as i64, many);
         assert!(each < 16.01, "{each}");
+    }
+
+    #[test]
+    fn samples_come_with_their_events() {
+        let trace = sampled([(1, 0, 9, 5), (0, 2, 4, 6), (0, 0, 8, -1), (0, 0, 2, 7), (0, 4, 1, 3), (0, 0, 2, 8)]);
+        let found: Vec<_> = trace
+            .sample_events()
+            .map(|(series, rows)| {
+                (series.metric, rows.map(|(event, sample)| (event.0, sample.weight)).collect::<Vec<_>>())
+            })
+            .collect();
+        let cpu = Some(SampleMetric::CpuTime);
+        let expected = [
+            (None, vec![(4, 0)]),
+            (cpu, vec![(3, 7), (5, 8), (2, -1)]),
+            (Some(SampleMetric::WaitTime), vec![(1, 6)]),
+            (cpu, vec![(0, 5)]),
+        ];
+        assert_eq!(found, expected);
     }
 
     #[test]

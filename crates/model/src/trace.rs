@@ -3,8 +3,8 @@
 use crate::names::module_class;
 use crate::parents::Parent;
 use crate::{
-    AttrTable, DeviceClock, EventId, EventKind, EventTable, GpuId, GpuTable, Key, Level, LinkTable, Pause, ReadReport,
-    SampleTable, StackTable, StrId, StringTable, TrackId, TrackKind, TrackTable,
+    AttrTable, DeviceClock, EventId, EventKind, EventTable, GpuId, GpuRecords, GpuTable, Key, Level, LinkTable, Pause,
+    ReadReport, SampleTable, StackTable, StrId, StringTable, TrackId, TrackKind, TrackTable,
 };
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -80,6 +80,8 @@ pub struct Trace {
     track_offset: Vec<u32>,
     /// See [`Self::pauses`].
     pub(crate) pauses: OnceLock<Vec<Pause>>,
+    /// See [`Self::gpu_records`].
+    pub(crate) gpu_records: OnceLock<GpuRecords>,
     /// Logical parents that are found by a look at the whole trace, ascending by event: see [`Self::logical_parent`].
     pub(crate) other_parents: OnceLock<Vec<Parent>>,
     /// See [`Self::samples`].

@@ -61,9 +61,9 @@ fn lines(trace: &Trace, flows: bool) -> Vec<String> {
     }
     out.extend(trace.steps.iter().map(|s| format!("{s:?}")));
     for &kind in LinkKind::ALL.iter().filter(|_| flows) {
-        out.extend(trace.links.of(kind).map(|(a, b, c)| format!("{} {a:?} {b:?} {:?}", kind.name(), text(c))));
+        out.extend(trace.links.of_kind(kind).map(|(a, b, c)| format!("{} {a:?} {b:?} {:?}", kind.name(), text(c))));
     }
-    for (i, &frame) in trace.stacks.frame.iter().enumerate() {
+    for (i, &frame) in trace.stacks.name.iter().enumerate() {
         let (frame, category) = (text(frame), text(trace.stacks.category[i]));
         out.push(format!("frame {frame:?} {category:?} {:?}", trace.stacks.parent[i]));
     }
@@ -87,7 +87,8 @@ fn event_line(trace: &Trace, e: EventId) -> String {
         trace.name(e)
     );
     // Whether members of the record stand before or behind its arguments says nothing.
-    let (outer, args): (Vec<_>, Vec<_>) = trace.attrs.of(e).partition(|(k, _)| trace.strings.get(*k).starts_with('$'));
+    let (outer, args): (Vec<_>, Vec<_>) =
+        trace.attrs.of_event(e).partition(|(k, _)| trace.strings.get(*k).starts_with('$'));
     for (k, v) in args.into_iter().chain(outer) {
         let _ = write!(line, " {}={}", trace.strings.get(k), value(trace, v));
     }
@@ -181,7 +182,7 @@ fn every_phase_comes_back() {
         {"ph": "f", "id": 4, "cat": "arrow", "name": "a", "pid": 7, "tid": 2, "ts": 3.5, "bp": "e"}],
         "stackFrames": {"a": {"name": "main", "category": "m"}, "b": {"name": "work", "category": "m", "parent": "a"}}}"#;
     let trace = read_bytes("phases", json, &ReadOptions::default()).unwrap();
-    assert_eq!((trace.links.len(), trace.stacks.frame.len(), trace.events.len()), (1, 2, 11));
+    assert_eq!((trace.links.len(), trace.stacks.len(), trace.events.len()), (1, 2, 11));
     let again = round_trip(&trace);
     assert_same("phases", &trace, &again);
     // And once more: the second text is the first.

@@ -6,8 +6,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PySlice};
 use stackline_analyze::calls::{CallIndex, CallValue, Measure, Part};
-use stackline_analyze::findings::{Place, place_of, place_of_call};
-use stackline_model::{CallFrameKind, CallNodeId, CallTree, EventId, TraceSet};
+use stackline_analyze::findings::{SourceLocation, place_of_call, source_location_of};
+use stackline_model::{CallNodeId, CallingContextTree, EventId, FrameKind, TraceSet};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -29,9 +29,10 @@ impl Held {
     }
 
     /// The place of a node in the program: its own or, of what runs backward, that of what it differentiates.
-    fn place(&self, node: CallNodeId) -> Place {
+    fn place(&self, node: CallNodeId) -> SourceLocation {
         let callers = std::iter::successors(Some(node), |&node| self.index.parent(node));
-        let of = |node| self.events(node).first().map(|&(_, event)| place_of(&self.set.traces[self.at], event));
+        let of =
+            |node| self.events(node).first().map(|&(_, event)| source_location_of(&self.set.traces[self.at], event));
         let mut places = callers.into_iter().filter_map(of);
         // Sums of calls are of no events.
         if self.set.traces.is_empty() {
@@ -44,7 +45,7 @@ impl Held {
         match places.find(|place| place.file.is_some()) {
             Some(around) => {
                 let (module, operator) = (own.module.or(around.module), own.operator.or(around.operator));
-                Place { module, operator, ..around }
+                SourceLocation { module, operator, ..around }
             }
             None => own,
         }
@@ -69,7 +70,7 @@ pub(crate) fn bfs(nodes: &Bound<'_, PyAny>) -> PyResult<NativeCallNodes> {
         let order = match &all.rows {
             // The root itself is no call.
             Rows::All => {
-                let mut order = all.held.index.breadth_first(&[CallTree::ROOT]);
+                let mut order = all.held.index.breadth_first(&[CallingContextTree::ROOT]);
                 order.remove(0);
                 order
             }
@@ -236,7 +237,7 @@ impl NativeCallNode {
     /// ``python``, ``module``, ``operator``, ``backward``, ``span``, ``runtime``, ``kernel``; ``root``.
     #[getter]
     fn kind(&self) -> &'static str {
-        self.held.index.kind(self.at).map_or("root", CallFrameKind::name)
+        self.held.index.kind(self.at).map_or("root", FrameKind::name)
     }
 
     /// File of its frame, or else of the nearest Python frame around it.
@@ -258,7 +259,7 @@ impl NativeCallNode {
     }
 
     /// GPU time where the tree has any, else CPU time: of the node and all below it, in ns, over all steps. Of a profile
-    /// without either what ``CallTree.metric`` says.
+    /// without either what ``CallingContextTree.metric`` says.
     #[getter]
     fn time(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         number(py, self.time_of(Measure::Time, Part::All).sum)
@@ -321,7 +322,7 @@ impl NativeCallNode {
     /// What it called.
     #[getter]
     fn children(&self) -> NativeCallNodes {
-        self.with(|index, at| index.children.of(at).to_vec())
+        self.with(|index, at| index.children.of_node(at).to_vec())
     }
 
     /// The call path: its callers, outermost first, and the node itself.
@@ -346,7 +347,7 @@ impl NativeCallNode {
     #[getter]
     #[expect(clippy::type_complexity, reason = "a tuple for Python")]
     fn place(&self) -> (Option<String>, Option<u32>, Option<String>, Option<String>, Option<String>) {
-        let Place { file, line, function, module, operator } = self.held.place(self.at);
+        let SourceLocation { file, line, function, module, operator } = self.held.place(self.at);
         (file, line, function, module, operator)
     }
 

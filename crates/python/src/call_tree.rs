@@ -8,9 +8,9 @@ use crate::worker::quiet;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use stackline_analyze::Scope;
-use stackline_analyze::calls::{CallIndex, CallValue, Measure, Part, TraceCalls, trace_calls};
-use stackline_engine::Watch;
-use stackline_model::{CallFrameKind, CallNodeId, CallTree, Unit};
+use stackline_analyze::calls::{CallIndex, CallValue, Measure, Part, TraceCallTree, trace_calls};
+use stackline_engine::Progress;
+use stackline_model::{CallNodeId, CallingContextTree, FrameKind, Unit};
 use std::sync::Arc;
 
 /// The calls of one trace of a run, or those of a recording or a profile without traces. Steps include both ends.
@@ -33,11 +33,13 @@ pub(crate) fn call_tree(
     }
     let at = position(py, run, rank)?;
     let scope = Scope { steps, whole, ..Scope::default() };
-    let checked = stackline_engine::check_steps(std::slice::from_ref(&run.set.traces[at]), &scope);
+    let trace = &run.set.traces[at];
+    let checked = stackline_engine::check_steps(std::slice::from_ref(trace), &scope)
+        .and_then(|()| stackline_engine::check_cycles(trace, &scope));
     checked.map_err(|e| crate::errors::engine_error(py, &e, std::path::Path::new("")))?;
     let set = Arc::clone(&run.set);
-    let held = quiet(py, &Watch::new(), move || {
-        let TraceCalls { tree, events, steps, .. } = trace_calls(&set.traces[at], &scope).with_imports_folded();
+    let held = quiet(py, &Progress::new(), move || {
+        let TraceCallTree { tree, events, steps, .. } = trace_calls(&set.traces[at], &scope).with_imports_folded();
         Held { index: CallIndex::new(tree, steps), events, set, at }
     })?;
     Ok(NativeCallTree(Arc::new(held)))
@@ -58,7 +60,7 @@ impl NativeCallTree {
     /// The node that holds all others: its times are those of the whole tree.
     #[getter]
     fn root(&self) -> NativeCallNode {
-        NativeCallNode { held: Arc::clone(&self.0), at: CallTree::ROOT }
+        NativeCallNode { held: Arc::clone(&self.0), at: CallingContextTree::ROOT }
     }
 
     /// All nodes but the root, callers first.
@@ -70,7 +72,7 @@ impl NativeCallTree {
     /// Operations of GPUs: kernels, copies and fills, by the call path that launched them.
     #[getter]
     fn kernels(&self) -> NativeCallNodes {
-        self.nodes_of(self.0.index.of_kind(CallFrameKind::Kernel))
+        self.nodes_of(self.0.index.of_kind(FrameKind::Kernel))
     }
 
     /// Operators that no other operator called.
@@ -139,7 +141,7 @@ impl NativeCallTree {
     }
 
     fn __repr__(&self) -> String {
-        let time = self.0.index.value(Measure::Time, Part::All, CallTree::ROOT).sum;
+        let time = self.0.index.value(Measure::Time, Part::All, CallingContextTree::ROOT).sum;
         let (nodes, steps) = (self.__len__(), self.steps());
         format!(
             "<CallTree of {nodes} nodes, {steps} steps, {} of {}>",
@@ -179,7 +181,7 @@ pub(crate) struct NativeCallTotals {
 
 #[pymethods]
 impl NativeCallTotals {
-    /// GPU time where there are GPU operations, else CPU time, in ns; of a profile what ``CallTree.metric`` says.
+    /// GPU time where there are GPU operations, else CPU time, in ns; of a profile what ``CallingContextTree.metric`` says.
     #[getter]
     fn time(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         number(py, self.values[0].sum)

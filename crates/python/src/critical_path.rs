@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use stackline_analyze::critical_path::hta::{self, HtaOptions, Instances};
 use stackline_analyze::critical_path::{CriticalPath, CriticalPathError, Edit, OverlayMode, Warning};
-use stackline_engine::Watch;
+use stackline_engine::Progress;
 use stackline_present::exports::overlay::{OverlayError, OverlaySummary, write_overlay};
 use stackline_present::{TraceInfo, TraceNote};
 use std::fs::File;
@@ -54,7 +54,7 @@ pub(crate) fn critical_path(
     let trace = &run.set.traces[at];
     let info = TraceInfo::new(trace, run.ranks.get(at).copied().unwrap_or_default());
     let note = TraceNote { info, read_report: trace.report.clone() };
-    let found = quiet(py, &Watch::new(), move || hta::analyze(&set.traces[at], &options))?;
+    let found = quiet(py, &Progress::new(), move || hta::analyze(&set.traces[at], &options))?;
     found.map(|path| NativeCriticalPath::new(path, Some(note))).map_err(|e| failed(py, &e))
 }
 
@@ -111,7 +111,7 @@ impl NativeCriticalPath {
     /// The tables of the result, in display order.
     fn tables(&self, py: Python<'_>) -> PyResult<Vec<NativeTable>> {
         let path = Arc::clone(&self.path);
-        let tables = quiet(py, &Watch::new(), move || path.tables())?;
+        let tables = quiet(py, &Progress::new(), move || path.tables())?;
         tables.iter().map(NativeTable::from_model).collect()
     }
 
@@ -120,7 +120,7 @@ impl NativeCriticalPath {
         let edits: Result<Vec<_>, _> = edits.iter().map(|e| Edit::parse(e)).collect();
         let edits = edits.map_err(|e| failed(py, &e))?;
         let path = Arc::clone(&self.path);
-        Ok(Self::new(quiet(py, &Watch::new(), move || path.apply(&edits))?, self.note.clone()))
+        Ok(Self::new(quiet(py, &Progress::new(), move || path.apply(&edits))?, self.note.clone()))
     }
 
     /// Writes the trace file `source` with the path on top to `target`, gzipped if its name ends in `.gz`. Returns
@@ -153,7 +153,7 @@ impl NativeCriticalPath {
     #[staticmethod]
     fn restore(py: Python<'_>, source: PathBuf) -> PyResult<Self> {
         let file = File::open(&source).map_err(|e| PyOSError::new_err(format!("{}: {e}", source.display())))?;
-        let restored = quiet(py, &Watch::new(), move || CriticalPath::restore_with(BufReader::new(file)))?;
+        let restored = quiet(py, &Progress::new(), move || CriticalPath::restore_with(BufReader::new(file)))?;
         restored
             .map(|(path, note)| Self::new(path, note))
             .map_err(|e| read_error(py, format!("{}: {e}", source.display()), &source, None))
@@ -190,8 +190,8 @@ impl Failure {
 }
 
 /// A watch, and the same watch for the thread that works.
-fn pair() -> (Watch, Watch) {
-    let watch = Watch::new();
+fn pair() -> (Progress, Progress) {
+    let watch = Progress::new();
     (watch.clone(), watch)
 }
 
@@ -200,7 +200,7 @@ fn overlay(
     mode: OverlayMode,
     source: &Path,
     target: &Path,
-    stop: &Watch,
+    stop: &Progress,
 ) -> Result<OverlaySummary, Failure> {
     let original = stackline_ingest::open_text(source).map_err(Failure::Source)?;
     let overlay = path.overlay(mode);
@@ -226,7 +226,7 @@ fn overlay(
 /// A file that takes no more once the caller asked to stop.
 struct Watched<'a> {
     file: File,
-    stop: &'a Watch,
+    stop: &'a Progress,
 }
 
 impl Write for Watched<'_> {
@@ -240,14 +240,14 @@ impl Write for Watched<'_> {
     }
 }
 
-fn check(stop: &Watch) -> io::Result<()> {
+fn check(stop: &Progress) -> io::Result<()> {
     if stop.is_cancelled() { Err(io::Error::other("stopped before the end, as asked")) } else { Ok(()) }
 }
 
 /// Writes a file under another name first, so that a failure leaves neither a half file nor harms what was there.
 fn atomically<T>(
     target: &Path,
-    stop: &Watch,
+    stop: &Progress,
     write: impl FnOnce(&mut BufWriter<Watched<'_>>) -> io::Result<T>,
 ) -> Result<T, String> {
     let mut partial = target.as_os_str().to_owned();

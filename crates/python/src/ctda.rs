@@ -10,7 +10,7 @@ use pyo3::types::PyDict;
 use stackline_analyze::critical_path::Edit;
 use stackline_analyze::critical_path::ctda::{self, CtdaOptions, CtdaPath, PhaseRules};
 use stackline_analyze::critical_path::hta::Instances;
-use stackline_engine::Watch;
+use stackline_engine::Progress;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ pub(crate) fn ctda_path(
     let instance = instance.map(|(a, b)| if a == b { Instances::One(a) } else { Instances::Range(a, b) });
     let options = CtdaOptions { annotation, instance, steps, phase_rules: phase_rules.map(read).transpose()? };
     let set = Arc::clone(&run.set);
-    let found = quiet(py, &Watch::new(), move || ctda::analyze(&set.traces[at], &options))?;
+    let found = quiet(py, &Progress::new(), move || ctda::analyze(&set.traces[at], &options))?;
     found.map(|path| NativeCtdaPath { path: Arc::new(path) }).map_err(|e| failed(py, &e))
 }
 
@@ -73,7 +73,7 @@ impl NativeCtdaPath {
     /// The tables of the result, in display order.
     fn tables(&self, py: Python<'_>) -> PyResult<Vec<NativeTable>> {
         let path = Arc::clone(&self.path);
-        let tables = quiet(py, &Watch::new(), move || path.report().tables())?;
+        let tables = quiet(py, &Progress::new(), move || path.report().tables())?;
         tables.iter().map(NativeTable::from_model).collect()
     }
 
@@ -82,6 +82,6 @@ impl NativeCtdaPath {
         let edits: Result<Vec<_>, _> = edits.iter().map(|e| Edit::parse(e)).collect();
         let edits = edits.map_err(|e| failed(py, &e))?;
         let path = Arc::clone(&self.path);
-        Ok(Self { path: Arc::new(quiet(py, &Watch::new(), move || path.apply(&edits))?) })
+        Ok(Self { path: Arc::new(quiet(py, &Progress::new(), move || path.apply(&edits))?) })
     }
 }

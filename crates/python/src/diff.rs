@@ -7,8 +7,8 @@ use crate::table::NativeTable;
 use crate::worker::quiet;
 use pyo3::prelude::*;
 use stackline_analyze::Scope;
-use stackline_analyze::diff::{Options, Profile, Side, alike, compare, tables};
-use stackline_engine::{Error, Watch};
+use stackline_analyze::diff::{Options, Profile, Side, compare, tables, trim_warmup};
+use stackline_engine::{Error, Progress};
 use stackline_model::TraceSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -43,7 +43,9 @@ pub(crate) fn diff(
             if run.calls.is_none() {
                 run.needs_traces(py)?;
             }
-            let checked = stackline_engine::check_steps(&run.set.traces, &scope);
+            let traces = &run.set.traces;
+            let cycles = || traces.iter().try_for_each(|trace| stackline_engine::check_cycles(trace, &scope));
+            let checked = stackline_engine::check_steps(traces, &scope).and_then(|()| cycles());
             checked.map_err(|error| engine_error(py, &error, Path::new("")))?;
             if let Some(calls) = &run.calls {
                 return Ok(Compared::Calls(Arc::clone(calls), run.name()));
@@ -53,11 +55,11 @@ pub(crate) fn diff(
         runs.iter().map(one).collect()
     };
     let (before, after) = (of(&before)?, of(&after)?);
-    let tables = quiet(py, &Watch::new(), move || {
+    let tables = quiet(py, &Progress::new(), move || {
         let side =
             |runs: &[Compared]| -> Result<Side, String> { runs.iter().map(|run| profiles(run, &scope)).collect() };
         let (mut before, mut after) = (side(&before)?, side(&after)?);
-        alike(&mut before, &mut after);
+        trim_warmup(&mut before, &mut after);
         Ok(tables(&compare(&before, &after, Options { level, by_family }), &before, &after))
     })?;
     let tables = tables.map_err(|reason: String| analysis_error(py, &reason))?;
@@ -67,7 +69,7 @@ pub(crate) fn diff(
 fn profiles(run: &Compared, scope: &Scope) -> Result<Vec<Profile>, String> {
     match run {
         Compared::Traces(set, ranks) => {
-            Ok(set.traces.iter().zip(ranks).map(|(trace, rank)| Profile::of(trace, *rank, scope)).collect())
+            Ok(set.traces.iter().zip(ranks).map(|(trace, rank)| Profile::from_trace(trace, *rank, scope)).collect())
         }
         Compared::Calls(held, name) => match Profile::of_calls(&held.index.tree, name) {
             Ok(profile) => Ok(vec![profile]),

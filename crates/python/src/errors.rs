@@ -41,7 +41,7 @@ pub(crate) fn engine_error(py: Python<'_>, error: &Error, first: &Path) -> PyErr
             read_error(py, message, path, None)
         }
         Error::Store(error) => read_error(py, message, stored(error).unwrap_or(first), None),
-        Error::NoRank { .. } | Error::NoStep { .. } => analysis_error(py, &message),
+        Error::NoRank { .. } | Error::NoStep { .. } | Error::AmbiguousSteps { .. } => analysis_error(py, &message),
         _ => read_error(py, message, first, None),
     }
 }

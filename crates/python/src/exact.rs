@@ -14,7 +14,7 @@ use stackline_analyze::critical_path::exact::{
     Exact, ExactReport, HOPS, HOPS_TITLE, WindowChoice, hops_tables, spread, tables, with_rows,
 };
 use stackline_analyze::steps::Looked;
-use stackline_engine::Watch;
+use stackline_engine::Progress;
 use stackline_model::{Table, Trace};
 use stackline_store::arrow::table_batch;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ pub(crate) fn exact_path(
     let at = position(py, run, rank)?;
     let set = Arc::clone(&run.set);
     let choice = window(&set.traces[at], annotation, instance, steps, whole);
-    let found = quiet(py, &Watch::new(), move || -> Result<_, CriticalPathError> {
+    let found = quiet(py, &Progress::new(), move || -> Result<_, CriticalPathError> {
         let exact = Exact::new(&set.traces[at]);
         let path = exact.path(&choice)?;
         let report = exact.report(&path);

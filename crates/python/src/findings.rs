@@ -9,10 +9,10 @@ use pyo3::prelude::*;
 use stackline_analyze::Scope;
 use stackline_analyze::critical_path::CriticalPathError;
 use stackline_analyze::findings::{
-    Confidence, Findings, Message, Need, Options, Others, Settings, Support, find_in_calls, find_with, findings_table,
-    merge,
+    Confidence, ExternalRules, Findings, Message, Options, Requirement, Settings, Support, find_in_calls, find_with,
+    findings_table, merge,
 };
-use stackline_engine::{Job, Run, Watch, findings_of_memory, findings_with_memory};
+use stackline_engine::{Job, Progress, Run, findings_of_memory, findings_with_memory};
 use stackline_model::{TraceSet, Unit};
 use std::sync::Arc;
 
@@ -37,29 +37,34 @@ pub(crate) fn findings(
     for setting in &settings {
         chosen.set(setting).map_err(|error| analysis_error(py, &error.to_string()))?;
     }
-    let mut others = Others::default();
+    let mut others = ExternalRules::default();
     for line in &said {
         let message = serde_json::from_str::<Message>(line).map_err(|error| error.to_string());
         message.and_then(|message| others.add(message)).map_err(|reason| analysis_error(py, &reason))?;
     }
-    let options =
-        Options { scope: Scope { steps, whole, ..Scope::default() }, settings: chosen, least_percent, threads };
+    let options = Options {
+        scope: Scope { steps, whole, ..Scope::default() },
+        settings: chosen,
+        least_percent,
+        threads,
+        is_alone: false,
+    };
     if let (Some(memory), None) = (&run.memory, rank) {
         if steps.is_some() {
             return Err(analysis_error(py, "a memory trace has neither steps nor ranks to choose from"));
         }
         let memory = Arc::clone(memory);
         let look = move || findings_of_memory(&memory, &options, &|_| true);
-        return table(py, Ok(quiet(py, &Watch::new(), look)?));
+        return table(py, Ok(quiet(py, &Progress::new(), look)?));
     }
     if let Some(held) = run.calls.as_ref().filter(|_| run.set.traces.is_empty()) {
         let held = Arc::clone(held);
         let look = move || find_in_calls(&held.index.tree, rank, &options, &others, &|_| true);
-        let found = quiet(py, &Watch::new(), look)?;
+        let found = quiet(py, &Progress::new(), look)?;
         let found = found.map_err(|reason| analysis_error(py, &reason.to_string()))?;
         return NativeTable::from_model(&findings_table(&found));
     }
-    let watch = Watch::new();
+    let watch = Progress::new();
     let (set, opened) = (Arc::clone(&run.set), run.run.watched_by(&watch));
     // Rules of the user's own said where events are: of one trace.
     if rank.is_none() && run.ranks.len() > 1 && others.rules().next().is_none() {
@@ -73,6 +78,7 @@ pub(crate) fn findings(
         return table(py, quiet(py, &watch, look)?);
     }
     let at = position(py, run, rank)?;
+    let options = Options { is_alone: true, ..options };
     let look = move || {
         let found = find_with(&set.traces[at], &options, &others, &|_| true)?;
         Ok(with_memory(found, (&opened, rank), &options))
@@ -98,7 +104,7 @@ fn table(py: Python<'_>, found: Result<Findings, CriticalPathError>) -> PyResult
 fn of_all(set: &TraceSet, options: &Options) -> Result<Findings, CriticalPathError> {
     let (mut all, mut failed) = (Vec::new(), Vec::new());
     for (rank, trace) in stackline_engine::ranks(set).into_iter().zip(&set.traces) {
-        match find_with(trace, options, &Others::default(), &|_| true) {
+        match find_with(trace, options, &ExternalRules::default(), &|_| true) {
             Ok(found) => all.push((rank, found)),
             Err(error) => failed.push((rank, error)),
         }
@@ -114,7 +120,7 @@ fn of_all(set: &TraceSet, options: &Options) -> Result<Findings, CriticalPathErr
 /// What rules can need: names, and what is said where it is missing.
 #[pyfunction]
 pub(crate) fn needs() -> Vec<(&'static str, &'static str)> {
-    Need::ALL.into_iter().map(|need| (need.name(), need.missing())).collect()
+    Requirement::ALL.into_iter().map(|need| (need.name(), need.missing())).collect()
 }
 
 /// Words that findings are described with: support, confidence, units.
@@ -136,10 +142,10 @@ pub(crate) fn missing_needs(
     let run = run.get();
     if let Some(held) = run.calls.as_ref().filter(|_| run.set.traces.is_empty()) {
         let is_missing =
-            |name: &String| Need::from_name(name).is_some_and(|need| !need.is_met_by_calls(&held.index.tree));
+            |name: &String| Requirement::from_name(name).is_some_and(|need| !need.is_met_by_calls(&held.index.tree));
         return Ok(names.into_iter().filter(is_missing).collect());
     }
     let trace = &run.set.traces[position(py, run, rank)?];
-    let is_missing = |name: &String| Need::from_name(name).is_some_and(|need| !need.is_met(trace));
+    let is_missing = |name: &String| Requirement::from_name(name).is_some_and(|need| !need.is_met(trace));
     Ok(names.into_iter().filter(is_missing).collect())
 }

@@ -7,11 +7,11 @@ use crate::worker::{interruptible, quiet, settled};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use stackline_engine::{OpenOptions, Run, Watch, WriteOptions};
+use stackline_engine::{OpenOptions, Progress, Run, WriteOptions};
 use stackline_ingest::memory::text;
 use stackline_memory::replay::Combination;
 use stackline_memory::tables::{self, By, NamedPeak, Ranked};
-use stackline_memory::{PatternMatch, Study};
+use stackline_memory::{MemoryAnalysis, PatternMatch};
 use stackline_model::{MemoryTrace, Table, TraceSet};
 use stackline_store::arrow;
 use std::path::{Path, PathBuf};
@@ -35,9 +35,9 @@ struct Opened {
 impl Opened {
     fn studied(&self) -> &Studied {
         self.studied.get_or_init(|| {
-            let study = Study::new(&self.trace, self.per_device);
-            let combination = study.peaks.first().and_then(|peak| study.combination(peak.device));
-            Studied { matches: study.matches, ranked: study.ranked, combination }
+            let analysis = MemoryAnalysis::new(&self.trace, self.per_device);
+            let combination = analysis.peaks.first().and_then(|peak| analysis.combination(peak.device));
+            Studied { matches: analysis.matches, ranked: analysis.ranked, combination }
         })
     }
 }
@@ -49,7 +49,7 @@ pub(crate) struct NativeMemory(Arc<Opened>);
 /// Opens whatever tells of memory; at most `peaks` peaks of each device get a name.
 #[pyfunction]
 pub(crate) fn open_memory(py: Python<'_>, path: PathBuf, peaks: usize) -> PyResult<NativeMemory> {
-    let watch = Watch::new();
+    let watch = Progress::new();
     let options = OpenOptions { watch: watch.clone(), ..OpenOptions::default() };
     let place = path.clone();
     let opened = interruptible(
@@ -160,7 +160,7 @@ impl NativeMemory {
     /// The peaks if these suggestions were followed, by their numbers.
     fn apply(&self, py: Python<'_>, numbers: Vec<usize>) -> PyResult<NativeTable> {
         let opened = Arc::clone(&self.0);
-        let applied = quiet(py, &Watch::new(), move || {
+        let applied = quiet(py, &Progress::new(), move || {
             let ranked = &opened.studied().ranked;
             tables::apply(&opened.trace, ranked, &numbers).map_err(|wrong| (wrong, ranked.len()))
         })?;
@@ -182,12 +182,12 @@ impl NativeMemory {
     /// The text form.
     fn to_text(&self, py: Python<'_>) -> PyResult<String> {
         let opened = Arc::clone(&self.0);
-        quiet(py, &Watch::new(), move || text::write(&opened.trace))
+        quiet(py, &Progress::new(), move || text::write(&opened.trace))
     }
 
     /// Writes the trace to a run directory.
     fn save(&self, py: Python<'_>, path: PathBuf, overwrite: bool) -> PyResult<()> {
-        let watch = Watch::new();
+        let watch = Progress::new();
         let options = WriteOptions { overwrite, cancel: Some(watch.flag()), ..WriteOptions::default() };
         let opened = Arc::clone(&self.0);
         let saved = settled(py, &watch, move || {
@@ -215,7 +215,7 @@ impl NativeMemory {
         make: impl FnOnce(&Opened) -> Option<Table> + Send + 'static,
     ) -> PyResult<Option<NativeTable>> {
         let opened = Arc::clone(&self.0);
-        let table = quiet(py, &Watch::new(), move || make(&opened))?;
+        let table = quiet(py, &Progress::new(), move || make(&opened))?;
         table.as_ref().map(NativeTable::from_model).transpose()
     }
 }

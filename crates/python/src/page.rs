@@ -3,8 +3,8 @@
 use crate::errors::{analysis_error, engine_error};
 use crate::worker::quiet;
 use pyo3::prelude::*;
-use stackline_engine::{OpenOptions, Watch};
-use stackline_query::Opened;
+use stackline_engine::{OpenOptions, Progress};
+use stackline_query::OpenRun;
 use stackline_serve::Running;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -39,13 +39,13 @@ pub(crate) fn view(
     no_source: bool,
 ) -> PyResult<NativePage> {
     let first = inputs.first().cloned().unwrap_or_default();
-    let watch = Watch::new();
+    let watch = Progress::new();
     let options = OpenOptions { watch: watch.clone(), ..OpenOptions::default() };
     let opened = quiet(py, &watch, move || {
-        let opened = Opened::open(&inputs, &options).map_err(|error| (first, error))?;
+        let opened = OpenRun::open(&inputs, &options).map_err(|error| (first, error))?;
         let opened = match baseline {
             None => opened,
-            Some(path) => match Opened::open(std::slice::from_ref(&path), &options) {
+            Some(path) => match OpenRun::open(std::slice::from_ref(&path), &options) {
                 Ok(baseline) => opened.compared_with(baseline),
                 Err(error) => return Err((path, error)),
             },

@@ -13,7 +13,7 @@ use stackline_analyze::calls::{CallIndex, fold_imports};
 use stackline_analyze::findings::steps_of_calls;
 use stackline_analyze::steps::{Looked, default_window};
 use stackline_analyze::{Analysis, DefaultWindow, Scope};
-use stackline_engine::{OF_WHOLE_TRACE, OpenOptions, Part, Run, RunOptions, Watch, WriteOptions};
+use stackline_engine::{OF_WHOLE_TRACE, OpenOptions, Part, Progress, Run, RunOptions, WriteOptions};
 use stackline_model::{MemoryTrace, Problem, ReadReport, Table, TraceSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -55,7 +55,7 @@ pub(crate) fn open(
     threads: usize,
     on_progress: Option<Py<PyAny>>,
 ) -> PyResult<NativeRun> {
-    let watch = Watch::new();
+    let watch = Progress::new();
     let options = OpenOptions { threads, watch: watch.clone(), ..OpenOptions::default() };
     let first = paths.first().cloned().unwrap_or_default();
     let tell = |py: Python<'_>| match &on_progress {
@@ -113,10 +113,10 @@ impl NativeRun {
                 self.needs_traces(py)?;
             }
             let trace = Arc::clone(trace);
-            return quiet(py, &Watch::new(), move || NativeMemory::new(trace, peaks));
+            return quiet(py, &Progress::new(), move || NativeMemory::new(trace, peaks));
         }
         rank.map(|rank| self.position(py, rank)).transpose()?;
-        let watch = Watch::new();
+        let watch = Progress::new();
         let run = self.run.watched_by(&watch);
         let find = move || run.memory(rank).map(|trace| NativeMemory::new(Arc::new(trace), peaks));
         let found = quiet(py, &watch, find)?;
@@ -190,9 +190,10 @@ impl NativeRun {
         self.needs_traces(py)?;
         let at = rank.map(|r| self.position(py, r)).transpose()?;
         let scope = Scope { steps, whole, ..Scope::default() };
-        let options = RunOptions { scope, threads: self.threads, watch: Watch::new() };
+        let options = RunOptions { scope, threads: self.threads, watch: Progress::new() };
         let asked = at.map_or(&self.set.traces[..], |at| std::slice::from_ref(&self.set.traces[at]));
-        let checked = stackline_engine::check_steps(asked, &options.scope);
+        let cycles = || asked.iter().try_for_each(|trace| stackline_engine::check_cycles(trace, &options.scope));
+        let checked = stackline_engine::check_steps(asked, &options.scope).and_then(|()| cycles());
         checked.map_err(|e| engine_error(py, &e, Path::new("")))?;
         let (set, watch) = (Arc::clone(&self.set), options.watch.clone());
         let tables = quiet(py, &watch, move || match at {
@@ -219,7 +220,7 @@ impl NativeRun {
     #[pyo3(signature = (arguments=false))]
     fn events(&self, py: Python<'_>, arguments: bool) -> PyResult<NativeTable> {
         self.needs_traces(py)?;
-        let (set, ranks, watch) = (Arc::clone(&self.set), self.ranks.clone(), Watch::new());
+        let (set, ranks, watch) = (Arc::clone(&self.set), self.ranks.clone(), Progress::new());
         let stop = watch.clone();
         let (made, note) = quiet(py, &watch, move || {
             let note = if arguments { views::left_out(&set) } else { None };
@@ -233,7 +234,7 @@ impl NativeRun {
     fn gpu_ops(&self, py: Python<'_>) -> PyResult<NativeTable> {
         self.needs_traces(py)?;
         let (set, ranks) = (Arc::clone(&self.set), self.ranks.clone());
-        let made = quiet(py, &Watch::new(), move || views::gpu_ops(&set, &ranks))?;
+        let made = quiet(py, &Progress::new(), move || views::gpu_ops(&set, &ranks))?;
         let title = "Operations of accelerators, and what launched them";
         made.map(|batches| NativeTable::from_batches("gpu_ops", title, batches)).map_err(arrow_error)
     }
@@ -242,7 +243,7 @@ impl NativeRun {
     fn tracks(&self, py: Python<'_>) -> PyResult<NativeTable> {
         self.needs_traces(py)?;
         let (set, ranks) = (Arc::clone(&self.set), self.ranks.clone());
-        let made = quiet(py, &Watch::new(), move || views::tracks(&set, &ranks))?;
+        let made = quiet(py, &Progress::new(), move || views::tracks(&set, &ranks))?;
         let title = "Where events happened: threads, streams, counters";
         made.map(|batches| NativeTable::from_batches("tracks", title, batches)).map_err(arrow_error)
     }
@@ -251,7 +252,7 @@ impl NativeRun {
     #[pyo3(signature = (path, overwrite=false))]
     fn save(&self, py: Python<'_>, path: PathBuf, overwrite: bool) -> PyResult<()> {
         self.needs_traces(py)?;
-        let watch = Watch::new();
+        let watch = Progress::new();
         let options = WriteOptions { overwrite, cancel: Some(watch.flag()), ..WriteOptions::default() };
         let set = Arc::clone(&self.set);
         let saved = settled(py, &watch, move || stackline_engine::save(&set, &path, &options))?;

@@ -4,7 +4,7 @@ use arrow_array::builder::StringDictionaryBuilder;
 use arrow_array::types::UInt32Type;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, RecordBatchReader, StringArray, UInt32Array};
 use arrow_schema::{ArrowError, Field, Schema, SchemaRef};
-use stackline_engine::Watch;
+use stackline_engine::Progress;
 use stackline_model::{EventId, GpuId, Trace, TraceSet, TrackId};
 use stackline_store::arrow::{EventOptions, EventReader};
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ pub(crate) fn events(
     set: Arc<TraceSet>,
     ranks: Vec<i64>,
     arguments: bool,
-    watch: &Watch,
+    watch: &Progress,
 ) -> Result<Batches, ArrowError> {
     let reader = EventReader::new(set, &EventOptions { arguments, batch_rows: BATCH_ROWS, ranks });
     let schema = reader.schema();

@@ -11,7 +11,7 @@ use stackline_analyze::critical_path::CriticalPathError;
 use stackline_analyze::critical_path::exact::what_if::{
     self as exact_what_if, Edit, NewPath, Prediction, SweepOptions, sweep_table, tables,
 };
-use stackline_engine::Watch;
+use stackline_engine::Progress;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub(crate) fn what_if(
     let at = position(py, run, rank)?;
     let set = Arc::clone(&run.set);
     let choice = window(&set.traces[at], annotation, instance, steps, whole);
-    let found = quiet(py, &Watch::new(), move || -> Result<_, CriticalPathError> {
+    let found = quiet(py, &Progress::new(), move || -> Result<_, CriticalPathError> {
         let edits = edits.iter().map(|e| Edit::parse_all(e)).collect::<Result<Vec<_>, _>>()?.concat();
         exact_what_if::predict(&set.traces[at], &choice, &edits)
     })?;
@@ -63,7 +63,7 @@ pub(crate) fn sweep(
     let at = position(py, run, rank)?;
     let set = Arc::clone(&run.set);
     let choice = window(&set.traces[at], annotation, instance, steps, whole);
-    let watch = Watch::new();
+    let watch = Progress::new();
     let stop = watch.clone();
     let found = quiet(py, &watch, move || {
         let options = SweepOptions { candidates, threads };

@@ -3,7 +3,7 @@
 use crossbeam_channel::{RecvTimeoutError, bounded};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use stackline_engine::Watch;
+use stackline_engine::Progress;
 use std::time::Duration;
 
 /// How often signals are looked at and progress is told while work goes on.
@@ -15,7 +15,7 @@ const TICK: Duration = Duration::from_millis(50);
 /// look at the watch, and its result is dropped.
 pub(crate) fn interruptible<T: Send + 'static>(
     py: Python<'_>,
-    watch: &Watch,
+    watch: &Progress,
     tick: impl FnMut(Python<'_>) -> PyResult<()>,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> PyResult<T> {
@@ -24,7 +24,7 @@ pub(crate) fn interruptible<T: Send + 'static>(
 
 fn wait<T: Send + 'static>(
     py: Python<'_>,
-    watch: &Watch,
+    watch: &Progress,
     patience: Duration,
     mut tick: impl FnMut(Python<'_>) -> PyResult<()>,
     work: impl FnOnce() -> T + Send + 'static,
@@ -62,7 +62,7 @@ const CLEAN_UP: Duration = Duration::from_secs(10);
 /// leaves behind is settled then.
 pub(crate) fn settled<T: Send + 'static>(
     py: Python<'_>,
-    watch: &Watch,
+    watch: &Progress,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> PyResult<T> {
     wait(py, watch, CLEAN_UP, |_| Ok(()), work)
@@ -71,7 +71,7 @@ pub(crate) fn settled<T: Send + 'static>(
 /// The same for work that tells no progress.
 pub(crate) fn quiet<T: Send + 'static>(
     py: Python<'_>,
-    watch: &Watch,
+    watch: &Progress,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> PyResult<T> {
     interruptible(py, watch, |_| Ok(()), work)

@@ -2,7 +2,7 @@
 
 use crate::QueryError;
 use regex_lite::Regex;
-use stackline_analyze::calls::Stretch;
+use stackline_analyze::calls::TimeRange;
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
@@ -56,15 +56,15 @@ impl Arguments {
     }
 
     /// Which part of the run is meant: `whole`, or steps as `5` or `5..8`.
-    pub(crate) fn part(&self) -> Result<Stretch, QueryError> {
+    pub(crate) fn part(&self) -> Result<TimeRange, QueryError> {
         const NAME: &str = "steps";
-        let Some(text) = self.text(NAME)? else { return Ok(Stretch::Chosen) };
+        let Some(text) = self.text(NAME)? else { return Ok(TimeRange::Chosen) };
         if text == "whole" {
-            return Ok(Stretch::Whole);
+            return Ok(TimeRange::Whole);
         }
         let (first, last) = text.split_once("..").unwrap_or((text, text));
         match (first.trim().parse(), last.trim().parse()) {
-            (Ok(first), Ok(last)) if first <= last => Ok(Stretch::Steps(first, last)),
+            (Ok(first), Ok(last)) if first <= last => Ok(TimeRange::Steps(first, last)),
             _ => Err(QueryError::Argument { name: NAME, why: format!("{text:?} is no step, no 5..8 and not whole") }),
         }
     }

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use stackline_analyze::critical_path::exact::{ExactReport, ExactWarning};
 use stackline_analyze::critical_path::hta;
 use stackline_analyze::large_calls::LargeCall;
+use stackline_analyze::steps::Looked;
 use stackline_model::Trace;
 use std::collections::BTreeMap;
 
@@ -39,7 +40,10 @@ pub(crate) enum ExactSummary<'a> {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(crate) struct FoundPath<'a> {
+    /// What the path is of, in words: `steps 3 to 9`, `the inferred steps`, `the whole trace`.
+    window: String,
     window_ns: i64,
+    /// What the window leaves out, and how steps are inferred.
     window_notes: &'a [String],
     path_ns: i64,
     path_events: usize,
@@ -57,17 +61,18 @@ pub(crate) struct FoundPath<'a> {
 }
 
 impl<'a> FoundPath<'a> {
-    pub(crate) fn of(report: &'a ExactReport, window_notes: &'a [String], calls: &'a [LargeCall]) -> Self {
+    pub(crate) fn new(report: &'a ExactReport, looked: &'a Looked, calls: &'a [LargeCall]) -> Self {
         Self {
+            window: looked.choice.in_words(),
             window_ns: report.window_ns,
-            window_notes,
+            window_notes: &looked.notes,
             path_ns: report.path_ns,
             path_events: report.path_events,
             bound_by: &report.bound_by,
             bound_by_ns: &report.bound_by_ns,
             inferred_ns: report.inferred_ns,
             warnings: &report.warnings,
-            large_calls: calls.iter().map(LargeCallShare::of).collect(),
+            large_calls: calls.iter().map(LargeCallShare::new).collect(),
         }
     }
 }
@@ -83,7 +88,7 @@ struct LargeCallShare<'a> {
 }
 
 impl<'a> LargeCallShare<'a> {
-    fn of(call: &'a LargeCall) -> Self {
+    fn new(call: &'a LargeCall) -> Self {
         let LargeCall { name, count, percent, path_percent } = call;
         Self { name, count: *count, percent: *percent, path_percent: *path_percent }
     }

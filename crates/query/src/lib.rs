@@ -4,34 +4,36 @@
 //! A query is one file in `queries/` and one line in [`ALL`].
 #![forbid(unsafe_code)]
 
-mod alike;
 mod answer;
 mod arguments;
-mod boxes;
-mod counters;
+mod baseline_steps;
+mod cache;
+mod counter_tracks;
 mod critical_path;
-mod derived;
 mod error;
-mod first;
-mod launched;
+mod failed_checks;
+mod launch_links;
 mod memory;
 mod names;
 mod nearest;
-mod next;
-mod opened;
-mod places;
+mod path_mapping;
+mod prefetch;
+mod prefetch_later;
 mod queries;
 mod report;
-mod rows;
+mod run;
+mod slices;
 mod source;
 mod source_roots;
+mod track_layout;
 
 pub use answer::{Answer, Column};
 pub use arguments::Arguments;
-pub use derived::Source;
+pub use cache::Source;
 pub use error::QueryError;
+pub use failed_checks::FailedCheck;
 pub use memory::memory_summary;
-pub use opened::Opened;
 pub use queries::{ALL, Query, READ_FILES, ask};
 pub use report::{Content, INSTEAD_OF_OPERATORS, OfTrace, PathSummary};
+pub use run::OpenRun;
 pub use source_roots::SourceRoots;

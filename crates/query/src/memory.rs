@@ -7,7 +7,7 @@ use stackline_analyze::findings::{self, MemoryFindings};
 use stackline_memory::curve::{Curve, curves};
 use stackline_memory::replay::Combination;
 use stackline_memory::tables::{NamedPeak, Ranked};
-use stackline_memory::{Gap, ObjectUse, Pattern, PatternMatch, Study};
+use stackline_memory::{Gap, MemoryAnalysis, ObjectUse, Pattern, PatternMatch};
 use stackline_model::{MemoryCallId, MemoryDeviceId, MemoryObjectId, MemoryStreamId, MemoryTrace};
 use std::ops::Range;
 
@@ -83,13 +83,13 @@ pub(crate) struct Memory {
 impl Memory {
     /// Studies a trace, once for all that is shown of it: a study takes far longer than anything else here.
     pub(crate) fn new(trace: MemoryTrace) -> Self {
-        let study = Study::new(&trace, PEAKS);
-        let combination = study.peaks.first().and_then(|peak| study.combination(peak.device));
-        let waste = waste(&study);
+        let analysis = MemoryAnalysis::new(&trace, PEAKS);
+        let combination = analysis.peaks.first().and_then(|peak| analysis.combination(peak.device));
+        let waste = waste(&analysis);
         let least_percent = findings::Options::default().least_percent;
-        let findings = stackline_engine::memory_findings(&study, least_percent, &|_| true);
-        let Study { facts, peaks, matches, ranked } = study;
-        let uses = facts.uses;
+        let findings = stackline_engine::memory_findings(&analysis, least_percent, &|_| true);
+        let MemoryAnalysis { usage, peaks, matches, ranked } = analysis;
+        let uses = usage.uses;
         let (lanes, without_lane) = stream_lanes(&trace);
         let has_times = trace.has_times();
         Self {
@@ -177,7 +177,7 @@ pub(crate) struct MemorySummary<'a> {
 }
 
 impl<'a> MemorySummary<'a> {
-    pub(crate) fn of(trace: &'a MemoryTrace) -> Self {
+    pub(crate) fn from_trace(trace: &'a MemoryTrace) -> Self {
         Self {
             label: &trace.label,
             devices: trace.devices.iter().map(|device| trace.strings.get(device.name)).collect(),
@@ -194,14 +194,14 @@ impl<'a> MemorySummary<'a> {
 /// What is in the trace, as `stackline memory --format json` says it.
 pub fn memory_summary(trace: &MemoryTrace) -> Value {
     // All keys are texts: there is no error.
-    serde_json::to_value(MemorySummary::of(trace)).unwrap_or_default()
+    serde_json::to_value(MemorySummary::from_trace(trace)).unwrap_or_default()
 }
 
 /// Where objects are held for nothing, by what matches a pattern. What is never used is not told of in parts.
-fn waste(study: &Study<'_>) -> Vec<Waste> {
-    let (trace, uses) = (study.trace(), &study.facts.uses);
-    let mut found: Vec<Waste> = study.matches.iter().filter_map(|found| waste_of(trace, uses, found)).collect();
-    found.extend(study.facts.gaps.iter().map(gap));
+fn waste(analysis: &MemoryAnalysis<'_>) -> Vec<Waste> {
+    let (trace, uses) = (analysis.trace(), &analysis.usage.uses);
+    let mut found: Vec<Waste> = analysis.matches.iter().filter_map(|found| waste_of(trace, uses, found)).collect();
+    found.extend(analysis.usage.gaps.iter().map(gap));
     found.sort_unstable();
     let mut kept: Vec<Waste> = Vec::with_capacity(found.len());
     for waste in found.into_iter().filter(|waste| waste.from < waste.to) {

@@ -18,7 +18,7 @@ pub(crate) struct Found {
 pub(crate) struct Names(Vec<Found>);
 
 impl Names {
-    pub(crate) fn of(trace: &Trace) -> Self {
+    pub(crate) fn from_trace(trace: &Trace) -> Self {
         let mut places: FxHashMap<(StrId, EventKind), usize> = FxHashMap::default();
         let mut all: Vec<Found> = Vec::new();
         for event in trace.events.ids().filter(|&event| trace.events.is_timed(event)) {

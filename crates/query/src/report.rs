@@ -135,7 +135,7 @@ impl OfTrace {
         tables.retain(|t| !LEFT_OUT.contains(&t.name.as_str()));
         let has_operators = tables.iter().any(|t| t.name == OPERATORS && t.rows() > 0);
         let instead = if has_operators { Vec::new() } else { run(&[INSTEAD_OF_OPERATORS])? };
-        let path = PathOfTrace::of(trace, with_hta, &options.scope);
+        let path = PathOfTrace::from_trace(trace, with_hta, &options.scope);
         Ok(Self { read_report: trace.report.clone(), tables, instead, path })
     }
 }
@@ -154,11 +154,11 @@ struct PathOfTrace {
 
 impl PathOfTrace {
     /// The sentence is about the exact path. Documents had HTA's first, under keys that stay.
-    fn of(trace: &Trace, with_hta: bool, scope: &Scope) -> Self {
+    fn from_trace(trace: &Trace, with_hta: bool, scope: &Scope) -> Self {
         let looked = Looked::or_inferred(trace, scope);
         let Looked { choice, notes, .. } = &looked;
-        let start_up = StartUp::of(trace).filter(|_| *scope == Scope::default());
-        let after = AfterSteps::of(trace).filter(|_| *scope == Scope::default());
+        let start_up = StartUp::from_trace(trace).filter(|_| *scope == Scope::default());
+        let after = AfterSteps::from_trace(trace).filter(|_| *scope == Scope::default());
         let of = match choice {
             WindowChoice::Whole => String::new(),
             choice => format!(" of {}", choice.in_words()),
@@ -180,7 +180,7 @@ impl PathOfTrace {
         let warm_ups = exact.as_ref().map(|exact| exact.warm_ups.clone()).unwrap_or_default();
         let told = start.chain(marks.chain(warm_ups).map(|note| ("Note", note))).collect();
         let exact = match &exact {
-            Ok(ExactPath { report, calls, .. }) => ExactSummary::Found(FoundPath::of(report, notes, calls)),
+            Ok(ExactPath { report, calls, .. }) => ExactSummary::Found(FoundPath::new(report, &looked, calls)),
             Err(error) => ExactSummary::Failed { error: error.to_string() },
         };
         let start_up = start_up.map(|StartUp { before_ns, imports_ns }| StartUpTime { before_ns, imports_ns });

@@ -1,6 +1,6 @@
 //! Source files on this machine: which a run names, and what of them may be read.
 
-use crate::Opened;
+use crate::OpenRun;
 use crate::source_roots::SourceRoots;
 use serde::Serialize;
 use std::fs::File;
@@ -70,7 +70,7 @@ pub(crate) struct Excerpt<'a> {
 }
 
 /// The lines around one of a file that the run names, if it is here.
-pub(crate) fn excerpt<'a>(opened: &'a Opened, file: &'a str, line: u32) -> Excerpt<'a> {
+pub(crate) fn excerpt<'a>(opened: &'a OpenRun, file: &'a str, line: u32) -> Excerpt<'a> {
     let file = opened.resolved(file);
     let Some(text) = read(&opened.source_roots, file) else {
         return Excerpt { file, line, first: None, lines: None, missing: true, changed: None };

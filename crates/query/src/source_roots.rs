@@ -3,7 +3,7 @@
 //! A trace may come from a stranger, and name any file of this machine. Text is read only below directories that the user opened or named,
 //! with links resolved; everything else is as if it were not there.
 
-use crate::Opened;
+use crate::OpenRun;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -65,7 +65,7 @@ impl SourceRoots {
     }
 }
 
-impl Opened {
+impl OpenRun {
     /// Lets source text be read below these directories, too, also of the run that this one is compared with. Without them it is read
     /// below inputs that are directories alone: a trace may name any file of the machine.
     #[must_use]

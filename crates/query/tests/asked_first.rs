@@ -4,7 +4,7 @@ use crate::common;
 
 use common::memory;
 use stackline_engine::OpenOptions;
-use stackline_query::{Arguments, Opened};
+use stackline_query::{Arguments, OpenRun};
 
 /// Names of queries in the order in which they are first asked.
 fn names(questions: Vec<(&'static str, Arguments)>) -> Vec<&'static str> {
@@ -23,7 +23,7 @@ fn the_page_asks_what_queries_declare_in_the_order_that_they_declare() {
     let path = folder.path().join("trace.json");
     let step = stackline_testkit::demo::Config { steps: 3, ..Default::default() };
     std::fs::write(&path, stackline_testkit::demo::generate(&step)).expect("written");
-    let opened = Opened::open(&[path], &OpenOptions::default()).expect("opens");
+    let opened = OpenRun::open(&[path], &OpenOptions::default()).expect("opens");
     assert_eq!(names(opened.soonest_questions()), ["meta", "overview"]);
     let mut asked = names(opened.first_questions());
     asked.retain(|name| *name != "finding");

@@ -2,7 +2,7 @@
 
 use crate::common::document;
 use stackline_engine::OpenOptions;
-use stackline_query::{Arguments, Opened, ask};
+use stackline_query::{Arguments, OpenRun, ask};
 use stackline_testkit::mini;
 
 #[test]
@@ -12,7 +12,7 @@ fn sides_of_other_numbers_of_steps_are_compared_by_step() {
         let path = folder.path().join(format!("{steps}.json"));
         let config = stackline_testkit::demo::Config { steps, ..Default::default() };
         std::fs::write(&path, stackline_testkit::demo::generate(&config)).expect("written");
-        Opened::open(&[path], &OpenOptions::default()).expect("opens")
+        OpenRun::open(&[path], &OpenOptions::default()).expect("opens")
     };
     let both = open(3).compared_with(open(6));
     let asked = |steps: &str| {
@@ -41,7 +41,7 @@ fn warm_ups_of_either_side_are_left_out_of_both() {
             format!("1/1 user_annotation ProfilerStep#{step} {}..{at}\n", at - length)
         });
         std::fs::write(&path, mini::trace(&lines.collect::<String>())).expect("written");
-        Opened::open(&[path], &OpenOptions::default()).expect("opens")
+        OpenRun::open(&[path], &OpenOptions::default()).expect("opens")
     };
     let warm = [5000, 100, 100, 100, 100, 100];
     let warmer = [5000, 900, 100, 100, 100, 100];

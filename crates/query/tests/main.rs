@@ -16,4 +16,5 @@ mod memory;
 mod numbers;
 mod questions;
 mod source_text;
+mod windows;
 mod zoomed;

@@ -5,7 +5,7 @@ use crate::common;
 use common::{document, memory, numbers};
 use serde_json::{Value, json};
 use stackline_engine::{OpenOptions, Run, WriteOptions};
-use stackline_query::{Answer, Arguments, Opened, ask};
+use stackline_query::{Answer, Arguments, OpenRun, ask};
 use stackline_testkit::mini;
 use std::path::{Path, PathBuf};
 
@@ -33,7 +33,7 @@ fn what_has_no_calls_has_a_curve() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("snapshot.json");
     std::fs::write(&path, text).expect("written");
-    let opened = Opened::open(&[path], &OpenOptions::default()).expect("opens");
+    let opened = OpenRun::open(&[path], &OpenOptions::default()).expect("opens");
     let asked = |name: &str, arguments: &[(&str, &str)]| {
         ask(&opened, name, &Arguments::new(arguments.iter().copied())).expect("answered")
     };
@@ -136,7 +136,7 @@ fn each_rank_has_its_own_memory_also_once_it_is_imported() {
     let (set, kept) = (job.traces().expect("opens"), job.memories().expect("memory"));
     let run = folder.path().join("job.stackline");
     stackline_engine::save_with(&set, &kept, &run, &WriteOptions::default()).expect("saved");
-    for opened in [Opened::open(&inputs, &options), Opened::open(&[run], &options)] {
+    for opened in [OpenRun::open(&inputs, &options), OpenRun::open(&[run], &options)] {
         let opened = opened.expect("opens");
         for (rank, bytes) in [("0", 1024), ("1", 2048)] {
             let answer = ask(&opened, "memory", &Arguments::new([("rank", rank)])).expect("answered");
@@ -157,7 +157,7 @@ fn memory_that_a_run_keeps_beside_a_trace_that_tells_of_none_is_there() {
     let kept = Run::open(&[program], &options).and_then(|run| run.memory(None)).expect("memory");
     let run = folder.path().join("run.stackline");
     stackline_engine::save_with(&set, &[kept], &run, &WriteOptions::default()).expect("saved");
-    let opened = Opened::open(&[run], &options).expect("opens");
+    let opened = OpenRun::open(&[run], &options).expect("opens");
     let of = |name| document(&ask(&opened, name, &Arguments::default()).expect("answered"));
     assert_eq!(of("meta")["has"]["memory"], true);
     assert_eq!(of("memory")["tables"]["memory_peaks"]["rows"][0]["bytes"], 4096);

@@ -3,18 +3,18 @@
 use crate::common::{document, numbers};
 use serde_json::{Value, json};
 use stackline_engine::OpenOptions;
-use stackline_query::{Answer, Arguments, Opened, QueryError, ask};
+use stackline_query::{Answer, Arguments, OpenRun, QueryError, ask};
 use stackline_testkit::mini;
 
 /// The trace that these lines of a mini trace describe.
-fn opened(lines: &str) -> Opened {
+fn opened(lines: &str) -> OpenRun {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("trace.json");
     std::fs::write(&path, mini::trace(lines)).expect("written");
-    Opened::open(&[path], &OpenOptions::default()).expect("opens")
+    OpenRun::open(&[path], &OpenOptions::default()).expect("opens")
 }
 
-fn answer(opened: &Opened, name: &str, arguments: &[(&str, &str)]) -> Answer {
+fn answer(opened: &OpenRun, name: &str, arguments: &[(&str, &str)]) -> Answer {
     ask(opened, name, &Arguments::new(arguments.iter().copied())).expect("answered")
 }
 
@@ -118,7 +118,7 @@ fn runs_that_do_not_mean_the_same_are_said_to() {
     let both = opened(&steps()).compared_with(opened(&without(&steps(), "Step")));
     let compared = document(&answer(&both, "compare", &[]));
     assert_eq!(compared["confidence"], "low");
-    assert!(compared["warnings"].to_string().contains("A has no steps"), "{}", compared["warnings"]);
+    assert!(compared["warnings"].to_string().contains("A has none"), "{}", compared["warnings"]);
     let like = opened(&steps()).compared_with(opened(&steps()));
     assert_eq!(document(&answer(&like, "compare", &[]))["warnings"], json!([]));
     // What only one of both measured cannot be drawn as a difference.

@@ -6,15 +6,15 @@ use common::{document, memory, numbers};
 use proptest::prelude::*;
 use serde_json::Value;
 use stackline_engine::OpenOptions;
-use stackline_query::{ALL, Answer, Arguments, Opened, QueryError, ask};
+use stackline_query::{ALL, Answer, Arguments, OpenRun, QueryError, ask};
 use stackline_testkit::mini;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
 /// A generated training step, opened once.
-fn opened() -> &'static Opened {
-    static OPENED: OnceLock<Opened> = OnceLock::new();
+fn opened() -> &'static OpenRun {
+    static OPENED: OnceLock<OpenRun> = OnceLock::new();
     OPENED.get_or_init(|| {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("trace.json");
@@ -23,7 +23,7 @@ fn opened() -> &'static Opened {
             stackline_testkit::demo::generate(&stackline_testkit::demo::Config { steps: 3, ..Default::default() }),
         )
         .expect("written");
-        Opened::open(&[path], &OpenOptions::default()).expect("opens")
+        OpenRun::open(&[path], &OpenOptions::default()).expect("opens")
     })
 }
 
@@ -116,8 +116,8 @@ fn narrow_events_become_one_box() {
 }
 
 /// A trace of spans at the ends of what times can be.
-fn extreme() -> &'static Opened {
-    static OPENED: OnceLock<Opened> = OnceLock::new();
+fn extreme() -> &'static OpenRun {
+    static OPENED: OnceLock<OpenRun> = OnceLock::new();
     OPENED.get_or_init(|| {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("extreme.json");
@@ -128,7 +128,7 @@ fn extreme() -> &'static Opened {
                      1/7  kernel               last    9000000000000000+9000000000000000
                      1/7  gpu_user_annotation  step    1600000000000000+1000";
         std::fs::write(&path, mini::trace(lines)).expect("written");
-        Opened::open(&[path], &OpenOptions::default()).expect("opens")
+        OpenRun::open(&[path], &OpenOptions::default()).expect("opens")
     })
 }
 
@@ -138,7 +138,7 @@ fn times_far_from_the_start_keep_their_ns() {
     let path = folder.path().join("epoch.json");
     let lines = "1/1 cpu_op a 1600000000000000.001+0.007\n1/1 cpu_op a 1600000000000000.012+0.007";
     std::fs::write(&path, mini::trace(lines)).expect("written");
-    let opened = Opened::open(&[path], &OpenOptions::default()).expect("opens");
+    let opened = OpenRun::open(&[path], &OpenOptions::default()).expect("opens");
     let tiles =
         ask(&opened, "tiles", &Arguments::new([("level", "0"), ("first", "0"), ("last", "0")])).expect("answered");
     assert_eq!((numbers(&tiles, "start"), numbers(&tiles, "length")), (vec![0.0, 11.0], vec![7.0, 7.0]));
@@ -159,7 +159,7 @@ fn memory_and_counters_are_curves() {
         0    -       GPU 0 Utilization  C@50  GPU Utilization=1
         0    -       GPU 0 Utilization  C@51  GPU Utilization=x"#;
     std::fs::write(&path, mini::trace(lines)).expect("written");
-    let opened = Opened::open(&[path], &OpenOptions::default()).expect("opens");
+    let opened = OpenRun::open(&[path], &OpenOptions::default()).expect("opens");
     let ask = |level: &str, first: &str, last: &str| {
         ask(&opened, "counters", &Arguments::new([("level", level), ("first", first), ("last", last)]))
             .expect("answered")
@@ -192,7 +192,7 @@ fn a_run_beside_itself_has_not_changed() {
         let path = folder.path().join("trace.json");
         let demo = stackline_testkit::demo::Config { steps: 3, ..Default::default() };
         std::fs::write(&path, stackline_testkit::demo::generate(&demo)).expect("written");
-        Opened::open(&[path], &OpenOptions::default()).expect("opens")
+        OpenRun::open(&[path], &OpenOptions::default()).expect("opens")
     };
     let both = open().compared_with(open());
     let compared = document(&ask(&both, "compare", &Arguments::default()).expect("answered"));
@@ -337,7 +337,7 @@ fn several_ranks_are_merged_as_by_the_command_line() {
             path
         })
         .into();
-    let opened = Opened::open(&paths, &OpenOptions::default()).expect("opens");
+    let opened = OpenRun::open(&paths, &OpenOptions::default()).expect("opens");
     let all = document(&ask(&opened, "findings", &Arguments::default()).expect("answered"));
     assert_eq!(all["ranks"].as_array().map(Vec::len), Some(2));
     let rows = all["tables"]["findings"]["rows"].as_array().expect("findings");
@@ -350,7 +350,7 @@ fn several_ranks_are_merged_as_by_the_command_line() {
 
 #[test]
 fn a_run_that_is_not_there_is_refused() {
-    assert!(Opened::open(&[PathBuf::from("nothing-here.json")], &OpenOptions::default()).is_err());
+    assert!(OpenRun::open(&[PathBuf::from("nothing-here.json")], &OpenOptions::default()).is_err());
 }
 
 /// Values of an argument: what it may be, and what it may not.

@@ -3,7 +3,7 @@
 use crate::common::document;
 use serde_json::Value;
 use stackline_engine::OpenOptions;
-use stackline_query::{Arguments, Opened, QueryError, ask};
+use stackline_query::{Arguments, OpenRun, QueryError, ask};
 use stackline_testkit::mini;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ fn a_file_that_is_named_without_its_folder_is_found() {
          1/1  python_function  nowhere.py(2): f             20+5"
     );
     std::fs::write(&path, mini::trace(&lines)).expect("written");
-    let opened = Opened::open(&[path], &OpenOptions::default()).expect("opens");
+    let opened = OpenRun::open(&[path], &OpenOptions::default()).expect("opens");
     let opened = opened.with_source_roots(&[folder.path().to_owned()]);
     let answer = |name: &str, file: &str| {
         let line = if name == "excerpt" { "2" } else { "" };
@@ -66,8 +66,8 @@ fn source_text_is_read_below_opened_directories_alone() {
     let path = run.join("trace.json");
     let lines = [&link, &whole].map(|file| format!("1/1 python_function {file}(1): f 1+5\n")).concat();
     std::fs::write(&path, mini::trace(&lines)).expect("written");
-    let open = |input: &PathBuf| Opened::open(std::slice::from_ref(input), &OpenOptions::default()).expect("opens");
-    let text = |opened: &Opened, file: &str| {
+    let open = |input: &PathBuf| OpenRun::open(std::slice::from_ref(input), &OpenOptions::default()).expect("opens");
+    let text = |opened: &OpenRun, file: &str| {
         document(&ask(opened, "source", &Arguments::new([("file", file)])).expect("answered"))["text"].clone()
     };
     for (opened, is_read) in [
@@ -98,13 +98,13 @@ fn source_text_of_the_baseline_is_read_as_that_of_the_run() {
     });
     let lines = [&beside, &named].map(|file| format!("1/1 python_function {file}(1): f 1+5\n")).concat();
     std::fs::write(run.join("trace.json"), mini::trace(&lines)).expect("written");
-    let open = || Opened::open(std::slice::from_ref(&run), &OpenOptions::default()).expect("opens");
-    let text = |opened: &Opened, file: &str| {
+    let open = || OpenRun::open(std::slice::from_ref(&run), &OpenOptions::default()).expect("opens");
+    let text = |opened: &OpenRun, file: &str| {
         let asked = Arguments::new([("file", file), ("run", "before")]);
         !document(&ask(opened, "source", &asked).expect("answered"))["text"].is_null()
     };
     let root = std::slice::from_ref(&code);
-    let cases: [(Opened, [bool; 2]); 5] = [
+    let cases: [(OpenRun, [bool; 2]); 5] = [
         (open().compared_with(open()), [true, false]),
         (open().compared_with(open()).with_source_roots(root), [true, true]),
         (open().with_source_roots(root).compared_with(open()), [true, true]),

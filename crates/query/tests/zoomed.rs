@@ -2,13 +2,13 @@
 
 use crate::common::{document, numbers};
 use stackline_engine::OpenOptions;
-use stackline_query::{Answer, Arguments, Opened, QueryError, ask};
+use stackline_query::{Answer, Arguments, OpenRun, QueryError, ask};
 use std::collections::BTreeMap;
 
 const UP: (&str, &str) = ("shape", "bottom-up");
 
 /// A training step, so small a part of which most calls are that the whole has no room for them.
-fn opened() -> Opened {
+fn opened() -> OpenRun {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("trace.json");
     let long = r#"{"ph":"X","name":"long","cat":"cpu_op","ts":90000000,"dur":1000000000,"pid":1,"tid":1}"#;
@@ -17,10 +17,10 @@ fn opened() -> Opened {
     let demo = demo.replacen("\"traceEvents\":[", &format!("\"traceEvents\":[{long},"), 1);
     assert!(demo.contains("\"long\""), "the long call is in it");
     std::fs::write(&path, demo).expect("written");
-    Opened::open(&[path], &OpenOptions::default()).expect("opens")
+    OpenRun::open(&[path], &OpenOptions::default()).expect("opens")
 }
 
-fn calls(opened: &Opened, arguments: &[(&str, &str)]) -> Answer {
+fn calls(opened: &OpenRun, arguments: &[(&str, &str)]) -> Answer {
     let all = [&[UP, ("steps", "whole"), ("metric", "host_time")], arguments].concat();
     ask(opened, "calls", &Arguments::new(all)).expect("answered")
 }

@@ -14,9 +14,9 @@ import os
 import posix
 import sys
 
-_recorder, _recording, _workers_stop = None, False, False
+_recorder, _recording, _registered, _workers_stop = None, False, False, False
 # What is used of the recorder: a recorder of another version may lack some of it.
-_FUNCTIONS = ("_exit", "collecting", "execv", "execve", "forget_module", "frames", "name_tensor", "name_thread", "put_module",
+_FUNCTIONS = ("_exit", "begin_text", "collecting", "execv", "execve", "forget_module", "frames", "name_tensor", "name_thread", "put_module",
               "resume_in_child", "start", "start_in_child", "start_without_python", "stop", "torch_imported", "watch_calls", "watch_exec")  # fmt: skip
 _OTHER_VERSION = "the recorder is of another version than the command that uses it: build or install both anew"
 # What waits for imports, what tells of modules and what of garbage collection, while a recording goes on.
@@ -420,17 +420,17 @@ def _load():
 
 def begin():
     """Starts the recorder as the environment says. Raises whatever goes wrong."""
-    global _recorder, _recording, _collecting
-    is_first = _recorder is None
-    _recorder = _load() if is_first else _recorder
+    global _recorder, _recording, _registered, _collecting
+    _recorder = _load() if _recorder is None else _recorder
     record = _recorder.start if _frames_are_right() else _recorder.start_without_python
-    if is_first:
+    if not _registered:
         atexit.register(end)
         os.register_at_fork(after_in_child=_recorder.resume_in_child)  # For good, and no Python code, as in `_know_module`.
-    _recording, _collecting = True, _recorder.collecting
+    os.environ["STACKLINE_BEGIN"] = _recorder.begin_text()  # Processes that start later count their times from it, too.
+    _recording, _registered, _collecting = True, True, _recorder.collecting
     reason = record()
     if reason is not None:
-        _recording = False
+        end()  # A recorder that failed half way would go on, into a run that is given up.
         raise RuntimeError(reason)
     gc.callbacks.append(_collecting)
     _watch_imports()

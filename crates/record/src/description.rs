@@ -4,17 +4,6 @@ use crate::options::Options;
 use dlmonitor::clock;
 use stackline_recording::Role;
 
-/// What processes have in common that share a clock: a hash of the kernel's id of this boot and of the namespace of its
-/// clocks. `None` if the system does not say.
-pub(crate) fn boot() -> Option<u64> {
-    let id = std::fs::read("/proc/sys/kernel/random/boot_id").ok()?;
-    // Older kernels have one for all.
-    let namespace = std::fs::read_link("/proc/self/ns/time").unwrap_or_default();
-    let bytes = id.iter().chain(namespace.as_os_str().as_encoded_bytes());
-    // FNV-1a.
-    Some(bytes.fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)))
-}
-
 /// Whether a command line is that of a process that `multiprocessing` started.
 fn is_worker(command: &[String]) -> bool {
     command.iter().any(|part| part.contains("multiprocessing.spawn") || part.contains("multiprocessing.forkserver"))

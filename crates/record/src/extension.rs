@@ -7,7 +7,7 @@ mod exec;
 use crate::options::Options;
 use crate::session::Session;
 use crate::standard_error::{self, say};
-use stackline_recording::TensorPart;
+use stackline_recording::{BEGIN, Begin, TensorPart, boot};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fmt::Write as _;
 use std::panic::AssertUnwindSafe;
@@ -55,7 +55,8 @@ const fn method(
     Method { name: name.as_ptr(), function: Some(function), flags: METH_NOARGS, doc: c"".as_ptr() }
 }
 
-static METHODS: Static<[Method; 18]> = Static(std::cell::UnsafeCell::new([
+static METHODS: Static<[Method; 19]> = Static(std::cell::UnsafeCell::new([
+    method(c"begin_text", begin_text),
     method(c"start", start),
     method(c"start_without_python", start_without_python),
     method(c"torch_imported", torch_imported),
@@ -194,6 +195,20 @@ fn begun(begin: impl FnOnce() -> Result<(), String>) -> *mut c_void {
     let (Ok(reason), Some(api)) = (CString::new(reason), API.get()) else { return none() };
     // SAFETY: a null-terminated text; the caller holds the GIL.
     unsafe { (api.text)(reason.as_ptr()) }
+}
+
+/// The begin that processes are told that start later: what this one was told, unless that was on another machine, else now. Empty if
+/// the system does not say whose clock it is.
+unsafe extern "C" fn begin_text(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
+    let begin = std::panic::catch_unwind(|| {
+        let told = std::env::var(BEGIN).ok().and_then(|text| Begin::parse(&text));
+        let now = || Some(Begin { monotonic_ns: dlmonitor::clock::monotonic_ns(), boot: boot()? });
+        told.filter(|told| told.on_this_clock().is_some()).or_else(now)
+    });
+    let text = begin.ok().flatten().map_or_else(String::new, |begin| begin.to_string());
+    let (Ok(text), Some(api)) = (CString::new(text), API.get()) else { return none() };
+    // SAFETY: a null-terminated text; the caller holds the GIL.
+    unsafe { (api.text)(text.as_ptr()) }
 }
 
 unsafe extern "C" fn start(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {

@@ -6,22 +6,24 @@
 #![allow(unsafe_code, reason = "FFI: each module that needs it says why it is sound")]
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic where the program's output cannot be written")]
 
+mod cpu_usage;
 mod description;
 mod descriptors;
-mod events;
+mod event_queue;
 pub mod extension;
 mod folding;
 mod frames;
 mod memory;
 mod modules;
 mod names;
-mod natives;
+mod native_frames;
 mod options;
 mod output;
 mod overhead;
 mod paths;
 mod prefetch;
 mod process;
+mod python_path_cache;
 mod recorder;
 mod samples;
 mod session;
@@ -32,9 +34,7 @@ mod state;
 mod stream;
 mod stream_file;
 mod tensors;
-mod trail;
 mod tree;
-mod usage;
 mod window;
 
 pub use options::RUN;

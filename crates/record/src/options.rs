@@ -3,13 +3,11 @@
 use crate::process::Kept;
 use crate::samples::Rates;
 use crate::window::Wanted;
+use stackline_recording::{BEGIN, Begin};
 use std::path::PathBuf;
 
 /// Names the run directory, and by being set asks for a recording.
 pub const RUN: &str = "STACKLINE_RECORD";
-
-/// When the recording began, in ns of the monotonic clock, which all processes of a machine share.
-const BEGIN: &str = "STACKLINE_BEGIN";
 
 /// Samples per second at most: beyond, a program does little else than being looked at.
 const MAX_HZ: u32 = 10_000;
@@ -40,7 +38,7 @@ pub(crate) struct Options {
     pub(crate) trace: bool,
     /// Which part of the program is recorded.
     pub(crate) window: Wanted,
-    /// When the recording of all processes began, by the machine's monotonic clock; the own begin of a process that nobody told.
+    /// Begin of the recording of all processes, in ns of the monotonic clock; `None` if nobody passed it, or another machine did.
     pub(crate) begin_ns: Option<i64>,
     /// Steps that may go unrecorded to measure overhead.
     pub(crate) overhead_steps: u64,
@@ -89,7 +87,7 @@ impl Options {
             shapes: variable("STACKLINE_SHAPES").is_some_and(|value| value == "1"),
             trace: variable("STACKLINE_MODE").is_some_and(|mode| mode == "trace"),
             window: window(&variable),
-            begin_ns: variable(BEGIN).and_then(|value| value.parse().ok()),
+            begin_ns: variable(BEGIN).and_then(|text| Begin::parse(&text)).and_then(Begin::on_this_clock),
             // Who allocates memory is to be known for all of it.
             overhead_steps: if memory {
                 0
@@ -114,8 +112,9 @@ fn window(variable: &impl Fn(&str) -> Option<String>) -> Wanted {
 
 #[cfg(test)]
 mod tests {
-    use super::Options;
+    use super::{BEGIN, Begin, Options};
     use crate::samples::Rates;
+    use stackline_recording::boot;
 
     #[test]
     fn the_environment_says_what_to_do() {
@@ -133,8 +132,12 @@ mod tests {
             read(&[("STACKLINE_RECORD", "/r"), ("STACKLINE_SAMPLE_HZ", "0"), ("STACKLINE_REAL_HZ", "999999")]).unwrap();
         assert_eq!(options.samples, Rates { cpu: 0, real: 10_000, waits: 0 });
         assert_eq!(options.begin_ns, None);
-        let told = read(&[("STACKLINE_RECORD", "/r"), ("STACKLINE_BEGIN", "12345678901")]).unwrap();
-        assert_eq!(told.begin_ns, Some(12_345_678_901));
+        let begin_ns = |text: &str| read(&[("STACKLINE_RECORD", "/r"), (BEGIN, text)]).unwrap().begin_ns;
+        let boot = boot().unwrap();
+        let text_of = |boot| Begin { monotonic_ns: 12_345_678_901, boot }.to_string();
+        assert_eq!(begin_ns(&text_of(boot)), Some(12_345_678_901));
+        assert_eq!(begin_ns(&text_of(!boot)), None, "of another machine");
+        assert_eq!(begin_ns("12345678901"), None);
         let options = read(&[("STACKLINE_RECORD", "/r"), ("STACKLINE_SAMPLE_HZ", "0")]).unwrap();
         assert_eq!(options.samples, Rates { cpu: 0, real: 0, waits: 0 });
         let options =

@@ -1,8 +1,8 @@
 //! Python frames and modules between the operator that runs and the one that begins.
 
 use crate::process::Process;
+use crate::python_path_cache::{Outer, PathCache, PathContext};
 use crate::recorder::START;
-use crate::trail::{Ground, Outer, Trail};
 use crate::tree::{NodeId, Owner, ROOT};
 use dlmonitor::{Interpreter, OpenOperator, PythonFrame};
 use rustc_hash::FxHashMap;
@@ -23,19 +23,19 @@ pub(crate) const SPAN: u64 = 1 << 32;
 #[derive(Debug)]
 pub(crate) struct Paths {
     /// The last path from the root, then those below open operators and spans, by their number.
-    trails: Vec<Trail>,
+    path_caches: Vec<PathCache>,
     /// Whether a code object is the `__enter__` of a context manager, by address and fingerprint.
     enters: FxHashMap<(usize, u64), bool>,
 }
 
 impl Paths {
     pub(crate) fn new() -> Self {
-        Self { trails: vec![Trail::default()], enters: FxHashMap::default() }
+        Self { path_caches: vec![PathCache::default()], enters: FxHashMap::default() }
     }
 
     /// Forgets the last paths: their nodes are another tree's.
     pub(crate) fn clear(&mut self) {
-        self.trails.iter_mut().for_each(Trail::clear);
+        self.path_caches.iter_mut().for_each(PathCache::clear);
     }
 
     /// The node below which an operator stands that begins when `newest` is the newest frame.
@@ -51,11 +51,11 @@ impl Paths {
         // One that began before the window opened has no node.
         let Some(innermost) = open.last().filter(known) else {
             let (Some(newest), Some(interpreter)) = (newest, dlmonitor::interpreter()) else { return ROOT };
-            return self.whole(&mut Ground { tree, process, interpreter }, newest).unwrap_or(ROOT);
+            return self.whole(&mut PathContext { tree, process, interpreter }, newest).unwrap_or(ROOT);
         };
         let below = NodeId(innermost.client[0] as u32);
         let (Some(newest), Some(interpreter)) = (newest, dlmonitor::interpreter()) else { return below };
-        let mut ground = Ground { tree, process, interpreter };
+        let mut context = PathContext { tree, process, interpreter };
         // The frame that opened a span may be gone, as with `ExitStack`: what has nothing in common with it any more stands
         // beside it, in what is around both.
         for depth in (1..=open.len()).rev() {
@@ -68,24 +68,24 @@ impl Paths {
                 // The operator is still being called by this frame: it stands above the operator already.
                 Some(entered) => Outer::Before(entered),
             };
-            if let Some(node) = self.trail(depth).node(&mut ground, below, newest, outer) {
+            if let Some(node) = self.path_cache(depth).node(&mut context, below, newest, outer) {
                 return node;
             }
         }
-        self.whole(&mut ground, newest).unwrap_or(below)
+        self.whole(&mut context, newest).unwrap_or(below)
     }
 
-    fn whole(&mut self, ground: &mut Ground<'_>, newest: &PythonFrame) -> Option<NodeId> {
-        self.trail(0).node(ground, ROOT, newest, Outer::Root)
+    fn whole(&mut self, context: &mut PathContext<'_>, newest: &PythonFrame) -> Option<NodeId> {
+        self.path_cache(0).node(context, ROOT, newest, Outer::Root)
     }
 
     #[inline]
-    fn trail(&mut self, outer: usize) -> &mut Trail {
+    fn path_cache(&mut self, outer: usize) -> &mut PathCache {
         let at = outer.min(MAX_TRAILS - 1);
-        if self.trails.len() <= at {
-            self.trails.resize_with(at + 1, Trail::default);
+        if self.path_caches.len() <= at {
+            self.path_caches.resize_with(at + 1, PathCache::default);
         }
-        &mut self.trails[at]
+        &mut self.path_caches[at]
     }
 
     /// The frame that a span belongs to: the one with the `with` statement, not the `__enter__` that it calls nor what

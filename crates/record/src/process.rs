@@ -1,6 +1,6 @@
 //! What all threads of a process share.
 
-use crate::events::{Call, CallName, Inbox, TimedSample, Touch, mailbox};
+use crate::event_queue::{Call, CallName, EventReceiver, MemoryAccess, TimedSample, mailbox};
 use crate::folding::Verdict;
 use crate::frames::Frames;
 use crate::memory::Live;
@@ -45,11 +45,11 @@ pub(crate) struct Registered {
     pub(crate) tree: Arc<Shared>,
     pub(crate) overflows: Arc<AtomicU64>,
     /// Where its calls arrive, in `trace` mode.
-    pub(crate) inbox: Option<Inbox<Call>>,
+    pub(crate) inbox: Option<EventReceiver<Call>>,
     /// Where arrives what happens to tensors' memory, in `trace` mode with memory.
-    pub(crate) touches: Option<Inbox<Touch>>,
+    pub(crate) touches: Option<EventReceiver<MemoryAccess>>,
     /// Where exact names of its calls arrive, in `trace` mode.
-    pub(crate) names: Option<Inbox<CallName>>,
+    pub(crate) names: Option<EventReceiver<CallName>>,
 }
 
 impl Registered {
@@ -401,21 +401,21 @@ impl Process {
     /// How many calls found no room on their way to the writer.
     pub(crate) fn lost_calls(&self) -> u64 {
         let alive: u64 =
-            lock(&self.trees).by_id.values().filter_map(|known| known.inbox.as_ref()).map(Inbox::lost).sum();
+            lock(&self.trees).by_id.values().filter_map(|known| known.inbox.as_ref()).map(EventReceiver::lost).sum();
         alive + lock(&self.ended).lost_calls
     }
 
     /// How much of what happened to tensors' memory found no room on its way to the writer.
     pub(crate) fn lost_touches(&self) -> u64 {
         let alive: u64 =
-            lock(&self.trees).by_id.values().filter_map(|known| known.touches.as_ref()).map(Inbox::lost).sum();
+            lock(&self.trees).by_id.values().filter_map(|known| known.touches.as_ref()).map(EventReceiver::lost).sum();
         alive + lock(&self.ended).lost_touches
     }
 
     /// How many exact names of calls found no room on their way to the writer.
     pub(crate) fn lost_names(&self) -> u64 {
         let alive: u64 =
-            lock(&self.trees).by_id.values().filter_map(|known| known.names.as_ref()).map(Inbox::lost).sum();
+            lock(&self.trees).by_id.values().filter_map(|known| known.names.as_ref()).map(EventReceiver::lost).sum();
         alive + lock(&self.ended).lost_names
     }
 

@@ -1,6 +1,6 @@
 //! The observer: puts every operator into the tree of its thread.
 
-use crate::events::{Call, Sequence, Touch};
+use crate::event_queue::{Call, MemoryAccess, Sequence};
 use crate::paths::SPAN;
 use crate::session::Session;
 use crate::state::State;
@@ -115,7 +115,7 @@ fn add_here(session: &'static Session, thread: &mut Thread, kind: TouchKind, add
         _ => {}
     }
     if let Some(touches) = &mut state.touches
-        && touches.post(Touch { at: clock::now_ns(), address, bytes, node, kind })
+        && touches.post(MemoryAccess { at: clock::now_ns(), address, bytes, node, kind })
     {
         session.wake_writer();
     }
@@ -142,7 +142,7 @@ fn post_inputs(session: &'static Session, operator: &Operator, thread: &mut Thre
         } else {
             left -= 1;
             let kind = TouchKind::Input(u8::try_from(argument).unwrap_or(u8::MAX));
-            wake |= touches.post(Touch { at, address, bytes: tensor.bytes().unwrap_or(0), node, kind });
+            wake |= touches.post(MemoryAccess { at, address, bytes: tensor.bytes().unwrap_or(0), node, kind });
         }
     };
     for (argument, input) in inputs.enumerate() {

@@ -4,6 +4,7 @@ mod ending;
 mod lifetime;
 mod replaced;
 
+use crate::cpu_usage::CpuUsage;
 use crate::options::Options;
 use crate::overhead::Change;
 use crate::process::Process;
@@ -12,7 +13,6 @@ use crate::standard_error::say;
 use crate::state::State;
 use crate::stream::Stream;
 use crate::tree::NodeId;
-use crate::usage::Usage;
 use crate::window::Window;
 use dlmonitor::{SourceState, clock, without_signals};
 use lifetime::Lifetime;
@@ -63,7 +63,7 @@ pub(crate) struct Session {
     started: Once,
     stream: Mutex<Option<Stream>>,
     sources: Mutex<Vec<Source>>,
-    usage: Mutex<Usage>,
+    usage: Mutex<CpuUsage>,
     /// Version of `PyTorch`, once it is imported.
     torch: OnceLock<String>,
     phase: Mutex<Phase>,
@@ -170,7 +170,7 @@ impl Session {
     pub(crate) fn step_ended(&self, node: NodeId) {
         // The writer ends what the program leaves unfinished.
         let looks = self.has_writer.load(Ordering::Acquire);
-        self.window.step_ended(self.elapsed(), node, looks, |change| self.report_operators(change));
+        self.window.step_ended(self.elapsed(), node, looks, |change| _ = self.report_operators(change));
     }
 
     fn elapsed(&self) -> Duration {
@@ -246,7 +246,7 @@ impl Session {
             dlmonitor::start_kernels();
         }
         // The writer looked before, and found nothing to stop.
-        self.window.operators_started(|change| self.report_operators(change));
+        self.window.operators_started(|change| _ = self.report_operators(change));
     }
 
     /// Whether its stream was made, or could not be.
@@ -330,7 +330,7 @@ impl Session {
         let is_taken = stream.update(&self.process, &self.window, &sources, last);
         stream.usage(load, dlmonitor::cost());
         stream.overhead(self.window.overhead());
-        stream.step_ends(self.window.step_ends());
+        stream.step_ends(self.window.step_ends(), self.begin_ns);
         if let Some(error) = stream.error().filter(|_| !last) {
             self.complain(&error.to_string(), "the program goes on, and the recorder tries again");
         }
@@ -359,8 +359,8 @@ impl Session {
     }
 
     /// Has operators reported from now on, or no longer, unless another recording of this process began meanwhile: its window is another
-    /// one, and who changes this one may be late. It takes no lock that is held where a window changes.
-    fn report_operators(&self, change: Change) {
+    /// one, and who changes this one may be late: `false` then. It takes no lock that is held where a window changes.
+    fn report_operators(&self, change: Change) -> bool {
         let is_wanted = || self.is_current();
         match change {
             Change::Pause => dlmonitor::pause_operators(is_wanted),
@@ -393,7 +393,7 @@ impl Session {
             match now {
                 Phase::Running => {
                     clock::measure();
-                    self.window.look(self.elapsed(), |change| self.report_operators(change));
+                    self.window.look(self.elapsed(), |change| _ = self.report_operators(change));
                     self.update(false);
                 }
                 Phase::Replacing => self.write_replaced(),
@@ -417,7 +417,7 @@ fn since(begin_ns: i64) -> Duration {
 fn create_stream(options: &Options, head: stackline_recording::Process) -> Result<Stream, String> {
     let folder = options.run.join("streams");
     std::fs::create_dir_all(&folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
-    let (pid, boot) = (head.pid, crate::description::boot());
+    let (pid, boot) = (head.pid, stackline_recording::boot());
     let mut attempt = 0;
     loop {
         // Process ids come round again.
@@ -431,7 +431,31 @@ fn create_stream(options: &Options, head: stackline_recording::Process) -> Resul
 
 #[cfg(test)]
 mod tests {
-    use super::begin_of;
+    use super::{Session, begin_of};
+    use crate::options::Options;
+    use crate::tree::NodeId;
+    use stackline_recording::{Reader, Record, Role};
+    use std::time::Duration;
+
+    /// A forked child has its session long before its stream, whose head all times count from.
+    #[test]
+    fn ends_of_steps_count_from_where_the_end_of_the_process_does() {
+        const LATER: Duration = Duration::from_millis(200);
+        let run = tempfile::tempdir().unwrap();
+        let path = run.path().display().to_string();
+        let options = Options::from(|name| (name == "STACKLINE_RECORD").then(|| path.clone())).unwrap();
+        let session = Session::new(options, Role::Fork, Vec::new());
+        std::thread::sleep(LATER);
+        session.started.call_once(|| session.make_stream().unwrap());
+        session.step_ended(NodeId(1));
+        session.write_last(None);
+        let file = run.path().join(format!("streams/{}-0.slr", std::process::id()));
+        let records: Vec<Record> = Reader::new(&std::fs::read(file).unwrap()).unwrap().collect();
+        let found = |of: fn(&Record) -> Option<u64>| records.iter().find_map(of).unwrap();
+        let step_ns = found(|record| if let Record::StepEnds(ends) = record { Some(ends.last_ns) } else { None });
+        let end_ns = found(|record| if let Record::End { at_ns } = record { Some(*at_ns) } else { None });
+        assert!(step_ns <= end_ns, "a step ended {step_ns} ns after the begin, the process {end_ns} ns after it");
+    }
 
     #[test]
     fn a_begin_that_is_not_past_is_not_believed() {

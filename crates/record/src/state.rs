@@ -1,10 +1,10 @@
 //! What one thread needs to put an operator into its tree.
 
-use crate::events::{Call, CallName, MAX_CALL_NAME, Outbox, Touch};
+use crate::event_queue::{Call, CallName, EventSender, MAX_CALL_NAME, MemoryAccess};
 use crate::folding::{FOLDED, FoldedNames};
 use crate::frames::Frames;
 use crate::names::Names;
-use crate::natives::Natives;
+use crate::native_frames::NativeFrames;
 use crate::paths::{Paths, SPAN};
 use crate::process::{Kept, Process};
 use crate::samples::Open;
@@ -25,7 +25,7 @@ pub(crate) struct State {
     names: Names,
     folded: FoldedNames,
     /// Where exact names go of calls whose frames stand for many, in `trace` mode.
-    call_names: Option<Outbox<CallName>>,
+    call_names: Option<EventSender<CallName>>,
     /// How many were posted.
     posted_names: u32,
     /// The number of the name of the span that began last, 0 if its frame tells it.
@@ -34,9 +34,9 @@ pub(crate) struct State {
     /// Where the values of metrics other than times go.
     slots: FxHashMap<(u32, Metric), u32>,
     /// Where single calls go, in `trace` mode.
-    pub(crate) outbox: Option<Outbox<Call>>,
+    pub(crate) outbox: Option<EventSender<Call>>,
     /// Where goes what happens to tensors' memory, in `trace` mode with memory.
-    pub(crate) touches: Option<Outbox<Touch>>,
+    pub(crate) touches: Option<EventSender<MemoryAccess>>,
     /// Trees of forward threads, by torch's id of the thread.
     forward: FxHashMap<u64, Arc<Shared>>,
     /// Nodes of other trees that were copied into this one.
@@ -46,7 +46,7 @@ pub(crate) struct State {
     /// What samples of this thread land below.
     pub(crate) published: &'static Open,
     /// If native frames are on.
-    natives: Option<Natives>,
+    natives: Option<NativeFrames>,
     /// Whether operators are told apart by the shapes of their inputs.
     shapes: bool,
     /// Whether times of single calls or touches are kept.
@@ -56,15 +56,15 @@ pub(crate) struct State {
 /// Where a thread posts what is recorded one by one.
 #[derive(Debug, Default)]
 pub(crate) struct Outboxes {
-    pub(crate) calls: Option<Outbox<Call>>,
-    pub(crate) touches: Option<Outbox<Touch>>,
-    pub(crate) names: Option<Outbox<CallName>>,
+    pub(crate) calls: Option<EventSender<Call>>,
+    pub(crate) touches: Option<EventSender<MemoryAccess>>,
+    pub(crate) names: Option<EventSender<CallName>>,
 }
 
 impl State {
     pub(crate) fn new(process: usize, tree: Owner, outboxes: Outboxes, kept: Kept) -> Self {
         Self {
-            natives: (kept.native && dlmonitor::native::generation() > 0).then(Natives::new),
+            natives: (kept.native && dlmonitor::native::generation() > 0).then(NativeFrames::new),
             process,
             published: Open::register(tree.shared.id),
             keeps_times: outboxes.calls.is_some() || outboxes.touches.is_some(),

@@ -8,7 +8,7 @@ mod replaced;
 mod singles;
 mod steps;
 
-use crate::events::{Call, CallName, Inbox, Touch};
+use crate::event_queue::{Call, CallName, EventReceiver, MemoryAccess};
 use crate::folding::Examples;
 use crate::output::{Mark, Outage, Output};
 use crate::process::{Process, Registered};
@@ -279,7 +279,7 @@ impl Stream {
         }
         if self.processors.is_none() || load.is_some() {
             // Threads may be pinned at any time.
-            let processors = Some(crate::usage::processors()).filter(|now| self.processors.as_ref() != Some(now));
+            let processors = Some(crate::cpu_usage::processors()).filter(|now| self.processors.as_ref() != Some(now));
             if let Some(processors) = processors {
                 self.processors = Some(processors);
                 self.push(&Record::Processors(processors));
@@ -306,14 +306,20 @@ impl Stream {
         let samples = process.samples();
         let (running, sampled) = (Open::all_running(), process.sampled());
         let trees = process.trees();
-        let calls: Vec<Vec<Call>> =
-            trees.iter().map(|registered| registered.inbox.as_ref().map(Inbox::take).unwrap_or_default()).collect();
-        let touches: Vec<Vec<Touch>> =
-            trees.iter().map(|registered| registered.touches.as_ref().map(Inbox::take).unwrap_or_default()).collect();
+        let calls: Vec<Vec<Call>> = trees
+            .iter()
+            .map(|registered| registered.inbox.as_ref().map(EventReceiver::take).unwrap_or_default())
+            .collect();
+        let touches: Vec<Vec<MemoryAccess>> = trees
+            .iter()
+            .map(|registered| registered.touches.as_ref().map(EventReceiver::take).unwrap_or_default())
+            .collect();
         let nodes: Vec<usize> = trees.iter().map(|registered| registered.tree.nodes.count()).collect();
         // After their calls: a name is posted before its call.
-        let names: Vec<Vec<CallName>> =
-            trees.iter().map(|registered| registered.names.as_ref().map(Inbox::take).unwrap_or_default()).collect();
+        let names: Vec<Vec<CallName>> = trees
+            .iter()
+            .map(|registered| registered.names.as_ref().map(EventReceiver::take).unwrap_or_default())
+            .collect();
         self.append_frames(process);
         for source in sources {
             if !self.sources.contains(source) {

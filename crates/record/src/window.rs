@@ -3,7 +3,7 @@
 use crate::overhead::{self, Overhead};
 use crate::tree::NodeId;
 use dlmonitor::clock;
-use stackline_recording::{OPTIMIZER_STEP, StepEnds};
+use stackline_recording::OPTIMIZER_STEP;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -51,7 +51,7 @@ impl Wanted {
     }
 }
 
-fn nanos(elapsed: Duration) -> i64 {
+pub(crate) fn nanos(elapsed: Duration) -> i64 {
     i64::try_from(elapsed.as_nanos()).unwrap_or(i64::MAX)
 }
 
@@ -87,6 +87,17 @@ pub(crate) struct Change {
     pub(crate) at_step: bool,
 }
 
+/// When steps ended, since the begin of the recording: that of the process is not known here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ends {
+    /// Steps that ended.
+    pub(crate) count: u64,
+    /// End of the first one,
+    pub(crate) first: Duration,
+    /// and of the last one.
+    pub(crate) last: Duration,
+}
+
 /// What a step or the time may change, one at a time.
 #[derive(Debug, Default)]
 struct Past {
@@ -97,7 +108,7 @@ struct Past {
     /// Steps that are left out to measure overhead.
     overhead: Option<Overhead>,
     /// When steps ended.
-    ends: Option<StepEnds>,
+    ends: Option<Ends>,
     /// Whether operators are not reported, as this part of the program is not wanted.
     is_left_out: bool,
 }
@@ -112,8 +123,6 @@ pub(crate) struct Window {
     kept: bool,
     /// Whether each call is kept with its times.
     keeps_calls: bool,
-    /// From the begin of the recording, which may be that of another process, to that of this one.
-    started: Duration,
     /// For how long operators were paused, and since when they are (0: they are not), in ticks.
     paused_before: AtomicU64,
     paused_since: AtomicU64,
@@ -136,7 +145,6 @@ impl Window {
             past: Mutex::new(past),
             kept,
             keeps_calls: keep,
-            started: elapsed,
             paused_before: AtomicU64::new(0),
             paused_since: AtomicU64::new(0),
         }
@@ -159,7 +167,7 @@ impl Window {
         name.to_bytes().starts_with(OPTIMIZER_STEP.as_bytes())
     }
 
-    /// A step ended on the calling thread, so long after the start, with a span at this node. Has `report` say whether operators are
+    /// A step ended on the calling thread, so long after the begin of the recording, with a span at this node. Has `report` say whether operators are
     /// to be reported from now on, if that changes: to measure overhead, or since the next step is wanted or is not. None are
     /// left out unless a writer `looks` at the time, too, and would end that.
     ///
@@ -173,9 +181,8 @@ impl Window {
     ) {
         let mut past = self.past();
         past.step += 1;
-        let now_ns = nanos(elapsed.saturating_sub(self.started)).cast_unsigned();
-        let first_ns = past.ends.map_or(now_ns, |ends| ends.first_ns);
-        past.ends = Some(StepEnds { count: past.step, first_ns, last_ns: now_ns });
+        let first = past.ends.map_or(elapsed, |ends| ends.first);
+        past.ends = Some(Ends { count: past.step, first, last: elapsed });
         let mark = (std::thread::current().id(), node);
         let overhead = past.overhead.as_mut().filter(|_| looks);
         let change = overhead.and_then(|overhead| overhead.step_ended(mark, nanos(elapsed)));
@@ -235,7 +242,7 @@ impl Window {
     }
 
     /// When steps ended up to now; `None` where single calls say it, or only a part of the program is recorded.
-    pub(crate) fn step_ends(&self) -> Option<StepEnds> {
+    pub(crate) fn step_ends(&self) -> Option<Ends> {
         let is_told = !self.keeps_calls && self.wanted == Wanted::default();
         self.past().ends.filter(|_| is_told)
     }
@@ -265,7 +272,7 @@ impl Window {
 
 #[cfg(test)]
 mod tests {
-    use super::{StepEnds, Wanted, Window};
+    use super::{Ends, Wanted, Window};
     use crate::overhead::Change;
     use crate::tree::NodeId;
     use std::sync::{Barrier, Mutex};
@@ -298,7 +305,6 @@ mod tests {
     #[test]
     fn first_and_last_end_of_steps_are_known_where_all_is_recorded_as_sums() {
         let ends = |wanted: Wanted, keep| {
-            // The recording began a second before this process, which all times of it count from.
             let window = Window::new(wanted, keep, 0, Duration::from_secs(1));
             assert_eq!(window.step_ends(), None);
             for (second, node) in [(4, 1), (5, 1), (7, 2)] {
@@ -306,7 +312,7 @@ mod tests {
             }
             window.step_ends()
         };
-        let expected = StepEnds { count: 3, first_ns: 3_000_000_000, last_ns: 6_000_000_000 };
+        let expected = Ends { count: 3, first: Duration::from_secs(4), last: Duration::from_secs(7) };
         assert_eq!(ends(Wanted::default(), false), Some(expected));
         assert_eq!(ends(Wanted::default(), true), None);
         assert_eq!(ends(wanted(Some("1..2"), None, None, None).unwrap(), false), None);

@@ -1,6 +1,7 @@
 //! Lines of the recorder that cannot be written: they are lost, and neither the program nor the recording notices.
 
 use crate::support;
+use crate::watched::called;
 
 use std::fs::File;
 use std::io::{PipeReader, Write};
@@ -111,6 +112,91 @@ fn a_writer_whose_complaint_cannot_be_written_goes_on_when_there_is_room() {
         let stream = &streams(&run(name))[0];
         assert!(stream.ended && !stream.damaged && stream.lost.is_empty(), "{name}: {:?}", stream.lost);
         assert_eq!(stream.exit, Some(0), "{name}");
+    }
+}
+
+/// Forks where the child can have no stream. Its first operator finds out; later ones are not reported (each would wait).
+const FORKS_WITHOUT_A_PLACE: &str = r#"
+import ctypes, os
+import torch
+value = torch.ones(3)
+value.cosh()
+waits = ctypes.c_uint64.in_dll(ctypes.CDLL(os.environ["STACKLINE_RECORDER"]), "STACKLINE_PLANTED_WAITS")
+streams = os.path.join(os.environ["STACKLINE_RECORD"], "streams")
+os.rename(streams, streams + ".kept")
+open(streams, "w").close()
+child = os.fork()
+if child == 0:
+    value.sinh()
+    before = waits.value
+    for _ in range(50):
+        value.sinh()
+    is_left_alone = waits.value == before and len(os.listdir("/proc/self/task")) == 1
+    os._exit(0 if is_left_alone else 1)
+ended = os.waitpid(child, 0)[1]
+os.remove(streams)
+os.rename(streams + ".kept", streams)
+value.cosh()
+print(ended)
+"#;
+
+#[test]
+fn a_forked_child_without_a_stream_says_so_once_and_runs_without_the_recorder() {
+    let Some(python) = torch() else { return };
+    let run = tempfile::tempdir().unwrap();
+    let mut command = recorded(&python, run.path());
+    let output = command.env("STACKLINE_PLANTED_NS", "10000").args(["-c", FORKS_WITHOUT_A_PLACE]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "0\n", "{said}");
+    let is_complaint = said.starts_with("stackline: cannot write the recording: cannot make ");
+    assert!(
+        is_complaint && said.ends_with("; the program goes on without it\n") && said.lines().count() == 1,
+        "{said}"
+    );
+    let [parent] = &streams(run.path())[..] else { panic!("more than one stream") };
+    assert_eq!(called(parent, "aten::cosh"), 2, "the parent's recording goes on");
+    assert!(parent.ended && !parent.damaged);
+}
+
+/// A recorder that is interrupted when it is asked first, and then fails.
+const FAILING_RECORDER: &str = r#"
+import types
+import _stackline_bootstrap as bootstrap
+asked, registered = [], []
+def frames():
+    if asked:
+        return ""
+    asked.append("frames")
+    raise KeyboardInterrupt
+def start():
+    asked.append("start")
+    return "the recorder failed"
+bootstrap._load = lambda: types.SimpleNamespace(
+    frames=frames, start=start, start_without_python=start, stop=lambda: asked.append("stop"), collecting=None,
+    resume_in_child=lambda: None, begin_text=lambda: "")
+bootstrap.atexit = types.SimpleNamespace(register=lambda function: registered.append(function.__name__))
+for _ in range(3):
+    try:
+        bootstrap.begin()
+    except (KeyboardInterrupt, RuntimeError) as error:
+        print(type(error).__name__, error)
+print(*asked, *registered, bootstrap.is_recording())
+"#;
+
+#[test]
+fn a_recording_that_does_not_begin_is_stopped_and_the_next_one_has_an_end() {
+    for python in pythons() {
+        let mut command = Command::new(python);
+        command.env("PYTHONPATH", here("bootstrap")).env_remove("STACKLINE_RECORD").args(["-c", FAILING_RECORDER]);
+        let output = command.output().unwrap();
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout),
+            "KeyboardInterrupt \nRuntimeError the recorder failed\nRuntimeError the recorder failed\n\
+             frames start stop start stop end False\n",
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
 }
 

@@ -82,6 +82,45 @@ fn a_recording_ends_whatever_another_thread_waits_for() {
     }
 }
 
+/// Looks for a program along `PATH`, right after the writer wrote, where files may not grow any more: what is left cannot be written.
+const ENDS_ON_A_FULL_DISK: &str = r#"
+import os, resource, time
+import torch
+value = torch.ones(3)
+# By then the writer comes every half second.
+time.sleep(1.1)
+folder = os.path.join(os.environ["STACKLINE_RECORD"], "streams")
+[stream] = [os.path.join(folder, name) for name in os.listdir(folder)]
+size = os.path.getsize(stream)
+value.cosh()
+while os.path.getsize(stream) == size:
+    time.sleep(0.001)
+time.sleep(0.05)
+_, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, most))
+value.sinh()
+os.environ["PATH"] = "/nowhere/a:/nowhere/b:/nowhere/c:" + os.environ["PATH"]
+os.execvp("true", ["true"])
+"#;
+
+#[test]
+fn an_end_that_cannot_be_written_is_said_once_however_often_a_program_is_looked_for() {
+    let Some(python) = torch() else { return };
+    let run = tempfile::tempdir().unwrap();
+    let output = recorded(&python, run.path()).args(["-c", ENDS_ON_A_FULL_DISK]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let ending = "; if another program takes the place of this one now, the end of the recording is missing";
+    let (of_end, others): (Vec<&str>, Vec<&str>) = said.lines().partition(|line| line.ends_with(ending));
+    let is_complaint = |line: &&str| line.starts_with("stackline: cannot write the recording: ");
+    assert!(of_end.len() == 1 && of_end.iter().all(is_complaint), "{said}");
+    // Between two folders the writer may have come as it does at any time, and said that it goes on.
+    assert!(others.len() <= 1 && others.iter().all(|line| line.ends_with("the recorder tries again")), "{said}");
+    let [stream] = &streams(run.path())[..] else { panic!("more than one stream") };
+    assert!(!stream.ended && !stream.replaced && !stream.damaged);
+    assert_eq!((called(stream, "aten::cosh"), called(stream, "aten::sinh")), (1, 0));
+}
+
 #[test]
 fn exec_is_called_as_the_interpreter_has_it() {
     let programs = [

@@ -33,6 +33,7 @@ mod span_names;
 mod support;
 mod tensor_names;
 mod thread_names;
+mod times;
 mod truth;
 mod waits;
 mod watched;

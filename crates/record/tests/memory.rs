@@ -30,7 +30,7 @@ fn recording(python: &Path, mode: &str) -> MemoryTrace {
 
 fn function_of(trace: &MemoryTrace, call: MemoryCallId, function: &str) -> bool {
     let stack = trace.calls.stack[call.index()];
-    trace.stacks.frames_of(stack).any(|frame| trace.strings.get(frame.function) == function)
+    trace.stacks.frames_of(stack).any(|frame| frame.function_text(&trace.strings) == function)
 }
 
 /// What happened in a function: allocations and frees by size, operators with what they did. Without numbers that
@@ -102,7 +102,8 @@ fn requests_that_fail_are_told() {
     assert_eq!(trace.report.problems, []);
     let [failed] = trace.out_of_memory[..] else { panic!("{:?}", trace.out_of_memory) };
     assert_eq!(failed.requested, 1 << 50);
-    let path: Vec<&str> = trace.stacks.frames_of(failed.stack).map(|frame| trace.strings.get(frame.function)).collect();
+    let path: Vec<&str> =
+        trace.stacks.frames_of(failed.stack).map(|frame| frame.function_text(&trace.strings)).collect();
     assert!(path.contains(&"failing") && path.contains(&"aten::empty"), "{path:?}");
     assert_eq!(trace.objects.requested.iter().filter(|bytes| **bytes > 1 << 40).count(), 0);
 }

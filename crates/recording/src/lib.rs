@@ -28,6 +28,7 @@
 
 #![forbid(unsafe_code)]
 
+mod begin;
 mod block;
 mod chunk;
 mod frame;
@@ -38,6 +39,7 @@ mod stats;
 mod tensors;
 mod v1_calls;
 
+pub use begin::{BEGIN, Begin, boot};
 pub use chunk::{ChunkWriter, HEADER, NotARecording};
 pub use frame::{FrameKey, IDENTIFIER, NUMBER, OTHER_NAMES};
 pub use reader::{Damage, Reader};

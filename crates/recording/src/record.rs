@@ -325,7 +325,7 @@ pub struct Overhead {
 pub struct StepEnds {
     /// Steps that ended.
     pub count: u64,
-    /// ns from the process's `start_ns` to the end of the first one,
+    /// ns from the process's `start_monotonic_ns` to the end of the first one,
     pub first_ns: u64,
     /// and of the last one.
     pub last_ns: u64,

@@ -3,10 +3,10 @@
 //! Both give the page the same answers of `stackline-query`; it does not know which of them it has.
 #![forbid(unsafe_code)]
 
-mod flights;
 mod guard;
 mod page;
 mod report;
+mod request_coalescing;
 mod server;
 
 pub use page::is_built;

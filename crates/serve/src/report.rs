@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::json;
-use stackline_query::{Opened, ask};
+use stackline_query::{OpenRun, ask};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
@@ -67,7 +67,7 @@ const HEAD: &str = "<head>";
 ///
 /// # Errors
 /// If the writer fails.
-pub fn report(opened: &Opened, options: ReportOptions, out: &mut dyn Write) -> io::Result<Pruned> {
+pub fn report(opened: &OpenRun, options: ReportOptions, out: &mut dyn Write) -> io::Result<Pruned> {
     let html = page::html();
     let mut pruned = Pruned { bytes: html.len(), ..Pruned::default() };
     let mut answers = serde_json::Map::new();

@@ -1,8 +1,8 @@
 //! The server: loopback alone, a random token in the path, no writing, no other site may ask.
 
-use crate::flights::Flights;
 use crate::guard;
 use crate::page;
+use crate::request_coalescing::RequestCoalescing;
 use axum::body::Bytes;
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::json;
-use stackline_query::{Arguments, Opened, QueryError, READ_FILES, ask};
+use stackline_query::{Arguments, OpenRun, QueryError, READ_FILES, ask};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -52,11 +52,11 @@ pub struct Server {
 /// What requests share.
 #[derive(Debug)]
 struct Shared {
-    opened: Arc<Opened>,
+    opened: Arc<OpenRun>,
     token: String,
     hosts: Vec<String>,
     kept: Mutex<Kept>,
-    flights: Flights<Answered>,
+    coalescing: RequestCoalescing<Answered>,
 }
 
 /// An answer, or why there is none; nothing if working it out failed.
@@ -74,14 +74,15 @@ struct Kept {
 ///
 /// # Errors
 /// If the port cannot be had.
-pub fn serve(opened: Arc<Opened>, port: u16, hosts: Vec<String>) -> Result<Server, ServeError> {
+pub fn serve(opened: Arc<OpenRun>, port: u16, hosts: Vec<String>) -> Result<Server, ServeError> {
     let listen = |error| ServeError::Listen { port, error };
     let listener = std::net::TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).map_err(listen)?;
     listener.set_nonblocking(true).map_err(listen)?;
     let port = listener.local_addr().map_err(listen)?.port();
     let token = guard::token().map_err(|error| ServeError::Start(error.to_string()))?;
     let url = format!("http://127.0.0.1:{port}/{token}/");
-    let shared = Arc::new(Shared { opened, token, hosts, kept: Mutex::default(), flights: Flights::default() });
+    let shared =
+        Arc::new(Shared { opened, token, hosts, kept: Mutex::default(), coalescing: RequestCoalescing::default() });
     let router = Router::new()
         .route("/{token}/", get(index))
         .route("/{token}/query/{name}", get(query))
@@ -271,7 +272,7 @@ async fn answered(shared: Arc<Shared>, key: String, name: String, arguments: Arg
             let keep = |bytes| if reads_files { Bytes::from(bytes) } else { shared.keep(key.clone(), bytes) };
             Some(made.map(keep).map_err(Arc::new))
         };
-        shared.flights.join(&key, make).await
+        shared.coalescing.join(&key, make).await
     };
     tokio::spawn(flight).await.ok().flatten()
 }

@@ -2,7 +2,7 @@
 #![allow(clippy::expect_used, reason = "tests")]
 
 use serde_json::Value;
-use stackline_query::Opened;
+use stackline_query::OpenRun;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ fn served(trace: PathBuf) -> (String, String) {
 
 /// The same; source text may be read below these directories.
 fn served_with(trace: PathBuf, roots: &[PathBuf]) -> (String, String) {
-    let opened = Opened::open(&[trace], &Default::default()).expect("opens").with_source_roots(roots);
+    let opened = OpenRun::open(&[trace], &Default::default()).expect("opens").with_source_roots(roots);
     let server = stackline_serve::serve(Arc::new(opened), 0, Vec::new()).expect("listens");
     let url = server.url.strip_prefix("http://").expect("an address").to_owned();
     std::thread::spawn(move || server.run(std::future::pending()));

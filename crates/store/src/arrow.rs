@@ -92,7 +92,7 @@ pub struct EventReader {
 impl EventReader {
     /// A reader over all traces of `set`.
     pub fn new(set: Arc<TraceSet>, options: &EventOptions) -> Self {
-        let columns = if options.arguments { Names::of(&set).columns } else { Vec::new() };
+        let columns = if options.arguments { Names::from_traces(&set).columns } else { Vec::new() };
         let no_trace = Trace::default();
         let mut fields = vec![Field::new("trace", DataType::UInt32, false), Field::new("rank", DataType::Int64, true)];
         fields.extend(event_columns::columns(&no_trace).into_iter().map(|c| c.field));
@@ -111,7 +111,7 @@ impl EventReader {
     pub fn left_out(set: &TraceSet) -> Vec<(String, AttrType)> {
         let mut left_out = Vec::new();
         let mut seen: FxHashSet<(String, AttrType)> =
-            Names::of(set).columns.into_iter().map(|(key, kind, _)| (key, kind)).collect();
+            Names::from_traces(set).columns.into_iter().map(|(key, kind, _)| (key, kind)).collect();
         for trace in &set.traces {
             for (key, kind) in crate::plan::fields(trace) {
                 let field = (trace.strings.get(key).to_owned(), kind);
@@ -167,7 +167,7 @@ impl EventReader {
         let current = self.trace;
         let plan = match self.plan.take() {
             Some((index, plan)) if index == current => plan,
-            _ => Plan::of(trace),
+            _ => Plan::from_trace(trace),
         };
         for (key, kind) in &self.arguments {
             let key = trace.strings.find(key);

@@ -10,7 +10,7 @@ pub(crate) fn trace(trace: &Trace) -> Result<(), String> {
     attributes(trace)?;
     tracks(trace)?;
     texts(trace, &trace.links.category, "links.category")?;
-    texts(trace, &trace.stacks.frame, "frames.frame")?;
+    texts(trace, &trace.stacks.name, "frames.frame")?;
     texts(trace, &trace.stacks.category, "frames.category")?;
     rows(trace)
 }
@@ -141,14 +141,6 @@ fn links(trace: &Trace) -> Result<(), String> {
 }
 
 fn stacks(trace: &Trace) -> Result<(), String> {
-    let s = &trace.stacks;
-    let nodes = s.parent.len();
-    if s.frame.len() != nodes || s.category.len() != nodes || s.stack.len() != s.event.len() {
-        return Err("columns of stacks differ in length".to_owned());
-    }
-    if let Some(row) = (0..nodes).find(|&i| s.parent[i].is_some() && s.parent[i].index() >= i) {
-        return Err(format!("frames.parent does not come before row {row}"));
-    }
-    all(&s.event, |e| e.index() < trace.events.len(), "event_stacks.event")?;
-    all(&s.stack, |n| n.index() < nodes, "event_stacks.stack")
+    trace.stacks.check()?;
+    all(&trace.stacks.event, |e| e.index() < trace.events.len(), "event_stacks.event")
 }

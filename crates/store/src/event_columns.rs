@@ -1,7 +1,7 @@
 //! The columns of the event table, as files and Python see them.
 
 use crate::columns::{Column, Packing, dictionary, handles, interned, nullable, text_type};
-use crate::lanes;
+use crate::track_labels;
 use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{Int64Array, UInt8Array, UInt32Array};
 use arrow_schema::DataType;
@@ -56,9 +56,9 @@ pub(crate) fn columns(trace: &Trace) -> Vec<Column<'_>> {
 /// What people ask for by track, repeated per event so that no join is needed.
 fn lane_columns(trace: &Trace) -> Vec<Column<'_>> {
     let track = &trace.events.track;
-    let labels = Arc::new(lanes::labels(trace));
+    let labels = Arc::new(track_labels::labels(trace));
     let mut columns: Vec<Column<'_>> = Vec::new();
-    for field in lanes::TEXT_COLUMNS {
+    for field in track_labels::TEXT_COLUMNS {
         let labels = labels.clone();
         columns.push(Column::new(field.name, text_type(), true, Packing::Dictionary, move |r| {
             dictionary(track[r].iter().map(|t| t.0), |t| (field.of)(labels.get(t as usize)?))

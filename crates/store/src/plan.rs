@@ -3,7 +3,7 @@
 
 use crate::attr_type;
 use rustc_hash::{FxHashMap, FxHashSet};
-use stackline_model::{AttrType, ShapeId, StrId, Trace, TraceSet};
+use stackline_model::{AttrLayoutId, AttrType, StrId, Trace, TraceSet};
 
 /// Most columns of arguments that an event table gets. Real traces have 30 to 60.
 pub(crate) const MAX_WIDE: usize = 128;
@@ -27,7 +27,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    pub(crate) fn of(trace: &Trace) -> Self {
+    pub(crate) fn from_trace(trace: &Trace) -> Self {
         let (shapes, shape, _) = trace.attrs.columns();
         let none = || vec![NO_POSITION; shapes.len()];
         let chosen = most_frequent(trace).into_iter();
@@ -43,7 +43,7 @@ impl Plan {
             }
         }
         let mut next = 0u32;
-        let mut start = |id: &ShapeId| {
+        let mut start = |id: &AttrLayoutId| {
             let from = next;
             next += shapes[id.index()].fields.len() as u32;
             from
@@ -52,7 +52,7 @@ impl Plan {
     }
 
     /// Which wide column, if any, holds the field at `position` of `shape`.
-    pub(crate) fn column_of(&self, shape: ShapeId, position: u32) -> Option<&WideColumn> {
+    pub(crate) fn column_of(&self, shape: AttrLayoutId, position: u32) -> Option<&WideColumn> {
         let position = u16::try_from(position).ok().filter(|p| *p != NO_POSITION)?;
         self.columns.iter().find(|c| c.position[shape.index()] == position)
     }
@@ -107,7 +107,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    pub(crate) fn of(set: &TraceSet) -> Self {
+    pub(crate) fn from_traces(set: &TraceSet) -> Self {
         let mut counts: Vec<(String, AttrType, u64)> = Vec::new();
         let mut index: FxHashMap<(String, AttrType), usize> = FxHashMap::default();
         for trace in &set.traces {

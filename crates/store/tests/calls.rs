@@ -1,22 +1,20 @@
 //! Calling context trees come back from their tables as they were.
 
-use stackline_model::{CallFrame, CallStepEnds, CallTree, Trace, TraceSet};
+use stackline_model::{CallStepEnds, CallingContextTree, Frame, StrId, Trace, TraceSet};
 use stackline_store::{Error, WriteOptions, read_calls, read_manifest, write_calls, write_run};
 use stackline_testkit::recording::{Config, streams};
 use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Everything in a tree, with texts instead of handles.
-fn rendered(tree: &CallTree) -> Vec<String> {
-    let frame = |frame: &CallFrame| {
+fn rendered(tree: &CallingContextTree) -> Vec<String> {
+    let frame = |frame: &Frame| {
         let file = frame.file().map(|file| tree.strings.get(file).to_owned());
         let known_by = match *frame {
-            CallFrame::Native { library, build_id, offset, inlined, .. } => {
+            Frame::Native { library, build_id, offset, inlined, .. } => {
                 format!("{} {} {offset} {inlined}", tree.strings.get(library), tree.strings.get(build_id))
             }
-            CallFrame::Operator { inputs, .. } | CallFrame::Backward { inputs, .. } => {
-                tree.strings.get(inputs).to_owned()
-            }
+            Frame::Operator { inputs, .. } | Frame::Backward { inputs, .. } => tree.strings.get(inputs).to_owned(),
             _ => String::new(),
         };
         format!("{:?} {} {file:?} {:?} {known_by}", frame.kind(), frame.name(&tree.strings), frame.line())
@@ -34,17 +32,19 @@ fn rendered(tree: &CallTree) -> Vec<String> {
     lines
 }
 
-fn sample() -> CallTree {
+fn sample() -> CallingContextTree {
     let files = streams(&Config { ranks: 2, killed: true, ..Config::default() });
     let mut tree =
         stackline_ingest::recording::read_streams(files.iter().map(|(name, file)| (name.as_str(), file.as_slice())));
     tree.processes[0].lost.push(("tree_full".to_owned(), 3));
     tree.processes[1].step_ends = Some(CallStepEnds { count: 40, first_ns: 5, last_ns: 900 });
     let texts = ["add<int>(int)", "add.cpp"].map(|text| tree.strings.intern(text));
-    let native = tree.frames.iter_mut().find(|frame| matches!(frame, CallFrame::Native { .. })).unwrap();
-    if let CallFrame::Native { function, file, line, inlined, .. } = native {
+    let mut frames = tree.frames.to_vec();
+    let native = frames.iter_mut().find(|frame| matches!(frame, Frame::Native { .. })).unwrap();
+    if let Frame::Native { function, file, line, inlined, .. } = native {
         ([*function, *file], *line, *inlined) = (texts, 12, 2);
     }
+    tree.frames = frames.into();
     let counter = stackline_model::CallMetric::Counter(tree.strings.intern("cycles"));
     *tree.metrics.metric.last_mut().unwrap() = counter;
     tree.metrics.stats.last_mut().unwrap().sum_of_squares = stackline_model::MAX_SUM_OF_SQUARES;
@@ -74,6 +74,26 @@ fn inputs_of_operators_come_back() {
     assert!(rendered(&tree).iter().any(|line| line.contains("aten::addmm") && line.contains("f32[512], f32[64,128]")));
     write_calls(&tree, run.path(), BTreeMap::new(), &WriteOptions::default()).unwrap();
     assert_eq!(rendered(&read_calls(run.path()).unwrap().unwrap()), rendered(&tree));
+}
+
+#[test]
+fn frames_of_device_code_come_back() {
+    let run = tempfile::tempdir().unwrap();
+    let mut tree = CallingContextTree::default();
+    let [name, file] = ["gemm", "gemm.cu"].map(|text| tree.strings.intern(text));
+    let none = StrId::NONE;
+    let frames = vec![
+        Frame::DeviceFunction { function: name, file, line: 4 },
+        Frame::DeviceFunction { function: name, file: none, line: 0 },
+        Frame::Instruction { binary: name, pc: u64::MAX, file, line: 3 },
+        Frame::Instruction { binary: name, pc: 16, file: none, line: 0 },
+        Frame::HloOp { name, program: file },
+        Frame::HloOp { name, program: none },
+    ];
+    tree.frames = frames.into();
+    write_calls(&tree, run.path(), BTreeMap::new(), &WriteOptions::default()).unwrap();
+    let read = read_calls(run.path()).unwrap().unwrap();
+    assert_eq!(read.frames, tree.frames);
 }
 
 #[test]
@@ -108,7 +128,7 @@ fn tables_of_version_3_have_no_names_yet() {
     assert!(text.contains("\"version\": 3"), "{text}");
     assert!(read_manifest(&fixture).unwrap().calls.unwrap().unnamed);
     let tree = read_calls(&fixture).unwrap().unwrap();
-    let native = |frame: &&CallFrame| matches!(frame, CallFrame::Native { .. });
+    let native = |frame: &&Frame| matches!(frame, Frame::Native { .. });
     let names: Vec<String> = tree.frames.iter().filter(native).map(|frame| frame.name(&tree.strings)).collect();
     assert_eq!(names, ["libtorch_cpu.so+0x1f3a20", "libmkl_core.so+0x8810", "libpython3.11.so+0x19f0"]);
     assert_eq!(tree.frames.len(), sample().frames.len());

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use stackline_ingest::memory::text;
 use stackline_model::{
-    AccessEvidence, AccessExtent, AccessMode, ByteRange, MemoryAllocatorSettings, MemoryBlock, MemoryBlockState,
-    MemoryCallId, MemoryCallKind, MemoryFrame, MemoryKindChange, MemoryObjectId, MemoryObjectKind, MemoryPhase,
+    AccessEvidence, AccessExtent, AccessMode, ByteRange, Frame, FrameKind, MemoryAllocatorSettings, MemoryBlock,
+    MemoryBlockState, MemoryCallId, MemoryCallKind, MemoryKindChange, MemoryObjectId, MemoryObjectKind, MemoryPhase,
     MemorySegment, MemorySegmentEvent, MemorySegmentEventKind, MemoryStackId, MemoryTotals, MemoryTrace, NewCall,
     NewObject, OutOfMemory, Severity, StrId, Trace, TraceSet,
 };
@@ -57,7 +57,8 @@ fn sample() -> MemoryTrace {
     let (stream, other) = (trace.stream(gpu, 7), trace.stream(cpu, u64::MAX));
     let mut text = |text: &str| trace.strings.intern(text);
     let (name, empty, file) = (text("weight \"é\"\n"), text(""), text("train.py"));
-    let stack = trace.stacks.intern_path([1, 2].map(|line| MemoryFrame { function: name, file, line }));
+    let kinds = [FrameKind::Python, FrameKind::Native];
+    let stack = trace.stacks.intern_path(kinds.map(|kind| Frame::with_line(kind, name, file, 1)));
     let call = |start_ns| NewCall { start_ns, stream, name: empty, stack, ..NewCall::default() };
     let object = NewObject { bytes: u64::MAX, address: 1 << 63, device: gpu, pool: empty, ..NewObject::default() };
     let old = trace.older(NewObject { stream: other, device: cpu, bytes: 0, ..object });
@@ -144,7 +145,8 @@ fn what_was_read_can_be_added_to() {
     let trace = sample();
     let mut read = through_a_run(std::slice::from_ref(&trace)).remove(0);
     let (name, file) = (read.strings.find("weight \"é\"\n").unwrap(), read.strings.find("train.py").unwrap());
-    let stack = read.stacks.intern_path([1, 2].map(|line| MemoryFrame { function: name, file, line }));
+    let kinds = [FrameKind::Python, FrameKind::Native];
+    let stack = read.stacks.intern_path(kinds.map(|kind| Frame::with_line(kind, name, file, 1)));
     assert_eq!(stack, trace.calls.stack[0]);
     assert_eq!((read.device("cpu").index(), read.devices.len()), (1, 2));
 }
@@ -250,7 +252,8 @@ fn traces() -> impl Strategy<Value = MemoryTrace> {
             let device = trace.device(if small & 1 == 0 { "cpu" } else { "cuda:0" });
             let stream = trace.stream(device, u64::from(small >> 6));
             let name = trace.strings.intern(&name);
-            let frame = MemoryFrame { function: name, file: StrId::NONE, line: u32::from(small) };
+            let frame_kind = FrameKind::ALL[usize::from(small) % FrameKind::ALL.len()];
+            let frame = Frame::with_line(frame_kind, name, StrId::NONE, u32::from(small));
             let stack = trace.stacks.intern_path([frame].into_iter().take(usize::from(small & 2)));
             let call = NewCall {
                 start_ns: time,

@@ -4,7 +4,7 @@ use crate::common;
 
 use common::{assert_same, sample};
 use stackline_ingest::memory::text;
-use stackline_model::{MemoryTrace, TraceSet};
+use stackline_model::{Frame, FrameKind, MemoryTrace, TraceSet};
 use stackline_store::{FORMAT_VERSION, ReadSelection, WriteOptions, read_memory, read_run, write_run_with};
 use std::path::{Path, PathBuf};
 
@@ -36,5 +36,8 @@ fn every_version_opens() {
         let read = read_memory(&path).unwrap();
         let expected = if version >= 5 { vec![text::write(&memory())] } else { Vec::new() };
         assert_eq!(read.iter().map(text::write).collect::<Vec<_>>(), expected);
+        // Tables without kinds of frames: files tell them.
+        let kinds = read.iter().flat_map(|trace| trace.stacks.frames.iter()).map(Frame::kind);
+        assert!(kinds.eq(expected.iter().map(|_| FrameKind::Python)));
     }
 }

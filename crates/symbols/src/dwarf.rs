@@ -54,11 +54,11 @@ impl<'a> DebugInfo<'a> {
             // Copied: such files are small, and rare.
             Some(sections(|name| Cow::Owned(elf.section(name).unwrap_or_default().into_owned())))
         });
-        Self { shared, ..Self::of(elf) }
+        Self { shared, ..Self::from_elf(elf) }
     }
 
     /// Without a file that is shared with others.
-    pub(crate) fn of(elf: &Elf<'a>) -> Self {
+    pub(crate) fn from_elf(elf: &Elf<'a>) -> Self {
         Self { own: sections(|name| elf.section(name).unwrap_or_default()), shared: None }
     }
 

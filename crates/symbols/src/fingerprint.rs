@@ -7,7 +7,7 @@ const PART: usize = 64 << 10;
 
 /// The hash: FNV-1a of the places and sizes of what is loaded, of the beginning of the unwind tables' index (which
 /// knows where each function begins), and of the beginning of the code. `dlmonitor` takes the same from memory.
-pub(crate) fn of(elf: &Elf<'_>) -> Option<u64> {
+pub(crate) fn fingerprint(elf: &Elf<'_>) -> Option<u64> {
     let [index, code] = elf.parts();
     let mut hash = 0xcbf2_9ce4_8422_2325;
     for (address, size) in elf.loaded() {

@@ -132,7 +132,7 @@ impl Symbolizer {
 #[must_use]
 pub fn names_in(bytes: &[u8], offsets: &[u64]) -> Vec<Vec<Frame>> {
     let Some(elf) = Elf::parse(bytes) else { return vec![Vec::new(); offsets.len()] };
-    let debug = elf.has_debug_info().then(|| DebugInfo::of(&elf));
+    let debug = elf.has_debug_info().then(|| DebugInfo::from_elf(&elf));
     chains(&[&elf], debug.as_ref(), offsets)
 }
 
@@ -149,7 +149,7 @@ fn chains(files: &[&Elf<'_>], debug: Option<&DebugInfo<'_>>, offsets: &[u64]) ->
 /// The hash by which a library without build id is known: [`Library::content`] of the file as it is now.
 #[must_use]
 pub fn content(path: &Path) -> Option<u64> {
-    fingerprint::of(&Elf::parse(&map(path)?)?)
+    fingerprint::fingerprint(&Elf::parse(&map(path)?)?)
 }
 
 /// Puts the name from a symbol table where debug information has none, or not the whole one: compilers give functions
@@ -187,7 +187,7 @@ fn open_same(library: &Library) -> (State, Option<Mapped>) {
     let Some(elf) = Elf::parse(&file) else { return (State::Unreadable, None) };
     let same = match library.content {
         _ if !library.build_id.is_empty() => elf.has_build_id(&library.build_id),
-        Some(content) => fingerprint::of(&elf) == Some(content),
+        Some(content) => fingerprint::fingerprint(&elf) == Some(content),
         None => return (State::Unknown, None),
     };
     if same { (State::Same, Some(file)) } else { (State::Changed, None) }

@@ -10,6 +10,7 @@
 //! * [`damage`] breaks a trace in each of the ways that were seen in files from the wild.
 //! * [`mutate`] changes any bytes blindly, for tests of parsers.
 //! * [`corpus`] finds real traces.
+//! * [`tables`] takes columns of tables apart.
 //!
 //! What is generated is fixed by a seed: the same call gives the same bytes on every machine.
 //!
@@ -34,6 +35,7 @@ pub mod replicate;
 pub mod rng;
 pub mod scan;
 pub mod simulator;
+pub mod tables;
 pub mod xspace;
 
 pub use error::{Error, Result};

@@ -1,6 +1,6 @@
 //! The exact method against the truth: time per cause, to the ns.
 
-use stackline_analyze::critical_path::exact::{Category, Exact, Hop, Hops, WindowChoice};
+use stackline_analyze::critical_path::exact::{Category, Exact, PathSegment, PathSegments, WindowChoice};
 use stackline_analyze::critical_path::gpu_order::Evidence;
 use stackline_testkit::simulator::{Claim, Damage, Profile, Truth, simulate};
 use std::collections::BTreeMap;
@@ -54,8 +54,8 @@ struct Claims {
 }
 
 /// Hops that touch on one thread and have one cause are one claim: where something else was released does not matter.
-fn merged(hops: &Hops) -> Vec<Hop> {
-    let mut merged: Vec<Hop> = Vec::new();
+fn merged(hops: &PathSegments) -> Vec<PathSegment> {
+    let mut merged: Vec<PathSegment> = Vec::new();
     for hop in hops.iter() {
         match merged.last_mut() {
             Some(last) if is_return(&hop) && (last.track, last.category) == (hop.track, hop.category) => {
@@ -68,7 +68,7 @@ fn merged(hops: &Hops) -> Vec<Hop> {
     merged
 }
 
-fn is_return(hop: &Hop) -> bool {
+fn is_return(hop: &PathSegment) -> bool {
     matches!(hop.category, Category::SyncReturn | Category::ThreadHandover)
 }
 

@@ -1,9 +1,9 @@
 //! Findings against the truth: problems are planted into programs, found, and mended.
 
-use crate::planted_support;
+use crate::injected_faults_support;
 
-use planted_support::{PAGE, Score, at, put_into, try_clean, try_kind, write_table};
-use stackline_testkit::simulator::planted::{self, Kind};
+use injected_faults_support::{PAGE, Score, at, put_into, try_clean, try_kind, write_table};
+use stackline_testkit::simulator::injected_faults::{self, Kind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn number(name: &str, usual: u64) -> u64 {
@@ -19,7 +19,7 @@ fn measure(seeds: std::ops::Range<u64>) -> (Score, Vec<(&'static Kind, Score)>) 
         try_clean(seed, &mut clean);
     }
     let wanted = |kind: &&Kind| only.as_deref().is_none_or(|only| kind.name.contains(only) || kind.code == only);
-    let kinds: Vec<&'static Kind> = planted::kinds().filter(wanted).collect();
+    let kinds: Vec<&'static Kind> = injected_faults::kinds().filter(wanted).collect();
     let next = AtomicUsize::new(0);
     let score_next = || {
         let at = next.fetch_add(1, Ordering::Relaxed);
@@ -71,7 +71,7 @@ fn the_page_has_a_place_for_the_table() {
 
 /// With `STACKLINE_BLESS=1` the table is written into its page.
 #[test]
-#[ignore = "long: 21,500 programs; run with --ignored --nocapture for the table"]
+#[ignore = "long: 22,000 programs; run with --ignored --nocapture for the table"]
 fn planted_problems_of_all_programs() {
     let (clean, mut table) = measure(0..number("PLANTED_SEEDS", 500));
     write_table(&clean, &mut table);

@@ -49,7 +49,7 @@ fn kinds() -> Vec<(&'static str, Vec<Damage>, usize)> {
     ]
 }
 
-/// Its table is in docs/analyses/what-if.md (`WHAT_IF_SEEDS=300`, `--nocapture`).
+/// Its table is in docs/explanation/what-if-accuracy.md (`WHAT_IF_SEEDS=300`, `--nocapture`).
 #[test]
 fn the_truth_stays_within_the_bounds() {
     println!(

@@ -10,7 +10,7 @@ import { useFindings } from "../findings";
 import { amount, counted, percent } from "../format";
 import { isAbout } from "../flame/colouring";
 import { otherLine } from "../flame/named";
-import { marked } from "../parts/absent";
+import { marked } from "../parts/report-limits";
 import { Copy } from "../parts/copy";
 import { Around } from "../parts/excerpt";
 import { Shown } from "../parts/notice";

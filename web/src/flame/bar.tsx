@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { run } from "../filter";
-import { absence, marked } from "../parts/absent";
+import { absence, marked } from "../parts/report-limits";
 import { change, lookAt, state } from "../state";
 import type { Calls } from "../generated/answers";
 import { COLOURS } from "./colouring";

@@ -1,7 +1,7 @@
 /** Frames that a search finds, and that have no box: too narrow to be drawn, or without any of what is measured. */
 
 import { amount, counted } from "../format";
-import { marked } from "../parts/absent";
+import { marked } from "../parts/report-limits";
 import { Name } from "../parts/name";
 import { Nearest, useSearch } from "../parts/nearest";
 import { framesWith } from "../search";

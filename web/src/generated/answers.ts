@@ -310,6 +310,16 @@ export type Excerpt = {
   readonly changed?: boolean | null;
 };
 
+/** A check that failed, as `stackline check` names it. */
+export type FailedCheck = {
+  /** Its name. */
+  readonly check: string;
+  /** How many events break it. */
+  readonly count: number;
+  /** What is wrong then. */
+  readonly consequence: string;
+};
+
 /** A source file: exclusive sums, in the order of the metrics. */
 export type FileCost = {
   readonly file: string;
@@ -351,6 +361,10 @@ export type Findings = {
   readonly step_ns: number;
   /** Steps that were looked at. */
   readonly steps: number;
+  /** Part of `step_ns` between steps; null without steps, or if it is little. */
+  readonly between_ns: number | null;
+  /** What findings are of, in words; null of what is no trace. */
+  readonly window: string | null;
   /** What all findings together gain per step. */
   readonly together: Gain | null;
   /** The ranks that were looked at together; empty if there is one. */
@@ -399,7 +413,10 @@ export type FoundName = {
 
 /** A critical path in short. */
 export type FoundPath = {
+  /** What the path is of, in words: `steps 3 to 9`, `the inferred steps`, `the whole trace`. */
+  readonly window: string;
   readonly window_ns: number;
+  /** What the window leaves out, and how steps are inferred. */
   readonly window_notes: ReadonlyArray<string>;
   readonly path_ns: number;
   readonly path_events: number;
@@ -529,6 +546,8 @@ export type LargeGroup = {
   readonly path_percent: number;
   readonly wait_percent: number;
   readonly meanwhile: Meanwhile | null;
+  /** Of time without recorded calls its longest gap, in ns, if that is most of several. */
+  readonly longest_gap_ns: number | null;
   readonly advice: string;
   readonly gain: Gain | null;
   readonly edits: ReadonlyArray<string>;
@@ -717,10 +736,16 @@ export type Overview = {
   readonly read_report: ReadonlyArray<TraceReport>;
   /** The critical path of each trace; absent from what an overview begins with. */
   readonly critical_path?: ReadonlyArray<CriticalPath>;
+  /** Checks that failed of those on which tables and findings depend; absent from what an overview begins with. */
+  readonly failed_checks?: ReadonlyArray<FailedCheck>;
 };
 
 /** The critical path; its segments are in the columns. */
 export type PathDocument = {
+  /** What the path is of, in words: `steps 3 to 9`, `the inferred steps`, `the whole trace`. */
+  readonly window: string;
+  /** What the window leaves out, and how steps are inferred. */
+  readonly notes: ReadonlyArray<string>;
   /** Start and end of the window in ns since the start of the trace. */
   readonly start: number;
   readonly end: number;

@@ -4,7 +4,7 @@ import { fitted } from "../draw/boxes";
 import { fillColumns } from "../draw/columns";
 import { bytes, count } from "../format";
 import type { InkOf } from "../colors";
-import { type Stretch, ticks } from "../timeline/view";
+import { type TimeRange, ticks } from "../timeline/view";
 import type { AnswerTo } from "../transport";
 import { calledBy, CURVE, HEAD, KIND, LABEL, LABELS, LANE, type Layout, namesOfPeaks, PHASES, RULER, scaleOf } from "./layout";
 import type { Columns, Peak, Phase } from "../generated/answers";
@@ -20,7 +20,7 @@ export const KINDS = ["#66cca9", "#b7d7f4", "#d4b655", "#de8cb7", "#bb80d3", "#d
 export interface Scene {
   readonly context: CanvasRenderingContext2D;
   readonly layout: Layout;
-  readonly stretch: Stretch;
+  readonly stretch: TimeRange;
   readonly width: number;
   readonly ink: InkOf;
 }

@@ -1,6 +1,6 @@
 /** Where things stand in the drawing of memory: a gutter with names at the left, the curve, streams, objects. Apart from drawing. */
 
-import { type Stretch, within } from "../timeline/view";
+import { type TimeRange, within } from "../timeline/view";
 import type { Columns, Peak, Phase, StreamLane } from "../generated/answers";
 
 export const RULER = 22;
@@ -53,13 +53,13 @@ export function layoutOf(lanes: readonly StreamLane[], phases: readonly Phase[],
 }
 
 /** The place of a position, right of the gutter. */
-export function scaleOf({ from, to }: Stretch, gutter: number, width: number): (position: number) => number {
+export function scaleOf({ from, to }: TimeRange, gutter: number, width: number): (position: number) => number {
   const room = Math.max(width - gutter, 1);
   return (position) => gutter + ((position - from) / Math.max(to - from, 1e-9)) * room;
 }
 
 /** The position at a place. */
-export function positionAt(x: number, { from, to }: Stretch, gutter: number, width: number): number {
+export function positionAt(x: number, { from, to }: TimeRange, gutter: number, width: number): number {
   return from + ((x - gutter) / Math.max(width - gutter, 1)) * (to - from);
 }
 
@@ -100,7 +100,7 @@ export function peakAt(peaks: readonly Peak[], x: number, xOf: (position: number
 }
 
 /** A life with a tenth of it around it. */
-export function around(from: number, to: number, all: Stretch): Stretch {
+export function around(from: number, to: number, all: TimeRange): TimeRange {
   const room = Math.max((to - from) / 10, 2);
   return within({ from: Math.floor(from - room), to: Math.ceil(to + room) }, all);
 }
@@ -156,7 +156,7 @@ export function toggled(numbers: readonly number[], number: number): string {
 }
 
 /** What a stretch of positions holds of a curve: its least and its highest value. */
-export function extent(columns: Readonly<Record<keyof Columns["memory-curve"], ArrayLike<number>>>, curve: number, stretch: Stretch): { least: number; most: number } | undefined {
+export function extent(columns: Readonly<Record<keyof Columns["memory-curve"], ArrayLike<number>>>, curve: number, stretch: TimeRange): { least: number; most: number } | undefined {
   const { curve: of, start, low, high, last } = columns;
   let found: { least: number; most: number } | undefined;
   const add = (least: number, most: number) => {

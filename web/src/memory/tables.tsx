@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 import { bytes, count, counted } from "../format";
 import { Name } from "../parts/name";
-import type { Stretch } from "../timeline/view";
+import type { TimeRange } from "../timeline/view";
 import type { AnswerTo } from "../transport";
 import { callTitle, extent } from "./layout";
 import type { ObjectsDocument } from "../generated/answers";
@@ -13,12 +13,12 @@ const MOST = 100;
 
 interface Props {
   readonly shown: Shown;
-  readonly stretch: Stretch;
+  readonly stretch: TimeRange;
   readonly selectedObject: number | undefined;
   readonly selectedCall: number | undefined;
   readonly onObject: (object: number) => void;
   readonly onCall: (call: number) => void;
-  readonly onStretch: (stretch: Stretch) => void;
+  readonly onStretch: (stretch: TimeRange) => void;
 }
 
 export function MemoryTables(props: Props) {

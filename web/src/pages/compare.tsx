@@ -69,7 +69,10 @@ function Surroundings({ after }: { after: Meta }) {
 }
 
 function Changes({ compared }: { compared: Comparison }) {
-  const tables = Object.entries(compared.tables).filter(([, table]) => table.columns.some((column) => column.name === "verdict"));
+  const hasVerdicts = (table: Table) => table.columns.some((column) => column.name === "verdict");
+  // Steps of one run beside the whole of another are not compared.
+  const isCompared = (name: string, table: Table) => name !== "steps" || table.rows.length > 0;
+  const tables = Object.entries(compared.tables).filter(([name, table]) => hasVerdicts(table) && isCompared(name, table));
   const all = state.value.noise === "1";
   return (
     <>
@@ -117,11 +120,6 @@ function ChangeTable({ of, table, per, all, isJudged }: { of: string; table: Tab
   const isNoise = (row: Row) => isJudged && row.verdict === "noise";
   // What occurs on one side only is no judgement, and has no time on the other that could be more or less.
   const isOnly = (row: Row) => `${row.verdict}`.startsWith("only");
-  const isOfCalls = (row: Row) => per === "call" && typeof row.before_ns_per_call === "number";
-  const side = (row: Row, name: string, other: string) =>
-    row.verdict === `only in ${other}` ? "–" : isOfCalls(row) ? `${time(row[`${name}_per_call`])} a call` : time(row[name]);
-  const share = (row: Row) => (isOfCalls(row) ? row.change_percent_per_call : row.change_percent);
-  const moved = (row: Row) => (isOfCalls(row) ? Number(row.after_ns_per_call) - Number(row.before_ns_per_call) : changeOf(row));
   const verdict = (row: Row) => (isJudged || isOnly(row) ? `${SIGNS[`${row.verdict}`] ?? ""} ${row.verdict}` : "–");
   // Of steps as a whole, steps are counted.
   const isCounted = table.columns.some(({ name }) => name === "calls");
@@ -152,9 +150,9 @@ function ChangeTable({ of, table, per, all, isJudged }: { of: string; table: Tab
           {rows.map((row, at) => (
             <tr key={at} class={isNoise(row) ? "quiet" : undefined}>
               {names.map((name) => <td key={name}><Name text={name === "measure" ? measureOf(`${row[name]}`, of, per) : `${row[name] ?? "–"}`} /></td>)}
-              <td class="number">{side(row, "before_ns", "B")}</td>
-              <td class="number">{side(row, "after_ns", "A")}</td>
-              <td class="number">{signed(moved(row))} {typeof share(row) === "number" && `(${signedPercent(Number(share(row)))})`}</td>
+              <td class="number">{timeText(row, "before", per)}</td>
+              <td class="number">{timeText(row, "after", per)}</td>
+              <td class="number">{changeText(row, per)}</td>
               <td class="number">{row.low_percent === null || row.low_percent === undefined || isOnly(row) ? "" : `${signedPercent(Number(row.low_percent))} … ${signedPercent(Number(row.high_percent))}`}</td>
               {isCounted && <td class="number">{often(row)}</td>}
               <td class="nowrap">{verdict(row)}</td>
@@ -166,11 +164,39 @@ function ChangeTable({ of, table, per, all, isJudged }: { of: string; table: Tab
   );
 }
 
-/** The change of a row: of what is on one side only, that side, whose mean is another one than that of single steps. */
-export const changeOf = (row: Row): Row[string] | undefined =>
-  row.verdict === "only in A" ? -Number(row.before_ns ?? 0)
-  : row.verdict === "only in B" ? row.after_ns
-  : row.change_ns;
+type Side = "before" | "after";
+
+/** Whether a row has no time of a side: it does not occur there, or its records are missing. Neither is a time of 0. */
+const isAbsent = (row: Row, side: Side): boolean => {
+  const ns = row[`${side}_ns`];
+  const isElsewhere = row.verdict === (side === "before" ? "only in B" : "only in A");
+  return isElsewhere || typeof ns !== "number" || (ns === 0 && row[`count_${side}`] === 0);
+};
+
+/** Whether times of a row are told by call: of both sides or of none. */
+const isOfCalls = (row: Row, per: string): boolean => per === "call" && typeof row.before_ns_per_call === "number" && typeof row.after_ns_per_call === "number";
+
+/** The time of a side. */
+export const timeText = (row: Row, side: Side, per: string): string =>
+  isAbsent(row, side) ? "–" : isOfCalls(row, per) ? `${time(row[`${side}_ns_per_call`])} a call` : time(row[`${side}_ns`]);
+
+/** The change of a row: of what is on one side only, that side, whose mean is another one than that of single steps. Missing records are no
+ * change: what is not tested has none if a side is absent. */
+export const changeOf = (row: Row): number | undefined => {
+  const numeric = (value: Row[string] | undefined) => (typeof value === "number" ? value : undefined);
+  const before = numeric(row.before_ns);
+  if (row.verdict === "only in A") return before === undefined ? undefined : -before;
+  if (row.verdict === "only in B") return numeric(row.after_ns);
+  return row.verdict === "untested" && (isAbsent(row, "before") || isAbsent(row, "after")) ? undefined : numeric(row.change_ns);
+};
+
+/** The change of a row, with its share of the time before. */
+export function changeText(row: Row, per: string): string {
+  const ofCalls = isOfCalls(row, per);
+  const change = ofCalls ? Number(row.after_ns_per_call) - Number(row.before_ns_per_call) : changeOf(row);
+  const share = ofCalls ? row.change_percent_per_call : row.change_percent;
+  return change !== undefined && typeof share === "number" ? `${signed(change)} (${signedPercent(share)})` : signed(change);
+}
 
 /** What is measured, in words. */
 const MEASURES: Readonly<Record<string, string>> = { step: "step with all its work (mean without the slowest and the fastest fifth)", gpu: "GPU time", cpu: "CPU time", cpu_total: "CPU time with what it calls" };

@@ -19,7 +19,7 @@ import { Shown } from "../parts/notice";
 import { TableView } from "../parts/table";
 import { change, rank, selection, state, transport } from "../state";
 import { useKeys } from "../timeline/keys";
-import { moved, type Stretch, tilesOf, within, zoomed } from "../timeline/view";
+import { moved, type TimeRange, tilesOf, within, zoomed } from "../timeline/view";
 
 export function Memory() {
   const hasMemory = run.value?.has.memory === true;
@@ -114,13 +114,13 @@ function Repairs({ overview }: { overview: MemoryOverview }) {
   );
 }
 
-const address = ({ from, to }: Stretch) => ({ from: `${Math.floor(from)}`, to: `${Math.ceil(to)}` });
-const show = (stretch: Stretch) => change(address(stretch), "replace");
+const address = ({ from, to }: TimeRange) => ({ from: `${Math.floor(from)}`, to: `${Math.ceil(to)}` });
+const show = (stretch: TimeRange) => change(address(stretch), "replace");
 const selectObject = (object: number) => change({ sel: `object:${object}` }, "replace");
 const selectCall = (call: number) => change({ sel: `call:${call}` }, "replace");
 const aliveAt = (name: string) => change({ alive: state.value.alive === name ? "" : name });
 
-function seen(all: Stretch): Stretch {
+function seen(all: TimeRange): TimeRange {
   const [from, to] = [Number(state.value.from), Number(state.value.to)];
   const isGiven = state.value.from !== undefined && Number.isFinite(from) && Number.isFinite(to) && to > from;
   return isGiven ? within({ from, to }, all) : all;
@@ -133,7 +133,7 @@ function selected(kind: string): number | undefined {
 }
 
 /** The answers about a stretch that is seen so wide. */
-function useMemory(overview: MemoryOverview, device: number, stretch: Stretch, width: number) {
+function useMemory(overview: MemoryOverview, device: number, stretch: TimeRange, width: number) {
   const { whole, buckets } = overview.page;
   const room = Math.max(width - gutterOf(width), 1);
   const question = { ...(transport.kind === "report" ? whole : tilesOf(stretch, room, buckets)), rank: rank.value };
@@ -190,7 +190,7 @@ function Objects({ overview, device }: { overview: MemoryOverview; device: numbe
 }
 
 /** The life of the object that is selected, with some room around it. */
-function lifeOf(objects: ReturnType<typeof useMemory>["shown"]["objects"], selected: number | undefined, all: Stretch): Stretch | undefined {
+function lifeOf(objects: ReturnType<typeof useMemory>["shown"]["objects"], selected: number | undefined, all: TimeRange): TimeRange | undefined {
   const at = selected === undefined || !objects ? -1 : Array.prototype.indexOf.call(objects.columns.object, selected);
   return at < 0 || !objects ? undefined : around(objects.columns.from[at]!, objects.columns.to[at]!, all);
 }
@@ -210,8 +210,8 @@ function toldOf(objects: ReturnType<typeof useMemory>["shown"]["objects"], selec
 interface BarProps {
   readonly overview: MemoryOverview;
   readonly device: number;
-  readonly all: Stretch;
-  readonly stretch: Stretch;
+  readonly all: TimeRange;
+  readonly stretch: TimeRange;
 }
 
 function Bar({ overview, device, all, stretch }: BarProps) {

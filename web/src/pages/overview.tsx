@@ -3,7 +3,7 @@
 import { useAnswer } from "../answers";
 import { cause } from "../colors";
 import { selOf } from "../flame/chosen";
-import { bytes, count, counted, duration, percent } from "../format";
+import { bytes, count, counted, duration, percent, sentence } from "../format";
 import { isMixed, IssueCard, lengthWords, UNSURE } from "./issues";
 import { lostOf, noGpu } from "../lost";
 import { NoEvents, Shown } from "../parts/notice";
@@ -12,7 +12,7 @@ import { parsed, steps } from "../filter";
 import { useFindings } from "../findings";
 import { change, chooseRank, lookAt, rank, state, transport } from "../state";
 import { busyShares } from "../gpu";
-import type { Meta, Overview as Report, Row, Table } from "../generated/answers";
+import type { CriticalPath, FailedCheck, Meta, Overview as Report, Row, Table } from "../generated/answers";
 
 export function Overview({ meta }: { meta: Meta }) {
   // What is there soonest is asked first, and all else only then: the machine may have few cores, and people begin to read at the top.
@@ -76,10 +76,10 @@ function ofRank(meta: Meta) {
 function Numbers({ report, meta, isFirst }: { report: Report; meta: Meta; isFirst: boolean }) {
   const { isOfRank, own } = ofRank(meta);
   const spread = own(report.tables.steps_spread)?.rows.find((row) => row.measure === "time");
-  const exact = report.critical_path?.find(isOfRank)?.exact;
+  const ofTrace = report.critical_path?.find(isOfRank);
+  const exact = ofTrace?.exact;
   const path = exact && "path_ns" in exact ? exact : undefined;
   const chosen = parsed(steps() ?? "");
-  const part = chosen ? (chosen[0] === chosen[1] ? `step ${chosen[0]}` : `steps ${chosen[0]} to ${chosen[1]}`) : "the whole trace";
   return (
     <>
       <dl class="numbers">
@@ -87,7 +87,7 @@ function Numbers({ report, meta, isFirst }: { report: Report; meta: Meta; isFirs
         {spread && <WithWork />}
         {path && (
           <div>
-            <dt>Critical path of {part}</dt>
+            <dt>Critical path of {path.window}</dt>
             <dd>{duration(path.path_ns)}</dd>
             <dd class="quiet">{percent(path.inferred_ns, path.window_ns)} inferred or unknown</dd>
           </div>
@@ -96,7 +96,10 @@ function Numbers({ report, meta, isFirst }: { report: Report; meta: Meta; isFirs
         {!isFirst && <MemoryPeaks />}
         <Collection meta={meta} />
       </dl>
+      <Failed checks={report.failed_checks ?? []} />
+      {ofTrace && <Outside of={ofTrace} />}
       {!report.critical_path && <p class="quiet" role="status">Working out the critical path …</p>}
+      {path?.window_notes.map((note) => <p class="quiet" key={note}>{sentence(note)}</p>)}
       {path && <Bound by={path.bound_by_ns} all={path.window_ns} />}
       {path && chosen && <Behind window={path.window_ns} />}
       {path && (path.bound_by_ns.unknown ?? 0) > path.window_ns / 2 && (
@@ -106,6 +109,26 @@ function Numbers({ report, meta, isFirst }: { report: Report; meta: Meta; isFirs
         </p>
       )}
       {exact && "error" in exact && <p class="notice">No critical path: {exact.error}.</p>}
+    </>
+  );
+}
+
+/** Checks that failed, on which the numbers depend. */
+function Failed({ checks }: { checks: readonly FailedCheck[] }) {
+  if (checks.length === 0) return null;
+  const told = checks.map(({ check, count: many, consequence }) => `${check} ${count(many)}${consequence && ` (${consequence})`}`);
+  return <p class="notice">Failed checks: {told.join(", ")}. List the events with <code>stackline check</code>.</p>;
+}
+
+/** What the program did before its first step and after its last one, where that takes long. */
+function Outside({ of: { start_up, after_steps } }: { of: CriticalPath }) {
+  const imports = start_up?.imports_ns ?? null;
+  return (
+    <>
+      {start_up && (
+        <p class="quiet">Start-up: {duration(start_up.before_ns)} before the first step{imports !== null && `, of which the first ${duration(imports)} import modules`}.</p>
+      )}
+      {after_steps && <p class="quiet">After the last step: {duration(after_steps.after_ns)}{after_steps.mostly !== null && `, mostly in ${after_steps.mostly}`}.</p>}
     </>
   );
 }

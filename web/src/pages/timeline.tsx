@@ -3,8 +3,8 @@
 import { useMemo, useRef, useState } from "preact/hooks";
 import { type Asked, useAnswer, useLast } from "../answers";
 import { cause } from "../colors";
-import { chosenSteps, inWords, named, parsed, run, steps as stepsAsked, stretchOf, traceOf } from "../filter";
-import { count, counted, duration, percent } from "../format";
+import { chosenSteps, named, parsed, run, steps as stepsAsked, stretchOf, traceOf } from "../filter";
+import { count, counted, duration, percent, sentence } from "../format";
 import { matcher } from "../flame/words";
 import { showDetails } from "../parts/details-focus";
 import { cut } from "../parts/name";
@@ -17,7 +17,7 @@ import { breaksOff } from "../timeline/cut";
 import { HopList } from "../timeline/hops";
 import { LaneCanvas } from "../timeline/lanes";
 import { Legend } from "../timeline/legend";
-import { MakeUp } from "../timeline/makeup";
+import { PathBreakdown } from "../timeline/path-breakdown";
 import { useOuter } from "../timeline/levels";
 import { ARROWS, beside, firstSeen, nextFound } from "../timeline/next";
 import { limits, tilesQuestion } from "../timeline/question";
@@ -26,7 +26,7 @@ import type { Step } from "../timeline/paint";
 import { nextSegment, type Reached, segmentsOf } from "../timeline/segments";
 import { useSteps } from "../timeline/steps";
 import { EventTable } from "../timeline/table";
-import { laneName, laneTitle, moved, type Opened, place, type Placed, sorted, type Stretch, within, zoomed } from "../timeline/view";
+import { laneName, laneTitle, moved, type Opened, place, type Placed, sorted, type TimeRange, within, zoomed } from "../timeline/view";
 import type { Brief, EventDetail, Lanes } from "../generated/answers";
 import type { AnswerTo } from "../transport";
 
@@ -46,7 +46,7 @@ export function Timeline() {
 }
 
 /** The stretch that is seen: that of the address, or that of the steps that were chosen, or all. */
-function seen(all: Stretch): Stretch {
+function seen(all: TimeRange): TimeRange {
   const [from, to] = [Number(state.value.from), Number(state.value.to)];
   const given = state.value.from !== undefined && Number.isFinite(from) && Number.isFinite(to) && to > from;
   if (given) return within({ from, to }, all);
@@ -74,24 +74,18 @@ function stepsOfPath(): string | undefined {
   return chosen && asked === named(chosen) ? asked : undefined;
 }
 
-/** These steps in words. */
-function wordsOfSteps(): string {
-  const of = parsed(stepsOfPath() ?? "");
-  return of ? inWords(of) : "the whole trace";
-}
-
 /** What of the timeline the filter is about. */
 function toldSteps(all: readonly Step[]): string {
   const of = parsed(stepsAsked() ?? "");
   return of && all.length > 0 ? ` Chosen steps are filled in the row of steps; all others are shown, too.` : "";
 }
 
-const address = ({ from, to }: Stretch) => ({ from: `${Math.floor(from)}`, to: `${Math.ceil(to)}` });
+const address = ({ from, to }: TimeRange) => ({ from: `${Math.floor(from)}`, to: `${Math.ceil(to)}` });
 const select = (event: number) => change({ sel: `event:${event}` }, "replace");
-const show = (stretch: Stretch) => change(address(stretch), "replace");
+const show = (stretch: TimeRange) => change(address(stretch), "replace");
 
 /** A segment of the path as parts of the address: moved into sight if it is out of it. */
-function inSight(segment: Stretch, stretch: Stretch, all: Stretch): Record<string, string> {
+function inSight(segment: TimeRange, stretch: TimeRange, all: TimeRange): Record<string, string> {
   if (segment.from >= stretch.from && segment.to <= stretch.to) return {};
   const middle = (segment.from + segment.to) / 2;
   const half = Math.max((stretch.to - stretch.from) / 2, segment.to - segment.from);
@@ -99,7 +93,7 @@ function inSight(segment: Stretch, stretch: Stretch, all: Stretch): Record<strin
 }
 
 /** The answers about a stretch that is seen so wide. */
-function useTimeline(stretch: Stretch, width: number, lanes: Lanes) {
+function useTimeline(stretch: TimeRange, width: number, lanes: Lanes) {
   const question = { ...tilesQuestion(stretch, width, lanes), rank: rank.value };
   const isReady = width > 0;
   const tiles = useAnswer(isReady ? "tiles" : undefined, { ...question, ...limits(lanes, state.value.lanes) });
@@ -130,7 +124,7 @@ function useLanes(whole: Lanes): Lanes {
 type Shown = ReturnType<typeof useTimeline>;
 
 /** Goes along the critical path by segments, of the cause that is chosen if one is; says whether there was one. */
-function walked({ critical, segments, reached, selected }: Shown, step: 1 | -1, stretch: Stretch, all: Stretch): boolean {
+function walked({ critical, segments, reached, selected }: Shown, step: 1 | -1, stretch: TimeRange, all: TimeRange): boolean {
   const cause = critical?.document.causes.indexOf(state.value.cause ?? "") ?? -1;
   const next = critical && nextSegment(critical, segments, { reached: reached.current, selected, stretch, ...(cause < 0 ? {} : { only: cause }) }, step);
   if (!next) return false;
@@ -140,7 +134,7 @@ function walked({ critical, segments, reached, selected }: Shown, step: 1 | -1, 
 }
 
 /** What a key does; says whether it does anything. Arrows lead on from what is selected, and begin at the first box where nothing is. */
-function pressed(key: string, shown: Shown, stretch: Stretch, all: Stretch, placed: () => readonly Placed[]): boolean {
+function pressed(key: string, shown: Shown, stretch: TimeRange, all: TimeRange, placed: () => readonly Placed[]): boolean {
   const { selected, answer, known, isFound } = shown;
   const along = { j: 1, k: -1 }[key] as 1 | -1 | undefined;
   if (along) return walked(shown, along, stretch, all);
@@ -172,7 +166,7 @@ function spoken({ known, segments, reached, critical }: Shown, lanes: Lanes): st
 }
 
 /** From the start to the end of an event, with a tenth of it around it. */
-const lifeOf = ({ start, dur }: Brief): Stretch => ({ from: start - Math.max(dur / 10, 10), to: start + dur + Math.max(dur / 10, 10) });
+const lifeOf = ({ start, dur }: Brief): TimeRange => ({ from: start - Math.max(dur / 10, 10), to: start + dur + Math.max(dur / 10, 10) });
 
 function View({ whole }: { whole: Lanes }) {
   const lanes = useLanes(whole);
@@ -225,7 +219,7 @@ function View({ whole }: { whole: Lanes }) {
         />
       )}
       {answer && <Legend answer={answer} lanes={lanes} />}
-      {critical && <MakeUp path={critical} stretch={stretch} onSegment={showSegment(all)} />}
+      {critical && <PathBreakdown path={critical} stretch={stretch} onSegment={showSegment(all)} />}
       {counters && counters.document.more > 0 && <p class="quiet">{counted(counters.document.more, "counter")} with fewer values {counters.document.more === 1 ? "has" : "have"} no curve.</p>}
       <RangeSummary lanes={lanes} />
     </>
@@ -233,13 +227,13 @@ function View({ whole }: { whole: Lanes }) {
 }
 
 /** Shows a segment of the path, with a tenth of it around it, and its longest event. */
-const showSegment = (all: Stretch) => (segment: Stretch, event: number | undefined) => {
+const showSegment = (all: TimeRange) => (segment: TimeRange, event: number | undefined) => {
   const room = Math.max((segment.to - segment.from) / 10, 10);
   change({ ...address(within({ from: segment.from - room, to: segment.to + room }, all)), ...(event === undefined ? {} : { sel: `event:${event}` }) });
 };
 
 interface BarProps {
-  readonly all: Stretch;
+  readonly all: TimeRange;
   readonly lanes: Lanes;
   readonly opened: Opened;
   readonly setOpened: (opened: Opened) => void;
@@ -285,7 +279,8 @@ function PathNote({ asked }: { asked: Asked<AnswerTo<"path">> }) {
     <Shown asked={asked}>
       {({ document }) => (
         <p class="quiet">
-          Critical path of {wordsOfSteps()}: {counted(document.hops, "hop")}, {duration(document.end - document.start)}, of which {duration(document.inferred)} ({percent(document.inferred, document.end - document.start)}) inferred or unknown.
+          Critical path of {document.window}: {counted(document.hops, "hop")}, {duration(document.end - document.start)}, of which {duration(document.inferred)} ({percent(document.inferred, document.end - document.start)}) inferred or unknown.
+          {document.notes.map((note) => ` ${sentence(note)}`)}
         </p>
       )}
     </Shown>

@@ -6,7 +6,7 @@ import { chooseSteps, type Group, GROUPS, inWords, named, parsed, steps, traceOf
 import { amount, counted } from "../format";
 import { lookAt, page, type PageId, rank, state } from "../state";
 import type { Meta } from "../generated/answers";
-import { marked } from "./absent";
+import { marked } from "./report-limits";
 import { Shown } from "./notice";
 
 /** Pages that heed steps, and the one that heeds threads, phases and modules, too. */

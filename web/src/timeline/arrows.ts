@@ -2,14 +2,14 @@
 
 import type { Brief } from "../generated/answers";
 import type { Laid } from "./boxes";
-import { ROW, type Stretch } from "./view";
+import { ROW, type TimeRange } from "./view";
 
 /** Draws those that end at a box of their own, and begin at one, or at the nearest that is drawn around it: launches stand on inner levels, which are hidden first. */
 export function drawArrows(
   context: CanvasRenderingContext2D,
   arrows: ReadonlyArray<readonly [from: Brief, to: Brief]>,
   laid: Laid,
-  stretch: Stretch,
+  stretch: TimeRange,
   width: number,
   ink: { readonly mark: string },
 ): void {

@@ -6,7 +6,7 @@ import { duration } from "../format";
 import type { Answer } from "../transport/decode";
 import type { Lanes } from "../generated/answers";
 import type { AnswerTo } from "../transport";
-import { HEAD, type Placed, ROW, type Stretch } from "./view";
+import { HEAD, type Placed, ROW, type TimeRange } from "./view";
 
 
 /** The boxes of an answer as they stand wherever it is looked at from: what does not change while one moves is worked out once. */
@@ -72,14 +72,14 @@ function put(answer: AnswerTo<"tiles">, layers: readonly Layer[], { placed, offs
 
 /** What is seen of boxes: a stretch so wide, of that what lies between two heights. */
 export interface Sight {
-  readonly stretch: Stretch;
+  readonly stretch: TimeRange;
   readonly width: number;
   readonly top: number;
   readonly high: number;
 }
 
 /** How many boxes a stretch has. */
-export function countIn({ start, end, groups }: Laid, { from, to }: Stretch): number {
+export function countIn({ start, end, groups }: Laid, { from, to }: TimeRange): number {
   let many = 0;
   for (const { at: places } of groups) {
     for (const at of places) if (start[at]! <= to && end[at]! >= from) many += 1;

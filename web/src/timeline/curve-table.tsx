@@ -2,7 +2,7 @@
 
 import type { AnswerTo } from "../transport";
 import { valueOf } from "./curves";
-import type { Stretch } from "./view";
+import type { TimeRange } from "./view";
 
 interface Span {
   least: number;
@@ -10,7 +10,7 @@ interface Span {
 }
 
 /** The least and the highest value of each counter in a stretch; the one before it still holds there. */
-export function spans({ document, columns }: AnswerTo<"counters">, stretch: Stretch): Array<Span | undefined> {
+export function spans({ document, columns }: AnswerTo<"counters">, stretch: TimeRange): Array<Span | undefined> {
   const { counter, start, low, high, last } = columns;
   const found: Array<Span | undefined> = document.counters.map(() => undefined);
   const add = (of: number, least: number, most: number) => {
@@ -27,7 +27,7 @@ export function spans({ document, columns }: AnswerTo<"counters">, stretch: Stre
   return found;
 }
 
-export function CurveTable({ answer, stretch }: { answer: AnswerTo<"counters">; stretch: Stretch }) {
+export function CurveTable({ answer, stretch }: { answer: AnswerTo<"counters">; stretch: TimeRange }) {
   const { counters } = answer.document;
   if (counters.length === 0) return null;
   const seen = spans(answer, stretch);

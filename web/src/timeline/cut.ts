@@ -2,7 +2,7 @@
 
 import type { ReadReport } from "../generated/answers";
 import { scaleOf } from "./paint";
-import type { Stretch } from "./view";
+import type { TimeRange } from "./view";
 
 /** What reading says where the end of a file, or of what was recorded, is missing. */
 const BREAKS_OFF = new Set(["truncated", "too_damaged", "damaged_compression", "oversized_entry", "cut_stream", "not_written", "process_killed"]);
@@ -14,7 +14,7 @@ const WIDE = 14;
 const APART = 6;
 
 /** Stripes what lies behind a time, and a little before it. */
-export function drawCut(context: CanvasRenderingContext2D, end: number, stretch: Stretch, width: number, top: number, high: number, ink: { readonly mark: string; readonly paper: string }): void {
+export function drawCut(context: CanvasRenderingContext2D, end: number, stretch: TimeRange, width: number, top: number, high: number, ink: { readonly mark: string; readonly paper: string }): void {
   const x = scaleOf(stretch, width)(end) - WIDE;
   if (x >= width) return;
   context.save();

@@ -8,7 +8,7 @@ import type { EventDetail, Lanes } from "../generated/answers";
 import { LaneCanvas } from "./lanes";
 import { outerOf } from "./levels";
 import { tilesQuestion } from "./question";
-import { around, MOST_BOXES, type Opened, type Stretch, within } from "./view";
+import { around, MOST_BOXES, type Opened, type TimeRange, within } from "./view";
 
 /** Lanes that are shown: that of the event, those of what it launched or what launched it, and the busiest streams. */
 const MOST = 3;
@@ -35,7 +35,7 @@ function Picture({ detail, whole, of }: { detail: EventDetail; whole: Lanes; of:
   const { event, start, dur } = detail.event;
   const all = { from: 0, to: Math.max(whole.length, 1) };
   const place = around(start, dur);
-  const stretch: Stretch = within({ from: Number(place.from), to: Number(place.to) }, all);
+  const stretch: TimeRange = within({ from: Number(place.from), to: Number(place.to) }, all);
   const lanes = useMemo(() => lanesAround(whole, detail), [whole, detail]);
   // Few levels of each, for it is a small picture, until one asks for more.
   const [opened, setOpened] = useState<Opened>(() => new Map(lanes.lanes.map(({ track }) => [track, "few"] as const)));

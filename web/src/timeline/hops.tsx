@@ -6,13 +6,13 @@ import { counted, duration } from "../format";
 import { Name } from "../parts/name";
 import type { AnswerTo } from "../transport";
 import { NO_EVENT } from "./segments";
-import type { Stretch } from "./view";
+import type { TimeRange } from "./view";
 
 const MOST = 100;
 
 interface Props {
   readonly path: AnswerTo<"path">;
-  readonly stretch: Stretch;
+  readonly stretch: TimeRange;
   readonly selected: number | undefined;
   readonly onEvent: (event: number) => void;
 }

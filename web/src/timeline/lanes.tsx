@@ -13,13 +13,13 @@ import { drawCut } from "./cut";
 import { levelsOf, type Outer } from "./levels";
 import { drawGrid, drawHeads, drawMarked, drawRuler, drawSteps, RULER, scaleOf, type Step, STEPS, ticksOf } from "./paint";
 import { drawPath } from "./path";
-import { HEAD, type Opened, place, type Placed, sorted, type Stretch, turned, zoomed } from "./view";
+import { HEAD, type Opened, place, type Placed, sorted, type TimeRange, turned, zoomed } from "./view";
 
 interface Props {
   readonly label: string;
   readonly lanes: Lanes;
-  readonly stretch: Stretch;
-  readonly all: Stretch;
+  readonly stretch: TimeRange;
+  readonly all: TimeRange;
   /** What the ruler counts from. */
   readonly zero: number;
   readonly steps: readonly Step[];
@@ -32,7 +32,7 @@ interface Props {
   readonly isFound?: ((name: string) => boolean) | undefined;
   readonly arrows?: ReadonlyArray<readonly [from: Brief, to: Brief]>;
   readonly selected: number | undefined;
-  readonly mark?: Stretch | undefined;
+  readonly mark?: TimeRange | undefined;
   /** When the trace breaks off, if it does. */
   readonly cut?: number | undefined;
   readonly width: number;
@@ -43,9 +43,9 @@ interface Props {
   readonly outer?: Outer | undefined;
   /** What describes the picture, by its `id`. */
   readonly told?: string | undefined;
-  readonly onStretch: (stretch: Stretch) => void;
+  readonly onStretch: (stretch: TimeRange) => void;
   readonly onEvent: (event: number) => void;
-  readonly onMark?: (mark: Stretch) => void;
+  readonly onMark?: (mark: TimeRange) => void;
 }
 
 /** Pixels that a pointer moves at least until it drags. */

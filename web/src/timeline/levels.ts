@@ -3,7 +3,7 @@
 import { useRef } from "preact/hooks";
 import type { AnswerTo } from "../transport";
 import type { Lane, Lanes } from "../generated/answers";
-import { FEW, type Stretch } from "./view";
+import { FEW, type TimeRange } from "./view";
 
 
 /** Outer levels that are hidden of a lane, by its track. */
@@ -30,7 +30,7 @@ export const outerAround = (level: number, rows: number): number => Math.max(Mat
 const ALONE = 0.95;
 
 /** How many outer levels of each lane are nearly all one box in a stretch: what is called once and lasts says little. Of those the innermost stays. */
-export function idleLevels({ columns }: Pick<AnswerTo<"tiles">, "columns">, { from, to }: Stretch): Map<number, number> {
+export function idleLevels({ columns }: Pick<AnswerTo<"tiles">, "columns">, { from, to }: TimeRange): Map<number, number> {
   const { track, depth, start, length } = columns;
   const lanes = new Map<number, Array<{ sum: number; longest: number }>>();
   for (let at = 0; at < track.length; at += 1) {
@@ -50,7 +50,7 @@ export function idleLevels({ columns }: Pick<AnswerTo<"tiles">, "columns">, { fr
 }
 
 /** The outer levels to hide of a small picture's lanes: around events where a lane has one of them, else those with nothing to see. */
-export function outerOf(answer: Pick<AnswerTo<"tiles">, "columns">, lanes: readonly Lane[], events: readonly number[], stretch: Stretch): Outer {
+export function outerOf(answer: Pick<AnswerTo<"tiles">, "columns">, lanes: readonly Lane[], events: readonly number[], stretch: TimeRange): Outer {
   const [levels, idle] = [levelsOf(answer, events), idleLevels(answer, stretch)];
   return new Map(lanes.map(({ track, rows }) => {
     const level = levels.get(track);
@@ -58,7 +58,7 @@ export function outerOf(answer: Pick<AnswerTo<"tiles">, "columns">, lanes: reado
   }));
 }
 
-const ANYWHERE: Stretch = { from: Number.NEGATIVE_INFINITY, to: Number.POSITIVE_INFINITY };
+const ANYWHERE: TimeRange = { from: Number.NEGATIVE_INFINITY, to: Number.POSITIVE_INFINITY };
 
 /** The outer levels to hide of a timeline's lanes, by the first answer about them: rows do not jump while one moves. */
 export function useOuter(answer: AnswerTo<"tiles"> | undefined, lanes: Lanes): Outer | undefined {

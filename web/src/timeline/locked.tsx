@@ -13,7 +13,7 @@ import { limits, tilesQuestion } from "./question";
 import type { Step } from "./paint";
 import { useSteps } from "./steps";
 import { EventTable } from "./table";
-import { moved, type Opened, type Stretch, within } from "./view";
+import { moved, type Opened, type TimeRange, within } from "./view";
 
 /** A side of the comparison. */
 interface Side {
@@ -61,7 +61,7 @@ function stepOf({ steps, at, lanes }: Side): { start: number; length: number } {
   return step ? { start: step[1], length: Math.max(step[2] - step[1], 1) } : { start: 0, length: Math.max(lanes.length, 1) };
 }
 
-const moveTo = ({ from, to }: Stretch) => change({ from: `${Math.floor(from)}`, to: `${Math.ceil(to)}` }, "replace");
+const moveTo = ({ from, to }: TimeRange) => change({ from: `${Math.floor(from)}`, to: `${Math.ceil(to)}` }, "replace");
 
 function Both({ a, b }: { a: Side; b: Side }) {
   const sides = [a, b];
@@ -94,8 +94,8 @@ function Both({ a, b }: { a: Side; b: Side }) {
 
 interface SideProps {
   readonly side: Side;
-  readonly stretch: Stretch;
-  readonly all: Stretch;
+  readonly stretch: TimeRange;
+  readonly all: TimeRange;
   readonly start: number;
 }
 

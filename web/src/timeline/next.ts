@@ -1,7 +1,7 @@
 /** Where keys lead from the event that is selected, among the boxes that an answer has. Apart from drawing. */
 
 import type { AnswerTo } from "../transport";
-import type { Placed, Stretch } from "./view";
+import type { Placed, TimeRange } from "./view";
 
 export type Arrow = "up" | "down" | "left" | "right";
 
@@ -34,7 +34,7 @@ export function nextFound(
   { columns, document }: AnswerTo<"tiles">,
   selected: number | undefined,
   isFound: (name: string) => boolean,
-  stretch: Stretch,
+  stretch: TimeRange,
   step: 1 | -1,
 ): number | undefined {
   const { start, length, event, name, depth, track } = columns;
@@ -52,7 +52,7 @@ export function nextFound(
 }
 
 /** The outermost event that is seen of the first lane that has any: where arrows begin. */
-export function firstSeen({ columns }: Pick<AnswerTo<"tiles">, "columns">, placed: readonly Placed[], { from, to }: Stretch): number | undefined {
+export function firstSeen({ columns }: Pick<AnswerTo<"tiles">, "columns">, placed: readonly Placed[], { from, to }: TimeRange): number | undefined {
   const { track, depth, start, length, event } = columns;
   for (const { lane, outer } of placed) {
     let best: number | undefined;

@@ -2,7 +2,7 @@
 
 import type { InkOf } from "../colors";
 import { fitted } from "../draw/boxes";
-import { headOf, type Placed, ROW, type Stretch, tickLabel, ticks } from "./view";
+import { headOf, type Placed, ROW, type TimeRange, tickLabel, ticks } from "./view";
 
 /** A step of the program: its number, and when it starts and ends. */
 export type Step = readonly [number: number, start: number, end: number];
@@ -14,12 +14,12 @@ const FONT = "11px system-ui, sans-serif";
 /** Pixels between two ticks at least: as many as a label needs. */
 const APART = 120;
 
-export const scaleOf = (stretch: Stretch, width: number) => (ns: number) => ((ns - stretch.from) / (stretch.to - stretch.from)) * width;
+export const scaleOf = (stretch: TimeRange, width: number) => (ns: number) => ((ns - stretch.from) / (stretch.to - stretch.from)) * width;
 
 export type Ticks = ReadonlyArray<{ readonly x: number; readonly label: string }>;
 
 /** The ticks of a ruler whose times count from `zero`: where they stand, and their labels. */
-export function ticksOf(stretch: Stretch, zero: number, width: number): Ticks {
+export function ticksOf(stretch: TimeRange, zero: number, width: number): Ticks {
   const shown = { from: stretch.from - zero, to: stretch.to - zero };
   const { at, unit } = ticks(shown, width / APART);
   const largest = Math.max(Math.abs(shown.from), Math.abs(shown.to));
@@ -55,7 +55,7 @@ const CHOSEN = "rgba(91, 155, 213, 0.35)";
 const NARROW = 4;
 
 /** Draws the steps as a row of boxes below the ruler; those that are chosen are filled. */
-export function drawSteps(context: CanvasRenderingContext2D, steps: readonly Step[], chosen: readonly [number, number] | undefined, stretch: Stretch, width: number, ink: InkOf): void {
+export function drawSteps(context: CanvasRenderingContext2D, steps: readonly Step[], chosen: readonly [number, number] | undefined, stretch: TimeRange, width: number, ink: InkOf): void {
   context.fillStyle = ink.paper;
   context.fillRect(0, RULER, width, STEPS);
   const xOf = scaleOf(stretch, width);

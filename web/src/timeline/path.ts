@@ -2,7 +2,7 @@
 
 import type { AnswerTo } from "../transport";
 import { scaleOf } from "./paint";
-import { HEAD, type Placed, type Stretch } from "./view";
+import { HEAD, type Placed, type TimeRange } from "./view";
 
 /** Pixels above the first row of a lane: between its head and its boxes, where no name stands. */
 const ABOVE = 2;
@@ -13,7 +13,7 @@ export function drawPath(
   context: CanvasRenderingContext2D,
   { columns }: AnswerTo<"path">,
   placed: readonly Placed[],
-  stretch: Stretch,
+  stretch: TimeRange,
   width: number,
   offset: number,
   ink: { readonly mark: string },

@@ -2,7 +2,7 @@
 
 import { transport } from "../state";
 import type { Lanes } from "../generated/answers";
-import { MOST_BOXES, type Stretch, tilesOf } from "./view";
+import { MOST_BOXES, type TimeRange, tilesOf } from "./view";
 
 type Question = Record<string, string | number | undefined>;
 
@@ -10,7 +10,7 @@ type Question = Record<string, string | number | undefined>;
 const MOST_TRACKS = 500;
 
 /** The stretch that is seen so wide, in pixels; of a report the whole. */
-export function tilesQuestion(stretch: Stretch, width: number, lanes: Lanes): Question {
+export function tilesQuestion(stretch: TimeRange, width: number, lanes: Lanes): Question {
   return transport.kind === "report" ? lanes.whole : { ...tilesOf(stretch, width, lanes.buckets) };
 }
 

@@ -7,13 +7,13 @@ import { Shown } from "../parts/notice";
 import { frameOfName, selOf } from "../flame/chosen";
 import { change, lookAt, rank, state } from "../state";
 import type { Lanes, Range } from "../generated/answers";
-import { laneName, type Stretch } from "./view";
+import { laneName, type TimeRange } from "./view";
 
 /** Rows of each table. */
 const MOST = 20;
 
 /** The stretch that was marked. */
-export function marked(): Stretch | undefined {
+export function marked(): TimeRange | undefined {
   const [from, to] = (state.value.mark ?? "").split(/(?<=\d)-/).map(Number);
   return from !== undefined && to !== undefined && to > from ? { from, to } : undefined;
 }

@@ -1,7 +1,7 @@
 /** The critical path in few pieces: what follows each other for one cause is one of them. */
 
 import type { AnswerTo } from "../transport";
-import type { Stretch } from "./view";
+import type { TimeRange } from "./view";
 
 /** What has no event of its own on the path: a gap, a wait. */
 export const NO_EVENT = 0xffff_ffff;
@@ -50,7 +50,7 @@ export interface Reached {
 export function nextSegment(
   path: AnswerTo<"path">,
   segments: readonly Segment[],
-  { reached, selected, stretch, only }: { readonly reached?: Reached | undefined; readonly selected: number | undefined; readonly stretch: Stretch; readonly only?: number },
+  { reached, selected, stretch, only }: { readonly reached?: Reached | undefined; readonly selected: number | undefined; readonly stretch: TimeRange; readonly only?: number },
   step: 1 | -1,
 ): Reached | undefined {
   for (let at = startOf(path, segments, reached?.event === selected ? reached : undefined, selected, stretch, step) + step; at >= 0 && at < segments.length; at += step) {
@@ -62,7 +62,7 @@ export function nextSegment(
 }
 
 /** The segment to go on from, which is not gone to itself. */
-function startOf({ columns }: AnswerTo<"path">, segments: readonly Segment[], reached: Reached | undefined, selected: number | undefined, { from, to }: Stretch, step: 1 | -1): number {
+function startOf({ columns }: AnswerTo<"path">, segments: readonly Segment[], reached: Reached | undefined, selected: number | undefined, { from, to }: TimeRange, step: 1 | -1): number {
   if (reached) return reached.segment;
   const hop = selected === undefined ? -1 : Array.prototype.indexOf.call(columns.event, selected);
   if (hop >= 0) return segments.findIndex(({ end }) => hop < end);

@@ -5,7 +5,7 @@ import { counted, duration } from "../format";
 import { Name } from "../parts/name";
 import type { AnswerTo } from "../transport";
 import type { Lanes } from "../generated/answers";
-import { laneName, type Stretch } from "./view";
+import { laneName, type TimeRange } from "./view";
 
 const MOST = 200;
 
@@ -13,7 +13,7 @@ interface Props {
   readonly answer: AnswerTo<"tiles">;
   readonly lanes: Lanes;
   /** What is seen: tiles reach beyond it. */
-  readonly stretch: Stretch;
+  readonly stretch: TimeRange;
   readonly selected: number | undefined;
   /** Tells names that are looked for. */
   readonly isFound?: ((name: string) => boolean) | undefined;

@@ -4,7 +4,7 @@ import { counted } from "../format";
 import type { Lane } from "../generated/answers";
 
 /** A stretch of time in ns. */
-export interface Stretch {
+export interface TimeRange {
   readonly from: number;
   readonly to: number;
 }
@@ -13,27 +13,27 @@ export interface Stretch {
 const SHORTEST = 20;
 
 /** Grows or shrinks a stretch around a place in it (0 to 1), within all there is. */
-export function zoomed({ from, to }: Stretch, factor: number, around: number, all: Stretch): Stretch {
+export function zoomed({ from, to }: TimeRange, factor: number, around: number, all: TimeRange): TimeRange {
   const length = Math.min(Math.max((to - from) * factor, SHORTEST), all.to - all.from || SHORTEST);
   const center = from + (to - from) * around;
   return within({ from: center - length * around, to: center + length * (1 - around) }, all);
 }
 
 /** Moves a stretch by a part of its length, within all there is. */
-export function panned({ from, to }: Stretch, part: number, all: Stretch): Stretch {
+export function panned({ from, to }: TimeRange, part: number, all: TimeRange): TimeRange {
   const by = (to - from) * part;
   return within({ from: from + by, to: to + by }, all);
 }
 
 /** The stretch, moved so that it lies within all there is. */
-export function within({ from, to }: Stretch, all: Stretch): Stretch {
+export function within({ from, to }: TimeRange, all: TimeRange): TimeRange {
   const length = Math.min(to - from, all.to - all.from);
   const start = Math.min(Math.max(from, all.from), all.to - length);
   return { from: start, to: start + length };
 }
 
 /** What a key makes of the stretch that is seen, if anything. */
-export function moved(key: string, stretch: Stretch, all: Stretch): Stretch | undefined {
+export function moved(key: string, stretch: TimeRange, all: TimeRange): TimeRange | undefined {
   switch (key) {
     case "w":
       return zoomed(stretch, 0.7, 0.5, all);
@@ -62,7 +62,7 @@ export interface Tiles {
 export const MOST_BOXES = 7000;
 
 /** The tiles whose buckets are one to two pixels wide. */
-export function tilesOf({ from, to }: Stretch, width: number, buckets: number): Tiles {
+export function tilesOf({ from, to }: TimeRange, width: number, buckets: number): Tiles {
   const level = Math.max(0, Math.ceil(Math.log2(Math.max((to - from) / Math.max(width, 1), 1))));
   const span = buckets * 2 ** level;
   return { level, first: Math.floor(from / span), last: Math.floor(to / span) };
@@ -141,7 +141,7 @@ export function sorted(lanes: readonly Lane[]): Lane[] {
 const isMain = ({ kind, process, thread }: Lane): boolean => kind === "thread" && process === thread;
 
 /** Round times for the ruler, at most so many, and how far they are apart. */
-export function ticks({ from, to }: Stretch, most: number): { at: number[]; unit: number } {
+export function ticks({ from, to }: TimeRange, most: number): { at: number[]; unit: number } {
   const length = Math.max(to - from, 1);
   const rough = Math.max(length / Math.max(most, 1), 1);
   const power = 10 ** Math.floor(Math.log10(rough));

@@ -8,6 +8,7 @@ use stackline_model::{EventId, Table, Trace, Unit};
 pub(super) const CHECKS: Analysis = Analysis {
     name: "checks",
     about: "Breaches of causality, missing partners and missing fields, each counted, with the events",
+    tables: &["checks", "check_events"],
     window: DefaultWindow::Own,
     run,
 };

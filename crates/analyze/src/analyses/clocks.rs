@@ -9,6 +9,7 @@ use stackline_model::{DeviceClock, Table, Trace, Unit};
 pub(super) const CLOCKS: Analysis = Analysis {
     name: "clocks",
     about: "Bounds on the difference between the clocks of host and devices",
+    tables: &["clocks"],
     window: DefaultWindow::Own,
     run,
 };

@@ -7,12 +7,13 @@ use stackline_model::{CounterSeries, CounterTable, Table, Trace, Unit};
 pub(super) const ANALYSIS: Analysis = Analysis {
     name: "counters",
     about: "Values of counters over time: clocks, utilization, memory, hardware counters",
+    tables: &["counters"],
     window: DefaultWindow::Steps,
     run,
 };
 
 fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
-    let counters = CounterTable::of(trace);
+    let counters = CounterTable::from_trace(trace);
     let host = scope.host_work(trace);
     let mut rows: Vec<(&CounterSeries, i64, f64)> =
         counters.iter().filter(|(_, time, _)| host.has_time(*time)).collect();

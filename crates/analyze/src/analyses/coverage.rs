@@ -13,6 +13,7 @@ use stackline_model::{GpuId, Table, Trace, Unit};
 pub(super) const COVERAGE: Analysis = Analysis {
     name: "coverage",
     about: "How much of the GPU time has a known launch, operator, Python frame, module, annotation and step",
+    tables: &["coverage"],
     window: DefaultWindow::Steps,
     run,
 };

@@ -1,14 +1,15 @@
 //! Devices that a source describes, one row per device: product, sizes, clock, and peak rates.
 //!
-//! Rates are those that the source states; else those of the product's data sheet ([`DataSheet`]), where the name fits one.
+//! Rates are those that the source states; else those of the product's data sheet ([`stackline_model::DataSheet`]), where the name fits one.
 
 use crate::{Analysis, DefaultWindow, Scope};
-use stackline_model::{DataSheet, Device, PeakFlops, Table, Trace, Unit};
+use stackline_model::{Device, PeakFlops, Table, Trace, Unit};
 
 /// The registered analysis.
 pub(super) const ANALYSIS: Analysis = Analysis {
     name: "devices",
     about: "Devices that the source describes: sizes, clock, memory bandwidth and peak rates by number format",
+    tables: &["devices"],
     window: DefaultWindow::Own,
     run,
 };
@@ -24,12 +25,13 @@ struct Row {
 }
 
 impl Row {
-    fn of(device: Device) -> Self {
+    fn new(device: Device) -> Self {
         let sheet = device.data_sheet().unwrap_or_default();
         let memory_bandwidth = device.memory_bandwidth.or(sheet.memory_bandwidth);
         let peak_flops = device.peak_flops.or(sheet.peak_flops);
         let is_stated = device.memory_bandwidth.is_some() || !device.peak_flops.is_empty();
-        let source = match (is_stated, sheet != DataSheet::default()) {
+        let is_added = memory_bandwidth != device.memory_bandwidth || peak_flops != device.peak_flops;
+        let source = match (is_stated, is_added) {
             (true, true) => Some("trace, data sheet"),
             (true, false) => Some("trace"),
             (false, true) => Some("data sheet"),
@@ -40,7 +42,7 @@ impl Row {
 }
 
 fn run(trace: &Trace, _: &Scope) -> Vec<Table> {
-    let rows: Vec<Row> = trace.meta.devices().into_iter().map(Row::of).collect();
+    let rows: Vec<Row> = trace.meta.devices().into_iter().map(Row::new).collect();
     let table = table(&rows);
     vec![if rows.is_empty() { table.note("The source describes no device.") } else { table }]
 }
@@ -81,17 +83,18 @@ mod tests {
     #[test]
     fn rates_are_those_of_the_data_sheet_unless_the_source_states_them() {
         let devices = r#"[{"id": 0, "name": "NVIDIA A100-SXM4-80GB", "totalGlobalMem": 85000000000, "numSms": 108, "computeMajor": 8},
-            {"id": 1, "name": "ARTEMIS", "numSms": 0}, {"id": 2, "name": "TPU v5 lite", "peakFlops": {"bf16": 2e14}}]"#;
+            {"id": 1, "name": "ARTEMIS", "numSms": 0}, {"id": 2, "name": "TPU v5 lite", "peakFlops": {"bf16": 2e14}},
+            {"id": 3, "name": "NVIDIA L4", "peakFlops": {"bf16": 1.2e14}}]"#;
         let json = mini::trace(&format!("file deviceProperties={}\n1/1 cpu_op f 0..1", devices.replace('\n', " ")));
         let trace = stackline_ingest::read_bytes("t", json.as_bytes(), &Default::default()).unwrap();
         let table = &run(&trace, &Scope::default())[0];
-        assert_eq!(numbers(table, "fp64_tflops"), [Some(19.5), None, None]);
-        assert_eq!(numbers(table, "bf16_tflops"), [Some(312.0), None, Some(200.0)]);
-        assert_eq!(numbers(table, "fp8_tflops"), [None, None, None]);
-        assert_eq!(numbers(table, "memory_bandwidth"), [Some(2039.0), None, None]);
-        assert_eq!(numbers(table, "multiprocessors"), [Some(108.0), None, None]);
+        assert_eq!(numbers(table, "fp64_tflops"), [Some(19.5), None, None, None]);
+        assert_eq!(numbers(table, "bf16_tflops"), [Some(312.0), None, Some(200.0), Some(120.0)]);
+        assert_eq!(numbers(table, "fp8_tflops"), [None, None, None, Some(242.5)]);
+        assert_eq!(numbers(table, "memory_bandwidth"), [Some(2039.0), None, None, Some(300.0)]);
+        assert_eq!(numbers(table, "multiprocessors"), [Some(108.0), None, None, None]);
         let Values::Str(from) = &table.column("rates_from").unwrap().values else { panic!("text") };
-        let expected = ["data sheet", "-", "trace, data sheet"];
+        let expected = ["data sheet", "-", "trace", "trace, data sheet"];
         assert_eq!(from.iter().map(|text| text.as_deref().unwrap_or("-")).collect::<Vec<_>>(), expected);
     }
 

@@ -2,13 +2,14 @@
 
 use crate::scope::{GpuWork, HostWork};
 use crate::{Analysis, DefaultWindow, Scope};
-use stackline_model::{Fusion, Table, Trace, Unit};
+use stackline_model::{Fusion, GpuRecords, Table, Trace, Unit};
 use std::cmp::Reverse;
 
 /// The registered analysis.
 pub(super) const ANALYSIS: Analysis = Analysis {
     name: "fused_operators",
     about: "Original operators of fused kernels, with evidence: compiled programs, names of kernels",
+    tables: &["fused_operators"],
     window: DefaultWindow::Steps,
     run,
 };
@@ -24,7 +25,7 @@ struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    fn of(trace: &Trace, fusion: &'a Fusion, (host, work): (&HostWork<'_>, &GpuWork<'_>)) -> Self {
+    fn from_trace(trace: &Trace, fusion: &'a Fusion, (host, work): (&HostWork<'_>, &GpuWork<'_>)) -> Self {
         let mut row = Self { fusion, operations: 0, total: 0, calls: 0 };
         for &event in &fusion.events {
             match trace.gpu.of_event(event) {
@@ -43,10 +44,11 @@ impl<'a> Row<'a> {
 fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let (host, work) = (scope.host_work(trace), scope.gpu_work(trace));
     let fusions = trace.fusions();
-    let all = fusions.iter().map(|fusion| Row::of(trace, fusion, (&host, &work)));
+    let all = fusions.iter().map(|fusion| Row::from_trace(trace, fusion, (&host, &work)));
     let mut rows: Vec<Row<'_>> = all.filter(|row| row.operations + row.calls > 0).collect();
     rows.sort_by_key(|row| Reverse((row.total, row.calls)));
-    let table = table(trace, &rows);
+    let records = trace.gpu_records();
+    let table = records.note().into_iter().fold(table(trace, &rows, records), Table::note);
     vec![match (fusions.is_empty(), rows.is_empty()) {
         (true, _) => table.note("No kernel in this trace is known to be fused of several operators."),
         (false, true) => table.note("No fused kernel in the window; --whole shows the others."),
@@ -54,14 +56,17 @@ fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
     }]
 }
 
-fn table(trace: &Trace, rows: &[Row<'_>]) -> Table {
+fn table(trace: &Trace, rows: &[Row<'_>], records: &GpuRecords) -> Table {
+    // That a kernel has no operation is known only where operations are recorded.
+    let are_recorded = records.are_any() && !records.lack_launches;
+    let known = |row: &Row<'_>, value: i64| (row.operations > 0 || are_recorded).then_some(value);
     Table::new("fused_operators", "Original operators of fused kernels")
         .text("name", rows.iter().map(|row| trace.strings.get(row.fusion.name).to_owned()))
         .text("operators", rows.iter().map(|row| row.fusion.operators.join("; ")))
         .i64("operator_count", Unit::None, rows.iter().map(|row| row.fusion.operators.len() as i64))
         .text("evidence", rows.iter().map(|row| row.fusion.evidence.name().to_owned()))
-        .i64("count", Unit::None, rows.iter().map(|row| row.operations))
-        .i64("total_ns", Unit::Ns, rows.iter().map(|row| row.total))
+        .i64("count", Unit::None, rows.iter().map(|row| known(row, row.operations)))
+        .i64("total_ns", Unit::Ns, rows.iter().map(|row| known(row, row.total)))
         .i64("calls", Unit::None, rows.iter().map(|row| row.calls))
 }
 
@@ -95,6 +100,34 @@ mod tests {
             (number("count"), number("total_ns"), number("calls")),
             (vec![Some(1)], vec![Some(10_000)], vec![Some(1)])
         );
+    }
+
+    #[test]
+    fn gpu_time_that_was_not_recorded_is_absent() {
+        let counts = |with_kernels: bool| {
+            let kernel = "gpu0/7 kernel gemm 40..90 correlation=2";
+            let json = mini::trace(&format!(
+                "1/1     cpu_op        triton_poi_fused_add_mul_0  0..20
+                 1/1     cuda_driver   cuLaunchKernel              5..10   correlation=1
+                 1/1     cuda_driver   cuLaunchKernel              15..18  correlation=2
+                 {}",
+                if with_kernels { kernel } else { "" }
+            ));
+            let trace = stackline_ingest::read_bytes("t", json.as_bytes(), &Default::default()).unwrap();
+            let table = &run(&trace, &Scope::default())[0];
+            let number = |column: &str| match &table.column(column).unwrap().values {
+                Values::I64(values) => values[0],
+                other => panic!("{other:?}"),
+            };
+            let is_noted = table.notes.iter().any(|note| note.contains("1 of 2 launches have no device record"));
+            ([number("count"), number("total_ns"), number("calls")], is_noted)
+        };
+        assert_eq!(
+            counts(false),
+            ([None, None, Some(1)], false),
+            "of a trace without GPU operations nothing is incomplete"
+        );
+        assert_eq!(counts(true), ([None, None, Some(1)], true));
     }
 
     #[test]

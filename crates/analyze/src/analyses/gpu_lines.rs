@@ -3,7 +3,7 @@
 //! `gpu_lines`: operations by the innermost line of the user's own code that they came from: of a compiled program (XLA) the line that
 //! its operator was written in, else the line, or function, that launched them. Durations are summed over streams, as in `gpu_kernels`.
 
-use crate::findings::{Places, launch_of};
+use crate::findings::{SourceLocations, launch_of};
 use crate::summary::percent;
 use crate::{Analysis, DefaultWindow, Scope};
 use rustc_hash::FxHashMap;
@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 pub(super) const ANALYSIS: Analysis = Analysis {
     name: "gpu_lines",
     about: "Time of GPU operations by the line of the program that they came from",
+    tables: &["gpu_lines"],
     window: DefaultWindow::Own,
     run,
 };
@@ -37,7 +38,7 @@ fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
     }
     let work = scope.resolved(trace);
     let work = work.gpu_work(trace);
-    let places = Places::new(trace);
+    let places = SourceLocations::new(trace);
     let line_of = |event: EventId| {
         let own = places.line_key(event);
         if places.is_own(own) {

@@ -9,11 +9,10 @@
 //! have run in the gap, and of which the trace has no record, or none with a time that can be true, at the end where no operation of
 //! the device has a launch record, and in all gaps of a file that breaks off. The rows of a device add up to its window.
 //!
-//! `gpu_kernels`: the same operations by name.
+//! `gpu_kernels`: the same operations by name, each with the operator that launched most of its time.
 
 use super::coverage::beside_shares;
-use super::tl_steps::LEAST_KNOWN;
-use crate::gpu_records::GpuRecords;
+use super::steps::LEAST_KNOWN;
 use crate::kernel_type::{KernelType, NameTypes, RULES};
 use crate::launch_handover::{Handovers, host_until};
 use crate::steps::Looked;
@@ -26,6 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) const ANALYSIS: Analysis = Analysis {
     name: "gpu_time",
     about: "Where the time of each GPU goes, in one sum: what runs and why nothing runs; kernels by name",
+    tables: &["gpu_time", "gpu_kernels"],
     window: DefaultWindow::Own,
     run: |trace, scope| {
         let looked = Looked::at(trace, scope);
@@ -35,7 +35,7 @@ pub(super) const ANALYSIS: Analysis = Analysis {
         let scope = &scope.resolved(trace);
         let work = scope.gpu_work(trace);
         let of_scope: Vec<Operation> = all.iter().filter(|o| work.has(o.gpu)).copied().collect();
-        let incomplete = GpuRecords::of(trace).note();
+        let incomplete = trace.gpu_records().note();
         let noted = |table: Table| incomplete.clone().into_iter().fold(table, Table::note);
         beside_shares(vec![noted(breakdown(trace, &all, &looked)), noted(kernels(trace, &of_scope))], trace, scope)
     },
@@ -275,6 +275,7 @@ fn kernels(trace: &Trace, operations: &[Operation]) -> Table {
     let mut rows: Vec<(&str, Kernel)> = by_name.iter().map(|(&name, k)| (trace.strings.get(name), *k)).collect();
     rows.sort_by(|a, b| b.1.total.cmp(&a.1.total).then_with(|| a.0.cmp(b.0)));
     let all = rows.iter().fold(0i64, |sum, r| sum.saturating_add(r.1.total));
+    let launchers = launchers(trace, operations);
     Table::new("gpu_kernels", "GPU operations by name")
         .text("name", rows.iter().map(|r| r.0.to_owned()))
         .f64("percent", Unit::Percent, rows.iter().map(|r| percent(r.1.total as f64, all as f64)))
@@ -283,6 +284,29 @@ fn kernels(trace: &Trace, operations: &[Operation]) -> Table {
         .f64("mean_ns", Unit::Ns, rows.iter().map(|r| r.1.total as f64 / r.1.count as f64))
         .i64("max_ns", Unit::Ns, rows.iter().map(|r| r.1.longest))
         .text("kind", rows.iter().map(|r| r.1.kind.name().to_owned()))
+        .text("launched_by", rows.iter().map(|r| launchers.get(r.0).map(|name| (*name).to_owned())))
+}
+
+/// The operator that launched most of the time of operations, by their name; of equal ones the first by its name. None where no operator is
+/// known.
+fn launchers<'t>(trace: &'t Trace, operations: &[Operation]) -> BTreeMap<&'t str, &'t str> {
+    let mut times: BTreeMap<(StrId, StrId), i64> = BTreeMap::new();
+    for operation in operations {
+        let gpu = operation.gpu.index();
+        let Some(operator) = trace.gpu.operator[gpu].some() else { continue };
+        let names = [trace.gpu.event[gpu], operator].map(|event| trace.events.name[event.index()]);
+        let time = times.entry(names.into()).or_default();
+        *time = time.saturating_add(operation.end.saturating_sub(operation.start));
+    }
+    let mut most: BTreeMap<&str, (i64, &str)> = BTreeMap::new();
+    for ((name, operator), time) in times {
+        let (name, operator) = (trace.strings.get(name), trace.strings.get(operator));
+        let known = most.entry(name).or_insert((time, operator));
+        if time > known.0 || time == known.0 && operator < known.1 {
+            *known = (time, operator);
+        }
+    }
+    most.into_iter().map(|(name, (_, operator))| (name, operator)).collect()
 }
 
 #[cfg(test)]

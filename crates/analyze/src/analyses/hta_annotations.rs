@@ -22,6 +22,7 @@ use std::collections::BTreeMap;
 pub const ANALYSIS: Analysis = Analysis {
     name: "hta_annotations",
     about: "Time by user annotation on GPU and CPU, and GPU operations by annotation",
+    tables: &["kernels_by_annotation", "hta_gpu_annotations", "hta_cpu_annotations", "hta_kernels_by_annotation"],
     window: DefaultWindow::WholeAs("HTA"),
     run: |trace, scope| {
         let rows = HtaRows::load(trace, scope);

@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 pub const ANALYSIS: Analysis = Analysis {
     name: "hta_comm_comp_overlap",
     about: "Share of communication time that computation hides",
+    tables: &["comm_comp_overlap", "hta_comm_comp_overlap"],
     window: DefaultWindow::WholeAs("HTA"),
     run: |trace, scope| beside_shares(vec![exact(trace, scope), hta(&HtaRows::load(trace, scope))], trace, scope),
 };
@@ -62,7 +63,7 @@ pub fn hta(rows: &HtaRows) -> Table {
     let mut types = NameTypes::new(rows.trace, HTA_RULES);
     let mut spans = vec![Vec::new(), Vec::new()];
     for row in rows.gpu() {
-        match types.of(row.name) {
+        match types.type_of(row.name) {
             KernelType::Communication => spans[0].push((row.ts, row.end())),
             KernelType::Computation => spans[1].push((row.ts, row.end())),
             _ => {}

@@ -14,6 +14,7 @@ use std::collections::BTreeSet;
 pub const ANALYSIS: Analysis = Analysis {
     name: "hta_counters",
     about: "Hardware counters per kernel with the operators that launched it",
+    tables: &["hta_counters"],
     window: DefaultWindow::WholeAs("HTA"),
     run: |trace, scope| vec![counters(&HtaRows::load(trace, scope))],
 };
@@ -68,7 +69,7 @@ pub fn counters(rows: &HtaRows) -> Table {
         .text("bottom_level_op", stacks.iter().map(|s| text(s.last())))
         .text("op_stack", stacks.iter().map(|s| s.join("|")));
     let keys: BTreeSet<&str> =
-        ranges.iter().flat_map(|r| trace.attrs.of(r.event)).map(|(k, _)| name(trace, k)).collect();
+        ranges.iter().flat_map(|r| trace.attrs.of_event(r.event)).map(|(k, _)| name(trace, k)).collect();
     if keys.len() > MOST_COUNTERS {
         table = table.note(format!("{} different counters: only the first {MOST_COUNTERS} are shown.", keys.len()));
     }

@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 pub const ANALYSIS: Analysis = Analysis {
     name: "hta_idle_time",
     about: "Idle time of GPU streams by cause: host wait, kernel wait, other",
+    tables: &["idle_time", "hta_idle_time", "hta_idle_intervals"],
     window: DefaultWindow::WholeAs("HTA"),
     run: |trace, scope| {
         let [breakdown, intervals] = hta(&HtaRows::load(trace, scope), KERNEL_WAIT_US);

@@ -23,6 +23,7 @@ use std::collections::BTreeMap;
 pub const ANALYSIS: Analysis = Analysis {
     name: "hta_kernel_breakdown",
     about: "GPU time by kind of kernel and by kernel, as HTA counts it, with exact times beside",
+    tables: &["hta_kernel_types", "hta_kernels", "hta_kernels_top"],
     window: DefaultWindow::WholeAs("HTA"),
     run,
 };
@@ -51,7 +52,7 @@ pub fn types(rows: &HtaRows, memory: bool) -> Table {
     let mut us: Vec<Vec<(f64, f64)>> = vec![Vec::new(); kinds.len()];
     let mut ns: Vec<Vec<(i64, i64)>> = vec![Vec::new(); kinds.len()];
     for row in rows.gpu() {
-        if let Some(at) = kinds.iter().position(|&k| k == of_name.of(row.name)) {
+        if let Some(at) = kinds.iter().position(|&k| k == of_name.type_of(row.name)) {
             us[at].push((row.ts, row.end()));
             ns[at].push((rows.trace.events.start[row.event.index()], rows.trace.events.end(row.event)));
         }
@@ -182,7 +183,7 @@ fn per_kind(rows: &HtaRows, memory: bool, name: &str, title: &str, num: usize, r
     let mut types = NameTypes::new(rows.trace, HTA_RULES);
     let mut lines = Vec::new();
     for &kind in kinds(memory) {
-        let mut found = by_name(rows.trace, rows.gpu().filter(|r| types.of(r.name) == kind));
+        let mut found = by_name(rows.trace, rows.gpu().filter(|r| types.type_of(r.name) == kind));
         if num < usize::MAX {
             found = shorten(found, num, ratio);
             found.sort_by(|a, b| a.name.cmp(&b.name));

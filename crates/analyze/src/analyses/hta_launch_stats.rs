@@ -20,6 +20,7 @@ use stackline_model::{Table, Trace, Unit};
 pub const ANALYSIS: Analysis = Analysis {
     name: "hta_launch_stats",
     about: "Launch calls and delays: short kernels, slow calls, long delays",
+    tables: &["launch_stats", "hta_launch_stats", "hta_launches"],
     window: DefaultWindow::WholeAs("HTA"),
     run: |trace, scope| {
         let (pairs, limited) = pairs_limited(&HtaRows::load(trace, scope), true);

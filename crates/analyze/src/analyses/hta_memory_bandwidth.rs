@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 pub const ANALYSIS: Analysis = Analysis {
     name: "hta_memory_bandwidth",
     about: "Bytes, time and bandwidth of copies and fills, and bandwidth over time",
+    tables: &["memory_bandwidth", "hta_memory_bandwidth_summary", "hta_memory_bandwidth"],
     window: DefaultWindow::WholeAs("HTA"),
     run: |trace, scope| {
         let series = series(&HtaRows::load(trace, scope));
@@ -47,7 +48,7 @@ pub fn series<'a>(rows: &HtaRows<'a>) -> BTreeMap<&'a str, Vec<Point>> {
     let mut types = NameTypes::new(trace, HTA_RULES);
     let mut starts: BTreeMap<&str, Vec<Point>> = BTreeMap::new();
     let mut ends: BTreeMap<&str, Vec<Point>> = BTreeMap::new();
-    for row in rows.gpu().filter(|r| types.of(r.name) == KernelType::Memory) {
+    for row in rows.gpu().filter(|r| types.type_of(r.name) == KernelType::Memory) {
         let class = class(trace.strings.get(row.name));
         let rate = bandwidth.f64(row.event).unwrap_or(0.0);
         let dur = if row.dur == 0.0 { 1.0 } else { row.dur };

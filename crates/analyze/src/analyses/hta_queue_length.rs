@@ -21,6 +21,7 @@ use std::collections::BTreeMap;
 pub const ANALYSIS: Analysis = Analysis {
     name: "hta_queue_length",
     about: "Operations waiting on each GPU stream over time, and time with a full queue",
+    tables: &["hta_queue_length_summary", "hta_full_queue", "hta_queue_length"],
     window: DefaultWindow::WholeAs("HTA"),
     run: |trace, scope: &Scope| {
         let rows = HtaRows::load(trace, scope);

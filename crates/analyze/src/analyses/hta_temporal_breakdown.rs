@@ -19,6 +19,7 @@ use stackline_model::{Table, Unit};
 pub const ANALYSIS: Analysis = Analysis {
     name: "hta_temporal_breakdown",
     about: "GPU time by computation, other work and idle, as HTA counts it (exact: gpu_time)",
+    tables: &["hta_temporal_breakdown"],
     window: DefaultWindow::WholeAs("HTA"),
     run: |trace, scope| beside_shares(vec![hta(&HtaRows::load(trace, scope))], trace, scope),
 };
@@ -27,7 +28,8 @@ pub const ANALYSIS: Analysis = Analysis {
 pub fn hta(rows: &HtaRows) -> Table {
     let mut types = NameTypes::new(rows.trace, HTA_RULES);
     let merged = union(rows.gpu().map(|r| (r.ts, r.end())));
-    let compute = union(rows.gpu().filter(|r| types.of(r.name) == KernelType::Computation).map(|r| (r.ts, r.end())));
+    let compute =
+        union(rows.gpu().filter(|r| types.type_of(r.name) == KernelType::Computation).map(|r| (r.ts, r.end())));
     let line = merged.first().zip(merged.last()).map(|(first, last)| {
         let kernel = last.1 - first.0;
         let (idle, compute) = (kernel - total(&merged), total(&compute));

@@ -8,6 +8,7 @@ use stackline_model::{EventId, ParentEvidence, Table, Trace, Unit};
 pub(super) const ANALYSIS: Analysis = Analysis {
     name: "logical_parents",
     about: "Parents of events on other tracks, with evidence: launches, forward operators, work that was handed over",
+    tables: &["logical_parents"],
     window: DefaultWindow::Steps,
     run,
 };
@@ -58,15 +59,8 @@ fn table(trace: &Trace, rows: &[Row]) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stackline_model::Values;
     use stackline_testkit::mini;
-
-    fn texts(table: &Table, column: &str) -> Vec<String> {
-        match &table.column(column).unwrap().values {
-            Values::Str(values) => values.iter().flatten().cloned().collect(),
-            other => panic!("{other:?}"),
-        }
-    }
+    use stackline_testkit::tables::texts;
 
     #[test]
     fn launches_and_forward_operators_are_parents() {

@@ -18,17 +18,17 @@ pub mod hta_memory_bandwidth;
 pub mod hta_queue_length;
 pub mod hta_temporal_breakdown;
 mod logical_parents;
+pub(crate) mod operators;
 mod samples;
 mod spans;
+mod steps;
 pub mod tl_coll_analysis;
 pub mod tl_gpu_timeline;
 pub mod tl_kernel_summary;
-pub(crate) mod tl_operators;
 pub mod tl_ops_summary;
 pub mod tl_ops_summary_by_category;
 pub mod tl_ops_unique_args;
 pub mod tl_short_kernels;
-mod tl_steps;
 
 use crate::Analysis;
 
@@ -43,12 +43,12 @@ pub const ALL: &[Analysis] = &[
     tl_ops_summary_by_category::OPS_SUMMARY_BY_CATEGORY,
     tl_ops_summary::OPS_SUMMARY,
     tl_ops_unique_args::OPS_UNIQUE_ARGS,
-    tl_operators::OPERATORS,
+    operators::OPERATORS,
     spans::ANALYSIS,
     fused_operators::ANALYSIS,
     tl_short_kernels::SHORT_KERNELS,
     tl_coll_analysis::COLL_ANALYSIS,
-    tl_steps::STEPS,
+    steps::STEPS,
     hta_temporal_breakdown::ANALYSIS,
     hta_idle_time::ANALYSIS,
     hta_kernel_breakdown::ANALYSIS,

@@ -8,6 +8,7 @@ use stackline_model::{Sample, SampleSeries, StackId, StrId, Table, Trace, Unit};
 pub(super) const ANALYSIS: Analysis = Analysis {
     name: "samples",
     about: "Samples of a sampling profiler: time, thread, call path, value",
+    tables: &["samples"],
     window: DefaultWindow::Steps,
     run,
 };
@@ -50,9 +51,7 @@ fn table(trace: &Trace, rows: &[(SampleSeries, Sample)]) -> Table {
 
 /// Frames of a call path, the outermost one first, joined by semicolons.
 fn path(trace: &Trace, stack: StackId) -> Option<String> {
-    let stacks = &trace.stacks;
-    let nodes = std::iter::successors(stack.some(), |node| stacks.parent[node.index()].some());
-    let mut frames: Vec<&str> = nodes.map(|node| trace.strings.get(stacks.frame[node.index()])).collect();
+    let mut frames: Vec<&str> = trace.stacks.names(stack.some()).map(|name| trace.strings.get(name)).collect();
     frames.reverse();
     (!frames.is_empty()).then(|| frames.join(";"))
 }

@@ -9,6 +9,7 @@ use stackline_model::{EventId, EventKind, StrId, Table, Trace, TrackId, TrackKin
 pub(super) const ANALYSIS: Analysis = Analysis {
     name: "spans",
     about: "Time of each span's name on each host thread, with and without what is inside",
+    tables: &["spans"],
     window: DefaultWindow::Steps,
     run,
 };

@@ -13,6 +13,7 @@ use stackline_model::{AttrColumn, AttrValue, EventId, EventKind, GpuId, StrId, T
 pub(super) const COLL_ANALYSIS: Analysis = Analysis {
     name: "coll_analysis",
     about: "Collectives by group, type and message size, with algorithm and bus bandwidth",
+    tables: &["coll_analysis"],
     window: DefaultWindow::Steps,
     run: |trace, scope| vec![table(trace, scope, Definition::Exact)],
 };
@@ -164,7 +165,7 @@ fn rows(view: &GpuView<'_>, scope: &Scope) -> Vec<Row> {
         .into_iter()
         .map(|(key, kernel, durations)| {
             let named = key.collective.some().and_then(|c| Collective::find(trace.strings.get(c)));
-            Row { key, family: named.or_else(|| Collective::find(kernel)), time: Summary::of(&durations) }
+            Row { key, family: named.or_else(|| Collective::find(kernel)), time: Summary::from_values(&durations) }
         })
         .collect();
     rows.sort_by(|a, b| b.time.sum.total_cmp(&a.time.sum));

@@ -9,6 +9,7 @@ use stackline_model::{GpuId, Table, Trace, Unit};
 pub(super) const GPU_TIMELINE: Analysis = Analysis {
     name: "gpu_timeline",
     about: "GPU time by computation, exposed communication, exposed copies and idling",
+    tables: &["gpu_timeline"],
     window: DefaultWindow::Steps,
     run: |trace, scope| vec![table(trace, scope, Definition::Exact)],
 };
@@ -56,14 +57,14 @@ pub fn table(trace: &Trace, scope: &Scope, definition: Definition) -> Table {
 /// Total time of the timeline in µs: what TraceLens' tables call "total time".
 pub(super) fn extent_us(view: &GpuView<'_>, include: impl Fn(GpuId) -> bool) -> f64 {
     let gpu = view.trace.gpu.ids().filter(|g| view.timed()[g.index()] && include(*g));
-    Spans::of(view, gpu).extent_us()
+    Spans::new(view, gpu).extent_us()
 }
 
 fn times_us(view: &GpuView<'_>, include: impl Fn(GpuId) -> bool) -> [f64; 8] {
     let trace = view.trace;
     let all: Vec<GpuId> = trace.gpu.ids().filter(|g| view.timed()[g.index()] && include(*g)).collect();
     let is = |g: &GpuId, kind: KernelType| view.types[g.index()] == kind;
-    let select = |f: &dyn Fn(&GpuId) -> bool| Spans::of(view, all.iter().copied().filter(|g| f(g)));
+    let select = |f: &dyn Fn(&GpuId) -> bool| Spans::new(view, all.iter().copied().filter(|g| f(g)));
     let copies = select(&|g| is(g, KernelType::Memory));
     let communication = select(&|g| is(g, KernelType::Communication));
     let computation = select(&|g| is(g, KernelType::Computation));

@@ -12,6 +12,7 @@ use stackline_model::{EventId, EventKind, GpuId, StrId, Table, Trace, Unit};
 pub(super) const KERNEL_SUMMARY: Analysis = Analysis {
     name: "kernel_summary",
     about: "Kernels by operator, name and stream, with counts and durations",
+    tables: &["kernel_summary"],
     window: DefaultWindow::Steps,
     run: |trace, scope| vec![table(trace, scope, Definition::Exact)],
 };
@@ -70,7 +71,7 @@ fn group(view: &GpuView<'_>) -> Vec<(Group, Summary)> {
         });
         groups[at].1.push(view.duration_us(gpu));
     }
-    let mut groups: Vec<_> = groups.into_iter().map(|(g, values)| (g, Summary::of(&values))).collect();
+    let mut groups: Vec<_> = groups.into_iter().map(|(g, values)| (g, Summary::from_values(&values))).collect();
     groups.sort_by(|a, b| b.1.sum.total_cmp(&a.1.sum));
     groups
 }

@@ -9,6 +9,7 @@ use stackline_model::{Table, Trace, Unit};
 pub(super) const OPS_SUMMARY: Analysis = Analysis {
     name: "ops_summary",
     about: "GPU time by the operator that launched it",
+    tables: &["ops_summary", "ops_summary_by_module"],
     window: DefaultWindow::Steps,
     run: |trace, scope| tables(trace, scope, Definition::Exact),
 };

@@ -9,6 +9,7 @@ use stackline_model::{StrId, Table, Trace, Unit};
 pub(super) const OPS_SUMMARY_BY_CATEGORY: Analysis = Analysis {
     name: "ops_summary_by_category",
     about: "GPU time by what the operators compute: GEMM, convolution, attention, ...",
+    tables: &["ops_summary_by_category", "ops_summary_by_category_and_module"],
     window: DefaultWindow::Steps,
     run: |trace, scope| tables(trace, scope, Definition::Exact),
 };

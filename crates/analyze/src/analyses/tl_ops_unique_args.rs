@@ -12,6 +12,12 @@ use std::collections::BTreeMap;
 pub(super) const OPS_UNIQUE_ARGS: Analysis = Analysis {
     name: "ops_unique_args",
     about: "GPU time by operator and its arguments: shapes, types, strides, values",
+    tables: &[
+        "ops_unique_args",
+        "ops_unique_args_kernels",
+        "ops_unique_args_by_module",
+        "ops_unique_args_by_module_kernels",
+    ],
     window: DefaultWindow::Steps,
     run: |trace, scope| tables(trace, scope, Definition::Exact),
 };
@@ -106,7 +112,7 @@ fn arguments(
 }
 
 fn stats(groups: &[Group<'_>], value: fn(&Launcher) -> f64) -> Vec<Summary> {
-    groups.iter().map(|(_, m)| Summary::of(&m.iter().map(|l| value(l)).collect::<Vec<_>>())).collect()
+    groups.iter().map(|(_, m)| Summary::from_values(&m.iter().map(|l| value(l)).collect::<Vec<_>>())).collect()
 }
 
 fn with_stats(mut table: Table, prefix: &str, stats: &[Summary]) -> Table {
@@ -137,7 +143,7 @@ fn kernels(view: &GpuView<'_>, groups: &[Group<'_>], name: &str) -> Table {
             durations.entry(key).or_default().push(view.duration_us(gpu));
         }
         rows.extend(durations.into_iter().map(|((position, name, stream), values)| {
-            (row as i64, position as i64, name, stream, Summary::of(&values))
+            (row as i64, position as i64, name, stream, Summary::from_values(&values))
         }));
     }
     let table = Table::new(name, "Kernels behind the rows of ops_unique_args")

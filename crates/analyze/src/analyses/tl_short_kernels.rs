@@ -11,6 +11,7 @@ use stackline_model::{EventKind, GpuId, StrId, Table, Trace, Unit};
 pub(super) const SHORT_KERNELS: Analysis = Analysis {
     name: "short_kernels",
     about: "Kernels below 10 µs: by operator and arguments, and a histogram of their durations",
+    tables: &["short_kernels_summary", "short_kernel_histogram"],
     window: DefaultWindow::Steps,
     run: |trace, scope| tables(trace, scope, Definition::Exact),
 };
@@ -66,7 +67,7 @@ fn summary(view: &GpuView<'_>, short: &[GpuId]) -> Table {
         });
         groups[at].1.push(view.duration_us(gpu));
     }
-    let mut groups: Vec<(Key, Summary)> = groups.into_iter().map(|(k, v)| (k, Summary::of(&v))).collect();
+    let mut groups: Vec<(Key, Summary)> = groups.into_iter().map(|(k, v)| (k, Summary::from_values(&v))).collect();
     groups.sort_by(|a, b| b.1.sum.total_cmp(&a.1.sum));
     let text = |id: StrId| id.some().map(|id| trace.strings.get(id).to_owned());
     Table::new("short_kernels_summary", "Kernels below 10 µs by operator, arguments and name")
@@ -93,7 +94,7 @@ fn histogram(durations: &[f64]) -> Table {
 /// Edges and counts of [`BINS`] equal bins from the smallest to the largest value; bins hold their left edge, the last
 /// one both. A single distinct value gets bins of half a unit to each side, as NumPy does. No values, no bins.
 fn bins(values: &[f64]) -> (Vec<f64>, Vec<i64>) {
-    let all = Summary::of(values);
+    let all = Summary::from_values(values);
     if all.count == 0 {
         return (Vec::new(), Vec::new());
     }

@@ -5,13 +5,13 @@ mod linear;
 mod pruned;
 mod upward;
 
-use super::{CallLabel, CallView, Shape, ViewNode, ViewOptions};
+use super::{CallLabel, CallView, ViewDirection, ViewNode, ViewOptions};
 use crate::vocabulary::autograd::ENGINE;
 pub(super) use count::Counts;
 use count::{Value, values};
 pub(super) use linear::is_plain;
 use rustc_hash::{FxHashMap, FxHashSet};
-use stackline_model::{CallFrame, CallNodeId, CallStats, CallTree};
+use stackline_model::{CallNodeId, CallStats, CallingContextTree, Frame};
 use std::cmp::Reverse;
 pub(super) use upward::Least;
 
@@ -41,8 +41,8 @@ struct Labels {
     wanted: Vec<bool>,
 }
 
-/// Where a value lies: labels from the outermost to its own.
-struct Place {
+/// Path of a value: labels from the outermost to its own.
+struct PathOfValue {
     path: Vec<usize>,
     /// The value counts for labels from here on: times of calls are held by those of their callers already.
     from: usize,
@@ -66,10 +66,10 @@ impl Builder {
         id
     }
 
-    fn labels(&mut self, tree: &CallTree, options: &ViewOptions) -> Labels {
+    fn labels(&mut self, tree: &CallingContextTree, options: &ViewOptions) -> Labels {
         // Optimised native code jumps between lines: its functions are what one looks for.
-        let by_line = |frame: &CallFrame| options.by_line && !matches!(frame, CallFrame::Native { .. });
-        let label = |frame| CallLabel::of(tree, frame, by_line(frame), options.by_inputs);
+        let by_line = |frame: &Frame| options.by_line && !matches!(frame, Frame::Native { .. });
+        let label = |frame| CallLabel::new(tree, frame, by_line(frame), options.by_inputs);
         let labels: Vec<CallLabel> = tree.frames.iter().map(label).collect();
         // Patterns see lines and inputs, whether or not they tell frames apart.
         let whole: Vec<CallLabel> = tree.frames.iter().map(|frame| CallLabel::whole(tree, frame)).collect();
@@ -85,7 +85,7 @@ impl Builder {
     }
 
     /// Adds what was measured in a run, as the one that is looked at or the one `before` it.
-    pub(super) fn add(&mut self, tree: &CallTree, options: &ViewOptions, counts: &Counts<'_>, before: bool) {
+    pub(super) fn add(&mut self, tree: &CallingContextTree, options: &ViewOptions, counts: &Counts<'_>, before: bool) {
         let labels = self.labels(tree, options);
         let measured: Vec<bool> =
             tree.exclusive(options.metric, |_| true).iter().map(|stats| stats.count > 0).collect();
@@ -108,13 +108,13 @@ impl Builder {
     fn put(
         &mut self,
         options: &ViewOptions,
-        place: Place,
+        place: PathOfValue,
         group: Option<CallLabel>,
         (stats, calls): (&CallStats, u64),
         before: bool,
     ) {
         let group = group.map(|group| self.label(group));
-        if options.shape == Shape::Flat {
+        if options.shape == ViewDirection::Flat {
             let Some(group) = group else { return self.put_flat(&place, (stats, calls), before) };
             // Parts of the whole, as groups are in other views.
             let row = self.child(0, group);
@@ -125,16 +125,16 @@ impl Builder {
             }
             return;
         }
-        let Place { mut path, from, own, nested } = place;
+        let PathOfValue { mut path, from, own, nested } = place;
         match options.shape {
-            Shape::Flat => {}
-            Shape::TopDown | Shape::Callees => self.count(0, stats, before, !nested),
-            Shape::BottomUp | Shape::Callers => {
+            ViewDirection::Flat => {}
+            ViewDirection::TopDown | ViewDirection::Callees => self.count(0, stats, before, !nested),
+            ViewDirection::BottomUp | ViewDirection::Callers => {
                 path.reverse();
                 self.count(0, stats, before, !nested);
             }
         }
-        let up = !matches!(options.shape, Shape::TopDown | Shape::Callees);
+        let up = !matches!(options.shape, ViewDirection::TopDown | ViewDirection::Callees);
         let mut row = 0;
         if let Some(group) = group {
             row = self.child(row, group);
@@ -157,7 +157,12 @@ impl Builder {
         }
     }
 
-    fn put_flat(&mut self, Place { path, from, own, nested }: &Place, (stats, calls): (&CallStats, u64), before: bool) {
+    fn put_flat(
+        &mut self,
+        PathOfValue { path, from, own, nested }: &PathOfValue,
+        (stats, calls): (&CallStats, u64),
+        before: bool,
+    ) {
         self.count(0, stats, before, !nested);
         let mut counted = std::mem::take(&mut self.counted);
         counted.clear();
@@ -196,12 +201,12 @@ impl Builder {
     }
 
     /// The view, its rows in the order in which they are read.
-    pub(super) fn finish(self, tree: &CallTree, options: &ViewOptions, compared: bool) -> CallView {
+    pub(super) fn finish(self, tree: &CallingContextTree, options: &ViewOptions, compared: bool) -> CallView {
         let weight = |row: usize| match compared {
             true => self.nodes[row].change().unsigned_abs(),
             false => u128::from(self.nodes[row].inclusive.sum),
         };
-        let mut children = Children::of(&self.nodes);
+        let mut children = Children::new(&self.nodes);
         let mut nodes: Vec<ViewNode> = Vec::with_capacity(self.nodes.len());
         let mut narrow = Vec::with_capacity(if self.narrow.is_empty() { 0 } else { self.nodes.len() });
         let mut pending = vec![(0, 0)];
@@ -238,7 +243,7 @@ struct Children {
 }
 
 impl Children {
-    fn of(nodes: &[ViewNode]) -> Self {
+    fn new(nodes: &[ViewNode]) -> Self {
         let mut ends = vec![0; nodes.len()];
         for node in nodes.iter().skip(1) {
             ends[node.parent] += 1;
@@ -263,7 +268,7 @@ impl Children {
 }
 
 /// Whether a node lies below another one that was measured.
-fn is_nested(tree: &CallTree, node: CallNodeId, measured: &[bool]) -> bool {
+fn is_nested(tree: &CallingContextTree, node: CallNodeId, measured: &[bool]) -> bool {
     let mut nested = false;
     for at in tree.path(node) {
         nested &= !is_linked_backward(tree, at);
@@ -274,13 +279,13 @@ fn is_nested(tree: &CallTree, node: CallNodeId, measured: &[bool]) -> bool {
 
 /// Whether a node is a backward node that stands below its forward operator: that ended long before, and does not hold its
 /// time. Below the call of autograd's engine that runs it stands a backward node without a link.
-fn is_linked_backward(tree: &CallTree, node: CallNodeId) -> bool {
-    let is_engine = |frame: &CallFrame| match *frame {
-        CallFrame::Operator { name, .. } => tree.strings.get(name).starts_with(ENGINE),
+fn is_linked_backward(tree: &CallingContextTree, node: CallNodeId) -> bool {
+    let is_engine = |frame: &Frame| match *frame {
+        Frame::Operator { name, .. } => tree.strings.get(name).starts_with(ENGINE),
         _ => false,
     };
     let parent = || tree.nodes.parent.get(node.index()).and_then(|&parent| tree.frame(parent));
-    matches!(tree.frame(node), Some(CallFrame::Backward { .. })) && !parent().is_some_and(is_engine)
+    matches!(tree.frame(node), Some(Frame::Backward { .. })) && !parent().is_some_and(is_engine)
 }
 
 /// For each frame the first one with the same name in the same file.
@@ -295,13 +300,13 @@ fn functions(whole: &[CallLabel]) -> Vec<usize> {
 
 /// Where a value of a node is put; `None` if it is not shown.
 fn place(
-    tree: &CallTree,
+    tree: &CallingContextTree,
     node: CallNodeId,
     labels: &Labels,
     options: &ViewOptions,
     measured: &[bool],
-) -> Option<Place> {
-    let mut place = Place { path: Vec::new(), from: 0, own: true, nested: false };
+) -> Option<PathOfValue> {
+    let mut place = PathOfValue { path: Vec::new(), from: 0, own: true, nested: false };
     let (mut focused, mut wanted) = (options.focus.is_none(), None);
     // Functions of the path, where those that call themselves are to be found.
     let mut functions: Vec<usize> = Vec::new();
@@ -326,14 +331,14 @@ fn place(
             }
         }
         // Only a caller whose own time is shown holds this one.
-        let is_shown = focused && (options.shape != Shape::Callees || wanted.is_some());
+        let is_shown = focused && (options.shape != ViewDirection::Callees || wanted.is_some());
         if at != node && measured[at.index()] && is_shown && !options.metric.adds_up() {
             place.from = place.path.len();
             place.nested = true;
         }
     }
     match options.shape {
-        Shape::Callers => {
+        ViewDirection::Callers => {
             let end = wanted? + 1;
             place.own &= end == place.path.len();
             // A time that is held by that of a caller below the wanted frame counts nothing more.
@@ -342,7 +347,7 @@ fn place(
             }
             place.path.truncate(end);
         }
-        Shape::Callees => {
+        ViewDirection::Callees => {
             let start = wanted?;
             place.path.drain(..start);
             place.from = place.from.saturating_sub(start);
@@ -364,13 +369,13 @@ struct Running {
 impl Running {
     /// Whether a frame is the same call of the function around it, at another line: a span that a function begins stands below the
     /// line of that, and what it calls in the span below its line by then.
-    fn goes_on(&mut self, frame: &CallFrame, function: usize) -> bool {
+    fn goes_on(&mut self, frame: &Frame, function: usize) -> bool {
         match *frame {
-            CallFrame::Span { .. } => {
+            Frame::Span { .. } => {
                 self.has_span = true;
                 false
             }
-            CallFrame::Python { line, .. } => {
+            Frame::Python { line, .. } => {
                 let is_same = self.at.is_some_and(|(known, before)| known == function && before != line);
                 let goes_on = self.has_span && is_same;
                 *self = Self { at: Some((function, line)), has_span: false };
@@ -385,7 +390,7 @@ impl Running {
 }
 
 /// Puts the path back to where the function that was just added was called first. The frame that is `wanted` stays.
-fn collapse(place: &mut Place, functions: &mut Vec<usize>, function: usize, wanted: Option<usize>) {
+fn collapse(place: &mut PathOfValue, functions: &mut Vec<usize>, function: usize, wanted: Option<usize>) {
     let least = wanted.unwrap_or(0);
     // The last one: before it there is nothing but the same call at other lines.
     let first = functions.iter().skip(least).rposition(|&known| known == function).map(|at| at + least);

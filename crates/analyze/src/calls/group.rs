@@ -1,7 +1,7 @@
 //! What values can be split by.
 
 use super::phases::Phases;
-use stackline_model::{CallFrame, CallNodeId, CallRole, CallThreadId, CallTree};
+use stackline_model::{CallNodeId, CallRole, CallThreadId, CallingContextTree, Frame};
 
 /// What to split values by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl Grouping {
     /// The group that a value at a node, from a thread, belongs to.
     pub(super) fn name<'p>(
         self,
-        tree: &CallTree,
+        tree: &CallingContextTree,
         node: CallNodeId,
         thread: CallThreadId,
         phases: impl FnOnce() -> &'p Phases,
@@ -43,27 +43,25 @@ impl Grouping {
             Self::Rank => process(tree, thread).and_then(|process| Some(format!("rank {}", process.rank?))),
             Self::Phase => return phases().name(tree, node, thread).to_owned(),
             Self::Operator => innermost(tree, node, |frame| {
-                matches!(frame, CallFrame::Operator { .. } | CallFrame::Backward { .. })
-                    .then(|| frame.name(&tree.strings))
+                matches!(frame, Frame::Operator { .. } | Frame::Backward { .. }).then(|| frame.name(&tree.strings))
             }),
             Self::Shapes => innermost(tree, node, |frame| {
-                matches!(frame, CallFrame::Operator { .. } | CallFrame::Backward { .. })
-                    .then(|| frame.title(&tree.strings))
+                matches!(frame, Frame::Operator { .. } | Frame::Backward { .. }).then(|| frame.title(&tree.strings))
             }),
-            Self::Module => innermost(tree, node, |frame| {
-                matches!(frame, CallFrame::Module { .. }).then(|| frame.name(&tree.strings))
-            }),
-            Self::Span => innermost(tree, node, |frame| {
-                matches!(frame, CallFrame::Span { .. }).then(|| frame.name(&tree.strings))
-            }),
+            Self::Module => {
+                innermost(tree, node, |frame| matches!(frame, Frame::Module { .. }).then(|| frame.name(&tree.strings)))
+            }
+            Self::Span => {
+                innermost(tree, node, |frame| matches!(frame, Frame::Span { .. }).then(|| frame.name(&tree.strings)))
+            }
             Self::Function => innermost(tree, node, |frame| match *frame {
-                CallFrame::Python { function, file, .. } => {
+                Frame::Python { function, file, .. } => {
                     Some(format!("{} {}", tree.strings.get(function), tree.strings.get(file)))
                 }
                 _ => None,
             }),
             Self::File => innermost(tree, node, |frame| match *frame {
-                CallFrame::Python { file, .. } => Some(tree.strings.get(file).to_owned()),
+                Frame::Python { file, .. } => Some(tree.strings.get(file).to_owned()),
                 _ => None,
             }),
         };
@@ -84,31 +82,38 @@ impl Grouping {
     }
 }
 
-fn innermost(tree: &CallTree, node: CallNodeId, of: impl Fn(&CallFrame) -> Option<String>) -> Option<String> {
+fn innermost(tree: &CallingContextTree, node: CallNodeId, of: impl Fn(&Frame) -> Option<String>) -> Option<String> {
     tree.path(node).into_iter().rev().filter_map(|node| tree.frame(node)).find_map(of)
 }
 
-fn process(tree: &CallTree, thread: CallThreadId) -> Option<&stackline_model::CallProcess> {
+fn process(tree: &CallingContextTree, thread: CallThreadId) -> Option<&stackline_model::CallProcess> {
     tree.processes.get(tree.threads.get(thread.index())?.process.index())
 }
 
-fn thread_name(tree: &CallTree, thread: CallThreadId) -> String {
+fn thread_name(tree: &CallingContextTree, thread: CallThreadId) -> String {
     let Some(row) = tree.threads.get(thread.index()) else { return String::new() };
     // Those of a trace have no number of the system's, but a name that says all.
     if row.tid == 0 && process(tree, thread).is_none_or(|process| process.pid == 0) {
         return tree.strings.get(row.name).to_owned();
     }
-    let pid = process(tree, thread).map_or(0, |process| process.pid);
-    format!("thread {} {} of process {pid}", row.tid, tree.strings.get(row.name))
+    let title = tree.process_title(row.process);
+    let (name, number) = (tree.strings.get(row.name), row.tid.to_string());
+    // Names of native threads hold the number.
+    if name.split(' ').any(|word| word == number) {
+        return format!("{name} of process {title}");
+    }
+    format!("thread {number} {name} of process {title}")
 }
 
-fn process_name(tree: &CallTree, thread: CallThreadId) -> String {
-    let Some(process) = process(tree, thread) else { return String::new() };
+fn process_name(tree: &CallingContextTree, thread: CallThreadId) -> String {
+    let (Some(process), Some(row)) = (process(tree, thread), tree.threads.get(thread.index())) else {
+        return String::new();
+    };
     let role = match process.role {
         CallRole::Main => String::new(),
         CallRole::Fork => format!(", forked from {}", process.parent_pid),
         CallRole::Spawn => format!(", spawned by {}", process.parent_pid),
     };
     let rank = process.rank.map_or_else(String::new, |rank| format!(", rank {rank}"));
-    format!("process {}{rank}{role}", process.pid)
+    format!("process {}{rank}{role}", tree.process_title(row.process))
 }

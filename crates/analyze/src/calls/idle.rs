@@ -5,7 +5,7 @@
 //! backward pass), the calls of the thread that launched the operation before the gap did. What follows (or all of it, if that
 //! launch was over before the gap began) is the operation's: it waited for its turn.
 
-use super::from_trace::is_call;
+use super::cct_from_trace::is_call;
 use crate::intervals::{intersect, subtract, union};
 use crate::launch_handover::{Handovers, host_until};
 use stackline_model::{EventId, Trace, TrackId};
@@ -40,7 +40,7 @@ type Work = (EventId, Option<EventId>, bool);
 impl Idle {
     /// The gaps between the operations of a trace; what no thread has of them is put aside if the operation at its end, which `is_in` is
     /// asked with what launched it, counts in the stretch that is looked at.
-    pub(super) fn of(trace: &Trace, is_in: impl Fn(EventId, Option<EventId>) -> bool) -> Self {
+    pub(super) fn from_trace(trace: &Trace, is_in: impl Fn(EventId, Option<EventId>) -> bool) -> Self {
         let mut by_device: BTreeMap<i32, Vec<Work>> = BTreeMap::new();
         let mut handovers = Handovers::new(trace);
         for gpu in trace.gpu_by_start() {
@@ -111,7 +111,7 @@ impl Idle {
         for (thread, mut spans) in of_threads {
             spans.sort_unstable();
             if let Some(gaps) = self.threads.get_mut(thread.index()) {
-                gaps.push(Covered::of(&spans));
+                gaps.push(Covered::new(&spans));
             }
         }
     }
@@ -167,7 +167,7 @@ struct Covered {
 }
 
 impl Covered {
-    fn of(spans: &[Span]) -> Self {
+    fn new(spans: &[Span]) -> Self {
         let mut all = 0;
         let lengths = spans.iter().map(|&(start, end)| {
             let before = all;
@@ -229,7 +229,7 @@ mod tests {
         fn what_is_covered_adds_up(cuts in prop::collection::btree_set(0_i64..80, 0..30), asked in prop::collection::vec((0_i64..90, 0_i64..30), 1..20)) {
             let cuts: Vec<i64> = cuts.into_iter().collect();
             let spans: Vec<(i64, i64)> = cuts.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
-            let covered = Covered::of(&spans);
+            let covered = Covered::new(&spans);
             for (start, length) in asked {
                 let inside = |at: i64| spans.iter().any(|span| span.0 <= at && at < span.1);
                 let expected = (start..start + length).filter(|&at| inside(at)).count() as i64;

@@ -1,9 +1,9 @@
 //! Imports of modules as one row each: their frames are many, deep, and seldom what one looks for.
 
-use super::from_trace::TraceCalls;
+use super::cct_from_trace::TraceCallTree;
 use stackline_model::names::IMPORTS;
 use stackline_model::vocabulary::is_own_code;
-use stackline_model::{CallFrame, CallFrameId, CallNodeId, CallNodes, CallThreadId, CallTree};
+use stackline_model::{CallNodeId, CallNodes, CallThreadId, CallingContextTree, Frame, FrameId};
 use std::collections::BTreeMap;
 
 /// What stands for an import and all that it runs.
@@ -12,11 +12,11 @@ pub const IMPORT: &str = "import of modules";
 /// The tree with a span [`IMPORT`] for each outermost frame of Python's import machinery; what was measured below it counts there,
 /// but for what the user's own code does that is imported: a program may do all its work in such a module.
 #[must_use]
-pub fn fold_imports(tree: CallTree) -> CallTree {
+pub fn fold_imports(tree: CallingContextTree) -> CallingContextTree {
     fold(tree).0
 }
 
-impl TraceCalls {
+impl TraceCallTree {
     /// The same with imports folded, as [`fold_imports`] does.
     #[must_use]
     pub fn with_imports_folded(self) -> Self {
@@ -35,23 +35,22 @@ impl TraceCalls {
 }
 
 /// The tree with folded imports, and which of its nodes stands for each of those before; none where there are no imports.
-fn fold(mut tree: CallTree) -> (CallTree, Option<Vec<CallNodeId>>) {
-    let is_import = |frame: &CallFrame| match *frame {
-        CallFrame::Python { file, .. } => tree.strings.get(file).starts_with(IMPORTS),
+fn fold(mut tree: CallingContextTree) -> (CallingContextTree, Option<Vec<CallNodeId>>) {
+    let is_import = |frame: &Frame| match *frame {
+        Frame::Python { file, .. } => tree.strings.get(file).starts_with(IMPORTS),
         _ => false,
     };
     let imports: Vec<bool> = tree.frames.iter().map(is_import).collect();
     if !imports.contains(&true) {
         return (tree, None);
     }
-    let is_users = |frame: &CallFrame| match *frame {
-        CallFrame::Python { file, .. } => is_own_code(tree.strings.get(file)),
+    let is_users = |frame: &Frame| match *frame {
+        Frame::Python { file, .. } => is_own_code(tree.strings.get(file)),
         _ => false,
     };
     let users: Vec<bool> = tree.frames.iter().map(is_users).collect();
-    let span = CallFrameId::new(tree.frames.len());
     let name = tree.strings.intern(IMPORT);
-    tree.frames.push(CallFrame::Span { name });
+    let span = tree.frames.push(Frame::Span { name });
     let (nodes, moved) = folded(&tree.nodes, (&imports, &users), span);
     let metrics = std::mem::take(&mut tree.metrics);
     let rows = metrics.iter().map(|(node, thread, metric, stats)| ((moved[node.index()], thread, metric), *stats));
@@ -61,9 +60,8 @@ fn fold(mut tree: CallTree) -> (CallTree, Option<Vec<CallNodeId>>) {
 }
 
 /// The nodes that are left, and which of them stands for each of those before.
-fn folded(nodes: &CallNodes, (imports, users): (&[bool], &[bool]), span: CallFrameId) -> (CallNodes, Vec<CallNodeId>) {
-    let holds =
-        |of: &[bool], frame: CallFrameId| frame.some().is_some_and(|f| of.get(f.index()).copied().unwrap_or(false));
+fn folded(nodes: &CallNodes, (imports, users): (&[bool], &[bool]), span: FrameId) -> (CallNodes, Vec<CallNodeId>) {
+    let holds = |of: &[bool], frame: FrameId| frame.some().is_some_and(|f| of.get(f.index()).copied().unwrap_or(false));
 
     let mut kept = CallNodes::default();
     let mut moved: Vec<CallNodeId> = Vec::with_capacity(nodes.len());
@@ -101,14 +99,16 @@ fn folded(nodes: &CallNodes, (imports, users): (&[bool], &[bool]), span: CallFra
 mod tests {
     use super::{IMPORT, fold_imports};
     use crate::calls::source_lines_and_imports;
-    use stackline_model::{CallFrame, CallMetric, CallStats, CallThread, CallThreadId, CallTree, CallTreeBuilder};
+    use stackline_model::{
+        CallMetric, CallStats, CallThread, CallThreadId, CallingContextTree, CallingContextTreeBuilder, Frame,
+    };
 
     #[test]
     fn an_import_is_one_row_with_all_that_it_ran() {
-        let mut builder = CallTreeBuilder::new();
-        let python = |builder: &mut CallTreeBuilder, function: &str, file: &str, line| {
+        let mut builder = CallingContextTreeBuilder::new();
+        let python = |builder: &mut CallingContextTreeBuilder, function: &str, file: &str, line| {
             let (function, file) = (builder.text(function), builder.text(file));
-            builder.frame(CallFrame::Python { function, file, line, first_line: 1 })
+            builder.frame(Frame::Python { function, file, line, first_line: 1 })
         };
         let main = python(&mut builder, "<module>", "train.py", 3);
         let find = python(&mut builder, "_find_and_load", "<frozen importlib._bootstrap>", 9);
@@ -120,7 +120,7 @@ mod tests {
         let name = builder.text("main");
         let thread = builder.thread(CallThread { process, tid: 1, torch_id: 0, name });
         let mut put = |path: &[_], ns| {
-            let node = path.iter().fold(CallTree::ROOT, |node, &frame| builder.child(node, frame));
+            let node = path.iter().fold(CallingContextTree::ROOT, |node, &frame| builder.child(node, frame));
             let stats = CallStats { count: 1, sum: ns, min: ns, max: ns, ..CallStats::default() };
             builder.add(node, thread, CallMetric::CpuTime, &stats);
         };

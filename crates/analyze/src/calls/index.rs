@@ -3,7 +3,7 @@
 use super::STALLS;
 use crate::critical_path::ctda::{Phase, PhaseRule, PhaseRules, RuleKind};
 use crate::vocabulary::autograd::ENGINE;
-use stackline_model::{CallChildren, CallFrame, CallFrameKind, CallMetric, CallNodeId, CallTree, Unit};
+use stackline_model::{CallChildren, CallMetric, CallNodeId, CallingContextTree, Frame, FrameKind, Unit};
 use std::collections::BTreeMap;
 
 /// How many values, and their sum.
@@ -63,7 +63,7 @@ struct Column {
 #[derive(Debug)]
 pub struct CallIndex {
     /// The tree.
-    pub tree: CallTree,
+    pub tree: CallingContextTree,
     /// Who is called by whom.
     pub children: CallChildren,
     /// Steps that it is about, 0 if it has none.
@@ -98,7 +98,7 @@ pub struct OperatorTotal {
 
 impl CallIndex {
     /// Prepares a tree.
-    pub fn new(tree: CallTree, steps: usize) -> Self {
+    pub fn new(tree: CallingContextTree, steps: usize) -> Self {
         let measured = tree.measured();
         let columns: Vec<Column> = measured.iter().map(|&metric| column(&tree, metric)).collect();
         let named = |name: &str| columns.iter().position(|column| column.name == name);
@@ -131,8 +131,8 @@ impl CallIndex {
     }
 
     /// The kind of a node's frame; none for the root.
-    pub fn kind(&self, node: CallNodeId) -> Option<CallFrameKind> {
-        self.tree.frame(node).map(CallFrame::kind)
+    pub fn kind(&self, node: CallNodeId) -> Option<FrameKind> {
+        self.tree.frame(node).map(Frame::kind)
     }
 
     /// The phase of training that a node belongs to.
@@ -160,7 +160,7 @@ impl CallIndex {
         found.extend(from.iter().copied().filter(&mut is_new));
         let mut next = 0;
         while let Some(&node) = found.get(next) {
-            found.extend(self.children.of(node).iter().copied().filter(&mut is_new));
+            found.extend(self.children.of_node(node).iter().copied().filter(&mut is_new));
             next += 1;
         }
         found
@@ -223,14 +223,14 @@ impl CallIndex {
     }
 
     /// Nodes of a kind, in the order of the tree.
-    pub fn of_kind(&self, kind: CallFrameKind) -> Vec<CallNodeId> {
+    pub fn of_kind(&self, kind: FrameKind) -> Vec<CallNodeId> {
         self.tree.nodes.ids().filter(|&node| self.kind(node) == Some(kind)).collect()
     }
 
     /// Operators that no other operator, forward or backward, called. What PyTorch records like operators around others
     /// (`DistributedDataParallel.forward`, functions of autograd's engine) is none.
     pub fn operators(&self) -> Vec<CallNodeId> {
-        use CallFrameKind::{Backward, Operator};
+        use FrameKind::{Backward, Operator};
         let kind = |node: usize| self.kind(CallNodeId::new(node));
         let above = |node: usize| self.tree.nodes.parent[node].index();
         let mut holds_operators = vec![false; self.len()];
@@ -305,7 +305,7 @@ fn is_around_operators(name: &str, holds_operators: bool) -> bool {
     name.starts_with(ENGINE) || holds_operators && !name.contains("::")
 }
 
-fn column(tree: &CallTree, metric: CallMetric) -> Column {
+fn column(tree: &CallingContextTree, metric: CallMetric) -> Column {
     let count = tree.nodes.len();
     let mut own = vec![CallValue::default(); count];
     for (node, _, _, stats) in tree.metrics.iter().filter(|(_, _, found, _)| *found == metric) {
@@ -325,12 +325,12 @@ fn column(tree: &CallTree, metric: CallMetric) -> Column {
     Column { name: metric.name(&tree.strings).to_owned(), own, all, backward }
 }
 
-fn is_backward(tree: &CallTree, node: CallNodeId) -> bool {
-    matches!(tree.frame(node), Some(CallFrame::Backward { .. }))
+fn is_backward(tree: &CallingContextTree, node: CallNodeId) -> bool {
+    matches!(tree.frame(node), Some(Frame::Backward { .. }))
 }
 
 /// The phase of each node: what its own name says, else that of its caller.
-fn phases(tree: &CallTree) -> Vec<Phase> {
+fn phases(tree: &CallingContextTree) -> Vec<Phase> {
     let rules = PhaseRules::default();
     let of_frame: Vec<FramePhase<'_>> = tree.frames.iter().map(|frame| phase_of(tree, &rules, frame)).collect();
     let mut is_differentiated = vec![false; tree.nodes.len()];
@@ -373,28 +373,28 @@ impl FramePhase<'_> {
 }
 
 /// The phase of training that a frame's kind or name tells.
-pub(super) fn phase_of<'r>(tree: &CallTree, rules: &'r PhaseRules, frame: &CallFrame) -> FramePhase<'r> {
-    if matches!(frame, CallFrame::Backward { .. }) {
+pub(super) fn phase_of<'r>(tree: &CallingContextTree, rules: &'r PhaseRules, frame: &Frame) -> FramePhase<'r> {
+    if matches!(frame, Frame::Backward { .. }) {
         return FramePhase::Backward;
     }
     rule_for(tree, rules, frame).map_or(FramePhase::Unknown, FramePhase::Named)
 }
 
-fn rule_for<'r>(tree: &CallTree, rules: &'r PhaseRules, frame: &CallFrame) -> Option<&'r PhaseRule> {
+fn rule_for<'r>(tree: &CallingContextTree, rules: &'r PhaseRules, frame: &Frame) -> Option<&'r PhaseRule> {
     let text = |name| tree.strings.get(name);
     match *frame {
-        CallFrame::Operator { name, .. } => rules.of_name(text(name), RuleKind::Operator),
-        CallFrame::Span { name } => rules.of_name(text(name), RuleKind::Annotation),
-        CallFrame::Runtime { name } => rules.of_name(text(name), RuleKind::Runtime),
-        CallFrame::Module { class, .. } => {
+        Frame::Operator { name, .. } => rules.of_name(text(name), RuleKind::Operator),
+        Frame::Span { name } => rules.of_name(text(name), RuleKind::Annotation),
+        Frame::Runtime { name } => rules.of_name(text(name), RuleKind::Runtime),
+        Frame::Module { class, .. } => {
             let name = format!("{} {}", stackline_model::names::MODULE_PREFIX, text(class));
             rules.of_name(&name, RuleKind::Python)
         }
         // As traces name frames, which is what the rules are written for.
-        CallFrame::Python { function, file, first_line, .. } if file.is_some() => {
+        Frame::Python { function, file, first_line, .. } if file.is_some() => {
             rules.of_name(&format!("{}({first_line}): {}", text(file), text(function)), RuleKind::Python)
         }
-        CallFrame::Python { function, .. } => rules.of_name(text(function), RuleKind::Python),
+        Frame::Python { function, .. } => rules.of_name(text(function), RuleKind::Python),
         _ => None,
     }
 }

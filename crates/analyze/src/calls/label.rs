@@ -1,13 +1,13 @@
 //! What a node of a view is called: the same text in every run, so that runs can be compared.
 
-use super::fold::{fold, fold_inputs};
+use super::shorten_symbols::{fold, fold_inputs};
 use regex_lite::Regex;
-use stackline_model::{CallFrame, CallTree};
+use stackline_model::{CallingContextTree, Frame};
 
 /// A label.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallLabel {
-    /// Kind of the frame (`stackline_model::CallFrameKind`), or `group`.
+    /// Kind of the frame (`stackline_model::FrameKind`), or `group`.
     pub kind: &'static str,
     /// Function, operator, group.
     pub name: String,
@@ -21,7 +21,7 @@ pub struct CallLabel {
 
 impl CallLabel {
     /// The label of a frame.
-    pub fn of(tree: &CallTree, frame: &CallFrame, by_line: bool, by_inputs: bool) -> Self {
+    pub fn new(tree: &CallingContextTree, frame: &Frame, by_line: bool, by_inputs: bool) -> Self {
         Self {
             kind: frame.kind().name(),
             name: frame.name(&tree.strings),
@@ -37,8 +37,8 @@ impl CallLabel {
     }
 
     /// The label of a frame with all that is known of it, which is what patterns see.
-    pub fn whole(tree: &CallTree, frame: &CallFrame) -> Self {
-        Self::of(tree, frame, true, true)
+    pub fn whole(tree: &CallingContextTree, frame: &Frame) -> Self {
+        Self::new(tree, frame, true, true)
     }
 
     /// Whether a pattern matches: the name with file and line in full, or an operator's name with its inputs or without.

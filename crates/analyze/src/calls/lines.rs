@@ -2,7 +2,7 @@
 
 use super::{IMPORT, metric_name};
 use rustc_hash::FxHashMap;
-use stackline_model::{CallFrame, CallMetric, CallNodeId, CallStats, CallTree, StrId, Table, Unit};
+use stackline_model::{CallMetric, CallNodeId, CallStats, CallingContextTree, Frame, StrId, Table, Unit};
 use std::collections::BTreeSet;
 
 /// What a line of source cost.
@@ -21,14 +21,14 @@ pub struct SourceLine {
 }
 
 /// The lines that cost something, by file and line.
-pub fn source_lines(tree: &CallTree, metric: CallMetric) -> Vec<SourceLine> {
+pub fn source_lines(tree: &CallingContextTree, metric: CallMetric) -> Vec<SourceLine> {
     lines_of(tree, metric, tree.exclusive(metric, |_| true))
 }
 
 /// The same without what imports cost, and what they cost in sum, in the metric's unit; of a tree whose imports are folded
 /// ([`fold_imports`](super::fold_imports)).
-pub fn source_lines_and_imports(tree: &CallTree, metric: CallMetric) -> (Vec<SourceLine>, u64) {
-    let is_import = |frame: &CallFrame| matches!(*frame, CallFrame::Span { name } if tree.strings.get(name) == IMPORT);
+pub fn source_lines_and_imports(tree: &CallingContextTree, metric: CallMetric) -> (Vec<SourceLine>, u64) {
+    let is_import = |frame: &Frame| matches!(*frame, Frame::Span { name } if tree.strings.get(name) == IMPORT);
     let mut exclusive = tree.exclusive(metric, |_| true);
     let mut imports: u64 = 0;
     for (row, stats) in exclusive.iter_mut().enumerate() {
@@ -39,11 +39,11 @@ pub fn source_lines_and_imports(tree: &CallTree, metric: CallMetric) -> (Vec<Sou
     (lines_of(tree, metric, exclusive), imports)
 }
 
-fn lines_of(tree: &CallTree, metric: CallMetric, exclusive: Vec<CallStats>) -> Vec<SourceLine> {
+fn lines_of(tree: &CallingContextTree, metric: CallMetric, exclusive: Vec<CallStats>) -> Vec<SourceLine> {
     let mut costs = Costs::new(tree, metric, exclusive);
     let children = tree.children();
     // Nodes to enter, and lines to leave, last first.
-    let mut left = vec![Move::Enter { node: CallTree::ROOT, caller: None, is_held: false }];
+    let mut left = vec![Move::Enter { node: CallingContextTree::ROOT, caller: None, is_held: false }];
     while let Some(next) = left.pop() {
         match next {
             Move::Leave(line) => costs.lines[line].open -= 1,
@@ -53,9 +53,10 @@ fn lines_of(tree: &CallTree, metric: CallMetric, exclusive: Vec<CallStats>) -> V
                 let caller = own.or(caller);
                 costs.add_own(node, caller, is_held);
                 // Times of calls within calls are held by the outer ones already.
-                let holds = node != CallTree::ROOT && !metric.adds_up() && costs.exclusive[node.index()].count > 0;
+                let holds =
+                    node != CallingContextTree::ROOT && !metric.adds_up() && costs.exclusive[node.index()].count > 0;
                 let is_held = is_held || holds;
-                left.extend(children.of(node).iter().map(|&node| Move::Enter { node, caller, is_held }));
+                left.extend(children.of_node(node).iter().map(|&node| Move::Enter { node, caller, is_held }));
             }
         }
     }
@@ -78,7 +79,7 @@ enum Move {
 }
 
 struct Costs<'a> {
-    tree: &'a CallTree,
+    tree: &'a CallingContextTree,
     exclusive: Vec<CallStats>,
     inclusive: Vec<CallStats>,
     /// Rows of `lines` by file and line.
@@ -87,7 +88,7 @@ struct Costs<'a> {
 }
 
 impl<'a> Costs<'a> {
-    fn new(tree: &'a CallTree, metric: CallMetric, exclusive: Vec<CallStats>) -> Self {
+    fn new(tree: &'a CallingContextTree, metric: CallMetric, exclusive: Vec<CallStats>) -> Self {
         let inclusive = tree.inclusive(metric, &exclusive);
         Self { tree, exclusive, inclusive, rows: FxHashMap::default(), lines: Vec::new() }
     }
@@ -97,7 +98,7 @@ impl<'a> Costs<'a> {
     fn enter(&mut self, node: CallNodeId, is_held: bool) -> Option<usize> {
         let cost = self.inclusive[node.index()];
         let frame = self.tree.frame(node).filter(|frame| frame.file().is_some() && cost.count > 0);
-        let Some(&CallFrame::Python { function, file, line, .. }) = frame else { return None };
+        let Some(&Frame::Python { function, file, line, .. }) = frame else { return None };
         let row = *self.rows.entry((file, line)).or_insert(self.lines.len());
         if row == self.lines.len() {
             self.lines.push(Cost { file, line, ..Cost::default() });
@@ -133,7 +134,7 @@ struct Cost<'a> {
 }
 
 impl Cost<'_> {
-    fn finish(self, tree: &CallTree) -> Option<SourceLine> {
+    fn finish(self, tree: &CallingContextTree) -> Option<SourceLine> {
         (self.inclusive.count > 0).then(|| SourceLine {
             file: tree.strings.get(self.file).to_owned(),
             line: self.line,
@@ -144,9 +145,12 @@ impl Cost<'_> {
     }
 }
 
+/// Name of the table of [`lines_table`].
+pub const CALL_LINES: &str = "call_lines";
+
 /// The lines as a table; `text_of` gives the text of a line where it is at hand.
 pub fn lines_table(
-    tree: &CallTree,
+    tree: &CallingContextTree,
     metric: CallMetric,
     lines: &[SourceLine],
     text_of: impl Fn(&SourceLine) -> Option<String>,
@@ -156,7 +160,7 @@ pub fn lines_table(
     let total = tree.inclusive(metric, &tree.exclusive(metric, |_| true)).first().map_or(0, |all| all.sum);
     let percent = |part: u64| (total > 0).then(|| part as f64 * 100.0 / total as f64);
     let sum = |stats: &CallStats| i64::try_from(stats.sum).unwrap_or(i64::MAX);
-    Table::new("call_lines", &format!("Source lines by {}", metric.title(&tree.strings)))
+    Table::new(CALL_LINES, &format!("Source lines by {}", metric.title(&tree.strings)))
         .text("metric", lines.iter().map(|_| name.clone()))
         .text("file", lines.iter().map(|line| line.file.clone()))
         .i64("line", Unit::None, lines.iter().map(|line| i64::from(line.line)))

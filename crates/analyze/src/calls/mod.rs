@@ -3,41 +3,43 @@
 //! Each is a [`CallView`], a tree of labels with inclusive and exclusive values. A view is built from the values at the
 //! nodes of the tree: each value is put at the end of a path of labels, and counts for each label of that path once.
 
-mod beside;
 mod build;
-mod callers;
-mod fold;
-mod from_trace;
+mod cct_from_trace;
+mod extra_metrics;
 mod group;
 mod idle;
 mod imports;
 mod index;
 mod label;
+mod line_attribution;
 mod lines;
 mod phases;
 mod ranks;
-mod running;
 mod search;
+mod shorten_symbols;
 mod table;
 #[cfg(test)]
 mod tests;
+mod trace_contexts;
 
-pub use from_trace::{Continued, STALLS, Stretch, TraceCalls, calls_by_thread, chosen_steps, trace_calls};
+pub use cct_from_trace::{
+    STALLS, TimeRange, TraceCallTree, UncountedCalls, calls_by_thread, chosen_steps, trace_calls,
+};
 pub use group::Grouping;
 pub use imports::{IMPORT, fold_imports};
 pub use index::{CallIndex, CallValue, Measure, OperatorTotal, Part};
 pub use label::CallLabel;
-pub use lines::{SourceLine, lines_table, source_lines, source_lines_and_imports};
+pub use lines::{CALL_LINES, SourceLine, lines_table, source_lines, source_lines_and_imports};
 pub use ranks::{calls_of_rank, ranks_of_calls};
-pub use table::{metric_name, view_table};
+pub use table::{CALLS, metric_name, view_table};
 
 use regex_lite::Regex;
 use rustc_hash::FxHashSet;
-use stackline_model::{CallMetric, CallNodeId, CallStats, CallThreadId, CallTree, Unit};
+use stackline_model::{CallMetric, CallNodeId, CallStats, CallThreadId, CallingContextTree, Unit};
 
-/// Which way to look.
+/// Direction of a view of a call tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Shape {
+pub enum ViewDirection {
     /// From the root to what was called.
     #[default]
     TopDown,
@@ -57,14 +59,14 @@ pub struct ViewOptions {
     /// What is measured.
     pub metric: CallMetric,
     /// Which way to look.
-    pub shape: Shape,
+    pub shape: ViewDirection,
     /// What to split the values by.
     pub by: Option<Grouping>,
     /// Only paths with a frame that matches.
     pub focus: Option<Regex>,
     /// Frames that match are left out; what they called stands below their callers.
     pub hide: Option<Regex>,
-    /// With [`Shape::Callers`] and [`Shape::Callees`]: the frames whose callers or callees are wanted.
+    /// With [`ViewDirection::Callers`] and [`ViewDirection::Callees`]: the frames whose callers or callees are wanted.
     pub callers_of: Option<Regex>,
     /// Whether lines tell Python frames apart; otherwise their functions do.
     pub by_line: bool,
@@ -81,7 +83,7 @@ impl ViewOptions {
     pub fn new(metric: CallMetric) -> Self {
         Self {
             metric,
-            shape: Shape::TopDown,
+            shape: ViewDirection::TopDown,
             by: None,
             focus: None,
             hide: None,
@@ -147,14 +149,14 @@ impl ViewNode {
 }
 
 /// A view of a tree.
-pub fn view(tree: &CallTree, options: &ViewOptions) -> CallView {
+pub fn view(tree: &CallingContextTree, options: &ViewOptions) -> CallView {
     view_pruned(tree, options, 0.0, &[])
 }
 
 /// A view of a tree; towards callers (bottom-up, callers) only those of rows with at least this part of the whole are followed.
 /// What is there is as in [`view`]. `continued` says what calls count at another line, where lines of functions were told apart.
 pub fn view_pruned(
-    tree: &CallTree,
+    tree: &CallingContextTree,
     options: &ViewOptions,
     least: f64,
     continued: &[(CallNodeId, CallThreadId, u64)],
@@ -167,7 +169,7 @@ pub fn view_pruned(
         builder.add(tree, options, &counts, false);
         builder.put_waiting(least);
     }
-    let is_up = matches!(options.shape, Shape::BottomUp | Shape::Callers);
+    let is_up = matches!(options.shape, ViewDirection::BottomUp | ViewDirection::Callers);
     CallView { is_pruned: is_up && least > 0.0, ..builder.finish(tree, options, false) }
 }
 
@@ -175,7 +177,7 @@ pub fn view_pruned(
 /// anybody sees. `below` names a frame and callers of it, the innermost first: with them, the whole is what was measured there, and
 /// row 0 stands for the last of them. What is there is as in [`view`]. None if the view is not bottom-up, or goes by paths.
 pub fn view_upwards(
-    tree: &CallTree,
+    tree: &CallingContextTree,
     options: &ViewOptions,
     continued: &[(CallNodeId, CallThreadId, u64)],
     below: &[CallLabel],
@@ -190,13 +192,14 @@ pub fn view_upwards(
 
 /// Whether [`view_upwards`] can make a view.
 pub fn can_view_upwards(options: &ViewOptions) -> bool {
-    options.shape == Shape::BottomUp && build::is_plain(options)
+    options.shape == ViewDirection::BottomUp && build::is_plain(options)
 }
 
 /// A view of `after` beside that of `before`: the same labels stand in the same place. Functions are compared, not
 /// lines, which move when a program is changed; inputs of operators tell them apart if both runs know them.
-pub fn compare(before: &CallTree, after: &CallTree, options: &ViewOptions) -> CallView {
-    let has_inputs = |tree: &CallTree| tree.frames.iter().any(|frame| !frame.tensors(&tree.strings).is_empty());
+pub fn compare(before: &CallingContextTree, after: &CallingContextTree, options: &ViewOptions) -> CallView {
+    let has_inputs =
+        |tree: &CallingContextTree| tree.frames.iter().any(|frame| !frame.tensors(&tree.strings).is_empty());
     let by_inputs = options.by_inputs && has_inputs(before) && has_inputs(after);
     let by = options.by.map(|by| if by == Grouping::Shapes && !by_inputs { Grouping::Operator } else { by });
     let options = ViewOptions { by_line: false, by_inputs, by, ..options.clone() };

@@ -4,7 +4,7 @@ use super::index::phase_of;
 use crate::critical_path::ctda::{Phase, PhaseRules};
 use crate::vocabulary::autograd::is_device_thread;
 use stackline_model::names::{COLLECTION, is_compilation};
-use stackline_model::{CallFrame, CallNodeId, CallThreadId, CallTree};
+use stackline_model::{CallNodeId, CallThreadId, CallingContextTree, Frame};
 
 const COMPILATION: &str = "compilation";
 const COLLECTING: &str = "garbage collection";
@@ -19,7 +19,7 @@ pub(super) struct Phases(Vec<&'static str>);
 
 impl Phases {
     /// Compute the phases of all nodes of a tree.
-    pub(super) fn new(tree: &CallTree) -> Self {
+    pub(super) fn new(tree: &CallingContextTree) -> Self {
         let rules = PhaseRules::default();
         let of_frame: Vec<Option<&str>> = tree.frames.iter().map(|frame| of_frame(tree, &rules, frame)).collect();
         let mut phases = vec![OTHER; tree.nodes.len()];
@@ -33,7 +33,7 @@ impl Phases {
     }
 
     /// The phase of a value at a node, from a thread.
-    pub(super) fn name(&self, tree: &CallTree, node: CallNodeId, thread: CallThreadId) -> &'static str {
+    pub(super) fn name(&self, tree: &CallingContextTree, node: CallNodeId, thread: CallThreadId) -> &'static str {
         let phase = self.0.get(node.index()).copied().unwrap_or(OTHER);
         let is_autograd = || {
             let name = tree.threads.get(thread.index()).map(|thread| tree.strings.get(thread.name));
@@ -55,9 +55,9 @@ fn inside(own: &'static str, outer: &'static str) -> &'static str {
 }
 
 /// The phase that a frame's own name tells, by the rules of phases (`critical_path/ctda/phase_rules.json`).
-fn of_frame(tree: &CallTree, rules: &PhaseRules, frame: &CallFrame) -> Option<&'static str> {
+fn of_frame(tree: &CallingContextTree, rules: &PhaseRules, frame: &Frame) -> Option<&'static str> {
     let phase = match *frame {
-        CallFrame::Span { name } => match tree.strings.get(name) {
+        Frame::Span { name } => match tree.strings.get(name) {
             span if is_compilation(span) => return Some(COMPILATION),
             COLLECTION => return Some(COLLECTING),
             // A closure of the optimizer's step is no part of the optimizer.

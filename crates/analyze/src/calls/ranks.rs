@@ -1,11 +1,11 @@
 //! The calls of one rank of a job.
 
 use crate::findings::NoCalls;
-use stackline_model::{CallMetrics, CallProcessId, CallThreadId, CallTree};
+use stackline_model::{CallMetrics, CallProcessId, CallThreadId, CallingContextTree};
 
 /// The ranks of a tree, ascending.
 #[must_use]
-pub fn ranks_of_calls(tree: &CallTree) -> Vec<i64> {
+pub fn ranks_of_calls(tree: &CallingContextTree) -> Vec<i64> {
     let mut known: Vec<i64> = tree.processes.iter().filter_map(|process| process.rank.map(i64::from)).collect();
     known.sort_unstable();
     known.dedup();
@@ -16,7 +16,7 @@ pub fn ranks_of_calls(tree: &CallTree) -> Vec<i64> {
 ///
 /// # Errors
 /// If no process is of that rank.
-pub fn calls_of_rank(mut tree: CallTree, rank: i64) -> Result<CallTree, NoCalls> {
+pub fn calls_of_rank(mut tree: CallingContextTree, rank: i64) -> Result<CallingContextTree, NoCalls> {
     let known = ranks_of_calls(&tree);
     if !known.contains(&rank) {
         return Err(NoCalls::NoRank(rank, known));

@@ -2,7 +2,7 @@
 
 use super::CallIndex;
 use crate::critical_path::exact::what_if::Pattern;
-use stackline_model::{CallFrame, CallNodeId, CallTree};
+use stackline_model::{CallNodeId, CallingContextTree, Frame};
 
 /// Longer patterns are refused: their parts are bits of a number.
 const MOST_PARTS: usize = 63;
@@ -76,7 +76,7 @@ fn skipped(mut state: u64, segments: &[Segment]) -> u64 {
 }
 
 /// Bits of the parts that a frame fits.
-fn fits(tree: &CallTree, frame: &CallFrame, segments: &[Segment]) -> u64 {
+fn fits(tree: &CallingContextTree, frame: &Frame, segments: &[Segment]) -> u64 {
     let name = frame.name(&tree.strings);
     let file = frame.file().map_or("", |file| tree.strings.get(file));
     let file = file.rsplit(['/', '\\']).next().unwrap_or(file);

@@ -1,10 +1,13 @@
 //! Views as tables.
 
 use super::{CallView, ViewNode};
-use stackline_model::{CallMetric, CallStats, CallTree, Table, Unit};
+use stackline_model::{CallMetric, CallStats, CallingContextTree, Table, Unit};
+
+/// Name of the table of [`view_table`].
+pub const CALLS: &str = "calls";
 
 /// The name of a metric, as it is typed.
-pub fn metric_name(tree: &CallTree, metric: CallMetric) -> String {
+pub fn metric_name(tree: &CallingContextTree, metric: CallMetric) -> String {
     metric.name(&tree.strings).to_owned()
 }
 
@@ -17,7 +20,7 @@ pub fn view_table(view: &CallView) -> Table {
     let percent = |part: u64, all: u64| (all > 0).then(|| part as f64 * 100.0 / all as f64);
     let hit = |node: &ViewNode, value: f64| (node.exclusive.count > 0).then_some(value);
     let unit = view.unit;
-    let table = Table::new("calls", &format!("Calls by {}", view.title))
+    let table = Table::new(CALLS, &format!("Calls by {}", view.title))
         .i64("node", Unit::None, (0..nodes.len()).map(|row| row as i64 + 1))
         .i64("parent", Unit::None, nodes.iter().map(|node| node.parent as i64))
         .i64("depth", Unit::None, nodes.iter().map(|node| node.depth as i64))

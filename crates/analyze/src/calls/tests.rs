@@ -2,25 +2,25 @@
 
 use super::*;
 use proptest::prelude::*;
-use stackline_model::{CallFrame, CallProcess, CallThread, CallThreadId, CallTreeBuilder, StrId};
+use stackline_model::{CallProcess, CallThread, CallThreadId, CallingContextTreeBuilder, Frame, StrId};
 
 /// Paths of single letters: capitals are Python functions on the line of their position, others operators.
-fn tree(hits: &[(&str, u64)]) -> CallTree {
-    let mut builder = CallTreeBuilder::new();
+fn tree(hits: &[(&str, u64)]) -> CallingContextTree {
+    let mut builder = CallingContextTreeBuilder::new();
     let process = builder.process(CallProcess { pid: 7, ..CallProcess::default() });
     let name = builder.text("main");
     let threads: Vec<CallThreadId> =
         (0..2).map(|tid| builder.thread(CallThread { process, tid, torch_id: 0, name })).collect();
     for (index, (path, value)) in hits.iter().enumerate() {
-        let node = path.chars().fold(CallTree::ROOT, |node, letter| {
+        let node = path.chars().fold(CallingContextTree::ROOT, |node, letter| {
             let name = builder.text(&letter.to_string());
             let file = builder.text("dir/a.py");
-            let python = CallFrame::Python { function: name, file, line: letter as u32, first_line: 1 };
-            let frame = if letter.is_uppercase() { python } else { CallFrame::operator(name) };
+            let python = Frame::Python { function: name, file, line: letter as u32, first_line: 1 };
+            let frame = if letter.is_uppercase() { python } else { Frame::operator(name) };
             let frame = builder.frame(frame);
             builder.child(node, frame)
         });
-        builder.add(node, threads[index % 2], CallMetric::OperatorTime, &CallStats::of(*value));
+        builder.add(node, threads[index % 2], CallMetric::OperatorTime, &CallStats::from_value(*value));
     }
     builder.finish()
 }
@@ -51,7 +51,7 @@ fn top_down() {
 
 #[test]
 fn bottom_up() {
-    let view = view(&tree(HITS), &ViewOptions { shape: Shape::BottomUp, ..options() });
+    let view = view(&tree(HITS), &ViewOptions { shape: ViewDirection::BottomUp, ..options() });
     let expected = [
         "x 12 12", " B 10 0", "  A 10 0", " C 2 0", "y 5 5", " x 5 0", "  B 5 0", "   A 5 0", "z 1 1", " A 1 0",
         "  A 1 0",
@@ -61,20 +61,20 @@ fn bottom_up() {
 
 #[test]
 fn flat_counts_recursion_once() {
-    let view = view(&tree(HITS), &ViewOptions { shape: Shape::Flat, ..options() });
+    let view = view(&tree(HITS), &ViewOptions { shape: ViewDirection::Flat, ..options() });
     assert_eq!(rows(&view), ["x 17 12", "A 16 0", "B 15 0", "y 5 5", "C 2 0", "z 1 1"]);
 }
 
 #[test]
 fn callers() {
-    let of = |text| ViewOptions { shape: Shape::Callers, callers_of: pattern(text), ..options() };
+    let of = |text| ViewOptions { shape: ViewDirection::Callers, callers_of: pattern(text), ..options() };
     assert_eq!(rows(&view(&tree(HITS), &of("^x"))), ["x 17 12", " B 15 0", "  A 15 0", " C 2 0"]);
     assert_eq!(rows(&view(&tree(HITS), &of("^A"))), ["A 16 0"], "the outermost A is meant");
 }
 
 #[test]
 fn callees() {
-    let of = |text| ViewOptions { shape: Shape::Callees, callers_of: pattern(text), ..options() };
+    let of = |text| ViewOptions { shape: ViewDirection::Callees, callers_of: pattern(text), ..options() };
     let of_x = view(&tree(HITS), &of("^x"));
     assert_eq!(rows(&of_x), ["x 17 12", " y 5 5"]);
     assert_eq!(of_x.total.sum, 18, "shares are those of the whole");
@@ -100,7 +100,7 @@ fn what_calls_itself_stands_where_it_was_called_first() {
     // By way of another function, too; what that does itself stays.
     assert_eq!(collapsed(&[("ABAx", 5), ("ABy", 3)]), ["A 8 0", " x 5 5", " B 3 0", "  y 3 3"]);
     // Below the frame that is asked for it stays what it is.
-    let of = ViewOptions { shape: Shape::Callees, callers_of: pattern("^B"), collapse: true, ..options() };
+    let of = ViewOptions { shape: ViewDirection::Callees, callers_of: pattern("^B"), collapse: true, ..options() };
     assert_eq!(rows(&view(&tree(&[("ABAx", 5), ("ABABz", 3)]), &of)), ["B 8 0", " A 5 0", "  x 5 5", " z 3 3"]);
 }
 
@@ -116,16 +116,16 @@ fn focus_and_hide() {
 /// Times of calls hold those within them: whatever is shown, the whole is the sum of the outermost.
 #[test]
 fn call_times_are_shares_of_the_outermost() {
-    let mut builder = CallTreeBuilder::new();
+    let mut builder = CallingContextTreeBuilder::new();
     let process = builder.process(CallProcess::default());
     let name = builder.text("main");
     let thread = builder.thread(CallThread { process, tid: 0, torch_id: 0, name });
-    let mut at = CallTree::ROOT;
+    let mut at = CallingContextTree::ROOT;
     for (name, ns) in [("outer", 100), ("inner", 60), ("core", 50)] {
-        let frame = CallFrame::operator(builder.text(name));
+        let frame = Frame::operator(builder.text(name));
         let frame = builder.frame(frame);
         at = builder.child(at, frame);
-        builder.add(at, thread, CallMetric::CallTime, &CallStats::of(ns));
+        builder.add(at, thread, CallMetric::CallTime, &CallStats::from_value(ns));
     }
     let tree = builder.finish();
     let options = || ViewOptions::new(CallMetric::CallTime);
@@ -143,7 +143,7 @@ fn call_times_are_shares_of_the_outermost() {
 
 #[test]
 fn groups_stand_first() {
-    let by = |by| rows(&view(&tree(HITS), &ViewOptions { by: Some(by), shape: Shape::Flat, ..options() }));
+    let by = |by| rows(&view(&tree(HITS), &ViewOptions { by: Some(by), shape: ViewDirection::Flat, ..options() }));
     assert_eq!(by(Grouping::Operator), ["x 12 12", "y 5 5", "z 1 1"]);
     assert_eq!(by(Grouping::Thread), ["thread 0 main of process 7 12 12", "thread 1 main of process 7 6 6"]);
     assert_eq!(by(Grouping::Function), ["B dir/a.py 15 15", "C dir/a.py 2 2", "A dir/a.py 1 1"]);
@@ -155,7 +155,7 @@ fn groups_stand_first() {
 /// What a path is part of: frames by name, those of the backward graph with a `~`, spans with a `:` in front.
 #[test]
 fn phases() {
-    let mut builder = CallTreeBuilder::new();
+    let mut builder = CallingContextTreeBuilder::new();
     let process = builder.process(CallProcess::default());
     let name = builder.text("main");
     let thread = builder.thread(CallThread { process, tid: 0, torch_id: 0, name });
@@ -179,19 +179,19 @@ fn phases() {
         (":Python_GC a", 32768),
     ];
     for (path, value) in paths {
-        let node = path.split(' ').fold(CallTree::ROOT, |node, text| {
+        let node = path.split(' ').fold(CallingContextTree::ROOT, |node, text| {
             let name = builder.text(&text.trim_start_matches(['~', ':']).replace('_', " "));
             let frame = match text.chars().next() {
-                Some('~') => CallFrame::backward(name),
-                Some(':') => CallFrame::Span { name },
-                _ => CallFrame::operator(name),
+                Some('~') => Frame::backward(name),
+                Some(':') => Frame::Span { name },
+                _ => Frame::operator(name),
             };
             let frame = builder.frame(frame);
             builder.child(node, frame)
         });
-        builder.add(node, thread, CallMetric::OperatorTime, &CallStats::of(value));
+        builder.add(node, thread, CallMetric::OperatorTime, &CallStats::from_value(value));
     }
-    let by = ViewOptions { by: Some(Grouping::Phase), shape: Shape::Flat, ..options() };
+    let by = ViewOptions { by: Some(Grouping::Phase), shape: ViewDirection::Flat, ..options() };
     let expected = [
         "garbage collection 32768 32768",
         "forward and other 18497 18497",
@@ -206,7 +206,7 @@ fn phases() {
 /// Spans and functions of training frameworks, with a `:` in front of spans and the file in front of functions.
 #[test]
 fn phases_of_frameworks() {
-    let mut builder = CallTreeBuilder::new();
+    let mut builder = CallingContextTreeBuilder::new();
     let process = builder.process(CallProcess::default());
     let name = builder.text("main");
     let thread = builder.thread(CallThread { process, tid: 0, torch_id: 0, name });
@@ -220,21 +220,21 @@ fn phases_of_frameworks() {
         (&[":PartitionedParameterCoordinator.fetch_sub_module", "a"], 32),
     ];
     for (path, value) in paths {
-        let node = path.iter().fold(CallTree::ROOT, |node, text| {
+        let node = path.iter().fold(CallingContextTree::ROOT, |node, text| {
             let frame = match (text.strip_prefix(':'), text.split_once(' ')) {
-                (Some(span), _) => CallFrame::Span { name: builder.text(span) },
+                (Some(span), _) => Frame::Span { name: builder.text(span) },
                 (None, Some((file, function))) => {
                     let (function, file) = (builder.text(function), builder.text(file));
-                    CallFrame::Python { function, file, line: 7, first_line: 1 }
+                    Frame::Python { function, file, line: 7, first_line: 1 }
                 }
-                (None, None) => CallFrame::operator(builder.text(text)),
+                (None, None) => Frame::operator(builder.text(text)),
             };
             let frame = builder.frame(frame);
             builder.child(node, frame)
         });
-        builder.add(node, thread, CallMetric::OperatorTime, &CallStats::of(value));
+        builder.add(node, thread, CallMetric::OperatorTime, &CallStats::from_value(value));
     }
-    let by = ViewOptions { by: Some(Grouping::Phase), shape: Shape::Flat, ..options() };
+    let by = ViewOptions { by: Some(Grouping::Phase), shape: ViewDirection::Flat, ..options() };
     let expected = ["communication 32 32", "backward 18 18", "optimizer 12 12", "forward and other 1 1"];
     assert_eq!(rows(&view(&builder.finish(), &by)), expected);
 }
@@ -263,16 +263,16 @@ fn frames_in_one_line_count_as_one() {
 
 #[test]
 fn two_functions_of_one_line_are_one_line() {
-    let mut builder = CallTreeBuilder::new();
+    let mut builder = CallingContextTreeBuilder::new();
     let (file, process) = (builder.text("a.py"), builder.process(CallProcess::default()));
     let name = builder.text("main");
     let thread = builder.thread(CallThread { process, tid: 1, torch_id: 0, name });
-    let mut node = CallTree::ROOT;
+    let mut node = CallingContextTree::ROOT;
     for (function, value) in [("work", 1), ("work.<locals>.<lambda>", 2)] {
-        let frame = CallFrame::Python { function: builder.text(function), file, line: 7, first_line: 1 };
+        let frame = Frame::Python { function: builder.text(function), file, line: 7, first_line: 1 };
         let frame = builder.frame(frame);
         node = builder.child(node, frame);
-        builder.add(node, thread, CallMetric::OperatorTime, &CallStats::of(value));
+        builder.add(node, thread, CallMetric::OperatorTime, &CallStats::from_value(value));
     }
     let lines = source_lines(&builder.finish(), CallMetric::OperatorTime);
     let [line] = lines.as_slice() else { panic!("{lines:?}") };
@@ -295,7 +295,7 @@ proptest! {
     fn nothing_is_lost(hits in proptest::collection::vec(("[A-Ca-c]{1,6}", 0_u64..1000), 0..40)) {
         let hits: Vec<(&str, u64)> = hits.iter().map(|(path, value)| (path.as_str(), *value)).collect();
         let sum: u64 = hits.iter().map(|hit| hit.1).sum();
-        for shape in [Shape::TopDown, Shape::BottomUp, Shape::Flat] {
+        for shape in [ViewDirection::TopDown, ViewDirection::BottomUp, ViewDirection::Flat] {
             for by in [None, Some(Grouping::Thread), Some(Grouping::Operator)] {
                 for collapse in [false, true] {
                     let view = view(&tree(&hits), &ViewOptions { shape, by, collapse, ..options() });
@@ -312,17 +312,17 @@ proptest! {
 #[test]
 fn a_span_that_a_function_begins_is_no_call_of_itself() {
     let collapsed = |path: &[(&str, u32)]| {
-        let mut builder = CallTreeBuilder::new();
+        let mut builder = CallingContextTreeBuilder::new();
         let process = builder.process(CallProcess { pid: 7, ..CallProcess::default() });
         let [main, file] = ["main", "dir/a.py"].map(|text| builder.text(text));
         let thread = builder.thread(CallThread { process, tid: 0, torch_id: 0, name: main });
-        let node = path.iter().fold(CallTree::ROOT, |node, &(name, line)| {
+        let node = path.iter().fold(CallingContextTree::ROOT, |node, &(name, line)| {
             let name = builder.text(name);
-            let python = CallFrame::Python { function: name, file, line, first_line: 1 };
-            let frame = builder.frame(if line > 0 { python } else { CallFrame::Span { name } });
+            let python = Frame::Python { function: name, file, line, first_line: 1 };
+            let frame = builder.frame(if line > 0 { python } else { Frame::Span { name } });
             builder.child(node, frame)
         });
-        builder.add(node, thread, CallMetric::OperatorTime, &CallStats::of(1));
+        builder.add(node, thread, CallMetric::OperatorTime, &CallStats::from_value(1));
         let view = view(&builder.finish(), &ViewOptions { collapse: true, ..options() });
         (1..view.nodes.len())
             .map(|row| format!("{}:{}", view.label(row).name, view.label(row).line))
@@ -336,16 +336,40 @@ fn a_span_that_a_function_begins_is_no_call_of_itself() {
 
 #[test]
 fn what_a_built_in_function_takes_is_its_callers_line() {
-    let mut builder = CallTreeBuilder::new();
+    let mut builder = CallingContextTreeBuilder::new();
     let process = builder.process(CallProcess { pid: 7, ..CallProcess::default() });
     let [name, file] = ["linear", "dir/a.py"].map(|text| builder.text(text));
     let thread = builder.thread(CallThread { process, tid: 0, torch_id: 0, name });
-    let outer = builder.frame(CallFrame::Python { function: name, file, line: 3, first_line: 1 });
-    let inner = builder.frame(CallFrame::Python { function: name, file: StrId::NONE, line: 0, first_line: 0 });
-    let outer = builder.child(CallTree::ROOT, outer);
+    let outer = builder.frame(Frame::Python { function: name, file, line: 3, first_line: 1 });
+    let inner = builder.frame(Frame::Python { function: name, file: StrId::NONE, line: 0, first_line: 0 });
+    let outer = builder.child(CallingContextTree::ROOT, outer);
     let inner = builder.child(outer, inner);
-    builder.add(inner, thread, CallMetric::OperatorTime, &CallStats::of(9));
+    builder.add(inner, thread, CallMetric::OperatorTime, &CallStats::from_value(9));
     let lines = source_lines(&builder.finish(), CallMetric::OperatorTime);
     let told: Vec<_> = lines.iter().map(|l| (l.file.as_str(), l.line, l.inclusive.sum, l.exclusive.sum)).collect();
     assert_eq!(told, [("dir/a.py", 3, 9, 9)]);
+}
+
+#[test]
+fn programs_that_ran_under_one_process_id_are_told_apart() {
+    let mut builder = CallingContextTreeBuilder::new();
+    let name = builder.text("main");
+    let operator = builder.text("x");
+    let frame = builder.frame(Frame::operator(operator));
+    let node = builder.child(CallingContextTree::ROOT, frame);
+    // `python prepare.py` calls exec, and becomes `python train.py`.
+    for (pid, program, ns) in [(7, "prepare.py", 10), (7, "train.py", 5), (8, "worker.py", 2)] {
+        let command = vec!["python".to_owned(), program.to_owned()];
+        let process = builder.process(CallProcess { pid, command, ..CallProcess::default() });
+        let thread = builder.thread(CallThread { process, tid: pid, torch_id: 0, name });
+        builder.add(node, thread, CallMetric::OperatorTime, &CallStats::from_value(ns));
+    }
+    let tree = builder.finish();
+    let groups = |by| rows(&view(&tree, &ViewOptions { by: Some(by), ..options() }));
+    let of_processes = groups(Grouping::Process);
+    let first = ["process 7 (1 of 2 programs with this PID: python prepare.py) 10 0", " x 10 10"];
+    let second = ["process 7 (2 of 2 programs with this PID: python train.py) 5 0", " x 5 5"];
+    assert_eq!(of_processes, [&first[..], &second, &["process 8 2 0", " x 2 2"]].concat());
+    let of_threads = groups(Grouping::Thread);
+    assert_eq!(of_threads[2], "thread 7 main of process 7 (2 of 2 programs with this PID: python train.py) 5 0");
 }

@@ -12,7 +12,7 @@ impl CallKindCache {
     }
 
     /// What a call does; `None` for events that are no runtime or driver calls, and for no event.
-    pub(crate) fn of(&self, trace: &Trace, event: EventId) -> Option<CallKind> {
+    pub(crate) fn kind_of(&self, trace: &Trace, event: EventId) -> Option<CallKind> {
         if event.is_some() && trace.kind(event).is_api_call() {
             self.of_name(trace.events.name[event.index()])
         } else {

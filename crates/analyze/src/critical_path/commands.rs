@@ -40,7 +40,7 @@ impl Commands {
         // Correlation ids count per process, and ranks may share a file: records are known by the calls they belong to.
         let pid = |call: EventId| trace.tracks.pid(trace.events.track[call.index()]);
         let all = trace.events.ids().filter(|&e| trace.events.is_plausible(e));
-        let calls: Vec<(EventId, CallKind)> = all.filter_map(|e| Some((e, kinds.of(trace, e)?))).collect();
+        let calls: Vec<(EventId, CallKind)> = all.filter_map(|e| Some((e, kinds.kind_of(trace, e)?))).collect();
         let mut recorded_on: FxHashMap<RecordKey, usize> = FxHashMap::default();
         for &(call, _) in &calls {
             let Some(record) = records.of_call(call) else { continue };
@@ -52,7 +52,7 @@ impl Commands {
         for gpu in trace.gpu.ids().filter(|g| streams.of[g.index()] != u32::MAX) {
             let call = trace.gpu.launch[gpu.index()];
             let began = start(trace, gpu);
-            let at = times.of(gpu).at;
+            let at = times.launch_of(gpu).at;
             out.list.push(((at, 0, began, streams.rank[gpu.index()]), Command::Launch { gpu, call }));
         }
         for (call, kind) in calls {

@@ -18,7 +18,7 @@ pub enum TrackKey {
 }
 
 impl TrackKey {
-    pub(super) fn of(trace: &Trace, key: Key) -> Self {
+    pub(super) fn from_trace(trace: &Trace, key: Key) -> Self {
         match key {
             Key::Int(i) => Self::Number(i),
             Key::Str(s) => Self::Text(trace.strings.get(s).to_owned()),
@@ -192,7 +192,7 @@ impl<'a> EventsBuilder<'a> {
             _ if track.name.is_some() => trace.strings.get(track.name).to_owned(),
             _ => format!("thread {}", trace.key_text(track.tid)),
         };
-        let (pid, tid) = (TrackKey::of(trace, pid), TrackKey::of(trace, track.tid));
+        let (pid, tid) = (TrackKey::from_trace(trace, pid), TrackKey::from_trace(trace, track.tid));
         self.track[id.index()] = self.events.tracks.len() as u32;
         self.events.tracks.push(PathTrack { pid, tid, label, clock_shift_ns: trace.clock_shift(id) });
         self.track[id.index()]

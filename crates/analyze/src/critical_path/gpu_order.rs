@@ -5,11 +5,11 @@
 //! on the device. What the records do not tell is inferred by a named rule ([`Reason`]), never silently.
 
 use super::call_kind_cache::CallKindCache;
-use super::command_replay::{Replayed, replay};
 use super::commands::Commands;
-use super::implicit_waits::{self, Loops};
+use super::inferred_sync::{self, Loops};
 use super::launch_queue;
-use super::losses::{Losses, launched_at};
+use super::missing_records::{Losses, launched_at};
+use super::stream_simulation::{Replayed, replay};
 use super::streams::{Streams, end, start};
 use super::value_reads;
 use rustc_hash::FxHashSet;
@@ -177,10 +177,10 @@ impl GpuOrder {
             replay(trace, &commands, &streams, &losses, &overlong);
         drop(commands);
         uncertain.extend(losses.copies());
-        implicit_waits::copy_engines(trace, &streams, &mut deps);
-        implicit_waits::graphs(trace, &streams, &mut deps);
-        implicit_waits::blocking_copies(trace, kinds, &streams, &mut syncs);
-        let loops = implicit_waits::polling(trace, kinds, &streams, &mut syncs);
+        inferred_sync::copy_engines(trace, &streams, &mut deps);
+        inferred_sync::graphs(trace, &streams, &mut deps);
+        inferred_sync::blocking_copies(trace, kinds, &streams, &mut syncs);
+        let loops = inferred_sync::polling(trace, kinds, &streams, &mut syncs);
         launch_queue::back_pressure(trace, &streams, &mut syncs);
         value_reads::value_reads(trace, &streams, &mut syncs);
         syncs.sort_by_key(|s| (trace.events.track[s.call.index()], s.from, s.call));
@@ -198,7 +198,7 @@ impl GpuOrder {
                 !matches!(kind, Record | StreamWait | Launch | GraphLaunch)
             };
             let disagrees = |e: EventId| clocks_disagree.contains(&trace.tracks.pid(trace.events.track[e.index()]));
-            let calls = trace.events.ids().filter(|&e| kinds.of(trace, e).is_some_and(waits));
+            let calls = trace.events.ids().filter(|&e| kinds.kind_of(trace, e).is_some_and(waits));
             uncertain.extend(calls.filter(|&call| disagrees(call)));
         }
         let Streams { of, previous, rank, is_one_process, .. } = streams;

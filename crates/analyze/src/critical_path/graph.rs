@@ -135,7 +135,7 @@ impl Outgoing {
     }
 
     /// The edges that start at a node.
-    pub(super) fn of(&self, node: usize) -> &[u32] {
+    pub(super) fn edges_of(&self, node: usize) -> &[u32] {
         &self.edge[self.offset[node] as usize..self.offset[node + 1] as usize]
     }
 }
@@ -149,7 +149,7 @@ impl Graph {
         let mut seen: Vec<(u32, u32)> = vec![(u32::MAX, 0); nodes.len()];
         let mut replaced = Vec::new();
         for from in 0..nodes.len() as u32 {
-            for &edge in outgoing.of(from as usize) {
+            for &edge in outgoing.edges_of(from as usize) {
                 let target = &mut seen[edges[edge as usize].to as usize];
                 if target.0 == from {
                     edges[target.1 as usize] = edges[edge as usize];

@@ -124,11 +124,11 @@ impl Queue {
         done.sort_unstable_by_key(|&(at, id)| (at, streams.rank[id.index()]));
         let is_graph = |call: &EventId| call.is_some() && is_graph_launch(trace.name(*call));
         let graphs = launched.iter().map(|&(_, _, call, _)| call).filter(is_graph).collect();
-        Self { graphs, ..Self::of(launched, done) }
+        Self { graphs, ..Self::from_launches(launched, done) }
     }
 
     /// That of sorted launches and ends.
-    fn of(launched: Vec<(i64, i64, EventId, GpuId)>, done: Vec<(i64, GpuId)>) -> Self {
+    fn from_launches(launched: Vec<(i64, i64, EventId, GpuId)>, done: Vec<(i64, GpuId)>) -> Self {
         let mut queue = Self { launched, done, held: Vec::new(), most: 0, usual: 1, graphs: FxHashSet::default() };
         let held = |i: usize| if queue.has_call(i) { i.saturating_sub(queue.done_by(queue.launched[i].0)) } else { 0 };
         queue.held = (0..queue.launched.len()).map(held).collect();
@@ -260,7 +260,7 @@ mod tests {
             ends.push(free);
             now += 1_000;
         }
-        Queue::of(launched, ends.into_iter().enumerate().map(|(i, end)| (end, GpuId::new(i))).collect())
+        Queue::from_launches(launched, ends.into_iter().enumerate().map(|(i, end)| (end, GpuId::new(i))).collect())
     }
 
     /// A call of 3 µs, or until there is room among so many.

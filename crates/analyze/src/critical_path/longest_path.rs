@@ -41,7 +41,7 @@ pub(super) fn longest_path(nodes: usize, edges: &[Edge]) -> Result<LongestPath, 
         if distance[from] > weight_us {
             (end, weight_us) = (node, distance[from]);
         }
-        for &edge in outgoing.of(from) {
+        for &edge in outgoing.edges_of(from) {
             visited_edges += 1;
             let to = edges[edge as usize].to as usize;
             let candidate = distance[from] + edges[edge as usize].search_weight_us();

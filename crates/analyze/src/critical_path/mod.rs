@@ -6,7 +6,6 @@
 
 mod breakdown;
 mod call_kind_cache;
-mod command_replay;
 mod commands;
 pub mod ctda;
 mod error;
@@ -15,14 +14,15 @@ pub mod exact;
 pub mod gpu_order;
 mod graph;
 pub mod hta;
-mod implicit_waits;
+mod inferred_sync;
 mod launch_queue;
 mod longest_path;
-mod losses;
+mod missing_records;
 mod nearest;
 mod overlay;
 mod report;
 mod save;
+mod stream_simulation;
 mod streams;
 mod sync_records;
 pub(crate) mod value_reads;

@@ -5,7 +5,7 @@
 //! waits for what was launched before.
 
 use super::gpu_order::{Reason, SyncCall};
-use super::losses::launched_at;
+use super::missing_records::launched_at;
 use super::streams::{Streams, end};
 use stackline_model::gpu_calls::{CopyDirection, copy_direction};
 use stackline_model::{EventId, EventKind, GpuId, Trace, TrackKind};

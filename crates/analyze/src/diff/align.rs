@@ -1,7 +1,8 @@
 //! Puts profiles beside each other and tells what is beyond the spread from noise.
 
-use super::comparable::{Per, mean_steps, notes, warnings};
+use super::comparability::{Per, mean_steps, not_compared, notes, warnings};
 use super::functions;
+use super::inferred_steps::have_different_bases;
 use super::lost::{self, Unknown};
 use super::pair::Pair;
 use super::profile::{Measure, Profile};
@@ -116,9 +117,25 @@ pub struct Change {
     pub count_after: f64,
     /// Whether each side has several steps, and each of its steps as many calls as its others: then no chance is in how they differ.
     pub counts_are_steady: bool,
+    /// Whether records are missing that the time before is made of, and the time after.
+    pub is_incomplete: [bool; 2],
 }
 
 impl Change {
+    /// Mean before and after; none where it is 0 because records are missing.
+    #[must_use]
+    pub fn known_ns(&self) -> [Option<f64>; 2] {
+        let [before, after] = self.is_incomplete;
+        [(self.before_ns, before), (self.after_ns, after)]
+            .map(|(ns, is_incomplete)| (ns != 0.0 || !is_incomplete).then_some(ns))
+    }
+
+    /// How much more time it takes per step; none where one of both times is missing.
+    #[must_use]
+    pub fn known_change_ns(&self) -> Option<f64> {
+        self.known_ns().iter().all(Option::is_some).then(|| self.change_ns())
+    }
+
     /// Whether all steps after have another number of calls than all steps before.
     #[must_use]
     pub fn calls_changed(&self) -> bool {
@@ -193,6 +210,8 @@ pub struct Diff {
     pub method: Method,
     /// What times are compared per.
     pub per: Per,
+    /// Whether some runs have steps and others none: times of a step stand beside times of a whole run, and only those of a call compare.
+    pub has_different_bases: bool,
     /// Whether kernels are aligned by operator and family.
     pub by_family: bool,
     /// How it is known what Python functions take, where both sides know it the same way.
@@ -226,7 +245,7 @@ impl Diff {
     /// and of functions by samples, counts are not those of calls.
     #[must_use]
     pub fn call_ns(&self, table: Table, change: &Change) -> Option<(f64, f64)> {
-        let is_on_both = change.count_before > 0.0 && change.count_after > 0.0;
+        let is_on_both = change.count_before > 0.0 && change.count_after > 0.0 && change.known_change_ns().is_some();
         (counts_calls(table, self.functions_by) && is_on_both)
             .then(|| (change.before_ns / change.count_before, change.after_ns / change.count_after))
     }
@@ -295,33 +314,31 @@ pub fn compare(before: &Side, after: &Side, options: Options) -> Diff {
     let warnings = warnings(before, after, by_family);
     let (method, changes) = (Method::None, BTreeMap::new());
     let functions_by = functions_by(before, after);
-    let per = Per::of(before, after);
+    let (per, has_different_bases) = (Per::choose(before, after), have_different_bases(before, after));
     let mean_steps = mean_steps(before, after);
     let first_notes = mean_steps.iter().cloned().collect();
     let lost = lost::sentences(before, after);
-    let mut diff =
-        Diff { options, method, per, by_family, functions_by, mean_steps, changes, warnings, lost, notes: first_notes };
+    let mut diff = Diff {
+        options,
+        method,
+        per,
+        has_different_bases,
+        by_family,
+        functions_by,
+        mean_steps,
+        changes,
+        warnings,
+        lost,
+        notes: first_notes,
+    };
     if let Some((a, b)) = vendors {
         diff.notes.push(format!("A ran on {} and B on {}.", a.name(), b.name()));
     }
     let same_paths = all().map(|profile| profile.path_kind).collect::<BTreeSet<_>>().len() <= 1;
-    if !same_paths {
-        diff.notes.push(
-            "Call paths are not compared: the two sides record different parts of them (modules, Python functions or \
-             operators only)."
-                .to_owned(),
-        );
-    }
-    let knows_functions = |side: &Side| side.iter().flatten().any(|profile| profile.functions_by.is_some());
-    if functions_by.is_none() && knows_functions(before) && knows_functions(after) {
-        diff.notes.push(
-            "Python functions are not compared: the runs know in different ways what they take (calls, samples)."
-                .to_owned(),
-        );
-    }
+    diff.notes.extend(not_compared(before, after, (same_paths, functions_by.is_some())));
     for (rank, a, b) in pairs(before, after, &mut diff.notes) {
         let names = functions::aligned(&a, &b);
-        let unknown = Unknown::of(a.iter().chain(&b).copied());
+        let unknown = Unknown::new(&a, &b);
         let pair = Pair { rank, before: a, after: b, level: options.level, per, names };
         let is_known = |table: &Table| match table {
             Table::Paths => same_paths,
@@ -330,7 +347,8 @@ pub fn compare(before: &Side, after: &Side, options: Options) -> Diff {
         };
         diff.method = stronger(diff.method, pair.method());
         for table in Table::ALL.into_iter().filter(is_known) {
-            let mut changes = pair.changes(table, by_family);
+            let is_compared = table != Table::Steps || !has_different_bases;
+            let mut changes = if is_compared { pair.changes(table, by_family) } else { Vec::new() };
             unknown.untest(table, by_family, &mut changes);
             if per == Per::Call && !counts_calls(table, functions_by) {
                 lost::untest(changes.iter_mut());
@@ -455,6 +473,7 @@ mod tests {
             count_before: 1.0,
             count_after: 1.0,
             counts_are_steady: true,
+            is_incomplete: [false; 2],
         }
     }
 

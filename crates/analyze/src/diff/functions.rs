@@ -3,7 +3,8 @@
 //! A trace of calls (`with_stack`) knows how long each call took; a recording only what samples saw. Modules are call paths, and
 //! what is built in is part of the function that calls it.
 
-use super::profile::{Cell, Profile, Row, Units};
+use super::profile::{Cell, Profile, Row};
+use super::units::Units;
 use crate::frame_names::frame;
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, SampleMetric, StrId, Trace, TrackKind};
@@ -110,9 +111,7 @@ fn by_samples<'n>(trace: &Trace, units: &Units, name_of: NameOf<'n>) -> Function
 /// Names of the frames of a sample, innermost first.
 fn frames(trace: &Trace, sample: EventId) -> impl Iterator<Item = StrId> {
     let stacks = &trace.stacks;
-    let first = stacks.event.binary_search(&sample).ok().and_then(|at| stacks.stack[at].some());
-    let outer = std::iter::successors(first, |s| stacks.parent[s.index()].some()).map(|s| stacks.frame[s.index()]);
-    std::iter::once(trace.events.name[sample.index()]).chain(outer)
+    std::iter::once(trace.events.name[sample.index()]).chain(stacks.names(stacks.of_event(sample)))
 }
 
 /// What the functions of the second side are called on the first one, where that differs: by the same end of the path of their file. A

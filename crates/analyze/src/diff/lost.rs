@@ -2,11 +2,8 @@
 
 use super::align::{Change, Side, Table, Verdict};
 use super::profile::{Measure, Profile};
-use stackline_model::{EventKind, Trace, flags};
+use stackline_model::{EventKind, Trace, flags, lack_times};
 use std::iter::once;
-
-/// One of so many records without a usable time is too many to compare the others.
-const MANY: usize = 100;
 
 /// Of records of one kind, how many there are, and how many have no time that can be true.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,7 +21,7 @@ impl Lost {
     }
 
     fn is_much(self) -> bool {
-        self.lost > 0 && self.lost * MANY >= self.all
+        lack_times(self.lost, self.all)
     }
 }
 
@@ -37,35 +34,48 @@ pub(super) fn of_host(trace: &Trace) -> Lost {
     host
 }
 
-/// What cannot be compared of a rank.
+/// What cannot be compared of a rank: records that are missing before, and after.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Unknown {
+pub(super) struct Unknown([Missing; 2]);
+
+/// Records that are missing on one side.
+#[derive(Clone, Copy, Debug, Default)]
+struct Missing {
     gpu: bool,
     host: bool,
 }
 
 impl Unknown {
     /// Of profiles of both sides.
-    pub(super) fn of<'p>(mut profiles: impl Iterator<Item = &'p Profile> + Clone) -> Self {
-        let gpu = knows_gpu(profiles.clone()) && profiles.clone().any(|profile| profile.gpu_records.are_incomplete());
-        Self { gpu, host: profiles.any(|profile| profile.lost_host.is_much()) }
+    pub(super) fn new(before: &[&Profile], after: &[&Profile]) -> Self {
+        let knows_gpu = knows_gpu(before.iter().chain(after).copied());
+        Self([before, after].map(|side| Missing {
+            gpu: knows_gpu && side.iter().any(|profile| profile.gpu_records.are_incomplete()),
+            host: side.iter().any(|profile| profile.lost_host.is_much()),
+        }))
     }
 
+    /// Takes back what was tested of changes that are made of what is lost, and marks their incomplete times.
+    pub(super) fn untest(self, table: Table, by_family: bool, changes: &mut [Change]) {
+        for change in &mut *changes {
+            change.is_incomplete = self.0.map(|missing| missing.affects(table, by_family, change.measure));
+        }
+        untest(changes.iter_mut().filter(|change| change.is_incomplete.contains(&true)));
+    }
+}
+
+impl Missing {
     /// Whether a measure of a table is made of what is lost: GPU work is told by operators and paths of the host, too, and a step ends
     /// with its GPU work.
-    fn has(self, table: Table, measure: Measure) -> bool {
+    fn affects(self, table: Table, by_family: bool, measure: Measure) -> bool {
         let by_host = matches!(table, Table::Operators | Table::Paths);
+        let by_operator = table == Table::Kernels && by_family;
         match measure {
+            _ if by_operator && self.host => true,
             Measure::Gpu => self.gpu || by_host && self.host,
             Measure::Step | Measure::StepAndBetween => self.gpu || self.host,
             Measure::Cpu | Measure::CpuTotal => self.host,
         }
-    }
-
-    /// Takes back what was tested of changes that are made of what is lost.
-    pub(super) fn untest(self, table: Table, by_family: bool, changes: &mut [Change]) {
-        let of_operators = table == Table::Kernels && by_family && self.host;
-        untest(changes.iter_mut().filter(|change| of_operators || self.has(table, change.measure)));
     }
 }
 

@@ -5,10 +5,10 @@
 //! profiles of two sides beside each other and tests every difference (see [`statistics`]).
 
 mod align;
-mod alike;
-mod comparable;
-mod families;
+mod comparability;
 mod functions;
+mod inferred_steps;
+mod kernel_families;
 mod lost;
 mod pair;
 mod paths;
@@ -16,11 +16,13 @@ mod profile;
 mod recording;
 pub mod statistics;
 mod tables;
+mod trim_warmup;
+mod units;
 
 pub use align::{Change, Diff, Method, Options, Side, Table as ChangeTable, Verdict, compare};
-pub use alike::alike;
-pub use comparable::Per;
-pub use families::family;
+pub use comparability::Per;
+pub use kernel_families::kernel_family;
 pub use lost::Lost;
 pub use profile::{Cell, MeanStep, Measure, Profile, Row, StepLength};
 pub use tables::tables;
+pub use trim_warmup::trim_warmup;

@@ -1,7 +1,7 @@
 //! One rank of both sides: rows of all tables, measured and tested.
 
 use super::align::{Change, Method, TRIM, Table, Verdict};
-use super::comparable::Per;
+use super::comparability::Per;
 use super::functions;
 use super::profile::{Cell, Measure, Profile, Row};
 use super::statistics::{Difference, Location, welch};
@@ -28,7 +28,7 @@ impl Pair<'_> {
     pub(super) fn method(&self) -> Method {
         let several = |side: &[&Profile]| side.iter().any(|profile| profile.units() > 1);
         match (self.before.len(), self.after.len()) {
-            (1, 1) if several(&self.before) || several(&self.after) => Method::Steps,
+            (1, 1) if self.per != Per::Call && (several(&self.before) || several(&self.after)) => Method::Steps,
             (1, 1) => Method::None,
             _ => Method::Runs,
         }
@@ -196,6 +196,7 @@ impl Pair<'_> {
                 count_before: counts.0,
                 count_after: counts.1,
                 counts_are_steady,
+                is_incomplete: [false; 2],
             });
         }
         out
@@ -210,13 +211,13 @@ fn is_steady(runs: &[Vec<f64>]) -> bool {
 
 /// The mean over runs of the (trimmed) mean over steps; 0 without any.
 fn center(runs: &[Vec<f64>], trim: f64) -> f64 {
-    let centers: Vec<f64> = runs.iter().filter_map(|run| Location::of(run, trim)).map(|of| of.center).collect();
+    let centers: Vec<f64> = runs.iter().filter_map(|run| Location::estimate(run, trim)).map(|of| of.center).collect();
     centers.iter().sum::<f64>() / centers.len().max(1) as f64
 }
 
 /// The test: of steps where there is one run each, else of runs, with what their steps leave open as the least error.
 fn difference(before: &[Vec<f64>], after: &[Vec<f64>], trim: f64, level: f64) -> Option<Difference> {
-    let locations = |runs: &[Vec<f64>]| runs.iter().filter_map(|run| Location::of(run, trim)).collect::<Vec<_>>();
+    let locations = |runs: &[Vec<f64>]| runs.iter().filter_map(|run| Location::estimate(run, trim)).collect::<Vec<_>>();
     let (a, b) = (locations(before), locations(after));
     if let ([a], [b]) = (&a[..], &b[..]) {
         return welch(a, b, level, 0.0);

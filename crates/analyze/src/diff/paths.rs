@@ -1,6 +1,7 @@
 //! Call paths that mean the same in two runs: modules by class and place among their siblings, functions without lines.
 
-use super::profile::{Cell, Row, Units};
+use super::profile::{Cell, Row};
+use super::units::Units;
 use crate::classify::is_module_call;
 use rustc_hash::FxHashMap;
 use stackline_model::names::{MODULE_PREFIX, STEP_PREFIX};

@@ -1,19 +1,19 @@
 //! What a comparison keeps of one rank of one run: the time of each thing in each step.
 
-use super::families::family;
 use super::functions;
+use super::inferred_steps;
+use super::kernel_families::kernel_family;
 use super::lost::{self, Lost};
 use super::paths::Paths;
+use super::units::{Units, steps};
 use crate::Scope;
-use crate::analyses::tl_operators::{Cost, costs};
-use crate::gpu_records::GpuRecords;
+use crate::analyses::operators::{Cost, costs};
 use crate::intervals::{total, union};
 use crate::op_tree::{OpTree, ROOT};
-use crate::steps::{FAR_OFF, Looked, between, is_warm_up, middle, spans};
 use crate::tracelens::{Definition, GpuView};
 use rustc_hash::FxHashMap;
 use stackline_model::names::STEP_PREFIX;
-use stackline_model::{EventId, GpuId, Key, StepIndex, StrId, Trace, Vendor, flags};
+use stackline_model::{EventId, GpuRecords, StrId, Trace, Vendor, flags};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -192,7 +192,7 @@ pub struct Profile {
     pub operators: BTreeMap<String, Row>,
     /// GPU work by name.
     pub kernels: BTreeMap<String, Row>,
-    /// GPU work by the operator that launched it and [`family`].
+    /// GPU work by the operator that launched it and [`kernel_family`].
     pub families: BTreeMap<(String, &'static str), Row>,
     /// Call paths; their texts are long, and shared with what is said of them.
     pub paths: BTreeMap<Arc<str>, Row>,
@@ -208,131 +208,31 @@ pub struct Profile {
     pub gpu_records: GpuRecords,
     /// Calls and operators of the host, and how many of them are left out for that.
     pub lost_host: Lost,
+    /// The same run by steps that are inferred, where it marks none but launches repeat: for a comparison with a run that marks its steps.
+    pub by_inferred_steps: Option<Box<Profile>>,
+    /// Of which repeats the steps are, in words, where they are inferred.
+    pub inferred_from: Option<String>,
 }
-
-/// Why a first step is left out that is no warm-up, but unlike all others.
-pub(super) const UNLIKE: &str = "first, unlike the others";
-/// Why a short last step is left out.
-const CUT_OFF: &str = "cut off";
 
 /// What stands for the operator of GPU work that no operator launched.
 pub(super) const NO_OPERATOR: &str = "(no operator)";
 
-/// A first or last step that is no steady state, though not far off, is off by more than one part in this many of the middle one,
-const ODD: i64 = 5;
-/// and by more than this many times what the others differ by at most.
-const ODD_RANGES: i64 = 4;
-
-/// Which compared step events belong to.
-pub(super) struct Units {
-    index: StepIndex,
-    /// By position in [`Trace::steps`]; none for those that are not compared. Empty: all of the trace is one.
-    of_step: Vec<Option<usize>>,
-    whole: bool,
-}
-
-impl Units {
-    pub(super) fn of_event(&self, trace: &Trace, event: EventId) -> Option<usize> {
-        if self.whole {
-            return Some(0);
-        }
-        let (start, track) = (trace.events.start[event.index()], trace.events.track[event.index()]);
-        let step = self.index.running(start, trace.tracks.pid(track))?;
-        *self.of_step.get(step as usize)?
-    }
-
-    pub(super) fn of_gpu(&self, trace: &Trace, gpu: GpuId) -> Option<usize> {
-        if self.whole { Some(0) } else { *self.of_step.get(trace.gpu.step[gpu.index()] as usize)? }
-    }
-}
-
-/// The steps in scope. Compared are those that all commands look at ([`Looked`]), without a first and a last one that would blur the mean.
-fn steps(trace: &Trace, scope: &Scope, counted: &[bool]) -> (Vec<StepLength>, Units) {
-    let spans = spans(trace, |gpu| counted[gpu.index()]);
-    let ns: Vec<i64> = spans.iter().map(|(from, to)| to.saturating_sub(*from)).collect();
-    let gaps = between(trace, &spans);
-    // A last one is followed by as much as the middle one of the others.
-    let known: Vec<i64> = gaps.iter().copied().flatten().collect();
-    let usual = middle(&known).unwrap_or(0);
-    let left_out = Looked::at(trace, scope).left_out(trace);
-    let chosen = |number: i64| scope.steps.is_none_or(|(first, last)| (first..=last).contains(&number));
-    let mut lengths: Vec<StepLength> = Vec::new();
-    let mut position = Vec::new();
-    let mut processes: BTreeMap<Key, usize> = BTreeMap::new();
-    for (at, step) in trace.steps.iter().enumerate().filter(|(_, step)| chosen(step.number)) {
-        let next = processes.len();
-        lengths.push(StepLength {
-            number: step.number,
-            process: *processes.entry(trace.process_of(step)).or_insert(next),
-            ns: ns[at],
-            with_between_ns: ns[at].saturating_add(gaps[at].unwrap_or(usual)),
-            left_out: left_out[at],
-        });
-        position.push(at);
-    }
-    // Who names steps, or wants all, wants those.
-    if scope.steps.is_none() && !scope.whole {
-        leave_out_odd_ends(&mut lengths);
-    }
-    let mut of_step = vec![None; trace.steps.len()];
-    let kept = lengths.iter().zip(&position).filter(|(length, _)| length.left_out.is_none());
-    for (unit, (_, &at)) in kept.enumerate() {
-        of_step[at] = Some(unit);
-    }
-    (lengths, Units { index: StepIndex::new(trace), of_step, whole: trace.steps.is_empty() })
-}
-
-/// Leaves out the first and the last compared step of each process that is unlike its others.
-fn leave_out_odd_ends(lengths: &mut [StepLength]) {
-    for own in compared(lengths).into_iter().filter(|own| own.len() > 2) {
-        let (first, last) = (own[0], own[own.len() - 1]);
-        // Neither end speaks for the others, as far as there are enough.
-        let inner = if own.len() > 3 { 1..own.len() - 1 } else { 0..own.len() };
-        let others: Vec<i64> = own[inner].iter().map(|&at| lengths[at].ns).collect();
-        if is_odd(lengths[first].ns, &others, true) {
-            lengths[first].left_out = Some(UNLIKE);
-        }
-        if is_odd(lengths[last].ns, &others, false) {
-            lengths[last].left_out = Some(CUT_OFF);
-        }
-    }
-}
-
-/// The compared steps of each process, in order of time.
-pub(super) fn compared(lengths: &[StepLength]) -> Vec<Vec<usize>> {
-    let mut of_processes: Vec<Vec<usize>> = Vec::new();
-    for (at, step) in lengths.iter().enumerate() {
-        of_processes.resize_with(of_processes.len().max(step.process + 1), Vec::new);
-        if step.left_out.is_none() {
-            of_processes[step.process].push(at);
-        }
-    }
-    of_processes
-}
-
-/// Whether the first or last step is unlike the others. A first one may be shorter, too: the host runs ahead of the GPU
-/// until its queue is full. One that is as long as a warm-up is none only where its number does not tell it from other steps.
-fn is_odd(ns: i64, others: &[i64], is_first: bool) -> bool {
-    let mut sorted = others.to_vec();
-    sorted.sort_unstable();
-    let (Some(&least), Some(&most), Some(&middle)) = (sorted.first(), sorted.last(), sorted.get(sorted.len() / 2))
-    else {
-        return false;
-    };
-    let off = ns.saturating_sub(middle).saturating_abs();
-    let unlike = off > middle / ODD && off > most.saturating_sub(least).saturating_mul(ODD_RANGES);
-    match is_first {
-        true => unlike || is_warm_up(ns, others),
-        false => ns < middle && (unlike || ns < middle / FAR_OFF),
-    }
-}
-
 impl Profile {
     /// The profile of a trace.
     #[must_use]
-    pub fn of(trace: &Trace, rank: i64, scope: &Scope) -> Self {
+    pub fn from_trace(trace: &Trace, rank: i64, scope: &Scope) -> Self {
         let view = GpuView::new(trace, &Scope::default(), Definition::Exact);
-        let (steps, units) = steps(trace, scope, &view.counted);
+        let mut profile = Self::of_units(trace, rank, steps(trace, scope, &view.counted), &view);
+        profile.by_inferred_steps = inferred_steps::profile(trace, rank, scope, &view).map(Box::new);
+        profile
+    }
+
+    pub(super) fn of_units(
+        trace: &Trace,
+        rank: i64,
+        (steps, units): (Vec<StepLength>, Units),
+        view: &GpuView<'_>,
+    ) -> Self {
         let timed = |e: &EventId| trace.events.has(*e, flags::HAS_DURATION) && !trace.events.is_plausible(*e);
         let mut profile = Self {
             name: trace.meta.name.clone(),
@@ -342,13 +242,13 @@ impl Profile {
             vendor: vendor(trace),
             steps,
             implausible: trace.events.ids().filter(timed).count(),
-            gpu_records: GpuRecords::of(trace),
+            gpu_records: *trace.gpu_records(),
             lost_host: lost::of_host(trace),
             ..Self::default()
         };
-        profile.totals(trace, &units, &view);
-        profile.operators(trace, &units, &view);
-        profile.kernels(trace, &units, &view);
+        profile.totals(trace, &units, view);
+        profile.operators(trace, &units, view);
+        profile.kernels(trace, &units, view);
         let paths = Paths::new(trace);
         profile.path_kind = paths.kind();
         profile.paths = paths.rows(trace, &units, &view.counted);
@@ -405,7 +305,7 @@ impl Profile {
             let name = trace.events.name[event.index()];
             let cell = Cell { count: 1, gpu: trace.events.dur[event.index()], ..Cell::default() };
             rows.entry(name).or_default().add(unit, &cell);
-            let of = *known.entry(name).or_insert_with(|| family(trace, event));
+            let of = *known.entry(name).or_insert_with(|| kernel_family(trace, event));
             let operator = trace.gpu.operator[gpu.index()].some().filter(|&op| !is_step(trace, op));
             let operator = operator.map_or(StrId::NONE, |op| trace.events.name[op.index()]);
             families.entry((operator, of)).or_default().add(unit, &cell);

@@ -2,22 +2,22 @@
 
 use super::functions::BY_SAMPLES;
 use super::profile::{Cell, MeanStep, Profile};
-use crate::calls::{CallLabel, CallView, Shape, ViewOptions, view};
+use crate::calls::{CallLabel, CallView, ViewDirection, ViewOptions, view};
 use crate::findings::step_time;
-use stackline_model::{CallMetric, CallTree, Unit};
+use stackline_model::{CallMetric, CallingContextTree, Unit};
 
 impl Profile {
     /// The profile of a recording: all of it counts as one step, with host time only.
     ///
     /// # Errors
     /// If no time was measured in it, in words.
-    pub fn of_calls(tree: &CallTree, name: &str) -> Result<Self, String> {
+    pub fn of_calls(tree: &CallingContextTree, name: &str) -> Result<Self, String> {
         let is_time = |metric: &CallMetric| metric.unit() == Unit::Ns && metric.adds_up();
         let metric = tree.measured().into_iter().find(is_time);
         let metric = metric.ok_or_else(|| format!("{name}: no times were recorded in it"))?;
         let options = ViewOptions { by_line: false, by_inputs: false, ..ViewOptions::new(metric) };
         let down = view(tree, &options);
-        let flat = view(tree, &ViewOptions { shape: Shape::Flat, ..options });
+        let flat = view(tree, &ViewOptions { shape: ViewDirection::Flat, ..options });
         let lasted = tree.processes.iter().filter_map(|process| process.lasted_ns).max().unwrap_or(0);
         let mut profile = Self { name: name.to_owned(), path_kind: "calls", ..Self::default() };
         // Times of operators and times of samples do not mean the same.
@@ -47,8 +47,8 @@ impl Profile {
 
 impl Profile {
     /// Python functions, by samples: times of operators say nothing of them.
-    fn functions(&mut self, tree: &CallTree) {
-        let wanted = [CallMetric::CpuTime, CallMetric::RealTime, CallMetric::HostTime];
+    fn functions(&mut self, tree: &CallingContextTree) {
+        let wanted = [CallMetric::CpuTime, CallMetric::WallTime, CallMetric::HostTime];
         let measured = tree.measured();
         let Some(metric) = wanted.into_iter().find(|metric| measured.contains(metric)) else { return };
         let options = ViewOptions { by_line: false, by_inputs: false, ..ViewOptions::new(metric) };
@@ -69,7 +69,7 @@ impl Profile {
                 add(down.label(function), &Cell { cpu: ns(node.exclusive.sum), ..Cell::default() });
             }
         }
-        let flat = view(tree, &ViewOptions { shape: Shape::Flat, ..options });
+        let flat = view(tree, &ViewOptions { shape: ViewDirection::Flat, ..options });
         for row in (1..flat.nodes.len()).filter(|&row| flat.label(row).kind == "python") {
             add(flat.label(row), &Cell { cpu: 0, ..of_samples(&flat, row) });
         }

@@ -40,7 +40,7 @@ impl Location {
     /// Neighbouring steps that resemble each other (a GPU that warms up, a busy machine) say less than independent ones:
     /// the error grows by what the correlation of neighbours says, as for a process that remembers one step.
     #[must_use]
-    pub fn of(values: &[f64], trim: f64) -> Option<Self> {
+    pub fn estimate(values: &[f64], trim: f64) -> Option<Self> {
         let plain = Self::independent(values, trim)?;
         if values.len() < ORDERED {
             return Some(plain);

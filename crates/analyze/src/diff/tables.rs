@@ -1,7 +1,7 @@
 //! A comparison as tables.
 
 use super::align::{Change, Diff, Side, Table as Compared};
-use super::comparable::Per;
+use super::comparability::Per;
 use stackline_model::{Table, Unit};
 
 /// `steps`, `operators`, `kernels`, `paths`, `functions` where they are known, and `step_lengths` with each step of each run.
@@ -28,7 +28,11 @@ fn test(diff: &Diff) -> String {
 }
 
 fn changes(table: Compared, changes: &[Change], diff: &Diff) -> Table {
-    let per = if diff.per == Per::Step { "per step" } else { "in all" };
+    let per = match diff.per {
+        Per::Step => "per step",
+        _ if diff.has_different_bases => "per call",
+        _ => "in all",
+    };
     let title = match table {
         Compared::Steps if diff.per == Per::Step => "Steps: before and after".to_owned(),
         Compared::Steps => "The whole: before and after".to_owned(),
@@ -48,16 +52,17 @@ fn changes(table: Compared, changes: &[Change], diff: &Diff) -> Table {
     if table == Compared::Kernels {
         out = out.text("operator", changes.iter().map(|change| change.operator.clone()));
     }
-    let ns = |get: fn(&Change) -> f64| changes.iter().map(get);
+    let ns = |get: fn(&Change) -> Option<f64>| changes.iter().map(get);
+    let change_ns = |change: &Change| change.known_change_ns().filter(|_| !diff.has_different_bases);
     let end =
         |get: fn((f64, f64)) -> f64| changes.iter().map(move |change| change.percent_of(get(change.interval_ns?)));
     let out = out
         .text("measure", changes.iter().map(|change| change.measure.name().to_owned()))
         .text("verdict", changes.iter().map(|change| change.verdict.name().to_owned()))
-        .f64("before_ns", Unit::Ns, ns(|change| change.before_ns))
-        .f64("after_ns", Unit::Ns, ns(|change| change.after_ns))
-        .f64("change_ns", Unit::Ns, ns(Change::change_ns))
-        .f64("change_percent", Unit::Percent, changes.iter().map(Change::percent))
+        .f64("before_ns", Unit::Ns, ns(|change| change.known_ns()[0]))
+        .f64("after_ns", Unit::Ns, ns(|change| change.known_ns()[1]))
+        .f64("change_ns", Unit::Ns, changes.iter().map(change_ns))
+        .f64("change_percent", Unit::Percent, changes.iter().map(|change| change.percent_of(change_ns(change)?)))
         .f64("low_percent", Unit::Percent, end(|interval| interval.0))
         .f64("high_percent", Unit::Percent, end(|interval| interval.1))
         .f64("p", Unit::None, changes.iter().map(|change| change.p))

@@ -2,8 +2,8 @@
 //! several findings share its caller, or the function of a library of models that it leads to.
 
 use super::finding::Finding;
-use super::place::{Place, Places};
 use super::rules::fits;
+use super::source_location::{SourceLocation, SourceLocations};
 use crate::vocabulary::python::OPTIMIZER_STEP;
 use stackline_model::vocabulary::is_in_package;
 use stackline_model::{EventId, EventKind, StrId, Trace};
@@ -24,7 +24,7 @@ const ASKED: usize = 64;
 
 /// Fills in where the edits of findings belong, as far as the trace knows a better place than where they are seen.
 pub(super) fn fill_in(trace: &Trace, findings: &mut [&mut Finding]) {
-    let places = Places::new(trace);
+    let places = SourceLocations::new(trace);
     for finding in findings.iter_mut() {
         finding.change = constructor(trace, &places, finding).filter(|place| *place != finding.place);
     }
@@ -45,7 +45,7 @@ pub(super) fn fill_in(trace: &Trace, findings: &mut [&mut Finding]) {
 
 /// The innermost function of a library of models around most events of a finding: what the wrapper has done, which the user's own
 /// functions do not tell.
-fn model_function(places: &Places<'_>, events: &[EventId]) -> Option<StrId> {
+fn model_function(places: &SourceLocations<'_>, events: &[EventId]) -> Option<StrId> {
     let mut counts: BTreeMap<StrId, usize> = BTreeMap::new();
     let asked = || events.iter().take(ASKED);
     for frame in asked().filter_map(|&event| places.model_frames(event).first().copied()) {
@@ -57,23 +57,23 @@ fn model_function(places: &Places<'_>, events: &[EventId]) -> Option<StrId> {
 
 /// Positions of findings that are seen at one place of the program.
 fn shared(findings: &[&mut Finding]) -> Vec<Vec<usize>> {
-    let mut by_place: BTreeMap<Place, Vec<usize>> = BTreeMap::new();
+    let mut by_place: BTreeMap<SourceLocation, Vec<usize>> = BTreeMap::new();
     for (at, finding) in findings.iter().enumerate().filter(|(_, finding)| finding.place.file.is_some()) {
-        let line = Place { module: None, operator: None, ..finding.place.clone() };
+        let line = SourceLocation { module: None, operator: None, ..finding.place.clone() };
         by_place.entry(line).or_default().push(at);
     }
     by_place.into_values().filter(|group| group.len() >= SHARED_BY).collect()
 }
 
 /// The function of the user's own that called the innermost one, if all events have the same.
-fn caller(places: &Places<'_>, events: &[EventId]) -> Option<StrId> {
+fn caller(places: &SourceLocations<'_>, events: &[EventId]) -> Option<StrId> {
     let mut callers = events.iter().take(ASKED).map(|&event| places.own_frames(event).get(1).copied());
     let first = callers.next()??;
     callers.all(|caller| caller == Some(first)).then_some(first)
 }
 
 /// The place that called the constructor of what a finding is about, where that was recorded, and only one is.
-fn constructor(trace: &Trace, places: &Places<'_>, finding: &Finding) -> Option<Place> {
+fn constructor(trace: &Trace, places: &SourceLocations<'_>, finding: &Finding) -> Option<SourceLocation> {
     let (_, parts, library) = CONSTRUCTORS.iter().find(|(code, ..)| *code == finding.rule.code)?;
     let fits: Vec<bool> = trace.strings.iter().map(|name| fits(name, parts) && is_in_package(name, library)).collect();
     if !fits.contains(&true) {
@@ -93,7 +93,7 @@ fn constructor(trace: &Trace, places: &Places<'_>, finding: &Finding) -> Option<
         let name = trace.strings.get(name(e)).to_ascii_lowercase();
         class.as_ref().is_none_or(|class| name.contains(&format!("/{class}.py(")))
     };
-    let mut found: Vec<Place> = calls.filter(is_its).map(|e| places.place(places.key(e))).collect();
+    let mut found: Vec<SourceLocation> = calls.filter(is_its).map(|e| places.place(places.key(e))).collect();
     found.iter_mut().for_each(|place| (place.module, place.operator) = (None, None));
     found.sort_unstable();
     found.dedup();
@@ -103,7 +103,7 @@ fn constructor(trace: &Trace, places: &Places<'_>, finding: &Finding) -> Option<
 
 /// The class of the optimizer in whose step an event lies, in small letters.
 fn class_of_step(trace: &Trace, event: EventId) -> Option<String> {
-    let launch = super::place::launch_of(trace, event);
+    let launch = super::source_location::launch_of(trace, event);
     let around = std::iter::once(launch).chain(trace.ancestors(launch));
     let class = around.map(|e| trace.name(e)).find_map(|name| name.strip_prefix(OPTIMIZER_STEP)?.split('.').next());
     class.map(str::to_ascii_lowercase)
@@ -111,7 +111,7 @@ fn class_of_step(trace: &Trace, event: EventId) -> Option<String> {
 
 impl Finding {
     /// Where its edit belongs: mostly where it is seen.
-    pub fn change_place(&self) -> &Place {
+    pub fn change_place(&self) -> &SourceLocation {
         self.change.as_ref().unwrap_or(&self.place)
     }
 }

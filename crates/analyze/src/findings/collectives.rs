@@ -1,6 +1,6 @@
 //! Collectives as rules see them: what they do, how much, among whom.
 
-use super::subject::Subject;
+use super::rule_context::RuleContext;
 use crate::classify::Collective as Family;
 use crate::kernel_type::KernelType;
 use stackline_model::{EventId, EventKind, StrId};
@@ -18,7 +18,7 @@ pub(super) struct Collective {
     pub(super) group: Option<StrId>,
 }
 
-impl Subject<'_> {
+impl RuleContext<'_> {
     /// Collectives of the window of which is known what they do.
     pub(super) fn collectives(&self) -> Vec<Collective> {
         let trace = self.trace();

@@ -3,7 +3,7 @@
 //! A trace has the shapes of inputs, not which tensor an input is. So an operator belongs to a run if all its inputs have shapes
 //! that the run made before; the first one whose inputs do not ends the run.
 
-use super::subject::Subject;
+use super::rule_context::RuleContext;
 use crate::vocabulary::aten;
 use crate::vocabulary::aten::constants::{COMPUTED, COPIED, FILLED, RESHAPED, VECTORS};
 use serde_json::Value;
@@ -45,14 +45,14 @@ impl Made {
     }
 
     /// Whether an operator that begins a run does.
-    fn begins(&mut self, subject: &Subject<'_>, operator: EventId) -> bool {
-        let name = short_name(subject, operator);
+    fn begins(&mut self, context: &RuleContext<'_>, operator: EventId) -> bool {
+        let name = short_name(context, operator);
         if VECTORS.contains(&name) {
             self.has_vector = true;
             return true;
         }
         if FILLED.contains(&name) {
-            let sizes = sizes(subject, operator, 0);
+            let sizes = sizes(context, operator, 0);
             self.add(sizes.map(|sizes| if name == "eye" { vec![sizes[0]; 2] } else { sizes }));
             return true;
         }
@@ -60,13 +60,13 @@ impl Made {
     }
 
     /// Whether a run goes on with an operator: its inputs are what the run made.
-    fn goes_on(&mut self, subject: &Subject<'_>, operator: EventId) -> bool {
-        if self.begins(subject, operator) {
+    fn goes_on(&mut self, context: &RuleContext<'_>, operator: EventId) -> bool {
+        if self.begins(context, operator) {
             return true;
         }
-        let name = short_name(subject, operator);
+        let name = short_name(context, operator);
         let (computes, copies) = (COMPUTED.contains(&name), COPIED.contains(&name) || RESHAPED.contains(&name));
-        let inputs = input_shapes(subject, operator);
+        let inputs = input_shapes(context, operator);
         if !(computes || copies) || inputs.is_empty() || !self.has_all(&inputs) {
             return false;
         }
@@ -74,38 +74,38 @@ impl Made {
         self.has_vector = false;
         self.add(inputs.into_iter().reduce(broadcast));
         if name == "expand" {
-            self.add(sizes(subject, operator, 1));
+            self.add(sizes(context, operator, 1));
         }
         true
     }
 }
 
 /// The call of `torch.tensor` that an operator is part of, where Python's calls of builtin functions were recorded.
-fn tensor_call(subject: &Subject<'_>, operator: EventId) -> Option<EventId> {
-    let trace = subject.trace();
-    let mut around = trace.ancestors(operator).take_while(|&e| !subject.is_own_frame(e));
+fn tensor_call(context: &RuleContext<'_>, operator: EventId) -> Option<EventId> {
+    let trace = context.trace();
+    let mut around = trace.ancestors(operator).take_while(|&e| !context.is_own_frame(e));
     around.find(|&e| trace.kind(e) == EventKind::PythonFunction && trace.name(e).starts_with(TENSOR_OF_VALUES))
 }
 
 /// Of operators in the order in which one thread ran them the runs which compute constants, or make them of Python values. What is
 /// written to afterwards is none.
-pub(super) fn constant_runs(subject: &Subject<'_>, operators: &[EventId]) -> Vec<Vec<EventId>> {
+pub(super) fn constant_runs(context: &RuleContext<'_>, operators: &[EventId]) -> Vec<Vec<EventId>> {
     let (mut found, mut at) = (Vec::new(), 0);
     while at < operators.len() {
-        if let Some(call) = tensor_call(subject, operators[at]) {
-            let inside = operators[at..].iter().take_while(|&&e| tensor_call(subject, e) == Some(call)).count();
+        if let Some(call) = tensor_call(context, operators[at]) {
+            let inside = operators[at..].iter().take_while(|&&e| tensor_call(context, e) == Some(call)).count();
             found.push(operators[at..at + inside].to_vec());
             at += inside;
             continue;
         }
         let mut made = Made::default();
-        if !made.begins(subject, operators[at]) {
+        if !made.begins(context, operators[at]) {
             at += 1;
             continue;
         }
-        let more = operators[at + 1..].iter().take_while(|&&operator| made.goes_on(subject, operator)).count();
+        let more = operators[at + 1..].iter().take_while(|&&operator| made.goes_on(context, operator)).count();
         let end = at + 1 + more;
-        let is_written = operators.get(end).is_some_and(|&next| writes_to(subject, next, &made));
+        let is_written = operators.get(end).is_some_and(|&next| writes_to(context, next, &made));
         if made.computes && !is_written {
             found.push(operators[at..end].to_vec());
         }
@@ -115,26 +115,26 @@ pub(super) fn constant_runs(subject: &Subject<'_>, operators: &[EventId]) -> Vec
 }
 
 /// Whether an operator writes to what a run made: its name ends as those of PyTorch that do so.
-fn writes_to(subject: &Subject<'_>, operator: EventId, made: &Made) -> bool {
-    let first = input_shapes(subject, operator).into_iter().next();
-    subject.trace().name(operator).ends_with('_') && first.is_some_and(|shape| made.has(&shape, 1))
+fn writes_to(context: &RuleContext<'_>, operator: EventId, made: &Made) -> bool {
+    let first = input_shapes(context, operator).into_iter().next();
+    context.trace().name(operator).ends_with('_') && first.is_some_and(|shape| made.has(&shape, 1))
 }
 
-fn short_name<'a>(subject: &Subject<'a>, operator: EventId) -> &'a str {
-    aten::short_name(subject.trace().name(operator)).unwrap_or_default()
+fn short_name<'a>(context: &RuleContext<'a>, operator: EventId) -> &'a str {
+    aten::short_name(context.trace().name(operator)).unwrap_or_default()
 }
 
 /// Shapes of an operator's tensors. Numbers have none; lists of tensors are lists of shapes.
-fn input_shapes(subject: &Subject<'_>, operator: EventId) -> Vec<Shape> {
-    let inputs = subject.json("Input Dims", operator);
+fn input_shapes(context: &RuleContext<'_>, operator: EventId) -> Vec<Shape> {
+    let inputs = context.json("Input Dims", operator);
     let shape = |value: &Value| -> Option<Shape> { value.as_array()?.iter().map(Value::as_i64).collect() };
     let all = inputs.as_ref().and_then(Value::as_array).into_iter().flatten();
     all.filter_map(shape).filter(|shape| !shape.is_empty()).collect()
 }
 
 /// Sizes that an operator's argument gives, such as `[64, 64]` or `64`.
-fn sizes(subject: &Subject<'_>, operator: EventId, argument: usize) -> Option<Shape> {
-    let arguments = subject.json("Concrete Inputs", operator)?;
+fn sizes(context: &RuleContext<'_>, operator: EventId, argument: usize) -> Option<Shape> {
+    let arguments = context.json("Concrete Inputs", operator)?;
     let sizes: Value = serde_json::from_str(arguments.get(argument)?.as_str()?).ok()?;
     let all = sizes.as_array().cloned().unwrap_or_else(|| vec![sizes]);
     all.iter().map(Value::as_i64).collect::<Option<Shape>>().filter(|sizes| !sizes.is_empty())

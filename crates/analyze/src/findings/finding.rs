@@ -1,8 +1,8 @@
 //! What a rule found.
 
 use super::memory::MemoryGain;
-use super::place::Place;
 use super::rule::RuleInfo;
+use super::source_location::SourceLocation;
 use crate::critical_path::exact::what_if::{Edit, Gain};
 use stackline_model::{EventId, Unit};
 use std::sync::Arc;
@@ -85,9 +85,9 @@ impl Fact {
     }
 }
 
-/// What a change is worth, as its rule proposes it.
+/// Estimated gain of a change, as its rule states it.
 #[derive(Clone, Debug)]
-pub enum Worth {
+pub enum GainEstimate {
     /// These edits, made together: their gain is computed by replay.
     Edits(Vec<Edit>),
     /// The same where it is not certain what a repair leaves: the gain is that of the first list, and its bounds hold those of
@@ -103,11 +103,11 @@ pub enum Worth {
         /// If it is as much as it may be.
         most: Vec<Edit>,
     },
-    /// As `Edits` for what is no repair but a hope, such as half the time: worth nothing for certain, and no part of what all
+    /// As `Edits` for a speculative change, such as half the time: its lower bound is 0, and it is no part of what all
     /// findings gain together.
-    Hope(Vec<Edit>),
+    Speculative(Vec<Edit>),
     /// The same where all of it may go: the gain is that of the first list, and at most that of the second.
-    HopeTo(Vec<Edit>, Vec<Edit>),
+    SpeculativeRange(Vec<Edit>, Vec<Edit>),
     /// Replay cannot express the change: per step, in ns, by the model that is named.
     Model {
         /// Least, likely and most.
@@ -115,19 +115,19 @@ pub enum Worth {
         /// How it was estimated, in a sentence.
         model: &'static str,
     },
-    /// It may be chance, for this reason: it is told in a note, and no finding.
-    Chance(&'static str),
+    /// Insignificant, for this reason: reported in a note, not as a finding.
+    Insignificant(&'static str),
     /// It is about the measurement itself: nothing is gained by a repair but better numbers.
     None,
 }
 
-/// What a rule proposes.
+/// Candidate finding of a rule.
 #[derive(Clone, Debug)]
-pub struct Draft {
+pub struct Candidate {
     /// What is wrong, in one line, with its numbers.
     pub title: String,
     /// Where.
-    pub place: Place,
+    pub place: SourceLocation,
     /// The events that show it.
     pub events: Vec<EventId>,
     /// What it rests on.
@@ -137,7 +137,7 @@ pub struct Draft {
     /// Whether the change helps.
     pub confidence: Confidence,
     /// What it is worth.
-    pub worth: Worth,
+    pub gain_estimate: GainEstimate,
 }
 
 /// What to change, where, and what it gains.
@@ -148,9 +148,9 @@ pub struct Finding {
     /// What is wrong, in one line, with its numbers.
     pub title: String,
     /// Where it is seen: the innermost function of the user's own that shows it.
-    pub place: Place,
+    pub place: SourceLocation,
     /// Where the edit belongs, if that is known to be elsewhere ([`Finding::change_place`]).
-    pub change: Option<Place>,
+    pub change: Option<SourceLocation>,
     /// The events that show it, ascending.
     pub events: Vec<EventId>,
     /// What it rests on.
@@ -167,9 +167,9 @@ pub struct Finding {
     pub on_top_ns: Option<i64>,
     /// How the gain was found: `replay`, `rule` where a rule of the user's own states it, or the model in a sentence.
     pub method: &'static str,
-    /// The edits whose replay it is, as text that `what-if` reads.
+    /// The edits whose replay it is, with the cases that its bounds hold, as text from which `what-if` computes the same gain and bounds.
     pub edits: Vec<String>,
-    /// The same in words, for people and for the comparison of runs: they name code, not events.
+    /// The edits without cases in words, for people and for the comparison of runs: they name code, not events.
     pub edit_labels: Vec<String>,
     /// Of several ranks those that have it, ascending, each with its gain; empty where one trace was looked at. All else is that of
     /// the rank that gains most by it.
@@ -190,7 +190,7 @@ pub const REPLAY: &str = "replay";
 /// of those that a rule of the user's own states,
 pub const STATED: &str = "rule";
 /// and of those that are replayed of a hope.
-pub const HOPE: &str = "replay of a hope";
+pub const SPECULATIVE: &str = "replay of a hope";
 
 impl Finding {
     /// The predicted gain, in ns per step; 0 where there is none.
@@ -214,6 +214,6 @@ impl Finding {
 
     /// Whether there is a repair whose gain it is, rather than a hope.
     pub fn is_repair(&self) -> bool {
-        self.method != HOPE
+        self.method != SPECULATIVE
     }
 }

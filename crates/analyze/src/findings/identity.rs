@@ -1,7 +1,7 @@
 //! Which findings are the same: of another run, of another version of the program, on another rank.
 
 use super::finding::Finding;
-use super::place::Place;
+use super::source_location::SourceLocation;
 use crate::critical_path::exact::what_if::module_class;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,12 +18,12 @@ pub struct Identity {
 
 impl Identity {
     /// That of a finding.
-    pub fn of(finding: &Finding) -> Self {
+    pub fn from_finding(finding: &Finding) -> Self {
         Self::new(&finding.rule.code, &finding.place, &finding.edit_labels.join("; "))
     }
 
     /// That of a finding of which this is known; edits as text, `; ` between them.
-    pub fn new(code: &str, place: &Place, edits: &str) -> Self {
+    pub fn new(code: &str, place: &SourceLocation, edits: &str) -> Self {
         let module = place.module.as_deref().map(|module| module_class(module).to_owned());
         let place = [place.file.clone(), place.function.clone(), module, place.operator.clone()];
         Self { code: code.to_owned(), place: place.map(Option::unwrap_or_default), edits: lasting(edits) }
@@ -68,12 +68,12 @@ pub struct Mark {
 
 impl Mark {
     /// That of a finding.
-    pub fn of(finding: &Finding) -> Self {
+    pub fn from_finding(finding: &Finding) -> Self {
         Self::new(&finding.place, &finding.title)
     }
 
     /// That of a finding with this place and title.
-    pub fn new(place: &Place, title: &str) -> Self {
+    pub fn new(place: &SourceLocation, title: &str) -> Self {
         Self { line: place.line, module: place.module.clone(), words: words(title) }
     }
 
@@ -150,13 +150,13 @@ impl<'m> Pairs<'m> {
 /// The identities of findings as text, for readers that compare nothing else: of those that have one in common the second in the order
 /// of lines ends in `:2`, and so on.
 pub fn fingerprints(findings: &[&Finding]) -> Vec<String> {
-    let marks: Vec<Mark> = findings.iter().map(|finding| Mark::of(finding)).collect();
+    let marks: Vec<Mark> = findings.iter().map(|finding| Mark::from_finding(finding)).collect();
     let mut order: Vec<usize> = (0..findings.len()).collect();
     order.sort_by_key(|&at| (marks[at].order(), &findings[at].title));
     let mut seen: BTreeMap<Identity, usize> = BTreeMap::new();
     let mut fingerprints = vec![String::new(); findings.len()];
     for at in order {
-        let identity = Identity::of(findings[at]);
+        let identity = Identity::from_finding(findings[at]);
         let text = identity.to_string();
         let nth = seen.entry(identity).or_default();
         *nth += 1;
@@ -170,7 +170,7 @@ pub(in crate::findings) const MOSTLY_AT: &str = "; most of it at ";
 
 /// What findings of two ranks have in common if they are the same. Ranks run one program at a time, so lines and modules are the same;
 /// which kernels run may differ, and so what is to be changed: the title but for its numbers stands for it.
-pub(in crate::findings) fn on_ranks(finding: &Finding) -> (String, Place, String) {
+pub(in crate::findings) fn on_ranks(finding: &Finding) -> (String, SourceLocation, String) {
     // Where most of the loading is may differ from rank to rank.
     let title = finding.title.split_once(MOSTLY_AT).map_or(finding.title.as_str(), |(title, _)| title);
     (finding.rule.code.clone(), finding.place.clone(), words(title))
@@ -182,7 +182,7 @@ mod tests {
 
     fn mark(line: u32, module: &str, title: &str) -> Mark {
         let (line, module) = ((line > 0).then_some(line), (!module.is_empty()).then(|| module.to_owned()));
-        Mark::new(&Place { line, module, ..Place::default() }, title)
+        Mark::new(&SourceLocation { line, module, ..SourceLocation::default() }, title)
     }
 
     #[test]
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn numbers_of_modules_are_no_part_of_the_identity() {
         let of = |module: &str| {
-            let place = Place { module: Some(module.to_owned()), ..Place::default() };
+            let place = SourceLocation { module: Some(module.to_owned()), ..SourceLocation::default() };
             Identity::new("SL002", &place, &format!("fuse module:{module}"))
         };
         assert_eq!(of("nn.Module: Linear_12"), of("nn.Module: Linear_13"));

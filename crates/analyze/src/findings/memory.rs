@@ -3,9 +3,10 @@
 //! They are made of memory traces elsewhere (`engine`), and stand in one list with the others, behind what saves time.
 
 use super::finding::Finding;
-use super::rank::{Findings, Reason, Unchecked, order};
-use super::rule::Need;
+use super::rank::{Findings, order};
+use super::rule::Requirement;
 use super::rules;
+use super::skipped_rules::{Reason, SkippedRule};
 
 /// What a change saves at the highest peak of a device, by replay of its memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +83,7 @@ pub struct MemoryFindings {
     /// Findings that were asked not to be shown.
     pub ignored: Vec<Finding>,
     /// Rules that could not look.
-    pub unchecked: Vec<Unchecked>,
+    pub unchecked: Vec<SkippedRule>,
     /// Findings left out because they save too little.
     pub small: Vec<Finding>,
     /// The highest peak of each device.
@@ -92,8 +93,8 @@ pub struct MemoryFindings {
 impl MemoryFindings {
     /// Of a run that tells nothing of memory.
     pub fn unchecked() -> Self {
-        let reason = Reason::Missing(Need::Memory);
-        let unchecked = |rule: &super::Rule| Unchecked { rule: rule.info(), reason: reason.clone() };
+        let reason = Reason::Missing(Requirement::Memory);
+        let unchecked = |rule: &super::Rule| SkippedRule { rule: rule.info(), reason: reason.clone() };
         Self { unchecked: rules::of_memory().map(unchecked).collect(), ..Self::default() }
     }
 }
@@ -102,6 +103,7 @@ impl Findings {
     /// Of a memory trace alone: steps have no length, and the rules are those that look at memory.
     pub fn of_memory(memory: MemoryFindings) -> Self {
         let none = Self {
+            window: None,
             step_ns: 0,
             steps: 0,
             are_inferred: false,
@@ -130,8 +132,8 @@ impl Findings {
         let mut found = Self::of_memory(memory);
         let others = || rules::of_traces().map(super::Rule::info);
         found.rules.splice(0..0, others());
-        let reason = Reason::Missing(Need::Events);
-        found.unchecked.splice(0..0, others().map(|rule| Unchecked { rule, reason: reason.clone() }));
+        let reason = Reason::Missing(Requirement::Events);
+        found.unchecked.splice(0..0, others().map(|rule| SkippedRule { rule, reason: reason.clone() }));
         found
     }
 

@@ -26,7 +26,7 @@ struct Within {
 
 impl Nesting {
     /// An index of some events, each of which is there once.
-    pub(super) fn of(trace: &Trace, events: impl IntoIterator<Item = EventId>) -> Self {
+    pub(super) fn from_trace(trace: &Trace, events: impl IntoIterator<Item = EventId>) -> Self {
         let mut wanted: Vec<EventId> = events.into_iter().collect();
         wanted.sort_unstable();
         wanted.dedup();
@@ -114,13 +114,13 @@ mod tests {
         let trace = nested(&[None, Some(0), Some(0), Some(1), Some(1), None, Some(5)]);
         let id = EventId::new;
         let ids = |all: &[usize]| all.iter().map(|&at| id(at)).collect::<Vec<_>>();
-        let nesting = Nesting::of(&trace, ids(&[4, 2, 3, 6, 3]));
+        let nesting = Nesting::from_trace(&trace, ids(&[4, 2, 3, 6, 3]));
         assert_eq!(nesting.events(), ids(&[2, 3, 4, 6]));
         assert_eq!(nesting.ranges(&ids(&[0, 5])), [0..3, 3..4]);
         assert_eq!(nesting.ranges(&ids(&[3, 1, 0])), [0..0, 0..0, 0..3], "the outermost one has all");
         assert_eq!(nesting.ranges(&ids(&[2, 1])), [0..1, 1..3]);
         assert_eq!(nesting.inside(&ids(&[2, 1, 6])), ids(&[2, 3, 4, 6]));
-        let deep = Nesting::of(&nested(&[None, Some(0), Some(1)]), ids(&[2]));
+        let deep = Nesting::from_trace(&nested(&[None, Some(0), Some(1)]), ids(&[2]));
         assert_eq!(deep.ranges(&ids(&[1, 0, 2])), [0..0, 0..1, 0..0], "of equal ranges that of the outermost");
         assert_eq!(nesting.ranges(&ids(&[0, 0])), [0..0, 0..3], "the last one of equal spans");
     }

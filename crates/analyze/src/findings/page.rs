@@ -1,7 +1,7 @@
 //! The page of a rule: what it finds, why, what to do, and when it is wrong.
 
 use super::rule::Rule;
-use stackline_model::words::capital;
+use stackline_model::format::capital;
 
 impl Rule {
     /// Its page in the repository: `docs/findings/SL001-hotspot.md`.
@@ -23,13 +23,13 @@ impl Rule {
         section("How measured", &self.how_measured());
         section("What to do", self.advice);
         section("Example", &format!("```python\n# before\n{before}\n\n# after\n{after}\n```"));
-        for other in self.elsewhere {
+        for other in self.advice_variants {
             let (before, after) = other.example;
             let title = format!("In programs {}", other.programs);
             section(&title, &format!("{}\n\n```python\n# before\n{before}\n\n# after\n{after}\n```", other.advice));
         }
         section("What the change costs", &format!("{}.", capital(self.cost)));
-        section("When it is wrong", self.wrong_when);
+        section("When it is wrong", self.false_positives);
         section("What it needs", &needs(self));
         if !self.settings.is_empty() {
             section("Settings", &settings(self));

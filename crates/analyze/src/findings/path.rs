@@ -1,8 +1,8 @@
 //! What a trace says of the program around an event.
 
-use super::place::launch_of;
+use super::source_location::launch_of;
 use crate::frame_names::frame;
-use stackline_model::{CallTree, EventId, EventKind, Trace};
+use stackline_model::{CallingContextTree, EventId, EventKind, Trace};
 use std::collections::BTreeSet;
 
 /// The call path of an event, outermost first and without itself: names of what it ran in, of GPU work that of its launch. Where a stack
@@ -23,10 +23,8 @@ pub fn path_of(trace: &Trace, event: EventId) -> Vec<&str> {
 /// Frames of the stack of an event, or of the innermost one around it that has one, outermost first.
 fn stack_of(trace: &Trace, event: EventId) -> Vec<&str> {
     let stacks = &trace.stacks;
-    let of = |e: EventId| stacks.event.binary_search(&e).ok().and_then(|i| stacks.stack[i].some());
-    let innermost = std::iter::once(event).chain(trace.ancestors(event)).find_map(of);
-    let frames = std::iter::successors(innermost, |stack| stacks.parent[stack.index()].some());
-    let mut names: Vec<&str> = frames.map(|stack| trace.strings.get(stacks.frame[stack.index()])).collect();
+    let innermost = std::iter::once(event).chain(trace.ancestors(event)).find_map(|e| stacks.of_event(e));
+    let mut names: Vec<&str> = stacks.names(innermost).map(|name| trace.strings.get(name)).collect();
     names.reverse();
     names
 }
@@ -37,6 +35,6 @@ pub fn files_of(trace: &Trace) -> BTreeSet<&str> {
 }
 
 /// The files that frames of a tree of calls are in.
-pub fn files_of_calls(tree: &CallTree) -> BTreeSet<&str> {
+pub fn files_of_calls(tree: &CallingContextTree) -> BTreeSet<&str> {
     tree.frames.iter().filter_map(|frame| Some(tree.strings.get(frame.file()?))).collect()
 }

@@ -1,20 +1,19 @@
 //! Rules over a trace, gains by replay, the order of what was found.
 
 use super::change_place;
-use super::finding::{Draft, Fact, Finding, HOPE, REPLAY, Support, Worth};
+use super::external_rules::ExternalRules;
+use super::finding::{Candidate, Fact, Finding, GainEstimate, REPLAY, SPECULATIVE, Support};
+use super::gain::{Beyond, edits_of, gain_of, recording_ns, repair, replayed_of, scaled, without};
+use super::initialization;
 use super::memory::DevicePeak;
-use super::others::Others;
-use super::price::{Beyond, edits_of, gain_of, lists_of, recording_ns, repair, replayed, scaled, without};
+use super::options::Options;
 use super::ranks::{RankTimes, collectives_alone};
-use super::recording::{incomplete_gpu, recording_note, taken_out};
-use super::rule::{Need, RuleInfo};
+use super::recording::{recording_note, taken_out};
+use super::rule::{Requirement, RuleInfo};
+use super::rule_context::{RuleContext, SharedContext};
 use super::rules;
-use super::settings::Settings;
-use super::standstill::Standstill;
-use super::startup;
-use super::subject::{Ground, Subject};
+use super::skipped_rules::{Reason, SkippedRule, incomplete_gpu};
 use super::uncovered::{self, Covered, Uncovered};
-use crate::Scope;
 use crate::critical_path::CriticalPathError;
 use crate::critical_path::exact::what_if::{Edit, Gain, Gains};
 use crate::critical_path::exact::{Exact, WindowChoice};
@@ -24,82 +23,12 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How to look.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Which steps.
-    pub scope: Scope,
-    /// When rules fire.
-    pub settings: Settings,
-    /// Findings that gain less than this much of a step are left out, in percent.
-    pub least_percent: f64,
-    /// Threads for replay; 0 means one per core. Never changes the result.
-    pub threads: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { scope: Scope::default(), settings: Settings::default(), least_percent: 0.5, threads: 0 }
-    }
-}
-
-/// A rule that could not look.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Unchecked {
-    /// The rule.
-    pub rule: Arc<RuleInfo>,
-    /// Why not.
-    pub reason: Reason,
-}
-
-/// Why a rule could not look.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Reason {
-    /// The trace lacks what it needs.
-    Missing(Need),
-    /// A rule of the user's own failed: why, in words, and its traceback, if it has one.
-    Failed(String, Option<String>),
-    /// A rule of the user's own found too much: how much, in words. What it found first counts.
-    Cut(String),
-}
-
-impl Reason {
-    /// The reason in words that need not say what lacks it: `no steps`.
-    pub fn short(&self) -> &str {
-        match self {
-            Self::Missing(need) => need.missing(),
-            Self::Failed(why, _) | Self::Cut(why) => why,
-        }
-    }
-
-    /// What became of the rule: `not checked`.
-    pub fn outcome(&self) -> &'static str {
-        match self {
-            Self::Missing(_) | Self::Failed(..) => "not checked",
-            Self::Cut(_) => "checked in part",
-        }
-    }
-
-    /// The reason as a sentence: `the trace has no steps`.
-    pub fn sentence(&self) -> String {
-        match self {
-            Self::Missing(need) => format!("the trace has {}", need.missing()),
-            Self::Failed(why, _) | Self::Cut(why) => why.clone(),
-        }
-    }
-
-    /// Where a rule of the user's own failed, line by line.
-    pub fn traceback(&self) -> Option<&str> {
-        match self {
-            Self::Failed(_, traceback) => traceback.as_deref(),
-            Self::Missing(_) | Self::Cut(_) => None,
-        }
-    }
-}
-
 /// All that was found in a trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Findings {
+    /// What they are of, in words, as `what-if` names it: `steps 3 to 9`, `the inferred steps`, `the whole trace`. `None` of what is no
+    /// trace.
+    pub window: Option<String>,
     /// Length of a step in ns: the window's by the steps in it, without what it cost to record its operators, as far as that is known.
     pub step_ns: i64,
     /// Steps in the window; 0 if the trace has none and the window is all of it.
@@ -122,7 +51,7 @@ pub struct Findings {
     /// Every rule that was to look: those that are built in by code, then those of the user's own.
     pub rules: Vec<Arc<RuleInfo>>,
     /// Rules that could not look.
-    pub unchecked: Vec<Unchecked>,
+    pub unchecked: Vec<SkippedRule>,
     /// Findings left out because they gain too little: what another run says of them must not make them new, or gone.
     pub small: Vec<Finding>,
     /// What the reader should know, a sentence each.
@@ -173,7 +102,7 @@ pub fn find_kept(
     options: &Options,
     keep: &dyn Fn(&Finding) -> bool,
 ) -> Result<Findings, CriticalPathError> {
-    find_with(trace, options, &Others::default(), keep)
+    find_with(trace, options, &ExternalRules::default(), keep)
 }
 
 /// The same, together with what rules of the user's own found.
@@ -183,13 +112,13 @@ pub fn find_kept(
 pub fn find_with(
     trace: &Trace,
     options: &Options,
-    others: &Others,
+    others: &ExternalRules,
     keep: &dyn Fn(&Finding) -> bool,
 ) -> Result<Findings, CriticalPathError> {
     let exact = Exact::new(trace);
     let (mut looked, spans) = Looked::or_likely(trace, &options.scope);
     looked.notes.extend(spans);
-    let has_other_ranks = trace.meta.rank.is_some() && trace.meta.world_size != Some(1);
+    let has_other_ranks = !options.is_alone && trace.meta.rank.is_some() && trace.meta.world_size != Some(1);
     // Other ranks may have no such steps.
     let whole = match looked.are_inferred() && has_other_ranks {
         true => Some(Box::new(find_in(&exact, Looked::at(trace, &options.scope), (options, others), keep)?)),
@@ -202,35 +131,31 @@ pub fn find_with(
 fn find_in(
     exact: &Exact<'_>,
     looked: Looked,
-    (options, others): (&Options, &Others),
+    (options, others): (&Options, &ExternalRules),
     keep: &dyn Fn(&Finding) -> bool,
 ) -> Result<Findings, CriticalPathError> {
     let (trace, are_inferred) = (exact.trace(), looked.are_inferred());
     let Looked { choice, steps, mut notes, .. } = looked;
     let window = exact.window(&choice)?;
-    let ground = Ground::new(exact, (window, steps.max(1)), (&options.settings, are_inferred));
-    let (mut proposals, mut unchecked) = proposals(&ground, steps);
+    let shared = SharedContext::new(exact, (window, steps), (&options.settings, are_inferred));
+    let (mut proposals, mut unchecked) = proposals(&shared);
     proposals.extend(others.proposals(trace));
     unchecked.extend(others.unchecked.iter().cloned());
-    let alone_ns = collectives_alone(&ground);
+    let alone_ns = collectives_alone(&shared);
     let gains = Gains::new(exact);
-    let edits: Vec<&[Edit]> = proposals.iter().flat_map(|proposal| lists_of(&proposal.draft)).collect();
-    let all = gains.of(&choice, &edits, options.threads)?;
-    let mut all = all.as_slice();
+    let edits: Vec<Vec<Edit>> = proposals.iter().map(|proposal| replayed_of(&proposal.candidate)).collect();
+    let all = gains.compute(&choice, &edits, options.threads)?;
     let per_step = |gain: Gain| scaled(gain, steps.max(1) as i64);
-    let recording = ground.recorded().map_or(0, |recorded| ground.recording_of_window(recorded));
-    let step_ns = (window.length_ns() - recording) / steps.max(1) as i64;
-    let standstill = Standstill::of(&ground, steps);
-    let usual_ns = step_ns - standstill.ns / steps.max(1) as i64;
+    let step_ns = shared.step_ns();
+    let standstill = shared.standstill();
+    let usual_ns = standstill.without(step_ns, steps);
     let least_ns = (usual_ns as f64 * options.least_percent / 100.0) as i64;
     let (mut found, mut small, mut unknown) = (Vec::new(), Vec::new(), 0);
     let (mut beyond, mut covered) = (Beyond::default(), Covered::default());
     // What would be a note.
     let mut hidden = Vec::new();
-    for proposal in proposals {
-        let (its, others) = all.split_at(lists_of(&proposal.draft).len().min(all.len()));
-        all = others;
-        if let Worth::Chance(why) = proposal.draft.worth {
+    for (proposal, replayed) in proposals.into_iter().zip(all) {
+        if let GainEstimate::Insignificant(why) = proposal.candidate.gain_estimate {
             let finding = finished(trace, proposal, None);
             if keep(&finding) {
                 notes.push(format!("{}: {why} ({})", finding.title, finding.rule.code));
@@ -239,33 +164,32 @@ fn find_in(
             }
             continue;
         }
-        let replayed = replayed(&proposal.draft, its);
-        let recording = replayed.map_or(0, |gain| recording_ns(&ground, edits_of(&proposal.draft), gain.ns));
+        let recording = replayed.map_or(0, |gain| recording_ns(&shared, edits_of(&proposal.candidate), gain.ns));
         let recording = recording / steps.max(1) as i64;
         let mut proposal = proposal;
         proposal.facts.extend(taken_out(recording));
         let replayed = replayed.map(per_step).map(|gain| without(gain, recording));
         beyond.note(&proposal, step_ns);
-        match gain_of(&proposal.draft.worth, replayed, step_ns).map(|gain| within_step(gain, step_ns)) {
-            None if !matches!(proposal.draft.worth, Worth::None) => unknown += 1,
+        match gain_of(&proposal.candidate.gain_estimate, replayed, step_ns).map(|gain| within_step(gain, step_ns)) {
+            None if !matches!(proposal.candidate.gain_estimate, GainEstimate::None) => unknown += 1,
             Some(gain) if gain.ns < least_ns.max(1) => small.push(finished(trace, proposal, Some(gain))),
             gain => {
-                covered.add(&ground, &proposal, gain);
-                found.push(Priced { edits: repair(&proposal.draft), finding: finished(trace, proposal, gain) });
+                covered.add(&shared, &proposal, gain);
+                found.push(Priced { edits: repair(&proposal.candidate), finding: finished(trace, proposal, gain) });
             }
         }
     }
     found.sort_by(|a, b| order(&a.finding).cmp(&order(&b.finding)));
     let (mut found, ignored): (Vec<_>, Vec<_>) = found.into_iter().partition(|priced| keep(&priced.finding));
-    let together = together(&ground, (&gains, &choice), &mut found, options.threads)?.map(per_step);
+    let together = together(&shared, (&gains, &choice), &mut found, options.threads)?.map(per_step);
     let together = together.map(|all| within_step(bounded_by_single_ones(all, &found), step_ns));
-    let uncovered = uncovered::find(&ground, &covered, (&gains, &choice), (step_ns, options.threads))?;
+    let uncovered = uncovered::find(&shared, &covered, (&gains, &choice), (step_ns, options.threads))?;
     if steps == 0 {
         notes.extend(too_little(trace));
-        notes.extend(startup::note(trace, window.length_ns()));
+        notes.extend(initialization::note(trace, window.length_ns()));
     }
-    notes.extend(standstill.note);
-    notes.extend(recording_note(&ground));
+    notes.extend(standstill.note.clone());
+    notes.extend(recording_note(&shared));
     notes.extend(beyond.told());
     if unknown > 0 {
         let (findings, their) = if unknown == 1 { ("finding is", "its") } else { ("findings are", "their") };
@@ -287,6 +211,7 @@ fn find_in(
     let rules = rules::of_traces().map(super::Rule::info).chain(others.rules().cloned()).collect();
     let ranks = Vec::new();
     Ok(Findings {
+        window: Some(choice.in_words()),
         step_ns,
         steps,
         are_inferred,
@@ -340,57 +265,37 @@ pub(super) fn lost(trace: &Trace) -> u64 {
     problems.map(|problem| problem.count).sum()
 }
 
-/// What a rule proposes, and what it rests on.
-pub(super) struct Proposal {
+/// Candidate finding with its rule and its facts.
+pub(super) struct RankedCandidate {
     pub(super) rule: Arc<RuleInfo>,
-    pub(super) draft: Draft,
+    pub(super) candidate: Candidate,
     pub(super) facts: Vec<Fact<String>>,
 }
 
 /// What all rules propose, and which could not look.
-fn proposals<'a>(ground: &'a Ground<'a>, steps: usize) -> (Vec<Proposal>, Vec<Unchecked>) {
+fn proposals<'a>(shared: &'a SharedContext<'a>) -> (Vec<RankedCandidate>, Vec<SkippedRule>) {
     let (mut proposals, mut unchecked) = (Vec::new(), Vec::new());
     // What is missing is looked for among all events: once, not for each rule.
-    let mut met: BTreeMap<Need, bool> = BTreeMap::new();
-    let mut is_met = |need: &Need| *met.entry(*need).or_insert_with(|| need.is_met(ground.exact.trace()));
+    let mut met: BTreeMap<Requirement, bool> = BTreeMap::new();
+    let mut is_met = |need: &Requirement| *met.entry(*need).or_insert_with(|| need.is_met(shared.exact.trace()));
     for rule in rules::of_traces() {
         let info = rule.info();
         if let Some(&need) = rule.needs.iter().find(|need| !is_met(need)) {
-            unchecked.push(Unchecked { rule: info, reason: Reason::Missing(need) });
+            unchecked.push(SkippedRule { rule: info, reason: Reason::Missing(need) });
             continue;
         }
-        let subject = Subject::new(ground, rule);
-        let (drafts, is_by_inferred_steps) = ground.notes_inferred_steps(|| (rule.check)(&subject));
-        let words = |text: &str| words_for(steps, text);
-        for mut draft in drafts {
-            let named = |fact: &Fact| Fact { name: words(fact.name), value: fact.value, unit: fact.unit };
-            let facts = draft.facts.iter().map(named).collect();
-            draft.title = words(&draft.title);
+        let context = RuleContext::new(shared, rule);
+        let (candidates, is_by_inferred_steps) = shared.notes_inferred_steps(|| (rule.check)(&context));
+        for mut candidate in candidates {
+            let facts = candidate.facts.iter().map(|fact| context.words().name(fact)).collect();
             if is_by_inferred_steps {
-                draft.confidence = draft.confidence.lower();
+                candidate.confidence = candidate.confidence.lower();
             }
-            let info = rule.info_of(&subject, &draft);
-            proposals.push(Proposal { rule: info, draft, facts });
+            let info = rule.info_of(&context, &candidate);
+            proposals.push(RankedCandidate { rule: info, candidate, facts });
         }
     }
     (proposals, unchecked)
-}
-
-/// What rules say of a step, where there are so many. Without any all of the trace is one; and one is not each.
-pub(super) fn words_for(steps: usize, text: &str) -> String {
-    const THE_ONE: &str = " in the one step looked at";
-    match steps {
-        0 => {
-            let text = text.replace(", a step", "").replace(" a step", "").replace(" in each step", "");
-            // Titles begin so.
-            match text.strip_prefix("steps wait ") {
-                Some(how) => format!("the program waits {how}"),
-                None => text,
-            }
-        }
-        1 => text.replace(" times a step", &format!(" times{THE_ONE}")).replace(" in each step", THE_ONE),
-        _ => text.to_owned(),
-    }
 }
 
 /// A finding, and what would repair it.
@@ -410,7 +315,7 @@ pub(super) fn order(finding: &Finding) -> impl Ord + use<'_> {
 /// Notes what each of the first findings adds to those above it; what all gain together, in ns of the whole window. Of those behind
 /// the first, a group that does not go together with what stands above it is left out.
 fn together(
-    ground: &Ground<'_>,
+    shared: &SharedContext<'_>,
     (gains, choice): (&Gains<'_, '_>, &WindowChoice),
     found: &mut [Priced],
     threads: usize,
@@ -425,9 +330,9 @@ fn together(
         let lists: Vec<Vec<Edit>> = (1..=rest.len())
             .map(|n| taken.iter().chain(&rest[..n]).flat_map(|&i| found[i].edits.iter().cloned()).collect())
             .collect();
-        let replayed = gains.of(choice, &lists, threads)?.into_iter().zip(&lists);
+        let replayed = gains.compute(choice, &lists, threads)?.into_iter().zip(&lists);
         let replayed: Vec<Option<Gain>> = replayed
-            .map(|(gain, edits)| gain.map(|gain| without(gain, recording_ns(ground, edits, gain.ns))))
+            .map(|(gain, edits)| gain.map(|gain| without(gain, recording_ns(shared, edits, gain.ns))))
             .collect();
         let fitting = replayed.iter().take_while(|gain| gain.is_some()).count();
         for (&i, gain) in rest.iter().zip(&replayed).take(fitting) {
@@ -439,8 +344,8 @@ fn together(
     }
     for group in others.chunks(others.len().div_ceil(GROUPS).max(1)) {
         let edits: Vec<Edit> = taken.iter().chain(group).flat_map(|&i| found[i].edits.iter().cloned()).collect();
-        let [gain] = gains.of(choice, &[&edits], threads)?[..] else { continue };
-        let Some(gain) = gain.map(|gain| without(gain, recording_ns(ground, &edits, gain.ns))) else { continue };
+        let [gain] = gains.compute(choice, &[&edits], threads)?[..] else { continue };
+        let Some(gain) = gain.map(|gain| without(gain, recording_ns(shared, &edits, gain.ns))) else { continue };
         best = Some(gain);
         taken.extend(group);
     }
@@ -462,17 +367,17 @@ fn bounded_by_single_ones(all: Gain, found: &[Priced]) -> Gain {
     Gain { low_ns: low.max(surest.min(all.ns)), high_ns: high.max(most), ..all }
 }
 
-fn finished(trace: &Trace, proposal: Proposal, gain: Option<Gain>) -> Finding {
-    let Proposal { rule, draft, facts } = proposal;
-    let edits = edits_of(&draft).iter().map(|edit| edit.exact_text(trace)).collect();
-    let edit_labels = edits_of(&draft).iter().map(ToString::to_string).collect();
-    let method = match draft.worth {
-        Worth::Edits(_) | Worth::Range(..) | Worth::Sampled { .. } => REPLAY,
-        Worth::Hope(_) | Worth::HopeTo(..) => HOPE,
-        Worth::Model { model, .. } => model,
-        Worth::Chance(_) | Worth::None => "",
+fn finished(trace: &Trace, proposal: RankedCandidate, gain: Option<Gain>) -> Finding {
+    let RankedCandidate { rule, candidate, facts } = proposal;
+    let edits = replayed_of(&candidate).iter().map(|edit| edit.exact_text(trace)).collect();
+    let edit_labels = edits_of(&candidate).iter().map(ToString::to_string).collect();
+    let method = match candidate.gain_estimate {
+        GainEstimate::Edits(_) | GainEstimate::Range(..) | GainEstimate::Sampled { .. } => REPLAY,
+        GainEstimate::Speculative(_) | GainEstimate::SpeculativeRange(..) => SPECULATIVE,
+        GainEstimate::Model { model, .. } => model,
+        GainEstimate::Insignificant(_) | GainEstimate::None => "",
     };
-    let Draft { title, place, mut events, support, confidence, .. } = draft;
+    let Candidate { title, place, mut events, support, confidence, .. } = candidate;
     events.sort_unstable();
     events.dedup();
     let inferred = trace.attr(INFERRED);

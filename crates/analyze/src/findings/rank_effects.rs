@@ -1,9 +1,9 @@
 //! Findings on ranks that only wait for another one: effects, whose cause is on the rank that comes last.
 
 use super::finding::{Finding, OfRank};
-use super::place::Place;
 use super::rule::RuleInfo;
 use super::rules::waits_for_ranks;
+use super::source_location::SourceLocation;
 use crate::critical_path::exact::what_if::Gain;
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ pub(super) fn joined(
 /// What is to be done about a rank that comes last is what is to be done about its cause there. It gains no more than the cause does.
 fn with_cause(straggler: &mut Finding, cause: &Finding) {
     straggler.title = format!("{}; there {}: {}", straggler.title, cause.rule.code, cause.title);
-    straggler.change = Some(cause.change_place().clone()).filter(|place| *place != Place::default());
+    straggler.change = Some(cause.change_place().clone()).filter(|place| *place != SourceLocation::default());
     straggler.events.clone_from(&cause.events);
     straggler.rule = Arc::new(RuleInfo { advice: cause.rule.advice.clone(), ..(*straggler.rule).clone() });
     let (Some(waits), Some(gain)) = (straggler.gain, cause.gain) else { return };

@@ -2,12 +2,14 @@
 
 use super::finding::{Finding, OfRank};
 use super::identity::on_ranks;
-use super::place::Place;
-use super::rank::{Findings, Options, Reason, Unchecked, order};
+use super::options::Options;
+use super::rank::{Findings, order};
 use super::rank_effects::joined;
-use super::rule::Need;
+use super::rule::Requirement;
+use super::rule_context::SharedContext;
 use super::rules::{are_alike, find_straggler};
-use super::subject::Ground;
+use super::skipped_rules::{Reason, SkippedRule};
+use super::source_location::SourceLocation;
 use super::uncovered;
 use crate::host_collectives::host_collectives;
 use crate::intervals;
@@ -67,14 +69,14 @@ impl RankTimes {
 
 /// Time in the window in which the GPU (or without one the program) does nothing but communicate, per step, in ns; none if it has no
 /// collectives.
-pub(super) fn collectives_alone(ground: &Ground<'_>) -> Option<i64> {
-    let trace = ground.exact.trace();
-    if !Need::Collectives.is_met(trace) {
+pub(super) fn collectives_alone(shared: &SharedContext<'_>) -> Option<i64> {
+    let trace = shared.exact.trace();
+    if !Requirement::Collectives.is_met(trace) {
         return None;
     }
-    let (from, to) = (ground.window.start, ground.window.end);
+    let (from, to) = (shared.window.start, shared.window.end);
     if trace.gpu.is_empty() {
-        return Some(on_hosts_alone(ground));
+        return Some(on_hosts_alone(shared));
     }
     let mut types = NameTypes::new(trace, RULES);
     let (mut talk, mut work) = (Vec::new(), Vec::new());
@@ -86,13 +88,13 @@ pub(super) fn collectives_alone(ground: &Ground<'_>) -> Option<i64> {
         }
     }
     let alone = intervals::subtract(&intervals::union(talk), &intervals::union(work));
-    Some(intervals::total(&alone) / ground.steps.max(1) as i64)
+    Some(intervals::total(&alone) / shared.steps.max(1) as i64)
 }
 
 /// The same of collectives of CPUs: time in which no thread is in an operator beside them, per step, in ns.
-fn on_hosts_alone(ground: &Ground<'_>) -> i64 {
-    let trace = ground.exact.trace();
-    let (from, to) = (ground.window.start, ground.window.end);
+fn on_hosts_alone(shared: &SharedContext<'_>) -> i64 {
+    let trace = shared.exact.trace();
+    let (from, to) = (shared.window.start, shared.window.end);
     let span = |e: EventId| (trace.events.start[e.index()].max(from), trace.events.end(e).min(to));
     let lies_in = |&(from, to): &(i64, i64)| from < to;
     let collectives: Vec<EventId> = host_collectives(trace).into_iter().map(|(event, _)| event).collect();
@@ -105,11 +107,11 @@ fn on_hosts_alone(ground: &Ground<'_>) -> i64 {
     let work = trace.events.ids().filter(works).map(span).filter(lies_in);
     let talk = collectives.into_iter().map(span).filter(lies_in);
     let alone = intervals::subtract(&intervals::union(talk), &intervals::union(work));
-    intervals::total(&alone) / ground.steps.max(1) as i64
+    intervals::total(&alone) / shared.steps.max(1) as i64
 }
 
 /// What findings of two ranks have in common if they are the same,
-type Common = (String, Place, String);
+type Common = (String, SourceLocation, String);
 /// and which of those that have all of it in common.
 type Identity = (Common, usize);
 
@@ -125,8 +127,18 @@ pub fn merge(mut all: Vec<(i64, Findings)>, options: &Options, keep: &dyn Fn(&Fi
     let ranks: Vec<RankTimes> = all.iter().map(times).collect();
     let slowest = RankTimes::slowest(&ranks).map(|slowest| slowest.rank);
     let slowest = all.iter().find(|(rank, _)| Some(*rank) == slowest)?;
-    let base =
-        Findings { findings: Vec::new(), ignored: Vec::new(), notes: Vec::new(), whole: None, ..slowest.1.clone() };
+    let window = match all.iter().all(|(_, found)| found.window == slowest.1.window) {
+        true => slowest.1.window.clone(),
+        false => Some("the steps of each rank".to_owned()),
+    };
+    let base = Findings {
+        window,
+        findings: Vec::new(),
+        ignored: Vec::new(),
+        notes: Vec::new(),
+        whole: None,
+        ..slowest.1.clone()
+    };
     let mut findings = merged(all.iter().map(|(rank, found)| (*rank, &found.findings)));
     let mut ignored = merged(all.iter().map(|(rank, found)| (*rank, &found.ignored)));
     let mut small = merged(all.iter().map(|(rank, found)| (*rank, &found.small)));
@@ -184,7 +196,7 @@ fn in_one_unit(all: &mut [(i64, Findings)]) -> Option<String> {
     let told = || {
         format!(
             "no steps are inferred, and times are of whole traces: a pattern of launches does not repeat equally often on all ranks ({}); \
-             `stackline steps` says how to mark steps",
+             replay their edits with `stackline what-if --whole`; `stackline steps` says how to mark steps",
             inferred.join(", ")
         )
     };
@@ -246,15 +258,18 @@ fn merged<'f>(all: impl Iterator<Item = (i64, &'f Vec<Finding>)>) -> Vec<Finding
 }
 
 /// Rules that could look on no rank; the one that needs several has them now, and asks for collectives.
-fn unchecked(all: &[(i64, Findings)]) -> Vec<Unchecked> {
+fn unchecked(all: &[(i64, Findings)]) -> Vec<SkippedRule> {
     let all_lack = |code: &str| all.iter().all(|(_, found)| found.unchecked.iter().any(|u| u.rule.code == code));
     let no_collectives = all.iter().all(|(_, found)| found.alone_ns.is_none());
     let mut kept = Vec::new();
     for unchecked in all.iter().take(1).flat_map(|(_, found)| &found.unchecked) {
-        if unchecked.reason != Reason::Missing(Need::Ranks) {
+        if unchecked.reason != Reason::Missing(Requirement::Ranks) {
             kept.extend(all_lack(&unchecked.rule.code).then(|| unchecked.clone()));
         } else if no_collectives {
-            kept.push(Unchecked { rule: Arc::clone(&unchecked.rule), reason: Reason::Missing(Need::Collectives) });
+            kept.push(SkippedRule {
+                rule: Arc::clone(&unchecked.rule),
+                reason: Reason::Missing(Requirement::Collectives),
+            });
         }
     }
     kept

@@ -1,14 +1,12 @@
-//! What it cost to record operators, and what is not checked for want of records.
+//! What it cost to record operators.
 
 use super::finding::Fact;
-use super::rank::{Reason, Unchecked};
-use super::rule::Need;
-use super::subject::Ground;
+use super::gain;
+use super::rule_context::SharedContext;
 use crate::critical_path::exact::Exact;
-use crate::critical_path::exact::what_if::{Action, Edit, own_loading, spans_of};
-use crate::gpu_records::GpuRecords;
+use crate::critical_path::exact::what_if::{Action, Case, Edit, Gain, own_loading, spans_of};
 use crate::recording::{OperatorCost, Recording};
-use stackline_model::words::duration;
+use stackline_model::format::duration;
 use stackline_model::{EventId, EventKind, INFERRED, Trace, Unit};
 use std::collections::BTreeMap;
 
@@ -22,7 +20,7 @@ pub(super) struct RecordedOperators {
 
 impl RecordedOperators {
     /// `None` if it is not known what recording costs.
-    pub(super) fn of(trace: &Trace, recording: Option<&Recording>) -> Option<Self> {
+    pub(super) fn from_trace(trace: &Trace, recording: Option<&Recording>) -> Option<Self> {
         let cost = recording?.cost()?;
         let inferred = trace.attr(INFERRED);
         let mut starts = vec![Vec::new(); trace.tracks.len()];
@@ -68,14 +66,14 @@ impl RecordedOperators {
     /// What the recording cost of operators that edits do away with: of a span that is scaled, the part that goes.
     pub(super) fn gone_with(&self, exact: &Exact<'_>, edits: &[Edit]) -> Gone {
         let mut parts: BTreeMap<EventId, f64> = BTreeMap::new();
-        for edit in edits {
+        for edit in edits.iter().filter(|edit| edit.case == Case::Likely) {
             let part = match edit.action {
                 Action::Scale(factor) => (1.0 - factor).max(0.0),
-                Action::Remove | Action::MoreWorkers(_) => 1.0,
+                Action::Remove | Action::AddLoaderWorkers(_) => 1.0,
                 _ => continue,
             };
             // What workers load, the process that trains need not record.
-            if let Action::MoreWorkers(_) = edit.action {
+            if let Action::AddLoaderWorkers(_) = edit.action {
                 parts.extend(own_loading(exact).into_iter().map(|event| (event, 1.0)));
                 continue;
             }
@@ -104,6 +102,11 @@ impl Gone {
         (self.cost_ns * (gain_ns.max(0) as f64 / self.length_ns.max(1.0)).min(1.0)) as i64
     }
 
+    /// A gain that replay predicts, without it: the gain that a finding has.
+    pub fn taken_out_of(self, gain: Gain) -> Gain {
+        gain::without(gain, self.of_gain(gain.ns))
+    }
+
     /// A sentence behind a gain that replay predicts for so many steps: findings take this part out. None where it is nothing.
     pub fn sentence(self, gain_ns: i64, steps: usize) -> Option<String> {
         let gone = self.of_gain(gain_ns);
@@ -121,11 +124,11 @@ impl Gone {
 
 /// Recorded operators that edits do away with; none if it is not known what recording costs.
 pub fn recorded_in(exact: &Exact<'_>, edits: &[Edit]) -> Option<Gone> {
-    let recording = Recording::of(exact.trace());
-    Some(RecordedOperators::of(exact.trace(), recording.as_ref())?.gone_with(exact, edits))
+    let recording = Recording::from_trace(exact.trace());
+    Some(RecordedOperators::from_trace(exact.trace(), recording.as_ref())?.gone_with(exact, edits))
 }
 
-impl Ground<'_> {
+impl SharedContext<'_> {
     /// How much of the window the recording of its operators took on the thread that has most of them, in ns: half of it at most.
     pub(super) fn recording_of_window(&self, operators: &RecordedOperators) -> i64 {
         let count = |starts: &Vec<i64>| {
@@ -134,6 +137,12 @@ impl Ground<'_> {
         };
         let most = operators.starts.iter().map(count).max().unwrap_or(0);
         ((most as f64 * operators.cost.ns()) as i64).min(self.window.length_ns() / 2)
+    }
+
+    /// Mean length of a step of the window without what recording cost, in ns.
+    pub(super) fn step_ns(&self) -> i64 {
+        let recording = self.recorded().map_or(0, |recorded| self.recording_of_window(recorded));
+        (self.window.length_ns() - recording) / self.steps.max(1) as i64
     }
 }
 
@@ -144,20 +153,9 @@ pub(super) fn taken_out(recording: i64) -> Option<Fact<String>> {
     (recording >= LEAST_NS).then(|| Fact { name, value: recording as f64 / 1e3, unit: Unit::Us })
 }
 
-/// What records of GPU work are missing, and which rules do not look for that: those that compare with GPU times.
-pub(super) fn incomplete_gpu(trace: &Trace, unchecked: &[Unchecked]) -> Option<String> {
-    let is_one = |of: &&Unchecked| of.reason == Reason::Missing(Need::GpuRecords);
-    let rules: Vec<&str> = unchecked.iter().filter(is_one).map(|of| of.rule.code.as_str()).collect();
-    let missing = GpuRecords::of(trace).missing().filter(|_| !rules.is_empty())?;
-    Some(format!(
-        "GPU times are incomplete ({missing}): rules that compare with them are not checked ({})",
-        rules.join(", ")
-    ))
-}
-
 /// What recording cost, as a sentence.
-pub(super) fn recording_note(ground: &Ground<'_>) -> Option<String> {
-    let recorded = ground.recorded()?;
+pub(super) fn recording_note(shared: &SharedContext<'_>) -> Option<String> {
+    let recorded = shared.recorded()?;
     let cost = recorded.cost();
     let torch = match cost.torch_ns {
         Some(ns) => format!("{ns:.0} ns of them PyTorch's"),
@@ -168,7 +166,7 @@ pub(super) fn recording_note(ground: &Ground<'_>) -> Option<String> {
          step's length and of the gains that replay computes, and still in all other times; what the program loses besides, \
          because recording displaces it from the processor's caches, is not known",
         cost.ns(),
-        100.0 * ground.recording_of_window(recorded) as f64 / ground.window.length_ns().max(1) as f64
+        100.0 * shared.recording_of_window(recorded) as f64 / shared.window.length_ns().max(1) as f64
     ))
 }
 

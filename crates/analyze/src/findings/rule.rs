@@ -1,9 +1,8 @@
 //! What a rule is.
 
-use super::finding::Draft;
-use super::subject::Subject;
-use crate::gpu_records::GpuRecords;
-use stackline_model::{CallFrameKind, CallMetric, CallTree, EventKind, LinkKind, SampleMetric, Trace};
+use super::finding::Candidate;
+use super::rule_context::RuleContext;
+use stackline_model::{CallMetric, CallingContextTree, EventKind, FrameKind, LinkKind, SampleMetric, Trace};
 use std::sync::Arc;
 
 /// What a rule is about.
@@ -59,11 +58,11 @@ impl Area {
     }
 }
 
-/// What a trace must hold for a rule to say anything.
+/// Requirement of a rule: records that a trace must hold.
 ///
 /// [`Self::name`] is what rules in Python ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Need {
+pub enum Requirement {
     /// Operations of a GPU.
     GpuWork,
     /// The operations of all launches but a few, with times that can be true: rules that compare with GPU times cannot do without.
@@ -116,7 +115,7 @@ pub(super) fn is_clock(name: &str) -> bool {
     ["clock", "freq", "mhz"].iter().any(|part| name.contains(part))
 }
 
-impl Need {
+impl Requirement {
     /// Every need of rules that look at a [`Trace`], in the order of lists.
     pub const ALL: [Self; 16] = [
         Self::GpuWork,
@@ -211,7 +210,7 @@ impl Need {
         let any = |wanted: &dyn Fn(EventKind) -> bool| trace.events.kind.iter().any(|&kind| wanted(kind));
         match self {
             Self::GpuWork => !trace.gpu.is_empty(),
-            Self::GpuRecords => !GpuRecords::of(trace).are_incomplete(),
+            Self::GpuRecords => !trace.gpu_records().are_incomplete(),
             Self::RuntimeCalls => any(&EventKind::is_api_call),
             Self::Operators => any(&|kind| kind == EventKind::Operator),
             Self::PythonFrames => any(&|kind| kind == EventKind::PythonFunction),
@@ -224,12 +223,13 @@ impl Need {
             Self::BackwardLinks => trace.links.has(LinkKind::Backward),
             Self::GpuModel => trace.meta.devices().iter().any(|of| of.name.is_some() || of.multiprocessors.is_some()),
             Self::Processors => {
-                let is_known = super::Recording::of(trace).is_some_and(|recording| recording.knows_processors());
+                let is_known =
+                    super::Recording::from_trace(trace).is_some_and(|recording| recording.knows_processors());
                 is_known && trace.key(SampleMetric::CpuTime.key()).is_some()
             }
             // Calls in recordings are concluded from operators and samples.
             Self::PythonTimes => {
-                super::Recording::of(trace).is_none() || trace.key(SampleMetric::CpuTime.key()).is_some()
+                super::Recording::from_trace(trace).is_none() || trace.key(SampleMetric::CpuTime.key()).is_some()
             }
             Self::InstructionSamples => trace.key(STALL_REASON).is_some(),
             Self::ClockCounters => {
@@ -247,16 +247,16 @@ impl Need {
     }
 
     /// Whether a tree of calls holds it, for rules that look at such.
-    pub fn is_met_by_calls(self, tree: &CallTree) -> bool {
-        let any = |wanted: CallFrameKind| tree.frames.iter().any(|frame| frame.kind() == wanted);
+    pub fn is_met_by_calls(self, tree: &CallingContextTree) -> bool {
+        let any = |wanted: FrameKind| tree.frames.iter().any(|frame| frame.kind() == wanted);
         let is_measured = |metric: CallMetric| tree.measured().contains(&metric);
         match self {
             Self::GpuWork | Self::GpuRecords => is_measured(CallMetric::GpuTime),
-            Self::RuntimeCalls => any(CallFrameKind::Runtime),
-            Self::Operators => any(CallFrameKind::Operator),
-            Self::PythonFrames => any(CallFrameKind::Python),
-            Self::BackwardLinks => any(CallFrameKind::Backward),
-            Self::PythonTimes => is_measured(CallMetric::CpuTime) || is_measured(CallMetric::RealTime),
+            Self::RuntimeCalls => any(FrameKind::Runtime),
+            Self::Operators => any(FrameKind::Operator),
+            Self::PythonFrames => any(FrameKind::Python),
+            Self::BackwardLinks => any(FrameKind::Backward),
+            Self::PythonTimes => is_measured(CallMetric::CpuTime) || is_measured(CallMetric::WallTime),
             Self::Step => super::steps_of_calls(tree) > 0,
             Self::Steps => super::steps_of_calls(tree) > 1,
             _ => false,
@@ -298,40 +298,40 @@ pub enum Programs {
     /// Those that have no GPU.
     WithoutGpu,
     /// Those of which a trace tells it.
-    Where(fn(&Subject<'_>) -> bool),
+    Where(fn(&RuleContext<'_>) -> bool),
 }
 
 impl Programs {
-    fn hold(self, subject: &Subject<'_>) -> bool {
+    fn hold(self, context: &RuleContext<'_>) -> bool {
         match self {
             Self::Any => true,
-            Self::Jax => subject.uses_jax(),
-            Self::WithoutGpu => !subject.uses_gpu(),
-            Self::Where(is_one) => is_one(subject),
+            Self::Jax => context.uses_jax(),
+            Self::WithoutGpu => !context.uses_gpu(),
+            Self::Where(is_one) => is_one(context),
         }
     }
 }
 
-/// What to do in programs of some kind, where a rule's own advice would not fit.
+/// Variant of a rule's advice for programs of some kind.
 #[derive(Clone, Copy)]
-pub struct Elsewhere {
+pub struct AdviceVariant {
     /// Which programs: the end of a sentence that begins with "in programs".
     pub programs: &'static str,
     /// Whether what is looked at is of one.
     pub which: Programs,
     /// Which of what it found in them; mostly all.
-    pub fits: fn(&Draft) -> bool,
+    pub fits: fn(&Candidate) -> bool,
     /// What to do.
     pub advice: &'static str,
     /// A few lines of code before and after.
     pub example: (&'static str, &'static str),
 }
 
-impl Elsewhere {
+impl AdviceVariant {
     /// Of all programs, as far as what was found is of some kind.
-    pub(super) const fn of(
+    pub(super) const fn for_all(
         programs: &'static str,
-        fits: fn(&Draft) -> bool,
+        fits: fn(&Candidate) -> bool,
         advice: &'static str,
         example: (&'static str, &'static str),
     ) -> Self {
@@ -369,17 +369,17 @@ pub struct Rule {
     /// What the change costs.
     pub cost: &'static str,
     /// When the finding is wrong.
-    pub wrong_when: &'static str,
+    pub false_positives: &'static str,
     /// Where it comes from: paper and section, or the field's.
     pub source: &'static str,
     /// What it cannot do without.
-    pub needs: &'static [Need],
+    pub needs: &'static [Requirement],
     /// Its settings.
     pub settings: &'static [Setting],
     /// Other advice for programs of some kinds: the first that fits is told.
-    pub elsewhere: &'static [Elsewhere],
+    pub advice_variants: &'static [AdviceVariant],
     /// Looks at a trace.
-    pub check: fn(&Subject<'_>) -> Vec<Draft>,
+    pub check: fn(&RuleContext<'_>) -> Vec<Candidate>,
 }
 
 /// What people are told of a rule, whoever wrote it.
@@ -408,7 +408,7 @@ pub struct RuleInfo {
 impl Rule {
     /// Whether it looks at memory traces: what it finds gains bytes, and no time.
     pub fn is_of_memory(&self) -> bool {
-        self.needs.contains(&Need::Memory)
+        self.needs.contains(&Requirement::Memory)
     }
 
     /// What people are told of it.
@@ -427,15 +427,15 @@ impl Rule {
     }
 
     /// The same where it found something, with the advice that fits that.
-    pub(super) fn info_of(&self, subject: &Subject<'_>, draft: &Draft) -> Arc<RuleInfo> {
-        self.info_where(draft, |programs| programs.hold(subject))
+    pub(super) fn info_of(&self, context: &RuleContext<'_>, candidate: &Candidate) -> Arc<RuleInfo> {
+        self.info_where(candidate, |programs| programs.hold(context))
     }
 
     /// The same where a test says of which kinds the program is.
-    pub(super) fn info_where(&self, draft: &Draft, holds: impl Fn(Programs) -> bool) -> Arc<RuleInfo> {
+    pub(super) fn info_where(&self, candidate: &Candidate, holds: impl Fn(Programs) -> bool) -> Arc<RuleInfo> {
         let info = self.info();
-        let fits = |other: &&Elsewhere| (other.fits)(draft) && holds(other.which);
-        let Some(other) = self.elsewhere.iter().find(fits) else { return info };
+        let fits = |other: &&AdviceVariant| (other.fits)(candidate) && holds(other.which);
+        let Some(other) = self.advice_variants.iter().find(fits) else { return info };
         let (before, after) = other.example;
         let example = Some((before.to_owned(), after.to_owned()));
         Arc::new(RuleInfo { advice: other.advice.to_owned(), example, ..(*info).clone() })

@@ -2,9 +2,10 @@
 
 use super::finding::Finding;
 use super::memory::MemoryGain;
-use super::rank::{Findings, Unchecked};
+use super::rank::Findings;
+use super::skipped_rules::SkippedRule;
 use crate::summary::percent;
-use stackline_model::words::{Scale, bytes, number, signed_duration};
+use stackline_model::format::{Scale, bytes, number, signed_duration};
 use stackline_model::{Table, Unit};
 
 /// Name of the table of findings.
@@ -66,7 +67,7 @@ pub fn findings_table(found: &Findings) -> Table {
             .i64("gain_least_ns", Unit::Ns, rows.iter().map(least));
     }
     table.notes.extend(found.notes.iter().cloned());
-    let missing = |u: &Unchecked| format!("{} was {}: {}", u.rule.code, u.reason.outcome(), u.reason.sentence());
+    let missing = |u: &SkippedRule| format!("{} was {}: {}", u.rule.code, u.reason.outcome(), u.reason.sentence());
     table.notes.extend(found.unchecked.iter().map(missing));
     table
 }

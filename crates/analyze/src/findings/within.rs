@@ -1,9 +1,9 @@
 //! What lies within spans: time on the path, operators, calls that wait, backward work. Rules ask for it of many places, so all of it is
 //! answered by indexes that are made once.
 
+use super::gpu_work_by_launcher::Runs;
 use super::nesting::Nesting;
-use super::subject::Subject;
-use super::work::Runs;
+use super::rule_context::RuleContext;
 use crate::critical_path::value_reads::is_read;
 use crate::vocabulary::autograd;
 use stackline_model::gpu_calls::{CallKind, kind_of_name};
@@ -50,12 +50,12 @@ fn moment(trace: &Trace, event: EventId) -> (stackline_model::TrackId, i64, Even
     (trace.events.track[event.index()], trace.events.start[event.index()], event)
 }
 
-impl<'a> Subject<'a> {
+impl<'a> RuleContext<'a> {
     /// Time of the path in each of some spans and all that they enclose, in ns; spans that lie in others get none.
     pub fn path_inside(&self, spans: &[EventId]) -> Vec<i64> {
         let PathTimes { nesting, before } = self.indexes().path.get_or_init(|| {
             let times = self.on_path();
-            let nesting = Nesting::of(self.trace(), times.keys().copied());
+            let nesting = Nesting::from_trace(self.trace(), times.keys().copied());
             let mut sum = 0;
             let add = |event: &EventId| {
                 sum += times.get(event).copied().unwrap_or(0);
@@ -69,7 +69,7 @@ impl<'a> Subject<'a> {
 
     /// Operators of the window within some spans, ascending.
     pub fn operators_in(&self, spans: &[EventId]) -> Vec<EventId> {
-        let nesting = self.indexes().operators.get_or_init(|| Nesting::of(self.trace(), self.operators()));
+        let nesting = self.indexes().operators.get_or_init(|| Nesting::from_trace(self.trace(), self.operators()));
         let inside = nesting.ranges(spans).into_iter().zip(spans).flat_map(|(range, &span)| {
             nesting.events()[range].iter().copied().filter(move |&operator| operator != span)
         });
@@ -98,7 +98,7 @@ impl<'a> Subject<'a> {
             calls.extend(self.named(&[EventKind::Other, EventKind::PythonFunction], is_read));
             calls.sort_unstable();
             calls.dedup();
-            let nesting = Nesting::of(trace, calls.iter().copied());
+            let nesting = Nesting::from_trace(trace, calls.iter().copied());
             (calls, nesting)
         })
     }
@@ -123,9 +123,9 @@ impl<'a> Subject<'a> {
     pub fn backward_of(&self, operators: &[EventId]) -> Vec<EventId> {
         let trace = self.trace();
         let BackwardLinks { starts, links } = self.indexes().backward.get_or_init(|| {
-            let mut links: Vec<_> = trace.links.of(LinkKind::Backward).map(|(from, to, _)| (from, to)).collect();
+            let mut links: Vec<_> = trace.links.of_kind(LinkKind::Backward).map(|(from, to, _)| (from, to)).collect();
             links.sort_unstable();
-            BackwardLinks { starts: Nesting::of(trace, links.iter().map(|&(from, _)| from)), links }
+            BackwardLinks { starts: Nesting::from_trace(trace, links.iter().map(|&(from, _)| from)), links }
         });
         let ends = |start: EventId| {
             let first = links.partition_point(|&(from, _)| from < start);

@@ -14,6 +14,10 @@ pub(crate) const ASKS_FOR_COLLECTIVE: &str = "c10d::";
 /// How names of annotations begin that PyTorch makes in Python: of its profiler, its optimizers and its loaders; and those of Lightning.
 pub(crate) const MARKS: &[&str] = &[STEP_PREFIX, OPTIMIZER, TAKE_BATCH, lightning::PROFILER];
 
+/// Entries of a file that torch.profiler's Python interface alone writes: its options that are on.
+pub(crate) const PROFILER_OPTIONS: &[&str] =
+    &["with_stack", "with_modules", "with_flops", "record_shapes", "profile_memory"];
+
 /// How names of spans begin in which PyTorch's optimizers make a step.
 pub(crate) const OPTIMIZER_STEP: &str = "Optimizer.step#";
 /// How names of spans begin in which PyTorch's optimizers set gradients to zero, or let go of them.

@@ -57,7 +57,7 @@ const RECORDERS: &[Recorder] = &[
 ];
 
 /// What recorded a trace, if it is one of these.
-pub(crate) fn of(trace: &Trace) -> Option<&'static Recorder> {
+pub(crate) fn recorder_of(trace: &Trace) -> Option<&'static Recorder> {
     let is_of = |prefix: &str| {
         let mut names = trace.tracks.processes.iter().filter_map(|process| process.name.some());
         names.any(|name| trace.strings.get(name).starts_with(prefix))
@@ -81,13 +81,13 @@ mod tests {
     #[test]
     fn tools_are_known_by_their_format_or_the_names_of_their_processes() {
         let mut trace = Trace::default();
-        assert!(of(&trace).is_none());
+        assert!(recorder_of(&trace).is_none());
         trace.meta.format = "chrome".to_owned();
         let process = trace.tracks.process(Key::Int(701));
         trace.tracks.processes[process.index()].name = trace.strings.intern("/host:CPU");
-        assert!(of(&trace).is_some_and(|one| one.mark_steps.contains("step_num")));
+        assert!(recorder_of(&trace).is_some_and(|one| one.mark_steps.contains("step_num")));
         trace.meta.format = "rpd".to_owned();
-        let one = of(&trace).unwrap();
+        let one = recorder_of(&trace).unwrap();
         assert!(one.between_calls.contains("roctx") && !one.between_calls.contains("rocprofv3"));
         assert!(!one.has_between(&trace));
     }

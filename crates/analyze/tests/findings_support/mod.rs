@@ -4,9 +4,14 @@
 
 use crate::support::read;
 use serde_json::{Value, json};
-use stackline_analyze::findings::{self, Finding, Findings, Options, Settings};
+use stackline_analyze::Scope;
+use stackline_analyze::critical_path::exact::Exact;
+use stackline_analyze::critical_path::exact::what_if::{Edit, Gain, predict};
+use stackline_analyze::findings::{self, Finding, Findings, Options, REPLAY, SPECULATIVE, Settings};
+use stackline_analyze::steps::Looked;
 use stackline_model::{INFERRED, LINE, RECORDING, Trace};
 use stackline_testkit::mini::MiniTrace;
+use std::collections::BTreeSet;
 
 /// A trace in the making: one process, thread 1, device 0; times in µs.
 pub(crate) struct Program {
@@ -174,13 +179,16 @@ impl Program {
         trace.json()
     }
 
-    /// What rules find.
+    /// What rules find; what each gains is what `what-if` says of its edits.
     pub(crate) fn findings(&self) -> Findings {
-        find(&self.trace(), &[])
+        let trace = self.trace();
+        let found = find(&trace, &[]);
+        assert_replays("program", &trace, &found, usize::MAX);
+        found
     }
 
     /// What one rule finds.
-    pub(crate) fn of(&self, code: &str) -> Vec<Finding> {
+    pub(crate) fn found(&self, code: &str) -> Vec<Finding> {
         self.findings().findings.into_iter().filter(|f| f.rule.code == code).collect()
     }
 }
@@ -221,6 +229,34 @@ pub(crate) fn find(trace: &Trace, settings: &[&str]) -> Findings {
         assert!(rule.measured().contains(&measured), "{code}: {measured:?}, and its page says {:?}", rule.measured());
     }
     found
+}
+
+/// Compares gain and bounds of the first findings that have edits with those that `what-if` computes from these edits. The rules of
+/// these findings.
+pub(crate) fn assert_replays(name: &str, trace: &Trace, found: &Findings, most: usize) -> BTreeSet<String> {
+    let Looked { choice, steps, .. } = Looked::or_inferred(trace, &Scope::default());
+    assert_eq!(steps, found.steps, "{name}");
+    let mut rules = BTreeSet::new();
+    for finding in found.findings.iter().filter(|finding| !finding.edits.is_empty()).take(most) {
+        let told = format!("{name}: {} {}", finding.rule.code, finding.title);
+        assert!([REPLAY, SPECULATIVE].contains(&finding.method), "{told}");
+        // As the table has them.
+        let edits = Edit::parse_all(&finding.edits.join("; ")).unwrap_or_else(|error| panic!("{told}: {error}"));
+        assert_eq!(edits.iter().map(ToString::to_string).collect::<Vec<_>>(), finding.edits, "{told}");
+        let gain = predict(trace, &choice, &edits).unwrap_or_else(|error| panic!("{told}: {error}")).gain;
+        // Findings take out what it cost to record what goes.
+        let gain = findings::recorded_in(&Exact::new(trace), &edits).map_or(gain, |gone| gone.taken_out_of(gain));
+        let per_step = |ns: i64| ns / steps.max(1) as i64;
+        let gain = Gain { ns: per_step(gain.ns), low_ns: per_step(gain.low_ns), high_ns: per_step(gain.high_ns) };
+        // No finding gains more than a step takes without what its recording cost.
+        let gain = Gain { high_ns: gain.high_ns.min(found.step_ns.max(gain.ns)), ..gain };
+        let of_finding = finding.gain.unwrap_or(Gain { ns: 0, low_ns: 0, high_ns: 0 });
+        let pairs = [(gain.ns, of_finding.ns), (gain.low_ns, of_finding.low_ns), (gain.high_ns, of_finding.high_ns)];
+        // Times are divided by steps before or after what recording cost is taken out.
+        assert!(pairs.iter().all(|(a, b)| (a - b).abs() <= 3), "{told}: {of_finding:?}, and {gain:?} by what-if");
+        rules.insert(finding.rule.code.clone());
+    }
+    rules
 }
 
 /// A finding as text for snapshots.

@@ -8,10 +8,10 @@ use crate::session::{Session, reading, run_of};
 use anyhow::Result;
 use regex_lite::Regex;
 use serde_json::json;
-use stackline_analyze::calls::{self, CallView, Grouping, Shape, SourceLine, ViewOptions};
+use stackline_analyze::calls::{self, CallView, Grouping, SourceLine, ViewDirection, ViewOptions};
 use stackline_analyze::findings::{StepTime, step_time};
 use stackline_engine::Run;
-use stackline_model::{CallMetric, CallStats, CallTree, Table, Trace, Unit};
+use stackline_model::{CallMetric, CallStats, CallingContextTree, Table, Trace, Unit};
 use stackline_present::json::Extra;
 use stackline_present::{calls as drawn, human, terminal};
 use std::collections::BTreeMap;
@@ -71,19 +71,19 @@ pub(crate) fn run(args: &CallsArgs, common: &Common) -> Result<bool> {
     Ok(tree.measured().into_iter().any(is_time))
 }
 
-fn open((run, imports): (&Path, bool), common: &Common) -> Result<CallTree> {
+fn open((run, imports): (&Path, bool), common: &Common) -> Result<CallingContextTree> {
     let tree = of_rank(reading(&run_of(&[run.to_owned()], common)?, Run::profile)?, (run, common.rank))?;
     Ok(if imports { tree } else { calls::fold_imports(tree) })
 }
 
 /// The tree of the rank that was chosen, or all of it.
-pub(super) fn of_rank(tree: CallTree, (run, rank): (&Path, Option<i64>)) -> Result<CallTree> {
+pub(super) fn of_rank(tree: CallingContextTree, (run, rank): (&Path, Option<i64>)) -> Result<CallingContextTree> {
     let Some(rank) = rank else { return Ok(tree) };
     calls::calls_of_rank(tree, rank).map_err(|reason| wrong_use(format!("{}: {reason}", run.display())))
 }
 
 /// A trace that is nothing but the read report, which every answer shows.
-pub(super) fn read_report_of(run: &Path, tree: &CallTree) -> Trace {
+pub(super) fn read_report_of(run: &Path, tree: &CallingContextTree) -> Trace {
     let mut trace = Trace::default();
     trace.meta.name = run.display().to_string();
     trace.report = tree.report.clone();
@@ -91,12 +91,12 @@ pub(super) fn read_report_of(run: &Path, tree: &CallTree) -> Trace {
 }
 
 /// Names of what was measured.
-pub(super) fn metric_names(tree: &CallTree) -> Vec<&str> {
+pub(super) fn metric_names(tree: &CallingContextTree) -> Vec<&str> {
     tree.measured().into_iter().map(|metric| metric.name(&tree.strings)).collect()
 }
 
 /// The metric that was asked for, or the first that was measured.
-pub(crate) fn metric(tree: &CallTree, wanted: Option<&str>) -> Result<CallMetric> {
+pub(crate) fn metric(tree: &CallingContextTree, wanted: Option<&str>) -> Result<CallMetric> {
     let measured = tree.measured();
     let names: Vec<&str> = measured.iter().map(|metric| metric.name(&tree.strings)).collect();
     let Some(wanted) = wanted else {
@@ -113,7 +113,7 @@ pub(crate) fn metric(tree: &CallTree, wanted: Option<&str>) -> Result<CallMetric
 }
 
 /// The metric that was asked for, or the first that both runs measured.
-fn common_metric(before: &CallTree, after: &CallTree, wanted: Option<&str>) -> Result<CallMetric> {
+fn common_metric(before: &CallingContextTree, after: &CallingContextTree, wanted: Option<&str>) -> Result<CallMetric> {
     let known = metric_names(before);
     let is_in_both = |metric: &CallMetric| known.contains(&metric.name(&after.strings));
     let chosen = match wanted {
@@ -131,15 +131,15 @@ fn common_metric(before: &CallTree, after: &CallTree, wanted: Option<&str>) -> R
     })
 }
 
-fn options(tree: &CallTree, args: &CallsArgs, metric: CallMetric) -> Result<ViewOptions> {
+fn options(tree: &CallingContextTree, args: &CallsArgs, metric: CallMetric) -> Result<ViewOptions> {
     let pattern = |text: &Option<String>| text.as_deref().map(pattern).transpose();
     let shape = match (args.view, &args.callers_of) {
-        (None | Some(View::Callers), Some(_)) => Shape::Callers,
+        (None | Some(View::Callers), Some(_)) => ViewDirection::Callers,
         (Some(View::Callers), None) => return Err(wrong_use("callers of what? --callers-of PATTERN says it")),
         (Some(_), Some(_)) => return Err(wrong_use("--callers-of is a view of its own: leave --view out")),
-        (None | Some(View::TopDown), None) => Shape::TopDown,
-        (Some(View::BottomUp), None) => Shape::BottomUp,
-        (Some(View::Flat), None) => Shape::Flat,
+        (None | Some(View::TopDown), None) => ViewDirection::TopDown,
+        (Some(View::BottomUp), None) => ViewDirection::BottomUp,
+        (Some(View::Flat), None) => ViewDirection::Flat,
     };
     let callers_of = pattern(&args.callers_of)?;
     if let (Some(pattern), Some(text)) = (&callers_of, &args.callers_of) {
@@ -173,7 +173,7 @@ fn grouping(by: By) -> Grouping {
 }
 
 /// What was recorded, and what else could be shown.
-fn head(tree: &CallTree, (run, metric): (&str, CallMetric), step: Option<&StepTime>) -> String {
+fn head(tree: &CallingContextTree, (run, metric): (&str, CallMetric), step: Option<&StepTime>) -> String {
     let first = tree.processes.first();
     // A profile of another program does not say it.
     let command = first.map(|process| process.command.join(" ")).filter(|command| !command.is_empty());
@@ -210,7 +210,7 @@ fn head(tree: &CallTree, (run, metric): (&str, CallMetric), step: Option<&StepTi
 }
 
 /// What was recorded, and of what a step consists.
-pub(super) fn head_for_agent(tree: &CallTree, step: Option<&StepTime>) -> String {
+pub(super) fn head_for_agent(tree: &CallingContextTree, step: Option<&StepTime>) -> String {
     let command =
         tree.processes.first().map(|process| terminal::shorten(&terminal::clean(&process.command.join(" ")), 120));
     let step = step.map_or_else(String::new, |time| format!("{}\n", step_sentence(time)));
@@ -257,7 +257,7 @@ fn step_sentence(time: &StepTime) -> String {
 }
 
 /// How many processes and threads there are, and for how long.
-pub(crate) fn processes(tree: &CallTree) -> String {
+pub(crate) fn processes(tree: &CallingContextTree) -> String {
     let counted = |count: usize, one: &str, many: &str| {
         format!("{} {}", human::count(count), if count == 1 { one } else { many })
     };
@@ -284,7 +284,7 @@ fn text(view: &CallView, all: bool, common: &Common) -> String {
 }
 
 /// Lines with their texts, as a table and for people; for these the costliest only.
-fn lines(tree: &CallTree, metric: CallMetric, args: &CallsArgs, common: &Common) -> Result<(Table, String)> {
+fn lines(tree: &CallingContextTree, metric: CallMetric, args: &CallsArgs, common: &Common) -> Result<(Table, String)> {
     let focus = args.focus.as_deref().map(pattern).transpose()?;
     let mut lines = calls::source_lines(tree, metric);
     if let Some(focus) = focus {
@@ -320,7 +320,7 @@ fn lines(tree: &CallTree, metric: CallMetric, args: &CallsArgs, common: &Common)
 }
 
 /// What the JSON document says of the recording.
-fn recording(tree: &CallTree, run: &Path, step: Option<&StepTime>) -> serde_json::Value {
+fn recording(tree: &CallingContextTree, run: &Path, step: Option<&StepTime>) -> serde_json::Value {
     let processes = tree.processes.iter().map(|process| {
         json!({
             "pid": process.pid, "parent_pid": process.parent_pid, "role": process.role.name(), "rank": process.rank,

@@ -20,7 +20,7 @@ pub(crate) fn run(args: &DoctorArgs, common: &Common) -> Result<()> {
         if reading(&run, Run::parts)?.first() == Some(&Part::Profile) {
             doctor_calls::tables(&run, common)?
         } else {
-            let session = Session::of(&mut run, common)?;
+            let session = Session::from_run(&mut run, common)?;
             let tables = traces(&session)?;
             (session, tables)
         }
@@ -34,7 +34,7 @@ fn traces(session: &Session<'_>) -> Result<Vec<Table>> {
     let mut tables = vec![inputs(session), contents(session), advice(session)];
     tables.extend(session.run(&["clocks"])?);
     if session.set.traces.len() > 1 {
-        let ends: Vec<CollectiveEnds> = session.set.traces.iter().map(CollectiveEnds::of).collect();
+        let ends: Vec<CollectiveEnds> = session.set.traces.iter().map(CollectiveEnds::from_trace).collect();
         tables.push(stackline_engine::rank_clock_table(&stackline_engine::ranks(&session.set), &ends));
     }
     Ok(tables)

@@ -1,7 +1,7 @@
 //! Advice that follows from what a file holds: how to get what is missing, by the program that wrote it.
 
-use stackline_analyze::findings::Need;
-use stackline_model::words::count;
+use stackline_analyze::findings::Requirement;
+use stackline_model::format::count;
 use stackline_model::{EventKind, Severity, Trace, TrackKind, names};
 
 /// Programs that write traces, other than torch.profiler.
@@ -164,7 +164,7 @@ fn of_modules(trace: &Trace, has_gpu: bool) -> String {
 
 /// Whether anything of a trace is a collective: without any there are no sizes to record.
 pub(super) fn has_collectives(trace: &Trace) -> bool {
-    Need::Collectives.is_met(trace)
+    Requirement::Collectives.is_met(trace)
 }
 
 /// Whether launch calls are recorded: then they are not missing, even if no operation belongs to them.

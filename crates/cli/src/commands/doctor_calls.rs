@@ -5,7 +5,7 @@ use crate::commands::calls::{metric_names, read_report_of};
 use crate::session::{Session, reading};
 use anyhow::Result;
 use stackline_engine::Run;
-use stackline_model::{CallProcess, CallTree, Table, Unit};
+use stackline_model::{CallProcess, CallingContextTree, Table, Unit};
 use std::path::Path;
 
 /// A session with its read report, and its tables.
@@ -15,7 +15,7 @@ pub(super) fn tables<'a>(run: &Run, common: &'a Common) -> Result<(Session<'a>, 
     Ok((session, vec![processes(path, &tree), sources(&tree)]))
 }
 
-fn processes(run: &Path, tree: &CallTree) -> Table {
+fn processes(run: &Path, tree: &CallingContextTree) -> Table {
     let of = &tree.processes;
     let lost = |process: &CallProcess| process.lost.iter().map(|(_, count)| count).sum::<u64>();
     let run = run.display();
@@ -40,7 +40,7 @@ fn processes(run: &Path, tree: &CallTree) -> Table {
         ))
 }
 
-fn sources(tree: &CallTree) -> Table {
+fn sources(tree: &CallingContextTree) -> Table {
     let of = || tree.processes.iter().flat_map(|process| process.sources.iter().map(move |source| (process, source)));
     Table::new("sources", "What was recorded, and what could not be")
         .i64("pid", Unit::None, of().map(|(process, _)| i64::from(process.pid)))

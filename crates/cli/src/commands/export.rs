@@ -47,7 +47,7 @@ pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
     if reading(&run, Run::parts)? == [Part::Memory] {
         return super::export_memory::lanes(args, common, &run.memories()?);
     }
-    let session = Session::of(&mut run, common)?;
+    let session = Session::from_run(&mut run, common)?;
     let one = || match &session.set.traces[..] {
         [trace] => Ok(trace),
         _ => Err(wrong_use(format!("{} holds one trace; choose one with --rank {}", name(args.to), session.ranks()))),

@@ -8,15 +8,15 @@ use crate::session::{Session, reading, run_of};
 use anyhow::Result;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use stackline_analyze::calls::{Stretch, TraceCalls, calls_by_thread, fold_imports};
+use stackline_analyze::calls::{TimeRange, TraceCallTree, calls_by_thread, fold_imports};
 use stackline_engine::{Part, Run};
-use stackline_model::{CallMetric, CallTree, Trace, TraceSet};
+use stackline_model::{CallMetric, CallingContextTree, Trace, TraceSet};
 use stackline_present::exports::calls;
 use std::io::{self, Write};
 use std::path::Path;
 
 /// Writes a tree in some format.
-type Writer = fn(&CallTree, CallMetric, &mut dyn Write) -> io::Result<()>;
+type Writer = fn(&CallingContextTree, CallMetric, &mut dyn Write) -> io::Result<()>;
 
 /// The writer of a format of profiles; `None` for one of traces.
 pub(crate) fn writer(target: Target) -> Option<Writer> {
@@ -31,7 +31,7 @@ pub(crate) fn writer(target: Target) -> Option<Writer> {
 }
 
 /// Profiles of pprof are packed by habit; some readers want it so.
-fn packed_pprof(tree: &CallTree, metric: CallMetric, out: &mut dyn Write) -> io::Result<()> {
+fn packed_pprof(tree: &CallingContextTree, metric: CallMetric, out: &mut dyn Write) -> io::Result<()> {
     let mut packed = GzEncoder::new(out, Compression::default());
     calls::write_pprof(tree, metric, &mut packed)?;
     packed.finish().map(|_| ())
@@ -81,23 +81,23 @@ fn of_profile(args: &ExportArgs, common: &Common, (run, input): (&Run, &Path), w
 
 /// The calls of a trace: of the steps that are looked at, or of those that were asked for.
 fn of_trace(args: &ExportArgs, common: &Common, mut run: Run, write: Writer) -> Result<()> {
-    let session = Session::of(&mut run, common)?;
+    let session = Session::from_run(&mut run, common)?;
     let [trace] = &session.set.traces[..] else {
         return Err(wrong_use(format!("this export is of one trace; choose one with --rank {}", session.ranks())));
     };
     let part = match (common.steps, common.whole) {
-        (Some(steps), _) => Stretch::Steps(steps.first, steps.last),
-        (None, true) => Stretch::Whole,
-        (None, false) => Stretch::Chosen,
+        (Some(steps), _) => TimeRange::Steps(steps.first, steps.last),
+        (None, true) => TimeRange::Whole,
+        (None, false) => TimeRange::Chosen,
     };
-    let TraceCalls { tree, steps, .. } = calls_by_thread(trace, part);
+    let TraceCallTree { tree, steps, .. } = calls_by_thread(trace, part);
     let tree = if args.imports { tree } else { fold_imports(tree) };
     let metric = metric(&tree, args.metric.as_deref())?;
     if tree.metrics.is_empty() {
         return Err(wrong_use(format!("{}: nothing in it takes time, so there is nothing to export", trace.meta.name)));
     }
     to_output(common, |out| write(&tree, metric, out))?;
-    if part == Stretch::Chosen && steps > 0 {
+    if part == TimeRange::Chosen && steps > 0 {
         let plural = if steps == 1 { "step" } else { "steps" };
         say(&format!("Of {steps} {plural}; --whole exports all of the trace."))?;
     }

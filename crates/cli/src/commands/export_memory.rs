@@ -8,7 +8,7 @@ use anyhow::Result;
 use stackline_engine::Run;
 use stackline_ingest::memory::text;
 use stackline_memory::suggest::describe;
-use stackline_memory::{Study, path_text};
+use stackline_memory::{MemoryAnalysis, path_text};
 use stackline_model::{MemoryObjectId, MemoryTrace, Trace, TraceSet};
 use stackline_present::exports::memory::{self, Waste};
 use stackline_present::exports::{chrome, perfetto};
@@ -73,8 +73,8 @@ pub(super) fn beside(run: &Run, trace: &Trace) -> Result<Option<Trace>> {
 
 /// The lanes of a memory trace, with what is waste, where each object is allocated, and what could be changed.
 fn drawn(trace: &MemoryTrace) -> Trace {
-    let study = Study::new(trace, 2);
-    let waste = study.matches.iter().map(|found| Waste {
+    let analysis = MemoryAnalysis::new(trace, 2);
+    let waste = analysis.matches.iter().map(|found| Waste {
         object: found.object,
         name: found.pattern.name(),
         from: found.from,
@@ -83,7 +83,7 @@ fn drawn(trace: &MemoryTrace) -> Trace {
     });
     // Best first: of several suggestions for an object the first one stays.
     let mut advice = HashMap::new();
-    for ranked in study.ranked.iter().filter(|ranked| ranked.helps()) {
+    for ranked in analysis.ranked.iter().filter(|ranked| ranked.helps()) {
         for member in ranked.suggestion.members() {
             advice.entry(member.object).or_insert(&ranked.suggestion);
         }

@@ -2,7 +2,7 @@
 
 use super::memory::described;
 use crate::args::{Common, ImportArgs};
-use crate::failure::wrong_use;
+use crate::failure::{command_line, wrong_use};
 use crate::output::{may_become_run, save_run, say, say_read_report};
 use crate::session::{Session, reading, run_of};
 use anyhow::Result;
@@ -27,7 +27,7 @@ pub(crate) fn run(args: &ImportArgs, common: &Common) -> Result<()> {
         say_memory(&memory, run)?;
         return say_read_report(&TraceSet { traces: memory.iter().map(described).collect() });
     };
-    let session = Session::of(&mut traces, common)?;
+    let session = Session::from_run(&mut traces, common)?;
     // Which process of a recording a rank is, its memory does not say.
     memory.extend(if common.rank.is_none() { traces.memories()? } else { traces.memories_within()? });
     // Worked out before the run gets its name: what is kept there must be of this run and no other.
@@ -40,12 +40,12 @@ pub(crate) fn run(args: &ImportArgs, common: &Common) -> Result<()> {
     }
     let events: usize = session.infos.iter().map(|i| i.events).sum();
     say(&format!(
-        "{}: {} events of {} {}. Next: stackline report {}",
+        "{}: {} events of {} {}. Next: {}",
         run.display(),
         human::count(events),
         session.infos.len(),
         if session.infos.len() == 1 { "trace" } else { "traces" },
-        run.display()
+        command_line("report", std::slice::from_ref(run), &[])
     ))?;
     if !memory.is_empty() {
         say_memory(&memory, run)?;
@@ -78,10 +78,10 @@ fn apart(inputs: &[PathBuf], common: &Common) -> Result<(Vec<MemoryTrace>, Optio
 fn say_memory(memory: &[MemoryTrace], run: &Path) -> Result<()> {
     let sum = |count: fn(&MemoryTrace) -> usize| human::count(memory.iter().map(count).sum::<usize>());
     say(&format!(
-        "{}: memory of {} objects, {} calls. Next: stackline memory {}",
+        "{}: memory of {} objects, {} calls. Next: {}",
         run.display(),
         sum(|trace| trace.objects.len()),
         sum(|trace| trace.calls.len()),
-        run.display()
+        command_line("memory", &[run.to_path_buf()], &[])
     ))
 }

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 use stackline_ingest::recording::LEAST_UNRECORDED_STEPS;
-use stackline_model::{CallOverhead, CallTree};
+use stackline_model::{CallOverhead, CallingContextTree};
 
 /// What recording cost the process that it cost most, and how many steps are missing for that; `None` if it was not measured.
-pub(super) fn sentence(tree: &CallTree) -> Option<String> {
+pub(super) fn sentence(tree: &CallingContextTree) -> Option<String> {
     let measured = || tree.processes.iter().filter_map(|process| process.overhead);
     let most = measured()
         .max_by_key(|overhead| (overhead.fraction.map(|fraction| fraction.median_ppm), overhead.unrecorded_steps))?;
@@ -44,7 +44,7 @@ pub(super) fn json(overhead: Option<CallOverhead>) -> Value {
 mod tests {
     use super::{json, sentence};
     use serde_json::Value;
-    use stackline_model::{CallOverhead, CallProcess, CallTree, OverheadFraction};
+    use stackline_model::{CallOverhead, CallProcess, CallingContextTree, OverheadFraction};
 
     #[test]
     fn the_process_that_it_cost_most_is_told() {
@@ -60,7 +60,7 @@ mod tests {
             }),
             ..CallProcess::default()
         };
-        let mut tree = CallTree { processes: vec![CallProcess::default()], ..CallTree::default() };
+        let mut tree = CallingContextTree { processes: vec![CallProcess::default()], ..CallingContextTree::default() };
         assert_eq!((sentence(&tree), json(None)), (None, Value::Null));
         tree.processes.push(process(1, None));
         assert_eq!(

@@ -4,14 +4,14 @@ use super::fail_on::Condition;
 use super::how_it_ended::how_it_ended;
 use crate::args::{Cli, Command, Common, Format, ReportArgs, options_for, refused};
 use crate::failure::{command_line, is_closed_pipe, wrong_use};
-use crate::output::{Answer, say, to_file, to_output};
+use crate::output::{Answer, checks_that_failed, say, to_file, to_output};
 use crate::session::{Session, not_an_input, reading, run_of};
 use crate::view::{number, rows, select, text, top, without_gpu};
 use anyhow::{Error, Result, anyhow};
 use clap::Parser;
 use serde_json::{Value, json};
 use stackline_analyze::Scope;
-use stackline_engine::{Part, Run, RunOptions};
+use stackline_engine::{Part, Run, RunOptions, is_read_once, older_cycles};
 use stackline_model::{Table, Trace, Unit, Values};
 use stackline_present::{TraceInfo, human};
 use stackline_query::{Content, OfTrace};
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
                 return without_traces(args, common, &run);
             }
             if args.for_agent {
-                let session = Session::of(&mut run, common)?;
+                let session = Session::from_run(&mut run, common)?;
                 return for_agent(&session, &run, args);
             }
             let with_hta = common.format == Format::Json;
@@ -57,6 +57,7 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
     let gpu_rows = gpu_time.map_or(0, Table::rows);
     let (held, unjudged) = judge(&conditions, gpu_time);
     let mut extra = vec![("critical_path", Value::Array(paths.iter().map(|p| p.json.clone()).collect()).into())];
+    extra.push(("failed_checks", json!(checks_that_failed(&session)).into()));
     if !conditions.is_empty() {
         extra.push(("fail_on_held", json!(held).into()));
     }
@@ -164,22 +165,28 @@ fn without_traces(args: &ReportArgs, common: &Common, run: &Run) -> Result<bool>
 
 /// The command to go on with where another one answered in place of `report`.
 fn say_next_instead(next: &str, args: &ReportArgs, common: &Common) -> Result<()> {
+    say_next_with(next, None, args, common)
+}
+
+/// The command to go on with, of one rank where one is given.
+fn say_next_with(next: &str, rank: Option<i64>, args: &ReportArgs, common: &Common) -> Result<()> {
     let is_for_people = common.format == Format::Table && common.tables.is_empty() && common.output.is_none();
-    if is_for_people { say_command(next, args, common) } else { Ok(()) }
+    // What was read of a pipe is gone.
+    if !is_for_people || args.inputs.inputs.iter().any(|input| is_read_once(input)) {
+        return Ok(());
+    }
+    let mut options = options_for(next, common, Some(&args.source));
+    options.extend(rank.filter(|_| common.rank.is_none()).map(|rank| format!("--rank {rank}")));
+    say(&format!("Next: {}", command_line(next, &args.inputs.inputs, &options)))
 }
 
 /// The command to go on with, for people who read the report on a terminal or in a log.
 fn say_next(session: &Session<'_>, args: &ReportArgs, common: &Common) -> Result<()> {
-    if args.inputs.inputs.iter().any(|input| input.as_os_str() == "-") {
-        return Ok(());
-    }
     let has_operations = session.infos.iter().any(|info| info.gpu_operations > 0 || info.steps > 0);
-    say_next_instead(if has_operations { "findings" } else { "view" }, args, common)
-}
-
-fn say_command(next: &str, args: &ReportArgs, common: &Common) -> Result<()> {
-    let options = options_for(next, common, Some(&args.source));
-    say(&format!("Next: {}", command_line(next, &args.inputs.inputs, &options)))
+    let next = if has_operations { "findings" } else { "view" };
+    // Findings are of the ranks of one job, or of one trace.
+    let rank = session.infos.first().filter(|_| next == "findings" && !session.is_one_job()).map(|info| info.rank);
+    say_next_with(next, rank, args, common)
 }
 
 /// Writes the page with its answers into one file.
@@ -230,6 +237,14 @@ fn header(session: &Session<'_>) -> String {
     let mut out = String::new();
     for info in infos.iter().take(LISTED) {
         out.push_str(&line(info, infos.len() > 1));
+    }
+    let older: u64 = session.set.traces.iter().map(|trace| older_cycles(&trace.report)).sum();
+    if older > 0 {
+        let of = if infos.len() > 1 { "each process" } else { "its process" };
+        let are = if older == 1 { "older one is" } else { "older ones are" };
+        out.push_str(&format!(
+            "Newest profiler cycle of {of}: {older} {are} left out; give the file of another cycle to see it\n"
+        ));
     }
     if infos.len() > LISTED {
         out.push_str(&format!("... and {} more traces\n", infos.len() - LISTED));

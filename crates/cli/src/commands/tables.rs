@@ -9,11 +9,12 @@ use anyhow::Result;
 use serde_json::Value;
 use stackline_analyze::steps::Looked;
 use stackline_analyze::{Scope, step_marks};
-use stackline_engine::{CollectiveEnds, RunOptions};
+use stackline_engine::{CollectiveEnds, RunOptions, is_read_once};
 use stackline_model::{Table, Trace};
 use stackline_present::json::Extra;
 use stackline_present::terminal;
 use stackline_query::INSTEAD_OF_OPERATORS;
+use std::path::PathBuf;
 
 /// Analyses of a command, in the order shown. The names of [`BULKY`] tables are left out of what people see.
 pub(crate) type Analyses = &'static [&'static str];
@@ -88,7 +89,7 @@ impl OfTrace {
             tables: stackline_engine::run_trace(trace, &session::analyses(wanted), options)?,
             looked: OF_STEPS.contains(&of).then(|| Looked::at(trace, &Scope::default())),
             marks: if of == STEPS { step_marks::note(trace) } else { None },
-            ends: (of == COLLECTIVES).then(|| CollectiveEnds::of(trace)),
+            ends: (of == COLLECTIVES).then(|| CollectiveEnds::from_trace(trace)),
         })
     }
 }
@@ -122,8 +123,7 @@ pub(crate) fn run(command: &str, analyses: Analyses, inputs: &Inputs, common: &C
         head.push_str(&notes(marks));
     }
     if people && of_host && of_gpu {
-        let options = options_for("operators", common, None);
-        head = format!("{NO_GPU} Next: {}\n", command_line("operators", &inputs.inputs, &options));
+        head = format!("{NO_GPU}{}\n", operators_next(&inputs.inputs, common));
     }
     let shown = people.then(|| {
         let operators = tables.iter().any(|t| t.name == "operators" && t.rows() > 0);
@@ -175,6 +175,14 @@ fn has_numbers(table: &Table) -> bool {
 fn notes(mut marks: Vec<String>) -> String {
     marks.dedup();
     terminal::clean_lines(&marks.iter().map(|text| format!("Note: {text}.\n")).collect::<String>())
+}
+
+/// The command that shows operators; none of a pipe, for what was read of it is gone.
+fn operators_next(inputs: &[PathBuf], common: &Common) -> String {
+    if inputs.iter().any(|input| is_read_once(input)) {
+        return String::new();
+    }
+    format!(" Next: {}", command_line("operators", inputs, &options_for("operators", common, None)))
 }
 
 #[cfg(test)]

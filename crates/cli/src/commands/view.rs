@@ -3,10 +3,10 @@
 use crate::args::{Common, SourceArgs, ViewArgs};
 use crate::failure::wrong_use;
 use crate::output::{say, to_output};
-use crate::progress::Progress;
+use crate::progress::ProgressDisplay;
 use anyhow::Result;
-use stackline_engine::{OpenOptions, Watch};
-use stackline_query::Opened;
+use stackline_engine::{OpenOptions, Progress};
+use stackline_query::OpenRun;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -61,7 +61,7 @@ pub(super) fn open(
     baseline: Option<&PathBuf>,
     source: &SourceArgs,
     common: &Common,
-) -> Result<Opened> {
+) -> Result<OpenRun> {
     if let Some(other) = source.source_root.iter().find(|root| !root.is_dir()) {
         return Err(wrong_use(format!("--source-root {}: no such directory", other.display())));
     }
@@ -75,11 +75,11 @@ pub(super) fn open(
     Ok(if source.no_source { opened.without_source() } else { opened })
 }
 
-fn open_inputs(inputs: &[PathBuf], common: &Common) -> Result<Opened> {
-    let watch = Watch::new();
-    let progress = Progress::start(&watch);
+fn open_inputs(inputs: &[PathBuf], common: &Common) -> Result<OpenRun> {
+    let watch = Progress::new();
+    let progress = ProgressDisplay::start(&watch);
     let options = OpenOptions { watch, ..crate::session::open_options(common) };
-    let opened = Opened::open(inputs, &options);
+    let opened = OpenRun::open(inputs, &options);
     drop(progress);
     Ok(opened?)
 }

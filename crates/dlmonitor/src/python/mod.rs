@@ -2,19 +2,19 @@
 //!
 //! In a synchronous callback the chain of frames of the own thread cannot change, whoever holds the GIL, and keeps its
 //! code objects alive; so it may be read as plain memory. A signal handler must not do that: there the chain may be
-//! half built (see `crate::python::fault`, which reads through the kernel).
+//! half built (see `crate::python::signal_safe_frames`, which reads through the kernel).
 
 pub(crate) mod audit;
 mod compare;
 mod describe;
 pub(crate) mod embedded;
-mod fault;
 mod freed;
+mod interpreter_stack_bound;
 mod layout;
 mod lines;
-mod mark;
 mod memory;
 mod sampled_code;
+mod signal_safe_frames;
 
 use crate::symbols;
 use layout::{Instruction, Layout, Newest};
@@ -23,9 +23,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub use compare::{Beyond, SeenFrame};
 pub use describe::PythonLine;
-pub use fault::{FrameSampler, MAX_SAMPLED, SampledFrame, Walk};
 pub use memory::Memory;
 pub use sampled_code::SampledCode;
+pub use signal_safe_frames::{FrameSampler, MAX_SAMPLED, SampledFrame, Walk};
 
 /// One frame as it stands in memory; valid as long as the frame runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub struct Interpreter {
     version: (u8, u8),
     this_thread: unsafe extern "C" fn() -> *const c_void,
     /// For samples, if the interpreter exports them.
-    types: Option<fault::Types>,
+    types: Option<signal_safe_frames::Types>,
 }
 
 impl Interpreter {
@@ -89,7 +89,7 @@ impl Interpreter {
         };
         freed::watch(version);
         let frames_like = compare::Common::of(&layout);
-        Ok(Self { layout, frames_like, version, this_thread, types: fault::Types::find() })
+        Ok(Self { layout, frames_like, version, this_thread, types: signal_safe_frames::Types::find() })
     }
 
     /// Major and minor version.

@@ -3,7 +3,7 @@
 //! Every allocation of `PyTorch`'s CPU allocator, also one that fails, passes through functions of `libc10` that report to a profiler, by
 //! way of the table of imports of that library. Calls there are led through ours, which call the originals.
 
-use crate::got::{self, Import};
+use crate::plt_hook::{self, Import};
 use crate::symbols::Library;
 use std::ffi::{CStr, c_void};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -45,15 +45,15 @@ pub(crate) fn start() -> Result<(), String> {
             )
         }
     });
-    let new = got::redirect(LIBRARY, NEW, on_new as *const c_void)?;
-    match got::redirect(LIBRARY, DELETE, on_delete as *const c_void) {
+    let new = plt_hook::redirect(LIBRARY, NEW, on_new as *const c_void)?;
+    match plt_hook::redirect(LIBRARY, DELETE, on_delete as *const c_void) {
         Ok(delete) => {
             let failed = library.symbol(FAILED).and_then(|original| {
                 // SAFETY: the signature of `ProfiledCPUMemoryReporter::OutOfMemory(size_t)`, with `this` as first argument.
                 FAILED_ORIGINAL
                     .get_or_init(|| unsafe { std::mem::transmute::<*mut c_void, Failed>(original.as_ptr()) });
                 // A version that reports no failures reports the rest all the same.
-                got::redirect(LIBRARY, FAILED, on_failed as *const c_void).ok()
+                plt_hook::redirect(LIBRARY, FAILED, on_failed as *const c_void).ok()
             });
             *imports = Some([new, delete].into_iter().chain(failed).collect());
             Ok(())

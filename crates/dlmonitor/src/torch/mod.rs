@@ -163,17 +163,19 @@ fn register(functions: &Functions, scopes: [u8; 10]) -> u64 {
 
 /// Reports spans alone from now on, until [`resume_operators`], if that is still wanted: it is asked when no other change can come
 /// between. Operators that run now are reported to their end. Torch locks its list of callbacks, and each thread takes a new copy of
-/// it with its next operator, so other threads may run some.
-pub(crate) fn pause_operators(is_wanted: impl FnOnce() -> bool) {
+/// it with its next operator, so other threads may run some. Returns whether it was wanted.
+pub(crate) fn pause_operators(is_wanted: impl FnOnce() -> bool) -> bool {
     change(|| {
-        if is_wanted() {
+        let is_wanted = is_wanted();
+        if is_wanted {
             remove(&OF_OPERATORS);
         }
-    });
+        is_wanted
+    })
 }
 
-/// Reports operators again, if that is still wanted.
-pub(crate) fn resume_operators(is_wanted: impl FnOnce() -> bool) {
+/// Reports operators again, if that is still wanted. Returns whether they were not reported before.
+pub(crate) fn resume_operators(is_wanted: impl FnOnce() -> bool) -> bool {
     change(|| {
         if let Some(functions) = FUNCTIONS.get()
             && REGISTERED.load(Ordering::Acquire) != 0
@@ -181,8 +183,10 @@ pub(crate) fn resume_operators(is_wanted: impl FnOnce() -> bool) {
             && is_wanted()
         {
             OF_OPERATORS.store(register(functions, OPERATORS), Ordering::Release);
+            return true;
         }
-    });
+        false
+    })
 }
 
 /// Has operators reported with their inputs from now on, or from [`start`] on. Call it while no operator runs.
@@ -290,4 +294,29 @@ unsafe extern "C" fn on_start_late(context: *mut *mut c_void, function: *const u
 
 unsafe extern "C" fn on_end(function: *const u8, _context: *mut c_void) {
     crate::dispatch::operator_ends(function as usize);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CHANGING, OF_OPERATORS, pause_operators};
+    use std::sync::atomic::Ordering;
+
+    /// Nobody else changes what is reported between the answer and the change.
+    #[test]
+    fn whether_a_pause_is_wanted_is_asked_within_the_change() {
+        const HANDLE: u64 = 7;
+        // Without PyTorch nothing has this handle.
+        OF_OPERATORS.store(HANDLE, Ordering::Release);
+        let left = |wanted: bool| {
+            let mut asked_within = None;
+            let paused = pause_operators(|| {
+                asked_within = Some(CHANGING.load(Ordering::Acquire));
+                wanted
+            });
+            assert_eq!((asked_within, paused), (Some(true), wanted));
+            OF_OPERATORS.load(Ordering::Acquire)
+        };
+        assert_eq!(left(false), HANDLE, "another recording has its turn");
+        assert_eq!(left(true), 0);
+    }
 }

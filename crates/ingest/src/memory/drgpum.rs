@@ -9,7 +9,7 @@
 //! It does not say whether a kernel reads or writes; call paths lie in files of HPCToolkit and are not read.
 
 use super::MOST_BYTES;
-use crate::{Error, problems};
+use crate::{Error, diagnostics};
 use stackline_model::{
     AccessEvidence, AccessExtent, AccessMode, MemoryCallKind, MemoryDeviceId, MemoryObjectId, MemoryTrace, NewCall,
     NewObject,
@@ -97,7 +97,7 @@ fn parse(label: &str, liveness: &str, sizes: &str, streams: &str) -> MemoryTrace
                     operations.entry(pair[0]).or_default().push((*object, pair[1]));
                 }
             }
-            _ => problems::MEMORY_BAD_EVENT.count(&mut trace.report, None, line),
+            _ => diagnostics::MEMORY_BAD_EVENT.count(&mut trace.report, None, line),
         }
     }
     let pairs = |text: &str| -> BTreeMap<u64, u64> {
@@ -106,7 +106,7 @@ fn parse(label: &str, liveness: &str, sizes: &str, streams: &str) -> MemoryTrace
     };
     let can_be = |line: &&str| !has_negative(line) && numbers(line).last().is_none_or(|bytes| *bytes <= MOST_BYTES);
     for line in sizes.lines().filter(|line| !can_be(line)) {
-        problems::MEMORY_BAD_EVENT.count(&mut trace.report, None, line);
+        diagnostics::MEMORY_BAD_EVENT.count(&mut trace.report, None, line);
     }
     let sizes: String = sizes.lines().filter(can_be).flat_map(|line| [line, "\n"]).collect();
     let mut writer = Writer { device: trace.device("gpu:0"), trace, sizes: pairs(&sizes), objects: BTreeMap::new() };
@@ -116,7 +116,7 @@ fn parse(label: &str, liveness: &str, sizes: &str, streams: &str) -> MemoryTrace
     }
     let mut trace = writer.trace;
     let older = trace.objects.allocated_by.iter().filter(|call| call.is_none()).count();
-    problems::MEMORY_OLDER.count_many(&mut trace.report, older as u64, None, "");
+    diagnostics::MEMORY_OLDER.count_many(&mut trace.report, older as u64, None, "");
     trace.report.events = trace.calls.len() as u64;
     trace.report.sort();
     trace
@@ -172,13 +172,13 @@ impl Writer {
             self.trace.release(id, call);
         }
         let unknown = operation.iter().filter(|(_, kind)| *kind > FREE).count() as u64;
-        problems::MEMORY_UNKNOWN_EVENT.count_many(&mut self.trace.report, unknown, None, "a type above 5");
+        diagnostics::MEMORY_UNKNOWN_EVENT.count_many(&mut self.trace.report, unknown, None, "a type above 5");
     }
 
     fn new_object(&mut self, object: u64, call: NewCall) -> NewObject {
         let bytes = self.sizes.get(&object).copied();
         if bytes.is_none() {
-            problems::MEMORY_BAD_EVENT.count(&mut self.trace.report, None, &format!("object {object} has no size"));
+            diagnostics::MEMORY_BAD_EVENT.count(&mut self.trace.report, None, &format!("object {object} has no size"));
         }
         let name = self.trace.strings.intern(&format!("object {object}"));
         NewObject { bytes: bytes.unwrap_or(0), device: self.device, stream: call.stream, name, ..NewObject::default() }

@@ -4,11 +4,12 @@
 //! is the chain of operators, annotations and (`with_stack=True`) Python frames around it. What the totals say more than
 //! the events is one object that is older than the records.
 
-use crate::problems;
+use crate::diagnostics;
 use rustc_hash::FxHashMap;
+use stackline_model::names::python_frame;
 use stackline_model::{
-    AddressMap, EventId, EventKind, Key, MemoryCallId, MemoryDeviceId, MemoryFrame, MemoryObjectId, MemoryPhase,
-    MemoryStackId, MemoryTotals, MemoryTrace, NewCall, NewObject, StrId, Trace, TrackId, TrackKind, flags,
+    AddressMap, EventId, EventKind, Frame, FrameId, FrameKind, Key, MemoryCallId, MemoryDeviceId, MemoryObjectId,
+    MemoryPhase, MemoryStackId, MemoryTotals, MemoryTrace, NewCall, NewObject, StrId, Trace, TrackId, TrackKind, flags,
 };
 
 /// The memory trace in a trace of `torch.profiler`; `None` if it has no memory events.
@@ -25,7 +26,7 @@ pub fn from_trace(source: &Trace) -> Option<MemoryTrace> {
     for event in events {
         let [bytes, address, kind, id, allocated, reserved] = columns.each_ref().map(|column| column.i64(event));
         let Some(bytes) = bytes.filter(|_| source.events.is_plausible(event)) else {
-            problems::MEMORY_BAD_EVENT.count(&mut reader.trace.report, None, "no size or time");
+            diagnostics::MEMORY_BAD_EVENT.count(&mut reader.trace.report, None, "no size or time");
             continue;
         };
         let device = reader.device(kind.unwrap_or(0), id.unwrap_or(-1));
@@ -49,11 +50,21 @@ struct Device {
     disagreements: u64,
 }
 
+/// The kind of the frames that events of a kind are in call paths.
+fn frame_kind(kind: EventKind) -> FrameKind {
+    match kind {
+        EventKind::Operator => FrameKind::Operator,
+        EventKind::PythonFunction => FrameKind::Python,
+        kind if kind.is_api_call() => FrameKind::Runtime,
+        _ => FrameKind::Span,
+    }
+}
+
 struct Reader<'a> {
     source: &'a Trace,
     trace: MemoryTrace,
     devices: Vec<Device>,
-    frames: FxHashMap<StrId, MemoryFrame>,
+    frames: FxHashMap<StrId, FrameId>,
     paths: FxHashMap<EventId, MemoryStackId>,
     /// By track: see [`Self::twin`].
     twins: FxHashMap<TrackId, Option<TrackId>>,
@@ -133,7 +144,7 @@ impl<'a> Reader<'a> {
         let old: Vec<MemoryObjectId> =
             state.live.find_all(object.address, object.bytes.max(1)).map(|(object, _)| object).collect();
         for old in old {
-            problems::MEMORY_OVERLAP.count(&mut self.trace.report, None, &format!("at {:#x}", object.address));
+            diagnostics::MEMORY_OVERLAP.count(&mut self.trace.report, None, &format!("at {:#x}", object.address));
             state.live.remove(self.trace.objects.address[old.index()]);
             let flags = stackline_model::call_flags::INFERRED;
             self.trace.release(old, NewCall { flags, stack: MemoryStackId::NONE, ..call });
@@ -154,7 +165,7 @@ impl<'a> Reader<'a> {
             self.trace.older(NewObject { address, bytes: size, device, stream, ..NewObject::default() })
         });
         if self.trace.objects.bytes[object.index()] != size {
-            problems::MEMORY_OTHER_SIZE.count(&mut self.trace.report, None, &format!("{size} bytes"));
+            diagnostics::MEMORY_OTHER_SIZE.count(&mut self.trace.report, None, &format!("{size} bytes"));
         }
         self.trace.release(object, call);
     }
@@ -234,32 +245,27 @@ impl<'a> Reader<'a> {
             at = self.source.events.parent[at.index()];
         }
         for event in open.into_iter().rev() {
-            let frame = self.frame(self.source.events.name[event.index()]);
-            let frame = self.trace.stacks.intern_frame(frame);
-            stack = self.trace.stacks.intern(stack, frame);
+            let frame = self.frame(event);
+            stack = self.trace.stacks.node(stack, frame);
             self.paths.insert(event, stack);
         }
         stack
     }
 
-    /// `train.py(88): step` is a Python frame; anything else is a name.
-    fn frame(&mut self, name: StrId) -> MemoryFrame {
+    /// `train.py(88): step` is a Python frame; anything else is a name. Events of one name have one frame.
+    fn frame(&mut self, event: EventId) -> FrameId {
+        let name = self.source.events.name[event.index()];
         if let Some(frame) = self.frames.get(&name) {
             return *frame;
         }
-        let text = self.trace.strings.get(name);
-        let parts = text.split_once("): ").and_then(|(place, function)| {
-            let (file, line) = place.rsplit_once('(')?;
-            Some((file.to_owned(), line.parse::<u32>().ok()?, function.to_owned()))
-        });
-        let frame = match parts {
-            Some((file, line, function)) => MemoryFrame {
-                function: self.trace.strings.intern(&function),
-                file: self.trace.strings.intern(&file),
-                line,
-            },
-            None => MemoryFrame { function: name, file: StrId::NONE, line: 0 },
+        let frame = match python_frame(self.source.strings.get(name)) {
+            Some((file, line, function)) => {
+                let [function, file] = [function, file].map(|text| self.trace.strings.intern(text));
+                Frame::Python { function, file, line, first_line: 0 }
+            }
+            None => Frame::with_line(frame_kind(self.source.kind(event)), name, StrId::NONE, 0),
         };
+        let frame = self.trace.stacks.frames.intern(frame);
         self.frames.insert(name, frame);
         frame
     }
@@ -272,7 +278,7 @@ impl<'a> Reader<'a> {
                 let name = self.trace.strings.intern("allocated before the records, not freed in them");
                 self.trace.older(NewObject { bytes, device: MemoryDeviceId::new(at), name, ..NewObject::default() });
             }
-            problems::MEMORY_TOTALS.count_many(&mut self.trace.report, state.disagreements, None, "");
+            diagnostics::MEMORY_TOTALS.count_many(&mut self.trace.report, state.disagreements, None, "");
         }
         for step in &self.source.steps {
             let time = |at: i64| self.source.meta.base_ns.saturating_add(at);
@@ -282,9 +288,38 @@ impl<'a> Reader<'a> {
             self.trace.phases.push(MemoryPhase { name, first: position(step.start), end: position(step.end) });
         }
         let older = self.trace.objects.allocated_by.iter().filter(|call| call.is_none()).count();
-        problems::MEMORY_OLDER.count_many(&mut self.trace.report, older as u64, None, "");
-        problems::MEMORY_NO_ADDRESS.count_many(&mut self.trace.report, self.without_address, None, "");
+        diagnostics::MEMORY_OLDER.count_many(&mut self.trace.report, older as u64, None, "");
+        diagnostics::MEMORY_NO_ADDRESS.count_many(&mut self.trace.report, self.without_address, None, "");
         self.trace.report.sort();
         self.trace
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn frames_of_call_paths_have_kinds() {
+        let json = br#"{"traceEvents": [
+            {"ph": "X", "cat": "python_function", "name": "train.py(3): step", "pid": 1, "tid": 1, "ts": 1, "dur": 90},
+            {"ph": "X", "cat": "user_annotation", "name": "load", "pid": 1, "tid": 1, "ts": 2, "dur": 80},
+            {"ph": "X", "cat": "python_function", "name": "<built-in empty>", "pid": 1, "tid": 1, "ts": 3, "dur": 70},
+            {"ph": "X", "cat": "cpu_op", "name": "aten::empty", "pid": 1, "tid": 1, "ts": 4, "dur": 60},
+            {"ph": "i", "s": "t", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "ts": 5, "args":
+                {"Total Allocated": 64, "Bytes": 64, "Addr": 4096, "Device Id": -1, "Device Type": 0}}]}"#;
+        let trace = from_trace(&crate::read_bytes("t", json, &Default::default()).unwrap()).unwrap();
+        let frames = trace.stacks.frames_of(trace.objects.stack[0]);
+        let path: Vec<_> = frames.map(|f| (f.kind(), f.function_text(&trace.strings).to_owned(), f.line())).collect();
+        let frame = |kind, name: &str, line| (kind, name.to_owned(), line);
+        let expected = [
+            frame(FrameKind::Operator, "aten::empty", None),
+            frame(FrameKind::Python, "<built-in empty>", None),
+            frame(FrameKind::Span, "load", None),
+            frame(FrameKind::Python, "step", Some(3)),
+        ];
+        assert_eq!(path, expected);
     }
 }

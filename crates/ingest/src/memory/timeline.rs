@@ -6,7 +6,7 @@
 use super::MOST_BYTES;
 use super::snapshot::kind;
 use super::values::{Value, Values};
-use crate::problems;
+use crate::diagnostics;
 use rustc_hash::FxHashMap;
 use stackline_model::{
     MemoryCallId, MemoryKindChange, MemoryObjectId, MemoryObjectKind, MemoryTrace, NewCall, NewObject,
@@ -49,14 +49,14 @@ pub(super) fn read(label: &str, values: &Values, root: Value) -> MemoryTrace {
         reader.trace.report.records += 1;
         match row(values, *value) {
             Some(row) => reader.row(row),
-            None => problems::MEMORY_BAD_EVENT.count(&mut reader.trace.report, None, "not four numbers"),
+            None => diagnostics::MEMORY_BAD_EVENT.count(&mut reader.trace.report, None, "not four numbers"),
         }
     }
     let mut trace = reader.trace;
     trace.kind_changes.sort_by_key(|change| (change.object, change.before));
     let older = trace.objects.allocated_by.iter().filter(|call| call.is_none()).count();
-    problems::MEMORY_OLDER.count_many(&mut trace.report, older as u64, None, "");
-    problems::MEMORY_NO_ADDRESS.count_many(&mut trace.report, trace.calls.len() as u64, None, "");
+    diagnostics::MEMORY_OLDER.count_many(&mut trace.report, older as u64, None, "");
+    diagnostics::MEMORY_NO_ADDRESS.count_many(&mut trace.report, trace.calls.len() as u64, None, "");
     trace.report.events = trace.calls.len() as u64;
     trace.report.sort();
     trace
@@ -88,7 +88,7 @@ impl Reader {
         };
         let time = i64::try_from(time).unwrap_or(self.time_ns);
         if time < self.time_ns && action != PREEXISTING {
-            problems::MEMORY_CLOCK_BACK.count(
+            diagnostics::MEMORY_CLOCK_BACK.count(
                 &mut self.trace.report,
                 None,
                 &format!("{} ns", self.time_ns.saturating_sub(time)),
@@ -120,7 +120,7 @@ impl Reader {
                 self.trace.release(object, call);
             }
             (PREEXISTING | CREATE | DESTROY, _) => self.wrong_size(action, bytes),
-            _ => problems::MEMORY_UNKNOWN_EVENT.count(&mut self.trace.report, None, &format!("action {action}")),
+            _ => diagnostics::MEMORY_UNKNOWN_EVENT.count(&mut self.trace.report, None, &format!("action {action}")),
         }
     }
 
@@ -143,7 +143,7 @@ impl Reader {
             DESTROY => "a free",
             _ => "an action that is not known",
         };
-        problems::MEMORY_BAD_EVENT.count(&mut self.trace.report, None, &format!("{what} of {bytes} bytes"));
+        diagnostics::MEMORY_BAD_EVENT.count(&mut self.trace.report, None, &format!("{what} of {bytes} bytes"));
     }
 
     /// The youngest object of this size and category; one that is not there is counted.
@@ -151,7 +151,7 @@ impl Reader {
         let found = self.live.get_mut(&(size, category)).and_then(Vec::pop);
         if found.is_none() {
             let example = format!("{size} bytes of {}", CATEGORIES[category]);
-            problems::MEMORY_UNKNOWN_FREE.count(&mut self.trace.report, None, &example);
+            diagnostics::MEMORY_UNKNOWN_FREE.count(&mut self.trace.report, None, &example);
         }
         found
     }

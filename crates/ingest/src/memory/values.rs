@@ -106,7 +106,7 @@ struct SharedItems {
 }
 
 impl SharedItems {
-    fn of(self, items: &[Value]) -> &[Value] {
+    fn items_in(self, items: &[Value]) -> &[Value] {
         &items[self.start as usize..(self.start + self.count) as usize]
     }
 }
@@ -331,7 +331,7 @@ impl Values {
             return Some(false);
         }
         let hash = |items: &[Value]| FxBuildHasher.hash_one(items);
-        let known = self.shared.find(hash(items), |known| known.of(&self.items) == items).copied();
+        let known = self.shared.find(hash(items), |known| known.items_in(&self.items) == items).copied();
         let shared = match known {
             Some(known) => known,
             None => {
@@ -340,7 +340,7 @@ impl Values {
                 start.checked_add(count)?;
                 self.items.extend_from_slice(items);
                 let new = SharedItems { start, count };
-                self.shared.insert_unique(hash(items), new, |known| hash(known.of(&self.items)));
+                self.shared.insert_unique(hash(items), new, |known| hash(known.items_in(&self.items)));
                 new
             }
         };

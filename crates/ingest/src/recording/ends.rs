@@ -1,10 +1,10 @@
 //! How processes of a recording ended: what the launcher saw, and what was running then.
 
 use super::FOLDER;
-use crate::problems;
+use crate::diagnostics;
 use crate::resolve::in_flight::in_words;
 use serde::{Deserialize, Serialize};
-use stackline_model::words::duration;
+use stackline_model::format::duration;
 use stackline_model::{Key, ReadReport, Trace};
 use stackline_recording::Record;
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,7 +49,7 @@ impl Ends {
     /// Notes how a process ended whose stream does not say it; tells whether it was killed.
     pub(super) fn note(&self, stream: &str, pid: u32, report: &mut ReadReport) -> bool {
         if self.by_parent.contains(&pid) {
-            problems::ENDED_BY_PARENT.count(report, None, &format!("{stream}: process {pid}"));
+            diagnostics::ENDED_BY_PARENT.count(report, None, &format!("{stream}: process {pid}"));
             return false;
         }
         let example = match self.signaled.as_ref().filter(|signaled| signaled.pid == pid) {
@@ -58,7 +58,7 @@ impl Ends {
             }
             None => stream.to_owned(),
         };
-        problems::KILLED.count(report, None, &example);
+        diagnostics::KILLED.count(report, None, &example);
         true
     }
 }
@@ -105,12 +105,12 @@ impl LastSeen {
         let mut threads = BTreeSet::new();
         let running = self.running.iter().map(|(&thread, &node)| (thread, node)).filter(|&(_, node)| node != 0);
         for (tid, thread, frames) in running.filter_map(&at) {
-            problems::IN_FLIGHT.count(report, None, &in_words(stream, &thread, &frames));
+            diagnostics::IN_FLIGHT.count(report, None, &in_words(stream, &thread, &frames));
             threads.insert(tid);
         }
         let sampled = self.sampled.filter(|&(_, node)| node != 0).and_then(at);
         if let Some((_, thread, frames)) = sampled.filter(|(tid, ..)| !threads.contains(tid)) {
-            problems::LAST_SEEN.count(report, None, &in_words(stream, &thread, &frames));
+            diagnostics::LAST_SEEN.count(report, None, &in_words(stream, &thread, &frames));
         }
     }
 }
@@ -129,7 +129,7 @@ pub(super) fn note_after_steps(trace: &mut Trace, base_ns: i64, killed: &BTreeSe
     };
     if until > last.end {
         let example = format!("{} from the end of step {} to {what}", duration(until - last.end), last.number);
-        problems::AFTER_STEPS.count(&mut trace.report, None, &example);
+        diagnostics::AFTER_STEPS.count(&mut trace.report, None, &example);
         trace.report.sort();
     }
 }

@@ -3,17 +3,18 @@
 //! Damaged chunks of a stream are skipped. What is lost, and which processes were killed, is in the tree's read report.
 
 mod ends;
-mod losses;
-mod own;
+mod missing_records;
+mod recorder_frames;
 mod stream;
 mod table;
+mod thread_names;
 mod trace;
 
-use crate::{Error, problems};
+use crate::{Error, diagnostics};
 use ends::Ends;
 pub use ends::Signaled;
-use stackline_model::{CallTree, CallTreeBuilder, ReadReport};
-pub use stackline_recording::{COUNTERS, LEAST_UNRECORDED_STEPS, MAX_COUNTERS};
+use stackline_model::{CallingContextTree, CallingContextTreeBuilder, ReadReport};
+pub use stackline_recording::{BEGIN, Begin, COUNTERS, LEAST_UNRECORDED_STEPS, MAX_COUNTERS, boot};
 use stackline_recording::{HEADER, Reader, Record};
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -70,7 +71,7 @@ pub fn is_of_sums(run: &Path) -> bool {
 ///
 /// # Errors
 /// If there are no streams, or if none of them can be read.
-pub fn read_recording(run: &Path) -> Result<CallTree, Error> {
+pub fn read_recording(run: &Path) -> Result<CallingContextTree, Error> {
     let paths = streams(run)?;
     let mut failed = None;
     let mut order = Vec::new();
@@ -84,24 +85,24 @@ pub fn read_recording(run: &Path) -> Result<CallTree, Error> {
         return Err(failed.unwrap_or_else(|| Error::NoStreams { path: run.to_owned() }));
     }
     order.sort_unstable();
-    let mut builder = CallTreeBuilder::new();
+    let mut builder = CallingContextTreeBuilder::new();
     let ends = Ends::read(run);
     if let Some(error) = failed {
-        problems::UNREADABLE_STREAM.count(builder.report(), None, &error.to_string());
+        diagnostics::UNREADABLE_STREAM.count(builder.report(), None, &error.to_string());
     }
     for (_, index) in order {
         let name = paths[index].file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         match std::fs::read(&paths[index]) {
             Ok(file) => add_stream(&mut builder, &name, &file, &ends),
-            Err(error) => problems::UNREADABLE_STREAM.count(builder.report(), None, &format!("{name}: {error}")),
+            Err(error) => diagnostics::UNREADABLE_STREAM.count(builder.report(), None, &format!("{name}: {error}")),
         }
     }
     Ok(builder.finish())
 }
 
 /// Merges streams in memory, in the order given, each with a name for the read report.
-pub fn read_streams<'a>(streams: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> CallTree {
-    let mut builder = CallTreeBuilder::new();
+pub fn read_streams<'a>(streams: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> CallingContextTree {
+    let mut builder = CallingContextTreeBuilder::new();
     for (name, file) in streams {
         add_stream(&mut builder, name, file, &Ends::default());
     }
@@ -124,7 +125,7 @@ fn began(file: &[u8]) -> (i64, u32) {
     }
 }
 
-fn add_stream(builder: &mut CallTreeBuilder, name: &str, file: &[u8], ends: &Ends) {
+fn add_stream(builder: &mut CallingContextTreeBuilder, name: &str, file: &[u8], ends: &Ends) {
     let Some(mut reader) = open_stream(name, file, builder.report()) else { return };
     let mut stream = Stream::default();
     while let Some(record) = reader.next() {
@@ -139,25 +140,25 @@ fn add_stream(builder: &mut CallTreeBuilder, name: &str, file: &[u8], ends: &End
 fn open_stream<'a>(name: &str, file: &'a [u8], report: &mut ReadReport) -> Option<Reader<'a>> {
     report.bytes += file.len() as u64;
     if file.len() < HEADER.len() && HEADER.starts_with(file) {
-        problems::EMPTY_STREAM.count(report, None, name);
+        diagnostics::EMPTY_STREAM.count(report, None, name);
         return None;
     }
-    let unreadable = |error| problems::UNREADABLE_STREAM.count(report, Some(0), &format!("{name}: {error}"));
+    let unreadable = |error| diagnostics::UNREADABLE_STREAM.count(report, Some(0), &format!("{name}: {error}"));
     Reader::new(file).map_err(unreadable).ok()
 }
 
 /// Says what of a stream that was read could not be: damaged bytes, and records of kinds that are not known.
 fn note_unread(name: &str, reader: &Reader<'_>, size: usize, report: &mut ReadReport) {
     for (kind, count) in reader.unknown() {
-        problems::UNKNOWN_STATEMENT.count_many(report, count, None, &format!("{name}: records of kind {kind}"));
+        diagnostics::UNKNOWN_STATEMENT.count_many(report, count, None, &format!("{name}: records of kind {kind}"));
     }
     for damage in reader.damages() {
         if damage.at + damage.bytes == size {
             let example = format!("{name}: the last {} bytes", damage.bytes);
-            problems::CUT_STREAM.count(report, Some(damage.at as u64), &example);
+            diagnostics::CUT_STREAM.count(report, Some(damage.at as u64), &example);
         } else {
             let example = format!("{name}: {} bytes from byte {} on", damage.bytes, damage.at);
-            problems::DAMAGED_CHUNK.count(report, Some(damage.at as u64), &example);
+            diagnostics::DAMAGED_CHUNK.count(report, Some(damage.at as u64), &example);
         }
     }
 }

@@ -1,14 +1,16 @@
 //! One stream: from its own ids to those of the merged tree.
 
 use super::ends::{Ends, LastSeen};
-use super::losses::sentence;
-use super::own::{is_own_function, is_own_library};
+use super::missing_records::sentence;
+use super::recorder_frames::{is_own_function, is_own_library};
 use super::table::{Dangling, Table};
-use crate::problems;
+use super::thread_names::replace_inherited;
+use crate::diagnostics;
+use rustc_hash::FxHashSet;
 use stackline_model::{
-    CONTENT, CallFrame, CallFrameId, CallMetric, CallNodeId, CallOverhead, CallProcess, CallProcessId, CallRole,
-    CallSource, CallStats, CallStepEnds, CallThread, CallThreadId, CallTree, CallTreeBuilder, MAX_SUM_OF_SQUARES,
-    OverheadFraction, ReadReport, StrId,
+    CONTENT, CallMetric, CallNodeId, CallOverhead, CallProcess, CallProcessId, CallRole, CallSource, CallStats,
+    CallStepEnds, CallThread, CallThreadId, CallingContextTree, CallingContextTreeBuilder, Frame, FrameId,
+    MAX_SUM_OF_SQUARES, OverheadFraction, ReadReport, StrId,
 };
 use stackline_recording::{
     COUNTERS, FrameKey, IDENTIFIER, Metric, NUMBER, OTHER_NAMES, Process, Record, Role, Stats, Thread,
@@ -21,7 +23,9 @@ pub(super) struct Stream {
     process: Option<CallProcessId>,
     texts: Table<StrId>,
     /// `None` for the recorder's own, whose nodes stand for their parents.
-    frames: Table<Option<CallFrameId>>,
+    frames: Table<Option<FrameId>>,
+    /// Frames of the program's Python code.
+    python: FxHashSet<u32>,
     /// Path, and what it is known by.
     libraries: Table<(StrId, StrId)>,
     threads: Table<OpenThread>,
@@ -46,6 +50,8 @@ struct OpenThread {
     /// The system's number.
     tid: u32,
     nodes: Table<CallNodeId>,
+    /// Whether a node of it is of Python code.
+    runs_python: bool,
 }
 
 /// The last values of each node and metric count: they are sums from the start.
@@ -96,7 +102,7 @@ fn entry<T: Clone>(table: &mut Vec<T>, number: u32, empty: T) -> &mut T {
 
 impl Stream {
     /// Adds what a record says; one that makes no sense is counted and left out. `skipped` bytes before it could not be read.
-    pub(super) fn add(&mut self, builder: &mut CallTreeBuilder, name: &str, record: Record, skipped: usize) {
+    pub(super) fn add(&mut self, builder: &mut CallingContextTreeBuilder, name: &str, record: Record, skipped: usize) {
         self.skipped = skipped;
         if let Record::Process(process) = record {
             if self.process.is_none() {
@@ -105,17 +111,17 @@ impl Stream {
             return;
         }
         let Some(process) = self.process else {
-            problems::DANGLING_RECORD.count(builder.report(), None, name);
+            diagnostics::DANGLING_RECORD.count(builder.report(), None, name);
             return;
         };
         if self.apply(builder, name, process, record).is_err() {
-            problems::DANGLING_RECORD.count(builder.report(), None, name);
+            diagnostics::DANGLING_RECORD.count(builder.report(), None, name);
         }
     }
 
     fn apply(
         &mut self,
-        builder: &mut CallTreeBuilder,
+        builder: &mut CallingContextTreeBuilder,
         name: &str,
         process: CallProcessId,
         record: Record,
@@ -132,12 +138,15 @@ impl Stream {
             Record::Frame { id, key } => {
                 let frame = self.frame(builder, process, &key)?;
                 let is_own = match frame {
-                    CallFrame::Python { function, file, .. } => {
+                    Frame::Python { function, file, .. } => {
                         is_own_function(builder.text_of(file), builder.text_of(function))
                     }
-                    CallFrame::Native { library, .. } => is_own_library(builder.text_of(library)),
+                    Frame::Native { library, .. } => is_own_library(builder.text_of(library)),
                     _ => false,
                 };
+                if !is_own && matches!(frame, Frame::Python { .. }) {
+                    self.python.insert(id);
+                }
                 self.frames.put(id, lost, (!is_own).then(|| builder.frame(frame)))
             }
             Record::Library { id, path, build_id } => {
@@ -152,8 +161,10 @@ impl Stream {
             }
             Record::Thread(thread) => self.thread(builder, process, &thread),
             Record::Node { thread, id, parent, frame } => {
+                let is_python = self.python.contains(&frame);
                 let frame = *self.frames.get(frame)?;
-                let nodes = &mut self.threads.get_mut(thread)?.nodes;
+                let OpenThread { nodes, runs_python, .. } = self.threads.get_mut(thread)?;
+                *runs_python |= is_python;
                 let parent = *nodes.get(parent)?;
                 nodes.put(id, lost, frame.map_or(parent, |frame| builder.child(parent, frame)))
             }
@@ -184,7 +195,7 @@ impl Stream {
     }
 
     /// Records about the process as a whole.
-    fn describe(&mut self, builder: &mut CallTreeBuilder, process: CallProcessId, record: Record) {
+    fn describe(&mut self, builder: &mut CallingContextTreeBuilder, process: CallProcessId, record: Record) {
         let Some(known) = builder.process_mut(process) else { return };
         match record {
             Record::Source(source) => {
@@ -214,13 +225,13 @@ impl Stream {
             Record::StepEnds(stackline_recording::StepEnds { count, first_ns, last_ns }) => {
                 known.step_ends = Some(CallStepEnds { count, first_ns, last_ns });
             }
-            _ => problems::UNKNOWN_STATEMENT.count(builder.report(), None, ""),
+            _ => diagnostics::UNKNOWN_STATEMENT.count(builder.report(), None, ""),
         }
     }
 
     fn thread(
         &mut self,
-        builder: &mut CallTreeBuilder,
+        builder: &mut CallingContextTreeBuilder,
         process: CallProcessId,
         thread: &Thread,
     ) -> Result<(), Dangling> {
@@ -235,10 +246,29 @@ impl Stream {
         self.threads.put(
             thread.id,
             self.skipped,
-            OpenThread { id, tid: thread.tid, nodes: Table::with_first(CallTree::ROOT) },
+            OpenThread { id, tid: thread.tid, nodes: Table::with_first(CallingContextTree::ROOT), runs_python: false },
         )?;
         self.threads.get_mut(thread.id)?.id = builder.thread(described);
         Ok(())
+    }
+
+    /// Replaces names that threads have from those that made them.
+    fn name_threads(&self, builder: &mut CallingContextTreeBuilder, process: CallProcessId) {
+        let Some((pid, command)) = builder.process_mut(process).map(|of| (of.pid, of.command.clone())) else { return };
+        // Operators and samples of a thread have a tree each.
+        let tree: &CallingContextTreeBuilder = builder;
+        let threads = || self.threads.values().filter_map(move |open| Some((open, tree.known_thread(open.id)?)));
+        let python: FxHashSet<u32> = threads().filter(|(open, _)| open.runs_python).map(|(_, of)| of.tid).collect();
+        let replaced = |(open, thread): (&OpenThread, CallThread)| {
+            let may_run_python = self.skipped > 0 || python.contains(&thread.tid);
+            let name = replace_inherited(tree.text_of(thread.name), thread.tid, (pid, &command), may_run_python)?;
+            Some((open.id, thread, name))
+        };
+        let replaced: Vec<(CallThreadId, CallThread, String)> = threads().filter_map(replaced).collect();
+        for (id, thread, name) in replaced {
+            let name = builder.text(&name);
+            builder.set_thread(id, CallThread { name, ..thread });
+        }
     }
 
     fn text(&self, id: u32) -> Result<StrId, Dangling> {
@@ -247,52 +277,53 @@ impl Stream {
 
     fn frame(
         &self,
-        builder: &mut CallTreeBuilder,
+        builder: &mut CallingContextTreeBuilder,
         process: CallProcessId,
         key: &FrameKey,
-    ) -> Result<CallFrame, Dangling> {
+    ) -> Result<Frame, Dangling> {
         Ok(match *key {
             FrameKey::Python { function, file, line, first_line } => {
-                CallFrame::Python { function: self.text(function)?, file: self.text(file)?, line, first_line }
+                Frame::Python { function: self.text(function)?, file: self.text(file)?, line, first_line }
             }
-            FrameKey::Operator { name } => CallFrame::operator(self.text(name)?),
-            FrameKey::Backward { name } => CallFrame::backward(self.text(name)?),
+            FrameKey::Operator { name } => Frame::operator(self.text(name)?),
+            FrameKey::Backward { name } => Frame::backward(self.text(name)?),
             FrameKey::Span { name } => {
-                CallFrame::Span { name: self.quoted.get(&name).copied().map_or_else(|| self.text(name), Ok)? }
+                Frame::Span { name: self.quoted.get(&name).copied().map_or_else(|| self.text(name), Ok)? }
             }
-            FrameKey::FoldedSpan { name } => CallFrame::Span { name: self.text(name)? },
-            FrameKey::Module { path, class } => CallFrame::Module { path: self.text(path)?, class: self.text(class)? },
+            FrameKey::FoldedSpan { name } => Frame::Span { name: self.text(name)? },
+            FrameKey::Module { path, class } => Frame::Module { path: self.text(path)?, class: self.text(class)? },
             FrameKey::Native { library, offset } => {
                 let (library, build_id) = *self.libraries.get(library)?;
-                CallFrame::native(library, build_id, offset)
+                Frame::native(library, build_id, offset)
             }
-            FrameKey::Unmapped { address } => CallFrame::Unmapped { process, address },
-            FrameKey::Overflow => CallFrame::Overflow,
+            FrameKey::Unmapped { address } => Frame::Unmapped { process, address },
+            FrameKey::Overflow => Frame::Overflow,
             FrameKey::ShapedOperator { name, inputs } => {
-                CallFrame::Operator { name: self.text(name)?, inputs: self.text(inputs)? }
+                Frame::Operator { name: self.text(name)?, inputs: self.text(inputs)? }
             }
             FrameKey::ShapedBackward { name, inputs } => {
-                CallFrame::Backward { name: self.text(name)?, inputs: self.text(inputs)? }
+                Frame::Backward { name: self.text(name)?, inputs: self.text(inputs)? }
             }
             _ => {
-                problems::UNKNOWN_STATEMENT.count(builder.report(), None, "");
-                CallFrame::Span { name: builder.text("(a frame of a kind that this Stackline does not know)") }
+                diagnostics::UNKNOWN_STATEMENT.count(builder.report(), None, "");
+                Frame::Span { name: builder.text("(a frame of a kind that this Stackline does not know)") }
             }
         })
     }
 
     /// Puts the values into the tree and says how the process ended.
-    pub(super) fn finish(self, builder: &mut CallTreeBuilder, name: &str, ends: &Ends) {
+    pub(super) fn finish(self, builder: &mut CallingContextTreeBuilder, name: &str, ends: &Ends) {
         let Some(process) = self.process else {
-            problems::EMPTY_STREAM.count(builder.report(), None, name);
+            diagnostics::EMPTY_STREAM.count(builder.report(), None, name);
             return;
         };
+        self.name_threads(builder, process);
         for row in self.stats.rows {
             let Ok(thread) = self.threads.get(row.thread) else { continue };
             let Ok(&node) = thread.nodes.get(row.node) else { continue };
             match metric_of(builder, row.metric) {
                 Some(metric) => builder.add_sums(node, thread.id, metric, &stats_of(&row.stats)),
-                None => problems::UNKNOWN_STATEMENT.count(builder.report(), None, ""),
+                None => diagnostics::UNKNOWN_STATEMENT.count(builder.report(), None, ""),
             }
         }
         if !self.ended {
@@ -315,15 +346,15 @@ impl Stream {
         }
         let lost = builder.process_mut(process).map(|process| process.lost.clone()).unwrap_or_default();
         for (first, last) in self.folded.into_values() {
-            problems::FOLDED_NAMES.count(builder.report(), None, &format!("{name}: {first}, …, {last}"));
+            diagnostics::FOLDED_NAMES.count(builder.report(), None, &format!("{name}: {first}, …, {last}"));
         }
         for (what, count) in lost {
             match what.as_str() {
                 // Its message says it all.
-                "tree_full" => problems::TREE_FULL.count_many(builder.report(), count, None, name),
+                "tree_full" => diagnostics::TREE_FULL.count_many(builder.report(), count, None, name),
                 _ => {
                     let example = format!("{name}: {}", sentence(&what));
-                    problems::NOT_RECORDED.count_many(builder.report(), count, None, &example);
+                    diagnostics::NOT_RECORDED.count_many(builder.report(), count, None, &example);
                 }
             }
         }
@@ -332,12 +363,12 @@ impl Stream {
 
 /// Says that a process ended by `os._exit`.
 pub(super) fn note_exit(report: &mut ReadReport, name: &str, code: i32) {
-    problems::OS_EXIT.count(report, None, &format!("{name}: ended by os._exit({code})"));
+    diagnostics::OS_EXIT.count(report, None, &format!("{name}: ended by os._exit({code})"));
 }
 
 /// Says that another program took the place of a process.
 pub(super) fn note_replaced(report: &mut ReadReport, name: &str) {
-    problems::REPLACED.count(report, None, &format!("{name}: replaced by another program (exec)"));
+    diagnostics::REPLACED.count(report, None, &format!("{name}: replaced by another program (exec)"));
 }
 
 /// Says that a stream could not be written for a while.
@@ -353,9 +384,14 @@ pub(super) fn note_outage(report: &mut ReadReport, name: &str, time: (i64, i64),
     };
     let example = format!("{name}: {reason} for {seconds:.1} s");
     if dropped == 0 {
-        problems::WRITE_DELAYED.count(report, None, &format!("{example}; all of it was written later"));
+        diagnostics::WRITE_DELAYED.count(report, None, &format!("{example}; all of it was written later"));
     } else {
-        problems::NOT_WRITTEN.count_many(report, dropped, None, &format!("{example}; {dropped} records not written"));
+        diagnostics::NOT_WRITTEN.count_many(
+            report,
+            dropped,
+            None,
+            &format!("{example}; {dropped} records not written"),
+        );
     }
 }
 
@@ -363,12 +399,12 @@ fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn metric_of(builder: &mut CallTreeBuilder, metric: Metric) -> Option<CallMetric> {
+fn metric_of(builder: &mut CallingContextTreeBuilder, metric: Metric) -> Option<CallMetric> {
     Some(match metric {
         Metric::OperatorTime => CallMetric::OperatorTime,
         Metric::CallTime => CallMetric::CallTime,
         Metric::CpuTime => CallMetric::CpuTime,
-        Metric::RealTime => CallMetric::RealTime,
+        Metric::RealTime => CallMetric::WallTime,
         Metric::WaitTime => CallMetric::WaitTime,
         Metric::GcTime => CallMetric::GcTime,
         Metric::Allocated => CallMetric::Allocated,

@@ -30,6 +30,11 @@ impl<T> Table<T> {
         self.0.get_mut(id as usize).and_then(Option::as_mut).ok_or(Dangling)
     }
 
+    /// All values, in the order of their ids.
+    pub(super) fn values(&self) -> impl Iterator<Item = &T> {
+        self.0.iter().flatten()
+    }
+
     /// Defines an id; a later definition replaces an earlier one. Ids are dense, but for `lost` ones at most that may have been
     /// defined where bytes were skipped.
     pub(super) fn put(&mut self, id: u32, lost: usize, value: T) -> Result<(), Dangling> {

@@ -1,7 +1,7 @@
 //! Forward operators and the backward operators that autograd made of them.
 
-use crate::places::{Places, Tally};
-use crate::problems;
+use crate::byte_offsets::{ByteOffsets, Tally};
+use crate::diagnostics;
 use crate::sources::chrome::BACKWARD_FLOWS;
 use crate::sources::ranges::{self, is_autograd_node};
 use rustc_hash::FxHashMap;
@@ -11,15 +11,15 @@ use std::collections::BTreeMap;
 /// Fills the backward links: from the source's arrows where it has them, else by sequence number: a backward operator
 /// names the forward thread (`Fwd thread id`), its partner is the last operator with that number that names none. Where no
 /// operator does (NVTX ranges), nodes of autograd are the backward ones.
-pub(super) fn link(trace: &mut Trace, places: &Places) {
+pub(super) fn link(trace: &mut Trace, places: &ByteOffsets) {
     let mut repeated = Tally::default();
     for event in trace.repeated_backward() {
         repeated.add(event, || trace.name(event).to_owned());
     }
-    repeated.tell(problems::SEQUENCE_TWICE, places, &mut trace.report);
+    repeated.tell(diagnostics::SEQUENCE_TWICE, places, &mut trace.report);
     let categories: Vec<StrId> = BACKWARD_FLOWS.iter().filter_map(|c| trace.strings.find(c)).collect();
     let mut pairs: Vec<(EventId, EventId, StrId)> =
-        trace.links.of(LinkKind::Flow).filter(|(.., category)| categories.contains(category)).collect();
+        trace.links.of_kind(LinkKind::Flow).filter(|(.., category)| categories.contains(category)).collect();
     if pairs.is_empty() {
         pairs = by_sequence_number(trace);
     }

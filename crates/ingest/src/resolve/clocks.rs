@@ -4,8 +4,8 @@
 
 use super::device_shift::Shifts;
 use super::waits;
-use crate::places::{Places, Tally};
-use crate::problems;
+use crate::byte_offsets::{ByteOffsets, Tally};
+use crate::diagnostics;
 use stackline_model::{DeviceClock, Trace};
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 pub(super) type Clocks = BTreeMap<i32, DeviceClock>;
 
 /// Fills the clocks of a trace. Needs launches and parents.
-pub(super) fn bound(trace: &mut Trace, places: &Places, shifts: &Shifts) {
+pub(super) fn bound(trace: &mut Trace, places: &ByteOffsets, shifts: &Shifts) {
     let shifted = |device: i32| shifts.get(&device).copied().unwrap_or(0);
     let new = |device: i32| DeviceClock { applied_ns: shifted(device), ..DeviceClock::new(device) };
     let mut clocks: Clocks = shifts.keys().map(|&device| (device, new(device))).collect();
@@ -40,8 +40,8 @@ pub(super) fn bound(trace: &mut Trace, places: &Places, shifts: &Shifts) {
         }
     }
     let report = &mut trace.report;
-    early.tell_as(problems::EARLY_KERNEL, places, report, &example(&clocks, |c| c.early));
-    late.tell_as(problems::LATE_KERNEL, places, report, &example(&clocks, |c| c.late));
+    early.tell_as(diagnostics::EARLY_KERNEL, places, report, &example(&clocks, |c| c.early));
+    late.tell_as(diagnostics::LATE_KERNEL, places, report, &example(&clocks, |c| c.late));
     trace.meta.clocks = clocks.into_values().collect();
 }
 

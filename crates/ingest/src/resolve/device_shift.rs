@@ -7,7 +7,7 @@
 //! start, those of the largest group count.
 
 use super::waits;
-use crate::problems;
+use crate::diagnostics;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{EventId, EventKind, Trace, TrackKind, flags, names};
 use std::collections::BTreeMap;
@@ -59,14 +59,14 @@ pub(super) type Shifts = BTreeMap<i32, i64>;
 /// Moves the times of devices whose clocks are off. Needs launches, the time order of tracks and parents; gives the shifts.
 pub(super) fn apply(trace: &mut Trace) -> Shifts {
     // Whose operations these are was told from the ids that launches are told from: they do not show that a clock is off.
-    if trace.report.count_of(problems::PROCESS_BY_CORRELATION.code) > 0 {
+    if trace.report.count_of(diagnostics::PROCESS_BY_CORRELATION.code) > 0 {
         return Shifts::new();
     }
     let Some(host) = host_span(trace) else { return Shifts::new() };
     let Found { shifts, contradicted } = find(trace, host);
     for (device, by) in contradicted {
         let example = format!("device {device}: launches ask for {:.6} s, which waits rule out", by as f64 / 1e9);
-        problems::CLOCK_CONTRADICTED.count(&mut trace.report, None, &example);
+        diagnostics::CLOCK_CONTRADICTED.count(&mut trace.report, None, &example);
     }
     if shifts.is_empty() {
         return Shifts::new();
@@ -77,8 +77,8 @@ pub(super) fn apply(trace: &mut Trace) -> Shifts {
         let way = if shift.by > 0 { "behind" } else { "ahead of" };
         let seconds = shift.by.unsigned_abs() as f64 / 1e9;
         let (code, how) = match shift.is_by_order {
-            true => (problems::CLOCK_UNKNOWN, ", aligned by the order of launches"),
-            false => (problems::CLOCK_SHIFTED, ""),
+            true => (diagnostics::CLOCK_UNKNOWN, ", aligned by the order of launches"),
+            false => (diagnostics::CLOCK_SHIFTED, ""),
         };
         let example = format!("device {device}: {seconds:.6} s {way} the host's clock{how}");
         code.count(&mut trace.report, None, &example);

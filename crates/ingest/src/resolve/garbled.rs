@@ -6,8 +6,8 @@
 //! widened by half its length at both sides (then the window is at most twice as long as that stretch), or among several
 //! that stand in the text well before the first sign of damage. Others are kept and count nowhere.
 
-use crate::places::{Places, Tally};
-use crate::problems::{self, Code};
+use crate::byte_offsets::{ByteOffsets, Tally};
+use crate::diagnostics::{self, Code};
 use stackline_model::{EventId, Trace, flags};
 
 /// Of a hundred starts, so many at most are taken to be right, and so many of a hundred trusted events.
@@ -23,35 +23,35 @@ const ABSURD: i64 = 100;
 
 /// Problems that garbled text brings along.
 const SIGNS: &[Code] = &[
-    problems::BARE_QUOTE,
-    problems::BACKSLASH,
-    problems::CONTROL,
-    problems::INVALID_UTF8,
-    problems::ODD_VALUE,
-    problems::MISSING_VALUE,
-    problems::NOT_JSON_ARG,
-    problems::FOREIGN_TEXT,
-    problems::MISSING_QUOTE,
-    problems::EXTRA_COMMA,
-    problems::MISSING_COMMA,
-    problems::DAMAGED_EVENT,
-    problems::NOT_AN_EVENT,
-    problems::NO_PHASE,
-    problems::UNKNOWN_RECORD,
-    problems::BAD_TIME,
-    problems::NO_TIME,
-    problems::NO_DURATION,
-    problems::NEGATIVE_DURATION,
-    problems::TIME_AS_TEXT,
-    problems::TIME_IN_NS,
-    problems::DUPLICATE_KEY,
-    problems::DAMAGED_HEADER,
+    diagnostics::BARE_QUOTE,
+    diagnostics::BACKSLASH,
+    diagnostics::CONTROL,
+    diagnostics::INVALID_UTF8,
+    diagnostics::ODD_VALUE,
+    diagnostics::MISSING_VALUE,
+    diagnostics::NOT_JSON_ARG,
+    diagnostics::FOREIGN_TEXT,
+    diagnostics::MISSING_QUOTE,
+    diagnostics::EXTRA_COMMA,
+    diagnostics::MISSING_COMMA,
+    diagnostics::DAMAGED_EVENT,
+    diagnostics::NOT_AN_EVENT,
+    diagnostics::NO_PHASE,
+    diagnostics::UNKNOWN_RECORD,
+    diagnostics::BAD_TIME,
+    diagnostics::NO_TIME,
+    diagnostics::NO_DURATION,
+    diagnostics::NEGATIVE_DURATION,
+    diagnostics::TIME_AS_TEXT,
+    diagnostics::TIME_IN_NS,
+    diagnostics::DUPLICATE_KEY,
+    diagnostics::DAMAGED_HEADER,
 ];
 
 /// Marks events of a trace with damaged compression whose times cannot be believed; `is_garbled` if it does not just end
 /// too early. Before open spans are closed, for
 /// they end with the last of the others.
-pub(crate) fn mark(trace: &mut Trace, places: &Places, is_garbled: bool) {
+pub(crate) fn mark(trace: &mut Trace, places: &ByteOffsets, is_garbled: bool) {
     let usable = |e: &EventId| trace.events.is_plausible(*e);
     let mut starts: Vec<i64> = trace.events.ids().filter(usable).map(|e| trace.events.start[e.index()]).collect();
     starts.sort_unstable();
@@ -60,7 +60,7 @@ pub(crate) fn mark(trace: &mut Trace, places: &Places, is_garbled: bool) {
     if !is_garbled {
         return;
     }
-    let trusted = |e: EventId| match (sign, places.of(e)) {
+    let trusted = |e: EventId| match (sign, places.offset_of(e)) {
         (None, _) => true,
         (Some(sign), Some(at)) => at.saturating_add(MARGIN) < sign,
         (Some(_), None) => false,
@@ -95,9 +95,9 @@ pub(crate) fn mark(trace: &mut Trace, places: &Places, is_garbled: bool) {
         marked.add(event, || trace.name(event).to_owned());
         trace.events.flags[event.index()] |= flags::IMPLAUSIBLE;
     }
-    marked.tell(problems::GARBLED_TIME, places, &mut trace.report);
+    marked.tell(diagnostics::GARBLED_TIME, places, &mut trace.report);
     if !is_certain {
-        problems::UNCERTAIN_WINDOW.count(&mut trace.report, sign, "");
+        diagnostics::UNCERTAIN_WINDOW.count(&mut trace.report, sign, "");
     }
 }
 

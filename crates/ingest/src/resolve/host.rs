@@ -4,8 +4,8 @@
 //! marked: what lies outside of the recording by its own marks, what lies alone and far from everything else, and calls that go on
 //! long after what they were made in. A long wait, a slow start and a pause are none of these, and stay.
 
-use crate::places::{Places, Tally};
-use crate::problems;
+use crate::byte_offsets::{ByteOffsets, Tally};
+use crate::diagnostics;
 use rustc_hash::FxHashSet;
 use stackline_model::names::STEP_PREFIX;
 use stackline_model::{EventId, EventKind, Phase, Trace, TrackId, TrackKind, flags};
@@ -29,7 +29,7 @@ const DENSEST: usize = 30;
 const CONTRADICTIONS: usize = 4;
 
 /// Marks host records whose times cannot be believed. Before open spans are closed: they end with the last of the others.
-pub(crate) fn mark(trace: &mut Trace, places: &Places) {
+pub(crate) fn mark(trace: &mut Trace, places: &ByteOffsets) {
     let mut wrong = isolated(trace);
     hide(trace, &wrong);
     let outer = outside_of_recording(trace).unwrap_or_else(|| alone(trace));
@@ -43,7 +43,7 @@ pub(crate) fn mark(trace: &mut Trace, places: &Places) {
     for event in wrong {
         marked.add(event, || format!("{}, {} ns long", trace.name(event), trace.events.dur[event.index()]));
     }
-    marked.tell(problems::IMPLAUSIBLE_HOST_TIME, places, &mut trace.report);
+    marked.tell(diagnostics::IMPLAUSIBLE_HOST_TIME, places, &mut trace.report);
 }
 
 fn hide(trace: &mut Trace, events: &[EventId]) {

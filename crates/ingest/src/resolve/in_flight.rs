@@ -1,7 +1,7 @@
 //! Calls in flight: spans without an end that were open on their threads when the recording ended.
 
-use crate::places::Places;
-use crate::problems;
+use crate::byte_offsets::ByteOffsets;
+use crate::diagnostics;
 use stackline_model::{EventId, Trace, TrackId, TrackKind, flags};
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ const NAMED: usize = 6;
 
 /// Notes the innermost open span of each thread, with those around it. Needs the time order and nesting. A span that was cut at the end of
 /// its caller was not open at the end, nor was one whose like came next ([`ended`]): their end records are missing.
-pub(super) fn note(trace: &mut Trace, places: &Places) {
+pub(super) fn note(trace: &mut Trace, places: &ByteOffsets) {
     let is_open = |event: &EventId| {
         let of_event = trace.events.flags[event.index()];
         of_event & (flags::UNFINISHED | flags::CLAMPED) == flags::UNFINISHED && trace.events.is_plausible(*event)
@@ -33,7 +33,7 @@ pub(super) fn note(trace: &mut Trace, places: &Places) {
         found.push((path[0], path_in_words(trace, id, &path)));
     }
     for (event, example) in found {
-        problems::IN_FLIGHT.count(&mut trace.report, places.of(event), &example);
+        diagnostics::IN_FLIGHT.count(&mut trace.report, places.offset_of(event), &example);
     }
 }
 

@@ -1,7 +1,7 @@
 //! GPU operations and the calls that launched them, by correlation id.
 
-use crate::places::{Places, Tally};
-use crate::problems;
+use crate::byte_offsets::{ByteOffsets, Tally};
+use crate::diagnostics;
 use crate::sources::{chrome, xprof};
 use rustc_hash::FxHashMap;
 use stackline_model::{AttrValue, EventId, KernelLaunches, Key, LinkKind, StrId, Trace, TrackKind};
@@ -9,7 +9,7 @@ use stackline_model::{AttrValue, EventId, KernelLaunches, Key, LinkKind, StrId, 
 /// Fills the GPU table (all but the owners). One call may launch many operations (graph launches); where several calls
 /// share an id (merged ranks, wrapped counters), the nearest before the operation in the process that mostly uses the
 /// device is taken.
-pub(super) fn link(trace: &mut Trace, places: &Places) {
+pub(super) fn link(trace: &mut Trace, places: &ByteOffsets) {
     let correlation: Vec<i64> = trace.events.ids().map(correlation(trace)).collect();
     let calls = calls(trace, &correlation);
     let work: Vec<EventId> = trace.events.ids().filter(|&e| trace.kind(e).is_gpu_work()).collect();
@@ -42,7 +42,7 @@ pub(super) fn link(trace: &mut Trace, places: &Places) {
         gpu.stream.push(stream);
         gpu.launch.push(launch);
     }
-    ambiguous.tell(problems::DUPLICATE_CORRELATION, places, &mut trace.report);
+    ambiguous.tell(diagnostics::DUPLICATE_CORRELATION, places, &mut trace.report);
 }
 
 /// Takes launches from the source's arrows, where no correlation id tells them.
@@ -53,7 +53,7 @@ pub(super) fn link_by_arrows(trace: &mut Trace) {
     };
     let arrows = trace
         .links
-        .of(LinkKind::Flow)
+        .of_kind(LinkKind::Flow)
         .filter(|(from, to, category)| is_launch(category) && is_call(trace, *from) && trace.kind(*to).is_gpu_work());
     let calls: FxHashMap<EventId, EventId> = arrows.map(|(from, to, _)| (to, from)).collect();
     for gpu in trace.gpu.ids().map(|gpu| gpu.index()) {
@@ -66,7 +66,7 @@ pub(super) fn link_by_arrows(trace: &mut Trace) {
 }
 
 /// Counts operations without a launch call, and launch calls without an operation.
-pub(super) fn count_unpartnered(trace: &mut Trace, places: &Places) {
+pub(super) fn count_unpartnered(trace: &mut Trace, places: &ByteOffsets) {
     let (mut missing, mut unrecorded, mut kernels) = (Tally::default(), Tally::default(), Tally::default());
     for gpu in trace.gpu.ids().map(|gpu| gpu.index()).filter(|gpu| trace.gpu.launch[*gpu].is_none()) {
         let event = trace.gpu.event[gpu];
@@ -76,13 +76,13 @@ pub(super) fn count_unpartnered(trace: &mut Trace, places: &Places) {
     for &call in &without {
         unrecorded.add(call, || trace.name(call).to_owned());
     }
-    let launches = KernelLaunches::of(trace, &without);
+    let launches = KernelLaunches::from_trace(trace, &without);
     if !trace.gpu.is_empty() && launches.lack_many() {
         launches.without.iter().for_each(|&call| kernels.add(call, || trace.name(call).to_owned()));
-        kernels.tell(problems::KERNELS_NOT_RECORDED, places, &mut trace.report);
+        kernels.tell(diagnostics::KERNELS_NOT_RECORDED, places, &mut trace.report);
     }
-    missing.tell(problems::NO_LAUNCH, places, &mut trace.report);
-    unrecorded.tell(problems::NO_DEVICE_RECORD, places, &mut trace.report);
+    missing.tell(diagnostics::NO_LAUNCH, places, &mut trace.report);
+    unrecorded.tell(diagnostics::NO_DEVICE_RECORD, places, &mut trace.report);
 }
 
 /// Whether a process launches mostly on another device while this one is mostly used by another process: then an equal

@@ -12,7 +12,7 @@ pub(crate) mod optimizer_cycles;
 pub(crate) mod optimizer_steps;
 mod ownership;
 mod plausible;
-mod rank;
+pub(crate) mod rank;
 mod steps;
 mod stream_order;
 mod streams;
@@ -21,12 +21,12 @@ pub(crate) mod unset;
 mod waits;
 
 use crate::ReadOptions;
-use crate::places::Places;
+use crate::byte_offsets::ByteOffsets;
 use crate::sources::chrome::{self, FlowPoint};
 use stackline_model::Trace;
 
 /// A step of the work, with the places of the events in the text.
-type Pass = fn(&mut Trace, &Places);
+type Pass = fn(&mut Trace, &ByteOffsets);
 
 /// What comes before the clocks of devices are compared with the host's.
 const BEFORE: [Pass; 7] = [
@@ -43,7 +43,7 @@ const BEFORE: [Pass; 7] = [
 const AFTER: [Pass; 3] = [plausible::mark, plausible::mark_covering, stream_order::mark];
 
 /// Fills everything that is derived, and seals the trace.
-pub(crate) fn resolve(trace: &mut Trace, flows: Vec<FlowPoint>, places: &Places, options: &ReadOptions) {
+pub(crate) fn resolve(trace: &mut Trace, flows: Vec<FlowPoint>, places: &ByteOffsets, options: &ReadOptions) {
     for pass in BEFORE {
         // The caller drops the trace then.
         if options.is_cancelled() {

@@ -4,12 +4,12 @@
 //! stick out of Python frames by microseconds. A span's parent is the innermost open span that covers its start and at
 //! least half of it; for spans that nest properly this is the usual stack rule.
 
-use crate::places::{Places, Tally};
-use crate::problems;
+use crate::byte_offsets::{ByteOffsets, Tally};
+use crate::diagnostics;
 use stackline_model::{EventId, EventTable, Trace, TrackKind, flags};
 
 /// Fills the parents of all events on CPU threads. Needs the time order.
-pub(super) fn nest(trace: &mut Trace, places: &Places) {
+pub(super) fn nest(trace: &mut Trace, places: &ByteOffsets) {
     let mut crossings = Tally::default();
     let mut stack: Vec<(EventId, i64)> = Vec::new();
     for track in trace.tracks.ids() {
@@ -27,7 +27,7 @@ pub(super) fn nest(trace: &mut Trace, places: &Places) {
             }
         }
     }
-    crossings.tell(problems::CROSSING, places, &mut trace.report);
+    crossings.tell(diagnostics::CROSSING, places, &mut trace.report);
 }
 
 /// Gives one event its parent and opens it; says whether it crosses the end of another.
@@ -80,7 +80,7 @@ mod tests {
             trace.attrs.push(&[], &[]);
         }
         trace.index_tracks();
-        nest(&mut trace, &Places::default());
+        nest(&mut trace, &ByteOffsets::default());
         trace
     }
 

@@ -1,8 +1,8 @@
 //! GPU records whose times cannot be true (before the recording, centuries long) must not stretch spans.
 
 use super::launches;
-use crate::places::{Places, Tally};
-use crate::problems;
+use crate::byte_offsets::{ByteOffsets, Tally};
+use crate::diagnostics;
 use stackline_model::{EventId, EventKind, Trace, TrackKind, flags};
 
 /// GPU records are believed this long before the host's first event (work that was queued before the recording), or the
@@ -20,7 +20,7 @@ const COVERING: usize = 4;
 const LOOKED_AT: usize = 64 * COVERED;
 
 /// Marks implausible GPU records. Without CPU events there is nothing to compare with.
-pub(super) fn mark(trace: &mut Trace, places: &Places) {
+pub(super) fn mark(trace: &mut Trace, places: &ByteOffsets) {
     let Some((first, last)) = host_span(trace) else { return };
     let length = last.saturating_sub(first);
     let earliest = first.saturating_sub(BEFORE_NS.max(length));
@@ -39,17 +39,17 @@ pub(super) fn mark(trace: &mut Trace, places: &Places) {
             marked.add(event, || trace.name(event).to_owned());
         }
     }
-    marked.tell(problems::IMPLAUSIBLE_TIME, places, &mut trace.report);
+    marked.tell(diagnostics::IMPLAUSIBLE_TIME, places, &mut trace.report);
 }
 
 /// Marks GPU operations whose length later ones of their own stream contradict. Needs the tracks' order.
-pub(super) fn mark_covering(trace: &mut Trace, places: &Places) {
+pub(super) fn mark_covering(trace: &mut Trace, places: &ByteOffsets) {
     let mut marked = Tally::default();
     for event in covering(trace) {
         trace.events.flags[event.index()] |= flags::IMPLAUSIBLE;
         marked.add(event, || format!("{}, {} ns long", trace.name(event), trace.events.dur[event.index()]));
     }
-    marked.tell(problems::IMPLAUSIBLE_LENGTH, places, &mut trace.report);
+    marked.tell(diagnostics::IMPLAUSIBLE_LENGTH, places, &mut trace.report);
 }
 
 fn covering(trace: &Trace) -> Vec<EventId> {

@@ -1,12 +1,12 @@
 //! Rank, world size and base time from the file's own metadata.
 
-use crate::places::Places;
-use crate::problems;
+use crate::byte_offsets::ByteOffsets;
+use crate::diagnostics;
 use serde_json::Value;
-use stackline_model::Trace;
+use stackline_model::{RankInName, Trace};
 
 /// Fills the parsed part of the metadata.
-pub(super) fn find(trace: &mut Trace, places: &Places) {
+pub(super) fn find(trace: &mut Trace, places: &ByteOffsets) {
     let meta = &mut trace.meta;
     if meta.format.is_empty() {
         meta.format = if is_kineto(meta) { "kineto" } else { "chrome" }.to_owned();
@@ -22,7 +22,7 @@ pub(super) fn find(trace: &mut Trace, places: &Places) {
     meta.rank = number("rank").or(meta.rank);
     meta.world_size = number("world_size").or(meta.world_size);
     if odd_base {
-        problems::BAD_BASE.count(&mut trace.report, places.of_member("baseTimeNanoseconds"), "baseTimeNanoseconds");
+        diagnostics::BAD_BASE.count(&mut trace.report, places.of_member("baseTimeNanoseconds"), "baseTimeNanoseconds");
     }
     let meta = &mut trace.meta;
     if meta.rank.is_none()
@@ -30,7 +30,7 @@ pub(super) fn find(trace: &mut Trace, places: &Places) {
     {
         meta.rank = Some(rank);
         let name = meta.name.clone();
-        problems::RANK_FROM_NAME.count(&mut trace.report, None, &name);
+        diagnostics::RANK_FROM_NAME.count(&mut trace.report, None, &name);
     }
 }
 
@@ -38,19 +38,31 @@ fn is_kineto(meta: &stackline_model::TraceMeta) -> bool {
     ["schemaVersion", "deviceProperties", "distributedInfo", "traceName"].iter().any(|k| meta.entry(k).is_some())
 }
 
-/// The number behind "rank" (and an optional `-` or `_`) in the last part of a name.
+/// The rank in the last part of a name.
 fn rank_in_name(name: &str) -> Option<i64> {
-    let file = name.rsplit(['/', '\\', ':']).next()?.to_ascii_lowercase();
-    file.match_indices("rank").find_map(|(at, word)| {
-        let rest = file[at + word.len()..].trim_start_matches(['-', '_', '.']);
-        let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-        rest[..digits].parse().ok()
-    })
+    let file = name.rsplit(['/', '\\', ':']).next()?;
+    RankInName::of_rank(file).map(|rank| rank.number)
+}
+
+/// The worker in the name of a file that `torch.profiler.tensorboard_trace_handler` wrote: `host_7` of `host_7.1700000000.pt.trace.json`.
+#[must_use]
+pub fn worker_in_name(name: &str) -> Option<&str> {
+    let (before, _) = name.rsplit_once(".pt.trace.json")?;
+    let (worker, time) = before.rsplit_once('.')?;
+    let is_time = !time.is_empty() && time.bytes().all(|byte| byte.is_ascii_digit());
+    is_time.then_some(worker)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::rank_in_name;
+    use super::{rank_in_name, worker_in_name};
+
+    #[test]
+    fn workers_in_names() {
+        assert_eq!(worker_in_name("a/host_7.1700000000.pt.trace.json.gz"), Some("a/host_7"));
+        assert_eq!(worker_in_name("rank-34.Jul_15.pt.trace.json"), None);
+        assert_eq!(worker_in_name("trace.json"), None);
+    }
 
     #[test]
     fn ranks_in_names() {
@@ -58,6 +70,7 @@ mod tests {
         assert_eq!(rank_in_name("trace_rank_0.json"), Some(0));
         assert_eq!(rank_in_name("rank7.json"), Some(7));
         assert_eq!(rank_in_name("rank1/host.json"), None);
-        assert_eq!(rank_in_name("frank.json"), None);
+        assert_eq!(rank_in_name("frank2.json"), None, "another word");
+        assert_eq!(rank_in_name("rank=5.json"), Some(5));
     }
 }

@@ -5,12 +5,12 @@
 //! Kineto projects onto a stream (`gpu_user_annotation`).
 
 use super::optimizer_steps::up_to_each;
-use crate::problems;
+use crate::diagnostics;
 use crate::sources::{device_rows, xprof};
 use regex_lite::Regex;
 use rustc_hash::{FxHashMap, FxHashSet};
+use stackline_model::format::duration;
 use stackline_model::vocabulary::{FRAMEWORKS, Framework, StepRole};
-use stackline_model::words::duration;
 use stackline_model::{
     AttrValue, EventId, EventKind, Key, Step, StepIndex, StrId, Trace, TrackId, TrackKind, flags, names,
 };
@@ -61,24 +61,25 @@ pub(super) fn find(trace: &mut Trace, pattern: Option<&Regex>) {
     mend_lengths(trace);
     let within = asked.map(|marks| within_steps_of_other_threads(trace, &marks)).unwrap_or_default();
     for event in within {
-        problems::STEP_WITHIN_ANOTHER.count(
+        diagnostics::STEP_WITHIN_ANOTHER.count(
             &mut trace.report,
             None,
             trace.strings.get(trace.events.name[event.index()]),
         );
     }
     if let Some(pattern) = pattern.filter(|_| trace.steps.is_empty()) {
-        problems::NO_STEP_MATCHES.count(&mut trace.report, None, &format!("pattern '{pattern}'"));
+        diagnostics::NO_STEP_MATCHES.count(&mut trace.report, None, &format!("pattern '{pattern}'"));
     }
     for number in repeated_numbers(trace) {
-        problems::REPEATED_STEP.count(&mut trace.report, None, &format!("step {number}"));
+        diagnostics::REPEATED_STEP.count(&mut trace.report, None, &format!("step {number}"));
     }
     for number in written_twice(trace) {
-        problems::REPEATED_MARK.count(&mut trace.report, None, &format!("step {number}"));
+        diagnostics::REPEATED_MARK.count(&mut trace.report, None, &format!("step {number}"));
     }
-    for pause in trace.pauses().to_vec() {
+    let pauses: Vec<_> = trace.pauses().iter().copied().filter(|pause| !pause.separates_processes).collect();
+    for pause in pauses {
         let example = format!("{} between steps {} and {}", duration(pause.length_ns()), pause.before, pause.after);
-        problems::RECORDING_PAUSED.count(&mut trace.report, None, &example);
+        diagnostics::RECORDING_PAUSED.count(&mut trace.report, None, &example);
     }
 }
 
@@ -106,7 +107,7 @@ fn of_device(trace: &mut Trace, pattern: Option<&Regex>) -> Vec<Step> {
     let Some((device, marks)) = row.or_else(|| marks_on_stream(trace, pattern)) else { return Vec::new() };
     let found = steps(trace, marks);
     let device = device.map_or_else(|| "a device".to_owned(), |number| format!("device {number}"));
-    problems::STEPS_OF_DEVICE.count_many(&mut trace.report, found.len() as u64, None, &device);
+    diagnostics::STEPS_OF_DEVICE.count_many(&mut trace.report, found.len() as u64, None, &device);
     found
 }
 
@@ -177,7 +178,7 @@ fn mend_lengths(trace: &mut Trace) {
     for step in trace.steps.iter().filter(|step| is_empty(step)) {
         trace.events.flags[step.event.index()] |= flags::IMPLAUSIBLE;
         let name = trace.strings.get(trace.events.name[step.event.index()]);
-        problems::ZERO_STEP.count(&mut trace.report, None, name);
+        diagnostics::ZERO_STEP.count(&mut trace.report, None, name);
     }
     trace.steps = steps;
 }

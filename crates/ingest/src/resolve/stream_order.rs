@@ -3,8 +3,8 @@
 //! A stream runs its operations in the order of their launches. One that starts long after those that were launched behind it, or long
 //! before those that were launched before it, has a time that cannot be.
 
-use crate::places::{Places, Tally};
-use crate::problems;
+use crate::byte_offsets::{ByteOffsets, Tally};
+use crate::diagnostics;
 use stackline_model::{EventId, Key, Trace, TrackId, flags};
 use std::collections::BTreeMap;
 
@@ -17,13 +17,13 @@ const NEIGHBORS: usize = 3;
 type Launched = (i64, i64, EventId);
 
 /// Marks such operations.
-pub(super) fn mark(trace: &mut Trace, places: &Places) {
+pub(super) fn mark(trace: &mut Trace, places: &ByteOffsets) {
     let mut marked = Tally::default();
     for event in of_streams(trace).into_values().flat_map(|mut stream| out_of_order(&mut stream)) {
         trace.events.flags[event.index()] |= flags::IMPLAUSIBLE;
         marked.add(event, || trace.name(event).to_owned());
     }
-    marked.tell(problems::OUT_OF_STREAM_ORDER, places, &mut trace.report);
+    marked.tell(diagnostics::OUT_OF_STREAM_ORDER, places, &mut trace.report);
 }
 
 /// Operations of each stream that one process launches.

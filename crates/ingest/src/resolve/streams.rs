@@ -1,7 +1,7 @@
 //! Streams: their numbers, and operations that overlap on one.
 
-use crate::places::{Places, Tally};
-use crate::problems;
+use crate::byte_offsets::{ByteOffsets, Tally};
+use crate::diagnostics;
 use crate::sources::device_rows;
 use stackline_model::{AttrValue, Device, EventId, Key, Trace, TrackKind, Vendor};
 
@@ -57,7 +57,7 @@ const NOISE_NS: i64 = 3_000;
 
 /// Tells legitimate overlap (programmatic dependent launch, NVIDIA compute capability 9 and above) from noise and from
 /// durations that run into the next operation; with `clip` the latter end where the next one starts.
-pub(super) fn check_overlaps(trace: &mut Trace, places: &Places, clip: bool) {
+pub(super) fn check_overlaps(trace: &mut Trace, places: &ByteOffsets, clip: bool) {
     let dependent_launch = has_dependent_launch(trace);
     let [mut noise, mut dependent, mut overlaps, mut clipped] = [(); 4].map(|()| Tally::default());
     for track in trace.tracks.ids() {
@@ -94,10 +94,10 @@ pub(super) fn check_overlaps(trace: &mut Trace, places: &Places, clip: bool) {
         }
     }
     let report = &mut trace.report;
-    noise.tell(problems::OVERLAP_NOISE, places, report);
-    dependent.tell(problems::OVERLAP_PDL, places, report);
-    overlaps.tell(problems::OVERLAP, places, report);
-    clipped.tell(problems::CLIPPED, places, report);
+    noise.tell(diagnostics::OVERLAP_NOISE, places, report);
+    dependent.tell(diagnostics::OVERLAP_PDL, places, report);
+    overlaps.tell(diagnostics::OVERLAP, places, report);
+    clipped.tell(diagnostics::CLIPPED, places, report);
 }
 
 /// Whether any device of the trace has programmatic dependent launch.

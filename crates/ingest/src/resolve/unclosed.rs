@@ -6,14 +6,14 @@
 //! traces, nor were frames inside annotations or operators that had to end with them.) Begin records without an end
 //! are cut alike at the end of whatever encloses them.
 
-use crate::places::{Places, Tally};
-use crate::problems;
+use crate::byte_offsets::{ByteOffsets, Tally};
+use crate::diagnostics;
 use stackline_model::{
     AttrValue, EventId, EventKind, EventTable, ProcessId, RECORDED_DURATION, Trace, TrackId, TrackKind, flags,
 };
 
 /// Cuts such spans; their recorded durations become attributes. Needs the time order, and renews it.
-pub(super) fn clamp(trace: &mut Trace, places: &Places) {
+pub(super) fn clamp(trace: &mut Trace, places: &ByteOffsets) {
     let candidates =
         |e: &EventId| trace.kind(*e) == EventKind::PythonFunction || trace.events.has(*e, flags::UNFINISHED);
     if !trace.events.ids().any(|e| candidates(&e)) {
@@ -40,7 +40,7 @@ pub(super) fn clamp(trace: &mut Trace, places: &Places) {
     }
     let attributes: Vec<_> = cut.into_iter().map(|(event, recorded)| (event, key, AttrValue::Int(recorded))).collect();
     trace.attrs.append(&attributes);
-    told.tell(problems::NEVER_CLOSED, places, &mut trace.report);
+    told.tell(diagnostics::NEVER_CLOSED, places, &mut trace.report);
     trace.index_tracks();
 }
 

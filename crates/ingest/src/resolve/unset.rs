@@ -4,8 +4,8 @@
 //! A buffer that was never written reads as zeros. Such records are marked whatever their share is: no count of bad records
 //! makes them right.
 
-use crate::places::{Places, Tally};
-use crate::problems;
+use crate::byte_offsets::{ByteOffsets, Tally};
+use crate::diagnostics;
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, Phase, StrId, Trace, flags};
 
@@ -25,20 +25,20 @@ const SAMPLE: usize = 4096;
 const REPEATED: usize = 4;
 
 /// Marks records with unset times. Before anything else looks at times.
-pub(crate) fn mark(trace: &mut Trace, places: &Places) {
+pub(crate) fn mark(trace: &mut Trace, places: &ByteOffsets) {
     let starts = unset_starts(trace);
     let mut marked = Tally::default();
     for &event in &starts {
         trace.events.flags[event.index()] |= flags::IMPLAUSIBLE;
         marked.add(event, || format!("{} at {} ns", trace.name(event), trace.events.start[event.index()]));
     }
-    marked.tell(problems::ZERO_TIME, places, &mut trace.report);
+    marked.tell(diagnostics::ZERO_TIME, places, &mut trace.report);
     let mut marked = Tally::default();
     for event in unset_durations(trace) {
         trace.events.flags[event.index()] |= flags::IMPLAUSIBLE;
         marked.add(event, || format!("{}, {} ns long", trace.name(event), trace.events.dur[event.index()]));
     }
-    marked.tell(problems::ZERO_DURATION, places, &mut trace.report);
+    marked.tell(diagnostics::ZERO_DURATION, places, &mut trace.report);
 }
 
 /// Records whose start is no time: see the module.

@@ -1,7 +1,7 @@
 //! Rows of devices in traces that say so by the names of processes and threads instead of categories: JAX and TensorFlow
 //! (XProf's and TensorFlow 1's timelines), rpd, and Intel's tools. The vocabulary is data.
 
-use crate::problems;
+use crate::diagnostics;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{EventId, EventKind, Process, StrId, StringTable, Trace, Track, TrackId, TrackKind, TrackTable};
 use std::cmp::Reverse;
@@ -120,7 +120,7 @@ pub(super) fn find(trace: &mut Trace) {
     let changed: Vec<_> = plain.filter_map(|e| Some((e, kind(e)?))).collect();
     for event in around {
         let name = trace.strings.get(trace.events.name[event.index()]);
-        problems::AROUND_OTHERS.count(&mut trace.report, None, name);
+        diagnostics::AROUND_OTHERS.count(&mut trace.report, None, name);
     }
     for (event, kind) in changed {
         trace.events.kind[event.index()] = kind;

@@ -18,7 +18,7 @@ use crate::memory::formats as memory;
 use crate::text::without_mark;
 use crate::{Error, ReadOptions};
 use profiles::{collapsed, firefox, pprof, speedscope};
-use stackline_model::{CallTree, MemoryTrace, Trace};
+use stackline_model::{CallingContextTree, MemoryTrace, Trace};
 use stackline_sqlite::Database;
 use std::io::Read;
 use std::path::Path;
@@ -78,7 +78,7 @@ pub enum Reader {
     /// Traces, one for each process that is worth one.
     Traces(fn(&str, Content<'_>, &ReadOptions) -> Result<Vec<Trace>, Error>),
     /// Sums of calls: a calling context tree.
-    Calls(fn(&str, Content<'_>, &ReadOptions) -> Result<CallTree, Error>),
+    Calls(fn(&str, Content<'_>, &ReadOptions) -> Result<CallingContextTree, Error>),
     /// Objects in memory, and what uses them.
     Memory(fn(&str, Content<'_>, &ReadOptions) -> Result<MemoryTrace, Error>),
 }
@@ -111,7 +111,7 @@ fn alone(_: &str) -> Option<&str> {
 ///
 /// # Errors
 /// If several formats are sure that it is theirs: a sentence that names them.
-pub fn of(content: &Content<'_>) -> Result<Option<&'static Source>, String> {
+pub fn detect(content: &Content<'_>) -> Result<Option<&'static Source>, String> {
     match content {
         Content::Bytes { head, .. } => {
             best(ALL, &Content::Bytes { head: without_mark(head), stream: &mut std::io::empty() })

@@ -1,8 +1,8 @@
 //! Traces of one input, one for each process: what tables of several processes become.
 
 use super::row::{Appender, MAX_NS, NewRow, Value};
-use crate::places::Places;
-use crate::problems::{self, Code};
+use crate::byte_offsets::ByteOffsets;
+use crate::diagnostics::{self, Code};
 use crate::{ReadOptions, resolve};
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, Key, Phase, ReadReport, Trace, TrackId, TrackKind, flags};
@@ -18,7 +18,7 @@ const UNKNOWN: i64 = i64::MAX;
 const CORRELATION: &str = "correlation";
 
 /// What befell a file as a whole: each of its processes may have lost something.
-const OF_ALL: [Code; 3] = [problems::TRUNCATED, problems::TABLE_DAMAGED, problems::TABLE_MISSING];
+const OF_ALL: [Code; 3] = [diagnostics::TRUNCATED, diagnostics::TABLE_DAMAGED, diagnostics::TABLE_MISSING];
 
 /// The only process with calls of a correlation id, and when the first of them began; none where several have some.
 type Callers = FxHashMap<i64, Option<(i64, i64)>>;
@@ -56,7 +56,7 @@ impl<'o> Processes<'o> {
     }
 
     /// The process with this number. Rows without one (exports of few columns) are of the only process that may have them.
-    pub(crate) fn of(&mut self, pid: Option<i64>) -> &mut ProcessTrace {
+    pub(crate) fn trace_of(&mut self, pid: Option<i64>) -> &mut ProcessTrace {
         let pid = pid.or_else(|| self.only()).unwrap_or(UNKNOWN);
         self.by_pid.entry(pid).or_insert_with(|| ProcessTrace::new(pid))
     }
@@ -89,7 +89,7 @@ impl<'o> Processes<'o> {
             |&(_, called): &(i64, i64)| event.times.0.is_some_and(|start| start >= called.saturating_sub(CLOCK_NS));
         let caller = correlation.and_then(|id| callers.get(&id).copied().flatten()).filter(is_after);
         let Some((pid, _)) = caller else { return UNKNOWN };
-        problems::PROCESS_BY_CORRELATION.count(&mut self.of(Some(pid)).trace.report, None, event.name);
+        diagnostics::PROCESS_BY_CORRELATION.count(&mut self.trace_of(Some(pid)).trace.report, None, event.name);
         pid
     }
 
@@ -109,7 +109,7 @@ impl<'o> Processes<'o> {
         if event.kind.is_api_call() {
             self.callers.insert(pid);
         }
-        self.of(Some(pid)).push(event)
+        self.trace_of(Some(pid)).push(event)
     }
 
     pub(crate) fn all(&mut self) -> impl Iterator<Item = &mut ProcessTrace> {
@@ -136,7 +136,7 @@ impl<'o> Processes<'o> {
             Some(why) => format!(
                 "the file is damaged, and {tables} cannot be read ({why}); copy it again, or export or record again"
             ),
-            None if self.report.count_of(problems::TRUNCATED.code) > 0 => {
+            None if self.report.count_of(diagnostics::TRUNCATED.code) > 0 => {
                 "the file breaks off before the first of them; copy the whole of it again".to_owned()
             }
             None => otherwise.to_owned(),
@@ -163,15 +163,15 @@ impl<'o> Processes<'o> {
 
     /// Says which processes the file's list of processes does not have. In a damaged file they are left out, for their rows may be garbage.
     pub(crate) fn note_unlisted(&mut self, is_listed: impl Fn(i64) -> bool) {
-        let is_damaged = !self.damaged.is_empty() || self.report.count_of(problems::TRUNCATED.code) > 0;
+        let is_damaged = !self.damaged.is_empty() || self.report.count_of(diagnostics::TRUNCATED.code) > 0;
         let unlisted: Vec<i64> = self.by_pid.keys().copied().filter(|&pid| pid != UNKNOWN && !is_listed(pid)).collect();
         for pid in unlisted {
             let example = format!("process {pid}");
             if !is_damaged {
-                problems::PROCESS_NOT_LISTED.count(&mut self.report, None, &example);
+                diagnostics::PROCESS_NOT_LISTED.count(&mut self.report, None, &example);
             } else if let Some(process) = self.by_pid.remove(&pid) {
                 let rows = process.trace.report.records;
-                problems::PROCESS_LEFT_OUT.count_many(&mut self.report, rows, None, &example);
+                diagnostics::PROCESS_LEFT_OUT.count_many(&mut self.report, rows, None, &example);
             }
         }
     }
@@ -179,12 +179,12 @@ impl<'o> Processes<'o> {
     /// Processes with events, and what is said of the file as a whole.
     fn take_kept(&mut self) -> Vec<ProcessTrace> {
         for (table, why) in &self.damaged {
-            problems::TABLE_DAMAGED.count(&mut self.report, None, &format!("{table}: {why}"));
+            diagnostics::TABLE_DAMAGED.count(&mut self.report, None, &format!("{table}: {why}"));
         }
         let nameless = self.nameless.iter().map(|(called, (count, text))| format!("{count} × {called} (text {text})"));
         let (nameless, rows) =
             (nameless.collect::<Vec<_>>().join(", "), self.nameless.values().map(|(count, _)| count));
-        problems::TEXT_MISSING.count_many(&mut self.report, rows.sum(), None, &nameless);
+        diagnostics::TEXT_MISSING.count_many(&mut self.report, rows.sum(), None, &nameless);
         let mut kept = std::mem::take(&mut self.by_pid);
         if let Some(unknown) = kept.get_mut(&UNKNOWN).filter(|process| !process.trace.events.is_empty()) {
             // What they ran on is of several processes: they are no rank.
@@ -192,10 +192,10 @@ impl<'o> Processes<'o> {
             let (events, rows) = (&unknown.trace.events, unknown.trace.events.len() as u64);
             let first = unknown.trace.strings.get(events.name[0]);
             if events.flags.iter().all(|bits| bits & flags::NO_TIME != 0) {
-                problems::ROWS_LEFT_OUT.count_many(&mut self.report, rows, None, first);
+                diagnostics::ROWS_LEFT_OUT.count_many(&mut self.report, rows, None, first);
                 kept.remove(&UNKNOWN);
             } else {
-                problems::PROCESS_UNKNOWN.count_many(&mut self.report, rows, None, first);
+                diagnostics::PROCESS_UNKNOWN.count_many(&mut self.report, rows, None, first);
             }
         }
         kept.into_values().filter(|process| !process.trace.events.is_empty()).collect()
@@ -208,7 +208,7 @@ impl<'o> Processes<'o> {
         let uses_gpu: Vec<bool> = kept.iter().map(ProcessTrace::uses_gpu).collect();
         if uses_gpu.contains(&true) {
             for (other, _) in kept.iter().zip(&uses_gpu).filter(|(_, uses_gpu)| !**uses_gpu) {
-                problems::OTHER_PROCESS.count(&mut report, None, &other.name());
+                diagnostics::OTHER_PROCESS.count(&mut report, None, &other.name());
             }
             let mut uses_gpu = uses_gpu.into_iter();
             kept.retain(|_| uses_gpu.next() == Some(true));
@@ -223,7 +223,7 @@ impl<'o> Processes<'o> {
                 process.trace.meta.name = format!("{name}/{}", process.name());
                 if process.device.is_some() {
                     process.trace.meta.rank = Some(rank);
-                    problems::RANK_BY_DEVICE.count(&mut report, None, &format!("{} is rank {rank}", process.name()));
+                    diagnostics::RANK_BY_DEVICE.count(&mut report, None, &format!("{} is rank {rank}", process.name()));
                 }
             }
             traces.push((process.pid, process.trace));
@@ -334,10 +334,10 @@ impl ProcessTrace {
 
 /// Marks times that were never filled in, closes what is open, and resolves what needs the whole trace.
 pub(crate) fn seal(trace: &mut Trace, options: &ReadOptions) {
-    resolve::unset::mark(trace, &Places::default());
-    resolve::host::mark(trace, &Places::default());
+    resolve::unset::mark(trace, &ByteOffsets::default());
+    resolve::host::mark(trace, &ByteOffsets::default());
     close_open(trace);
-    resolve::resolve(trace, Vec::new(), &Places::default(), options);
+    resolve::resolve(trace, Vec::new(), &ByteOffsets::default(), options);
 }
 
 /// Spans of threads that were open when the recording ended go on to the last time of a thread that is believed.
@@ -353,7 +353,7 @@ fn close_open(trace: &mut Trace) {
         trace.events.dur[row] = end.saturating_sub(trace.events.start[row]).max(0);
         trace.events.flags[row] |= flags::HAS_DURATION;
         let name = trace.strings.get(trace.events.name[row]);
-        problems::UNFINISHED.count(&mut trace.report, None, name);
+        diagnostics::UNFINISHED.count(&mut trace.report, None, name);
     }
 }
 
@@ -362,22 +362,22 @@ fn times(event: &Event<'_>, report: &mut ReadReport) -> (i64, i64, u8) {
     let is_time = |ns: i64| ns.unsigned_abs() <= MAX_NS.unsigned_abs();
     match event.times {
         (None, _) => {
-            problems::NO_TIME.count(report, None, event.name);
+            diagnostics::NO_TIME.count(report, None, event.name);
             (0, 0, flags::NO_TIME)
         }
         (Some(start), end) if !is_time(start) || end.is_some_and(|end| !is_time(end)) => {
-            problems::BAD_TIME.count(report, None, event.name);
+            diagnostics::BAD_TIME.count(report, None, event.name);
             (0, 0, flags::NO_TIME)
         }
         (Some(start), _) if event.phase == Phase::Instant => (start, 0, 0),
         // Nobody knows how long it ran: what is on a GPU counts nowhere then.
         (Some(start), None) if event.track.2 == TrackKind::Stream => {
-            problems::NO_DURATION.count(report, None, event.name);
+            diagnostics::NO_DURATION.count(report, None, event.name);
             (start, 0, flags::NO_TIME)
         }
         (Some(start), None) => (start, 0, flags::UNFINISHED),
         (Some(start), Some(end)) if end < start => {
-            problems::NEGATIVE_DURATION.count(report, None, event.name);
+            diagnostics::NEGATIVE_DURATION.count(report, None, event.name);
             (start, 0, flags::CLAMPED)
         }
         (Some(start), Some(end)) => (start, end - start, 0),

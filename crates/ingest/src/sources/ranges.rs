@@ -17,7 +17,7 @@ pub(crate) struct Range<'t> {
 }
 
 impl<'t> Range<'t> {
-    pub(crate) fn of(text: &'t str) -> Self {
+    pub(crate) fn parse(text: &'t str) -> Self {
         let plain = Self { name: text, is_operator: false, sequence: None, operator: None, sizes: None };
         let Some(at) = [", seq = ", ", op_id = ", ", sizes = "].iter().filter_map(|key| text.find(key)).min() else {
             return plain;
@@ -72,18 +72,18 @@ mod tests {
 
     #[test]
     fn operators_of_pytorch_are_told_from_ranges_of_the_program() {
-        let range = Range::of("aten::view, op_id = 314290");
+        let range = Range::parse("aten::view, op_id = 314290");
         assert_eq!((range.name, range.kind().1, range.operator), ("aten::view", EventKind::Operator, Some(314_290)));
-        let range = Range::of("aten::mm, seq = 12, op_id = 40, sizes = [[2, 3], [3, 4]], input_op_ids = [(3,0)]");
+        let range = Range::parse("aten::mm, seq = 12, op_id = 40, sizes = [[2, 3], [3, 4]], input_op_ids = [(3,0)]");
         assert_eq!((range.sequence, range.operator, range.sizes), (Some(12), Some(40), Some("[[2, 3], [3, 4]]")));
-        assert_eq!(Range::of("aten::add, seq = 1, sizes = [[], [2]]").sizes, Some("[[], [2]]"));
-        assert_eq!(Range::of("MmBackward0, seq = 3").kind().1, EventKind::Operator);
-        let step = Range::of("ProfilerStep#3, op_id = 5");
+        assert_eq!(Range::parse("aten::add, seq = 1, sizes = [[], [2]]").sizes, Some("[[], [2]]"));
+        assert_eq!(Range::parse("MmBackward0, seq = 3").kind().1, EventKind::Operator);
+        let step = Range::parse("ProfilerStep#3, op_id = 5");
         assert_eq!((step.name, step.is_operator), ("ProfilerStep#3", false));
         assert_eq!(
-            Range::of("iteration 17"),
+            Range::parse("iteration 17"),
             Range { name: "iteration 17", is_operator: false, sequence: None, operator: None, sizes: None }
         );
-        assert!(!Range::of("std::vector work").is_operator, "no range of PyTorch's");
+        assert!(!Range::parse("std::vector work").is_operator, "no range of PyTorch's");
     }
 }

@@ -1,6 +1,6 @@
 //! Rows of tables and of binary formats that become events.
 
-use crate::problems;
+use crate::diagnostics;
 use stackline_model::{AttrType, AttrValue, EventId, EventKind, NewEvent, Phase, StrId, Trace, TrackId};
 
 /// Rows that are read between two checks whether the caller wants to stop.
@@ -61,7 +61,7 @@ impl Appender {
         let NewRow { start, dur, track, name, category, kind, phase, flags } = row;
         let id = trace.events.push(NewEvent { start, dur, track, name, category, kind, phase, flags, source_index });
         if !trace.attrs.push(&self.fields, &self.values) {
-            problems::TABLE_FULL.count(&mut trace.report, None, "");
+            diagnostics::TABLE_FULL.count(&mut trace.report, None, "");
         }
         id
     }

@@ -2,7 +2,7 @@
 
 use super::processes::Processes;
 use super::row::ROWS_BETWEEN_CHECKS;
-use crate::problems;
+use crate::diagnostics;
 use rustc_hash::FxHashMap;
 use stackline_model::ReadReport;
 use stackline_sqlite::{Database, Row, Stop};
@@ -49,7 +49,7 @@ pub(crate) fn texts(file: &Database, table: &str, columns: [&str; 2], processes:
 pub(crate) fn note_nameless(ids: &[Option<i64>], called: &str, processes: &mut Processes<'_>) {
     match ids.iter().flatten().next() {
         Some(&id) => processes.count_nameless(called, id),
-        None => processes.count(problems::ROW_WITHOUT_NAME, called),
+        None => processes.count(diagnostics::ROW_WITHOUT_NAME, called),
     }
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn is_empty(file: &Database, table: &str) -> bool {
 pub(crate) fn note_unread(file: &Database, is_read: impl Fn(&str) -> bool, report: &mut ReadReport) {
     for table in file.tables().filter(|table| !is_read(table)) {
         if !is_empty(file, table) {
-            problems::TABLE_NOT_READ.count(report, None, table);
+            diagnostics::TABLE_NOT_READ.count(report, None, table);
         }
     }
     report.sort();

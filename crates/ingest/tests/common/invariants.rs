@@ -37,7 +37,7 @@ fn events(trace: &Trace) -> Result<(), String> {
         ensure(row == 0 || table.source_index[row - 1] < table.source_index[row], || {
             format!("{event:?} stands before an earlier record")
         })?;
-        for (key, value) in trace.attrs.of(event) {
+        for (key, value) in trace.attrs.of_event(event) {
             let (kind, raw) = value.to_raw();
             let is_text = matches!(kind, AttrType::Str | AttrType::Json);
             let text = StrId(raw as u32);
@@ -99,19 +99,13 @@ fn gpu(trace: &Trace) -> Result<(), String> {
 
 fn links(trace: &Trace) -> Result<(), String> {
     trace.links.check()?;
-    for (from, to, category) in LinkKind::ALL.iter().flat_map(|kind| trace.links.of(*kind)) {
+    for (from, to, category) in LinkKind::ALL.iter().flat_map(|kind| trace.links.of_kind(*kind)) {
         let fine = from.index() < trace.events.len() && to.index() < trace.events.len() && is_string(trace, category);
         ensure(fine, || format!("link from {from:?} to {to:?}"))?;
     }
     let stacks = &trace.stacks;
-    let lengths = (stacks.parent.len(), stacks.event.len());
-    ensure(lengths == (stacks.frame.len(), stacks.stack.len()), || "stack columns differ in length".to_owned())?;
-    ensure(stacks.category.len() == stacks.frame.len(), || "stack columns differ in length".to_owned())?;
-    for (row, parent) in stacks.parent.iter().enumerate() {
-        ensure(parent.is_none() || parent.index() < row, || format!("frame {row} comes before its parent"))?;
-    }
+    stacks.check()?;
     ensure(stacks.event.is_sorted(), || "stacks are not in the order of events".to_owned())?;
-    ensure(stacks.stack.iter().all(|s| s.index() < stacks.frame.len()), || "a stack has no frame".to_owned())?;
     ensure(trace.steps.is_sorted_by_key(|s| s.start), || "steps are out of order".to_owned())
 }
 

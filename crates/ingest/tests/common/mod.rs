@@ -19,5 +19,5 @@ pub(crate) fn arguments(trace: &Trace, event: EventId) -> String {
             other => format!(" {key}={other:?}"),
         }
     };
-    trace.attrs.of(event).map(argument).collect()
+    trace.attrs.of_event(event).map(argument).collect()
 }

@@ -167,8 +167,12 @@ fn check_arguments(trace: &Trace, event: EventId, record: &Record<'_>) -> Result
         theirs.insert(format!("${key}"), value);
     }
     let own = |key: &str| key.strip_prefix('$').is_some_and(|k| OWN.contains(&k));
-    let ours: BTreeMap<String, AttrValue> =
-        trace.attrs.of(event).map(|(k, v)| (trace.strings.get(k).to_owned(), v)).filter(|(k, _)| !own(k)).collect();
+    let ours: BTreeMap<String, AttrValue> = trace
+        .attrs
+        .of_event(event)
+        .map(|(k, v)| (trace.strings.get(k).to_owned(), v))
+        .filter(|(k, _)| !own(k))
+        .collect();
     if !ours.keys().eq(theirs.keys()) {
         return Err(format!("arguments are {:?}, not {:?}", ours.keys(), theirs.keys()));
     }

@@ -1,6 +1,6 @@
 //! The page of the format lists every code of the read report, in the words of the source.
 
-use stackline_ingest::problems;
+use stackline_ingest::diagnostics;
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -9,8 +9,10 @@ const FROM: &str = "<!-- codes: generated -->\n";
 const TO: &str = "<!-- end of codes -->";
 
 fn table() -> String {
-    let mut rows: Vec<String> =
-        problems::ALL.iter().map(|c| format!("| `{}` | {} | {} |\n", c.code, c.severity.name(), c.message)).collect();
+    let mut rows: Vec<String> = diagnostics::ALL
+        .iter()
+        .map(|c| format!("| `{}` | {} | {} |\n", c.code, c.severity.name(), c.message))
+        .collect();
     rows.sort();
     format!("| code | severity | meaning |\n|---|---|---|\n{}", rows.concat())
 }
@@ -30,9 +32,9 @@ fn the_page_lists_every_code() {
 
 #[test]
 fn codes_are_stable_words_and_messages_are_sentences() {
-    let codes: BTreeSet<&str> = problems::ALL.iter().map(|c| c.code).collect();
-    assert_eq!(codes.len(), problems::ALL.len(), "a code occurs twice");
-    for code in problems::ALL {
+    let codes: BTreeSet<&str> = diagnostics::ALL.iter().map(|c| c.code).collect();
+    assert_eq!(codes.len(), diagnostics::ALL.len(), "a code occurs twice");
+    for code in diagnostics::ALL {
         assert!(code.code.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_'), "{}", code.code);
         assert!(!code.message.ends_with('.') && !code.message.contains('\n'), "{}", code.message);
     }

@@ -58,7 +58,7 @@ fn line(trace: &Trace, event: EventId) -> String {
     if let Some(parent) = table.parent[row].some() {
         out += &format!(" in {}", trace.name(parent));
     }
-    for (name, value) in trace.attrs.of(event) {
+    for (name, value) in trace.attrs.of_event(event) {
         out += &format!(" {}={}", trace.strings.get(name), value_text(trace, value));
     }
     out
@@ -87,14 +87,18 @@ fn value_text(trace: &Trace, value: AttrValue) -> String {
 
 /// `from -> to` of each flow arrow that is no launch.
 pub(crate) fn arrows(trace: &Trace) -> Vec<String> {
-    trace.links.of(LinkKind::Flow).map(|(from, to, _)| format!("{} -> {}", trace.name(from), trace.name(to))).collect()
+    trace
+        .links
+        .of_kind(LinkKind::Flow)
+        .map(|(from, to, _)| format!("{} -> {}", trace.name(from), trace.name(to)))
+        .collect()
 }
 
 /// `forward -> backward` of each pair.
 pub(crate) fn backward(trace: &Trace) -> Vec<String> {
     trace
         .links
-        .of(LinkKind::Backward)
+        .of_kind(LinkKind::Backward)
         .map(|(from, to, _)| format!("{} -> {}", trace.name(from), trace.name(to)))
         .collect()
 }

@@ -33,7 +33,7 @@ fn the_same_arrows_in_and_out_of_order() {
         let named = |op: &str| op.split_once("::").map_or(op, |(_, rest)| rest).to_owned();
         let mut pairs: Vec<(String, String)> = trace
             .links
-            .of(LinkKind::Flow)
+            .of_kind(LinkKind::Flow)
             .map(|(from, to, _)| (named(trace.name(from)), named(trace.name(to))))
             .collect();
         pairs.sort();

@@ -142,7 +142,7 @@ fn stacks_before_and_after_the_events() {
         let frames = |mut at: stackline_model::StackId| {
             let mut names = Vec::new();
             while let Some(frame) = at.some() {
-                names.push(trace.strings.get(stacks.frame[frame.index()]));
+                names.push(trace.strings.get(stacks.name[frame.index()]));
                 at = stacks.parent[frame.index()];
             }
             names.join(" < ")

@@ -170,7 +170,7 @@ fn functions_last_from_their_first_operator_to_their_last() {
     assert_eq!((trace.meta.base_ns, trace.meta.format.as_str()), (5_000_000, "recording"));
     let stack = trace.stacks.event.iter().position(|&e| trace.name(e) == "aten::relu").unwrap();
     let stack = trace.stacks.stack[stack];
-    assert_eq!(trace.strings.get(trace.stacks.frame[stack.index()]), "train.py(3): forward");
+    assert_eq!(trace.strings.get(trace.stacks.name[stack.index()]), "train.py(3): forward");
 }
 
 /// What the functions of a file are called in the trace of a command.
@@ -238,7 +238,7 @@ fn backward_nodes_belong_to_no_function_of_the_forward_pass() {
     ];
     assert_eq!(outline(&trace, 0), expected);
     let pairs: Vec<_> =
-        trace.links.of(LinkKind::Backward).map(|(from, to, _)| (trace.name(from), trace.name(to))).collect();
+        trace.links.of_kind(LinkKind::Backward).map(|(from, to, _)| (trace.name(from), trace.name(to))).collect();
     assert_eq!(pairs, [("aten::mul", "MulBackward0")]);
 }
 
@@ -262,7 +262,7 @@ fn backward_nodes_find_the_thread_of_their_forward_operator() {
     }
     let trace = one(&script.end());
     let pairs: Vec<_> =
-        trace.links.of(LinkKind::Backward).map(|(from, to, _)| (trace.name(from), trace.name(to))).collect();
+        trace.links.of_kind(LinkKind::Backward).map(|(from, to, _)| (trace.name(from), trace.name(to))).collect();
     assert_eq!(pairs, [("aten::mul", "MulBackward0"), ("aten::exp", "ExpBackward0")]);
 }
 

@@ -1,6 +1,7 @@
-//! Frames of the recorder in traces.
+//! Frames of the recorder in traces, and threads that have only the name of their program.
 
 use super::{Script, one, outline, process};
+use stackline_recording::{Record, Thread};
 
 #[test]
 fn frames_of_the_recorder_are_no_spans() {
@@ -21,4 +22,20 @@ fn frames_of_the_recorder_are_no_spans() {
     assert_eq!(outline(&trace, 0), expected);
     assert!(trace.strings.find("_Watched.exec_module").is_none(), "in no stack either");
     assert!(trace.report.is_clean(), "{:?}", trace.report.problems);
+}
+
+#[test]
+fn threads_with_the_name_of_their_program_are_told_apart() {
+    let mut script = Script::new(process(7, None));
+    let own = "def@/run.stackline/inject/_stackline_bootstrap.py:_Watched.exec_module:61";
+    for (id, tid, path) in
+        [(0, 70, "aten::mm".to_owned()), (1, 71, format!("{own} aten::mm")), (2, 72, "def:work:3 aten::mm".to_owned())]
+    {
+        script.thread(id, tid, 0);
+        script.records.push(Record::Thread(Thread { id, tid, torch_id: 0, name: "python".to_owned() }));
+        script.call(id, &path, 1_100, 1_200);
+    }
+    let trace = one(&script.end());
+    let names: Vec<String> = trace.tracks.ids().map(|track| trace.track_name(track)).collect();
+    assert_eq!(names, ["native thread 70", "native thread 71", "unnamed thread 72"]);
 }

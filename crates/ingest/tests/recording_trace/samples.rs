@@ -17,10 +17,8 @@ fn samples_are_points_with_what_they_stand_for() {
     assert_eq!(trace.attr("cpu_time_ns").i64(samples[0]), Some(10));
     assert_eq!(trace.attr("line").i64(samples[0]), Some(5), "the line that ran");
     // What they are named by is the function's first line; their stack has the one that was running.
-    let innermost = |sample: &EventId| {
-        let at = trace.stacks.event.binary_search(sample).unwrap();
-        trace.strings.get(trace.stacks.frame[trace.stacks.stack[at].index()])
-    };
+    let innermost =
+        |sample: &EventId| trace.strings.get(trace.stacks.names(trace.stacks.of_event(*sample)).next().unwrap());
     assert!(samples.iter().all(|sample| innermost(sample) == "train.py(5): work"));
     assert_eq!(outline(&trace, 0), ["train.py(1): main* 495..705", "  train.py(1): work* 495..705"]);
 }

@@ -58,7 +58,7 @@ fn is_temporary_by_hand(lifetimes: &Lifetimes<'_>, object: MemoryObjectId) -> bo
 fn is_state_by_hand(trace: &MemoryTrace, lifetimes: &Lifetimes<'_>, set: &[MemoryObjectId]) -> bool {
     set.iter().all(|object| {
         let frame = frame_of(trace, trace.objects.stack[object.index()]);
-        frame.is_some_and(|frame| trace.strings.get(frame.function) == "step")
+        frame.is_some_and(|frame| frame.function_text(&trace.strings) == "step")
             && lifetimes.is_made_in_step(*object)
             && !lifetimes.is_temporary(*object)
     })

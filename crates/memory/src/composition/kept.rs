@@ -1,16 +1,16 @@
 //! Results that a line leaves behind pass after pass, where no backward pass needs them: logits of an evaluation in a list.
 
 use crate::Rules;
-use crate::rounds::{Origin, Rounds, is_in_cache, is_steady, last_allocation};
+use crate::iterations::{Iterations, Origin, is_in_cache, is_steady, last_allocation};
 use crate::source_location::frame_of;
 use crate::suggest::callers::Callers;
 use rustc_hash::{FxHashMap, FxHashSet};
-use stackline_model::{MemoryFrame, MemoryObjectId, MemoryStackId, MemoryTrace};
+use stackline_model::{Frame, MemoryObjectId, MemoryStackId, MemoryTrace};
 use std::collections::BTreeSet;
 
 /// What such lines made.
 pub(super) struct KeptResults {
-    rounds: Rounds,
+    rounds: Iterations,
     objects: FxHashSet<MemoryObjectId>,
 }
 
@@ -25,21 +25,21 @@ impl KeptResults {
     /// Of a trace without backward passes.
     pub(super) fn new(trace: &MemoryTrace, callers: &Callers<'_>) -> Self {
         let least = Rules::default().leak_rounds;
-        let rounds = Rounds::of(trace, callers, least);
+        let rounds = Iterations::from_trace(trace, callers, least);
         let last_allocation = last_allocation(trace);
         // The round in which an object is freed; none where it is not, or at the end of all.
         let freed_in = |object: MemoryObjectId| {
             let freed = trace.objects.freed_by[object.index()].some().filter(|call| call.0 < last_allocation)?;
             rounds.at(freed)
         };
-        let mut frames: FxHashMap<MemoryStackId, Option<MemoryFrame>> = FxHashMap::default();
-        let mut lines: FxHashMap<MemoryFrame, Line> = FxHashMap::default();
+        let mut frames: FxHashMap<MemoryStackId, Option<Frame>> = FxHashMap::default();
+        let mut lines: FxHashMap<Frame, Line> = FxHashMap::default();
         let made = trace.objects.ids().filter(|object| matches!(callers.phase_of(*object), "forward" | "other"));
         for object in made.filter(|_| matches!(rounds.origin, Origin::Passes | Origin::Steps)) {
             let stack = trace.objects.stack[object.index()];
-            let frame = *frames
-                .entry(stack)
-                .or_insert_with(|| frame_of(trace, stack).filter(|frame| frame.line > 0 && !is_in_cache(trace, stack)));
+            let frame = *frames.entry(stack).or_insert_with(|| {
+                frame_of(trace, stack).filter(|frame| frame.line().is_some() && !is_in_cache(trace, stack))
+            });
             let Some(frame) = frame else { continue };
             let Some(round) = rounds.at(trace.objects.allocated_by[object.index()]) else { continue };
             let line = lines.entry(frame).or_default();

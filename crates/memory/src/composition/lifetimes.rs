@@ -3,7 +3,7 @@
 use crate::suggest::callers::Callers;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::vocabulary::is_in_folder;
-use stackline_model::{MemoryCallId, MemoryFrame, MemoryObjectId, MemoryStackId, MemoryTrace};
+use stackline_model::{Frame, MemoryCallId, MemoryObjectId, MemoryStackId, MemoryTrace};
 
 /// How long an object lives, in passes of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,13 +19,13 @@ enum Life {
 }
 
 /// A line that allocates, and the size that it allocates.
-type Slot = (Option<MemoryFrame>, u64);
+type Slot = (Option<Frame>, u64);
 
 /// When the model ran, and what each line made for one step alone.
 pub(super) struct Lifetimes<'a> {
     trace: &'a MemoryTrace,
     /// The innermost Python line of each call path.
-    lines: FxHashMap<MemoryStackId, Option<MemoryFrame>>,
+    lines: FxHashMap<MemoryStackId, Option<Frame>>,
     /// Where a pass of the model begins, as far as call paths say: calls that allocate, ascending.
     passes: Vec<MemoryCallId>,
     /// Where a forward pass begins, and where a backward pass does.
@@ -157,14 +157,14 @@ impl<'a> Lifetimes<'a> {
         (self.line(object), self.trace.objects.requested[object.index()])
     }
 
-    fn line(&self, object: MemoryObjectId) -> Option<MemoryFrame> {
+    fn line(&self, object: MemoryObjectId) -> Option<Frame> {
         self.lines.get(&self.trace.objects.stack[object.index()]).copied().flatten()
     }
 
     /// `_multi_tensor_adam`, `_single_tensor_adamw` and the like update what `_init_group` made; those of SGD make its momentum.
     fn is_in_function_without_state(&self, object: MemoryObjectId) -> bool {
         self.line(object).is_some_and(|frame| {
-            let function = self.trace.strings.get(frame.function);
+            let function = frame.function_text(&self.trace.strings);
             is_of_torch(self.trace, &frame)
                 && (function.starts_with("_multi_tensor_") || function.starts_with("_single_tensor_"))
                 && !function.ends_with("sgd")
@@ -173,11 +173,11 @@ impl<'a> Lifetimes<'a> {
 }
 
 /// The innermost Python frame, library code included.
-fn python_line(trace: &MemoryTrace, stack: MemoryStackId) -> Option<MemoryFrame> {
-    trace.stacks.frames_of(stack).find(|frame| trace.strings.get(frame.file).ends_with(".py"))
+fn python_line(trace: &MemoryTrace, stack: MemoryStackId) -> Option<Frame> {
+    trace.stacks.frames_of(stack).find(|frame| frame.file_text(&trace.strings).ends_with(".py"))
 }
 
 /// Whether a frame is code of `torch.optim`.
-fn is_of_torch(trace: &MemoryTrace, frame: &MemoryFrame) -> bool {
-    is_in_folder(trace.strings.get(frame.file), "torch/optim/")
+fn is_of_torch(trace: &MemoryTrace, frame: &Frame) -> bool {
+    is_in_folder(frame.file_text(&trace.strings), "torch/optim/")
 }

@@ -15,7 +15,7 @@ mod sets;
 mod weights;
 
 use crate::curve::alive_at;
-use crate::rounds::may_train;
+use crate::iterations::may_train;
 use crate::source_location::place_text;
 use crate::suggest::callers::Callers;
 use kept::KeptResults;
@@ -253,9 +253,9 @@ fn uses_at(lookups: &Lookups<'_>, device: MemoryDeviceId, position: MemoryCallId
     let recognized = recognize(trace, &classes);
     let by_hand = equal_sets::of_program(trace, &lookups.lifetimes, &classes, &recognized);
     let mut of_sets = [recognized.uses, by_hand].concat();
-    let weights = Weights::new(lookups, position, &of_sets);
+    let weights = Weights::new(lookups, position, &classes, &of_sets);
     // Parameters whose gradients are not there yet are as large as those that have some.
-    let is_weight = |object: MemoryObjectId| !weights.knows_trained && weights.of(object).is_some();
+    let is_weight = |object| weights.use_of(object).is_some_and(|(_, of, _)| of == Use::Parameters);
     of_sets.retain(|(object, of, _)| *of != Use::EqualSets || !is_weight(*object));
     uses.extend(of_sets);
     let known: FxHashSet<MemoryObjectId> = uses.iter().map(|(object, ..)| *object).collect();
@@ -263,7 +263,7 @@ fn uses_at(lookups: &Lookups<'_>, device: MemoryDeviceId, position: MemoryCallId
     uses.extend(temporaries.map(|object| (object, Use::OptimizerTemporaries, Evidence::Lifetime)));
     let rest = [&classes.optimizer, &classes.backward, &classes.forward, &classes.others].into_iter().flatten();
     let rest = rest.filter(|object| !known.contains(object));
-    uses.extend(rest.map(|object| weights.of(*object).unwrap_or_else(|| by_path(lookups, *object))));
+    uses.extend(rest.map(|object| weights.use_of(*object).unwrap_or_else(|| by_path(lookups, *object))));
     uses
 }
 
@@ -289,7 +289,7 @@ fn classify(lookups: &Lookups<'_>, alive: &[MemoryObjectId]) -> (Classes, Vec<Ob
     for object in alive {
         let stack = trace.objects.stack[object.index()];
         let is_copy = *copies.entry(stack).or_insert_with(|| {
-            trace.stacks.frames_of(stack).any(|frame| is_autocast_copy(trace.strings.get(frame.function)))
+            trace.stacks.frames_of(stack).any(|frame| is_autocast_copy(frame.function_text(&trace.strings)))
         });
         match callers.phase_of(*object) {
             _ if callers.workspace_of(*object).is_some() => {

@@ -1,7 +1,7 @@
 //! What would lower a peak of such parts.
 
 use super::{Part, Use};
-use stackline_model::words::bytes as words;
+use stackline_model::format::bytes as words;
 
 /// Below this share of the peak, in percent, less memory of activations changes little.
 const FEW_ACTIVATIONS: f64 = 10.0;

@@ -3,7 +3,7 @@
 use super::{Evidence, ObjectUse, Use};
 use crate::source_location::frame_of;
 use rustc_hash::{FxHashMap, FxHashSet};
-use stackline_model::{MemoryFrame, MemoryObjectId, MemoryStackId, MemoryTrace};
+use stackline_model::{Frame, MemoryObjectId, MemoryStackId, MemoryTrace};
 use std::collections::BTreeMap;
 
 /// Objects alive at a peak, by who allocated them.
@@ -52,7 +52,7 @@ const BETTER: f64 = 1.05;
 const ALIKE: f64 = 0.95;
 
 /// Sizes that the sets of one model may have to each other: float32 state of bfloat16 parameters has twice their bytes.
-const RATIOS: [(u64, u64); 3] = [(1, 1), (1, 2), (2, 1)];
+pub(super) const RATIOS: [(u64, u64); 3] = [(1, 1), (1, 2), (2, 1)];
 
 /// More copies of one set are not looked for in an optimizer.
 const MOST_COPIES: usize = 4;
@@ -110,11 +110,11 @@ fn bytes(sizes: &Sizes) -> u64 {
 /// What lines of an optimizer made, in the order of their first objects; library code counts by its own lines.
 fn lines(trace: &MemoryTrace, objects: &[MemoryObjectId]) -> Vec<Vec<MemoryObjectId>> {
     let mut groups: Vec<Vec<MemoryObjectId>> = Vec::new();
-    let mut known: FxHashMap<Option<MemoryFrame>, usize> = FxHashMap::default();
+    let mut known: FxHashMap<Option<Frame>, usize> = FxHashMap::default();
     let mut ordered = objects.to_vec();
     ordered.sort_unstable();
     for object in ordered {
-        let is_python = |frame: &MemoryFrame| trace.strings.get(frame.file).ends_with(".py");
+        let is_python = |frame: &Frame| frame.file_text(&trace.strings).ends_with(".py");
         let line = trace.stacks.frames_of(trace.objects.stack[object.index()]).find(is_python);
         let group = *known.entry(line).or_insert_with(|| {
             groups.push(Vec::new());
@@ -207,12 +207,13 @@ pub(super) fn parameters(trace: &MemoryTrace, classes: &Classes, set: &Sizes) ->
 
 /// Objects by the line of the program that made them, those of no known line left out.
 pub(super) fn of_line(trace: &MemoryTrace, objects: &[MemoryObjectId]) -> Vec<Vec<MemoryObjectId>> {
-    let mut frames: FxHashMap<MemoryStackId, Option<MemoryFrame>> = FxHashMap::default();
-    let mut groups: Vec<(MemoryFrame, Vec<MemoryObjectId>)> = Vec::new();
-    let mut known: FxHashMap<MemoryFrame, usize> = FxHashMap::default();
+    let mut frames: FxHashMap<MemoryStackId, Option<Frame>> = FxHashMap::default();
+    let mut groups: Vec<(Frame, Vec<MemoryObjectId>)> = Vec::new();
+    let mut known: FxHashMap<Frame, usize> = FxHashMap::default();
     for object in objects {
         let stack = trace.objects.stack[object.index()];
-        let frame = frames.entry(stack).or_insert_with(|| frame_of(trace, stack).filter(|frame| frame.line > 0));
+        let frame =
+            frames.entry(stack).or_insert_with(|| frame_of(trace, stack).filter(|frame| frame.line().is_some()));
         let Some(frame) = *frame else { continue };
         let group = *known.entry(frame).or_insert_with(|| {
             groups.push((frame, Vec::new()));

@@ -1,62 +1,111 @@
 //! Parameters that no set of sizes tells: frozen ones, which have neither gradients nor state of an optimizer, and those of programs
 //! without a backward pass.
+//!
+//! A weight is frozen by evidence: an optimizer step (or a backward pass) is over in which others got state (gradients) and it did not.
 
+use super::sets::{Classes, RATIOS};
 use super::{Evidence, Lookups, ObjectUse, Use};
 use crate::source_location::frame_of;
 use rustc_hash::FxHashSet;
-use stackline_model::{MemoryCallId, MemoryFrame, MemoryObjectId};
+use stackline_model::{Frame, MemoryCallId, MemoryObjectId};
 
 /// What tells weights among the objects that are in no set.
 pub(super) struct Weights<'a> {
     lookups: &'a Lookups<'a>,
     /// Lines of the program that made parameters which sets of sizes tell.
-    lines: FxHashSet<MemoryFrame>,
-    /// Whether it is known which parameters have gradients or state of an optimizer.
-    pub(super) knows_trained: bool,
+    lines: FxHashSet<Frame>,
+    /// Whether a step is over that gave trained parameters their gradients or state.
+    is_step_over: bool,
+    /// Sizes of gradients and optimizer state outside of the recognized sets: weights of these sizes may be trained.
+    unassigned: FxHashSet<u64>,
 }
 
 impl<'a> Weights<'a> {
     /// Of the sets that are recognized at a position.
-    pub(super) fn new(lookups: &'a Lookups<'a>, position: MemoryCallId, recognized: &[ObjectUse]) -> Self {
+    pub(super) fn new(
+        lookups: &'a Lookups<'a>,
+        position: MemoryCallId,
+        classes: &Classes,
+        recognized: &[ObjectUse],
+    ) -> Self {
         let parameters = recognized.iter().filter(|(_, of, _)| *of == Use::Parameters);
         let line = |&(object, ..): &ObjectUse| {
             let frame = frame_of(lookups.trace, lookups.trace.objects.stack[object.index()]);
-            frame.filter(|frame| frame.line > 0)
+            frame.filter(|frame| frame.line().is_some())
         };
-        let knows_trained = knows_trained(lookups, position, recognized);
-        Self { lookups, lines: parameters.filter_map(line).collect(), knows_trained }
+        let is_optimizer_step_over = is_optimizer_step_over(lookups, position, recognized);
+        let mut unassigned = sizes_of_later_state(lookups, position);
+        // After a whole step, what the backward pass made and no set has are temporaries.
+        if !is_optimizer_step_over {
+            let known: FxHashSet<MemoryObjectId> = recognized.iter().map(|(object, ..)| *object).collect();
+            let gradients = classes.backward.iter().filter(|object| !known.contains(*object));
+            unassigned.extend(gradients.map(|object| lookups.trace.objects.requested[object.index()]));
+        }
+        let is_step_over = is_optimizer_step_over || is_backward_over(lookups, position, recognized);
+        Self { lookups, lines: parameters.filter_map(line).collect(), is_step_over, unassigned }
     }
 
     /// What an object is for if it is a weight: code that makes modules made it and it stays in use; or the line made it that made other
     /// parameters, and it is in use from before the first pass of the model to the end.
-    pub(super) fn of(&self, object: MemoryObjectId) -> Option<ObjectUse> {
+    pub(super) fn use_of(&self, object: MemoryObjectId) -> Option<ObjectUse> {
         let Lookups { trace, callers, lifetimes, .. } = self.lookups;
         if !matches!(callers.phase_of(object), "other") {
             return None;
         }
-        let use_of_weights = if self.knows_trained { Use::FrozenParameters } else { Use::Parameters };
+        let use_of_weight = || if self.is_frozen(object) { Use::FrozenParameters } else { Use::Parameters };
         if callers.is_of_weights(object) && lifetimes.is_kept(object) {
-            return Some((object, use_of_weights, Evidence::CallPath));
+            return Some((object, use_of_weight(), Evidence::CallPath));
         }
         if self.lines.is_empty() || !lifetimes.outlasts_passes(object) {
             return None;
         }
         let line = frame_of(trace, trace.objects.stack[object.index()])?;
-        self.lines.contains(&line).then_some((object, use_of_weights, Evidence::Lifetime))
+        self.lines.contains(&line).then(|| (object, use_of_weight(), Evidence::Lifetime))
+    }
+
+    /// Whether a step is over, and no gradient or state outside of the recognized sets may be this weight's.
+    fn is_frozen(&self, weight: MemoryObjectId) -> bool {
+        let bytes = self.lookups.trace.objects.requested[weight.index()];
+        let is_unassigned =
+            |(times, part): &(u64, u64)| self.unassigned.contains(&(bytes.saturating_mul(*times) / part));
+        self.is_step_over && !RATIOS.iter().any(is_unassigned)
     }
 }
 
-/// Whether recognized sets tell all parameters that are trained: an optimizer has state of them, or they have the gradients of a backward
-/// pass that is over. Within a backward pass only the layers done so far have gradients.
-fn knows_trained(lookups: &Lookups<'_>, position: MemoryCallId, recognized: &[ObjectUse]) -> bool {
+/// Whether a forward pass follows the first state that an optimizer made: within its first step only some parameters have state.
+fn is_optimizer_step_over(lookups: &Lookups<'_>, position: MemoryCallId, recognized: &[ObjectUse]) -> bool {
+    let (objects, callers) = (&lookups.trace.objects, &lookups.callers);
+    let made = |object: MemoryObjectId| objects.allocated_by[object.index()].some();
     let is_state = |of: Use| matches!(of, Use::FirstMoments | Use::SecondMoments | Use::OptimizerState);
-    if recognized.iter().any(|(_, of, _)| is_state(*of)) {
-        return true;
-    }
+    let states = recognized.iter().filter(|(_, of, _)| is_state(*of));
+    // State that is older than the records comes before all calls.
+    let Some(first) = states.map(|(object, ..)| made(*object)).min() else { return false };
+    let is_after = |object: &MemoryObjectId| made(*object).is_some_and(|call| Some(call) > first && call <= position);
+    objects.ids().filter(is_after).any(|object| callers.phase_of(object) == "forward")
+}
+
+/// Whether recognized gradients are those of a backward pass that is over: within it only the layers done so far have gradients. An
+/// optimizer may run within the backward pass, layer by layer.
+fn is_backward_over(lookups: &Lookups<'_>, position: MemoryCallId, recognized: &[ObjectUse]) -> bool {
     let (objects, callers) = (&lookups.trace.objects, &lookups.callers);
     let made = |object: MemoryObjectId| objects.allocated_by[object.index()].some();
     let gradients = recognized.iter().filter(|(_, of, _)| *of == Use::Gradients);
     let Some(last) = gradients.filter_map(|(object, ..)| made(*object)).max() else { return false };
     let is_after = |object: &MemoryObjectId| made(*object).is_some_and(|call| call > last && call <= position);
-    objects.ids().filter(is_after).any(|object| matches!(callers.phase_of(object), "forward" | "optimizer"))
+    objects.ids().filter(is_after).any(|object| match callers.phase_of(object) {
+        "forward" => true,
+        "optimizer" => !callers.in_backward(objects.stack[object.index()]),
+        _ => false,
+    })
+}
+
+/// Sizes of the state that optimizers make after a position: of parameters whose first step is yet to come.
+fn sizes_of_later_state(lookups: &Lookups<'_>, position: MemoryCallId) -> FxHashSet<u64> {
+    let Lookups { trace, callers, lifetimes, .. } = lookups;
+    let objects = &trace.objects;
+    let is_later = |object: &MemoryObjectId| objects.allocated_by[object.index()].some().is_some_and(|c| c > position);
+    let is_state =
+        |object: &MemoryObjectId| callers.phase_of(*object) == "optimizer" && !lifetimes.is_temporary(*object);
+    let states = objects.ids().filter(is_later).filter(is_state);
+    states.map(|object| objects.requested[object.index()]).collect()
 }

@@ -2,12 +2,12 @@
 //! at its first dead write; `bytes` is what was written for nothing, in all of them.
 
 use super::{Pattern, PatternMatch};
-use crate::Facts;
+use crate::ObjectUsage;
 
-pub(super) fn detect(facts: &Facts<'_>, found: &mut Vec<PatternMatch>) {
+pub(super) fn detect(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
     let first = found.len();
-    let mut matches: Vec<u32> = vec![u32::MAX; facts.trace.objects.len()];
-    for dead in facts.dead_writes.iter().filter(|dead| facts.bytes(dead.object).is_some()) {
+    let mut matches: Vec<u32> = vec![u32::MAX; usage.trace.objects.len()];
+    for dead in usage.dead_writes.iter().filter(|dead| usage.bytes(dead.object).is_some()) {
         let at = &mut matches[dead.object.index()];
         if let Some(known) = found.get_mut(*at as usize) {
             known.times += 1;
@@ -15,10 +15,10 @@ pub(super) fn detect(facts: &Facts<'_>, found: &mut Vec<PatternMatch>) {
             continue;
         }
         *at = found.len() as u32;
-        let kernels = facts.kernels_between(dead.first, dead.second);
+        let kernels = usage.kernels_between(dead.first, dead.second);
         let found_here = PatternMatch::new(Pattern::DeadWrite, dead.object, dead.bytes)
             .between(dead.first, dead.second, kernels)
-            .judged(facts, dead.first.index() + 1..dead.second.index());
+            .judged(usage, dead.first.index() + 1..dead.second.index());
         found.push(found_here);
     }
     found[first..].sort_by_key(|found| found.object);

@@ -5,26 +5,26 @@
 //! of a framework nothing is early: when it allocates what it makes is not the program's to change.
 
 use super::{Pattern, PatternMatch};
-use crate::Facts;
+use crate::ObjectUsage;
 use stackline_model::call_flags;
 
-pub(super) fn detect(facts: &Facts<'_>, found: &mut Vec<PatternMatch>) {
-    for object in facts.trace.objects.ids() {
-        let Some(bytes) = facts.bytes(object) else { continue };
-        let allocated = facts.trace.objects.allocated_by[object.index()];
-        let (first_use, needed) = (facts.uses[object.index()].first_use, facts.uses[object.index()].needed_from);
+pub(super) fn detect(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
+    for object in usage.trace.objects.ids() {
+        let Some(bytes) = usage.bytes(object) else { continue };
+        let allocated = usage.trace.objects.allocated_by[object.index()];
+        let (first_use, needed) = (usage.uses[object.index()].first_use, usage.uses[object.index()].needed_from);
         // An object that is older than the trace may have been used before.
         if allocated.is_none() || first_use.is_none() || first_use <= allocated {
             continue;
         }
-        if facts.trace.calls.flags[allocated.index()] & call_flags::WITHIN_OPERATOR != 0 {
+        if usage.trace.calls.flags[allocated.index()] & call_flags::WITHIN_OPERATOR != 0 {
             continue;
         }
-        let kernels = facts.kernels_between(allocated, needed);
-        if kernels >= facts.rules.early_kernels.max(1) {
+        let kernels = usage.kernels_between(allocated, needed);
+        if kernels >= usage.rules.early_kernels.max(1) {
             let found_here = PatternMatch::new(Pattern::EarlyAllocation, object, bytes)
                 .between(allocated, needed, kernels)
-                .judged(facts, allocated.index() + 1..needed.index());
+                .judged(usage, allocated.index() + 1..needed.index());
             found.push(found_here);
         }
     }

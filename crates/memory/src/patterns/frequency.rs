@@ -4,28 +4,28 @@
 //! touches at all. One match per object, at the kernel where it is largest.
 
 use super::{Measure, Pattern, PatternMatch, intra};
-use crate::Facts;
-use intra::Touch;
+use crate::ObjectUsage;
+use intra::ByteAccess;
 use std::collections::BTreeMap;
 
-pub(super) fn detect(facts: &Facts<'_>, found: &mut Vec<PatternMatch>) {
-    for (object, touches) in intra::by_object(facts.touches()) {
-        let Some(bytes) = facts.bytes(object) else { continue };
-        let mut best: Option<(f64, &[Touch])> = None;
+pub(super) fn detect(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
+    for (object, touches) in intra::by_object(usage.touches()) {
+        let Some(bytes) = usage.bytes(object) else { continue };
+        let mut best: Option<(f64, &[ByteAccess])> = None;
         let mut times = 0;
         for kernel in touches.chunk_by(|a, b| a.call == b.call) {
             let variation = variation(&histogram(kernel));
-            times += u32::from(variation > facts.rules.variation);
+            times += u32::from(variation > usage.rules.variation);
             if best.is_none_or(|(largest, _)| variation > largest) {
                 best = Some((variation, kernel));
             }
         }
-        let Some((variation, kernel)) = best.filter(|(variation, _)| *variation > facts.rules.variation) else {
+        let Some((variation, kernel)) = best.filter(|(variation, _)| *variation > usage.rules.variation) else {
             continue;
         };
         let call = kernel[0].call;
         let found_here =
-            PatternMatch::new(Pattern::NonUniformAccess, object, bytes).between(call, call, 0).judged(facts, 0..0);
+            PatternMatch::new(Pattern::NonUniformAccess, object, bytes).between(call, call, 0).judged(usage, 0..0);
         let histogram = histogram(kernel).into_iter().collect();
         let measure = Some(Measure::Frequency { variation, histogram });
         found.push(PatternMatch { times, measure, ..found_here });
@@ -77,7 +77,7 @@ pub fn histogram_text(histogram: &[(u32, u64)]) -> String {
 }
 
 /// Bytes by how often they were touched. Where several accesses of the kernel overlap, their counts add up.
-fn histogram(kernel: &[Touch]) -> BTreeMap<u32, u64> {
+fn histogram(kernel: &[ByteAccess]) -> BTreeMap<u32, u64> {
     let mut changes: Vec<(u64, i64)> = Vec::with_capacity(kernel.len() * 2);
     for touch in kernel {
         changes.push((touch.begin, i64::from(touch.times)));

@@ -2,23 +2,23 @@
 //! uses that nothing orders it is an inference: on the device they may run at the same time.
 
 use super::{Pattern, PatternMatch};
-use crate::Facts;
+use crate::ObjectUsage;
 
-pub(super) fn detect(facts: &Facts<'_>, found: &mut Vec<PatternMatch>) {
+pub(super) fn detect(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
     // Per object: its first longest gap, and how many there are.
-    let mut longest: Vec<(u32, u32)> = vec![(u32::MAX, 0); facts.trace.objects.len()];
-    for (at, gap) in facts.gaps.iter().enumerate() {
+    let mut longest: Vec<(u32, u32)> = vec![(u32::MAX, 0); usage.trace.objects.len()];
+    for (at, gap) in usage.gaps.iter().enumerate() {
         let (best, times) = &mut longest[gap.object.index()];
-        if *best == u32::MAX || facts.gaps[*best as usize].kernels < gap.kernels {
+        if *best == u32::MAX || usage.gaps[*best as usize].kernels < gap.kernels {
             *best = at as u32;
         }
         *times += 1;
     }
-    for object in facts.trace.objects.ids() {
+    for object in usage.trace.objects.ids() {
         let (best, times) = longest[object.index()];
-        let (Some(bytes), Some(gap)) = (facts.bytes(object), facts.gaps.get(best as usize)) else { continue };
+        let (Some(bytes), Some(gap)) = (usage.bytes(object), usage.gaps.get(best as usize)) else { continue };
         let found_here =
             PatternMatch::new(Pattern::TemporaryIdleness, object, bytes).between(gap.after, gap.until, gap.kernels);
-        found.push(PatternMatch { times, certainty: facts.certainty_of_gap(gap), ..found_here });
+        found.push(PatternMatch { times, certainty: usage.certainty_of_gap(gap), ..found_here });
     }
 }

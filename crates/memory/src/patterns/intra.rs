@@ -1,11 +1,11 @@
 //! Which bytes of objects kernels touch, for the patterns that look inside of objects.
 
-use crate::Facts;
+use crate::ObjectUsage;
 use stackline_model::{AccessExtent, MemoryCallId, MemoryCallKind, MemoryObjectId};
 
-/// Bytes of an object that a kernel touched.
+/// Byte range of an object that a kernel accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Touch {
+pub(crate) struct ByteAccess {
     pub(crate) object: MemoryObjectId,
     pub(crate) call: MemoryCallId,
     pub(crate) begin: u64,
@@ -15,8 +15,8 @@ pub(crate) struct Touch {
 
 /// What kernels touched, by object and call, of all objects of which every kernel says how much it touches, and at least
 /// one less than everything.
-pub(crate) fn touches(facts: &Facts<'_>) -> Vec<Touch> {
-    let trace = facts.trace;
+pub(crate) fn touches(usage: &ObjectUsage<'_>) -> Vec<ByteAccess> {
+    let trace = usage.trace;
     if trace.accesses.range.is_empty() {
         return Vec::new();
     }
@@ -34,14 +34,14 @@ pub(crate) fn touches(facts: &Facts<'_>) -> Vec<Touch> {
     for call in kernels() {
         for access in trace.accesses_of(call) {
             let (object, row) = (access.object, access.object.index());
-            if !all_known[row] || !any_part[row] || facts.opaque_in(trace.life(object)) {
+            if !all_known[row] || !any_part[row] || usage.opaque_in(trace.life(object)) {
                 continue;
             }
             match access.extent {
                 AccessExtent::Whole => {
-                    touches.push(Touch { object, call, begin: 0, end: trace.objects.bytes[row], times: 1 });
+                    touches.push(ByteAccess { object, call, begin: 0, end: trace.objects.bytes[row], times: 1 });
                 }
-                _ => touches.extend(trace.accesses.ranges_of(access.row).iter().map(|range| Touch {
+                _ => touches.extend(trace.accesses.ranges_of(access.row).iter().map(|range| ByteAccess {
                     object,
                     call,
                     begin: range.begin,
@@ -56,12 +56,12 @@ pub(crate) fn touches(facts: &Facts<'_>) -> Vec<Touch> {
 }
 
 /// The touches of each object.
-pub(crate) fn by_object(touches: &[Touch]) -> impl Iterator<Item = (MemoryObjectId, &[Touch])> {
+pub(crate) fn by_object(touches: &[ByteAccess]) -> impl Iterator<Item = (MemoryObjectId, &[ByteAccess])> {
     touches.chunk_by(|a, b| a.object == b.object).map(|chunk| (chunk[0].object, chunk))
 }
 
 /// Spans of bytes, put together where they overlap or meet; ascending.
-pub(crate) fn union(touches: &[Touch]) -> Vec<(u64, u64)> {
+pub(crate) fn union(touches: &[ByteAccess]) -> Vec<(u64, u64)> {
     let mut spans: Vec<(u64, u64)> = touches.iter().map(|touch| (touch.begin, touch.end)).collect();
     spans.sort_unstable();
     let mut merged: Vec<(u64, u64)> = Vec::new();

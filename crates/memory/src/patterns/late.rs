@@ -4,20 +4,20 @@
 //! stream may still use the object then, the match is an inference.
 
 use super::{Pattern, PatternMatch};
-use crate::Facts;
+use crate::ObjectUsage;
 
-pub(super) fn detect(facts: &Facts<'_>, found: &mut Vec<PatternMatch>) {
-    for object in facts.trace.objects.ids() {
-        let Some(bytes) = facts.bytes(object) else { continue };
-        let (last_use, freed) = (facts.uses[object.index()].last_use, facts.trace.objects.freed_by[object.index()]);
-        if freed.is_none() || last_use.is_none() || freed <= last_use || super::is_kept(facts, object) {
+pub(super) fn detect(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
+    for object in usage.trace.objects.ids() {
+        let Some(bytes) = usage.bytes(object) else { continue };
+        let (last_use, freed) = (usage.uses[object.index()].last_use, usage.trace.objects.freed_by[object.index()]);
+        if freed.is_none() || last_use.is_none() || freed <= last_use || super::is_kept(usage, object) {
             continue;
         }
-        let kernels = facts.kernels_between(last_use, freed);
-        if kernels >= facts.rules.late_kernels.max(1) {
+        let kernels = usage.kernels_between(last_use, freed);
+        if kernels >= usage.rules.late_kernels.max(1) {
             let found_here = PatternMatch::new(Pattern::LateDeallocation, object, bytes)
                 .between(last_use, freed, kernels)
-                .judged_as_over(facts, last_use.index() + 1..freed.index());
+                .judged_as_over(usage, last_use.index() + 1..freed.index());
             found.push(found_here);
         }
     }

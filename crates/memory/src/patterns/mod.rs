@@ -15,7 +15,7 @@ mod unused;
 pub use redundant::paper_one_pass;
 pub(crate) use structured::overlapping;
 
-use crate::Facts;
+use crate::ObjectUsage;
 use crate::curve::device_of;
 use stackline_model::{AccessEvidence, MemoryCallId, MemoryObjectId, MemoryStackId, MemoryTrace};
 
@@ -52,7 +52,7 @@ pub(crate) fn is_of_host(trace: &MemoryTrace, object: MemoryObjectId) -> bool {
     device.is_some_and(|device| trace.strings.get(device.name).starts_with("cpu"))
 }
 
-type Detect = fn(&Facts<'_>, &mut Vec<PatternMatch>);
+type Detect = fn(&ObjectUsage<'_>, &mut Vec<PatternMatch>);
 
 impl Pattern {
     /// All patterns, each with its name, DrGPUM's short name, the code of its finding, and what finds it.
@@ -114,18 +114,18 @@ impl Certainty {
 
     /// How sure it is that an object is not needed in a span of positions: by its accesses, and by what else ran then. The
     /// host's memory is read without operators, too: by NumPy, by what is saved, by workers that were forked.
-    pub(crate) fn of(facts: &Facts<'_>, object: MemoryObjectId, span: std::ops::Range<usize>) -> Self {
-        let known = match facts.uses[object.index()].evidence {
+    pub(crate) fn determine(usage: &ObjectUsage<'_>, object: MemoryObjectId, span: std::ops::Range<usize>) -> Self {
+        let known = match usage.uses[object.index()].evidence {
             AccessEvidence::Instrumented => Self::Exact,
-            AccessEvidence::OperatorLevel if is_of_host(facts.trace, object) => Self::Inferred,
+            AccessEvidence::OperatorLevel if is_of_host(usage.trace, object) => Self::Inferred,
             AccessEvidence::OperatorLevel => Self::Partial,
             AccessEvidence::MayAccess | AccessEvidence::Opaque => Self::Inferred,
         };
-        known.max(if facts.opaque_in(span) { Self::Inferred } else { Self::Exact })
+        known.max(if usage.opaque_in(span) { Self::Inferred } else { Self::Exact })
     }
 }
 
-pub use crate::rounds::Origin;
+pub use crate::iterations::Origin;
 
 /// Figures of some patterns.
 #[derive(Clone, Debug, PartialEq)]
@@ -228,36 +228,36 @@ impl PatternMatch {
     }
 
     /// Takes the certainty from the object's accesses, and from what else ran in a span of positions.
-    fn judged(self, facts: &Facts<'_>, span: std::ops::Range<usize>) -> Self {
-        let certainty = self.certainty.max(Certainty::of(facts, self.object, span));
+    fn judged(self, usage: &ObjectUsage<'_>, span: std::ops::Range<usize>) -> Self {
+        let certainty = self.certainty.max(Certainty::determine(usage, self.object, span));
         Self { certainty, ..self }
     }
 
     /// The same where the object is to be freed after its last use: if several streams use it then, the last one that the
     /// host made need not be the last one to end.
-    fn judged_as_over(self, facts: &Facts<'_>, span: std::ops::Range<usize>) -> Self {
-        let several = facts.ends_on_several_streams(self.object);
+    fn judged_as_over(self, usage: &ObjectUsage<'_>, span: std::ops::Range<usize>) -> Self {
+        let several = usage.ends_on_several_streams(self.object);
         let certainty = if several { Certainty::Inferred } else { self.certainty };
-        Self { certainty, ..self }.judged(facts, span)
+        Self { certainty, ..self }.judged(usage, span)
     }
 }
 
 /// Whether training keeps an object until its end: the end of a recording is not its last use.
-fn is_kept(facts: &Facts<'_>, object: MemoryObjectId) -> bool {
+fn is_kept(usage: &ObjectUsage<'_>, object: MemoryObjectId) -> bool {
     use stackline_model::MemoryObjectKind::{OptimizerState, Parameter};
-    matches!(facts.trace.objects.kind[object.index()], Parameter | OptimizerState)
+    matches!(usage.trace.objects.kind[object.index()], Parameter | OptimizerState)
 }
 
 /// All patterns of a trace: by pattern, then in the order of their objects. A trace without accesses gives leaks only.
-pub fn find(facts: &Facts<'_>) -> Vec<PatternMatch> {
+pub fn find(usage: &ObjectUsage<'_>) -> Vec<PatternMatch> {
     let mut found = Vec::new();
     for (pattern, .., detect) in Pattern::ALL {
-        if facts.trace.has_accesses || pattern == Pattern::MemoryLeak {
-            detect(facts, &mut found);
+        if usage.trace.has_accesses || pattern == Pattern::MemoryLeak {
+            detect(usage, &mut found);
         }
     }
     for found in &mut found {
-        found.distance = found.from.some().zip(found.to.some()).and_then(|(from, to)| facts.distance(from, to));
+        found.distance = found.from.some().zip(found.to.some()).and_then(|(from, to)| usage.distance(from, to));
     }
     found
 }

@@ -4,20 +4,20 @@
 //! 1 - largest piece / all that is not touched.
 
 use super::{Measure, Pattern, PatternMatch, intra};
-use crate::Facts;
+use crate::ObjectUsage;
 
-pub(super) fn detect(facts: &Facts<'_>, found: &mut Vec<PatternMatch>) {
-    for (object, touches) in intra::by_object(facts.touches()) {
-        let Some(bytes) = facts.bytes(object) else { continue };
+pub(super) fn detect(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
+    for (object, touches) in intra::by_object(usage.touches()) {
+        let Some(bytes) = usage.bytes(object) else { continue };
         let spans = intra::union(touches);
         let touched: u64 = spans.iter().map(|(begin, end)| end - begin).sum();
-        if touched as f64 >= facts.rules.accessed_share * bytes as f64 {
+        if touched as f64 >= usage.rules.accessed_share * bytes as f64 {
             continue;
         }
         let untouched = bytes - touched;
         let largest_hole = largest_hole(&spans, bytes);
         let fragmentation = 1.0 - largest_hole as f64 / untouched as f64;
-        let found_here = PatternMatch::new(Pattern::Overallocation, object, untouched).judged(facts, 0..0);
+        let found_here = PatternMatch::new(Pattern::Overallocation, object, untouched).judged(usage, 0..0);
         let measure = Some(Measure::Touched { bytes: touched, largest_hole, fragmentation });
         found.push(PatternMatch { measure, ..found_here });
     }

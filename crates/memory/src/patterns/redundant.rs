@@ -8,7 +8,7 @@
 //! same size are matched, each with the free one whose last use was first.
 
 use super::{Certainty, Pattern, PatternMatch};
-use crate::Facts;
+use crate::ObjectUsage;
 use stackline_model::MemoryObjectId;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,60 +18,60 @@ const MOST_EXACT: usize = 1_000;
 /// How many free objects are looked at, beyond that, before one gives up: they may be of other streams.
 const MOST_TRIES: usize = 64;
 
-pub(super) fn detect(facts: &Facts<'_>, found: &mut Vec<PatternMatch>) {
+pub(super) fn detect(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
     let used: Vec<MemoryObjectId> =
-        facts.trace.objects.ids().filter(|o| facts.bytes(*o).is_some() && facts.uses[o.index()].uses > 0).collect();
-    let pairs = if used.len() <= MOST_EXACT { best(facts, &used) } else { same_size(facts, &used) };
+        usage.trace.objects.ids().filter(|o| usage.bytes(*o).is_some() && usage.uses[o.index()].uses > 0).collect();
+    let pairs = if used.len() <= MOST_EXACT { best(usage, &used) } else { same_size(usage, &used) };
     for (object, other) in pairs {
-        let (freed, used) = (facts.uses[other.index()].last_use, facts.uses[object.index()].first_use);
-        let bytes = facts.trace.objects.bytes[object.index()].min(facts.trace.objects.bytes[other.index()]);
-        let kernels = facts.kernels_between(freed, used);
-        let joint = joint_life(facts, object, other);
+        let (freed, used) = (usage.uses[other.index()].last_use, usage.uses[object.index()].first_use);
+        let bytes = usage.trace.objects.bytes[object.index()].min(usage.trace.objects.bytes[other.index()]);
+        let kernels = usage.kernels_between(freed, used);
+        let joint = joint_life(usage, object, other);
         let own = PatternMatch::new(Pattern::RedundantAllocation, object, bytes)
             .between(freed, used, kernels)
-            .judged(facts, joint.clone());
-        let certainty = own.certainty.max(Certainty::of(facts, other, joint));
+            .judged(usage, joint.clone());
+        let certainty = own.certainty.max(Certainty::determine(usage, other, joint));
         found.push(PatternMatch { other, certainty, ..own });
     }
 }
 
 /// From the first moment of two objects to their last.
-fn joint_life(facts: &Facts<'_>, one: MemoryObjectId, other: MemoryObjectId) -> std::ops::Range<usize> {
-    let (a, b) = (facts.trace.life(one), facts.trace.life(other));
+fn joint_life(usage: &ObjectUsage<'_>, one: MemoryObjectId, other: MemoryObjectId) -> std::ops::Range<usize> {
+    let (a, b) = (usage.trace.life(one), usage.trace.life(other));
     a.start.min(b.start)..a.end.max(b.end)
 }
 
 /// Whether `object` could take the memory of `other`.
-fn fits(facts: &Facts<'_>, object: MemoryObjectId, other: MemoryObjectId) -> bool {
-    let objects = &facts.trace.objects;
+fn fits(usage: &ObjectUsage<'_>, object: MemoryObjectId, other: MemoryObjectId) -> bool {
+    let objects = &usage.trace.objects;
     let (a, b) = (objects.bytes[object.index()], objects.bytes[other.index()]);
-    let close = a.abs_diff(b) as f64 <= facts.rules.size_tolerance * a.max(b) as f64;
-    close && objects.device[object.index()] == objects.device[other.index()] && facts.done_before(other, object)
+    let close = a.abs_diff(b) as f64 <= usage.rules.size_tolerance * a.max(b) as f64;
+    close && objects.device[object.index()] == objects.device[other.index()] && usage.done_before(other, object)
 }
 
 /// The matching with the most bytes: pairs of who takes and who gives, by who takes.
-fn best(facts: &Facts<'_>, used: &[MemoryObjectId]) -> BTreeMap<MemoryObjectId, MemoryObjectId> {
+fn best(usage: &ObjectUsage<'_>, used: &[MemoryObjectId]) -> BTreeMap<MemoryObjectId, MemoryObjectId> {
     let mut takers = used.to_vec();
-    let bytes = |object: &MemoryObjectId| facts.trace.objects.bytes[object.index()];
-    takers.sort_by_key(|object| (std::cmp::Reverse(bytes(object)), facts.uses[object.index()].first_use));
+    let bytes = |object: &MemoryObjectId| usage.trace.objects.bytes[object.index()];
+    takers.sort_by_key(|object| (std::cmp::Reverse(bytes(object)), usage.uses[object.index()].first_use));
     let mut givers = used.to_vec();
-    givers.sort_by_key(|object| facts.uses[object.index()].last_use);
+    givers.sort_by_key(|object| usage.uses[object.index()].last_use);
     let mut taken_by: BTreeMap<MemoryObjectId, MemoryObjectId> = BTreeMap::new();
     for taker in takers {
-        augment(facts, &givers, taker, &mut taken_by, &mut BTreeSet::new());
+        augment(usage, &givers, taker, &mut taken_by, &mut BTreeSet::new());
     }
     taken_by.into_iter().map(|(giver, taker)| (taker, giver)).collect()
 }
 
 /// Finds memory for `taker`, if need be by finding other memory for those who have it now.
 fn augment(
-    facts: &Facts<'_>,
+    usage: &ObjectUsage<'_>,
     givers: &[MemoryObjectId],
     taker: MemoryObjectId,
     taken_by: &mut BTreeMap<MemoryObjectId, MemoryObjectId>,
     seen: &mut BTreeSet<MemoryObjectId>,
 ) -> bool {
-    let fitting: Vec<MemoryObjectId> = givers.iter().copied().filter(|giver| fits(facts, taker, *giver)).collect();
+    let fitting: Vec<MemoryObjectId> = givers.iter().copied().filter(|giver| fits(usage, taker, *giver)).collect();
     if let Some(free) = fitting.iter().find(|giver| !taken_by.contains_key(giver)) {
         taken_by.insert(*free, taker);
         return true;
@@ -79,7 +79,7 @@ fn augment(
     for giver in fitting {
         if seen.insert(giver) {
             let now = taken_by.get(&giver).copied();
-            if now.is_some_and(|other| augment(facts, givers, other, taken_by, seen)) {
+            if now.is_some_and(|other| augment(usage, givers, other, taken_by, seen)) {
                 taken_by.insert(giver, taker);
                 return true;
             }
@@ -89,18 +89,18 @@ fn augment(
 }
 
 /// For many objects: those of the same size only, first come first served.
-fn same_size(facts: &Facts<'_>, used: &[MemoryObjectId]) -> BTreeMap<MemoryObjectId, MemoryObjectId> {
+fn same_size(usage: &ObjectUsage<'_>, used: &[MemoryObjectId]) -> BTreeMap<MemoryObjectId, MemoryObjectId> {
     let mut sizes: BTreeMap<u64, Vec<MemoryObjectId>> = BTreeMap::new();
     for object in used {
-        sizes.entry(facts.trace.objects.bytes[object.index()]).or_default().push(*object);
+        sizes.entry(usage.trace.objects.bytes[object.index()]).or_default().push(*object);
     }
     let mut pairs = BTreeMap::new();
     for mut takers in sizes.into_values() {
-        takers.sort_by_key(|object| facts.uses[object.index()].first_use);
+        takers.sort_by_key(|object| usage.uses[object.index()].first_use);
         let mut free: BTreeSet<_> =
-            takers.iter().map(|object| (facts.uses[object.index()].last_use, *object)).collect();
+            takers.iter().map(|object| (usage.uses[object.index()].last_use, *object)).collect();
         for taker in takers {
-            let giver = free.iter().take(MOST_TRIES).find(|(_, giver)| fits(facts, taker, *giver)).copied();
+            let giver = free.iter().take(MOST_TRIES).find(|(_, giver)| fits(usage, taker, *giver)).copied();
             if let Some(giver) = giver {
                 free.remove(&giver);
                 pairs.insert(taker, giver.1);
@@ -113,18 +113,18 @@ fn same_size(facts: &Facts<'_>, used: &[MemoryObjectId]) -> BTreeMap<MemoryObjec
 /// The one-pass algorithm of DrGPUM's paper (section 5.1, figure 3), for comparison with ours: pairs of who takes and
 /// who gives. Of each group of objects whose sizes differ by no more than the tolerance from the largest, first and last
 /// uses are sorted, a last one after a first one of the same call, and walked from the end.
-pub fn paper_one_pass(facts: &Facts<'_>) -> Vec<(MemoryObjectId, MemoryObjectId)> {
-    let bytes = |object: &MemoryObjectId| facts.trace.objects.bytes[object.index()];
+pub fn paper_one_pass(usage: &ObjectUsage<'_>) -> Vec<(MemoryObjectId, MemoryObjectId)> {
+    let bytes = |object: &MemoryObjectId| usage.trace.objects.bytes[object.index()];
     let mut used: Vec<MemoryObjectId> =
-        facts.trace.objects.ids().filter(|o| facts.bytes(*o).is_some() && facts.uses[o.index()].uses > 0).collect();
+        usage.trace.objects.ids().filter(|o| usage.bytes(*o).is_some() && usage.uses[o.index()].uses > 0).collect();
     used.sort_by_key(|object| (std::cmp::Reverse(bytes(object)), *object));
     let mut pairs = Vec::new();
     while let Some(largest) = used.first().map(bytes) {
         let close =
-            |object: &&MemoryObjectId| (largest - bytes(object)) as f64 <= facts.rules.size_tolerance * largest as f64;
+            |object: &&MemoryObjectId| (largest - bytes(object)) as f64 <= usage.rules.size_tolerance * largest as f64;
         let group: Vec<MemoryObjectId> = used.iter().take_while(close).copied().collect();
         used.drain(..group.len());
-        walk(facts, &group, &mut pairs);
+        walk(usage, &group, &mut pairs);
     }
     pairs
 }
@@ -137,10 +137,10 @@ enum Status {
     Reused,
 }
 
-fn walk(facts: &Facts<'_>, group: &[MemoryObjectId], pairs: &mut Vec<(MemoryObjectId, MemoryObjectId)>) {
+fn walk(usage: &ObjectUsage<'_>, group: &[MemoryObjectId], pairs: &mut Vec<(MemoryObjectId, MemoryObjectId)>) {
     let mut ends: Vec<(usize, bool, usize)> = Vec::new();
     for (at, object) in group.iter().enumerate() {
-        let used = &facts.uses[object.index()];
+        let used = &usage.uses[object.index()];
         ends.push((used.first_use.index(), false, at));
         ends.push((used.last_use.index(), true, at));
     }

@@ -3,23 +3,23 @@
 //! (GRAMSCHM), so long as not all slices are needed at once.
 
 use super::{Certainty, Measure, Pattern, PatternMatch, intra};
-use crate::Facts;
-use intra::Touch;
+use crate::ObjectUsage;
+use intra::ByteAccess;
 use stackline_model::MemoryCallId;
 
-pub(super) fn detect(facts: &Facts<'_>, found: &mut Vec<PatternMatch>) {
-    for (object, touches) in intra::by_object(facts.touches()) {
-        let (Some(bytes), [first, .., last]) = (facts.bytes(object), touches) else { continue };
+pub(super) fn detect(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
+    for (object, touches) in intra::by_object(usage.touches()) {
+        let (Some(bytes), [first, .., last]) = (usage.bytes(object), touches) else { continue };
         let slices = overlapping(touches);
         let (needed, touched) = (most_at_once(&slices), slices.iter().map(Slice::bytes).sum::<u64>());
         if needed == touched || groups(&slices, touches) < 2 {
             continue;
         }
         let found_here = PatternMatch::new(Pattern::StructuredAccess, object, bytes.saturating_sub(needed))
-            .between(first.call, last.call, facts.kernels_between(first.call, last.call))
-            .judged(facts, 0..0);
+            .between(first.call, last.call, usage.kernels_between(first.call, last.call))
+            .judged(usage, 0..0);
         // On the device, launches that nothing orders may need their slices at the same time.
-        let in_order = if facts.is_used_in_order(object) { Certainty::Exact } else { Certainty::Inferred };
+        let in_order = if usage.is_used_in_order(object) { Certainty::Exact } else { Certainty::Inferred };
         let largest = slices.iter().map(Slice::bytes).max().unwrap_or(0);
         let measure = Some(Measure::Slices { count: slices.len() as u32, largest });
         found.push(PatternMatch { measure, certainty: found_here.certainty.max(in_order), ..found_here });
@@ -40,8 +40,8 @@ fn most_at_once(slices: &[Slice]) -> u64 {
 }
 
 /// How many groups of slices there are that no launch touches two of; touches stand by their calls.
-fn groups(slices: &[Slice], touches: &[Touch]) -> usize {
-    let slice_of = |touch: &Touch| slices.partition_point(|slice| slice.end <= touch.begin);
+fn groups(slices: &[Slice], touches: &[ByteAccess]) -> usize {
+    let slice_of = |touch: &ByteAccess| slices.partition_point(|slice| slice.end <= touch.begin);
     let mut parent: Vec<usize> = (0..slices.len()).collect();
     let mut count = slices.len();
     for of_call in touches.chunk_by(|a, b| a.call == b.call) {
@@ -81,7 +81,7 @@ impl Slice {
 }
 
 /// Touches, put together where they overlap.
-pub(crate) fn overlapping(touches: &[Touch]) -> Vec<Slice> {
+pub(crate) fn overlapping(touches: &[ByteAccess]) -> Vec<Slice> {
     let mut sorted = touches.to_vec();
     sorted.sort_unstable_by_key(|touch| (touch.begin, touch.end));
     let mut slices: Vec<Slice> = Vec::new();

@@ -5,39 +5,39 @@
 //! change.
 
 use super::{Pattern, PatternMatch};
-use crate::Facts;
+use crate::ObjectUsage;
 use stackline_model::{MemoryObjectId, call_flags};
 
-pub(super) fn detect_untouched(facts: &Facts<'_>, found: &mut Vec<PatternMatch>) {
-    detect(facts, found, Pattern::UnusedAllocation);
+pub(super) fn detect_untouched(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
+    detect(usage, found, Pattern::UnusedAllocation);
 }
 
-pub(super) fn detect_never_read(facts: &Facts<'_>, found: &mut Vec<PatternMatch>) {
-    detect(facts, found, Pattern::NeverRead);
+pub(super) fn detect_never_read(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
+    detect(usage, found, Pattern::NeverRead);
 }
 
-fn detect(facts: &Facts<'_>, found: &mut Vec<PatternMatch>, pattern: Pattern) {
-    for object in facts.trace.objects.ids() {
-        let Some(bytes) = facts.bytes(object) else { continue };
-        if kind(facts, object) == Some(pattern) {
-            let life = facts.trace.life(object);
-            let kernels = facts.kernels_in(life.clone());
+fn detect(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>, pattern: Pattern) {
+    for object in usage.trace.objects.ids() {
+        let Some(bytes) = usage.bytes(object) else { continue };
+        if kind(usage, object) == Some(pattern) {
+            let life = usage.trace.life(object);
+            let kernels = usage.kernels_in(life.clone());
             let row = object.index();
-            let (from, to) = (facts.trace.objects.allocated_by[row], facts.trace.objects.freed_by[row]);
-            found.push(PatternMatch::new(pattern, object, bytes).between(from, to, kernels).judged(facts, life));
+            let (from, to) = (usage.trace.objects.allocated_by[row], usage.trace.objects.freed_by[row]);
+            found.push(PatternMatch::new(pattern, object, bytes).between(from, to, kernels).judged(usage, life));
         }
     }
 }
 
-fn kind(facts: &Facts<'_>, object: MemoryObjectId) -> Option<Pattern> {
-    let used = &facts.uses[object.index()];
-    let whole_life = facts.trace.objects.allocated_by[object.index()].is_some()
-        && (facts.trace.saw_end || facts.trace.objects.freed_by[object.index()].is_some());
+fn kind(usage: &ObjectUsage<'_>, object: MemoryObjectId) -> Option<Pattern> {
+    let used = &usage.uses[object.index()];
+    let whole_life = usage.trace.objects.allocated_by[object.index()].is_some()
+        && (usage.trace.saw_end || usage.trace.objects.freed_by[object.index()].is_some());
     let is_within = whole_life && {
-        let allocated = facts.trace.objects.allocated_by[object.index()];
-        facts.trace.calls.flags[allocated.index()] & call_flags::WITHIN_OPERATOR != 0
+        let allocated = usage.trace.objects.allocated_by[object.index()];
+        usage.trace.calls.flags[allocated.index()] & call_flags::WITHIN_OPERATOR != 0
     };
-    if used.uses > 0 || !whole_life || is_within || facts.opaque_in(facts.trace.life(object)) {
+    if used.uses > 0 || !whole_life || is_within || usage.opaque_in(usage.trace.life(object)) {
         return None;
     }
     Some(if used.first_touch.is_none() { Pattern::UnusedAllocation } else { Pattern::NeverRead })

@@ -44,7 +44,7 @@ impl<'a> Callers<'a> {
             .stacks
             .frames
             .iter()
-            .map(|frame| of_frame(trace.strings.get(frame.function), trace.strings.get(frame.file)))
+            .map(|frame| of_frame(frame.function_text(&trace.strings), frame.file_text(&trace.strings)))
             .collect();
         let mut nodes: Vec<Within> = Vec::with_capacity(trace.stacks.frame.len());
         for (parent, frame) in trace.stacks.parent.iter().zip(&trace.stacks.frame) {
@@ -71,7 +71,7 @@ impl<'a> Callers<'a> {
     }
 
     /// Whether a call path lies in a backward pass, as far as it says.
-    pub(super) fn in_backward(&self, stack: MemoryStackId) -> bool {
+    pub(crate) fn in_backward(&self, stack: MemoryStackId) -> bool {
         self.at(stack).backward
     }
 
@@ -169,13 +169,13 @@ impl<'a> Callers<'a> {
         let outwards = std::iter::successors(stack.some(), |node| self.parent(*node));
         let node = outwards.filter(|node| self.at(*node).operator).last()?;
         let frame = self.trace.stacks.frames.get(self.trace.stacks.frame.get(node.index())?.index())?;
-        Some((node, frame.function))
+        Some((node, frame.function()))
     }
 
     /// The names of the operators that a call path lies in.
     pub(super) fn operators(&self, stack: MemoryStackId) -> impl Iterator<Item = StrId> + '_ {
         let frames = self.trace.stacks.frames_of(stack);
-        frames.map(|frame| frame.function).filter(|name| self.trace.strings.get(*name).starts_with(OPERATOR_PREFIX))
+        frames.map(|frame| frame.function()).filter(|name| self.trace.strings.get(*name).starts_with(OPERATOR_PREFIX))
     }
 }
 

@@ -22,7 +22,7 @@ impl<'a> Times<'a> {
     }
 
     /// How long a call took, if that was measured.
-    pub(super) fn of(&self, call: MemoryCallId) -> Option<u64> {
+    pub(super) fn time_of(&self, call: MemoryCallId) -> Option<u64> {
         Some(self.trace.calls.duration_ns[call.index()]).filter(|duration| *duration > 0)
     }
 

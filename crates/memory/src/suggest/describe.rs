@@ -4,7 +4,7 @@ use super::in_place::operator_of;
 use super::smaller::half_of;
 use super::{Action, Suggestion};
 use crate::source_location::place_text;
-use stackline_model::words::{bytes, count};
+use stackline_model::format::{bytes, count};
 use stackline_model::{MemoryCallId, MemoryObjectId, MemoryStackId, MemoryTrace};
 
 /// One sentence: what to do, with which call and line; of several members the first one, and how many there are.

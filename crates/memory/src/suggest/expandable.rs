@@ -5,7 +5,7 @@ use super::{Action, Suggestion};
 use crate::allocator::{AllocatorSettings, caches, reserved};
 use crate::curve::{device_of, span_of};
 use crate::tables::reserved_curve;
-use crate::{Certainty, Facts, Pattern};
+use crate::{Certainty, ObjectUsage, Pattern};
 use stackline_model::{MemoryDeviceId, MemoryObjectId, MemoryTrace};
 use std::collections::BTreeMap;
 
@@ -20,17 +20,17 @@ const LEAST_SAVED: f64 = 0.05;
 const LARGEST_ERROR: f64 = 0.1;
 
 /// One suggestion for each device of which the model says that the allocator would hold at least 5 % less at its highest.
-pub(super) fn expandable(facts: &Facts<'_>) -> Vec<Suggestion> {
-    let trace = facts.trace;
+pub(super) fn expandable(usage: &ObjectUsage<'_>) -> Vec<Suggestion> {
+    let trace = usage.trace;
     if trace.objects.len() > MOST_OBJECTS {
         return Vec::new();
     }
-    (0..trace.devices.len()).map(MemoryDeviceId::new).filter_map(|device| of_device(facts, device)).collect()
+    (0..trace.devices.len()).map(MemoryDeviceId::new).filter_map(|device| of_device(usage, device)).collect()
 }
 
-fn of_device(facts: &Facts<'_>, device: MemoryDeviceId) -> Option<Suggestion> {
-    let trace = facts.trace;
-    let settings = AllocatorSettings::of(trace, device);
+fn of_device(usage: &ObjectUsage<'_>, device: MemoryDeviceId) -> Option<Suggestion> {
+    let trace = usage.trace;
+    let settings = AllocatorSettings::from_trace(trace, device);
     // Without a history the model has nothing to go through.
     if settings.expandable || trace.calls.is_empty() || !caches(trace, device) || !pools_are_known(trace, device) {
         return None;
@@ -51,7 +51,7 @@ fn of_device(facts: &Facts<'_>, device: MemoryDeviceId) -> Option<Suggestion> {
     };
     let is_right = known.abs_diff(now) as f64 <= LARGEST_ERROR * known as f64;
     let worth = saved > 0 && saved as f64 >= LEAST_SAVED * now as f64 && is_right;
-    suggestion(facts, new).filter(|_| worth).map(|suggestion| Suggestion { bytes: saved, ..suggestion })
+    suggestion(usage, new).filter(|_| worth).map(|suggestion| Suggestion { bytes: saved, ..suggestion })
 }
 
 /// Whether it is known of all objects of a device which pool they came from: there is no private pool, or those that name none lie in

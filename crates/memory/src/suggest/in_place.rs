@@ -3,7 +3,7 @@
 use super::callers::{Callers, Names};
 use super::make::{NewSuggestion, suggestion};
 use super::{Action, Suggestion};
-use crate::{Certainty, Facts, Pattern};
+use crate::{Certainty, ObjectUsage, Pattern};
 use rustc_hash::FxHashMap;
 use stackline_model::names::OPERATOR_PREFIX;
 use stackline_model::{
@@ -53,8 +53,8 @@ const OF_TWO: &[&str] = &["add", "div", "mul", "sub"];
 
 /// Suggestions to let an operator's result take the memory of its first input: of the same size and type, a temporary object that
 /// this operator alone reads, and that is not kept for backward.
-pub(super) fn in_place(facts: &Facts<'_>) -> Vec<Suggestion> {
-    let trace = facts.trace;
+pub(super) fn in_place(usage: &ObjectUsage<'_>) -> Vec<Suggestion> {
+    let trace = usage.trace;
     let mut names = Names::new(trace, has_form);
     let callers = Callers::new(trace);
     let alone = alone_in_operator(trace, &callers);
@@ -71,8 +71,8 @@ pub(super) fn in_place(facts: &Facts<'_>) -> Vec<Suggestion> {
         let Some(name) = outermost.filter(|name| names.are(*name)).or(all_have.then_some(own)) else { continue };
         let Some((input, output)) = in_and_out(trace, call, name) else { continue };
         let made_in = trace.objects.stack[input.index()];
-        if fits(facts, call, input, output) && !callers.share_operator(made_in, stack) {
-            made.extend(suggest(facts, input, output));
+        if fits(usage, call, input, output) && !callers.share_operator(made_in, stack) {
+            made.extend(suggest(usage, input, output));
         }
     }
     made
@@ -104,7 +104,7 @@ fn alone_in_operator(trace: &MemoryTrace, callers: &Callers<'_>) -> Vec<bool> {
 pub(super) fn operator_of(trace: &MemoryTrace, output: MemoryObjectId) -> StrId {
     let frames = trace.stacks.frames_of(trace.objects.stack[output.index()]);
     let operators =
-        frames.map(|frame| frame.function).filter(|name| trace.strings.get(*name).starts_with(OPERATOR_PREFIX));
+        frames.map(|frame| frame.function()).filter(|name| trace.strings.get(*name).starts_with(OPERATOR_PREFIX));
     let outermost = operators.last().filter(|name| has_form(trace.strings.get(*name)));
     outermost.unwrap_or(trace.objects.operator[output.index()])
 }
@@ -135,8 +135,8 @@ fn in_and_out(trace: &MemoryTrace, call: MemoryCallId, name: StrId) -> Option<(M
     Some((input.object, output.object))
 }
 
-fn fits(facts: &Facts<'_>, call: MemoryCallId, input: MemoryObjectId, output: MemoryObjectId) -> bool {
-    let (objects, a, b) = (&facts.trace.objects, input.index(), output.index());
+fn fits(usage: &ObjectUsage<'_>, call: MemoryCallId, input: MemoryObjectId, output: MemoryObjectId) -> bool {
+    let (objects, a, b) = (&usage.trace.objects, input.index(), output.index());
     let is_same = objects.bytes[a] == objects.bytes[b]
         && objects.requested[a] == objects.requested[b]
         && objects.device[a] == objects.device[b]
@@ -144,22 +144,22 @@ fn fits(facts: &Facts<'_>, call: MemoryCallId, input: MemoryObjectId, output: Me
         && objects.dtype[a].is_some();
     let is_known = objects.kind[a] == MemoryObjectKind::Temporary && objects.allocated_by[b].is_some();
     // What is alive when the trace breaks off may be read yet.
-    let is_over = facts.trace.saw_end || objects.freed_by[a].is_some();
-    let is_new = facts.uses[b].first_touch == call;
+    let is_over = usage.trace.saw_end || objects.freed_by[a].is_some();
+    let is_new = usage.uses[b].first_touch == call;
     is_same
         && is_known
         && is_over
         && is_new
-        && is_read_once(facts, input, call)
-        && !facts.opaque_in(facts.trace.life(input))
+        && is_read_once(usage, input, call)
+        && !usage.opaque_in(usage.trace.life(input))
 }
 
 /// Whether a call is the only one that reads an object that others made, and the last one that touches it.
-fn is_read_once(facts: &Facts<'_>, object: MemoryObjectId, call: MemoryCallId) -> bool {
-    let used = &facts.uses[object.index()];
+fn is_read_once(usage: &ObjectUsage<'_>, object: MemoryObjectId, call: MemoryCallId) -> bool {
+    let used = &usage.uses[object.index()];
     // What adds to it makes it, too: `addmm` to the bias that was copied there.
     let makes = |first: MemoryCallId| {
-        let mut mine = facts.trace.accesses_of(first).filter(|access| access.object == object);
+        let mut mine = usage.trace.accesses_of(first).filter(|access| access.object == object);
         mine.all(|access| matches!(access.mode, AccessMode::Write | AccessMode::Both))
     };
     let filled = used.uses == 1 && used.first_use == call && used.fills > 0;
@@ -167,10 +167,10 @@ fn is_read_once(facts: &Facts<'_>, object: MemoryObjectId, call: MemoryCallId) -
     used.last_touch == call && (filled || made)
 }
 
-fn suggest(facts: &Facts<'_>, input: MemoryObjectId, output: MemoryObjectId) -> Option<Suggestion> {
-    let (a, b) = (facts.trace.life(input), facts.trace.life(output));
+fn suggest(usage: &ObjectUsage<'_>, input: MemoryObjectId, output: MemoryObjectId) -> Option<Suggestion> {
+    let (a, b) = (usage.trace.life(input), usage.trace.life(output));
     let joint = a.start.min(b.start)..a.end.max(b.end);
-    let certainty = Certainty::of(facts, input, joint.clone()).max(Certainty::of(facts, output, joint));
+    let certainty = Certainty::determine(usage, input, joint.clone()).max(Certainty::determine(usage, output, joint));
     let new = NewSuggestion {
         object: output,
         action: Action::InPlace { of: input },
@@ -179,5 +179,5 @@ fn suggest(facts: &Facts<'_>, input: MemoryObjectId, output: MemoryObjectId) -> 
         certainty: certainty.max(Certainty::Partial),
         cost_ns: 0,
     };
-    suggestion(facts, new)
+    suggestion(usage, new)
 }

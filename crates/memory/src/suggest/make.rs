@@ -3,9 +3,9 @@
 use super::cost::{Times, copy_ns};
 use super::{Action, Suggestion, expandable, in_place, recompute, smaller};
 use crate::curve::{Span, span_of};
-use crate::patterns::intra::{self, Touch};
+use crate::patterns::intra::{self, ByteAccess};
 use crate::patterns::{is_of_host, overlapping};
-use crate::{Certainty, Facts, Gap, Measure, Pattern, PatternMatch};
+use crate::{Certainty, Gap, Measure, ObjectUsage, Pattern, PatternMatch};
 use stackline_model::{AccessExtent, MemoryCallKind, MemoryObjectId, MemoryObjectKind};
 use std::collections::BTreeMap;
 
@@ -14,23 +14,23 @@ const MOST_GAPS: usize = 20_000;
 
 /// What could be changed about these patterns, in their order; then idle times, in the order of objects and time; then what no
 /// pattern calls for.
-pub fn suggestions(facts: &Facts<'_>, matches: &[PatternMatch]) -> Vec<Suggestion> {
+pub fn suggestions(usage: &ObjectUsage<'_>, matches: &[PatternMatch]) -> Vec<Suggestion> {
     let any_within = matches.iter().any(|found| found.pattern == Pattern::Overallocation);
-    let copied = if any_within { read_by_copies(facts) } else { BTreeMap::new() };
+    let copied = if any_within { read_by_copies(usage) } else { BTreeMap::new() };
     let mut made = Vec::new();
     for found in matches {
-        let Some(action) = action(facts, found) else { continue };
+        let Some(action) = action(usage, found) else { continue };
         let reads = copied.get(&found.object).filter(|_| found.pattern == Pattern::Overallocation);
         let new = against(found, action);
-        made.extend(suggestion(facts, new).and_then(|suggestion| shortened(suggestion, reads)));
+        made.extend(suggestion(usage, new).and_then(|suggestion| shortened(suggestion, reads)));
     }
-    made.extend(splits(facts, matches));
-    made.extend(idle_times(facts));
-    if facts.trace.has_accesses {
-        made.extend(in_place::in_place(facts));
+    made.extend(splits(usage, matches));
+    made.extend(idle_times(usage));
+    if usage.trace.has_accesses {
+        made.extend(in_place::in_place(usage));
     }
-    made.extend(smaller::smaller(facts));
-    made.extend(expandable::expandable(facts));
+    made.extend(smaller::smaller(usage));
+    made.extend(expandable::expandable(usage));
     made
 }
 
@@ -39,17 +39,17 @@ fn against(found: &PatternMatch, action: Action) -> NewSuggestion {
     NewSuggestion { object, action, pattern, certainty, cost_ns: 0 }
 }
 
-fn action(facts: &Facts<'_>, found: &PatternMatch) -> Option<Action> {
-    let used = &facts.uses[found.object.index()];
+fn action(usage: &ObjectUsage<'_>, found: &PatternMatch) -> Option<Action> {
+    let used = &usage.uses[found.object.index()];
     match found.pattern {
         Pattern::EarlyAllocation => used.needed_from.some().map(|before| Action::MoveAllocation { before }),
         Pattern::LateDeallocation => used.last_use.some().map(|after| Action::MoveFree { after }),
         // What is alive when the trace breaks off may be used yet.
-        Pattern::MemoryLeak if facts.trace.saw_end => used.last_use.some().map(|after| Action::MoveFree { after }),
+        Pattern::MemoryLeak if usage.trace.saw_end => used.last_use.some().map(|after| Action::MoveFree { after }),
         Pattern::UnusedAllocation | Pattern::NeverRead => Some(Action::Remove),
         Pattern::RedundantAllocation => Some(Action::Reuse { of: found.other }),
         Pattern::Overallocation => match found.measure {
-            Some(Measure::Touched { bytes, fragmentation, .. }) if fragmentation < facts.rules.fragmentation => {
+            Some(Measure::Touched { bytes, fragmentation, .. }) if fragmentation < usage.rules.fragmentation => {
                 Some(Action::Shrink { to: bytes })
             }
             _ => None,
@@ -69,10 +69,10 @@ pub(super) struct NewSuggestion {
 }
 
 /// A suggestion, if it changes anything.
-pub(super) fn suggestion(facts: &Facts<'_>, new: NewSuggestion) -> Option<Suggestion> {
+pub(super) fn suggestion(usage: &ObjectUsage<'_>, new: NewSuggestion) -> Option<Suggestion> {
     let NewSuggestion { object, action, pattern, certainty, cost_ns } = new;
-    let used = &facts.uses[object.index()];
-    let life = span_of(facts.trace, object);
+    let used = &usage.uses[object.index()];
+    let life = span_of(usage.trace, object);
     let fills = match &action {
         Action::MoveAllocation { .. } | Action::Reuse { .. } => used.fills_before_needed,
         Action::MoveFree { .. } => used.fills_after_last_use,
@@ -96,7 +96,7 @@ pub(super) fn suggestion(facts: &Facts<'_>, new: NewSuggestion) -> Option<Sugges
     (span.0 < span.1 && bytes > 0).then_some(made)
 }
 
-fn splits(facts: &Facts<'_>, matches: &[PatternMatch]) -> Vec<Suggestion> {
+fn splits(usage: &ObjectUsage<'_>, matches: &[PatternMatch]) -> Vec<Suggestion> {
     let structured: BTreeMap<MemoryObjectId, &PatternMatch> = matches
         .iter()
         .rev()
@@ -106,9 +106,9 @@ fn splits(facts: &Facts<'_>, matches: &[PatternMatch]) -> Vec<Suggestion> {
     if structured.is_empty() {
         return Vec::new();
     }
-    let besides = set_and_copied(facts, &structured);
+    let besides = set_and_copied(usage, &structured);
     let mut made = Vec::new();
-    for (object, touches) in intra::by_object(facts.touches()) {
+    for (object, touches) in intra::by_object(usage.touches()) {
         let Some(found) = structured.get(&object) else { continue };
         // Copies and sets of the whole object need all slices at once; those of a slice need it alone.
         let Some(besides) = besides.get(&object).map_or(Some(&[][..]), Option::as_deref) else { continue };
@@ -122,18 +122,18 @@ fn splits(facts: &Facts<'_>, matches: &[PatternMatch]) -> Vec<Suggestion> {
             bytes: slice.end - slice.begin,
         });
         let action = Action::Split { slices: spans.collect() };
-        made.extend(suggestion(facts, against(found, action)));
+        made.extend(suggestion(usage, against(found, action)));
     }
     made
 }
 
 /// Which bytes of these objects sets and copies touch, by object; none where one does not say, or touches the whole.
 fn set_and_copied<T>(
-    facts: &Facts<'_>,
+    usage: &ObjectUsage<'_>,
     objects: &BTreeMap<MemoryObjectId, T>,
-) -> BTreeMap<MemoryObjectId, Option<Vec<Touch>>> {
-    let trace = facts.trace;
-    let mut found: BTreeMap<MemoryObjectId, Option<Vec<Touch>>> = BTreeMap::new();
+) -> BTreeMap<MemoryObjectId, Option<Vec<ByteAccess>>> {
+    let trace = usage.trace;
+    let mut found: BTreeMap<MemoryObjectId, Option<Vec<ByteAccess>>> = BTreeMap::new();
     for call in trace.calls.ids().filter(|call| trace.calls.kind[call.index()] != MemoryCallKind::Kernel) {
         for access in trace.accesses_of(call).filter(|access| objects.contains_key(&access.object)) {
             let object = access.object;
@@ -142,7 +142,7 @@ fn set_and_copied<T>(
                 *known = None;
             } else if let Some(known) = known {
                 let ranges = trace.accesses.ranges_of(access.row).iter();
-                known.extend(ranges.map(|r| Touch { object, call, begin: r.begin, end: r.end, times: r.times }));
+                known.extend(ranges.map(|r| ByteAccess { object, call, begin: r.begin, end: r.end, times: r.times }));
             }
         }
     }
@@ -159,8 +159,8 @@ struct Reads {
 }
 
 /// The objects that copies read: not all of their uses are kernels.
-fn read_by_copies(facts: &Facts<'_>) -> BTreeMap<MemoryObjectId, Reads> {
-    let trace = facts.trace;
+fn read_by_copies(usage: &ObjectUsage<'_>) -> BTreeMap<MemoryObjectId, Reads> {
+    let trace = usage.trace;
     let mut found: BTreeMap<MemoryObjectId, Reads> = BTreeMap::new();
     for call in trace.calls.ids().filter(|call| trace.calls.kind[call.index()].is_copy()) {
         let to_host = trace.calls.kind[call.index()] == MemoryCallKind::CopyToHost;
@@ -190,20 +190,20 @@ fn shortened(suggestion: Suggestion, reads: Option<&Reads>) -> Option<Suggestion
 }
 
 /// One suggestion per idle time, each as sure as it is that nobody needs the object then.
-fn idle_times(facts: &Facts<'_>) -> Vec<Suggestion> {
-    let mut gaps: Vec<&Gap> = facts.gaps.iter().collect();
-    let bytes = |gap: &Gap| facts.trace.objects.bytes[gap.object.index()];
+fn idle_times(usage: &ObjectUsage<'_>) -> Vec<Suggestion> {
+    let mut gaps: Vec<&Gap> = usage.gaps.iter().collect();
+    let bytes = |gap: &Gap| usage.trace.objects.bytes[gap.object.index()];
     if gaps.len() > MOST_GAPS {
         gaps.sort_by_key(|gap| (std::cmp::Reverse((bytes(gap), gap.kernels)), gap.object, gap.after));
         gaps.truncate(MOST_GAPS);
     }
     gaps.sort_by_key(|gap| (gap.object, gap.after));
-    let mut made = recompute::recomputations(facts, &gaps);
-    let times = Times::new(facts.trace);
+    let mut made = recompute::recomputations(usage, &gaps);
+    let times = Times::new(usage.trace);
     for gap in gaps {
         let (after, before) = (gap.after, gap.needed_again);
-        let gradient = facts.trace.objects.kind[gap.object.index()] == MemoryObjectKind::Gradient;
-        if gap.content_needed && is_of_host(facts.trace, gap.object) {
+        let gradient = usage.trace.objects.kind[gap.object.index()] == MemoryObjectKind::Gradient;
+        if gap.content_needed && is_of_host(usage.trace, gap.object) {
             continue;
         }
         let action = match (gap.content_needed, gradient) {
@@ -215,10 +215,10 @@ fn idle_times(facts: &Facts<'_>) -> Vec<Suggestion> {
             Action::Offload { .. } => times.exposed(copy_ns(bytes(gap)), after, before),
             _ => 0,
         };
-        let certainty = facts.certainty_of_gap(gap);
+        let certainty = usage.certainty_of_gap(gap);
         let pattern = Pattern::TemporaryIdleness;
         let new = NewSuggestion { object: gap.object, action, pattern, certainty, cost_ns };
-        made.extend(suggestion(facts, new).map(|made| Suggestion { fills: gap.fills, ..made }));
+        made.extend(suggestion(usage, new).map(|made| Suggestion { fills: gap.fills, ..made }));
     }
     made
 }

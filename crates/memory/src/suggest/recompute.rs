@@ -4,7 +4,7 @@ use super::callers::{Callers, Names};
 use super::cost::Times;
 use super::make::{NewSuggestion, suggestion};
 use super::{Action, Suggestion};
-use crate::{Certainty, Facts, Gap, Pattern};
+use crate::{Certainty, Gap, ObjectUsage, Pattern};
 use stackline_model::names::OPERATOR_PREFIX;
 use stackline_model::{AccessMode, MemoryCallId, MemoryCallKind, MemoryObjectId, MemoryObjectKind, MemoryTrace};
 
@@ -36,8 +36,8 @@ const RANDOM: [&str; 20] = [
 /// Suggestions to make activations again, of these idle times. An activation is meant if nothing writes it but the operator that
 /// made it, whose result depends on its inputs alone, and if those are there and unchanged by then; one that is gone is made
 /// again, too, if the same holds of it (one level). Nothing is said where the times of the operators are not known.
-pub(super) fn recomputations(facts: &Facts<'_>, gaps: &[&Gap]) -> Vec<Suggestion> {
-    let trace = facts.trace;
+pub(super) fn recomputations(usage: &ObjectUsage<'_>, gaps: &[&Gap]) -> Vec<Suggestion> {
+    let trace = usage.trace;
     let callers = Callers::new(trace);
     let waits = |gap: &&&Gap| {
         let stack = |call: MemoryCallId| trace.calls.stack[call.index()];
@@ -50,7 +50,7 @@ pub(super) fn recomputations(facts: &Facts<'_>, gaps: &[&Gap]) -> Vec<Suggestion
         return Vec::new();
     }
     let mut maker =
-        Maker { facts, times: Times::new(trace), writes: writes(trace), names: Names::new(trace, is_repeatable) };
+        Maker { usage, times: Times::new(trace), writes: writes(trace), names: Names::new(trace, is_repeatable) };
     waiting.into_iter().filter_map(|gap| maker.again(gap)).collect()
 }
 
@@ -96,7 +96,7 @@ struct Again {
 }
 
 struct Maker<'a> {
-    facts: &'a Facts<'a>,
+    usage: &'a ObjectUsage<'a>,
     times: Times<'a>,
     writes: Vec<Write>,
     names: Names<'a>,
@@ -126,8 +126,8 @@ impl Maker<'_> {
         }
         again.reads.sort_unstable();
         again.reads.dedup();
-        let in_order = if self.facts.is_used_in_order(gap.object) { Certainty::Exact } else { Certainty::Inferred };
-        let idle = in_order.max(Certainty::of(self.facts, gap.object, after.index() + 1..before.index()));
+        let in_order = if self.usage.is_used_in_order(gap.object) { Certainty::Exact } else { Certainty::Inferred };
+        let idle = in_order.max(Certainty::determine(self.usage, gap.object, after.index() + 1..before.index()));
         let action = Action::Recompute { after, before, by, first, needs: again.reads, scratch };
         let new = NewSuggestion {
             object: gap.object,
@@ -137,11 +137,11 @@ impl Maker<'_> {
             certainty: idle.max(Certainty::Partial),
             cost_ns,
         };
-        suggestion(self.facts, new)
+        suggestion(self.usage, new)
     }
 
     fn bytes(&self, object: MemoryObjectId) -> u64 {
-        self.facts.trace.objects.bytes[object.index()]
+        self.usage.trace.objects.bytes[object.index()]
     }
 
     fn writes_of(&self, object: MemoryObjectId) -> &[Write] {
@@ -167,7 +167,7 @@ impl Maker<'_> {
 
     /// Whether a call was made by the operator that another one is.
     fn is_within(&self, call: MemoryCallId, operator: MemoryCallId) -> bool {
-        let (calls, stacks) = (&self.facts.trace.calls, &self.facts.trace.stacks);
+        let (calls, stacks) = (&self.usage.trace.calls, &self.usage.trace.stacks);
         let [own, outer] = [call, operator].map(|call| calls.stack[call.index()]);
         let mut callers = std::iter::successors(own.some(), |node| stacks.parent[node.index()].some()).skip(1);
         let begun = calls.start_ns[call.index()].saturating_sub(calls.start_ns[operator.index()]);
@@ -178,15 +178,15 @@ impl Maker<'_> {
     /// What it takes to run a call again just before another one, if that can be done: it changes nothing that it was given, and
     /// nobody can have changed it unseen meanwhile.
     fn run(&mut self, made: MemoryObjectId, Made { by, filled }: Made, before: MemoryCallId) -> Option<Again> {
-        let trace = self.facts.trace;
+        let trace = self.usage.trace;
         let is_kernel = trace.calls.kind[by.index()] == MemoryCallKind::Kernel;
         if !is_kernel
             || ![Some(by), filled].into_iter().flatten().all(|call| self.names.are(trace.calls.name[call.index()]))
-            || self.facts.opaque_in(by.index()..before.index())
+            || self.usage.opaque_in(by.index()..before.index())
         {
             return None;
         }
-        let mut again = Again { time_ns: self.times.of(by)?, ..Again::default() };
+        let mut again = Again { time_ns: self.times.time_of(by)?, ..Again::default() };
         for access in trace.accesses_of(by) {
             match access.mode {
                 AccessMode::Read if access.object != made => again.reads.push(access.object),
@@ -208,7 +208,7 @@ impl Maker<'_> {
 
     /// Whether an object is alive just before a call, and holds what it held when an earlier call read it.
     fn is_there(&self, object: MemoryObjectId, read_by: MemoryCallId, before: MemoryCallId) -> bool {
-        let is_alive = self.facts.trace.life(object).contains(&before.index());
+        let is_alive = self.usage.trace.life(object).contains(&before.index());
         let writes = self.writes_of(object);
         let next = writes.partition_point(|write| write.call <= read_by);
         is_alive && writes.get(next).is_none_or(|write| write.call >= before)

@@ -35,7 +35,7 @@ impl<'a> Sites<'a> {
     pub(crate) fn of_match(&mut self, found: &PatternMatch) -> Site {
         match found.model_call.some() {
             Some(stack) => self.called_from(found.object, stack),
-            None => self.of(found.object),
+            None => self.site_of(found.object),
         }
     }
 
@@ -47,11 +47,12 @@ impl<'a> Sites<'a> {
 
     fn line(&mut self, stack: MemoryStackId) -> Option<(StrId, StrId, u32)> {
         let trace = self.trace;
-        let line = || frame_of(trace, stack).map(|frame| (frame.function, frame.file, frame.line));
+        let line =
+            || frame_of(trace, stack).map(|frame| (frame.function(), frame.file().into(), frame.line().unwrap_or(0)));
         *self.lines.entry(stack).or_insert_with(line)
     }
 
-    pub(crate) fn of(&mut self, object: MemoryObjectId) -> Site {
+    pub(crate) fn site_of(&mut self, object: MemoryObjectId) -> Site {
         let (objects, row) = (&self.trace.objects, object.index());
         let (operator, name, device) = (objects.operator[row], objects.name[row], objects.device[row]);
         let line = self.line(self.trace.objects.stack[row]);
@@ -70,7 +71,7 @@ pub fn sites(trace: &MemoryTrace, suggestions: &[Suggestion]) -> Vec<Vec<usize>>
     let mut known = BTreeMap::new();
     let mut sites = Sites::new(trace);
     for (at, suggestion) in suggestions.iter().enumerate() {
-        let key = (suggestion.action.name(), suggestion.pattern, sites.of(suggestion.object));
+        let key = (suggestion.action.name(), suggestion.pattern, sites.site_of(suggestion.object));
         let group = *known.entry(key).or_insert_with(|| {
             groups.push(Vec::new());
             groups.len() - 1

@@ -3,7 +3,7 @@
 
 use super::make::{NewSuggestion, suggestion};
 use super::{Action, Suggestion};
-use crate::{Certainty, Facts, Pattern};
+use crate::{Certainty, ObjectUsage, Pattern};
 use stackline_model::{MemoryObjectId, MemoryObjectKind};
 
 /// Names of types, in all spellings, and the type of half the size that is usually taken.
@@ -24,10 +24,10 @@ pub(super) fn half_of(dtype: &str) -> Option<&'static str> {
 }
 
 /// Suggestions to keep activations and state of optimizers in smaller types; of 64 bits, parameters and gradients, too.
-pub(super) fn smaller(facts: &Facts<'_>) -> Vec<Suggestion> {
-    let objects = &facts.trace.objects;
+pub(super) fn smaller(usage: &ObjectUsage<'_>) -> Vec<Suggestion> {
+    let objects = &usage.trace.objects;
     let halves: Vec<Option<&str>> =
-        objects.dtype.iter().map(|dtype| half_of(facts.trace.strings.get(*dtype))).collect();
+        objects.dtype.iter().map(|dtype| half_of(usage.trace.strings.get(*dtype))).collect();
     let is_usual = |object: &MemoryObjectId| {
         use MemoryObjectKind::{Activation, Gradient, OptimizerState, Parameter};
         match (objects.kind[object.index()], halves[object.index()]) {
@@ -50,5 +50,5 @@ pub(super) fn smaller(facts: &Facts<'_>) -> Vec<Suggestion> {
         certainty: Certainty::Inferred,
         cost_ns: 0,
     });
-    made.filter_map(|new| suggestion(facts, new)).collect()
+    made.filter_map(|new| suggestion(usage, new)).collect()
 }

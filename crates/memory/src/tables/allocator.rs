@@ -1,7 +1,7 @@
 //! The caching allocator: what it holds, and in how small pieces.
 
 use super::{int, percent};
-use stackline_model::words::{bytes as words, count};
+use stackline_model::format::{bytes as words, count};
 use stackline_model::{
     MemoryBlock, MemoryBlockState, MemoryCallId, MemoryDeviceId, MemorySegment, MemoryTrace, Table, Unit,
 };
@@ -14,7 +14,7 @@ pub struct Reserved {
 
 impl Reserved {
     /// What a source tells of it.
-    pub fn of(trace: &MemoryTrace) -> Self {
+    pub fn from_trace(trace: &MemoryTrace) -> Self {
         let devices: BTreeSet<MemoryDeviceId> = trace.totals.iter().map(|total| total.device).collect();
         Self { curves: devices.into_iter().map(|device| (device, reserved_curve(trace, device))).collect() }
     }
@@ -204,7 +204,7 @@ mod tests {
         let device = trace.device("cuda:0");
         trace.totals = vec![total(device, 1, 100), total(device, 2, 100), total(device, 5, 300)];
         assert_eq!(reserved_curve(&trace, device), [(1, 100), (5, 300)]);
-        let reserved = Reserved::of(&trace);
+        let reserved = Reserved::from_trace(&trace);
         let at = |position| reserved.at(device, MemoryCallId(position));
         assert_eq!([at(0), at(1), at(4), at(5), at(9)], [None, Some(100), Some(100), Some(300), Some(300)]);
         assert_eq!(reserved.at(MemoryDeviceId(7), MemoryCallId(0)), None);
@@ -248,6 +248,6 @@ mod tests {
         trace.segment_events = vec![event(got, 0, 20), event(got, 2, 20), event(gave, 3, 10)];
         trace.totals = vec![total(device, 3, 35)];
         assert_eq!(reserved_curve(&trace, device), [(0, 25), (2, 45), (3, 35)]);
-        assert_eq!(Reserved::of(&trace).at(device, MemoryCallId(2)), Some(45));
+        assert_eq!(Reserved::from_trace(&trace).at(device, MemoryCallId(2)), Some(45));
     }
 }

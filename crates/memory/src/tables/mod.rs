@@ -32,6 +32,29 @@ pub use suggestions::{
 };
 pub use waste::waste_table;
 
+/// Names of the tables of one recording, or of several that are shown together.
+pub const NAMES: [&str; 16] = [
+    "memory_peaks",
+    "memory_composition",
+    "memory_at_peak",
+    "memory_alive",
+    "memory_allocator",
+    "memory_out_of_memory",
+    "memory_waste",
+    "memory_suggestions",
+    "memory_applied",
+    "memory_objects",
+    "memory_rules",
+    "memory_curve",
+    "memory_ranks",
+    "memory_rank_difference",
+    "memory_series",
+    "memory_growth",
+];
+
+/// Names of the tables of a comparison.
+pub const NAMES_OF_COMPARISON: [&str; 2] = ["memory_diff_peaks", "memory_diff"];
+
 /// Where in the program: one column for people, and its parts for programs.
 fn places(table: Table, trace: &MemoryTrace, stacks: &[MemoryStackId]) -> Table {
     let mut known = FxHashMap::default();
@@ -61,4 +84,21 @@ fn int(value: u64) -> i64 {
 /// `part` of `all` in percent. Sums of a damaged trace, which stop at the largest number, may be less than their parts.
 fn percent(part: u64, all: u64) -> f64 {
     if all == 0 { 0.0 } else { (100.0 * part as f64 / all as f64).min(100.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NAMES, NAMES_OF_COMPARISON};
+    use std::collections::BTreeSet;
+
+    /// Which tables an input gives depends on it: the source has them all.
+    #[test]
+    fn names_are_those_of_all_tables() {
+        let files = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src/tables")).unwrap();
+        let texts: Vec<String> = files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap()).collect();
+        let opening = concat!("Table::new", "(\"");
+        let made = texts.iter().flat_map(|text| text.split(opening).skip(1)).filter_map(|rest| rest.split('"').next());
+        let known = NAMES.into_iter().chain(NAMES_OF_COMPARISON);
+        assert_eq!(known.collect::<BTreeSet<&str>>(), made.collect());
+    }
 }

@@ -4,7 +4,7 @@ use super::{allocator::Reserved, int, percent};
 use crate::allocator::{AllocatorSettings, segment_bytes};
 use crate::curve::{Curve, alive_by, curves, device_of};
 use crate::source_location::place_text;
-use stackline_model::words::{bytes, count};
+use stackline_model::format::{bytes, count};
 use stackline_model::{
     MemoryBlockState, MemoryCallId, MemoryDeviceId, MemoryObjectId, MemoryTrace, OutOfMemory, Table, Unit,
 };
@@ -39,7 +39,7 @@ pub fn out_of_memory_table(trace: &MemoryTrace) -> Option<Table> {
 /// The same, also without rows.
 pub fn failed_requests_table(trace: &MemoryTrace) -> Table {
     let curves = curves(trace);
-    let (failed, reserved) = (&trace.out_of_memory, Reserved::of(trace));
+    let (failed, reserved) = (&trace.out_of_memory, Reserved::from_trace(trace));
     let situations: Vec<Situation> = failed.iter().map(|oom| situation(trace, (&curves[..], &reserved), oom)).collect();
     let device =
         |oom: &OutOfMemory| trace.devices.get(oom.device.index()).map(|device| device.name).unwrap_or_default();
@@ -87,7 +87,7 @@ fn situation(trace: &MemoryTrace, (curves, reserved): (&[Curve], &Reserved), oom
     let largest_free = now.then(|| free.map(|block| block.bytes).max().unwrap_or(0));
     let total = trace.devices.get(oom.device.index()).map_or(0, |device| device.total_bytes);
     let name = trace.devices.get(oom.device.index()).map(|device| trace.strings.get(device.name)).unwrap_or_default();
-    let has_segments = name.starts_with("cuda") && !AllocatorSettings::of(trace, oom.device).expandable;
+    let has_segments = name.starts_with("cuda") && !AllocatorSettings::from_trace(trace, oom.device).expandable;
     let segment = if has_segments { segment_bytes(oom.requested) } else { 0 };
     let holder = holder(trace, oom, allocated);
     Situation { allocated, reserved, largest_free, total, is_host: name == "cpu", segment, holder }

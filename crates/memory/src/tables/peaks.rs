@@ -4,7 +4,7 @@ use super::allocator::{Reserved, reserved_curve};
 use super::int;
 use crate::curve::{Curve, Peak, alive_at, curves, device_of};
 use crate::source_location::place_text;
-use stackline_model::words::{bytes, count};
+use stackline_model::format::{bytes, count};
 use stackline_model::{MemoryCallKind, MemoryDeviceId, MemoryObjectId, MemoryStackId, MemoryTrace, Table, Unit};
 use std::collections::BTreeSet;
 
@@ -46,7 +46,7 @@ pub fn peaks_table(trace: &MemoryTrace, peaks: &[NamedPeak]) -> Table {
     let device =
         |peak: &NamedPeak| trace.devices.get(peak.device.index()).map(|device| device.name).unwrap_or_default();
     let stacks: Vec<MemoryStackId> = peaks.iter().map(stack).collect();
-    let reserved = Reserved::of(trace);
+    let reserved = Reserved::from_trace(trace);
     let table = Table::new("memory_peaks", title(trace))
         .text("peak", text(&|peak| peak.name.clone()))
         .text("device", text(&|peak| trace.strings.get(device(peak)).to_owned()))

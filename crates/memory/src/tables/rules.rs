@@ -1,22 +1,22 @@
 //! Our rules beside those of DrGPUM's published artifact.
 
 use crate::patterns::paper_one_pass;
-use crate::{Facts, Pattern, PatternMatch, drgpum};
+use crate::{ObjectUsage, Pattern, PatternMatch, drgpum};
 use stackline_model::{MemoryObjectId, Table, Unit};
 use std::collections::BTreeSet;
 
 /// By pattern, how many objects match: by the artifact's rules, by the algorithm that the paper gives (for redundant
 /// allocations), and by ours.
-pub fn rules_table(facts: &Facts<'_>, matches: &[PatternMatch]) -> Table {
-    let artifact = drgpum::count(facts);
-    let paper = paper_one_pass(facts).len();
+pub fn rules_table(usage: &ObjectUsage<'_>, matches: &[PatternMatch]) -> Table {
+    let artifact = drgpum::count(usage);
+    let paper = paper_one_pass(usage).len();
     let ours = |pattern: Pattern| {
         let objects = matches.iter().filter(|found| found.pattern == pattern).map(|found| found.object);
         objects.collect::<BTreeSet<MemoryObjectId>>().len() as i64
     };
     // The artifact knows no bytes, and tells no two kinds of unused memory apart.
     let within = [Pattern::Overallocation, Pattern::NonUniformAccess, Pattern::StructuredAccess, Pattern::NeverRead];
-    let theirs = |pattern: Pattern| (!within.contains(&pattern)).then(|| i64::from(artifact.of(pattern)));
+    let theirs = |pattern: Pattern| (!within.contains(&pattern)).then(|| i64::from(artifact.count_of(pattern)));
     let of_paper = |pattern: Pattern| (pattern == Pattern::RedundantAllocation).then_some(paper as i64);
     Table::new("memory_rules", "Objects by pattern: DrGPUM's rules and ours")
         .text("pattern", Pattern::all().map(|pattern| Some(pattern.name().to_owned())))

@@ -3,7 +3,7 @@
 use super::compare::{PeakOf, highest_peaks};
 use super::int;
 use super::rank_names::{RanksByName, distinct, ranks_by_name};
-use stackline_model::words::bytes as words;
+use stackline_model::format::bytes as words;
 use stackline_model::{MemoryTrace, Table, Unit};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -175,9 +175,10 @@ impl SeveralMemories {
                  median peak is {median}."
             )
         }];
+        let whose = if self.knows_ranks() { "rank" } else { "file" };
         said.push(match self.odd_one() {
             Some((at, percent)) => self.sentence_of_odd_one(at, percent),
-            None => format!("No rank's peak differs from it by {DIFFERS:.0} % or more."),
+            None => format!("No {whose}'s peak differs from it by {DIFFERS:.0} % or more."),
         });
         said.extend(self.sentence_of_empty_files());
         if self.left_out > 0 {
@@ -224,14 +225,15 @@ impl SeveralMemories {
             let named = places.into_iter().take(OWNERS).map(|(place, bytes)| format!("{place} {}", words(bytes)));
             named.collect::<Vec<_>>().join(", ")
         };
-        Table::new("memory_ranks", "Highest peak of each rank, and who holds it")
+        let whose = if self.knows_ranks() { "rank" } else { "file" };
+        Table::new("memory_ranks", &format!("Highest peak of each {whose}, and who holds it"))
             .i64("rank", Unit::None, rows.iter().map(|(rank, ..)| *rank))
             .i64("bytes", Unit::Bytes, rows.iter().map(|(.., highest)| highest.map(|(_, peak)| int(peak.bytes))))
             .f64("beside_median", Unit::Percent, rows.iter().map(|(.., highest)| highest.and_then(|(_, p)| percent(p))))
             .text("owners", rows.iter().map(|(.., highest)| highest.map(|(_, peak)| owners(peak))))
             .text("device", rows.iter().map(|(.., highest)| highest.map(|(device, _)| device.clone())))
             .text("file", rows.iter().map(|(_, file, _)| Some(file.file.clone())))
-            .note("bytes: those asked for, at the highest peak. beside_median: how much more than the median of the ranks.")
+            .note(format!("bytes: those asked for, at the highest peak. beside_median: how much more than the median of the {whose}s."))
     }
 
     /// By source line what a rank holds at its peak, and the median of the others; largest difference first.
@@ -273,7 +275,10 @@ impl SeveralMemories {
     fn sentences_of_times(&self) -> Vec<String> {
         let peaks: Vec<u64> = self.files.iter().filter_map(|(_, file)| file.bytes()).collect();
         let mut said = Vec::new();
-        if let (Some(first), Some(last)) = (peaks.first(), peaks.last()) {
+        if let [only] = &peaks[..] {
+            said.push(format!("One of {} files of memory has a peak: {}.", self.files.len(), words(*only)));
+        }
+        if let [first, .., last] = &peaks[..] {
             let sign = if last < first { "-" } else { "+" };
             said.push(format!(
                 "{} files of memory as a series in time: the highest peak is {} in the first and {} in the last one ({sign}{}).",
@@ -284,7 +289,8 @@ impl SeveralMemories {
             ));
         }
         said.extend(self.sentence_of_empty_files());
-        if let Some(row) = self.growth().into_iter().find(|row| row.change() > 0) {
+        let grows = self.growth().into_iter().find(|row| peaks.len() > 1 && row.change() > 0);
+        if let Some(row) = grows {
             said.push(format!(
                 "Most growth: {}, {} to {}; it grows in {} of {} steps from file to file.",
                 row.place,

@@ -4,8 +4,8 @@ use super::{NamedPeak, int, modules, places};
 use crate::allocator::{AllocatorSettings, caches, reserved};
 use crate::replay::{Combination, Replay};
 use crate::suggest::{Action, Suggestion, describe, grouped, suggestions};
-use crate::{Facts, PatternMatch};
-use stackline_model::words::bytes;
+use crate::{ObjectUsage, PatternMatch};
+use stackline_model::format::bytes;
 use stackline_model::{AccessEvidence, MemoryDeviceId, MemoryObjectId, MemoryStackId, MemoryTrace, Table, Unit};
 use std::cmp::Reverse;
 
@@ -40,12 +40,12 @@ impl Ranked {
 
 /// What could be changed, those that are one change of the program together, and what each does alone: first what lowers the peak of
 /// its device most (by a thousandth at least), then what saves most at the first peak, then at the next; last what saves nothing.
-pub fn ranked_suggestions(facts: &Facts<'_>, matches: &[PatternMatch], peaks: &[NamedPeak]) -> Vec<Ranked> {
-    let found = grouped(facts.trace, suggestions(facts, matches));
+pub fn ranked_suggestions(usage: &ObjectUsage<'_>, matches: &[PatternMatch], peaks: &[NamedPeak]) -> Vec<Ranked> {
+    let found = grouped(usage.trace, suggestions(usage, matches));
     let (mut savings, mut lowers) = (vec![Vec::new(); found.len()], vec![(0, 0); found.len()]);
     // The peaks of a device stand together, the highest first.
     for of_device in peaks.chunk_by(|a, b| a.device == b.device) {
-        let mut replay = Replay::new(facts.trace, of_device[0].device, &found);
+        let mut replay = Replay::new(usage.trace, of_device[0].device, &found);
         for (at, savings) in savings.iter_mut().enumerate() {
             let first = savings.len();
             savings.extend(of_device.iter().map(|peak| replay.saving_at(at, peak.peak.position.0)));
@@ -163,7 +163,7 @@ pub fn apply(trace: &MemoryTrace, ranked: &[Ranked], numbers: &[usize]) -> Resul
 
 /// The most that the allocator would hold of a device, in place of the trace's own settings perhaps with segments that grow.
 fn held_at_peak(trace: &MemoryTrace, device: MemoryDeviceId, replay: &Replay<'_>, expandable: bool) -> u64 {
-    let settings = AllocatorSettings::of(trace, device);
+    let settings = AllocatorSettings::from_trace(trace, device);
     let settings = AllocatorSettings { expandable: settings.expandable || expandable, ..settings };
     reserved(trace, settings, replay.blocks()).peak
 }

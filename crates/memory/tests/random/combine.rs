@@ -6,12 +6,12 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use stackline_memory::replay::Replay;
 use stackline_memory::suggest::{Suggestion, suggestions};
-use stackline_memory::{Facts, Rules, patterns};
+use stackline_memory::{ObjectUsage, Rules, patterns};
 use stackline_model::{MemoryDeviceId, MemoryTrace};
 
 fn advice(trace: &MemoryTrace) -> Vec<Suggestion> {
-    let facts = Facts::new(trace, Rules::default());
-    suggestions(&facts, &patterns::find(&facts))
+    let usage = ObjectUsage::new(trace, Rules::default());
+    suggestions(&usage, &patterns::find(&usage))
 }
 
 /// The lowest peak of all combinations that go together, tried one by one.

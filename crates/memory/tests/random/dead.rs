@@ -1,7 +1,7 @@
 //! Dead writes of several pieces, against a byte by byte reading of their definition.
 
 use proptest::prelude::*;
-use stackline_memory::{Facts, Pattern, Rules, patterns};
+use stackline_memory::{ObjectUsage, Pattern, Rules, patterns};
 
 const BYTES: usize = 24;
 
@@ -65,8 +65,8 @@ proptest! {
         let body: String = calls.iter().enumerate().map(|(number, call)| call.text(number)).collect();
         let text = format!("a A {BYTES}; {body} f A; end");
         let trace = stackline_ingest::memory::text::read("dead", &text).unwrap();
-        let facts = Facts::new(&trace, Rules::default());
-        let found = patterns::find(&facts).into_iter().find(|found| found.pattern == Pattern::DeadWrite);
+        let usage = ObjectUsage::new(&trace, Rules::default());
+        let found = patterns::find(&usage).into_iter().find(|found| found.pattern == Pattern::DeadWrite);
         prop_assert_eq!(found.map_or(0, |found| found.times), dead(&calls), "{}", text);
     }
 }

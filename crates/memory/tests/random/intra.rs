@@ -3,7 +3,7 @@
 use crate::random::program::{Program, programs};
 use proptest::prelude::*;
 use stackline_memory::patterns::{find, paper_one_pass};
-use stackline_memory::{Facts, Measure, Pattern, Rules};
+use stackline_memory::{Measure, ObjectUsage, Pattern, Rules};
 use stackline_model::MemoryObjectId;
 
 /// How often each byte of an object is touched by each kernel that touches it; none if one does not say how much, if
@@ -81,11 +81,11 @@ proptest! {
     #[test]
     fn bytes_are_counted(program in programs(40, 2)) {
         let trace = program.trace();
-        let facts = Facts::new(&trace, Rules::default());
-        let found = find(&facts);
+        let usage = ObjectUsage::new(&trace, Rules::default());
+        let found = find(&usage);
         for object in (0..program.sizes.len()).filter(|object| program.sizes[*object] > 0) {
             let of = |pattern: Pattern| found.iter().find(|found| found.pattern == pattern && found.object.index() == object);
-            let opaque = facts.opaque_in(trace.life(MemoryObjectId::new(object)));
+            let opaque = usage.opaque_in(trace.life(MemoryObjectId::new(object)));
             let kernels = counts(&program, object, opaque).unwrap_or_default();
             let touched: Vec<bool> =
                 (0..program.sizes[object] as usize).map(|byte| kernels.iter().any(|kernel| kernel[byte] > 0)).collect();
@@ -114,12 +114,12 @@ proptest! {
     #[test]
     fn ours_is_no_worse_than_the_papers(program in programs(40, 1)) {
         let trace = program.trace();
-        let facts = Facts::new(&trace, Rules::default());
+        let usage = ObjectUsage::new(&trace, Rules::default());
         let takers = |objects: Vec<MemoryObjectId>| objects.iter().map(|object| program.sizes[object.index()]).sum::<u64>();
         // The paper's knows of no copies that prepare an object within the life of the other one.
-        let sound = |pair: &(MemoryObjectId, MemoryObjectId)| facts.done_before(pair.1, pair.0);
-        let paper = takers(paper_one_pass(&facts).into_iter().filter(sound).map(|pair| pair.0).collect());
-        let redundant = find(&facts).into_iter().filter(|found| found.pattern == Pattern::RedundantAllocation);
+        let sound = |pair: &(MemoryObjectId, MemoryObjectId)| usage.done_before(pair.1, pair.0);
+        let paper = takers(paper_one_pass(&usage).into_iter().filter(sound).map(|pair| pair.0).collect());
+        let redundant = find(&usage).into_iter().filter(|found| found.pattern == Pattern::RedundantAllocation);
         prop_assert!(paper <= takers(redundant.map(|found| found.object).collect()));
     }
 }

@@ -81,7 +81,7 @@ proptest! {
             let place = tracker.step(&trace, call);
             prop_assert_eq!(place.wave, wave[call.index()]);
             for (from, earlier) in places.iter().enumerate() {
-                let earlier: &stackline_memory::graph::Place = earlier;
+                let earlier: &stackline_memory::graph::StreamPosition = earlier;
                 let is_before = tracker.clock()[earlier.stream as usize] >= earlier.number;
                 prop_assert_eq!(is_before, before[call.index()][from], "{} before {}", from, call.index());
             }

@@ -1,10 +1,10 @@
 //! Each pattern against its definition, worked out by looking at everything.
 
 use crate::random::order::reachable;
-use crate::random::program::{Program, Step, Touch, programs};
+use crate::random::program::{Access, Program, Step, programs};
 use proptest::prelude::*;
 use stackline_memory::curve::curves;
-use stackline_memory::{Certainty, Facts, Pattern, PatternMatch, Rules, patterns};
+use stackline_memory::{Certainty, ObjectUsage, Pattern, PatternMatch, Rules, patterns};
 use stackline_model::{AccessMode, MemoryCallKind};
 use std::collections::BTreeMap;
 
@@ -101,7 +101,7 @@ impl Naive<'_> {
     /// Sets and copies all of whose bytes are written again by one write before any of them may be read.
     fn dead_writes(&self, object: usize) -> u32 {
         let covered = |at: usize| -> Vec<(u64, u64)> {
-            let writes = |touch: &&Touch| touch.object == object && touch.mode == AccessMode::Write;
+            let writes = |touch: &&Access| touch.object == object && touch.mode == AccessMode::Write;
             self.program.touches(at).iter().filter(writes).filter_map(|touch| self.program.covered(touch)).collect()
         };
         let reads = |at: usize, begin: u64, end: u64| {
@@ -137,8 +137,8 @@ proptest! {
     #[test]
     fn patterns_are_their_definitions(program in programs(60, 3)) {
         let trace = program.trace();
-        let facts = Facts::new(&trace, Rules::default());
-        let found = patterns::find(&facts);
+        let usage = ObjectUsage::new(&trace, Rules::default());
+        let found = patterns::find(&usage);
         let naive = Naive { program: &program, calls: program.steps.len() };
         let before = reachable(&program);
         let accesses = trace.has_accesses;
@@ -259,8 +259,8 @@ fn most(program: &Program, rows: &[(usize, Vec<usize>)], taken: &mut Vec<usize>)
 fn nothing_is_unused_beside_an_opaque_kernel() {
     let unused = |text: &str| {
         let trace = stackline_ingest::memory::text::read("test", text).unwrap();
-        let facts = Facts::new(&trace, Rules::default());
-        let found = patterns::find(&facts);
+        let usage = ObjectUsage::new(&trace, Rules::default());
+        let found = patterns::find(&usage);
         let unused = [Pattern::UnusedAllocation, Pattern::NeverRead];
         found
             .iter()

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use stackline_model::{
-    AccessEvidence, AccessExtent, AccessMode, ByteRange, MemoryCallKind, MemoryFrame, MemoryObjectId, MemoryObjectKind,
-    MemoryStackId, MemoryTrace, NewCall, NewObject, StrId, call_flags,
+    AccessEvidence, AccessExtent, AccessMode, ByteRange, Frame, MemoryCallKind, MemoryObjectId, MemoryObjectKind,
+    MemoryStackId, MemoryTrace, NewCall, NewObject, call_flags,
 };
 
 /// How much an access touches.
@@ -16,7 +16,7 @@ pub(crate) enum Extent {
 
 /// A touch of an object (by number).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Touch {
+pub(crate) struct Access {
     pub(crate) object: usize,
     pub(crate) mode: AccessMode,
     pub(crate) extent: Extent,
@@ -29,7 +29,7 @@ pub(crate) enum Step {
     Free(usize),
     Touch {
         kind: MemoryCallKind,
-        touches: Vec<Touch>,
+        touches: Vec<Access>,
         flags: u8,
     },
     Record,
@@ -112,7 +112,7 @@ fn step(program: &mut Program, live: &mut Vec<usize>, what: u8, a: u8, b: u8, c:
     }
 }
 
-fn touch(program: &Program, object: usize, mode: AccessMode, draw: u8) -> Touch {
+fn touch(program: &Program, object: usize, mode: AccessMode, draw: u8) -> Access {
     let size = program.sizes[object];
     let extent = match draw % 4 {
         0 => Extent::Unknown,
@@ -123,7 +123,7 @@ fn touch(program: &Program, object: usize, mode: AccessMode, draw: u8) -> Touch 
             Extent::Bytes(quarter, quarter + size / 4)
         }
     };
-    Touch { object, mode, extent }
+    Access { object, mode, extent }
 }
 
 impl Program {
@@ -133,7 +133,7 @@ impl Program {
         let mut trace = MemoryTrace { saw_end: self.ends, ..MemoryTrace::default() };
         let device = trace.device("gpu:0");
         let [relu, float, backward] = ["aten::relu", "f32", "backward"].map(|text| trace.strings.intern(text));
-        let backward = [MemoryFrame { function: backward, file: StrId::NONE, line: 0 }];
+        let backward = [Frame::backward(backward)];
         let backward = trace.stacks.intern_path(backward);
         for (position, (step, stream)) in self.steps.iter().enumerate() {
             let stream = trace.stream(device, *stream);
@@ -178,7 +178,7 @@ impl Program {
     }
 
     /// What a call touches.
-    pub(crate) fn touches(&self, position: usize) -> &[Touch] {
+    pub(crate) fn touches(&self, position: usize) -> &[Access] {
         match &self.steps[position].0 {
             Step::Touch { touches, .. } => touches,
             _ => &[],
@@ -194,7 +194,7 @@ impl Program {
     }
 
     /// The bytes that a touch surely covers.
-    pub(crate) fn covered(&self, touch: &Touch) -> Option<(u64, u64)> {
+    pub(crate) fn covered(&self, touch: &Access) -> Option<(u64, u64)> {
         match touch.extent {
             Extent::Unknown => None,
             Extent::Whole => Some((0, self.sizes[touch.object])),
@@ -203,7 +203,7 @@ impl Program {
     }
 }
 
-fn push(trace: &mut MemoryTrace, touch: &Touch) {
+fn push(trace: &mut MemoryTrace, touch: &Access) {
     let object = MemoryObjectId::new(touch.object);
     let evidence = AccessEvidence::Instrumented;
     match touch.extent {

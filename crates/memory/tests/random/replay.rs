@@ -1,11 +1,11 @@
 //! Replay truth: the program is changed as the suggestions say and run again; its peak is the predicted one to the byte,
 //! and it touches nothing that is not there.
 
-use crate::random::program::{Extent, Program, Step, Touch, programs};
+use crate::random::program::{Access, Extent, Program, Step, programs};
 use proptest::prelude::*;
 use stackline_memory::replay::Replay;
 use stackline_memory::suggest::{Action, Suggestion, suggestions};
-use stackline_memory::{Facts, Rules, patterns};
+use stackline_memory::{ObjectUsage, Rules, patterns};
 use stackline_model::{AccessMode, MemoryCallKind, MemoryDeviceId};
 
 /// A call of the changed program: its position in the original one if it was there.
@@ -102,7 +102,7 @@ impl Changed {
             }
             Action::Recompute { after, before, needs, scratch, .. } => {
                 let needs = needs.iter().map(|need| (need.index(), AccessMode::Read));
-                let touch = |(object, mode)| Touch { object, mode, extent: Extent::Whole };
+                let touch = |(object, mode)| Access { object, mode, extent: Extent::Whole };
                 let touches = needs.chain([(object, AccessMode::Write)]).map(touch).collect();
                 self.insert_after(after.index(), Step::Free(object));
                 self.insert_before(before.index(), Step::Allocate(object));
@@ -184,14 +184,14 @@ impl Changed {
 }
 
 /// The program after these suggestions: those that move something first, then reuse, as it renames objects.
-fn changed(program: &Program, facts: &Facts<'_>, applied: &[&Suggestion]) -> Changed {
+fn changed(program: &Program, usage: &ObjectUsage<'_>, applied: &[&Suggestion]) -> Changed {
     let mut changed = Changed::new(program);
     applied.iter().for_each(|suggestion| changed.apply(suggestion));
     let mut renamed: Vec<usize> = (0..program.sizes.len()).collect();
     for suggestion in applied {
         if let Action::Reuse { of } | Action::InPlace { of } = &suggestion.action {
             let (object, of) = (suggestion.object.index(), of.index());
-            let (needed, last) = (facts.uses[object].needed_from.index(), facts.uses[of].last_use.index());
+            let (needed, last) = (usage.uses[object].needed_from.index(), usage.uses[of].last_use.index());
             let (now, target) = (renamed[object], renamed[of]);
             let moved = changed.reuse(now, target, needed, last);
             if applied.len() == 1 {
@@ -239,13 +239,13 @@ proptest! {
     #[test]
     fn predicted_peaks_come_true(program in programs(50, 2), picks in proptest::collection::vec(any::<u16>(), 0..12)) {
         let trace = program.trace();
-        let facts = Facts::new(&trace, Rules::default());
-        let all = suggestions(&facts, &patterns::find(&facts));
+        let usage = ObjectUsage::new(&trace, Rules::default());
+        let all = suggestions(&usage, &patterns::find(&usage));
         for (number, alone) in all.iter().enumerate() {
             let mut replay = Replay::new(&trace, MemoryDeviceId(0), &all);
             let before = replay.peak();
             prop_assert!(replay.apply(number));
-            let (peak, sound) = changed(&program, &facts, &[alone]).run();
+            let (peak, sound) = changed(&program, &usage, &[alone]).run();
             prop_assert_eq!(replay.peak().bytes, peak, "{:?}", alone);
             prop_assert!(sound, "{:?}", alone);
             prop_assert!(has_its_bytes(&program, alone), "{:?}", alone);
@@ -260,7 +260,7 @@ proptest! {
                 applied.push(&all[number]);
             }
         }
-        let (peak, sound) = changed(&program, &facts, &applied).run();
+        let (peak, sound) = changed(&program, &usage, &applied).run();
         prop_assert_eq!(replay.peak().bytes, peak, "{:?}", &applied);
         prop_assert_eq!(replay.curve().peak(), replay.peak());
         prop_assert!(sound, "{:?}", &applied);
@@ -269,14 +269,14 @@ proptest! {
     #[test]
     fn lowering_never_raises(program in programs(50, 2)) {
         let trace = program.trace();
-        let facts = Facts::new(&trace, Rules::default());
-        let all = suggestions(&facts, &patterns::find(&facts));
+        let usage = ObjectUsage::new(&trace, Rules::default());
+        let all = suggestions(&usage, &patterns::find(&usage));
         let among: Vec<usize> = (0..all.len()).collect();
         let mut replay = Replay::new(&trace, MemoryDeviceId(0), &all);
         let combination = replay.lower(&among, 1);
         prop_assert!(combination.after.bytes <= combination.before.bytes);
         let chosen: Vec<&Suggestion> = combination.chosen.iter().map(|at| &all[*at]).collect();
-        let (peak, sound) = changed(&program, &facts, &chosen).run();
+        let (peak, sound) = changed(&program, &usage, &chosen).run();
         prop_assert_eq!(combination.after.bytes, peak, "{:?}", &chosen);
         prop_assert!(sound);
     }
@@ -286,8 +286,8 @@ proptest! {
     #[test]
     fn groups_are_their_members(program in programs(50, 2), groups in 1..4usize) {
         let trace = program.trace();
-        let facts = Facts::new(&trace, Rules::default());
-        let all = suggestions(&facts, &patterns::find(&facts));
+        let usage = ObjectUsage::new(&trace, Rules::default());
+        let all = suggestions(&usage, &patterns::find(&usage));
         let grouped: Vec<Suggestion> = (0..groups.min(all.len()))
             .map(|group| {
                 let mut first = all[group].clone();

@@ -3,10 +3,10 @@
 use proptest::prelude::*;
 use stackline_memory::replay::Replay;
 use stackline_memory::suggest::{Action, Suggestion, suggestions};
-use stackline_memory::{Facts, Rules, patterns};
+use stackline_memory::{ObjectUsage, Rules, patterns};
 use stackline_model::{
-    AccessEvidence, AccessExtent, AccessMode, MemoryCallKind, MemoryDeviceId, MemoryFrame, MemoryObjectId,
-    MemoryObjectKind, MemoryStackId, MemoryTrace, NewCall, NewObject, StrId,
+    AccessEvidence, AccessExtent, AccessMode, Frame, MemoryCallKind, MemoryDeviceId, MemoryObjectId, MemoryObjectKind,
+    MemoryStackId, MemoryTrace, NewCall, NewObject,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -103,7 +103,7 @@ impl Program {
         let mut trace = MemoryTrace::default();
         let device = trace.device("cuda:0");
         let [float, function] = ["f32", "backward"].map(|text| trace.strings.intern(text));
-        let backward = trace.stacks.intern_path([MemoryFrame { function, file: StrId::NONE, line: 0 }]);
+        let backward = trace.stacks.intern_path([Frame::backward(function)]);
         for (original, op) in &self.ops {
             let start_ns = original.unwrap() as i64 * 10;
             match op {
@@ -282,8 +282,8 @@ fn result(name: &str, read: &[u64], number: usize, run: usize) -> u64 {
 
 /// Suggestions of the actions that this test can carry out.
 fn suggested(trace: &MemoryTrace) -> Vec<Suggestion> {
-    let facts = Facts::new(trace, Rules::default());
-    let mut all = suggestions(&facts, &patterns::find(&facts));
+    let usage = ObjectUsage::new(trace, Rules::default());
+    let mut all = suggestions(&usage, &patterns::find(&usage));
     all.retain(|suggestion| match suggestion.action {
         Action::MoveFree { .. } => suggestion.fills == 0,
         Action::Recompute { .. } | Action::InPlace { .. } | Action::Offload { .. } | Action::SmallerDtype { .. } => {

@@ -1,15 +1,14 @@
 //! Makes a tree from paths and values, in any order.
 
-use super::{CallFrame, CallMetric, CallMetrics, CallNodes, CallProcess, CallStats, CallThread, CallTree};
-use crate::{CallFrameId, CallNodeId, CallProcessId, CallThreadId, ReadReport, StrId};
+use super::{CallMetric, CallMetrics, CallNodes, CallProcess, CallStats, CallThread, CallingContextTree, thread_words};
+use crate::{CallNodeId, CallProcessId, CallThreadId, Frame, FrameId, ReadReport, StrId};
 use rustc_hash::FxHashMap;
 
-/// A tree in the making.
+/// Builder of a calling context tree.
 #[derive(Debug)]
-pub struct CallTreeBuilder {
-    tree: CallTree,
-    frames: FxHashMap<CallFrame, CallFrameId>,
-    children: FxHashMap<(CallNodeId, CallFrameId), CallNodeId>,
+pub struct CallingContextTreeBuilder {
+    tree: CallingContextTree,
+    children: FxHashMap<(CallNodeId, FrameId), CallNodeId>,
     /// What was measured, as it came; of one key there may be several, which are merged at the end.
     stats: Vec<(Key, CallStats)>,
     /// Where in that stands what was added piece by piece.
@@ -21,12 +20,11 @@ pub struct CallTreeBuilder {
 /// What values belong to.
 type Key = (CallNodeId, CallThreadId, CallMetric);
 
-impl Default for CallTreeBuilder {
+impl Default for CallingContextTreeBuilder {
     fn default() -> Self {
-        let nodes = CallNodes { parent: vec![CallNodeId::NONE], frame: vec![CallFrameId::NONE] };
+        let nodes = CallNodes { parent: vec![CallNodeId::NONE], frame: vec![FrameId::NONE] };
         Self {
-            tree: CallTree { nodes, ..CallTree::default() },
-            frames: FxHashMap::default(),
+            tree: CallingContextTree { nodes, ..CallingContextTree::default() },
             children: FxHashMap::default(),
             stats: Vec::new(),
             places: FxHashMap::default(),
@@ -59,7 +57,7 @@ impl FromIterator<(Key, CallStats)> for CallMetrics {
     }
 }
 
-impl CallTreeBuilder {
+impl CallingContextTreeBuilder {
     /// A tree that is nothing but a root.
     pub fn new() -> Self {
         Self::default()
@@ -76,17 +74,12 @@ impl CallTreeBuilder {
     }
 
     /// The handle of a frame.
-    pub fn frame(&mut self, frame: CallFrame) -> CallFrameId {
-        let next = CallFrameId::new(self.tree.frames.len());
-        let id = *self.frames.entry(frame).or_insert(next);
-        if id == next {
-            self.tree.frames.push(frame);
-        }
-        id
+    pub fn frame(&mut self, frame: Frame) -> FrameId {
+        self.tree.frames.intern(frame)
     }
 
     /// The node of a frame that was called from `parent`.
-    pub fn child(&mut self, parent: CallNodeId, frame: CallFrameId) -> CallNodeId {
+    pub fn child(&mut self, parent: CallNodeId, frame: FrameId) -> CallNodeId {
         let nodes = &mut self.tree.nodes;
         let next = CallNodeId::new(nodes.len());
         let id = *self.children.entry((parent, frame)).or_insert(next);
@@ -112,6 +105,11 @@ impl CallTreeBuilder {
     pub fn thread(&mut self, thread: CallThread) -> CallThreadId {
         self.tree.threads.push(thread);
         CallThreadId::new(self.tree.threads.len() - 1)
+    }
+
+    /// A thread that was added.
+    pub fn known_thread(&self, id: CallThreadId) -> Option<CallThread> {
+        self.tree.threads.get(id.index()).copied()
     }
 
     /// Says anew what a thread is.
@@ -159,23 +157,18 @@ impl CallTreeBuilder {
         frames.filter_map(|frame| self.tree.frames.get(frame.index())).map(|frame| self.frame_words(frame)).collect()
     }
 
-    fn frame_words(&self, frame: &CallFrame) -> String {
+    fn frame_words(&self, frame: &Frame) -> String {
         let name = frame.name(&self.tree.strings);
         match *frame {
-            CallFrame::Python { file, line, .. } => format!("{name} ({}:{line})", self.text_of(file)),
+            Frame::Python { file, line, .. } => format!("{name} ({}:{line})", self.text_of(file)),
             _ => name,
         }
     }
 
-    /// A thread in words: its name, or else its number.
+    /// A thread in words: its name and its number.
     pub fn thread_words(&self, thread: CallThreadId) -> String {
         let known = self.tree.threads.get(thread.index());
-        let named = known.map(|thread| (self.text_of(thread.name), thread.tid));
-        match named {
-            Some((name, tid)) if !name.is_empty() => format!("{name} ({tid})"),
-            Some((_, tid)) => tid.to_string(),
-            None => String::new(),
-        }
+        known.map_or_else(String::new, |thread| thread_words(self.text_of(thread.name), thread.tid))
     }
 
     /// The read report, to be added to.
@@ -184,8 +177,8 @@ impl CallTreeBuilder {
     }
 
     /// The whole tree. The same calls in the same order give the same tree.
-    pub fn finish(self) -> CallTree {
-        let mut tree = CallTree { metrics: self.stats.into_iter().collect(), ..self.tree };
+    pub fn finish(self) -> CallingContextTree {
+        let mut tree = CallingContextTree { metrics: self.stats.into_iter().collect(), ..self.tree };
         tree.report.sort();
         tree
     }

@@ -1,9 +1,9 @@
 //! The rules that let readers of a tree index without looking.
 
-use super::CallTree;
+use super::CallingContextTree;
 use crate::{CallMetric, StrId};
 
-impl CallTree {
+impl CallingContextTree {
     /// Checks that every handle refers to a row that exists, that parents come before their children, and that the rows
     /// of metrics ascend.
     ///

@@ -12,7 +12,7 @@ pub enum CallMetric {
     /// CPU time that samples stand for. ns.
     CpuTime,
     /// Wall-clock time that samples stand for. ns.
-    RealTime,
+    WallTime,
     /// Wall-clock time for which threads that run operators waited, that samples stand for. ns.
     WaitTime,
     /// Time in which Python collected garbage, without the operators that finalizers called. ns.
@@ -41,7 +41,7 @@ impl CallMetric {
         Self::OperatorTime,
         Self::CallTime,
         Self::CpuTime,
-        Self::RealTime,
+        Self::WallTime,
         Self::WaitTime,
         Self::GcTime,
         Self::HostTime,
@@ -59,7 +59,7 @@ impl CallMetric {
             Self::OperatorTime => "operator_time",
             Self::CallTime => "call_time",
             Self::CpuTime => "cpu_time",
-            Self::RealTime => "real_time",
+            Self::WallTime => "real_time",
             Self::WaitTime => "wait_time",
             Self::GcTime => "gc_time",
             Self::HostTime => "host_time",
@@ -79,7 +79,7 @@ impl CallMetric {
             Self::OperatorTime => "time in operators and spans",
             Self::CallTime => "time of calls of operators",
             Self::CpuTime => "CPU time",
-            Self::RealTime => "wall-clock time",
+            Self::WallTime => "wall-clock time",
             Self::WaitTime => "time waiting",
             Self::GcTime => "garbage collection time",
             Self::HostTime => "time of threads",
@@ -99,7 +99,7 @@ impl CallMetric {
             Self::OperatorTime
             | Self::CallTime
             | Self::CpuTime
-            | Self::RealTime
+            | Self::WallTime
             | Self::WaitTime
             | Self::GcTime
             | Self::HostTime
@@ -136,7 +136,7 @@ pub struct CallStats {
 
 impl CallStats {
     /// The statistics of one value.
-    pub fn of(value: u64) -> Self {
+    pub fn from_value(value: u64) -> Self {
         let square = u128::from(value) * u128::from(value);
         Self { count: 1, sum: value, min: value, max: value, sum_of_squares: square.min(MAX_SUM_OF_SQUARES) }
     }

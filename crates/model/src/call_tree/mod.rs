@@ -1,33 +1,32 @@
 //! The merged calling context tree of a recorded run: all processes and threads in one tree.
 //!
-//! Two frames are the same as in `DeepContext` (section 4.2): Python by file, function and line, native code by library and
-//! offset, operators by name. A node is a frame below its caller's node. Metrics lie at the node that was hit
-//! (exclusive), per thread; inclusive values are merged up when they are read.
+//! A node is a frame below its caller's node. Metrics lie at the node that was hit (exclusive), per thread; inclusive values
+//! are merged up when they are read.
 
 mod build;
 mod check;
-mod frame;
 mod metric;
 mod process;
 mod query;
 #[cfg(test)]
 mod tests;
 
-pub use build::CallTreeBuilder;
-pub use frame::{CONTENT, CallFrame, CallFrameKind};
+pub use build::CallingContextTreeBuilder;
 pub use metric::{CallMetric, CallStats, MAX_SUM_OF_SQUARES};
-pub use process::{CallOverhead, CallProcess, CallRole, CallSource, CallStepEnds, CallThread, OverheadFraction};
+pub use process::{
+    CallOverhead, CallProcess, CallRole, CallSource, CallStepEnds, CallThread, OverheadFraction, thread_words,
+};
 pub use query::CallChildren;
 
-use crate::{CallFrameId, CallNodeId, CallThreadId, ReadReport, StringTable};
+use crate::{CallNodeId, CallThreadId, FrameId, FrameTable, ReadReport, StringTable};
 
-/// A calling context tree. Made by a [`CallTreeBuilder`] or by the store; not changed afterwards.
+/// A calling context tree. Made by a [`CallingContextTreeBuilder`] or by the store; not changed afterwards.
 #[derive(Clone, Debug, Default)]
-pub struct CallTree {
+pub struct CallingContextTree {
     /// All texts.
     pub strings: StringTable,
     /// Frames, each once.
-    pub frames: Vec<CallFrame>,
+    pub frames: FrameTable,
     /// The tree.
     pub nodes: CallNodes,
     /// What was measured where.
@@ -46,7 +45,7 @@ pub struct CallNodes {
     /// The caller.
     pub parent: Vec<CallNodeId>,
     /// The frame.
-    pub frame: Vec<CallFrameId>,
+    pub frame: Vec<FrameId>,
 }
 
 impl CallNodes {

@@ -1,5 +1,6 @@
 //! The processes and threads of a recorded run.
 
+use super::CallingContextTree;
 use crate::{CallProcessId, StrId};
 
 /// A watched process.
@@ -35,12 +36,35 @@ pub struct CallProcess {
     pub step_ends: Option<CallStepEnds>,
 }
 
+/// Characters of a command that tell two programs apart.
+const COMMAND: usize = 80;
+
+impl CallingContextTree {
+    /// The id of a process; where several programs ran under that id (`exec`, ids that the system gave again, other machines), which of
+    /// them in the order in which they began, and its command.
+    pub fn process_title(&self, process: CallProcessId) -> String {
+        let Some(CallProcess { pid, command, .. }) = self.processes.get(process.index()) else { return String::new() };
+        let same = || self.processes.iter().enumerate().filter(|(_, other)| other.pid == *pid);
+        let count = same().count();
+        // Files of other profilers may name no process.
+        if count < 2 || *pid == 0 {
+            return pid.to_string();
+        }
+        let position = same().take_while(|(at, _)| *at <= process.index()).count();
+        let command = command.join(" ");
+        let more = if command.chars().count() > COMMAND { "…" } else { "" };
+        let command: String = command.chars().take(COMMAND).collect();
+        let command = if command.is_empty() { command } else { format!(": {command}{more}") };
+        format!("{pid} ({position} of {count} programs with this PID{command})")
+    }
+}
+
 /// When steps of optimizers ended, on all threads of a process and with all optimizers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallStepEnds {
     /// Steps that ended.
     pub count: u64,
-    /// ns from the begin of the recording to the end of the first one,
+    /// ns from the start of the process to the end of the first one,
     pub first_ns: u64,
     /// and of the last one.
     pub last_ns: u64,
@@ -116,6 +140,29 @@ pub struct CallThread {
     pub tid: u32,
     /// PyTorch's id for it, 0 if unknown.
     pub torch_id: u64,
-    /// Its name, as the system knows it.
+    /// Its name.
     pub name: StrId,
+}
+
+/// A thread's name and number in words; the number once, for names of native threads hold it.
+#[must_use]
+pub fn thread_words(name: &str, tid: u32) -> String {
+    let number = tid.to_string();
+    match name {
+        "" => number,
+        name if name.split(' ').any(|word| word == number) => name.to_owned(),
+        name => format!("{name} ({number})"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::thread_words;
+
+    #[test]
+    fn numbers_of_threads_are_said_once() {
+        let words = [("loader", 9), ("", 9), ("native thread 9", 9), ("Thread-9", 9)]
+            .map(|(name, tid)| thread_words(name, tid));
+        assert_eq!(words, ["loader (9)", "9", "native thread 9", "Thread-9 (9)"]);
+    }
 }

@@ -1,7 +1,7 @@
 //! Questions to a tree.
 
-use super::{CallFrame, CallMetric, CallStats, CallTree};
-use crate::{CallFrameId, CallNodeId, CallThreadId};
+use super::{CallMetric, CallStats, CallingContextTree};
+use crate::{CallNodeId, CallThreadId, Frame, FrameId};
 use std::collections::BTreeMap;
 
 /// The children of each node, in the order of their rows.
@@ -14,19 +14,19 @@ pub struct CallChildren {
 
 impl CallChildren {
     /// The children of a node.
-    pub fn of(&self, node: CallNodeId) -> &[CallNodeId] {
+    pub fn of_node(&self, node: CallNodeId) -> &[CallNodeId] {
         let Some(&end) = self.ends.get(node.index()) else { return &[] };
         let start = node.index().checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.children[start as usize..end as usize]
     }
 }
 
-impl CallTree {
+impl CallingContextTree {
     /// The root of each tree.
     pub const ROOT: CallNodeId = CallNodeId(0);
 
     /// The frame of a node, `None` for the root.
-    pub fn frame(&self, node: CallNodeId) -> Option<&CallFrame> {
+    pub fn frame(&self, node: CallNodeId) -> Option<&Frame> {
         self.frames.get(self.nodes.frame.get(node.index())?.index())
     }
 
@@ -101,7 +101,7 @@ impl CallTree {
     }
 
     /// Nodes with a frame that `matches`, without those below another one: their inclusive values count nothing twice.
-    pub fn outermost(&self, matches: impl Fn(CallFrameId) -> bool) -> Vec<CallNodeId> {
+    pub fn outermost(&self, matches: impl Fn(FrameId) -> bool) -> Vec<CallNodeId> {
         let mut inside = vec![false; self.nodes.len()];
         let mut found = Vec::new();
         for node in self.nodes.ids().skip(1) {
@@ -117,13 +117,9 @@ impl CallTree {
     }
 
     /// Who called the frames that match, and what of the `inclusive` values it accounts for. The frame is
-    /// [`CallFrameId::NONE`] where a thread began with them.
-    pub fn callers(
-        &self,
-        matches: impl Fn(CallFrameId) -> bool,
-        inclusive: &[CallStats],
-    ) -> BTreeMap<CallFrameId, CallStats> {
-        let mut callers: BTreeMap<CallFrameId, CallStats> = BTreeMap::new();
+    /// [`FrameId::NONE`] where a thread began with them.
+    pub fn callers(&self, matches: impl Fn(FrameId) -> bool, inclusive: &[CallStats]) -> BTreeMap<FrameId, CallStats> {
+        let mut callers: BTreeMap<FrameId, CallStats> = BTreeMap::new();
         for node in self.outermost(matches) {
             let caller = self.nodes.frame[self.nodes.parent[node.index()].index()];
             callers.entry(caller).or_default().merge(&inclusive[node.index()]);

@@ -1,7 +1,7 @@
 //! Against brute force over paths.
 
 use super::*;
-use crate::{CallProcessId, CallThreadId};
+use crate::{CallProcessId, CallThreadId, Frame};
 use proptest::prelude::*;
 use std::collections::HashMap;
 
@@ -17,32 +17,32 @@ fn metric(second: bool) -> CallMetric {
     if second { CallMetric::CpuTime } else { CallMetric::OperatorTime }
 }
 
-fn build(hits: &[Hit]) -> CallTree {
-    let mut builder = CallTreeBuilder::new();
+fn build(hits: &[Hit]) -> CallingContextTree {
+    let mut builder = CallingContextTreeBuilder::new();
     let process = builder.process(CallProcess::default());
     let name = builder.text("main");
     let threads: Vec<CallThreadId> =
         (0..3).map(|tid| builder.thread(CallThread { process, tid, torch_id: 0, name })).collect();
     for (path, thread, second, value) in hits {
-        let node = path.iter().fold(CallTree::ROOT, |node, part| {
+        let node = path.iter().fold(CallingContextTree::ROOT, |node, part| {
             let name = builder.text(&part.to_string());
-            let frame = builder.frame(CallFrame::operator(name));
+            let frame = builder.frame(Frame::operator(name));
             builder.child(node, frame)
         });
-        let add = if value % 3 == 0 { CallTreeBuilder::add_sums } else { CallTreeBuilder::add };
-        add(&mut builder, node, threads[usize::from(*thread)], metric(*second), &CallStats::of(*value));
+        let add = if value % 3 == 0 { CallingContextTreeBuilder::add_sums } else { CallingContextTreeBuilder::add };
+        add(&mut builder, node, threads[usize::from(*thread)], metric(*second), &CallStats::from_value(*value));
     }
     builder.finish()
 }
 
-fn names(tree: &CallTree, node: CallNodeId) -> Vec<u8> {
+fn names(tree: &CallingContextTree, node: CallNodeId) -> Vec<u8> {
     let name = |node: CallNodeId| tree.frame(node).map(|frame| frame.name(&tree.strings)).unwrap_or_default();
     tree.path(node).into_iter().map(|node| name(node).parse().unwrap()).collect()
 }
 
 fn sum<'a>(hits: impl Iterator<Item = &'a Hit>) -> CallStats {
     hits.fold(CallStats::default(), |mut sum, hit| {
-        sum.merge(&CallStats::of(hit.3));
+        sum.merge(&CallStats::from_value(hit.3));
         sum
     })
 }
@@ -85,24 +85,24 @@ proptest! {
         for node in tree.nodes.ids() {
             let expected: Vec<CallNodeId> =
                 tree.nodes.ids().filter(|other| tree.nodes.parent[other.index()] == node).collect();
-            prop_assert_eq!(children.of(node), expected.as_slice());
+            prop_assert_eq!(children.of_node(node), expected.as_slice());
         }
     }
 
     #[test]
     fn callers_account_for_each_path_with_the_frame_once(hits in hits(), wanted in 0_u8..4) {
         let tree = build(&hits);
-        let matches = |frame: CallFrameId| tree.frames[frame.index()].name(&tree.strings) == wanted.to_string();
+        let matches = |frame: FrameId| tree.frames[frame.index()].name(&tree.strings) == wanted.to_string();
         let exclusive = tree.exclusive(CallMetric::OperatorTime, |_| true);
         let callers = tree.callers(matches, &tree.inclusive(CallMetric::OperatorTime, &exclusive));
         let mut expected: HashMap<Option<u8>, CallStats> = HashMap::new();
         for hit in hits.iter().filter(|hit| !hit.2) {
             if let Some(at) = hit.0.iter().position(|&part| part == wanted) {
                 let caller = at.checked_sub(1).map(|before| hit.0[before]);
-                expected.entry(caller).or_default().merge(&CallStats::of(hit.3));
+                expected.entry(caller).or_default().merge(&CallStats::from_value(hit.3));
             }
         }
-        let name = |frame: &CallFrame| frame.name(&tree.strings).parse().unwrap();
+        let name = |frame: &Frame| frame.name(&tree.strings).parse().unwrap();
         let found: HashMap<Option<u8>, CallStats> = callers
             .into_iter()
             .filter(|(_, stats)| stats.count > 0)
@@ -114,7 +114,7 @@ proptest! {
     #[test]
     fn deviation_is_the_textbook_s(values in proptest::collection::vec(0_u64..1 << 30, 1..50)) {
         let mut stats = CallStats::default();
-        values.iter().for_each(|&value| stats.merge(&CallStats::of(value)));
+        values.iter().for_each(|&value| stats.merge(&CallStats::from_value(value)));
         let mean = values.iter().sum::<u64>() as f64 / values.len() as f64;
         let variance = values.iter().map(|&value| (value as f64 - mean).powi(2)).sum::<f64>() / values.len() as f64;
         prop_assert!((stats.standard_deviation() - variance.sqrt()).abs() <= 1e-6 * variance.sqrt().max(1.0));
@@ -124,22 +124,22 @@ proptest! {
 /// outer (10 in all) calls inner (4) twice; Python above has no time of its own.
 #[test]
 fn times_of_calls_do_not_add_up() {
-    let mut builder = CallTreeBuilder::new();
+    let mut builder = CallingContextTreeBuilder::new();
     let process = builder.process(CallProcess::default());
     let name = builder.text("f");
     let thread = builder.thread(CallThread { process, tid: 1, torch_id: 0, name });
-    let python = builder.frame(CallFrame::Python { function: name, file: name, line: 3, first_line: 1 });
-    let line = builder.child(CallTree::ROOT, python);
+    let python = builder.frame(Frame::Python { function: name, file: name, line: 3, first_line: 1 });
+    let line = builder.child(CallingContextTree::ROOT, python);
     let mut operator = |name: &str, parent| {
         let name = builder.text(name);
-        let frame = builder.frame(CallFrame::operator(name));
+        let frame = builder.frame(Frame::operator(name));
         builder.child(parent, frame)
     };
     let outer = operator("outer", line);
     let inner = operator("inner", outer);
-    builder.add(outer, thread, CallMetric::CallTime, &CallStats::of(10));
-    builder.add(inner, thread, CallMetric::CallTime, &CallStats::of(2));
-    builder.add(inner, thread, CallMetric::CallTime, &CallStats::of(2));
+    builder.add(outer, thread, CallMetric::CallTime, &CallStats::from_value(10));
+    builder.add(inner, thread, CallMetric::CallTime, &CallStats::from_value(2));
+    builder.add(inner, thread, CallMetric::CallTime, &CallStats::from_value(2));
     let tree = builder.finish();
     let exclusive = tree.exclusive(CallMetric::CallTime, |_| true);
     let inclusive = tree.inclusive(CallMetric::CallTime, &exclusive);
@@ -150,25 +150,22 @@ fn times_of_calls_do_not_add_up() {
 #[test]
 fn broken_handles_are_found() {
     let whole = build(&[(vec![1, 2], 0, false, 5)]);
-    let broken = |change: fn(&mut CallTree)| {
+    let broken = |change: fn(&mut CallingContextTree)| {
         let mut tree = whole.clone();
         change(&mut tree);
         tree.check()
     };
     assert!(broken(|tree| tree.nodes.parent[1] = CallNodeId(1)).is_err());
-    assert!(broken(|tree| tree.nodes.frame[1] = CallFrameId(9)).is_err());
+    assert!(broken(|tree| tree.nodes.frame[1] = FrameId(9)).is_err());
     assert!(broken(|tree| tree.metrics.node[0] = CallNodeId(9)).is_err());
     assert!(broken(|tree| tree.metrics.thread[0] = CallThreadId(9)).is_err());
     assert!(broken(|tree| tree.threads[0].process = CallProcessId(9)).is_err());
-    assert!(broken(|tree| tree.frames[0] = CallFrame::operator(crate::StrId(99))).is_err());
-    assert!(broken(|tree| tree.nodes.frame[0] = CallFrameId(0)).is_err());
+    assert!(broken(|tree| tree.frames = vec![Frame::operator(crate::StrId(99)); 2].into()).is_err());
+    assert!(broken(|tree| tree.nodes.frame[0] = FrameId(0)).is_err());
 }
 
 #[test]
-fn kinds_and_roles_have_names_of_their_own() {
-    for kind in CallFrameKind::ALL {
-        assert_eq!(CallFrameKind::from_name(kind.name()), Some(kind));
-    }
+fn roles_have_names_of_their_own() {
     for role in [CallRole::Main, CallRole::Fork, CallRole::Spawn] {
         assert_eq!(CallRole::from_name(role.name()), Some(role));
     }

@@ -49,7 +49,7 @@ pub use calls::{MemoryCallKind, MemoryCalls, NewCall, call_flags};
 pub use lookup::MemoryLookup;
 pub use objects::{MemoryObjectKind, MemoryObjects, NewObject};
 pub use settings::MemoryAllocatorSettings;
-pub use stacks::{MemoryFrame, MemoryStacks};
+pub use stacks::MemoryStacks;
 
 use crate::{MemoryCallId, MemoryDeviceId, MemoryObjectId, MemoryStreamId, ReadReport, StrId, StringTable};
 

@@ -1,55 +1,38 @@
 //! Call paths as a prefix tree, callers before callees: a call path is one number.
 
-use crate::{MemoryFrameId, MemoryStackId, StrId};
+use crate::{Frame, FrameId, FrameTable, MemoryStackId};
 use rustc_hash::FxHashMap;
-
-/// A line of a function.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct MemoryFrame {
-    /// The function.
-    pub function: StrId,
-    /// Its file.
-    pub file: StrId,
-    /// The line, 0 if not known.
-    pub line: u32,
-}
 
 /// Frames and call paths, each stored once.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStacks {
     /// All frames.
-    pub frames: Vec<MemoryFrame>,
+    pub frames: FrameTable,
     /// The calling node of each node; none for outermost frames.
     pub parent: Vec<MemoryStackId>,
     /// The frame of each node.
-    pub frame: Vec<MemoryFrameId>,
-    frame_ids: FxHashMap<MemoryFrame, MemoryFrameId>,
-    node_ids: FxHashMap<(MemoryStackId, MemoryFrameId), MemoryStackId>,
+    pub frame: Vec<FrameId>,
+    node_ids: FxHashMap<(MemoryStackId, FrameId), MemoryStackId>,
 }
 
 impl MemoryStacks {
     /// Frames and call paths as they stood in another's columns, whose handles stay what they were.
-    pub fn from_columns(frames: Vec<MemoryFrame>, parent: Vec<MemoryStackId>, frame: Vec<MemoryFrameId>) -> Self {
-        let (mut frame_ids, mut node_ids) = (FxHashMap::default(), FxHashMap::default());
-        for (row, known) in frames.iter().enumerate() {
-            frame_ids.entry(*known).or_insert(MemoryFrameId::new(row));
-        }
+    pub fn from_columns(frames: FrameTable, parent: Vec<MemoryStackId>, frame: Vec<FrameId>) -> Self {
+        let mut node_ids = FxHashMap::default();
         for (row, node) in parent.iter().copied().zip(frame.iter().copied()).enumerate() {
             node_ids.entry(node).or_insert(MemoryStackId::new(row));
         }
-        Self { frames, parent, frame, frame_ids, node_ids }
-    }
-
-    /// The handle of a frame, which is added if it is new.
-    pub fn intern_frame(&mut self, frame: MemoryFrame) -> MemoryFrameId {
-        *self.frame_ids.entry(frame).or_insert_with(|| {
-            self.frames.push(frame);
-            MemoryFrameId::new(self.frames.len() - 1)
-        })
+        Self { frames, parent, frame, node_ids }
     }
 
     /// The call path that goes one frame further than `parent` (none: begins with the frame).
-    pub fn intern(&mut self, parent: MemoryStackId, frame: MemoryFrameId) -> MemoryStackId {
+    pub fn intern(&mut self, parent: MemoryStackId, frame: Frame) -> MemoryStackId {
+        let frame = self.frames.intern(frame);
+        self.node(parent, frame)
+    }
+
+    /// The same for a frame that was interned.
+    pub fn node(&mut self, parent: MemoryStackId, frame: FrameId) -> MemoryStackId {
         *self.node_ids.entry((parent, frame)).or_insert_with(|| {
             self.parent.push(parent);
             self.frame.push(frame);
@@ -58,15 +41,12 @@ impl MemoryStacks {
     }
 
     /// The call path of these frames, outermost first; none if there are none.
-    pub fn intern_path(&mut self, frames: impl IntoIterator<Item = MemoryFrame>) -> MemoryStackId {
-        frames.into_iter().fold(MemoryStackId::NONE, |parent, frame| {
-            let frame = self.intern_frame(frame);
-            self.intern(parent, frame)
-        })
+    pub fn intern_path(&mut self, frames: impl IntoIterator<Item = Frame>) -> MemoryStackId {
+        frames.into_iter().fold(MemoryStackId::NONE, |parent, frame| self.intern(parent, frame))
     }
 
     /// The frames of a call path, innermost first.
-    pub fn frames_of(&self, stack: MemoryStackId) -> impl Iterator<Item = MemoryFrame> + '_ {
+    pub fn frames_of(&self, stack: MemoryStackId) -> impl Iterator<Item = Frame> + '_ {
         std::iter::successors(stack.some(), |node| self.parent.get(node.index()).and_then(|parent| parent.some()))
             .filter_map(|node| self.frames.get(self.frame.get(node.index())?.index()).copied())
     }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::MemoryStackId;
+use crate::{Frame, MemoryStackId};
 use proptest::prelude::*;
 
 /// What an address map should do, by looking at every object.
@@ -50,7 +50,8 @@ proptest! {
 #[test]
 fn call_paths_are_stored_once() {
     let mut trace = MemoryTrace::default();
-    let mut frame = |name: &str, line| MemoryFrame { function: trace.strings.intern(name), file: StrId::NONE, line };
+    let file = trace.strings.intern("train.py");
+    let mut frame = |name: &str, line| Frame::of_line(trace.strings.intern(name), file, line, &trace.strings);
     let (main, step) = (frame("main", 1), frame("step", 2));
     let one = trace.stacks.intern_path([main, step]);
     let two = trace.stacks.intern_path([main, step]);

@@ -14,7 +14,7 @@ pub(super) fn parents(trace: &Trace, is_known: impl Fn(EventId) -> bool) -> Vec<
     if !trace.events.kind.contains(&EventKind::GpuAnnotation) {
         return Vec::new();
     }
-    let rows = Rows::of(trace);
+    let rows = Rows::from_trace(trace);
     let mut devices: BTreeMap<ProcessId, Vec<EventId>> = BTreeMap::new();
     for event in trace.events.ids().filter(|&event| rows.counts(event)) {
         devices.entry(trace.tracks.get(trace.events.track[event.index()]).process).or_default().push(event);
@@ -23,19 +23,55 @@ pub(super) fn parents(trace: &Trace, is_known: impl Fn(EventId) -> bool) -> Vec<
     for mut events in devices.into_values() {
         // A group comes before what it encloses.
         events.sort_unstable_by_key(|&e| (trace.events.start[e.index()], Reverse(trace.events.dur[e.index()]), e));
-        let mut open: Vec<EventId> = Vec::new();
-        for event in events {
-            open.retain(|&group| trace.events.end(group) > trace.events.start[event.index()]);
+        // Of rows without operations, whose groups enclose those of all rows, and of each other row.
+        let (mut shared, mut own): (Open, BTreeMap<TrackId, Open>) = Default::default();
+        for (at, event) in events.into_iter().enumerate() {
             if rows.is_orphan(event) && !is_known(event) {
-                let around = open.iter().rev().find(|&&group| rows.encloses(group, event));
-                found.extend(around.map(|&group| (event, group, ParentEvidence::TimeContainment)));
+                let of_row = own.get_mut(&rows.track(event));
+                let around = [Some(&mut shared), of_row].into_iter().flatten();
+                let innermost = around.filter_map(|open| open.innermost(&rows, event)).max();
+                found.extend(innermost.map(|(_, group)| (event, group, ParentEvidence::TimeContainment)));
             }
-            if trace.kind(event) == EventKind::GpuAnnotation {
-                open.push(event);
+            if trace.kind(event) == EventKind::GpuAnnotation && !rows.is_transfers[rows.track(event).index()] {
+                let has_work = rows.has_work[rows.track(event).index()];
+                let open = if has_work { own.entry(rows.track(event)).or_default() } else { &mut shared };
+                open.push(&rows, (at, event));
             }
         }
     }
     found
+}
+
+/// Groups that have begun, by their starts, each with its position among the events; some may have ended.
+#[derive(Default)]
+struct Open {
+    groups: Vec<(usize, EventId)>,
+    /// At so many, those that have ended are taken out: a look through all of them for each event would take too long.
+    most: usize,
+}
+
+impl Open {
+    /// At fewer groups nothing is gained.
+    const FEW: usize = 64;
+
+    fn push(&mut self, rows: &Rows<'_>, group: (usize, EventId)) {
+        if self.groups.len() >= self.most.max(Self::FEW) {
+            let now = rows.trace.events.start[group.1.index()];
+            self.groups.retain(|&(_, group)| rows.trace.events.end(group) > now);
+            self.most = 2 * self.groups.len();
+        }
+        self.groups.push(group);
+    }
+
+    /// The last group that encloses an event, which begins no earlier than all of them.
+    fn innermost(&mut self, rows: &Rows<'_>, event: EventId) -> Option<(usize, EventId)> {
+        let events = &rows.trace.events;
+        let is_open = |group: EventId| events.end(group) > events.start[event.index()];
+        while self.groups.last().is_some_and(|&(_, group)| !is_open(group)) {
+            self.groups.pop();
+        }
+        self.groups.iter().rev().copied().find(|&(_, group)| is_open(group) && rows.encloses(group, event))
+    }
 }
 
 /// Rows of devices.
@@ -48,7 +84,7 @@ struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    fn of(trace: &'a Trace) -> Self {
+    fn from_trace(trace: &'a Trace) -> Self {
         let mut has_work = vec![false; trace.tracks.len()];
         for event in trace.events.ids().filter(|&event| trace.kind(event).is_gpu_work()) {
             has_work[trace.events.track[event.index()].index()] = true;
@@ -78,11 +114,7 @@ impl<'a> Rows<'a> {
 
     /// Whether a group holds an event, and lasts longer: equal times say nothing of which is inside.
     fn encloses(&self, group: EventId, event: EventId) -> bool {
-        let (events, row) = (&self.trace.events, self.track(group));
-        let is_eligible = row == self.track(event) || !self.has_work[row.index()];
-        is_eligible
-            && !self.is_transfers[row.index()]
-            && events.end(group) >= events.end(event)
-            && events.dur[group.index()] > events.dur[event.index()]
+        let events = &self.trace.events;
+        events.end(group) >= events.end(event) && events.dur[group.index()] > events.dur[event.index()]
     }
 }

@@ -18,149 +18,80 @@ const APEX: &str = "apex/apex/";
 /// The folder of PyTorch.
 pub const TORCH: &str = "torch/";
 
-/// Folders and files that tell PyTorch wherever it lies: archives that run without being installed unpack it below any folder. Names that
-/// folders of anybody could have (`torch/testing/`) are not among them. Private modules are those of PyTorch 2.15, and of releases before
-/// it; `torch/__init__.py` is PyTorch's, for nobody imports two packages of one name.
-const PARTS_OF_TORCH: &[&str] = &[
-    "torch/_C/",
-    "torch/_C_flatbuffer/",
-    "torch/_VF.py",
-    "torch/__config__.py",
-    "torch/__future__.py",
-    "torch/__init__.py",
-    "torch/_appdirs.py",
-    "torch/_awaits/",
-    "torch/_classes.py",
-    "torch/_compile.py",
-    "torch/_custom_class_base.py",
-    "torch/_custom_op/",
-    "torch/_custom_ops.py",
-    "torch/_decomp/",
-    "torch/_deploy.py",
-    "torch/_dispatch/",
-    "torch/_dynamo/",
-    "torch/_environment.py",
-    "torch/_export/",
-    "torch/_functorch/",
-    "torch/_guards.py",
-    "torch/_higher_order_ops/",
-    "torch/_inductor/",
-    "torch/_jit_internal.py",
-    "torch/_lazy/",
-    "torch/_library/",
-    "torch/_linalg_utils.py",
-    "torch/_lobpcg.py",
-    "torch/_logging/",
-    "torch/_lowrank.py",
-    "torch/_masked/",
-    "torch/_meta_registrations.py",
-    "torch/_namedtensor_internals.py",
-    "torch/_native/",
-    "torch/_numpy/",
-    "torch/_opaque_base.py",
-    "torch/_ops.py",
-    "torch/_precompile.py",
-    "torch/_prims/",
-    "torch/_prims_common/",
-    "torch/_python_dispatcher.py",
-    "torch/_refs/",
-    "torch/_six.py",
-    "torch/_size_docs.py",
-    "torch/_sources.py",
-    "torch/_storage_docs.py",
-    "torch/_streambase.py",
-    "torch/_strobelight/",
-    "torch/_subclasses/",
-    "torch/_tensor.py",
-    "torch/_tensor_docs.py",
-    "torch/_tensor_iterator.py",
-    "torch/_tensor_str.py",
-    "torch/_thread_safe_fork.py",
-    "torch/_torch_docs.py",
-    "torch/_utils.py",
-    "torch/_utils_internal.py",
-    "torch/_vendor/",
-    "torch/_vmap_internals.py",
-    "torch/_weights_only_unpickler.py",
-    "torch/amp/",
-    "torch/ao/",
-    "torch/autograd/",
-    "torch/backends/",
-    "torch/cuda/",
-    "torch/distributed/",
-    "torch/distributions/",
-    "torch/functional.py",
-    "torch/fx/",
-    "torch/hub.py",
-    "torch/jit/",
-    "torch/library.py",
-    "torch/linalg/",
-    "torch/mps/",
-    "torch/multiprocessing/",
-    "torch/nn/attention/",
-    "torch/nn/functional.py",
-    "torch/nn/grad.py",
-    "torch/nn/init.py",
-    "torch/nn/modules/",
-    "torch/nn/parallel/",
-    "torch/nn/parameter.py",
-    "torch/nn/utils/",
-    "torch/onnx/",
-    "torch/optim/",
-    "torch/overrides.py",
-    "torch/profiler/_chrome_trace_export.py",
-    "torch/profiler/_cuspy/",
-    "torch/profiler/_memory_profiler.py",
-    "torch/profiler/_pattern_matcher.py",
-    "torch/profiler/_trace_validator.py",
-    "torch/profiler/_utils.py",
-    "torch/profiler/profiler.py",
-    "torch/serialization.py",
-    "torch/storage.py",
-    "torch/utils/_appending_byte_serializer.py",
-    "torch/utils/_config_module.py",
-    "torch/utils/_content_store.py",
-    "torch/utils/_contextlib.py",
-    "torch/utils/_cpp_embed_headers.py",
-    "torch/utils/_cpp_extension_versioner.py",
-    "torch/utils/_cuda_debug.py",
-    "torch/utils/_cuda_trace.py",
-    "torch/utils/_cxx_pytree.py",
-    "torch/utils/_debug_mode/",
-    "torch/utils/_device.py",
-    "torch/utils/_dtype_abbrs.py",
-    "torch/utils/_exposed_in.py",
-    "torch/utils/_filelock.py",
-    "torch/utils/_foreach_utils.py",
-    "torch/utils/_functools.py",
-    "torch/utils/_get_clean_triton.py",
-    "torch/utils/_helion.py",
-    "torch/utils/_import_utils.py",
-    "torch/utils/_indented_buffer.py",
-    "torch/utils/_inspect.py",
-    "torch/utils/_mode_utils.py",
-    "torch/utils/_ordered_set.py",
-    "torch/utils/_pallas.py",
-    "torch/utils/_python_dispatch.py",
-    "torch/utils/_pytree.py",
-    "torch/utils/_runtime_estimation.py",
-    "torch/utils/_stats.py",
-    "torch/utils/_strobelight/",
-    "torch/utils/_sympy/",
-    "torch/utils/_thunk.py",
-    "torch/utils/_traceback.py",
-    "torch/utils/_triton.py",
-    "torch/utils/_typing_utils.py",
-    "torch/utils/_zip.py",
-    "torch/utils/backcompat/",
-    "torch/utils/checkpoint.py",
-    "torch/utils/cpp_extension.py",
-    "torch/utils/data/",
-    "torch/utils/flop_counter.py",
-    "torch/utils/hooks.py",
-    "torch/utils/module_tracker.py",
-    "torch/utils/tensorboard/",
-    "torch/xpu/",
+/// Public folders and files of PyTorch, below its folder: archives that run without being installed unpack it below any folder. Names
+/// that folders of anybody could have (`torch/testing/`) are not among them; `torch/__init__.py` is PyTorch's, for nobody imports two
+/// packages of one name.
+const PUBLIC_PARTS_OF_TORCH: &[&str] = &[
+    "__config__.py",
+    "__future__.py",
+    "__init__.py",
+    "amp/",
+    "ao/",
+    "autograd/",
+    "backends/",
+    "cuda/",
+    "distributed/",
+    "distributions/",
+    "functional.py",
+    "fx/",
+    "hub.py",
+    "jit/",
+    "library.py",
+    "linalg/",
+    "mps/",
+    "multiprocessing/",
+    "nn/attention/",
+    "nn/functional.py",
+    "nn/grad.py",
+    "nn/init.py",
+    "nn/modules/",
+    "nn/parallel/",
+    "nn/parameter.py",
+    "nn/utils/",
+    "onnx/",
+    "optim/",
+    "overrides.py",
+    "profiler/profiler.py",
+    "serialization.py",
+    "storage.py",
+    "utils/backcompat/",
+    "utils/checkpoint.py",
+    "utils/cpp_extension.py",
+    "utils/data/",
+    "utils/flop_counter.py",
+    "utils/hooks.py",
+    "utils/module_tracker.py",
+    "utils/tensorboard/",
+    "xpu/",
+];
+
+/// Packages of PyTorch that hold private modules (`torch/utils/_pytree.py`), besides PyTorch itself.
+const WITH_PRIVATE_MODULES: &[&str] = &["profiler", "utils"];
+
+/// Words in names of private modules that programs have (`torch/_train.py`), and PyTorch does not.
+const WORDS_OF_PROGRAMS: &[&str] = &[
+    "data",
+    "dataset",
+    "datasets",
+    "eval",
+    "evaluate",
+    "experiment",
+    "infer",
+    "loss",
+    "losses",
+    "main",
+    "metric",
+    "metrics",
+    "model",
+    "models",
+    "plot",
+    "plots",
+    "run",
+    "test",
+    "tests",
+    "train",
+    "trainer",
+    "training",
 ];
 
 /// Folders of code that nobody who trains a model would change, besides that of frameworks.
@@ -284,8 +215,26 @@ pub fn is_own_code(file: &str) -> bool {
         || is_generated_code(file)
         || is_framework_code(file)
         || is_in_any(file, LIBRARIES)
-        || file.contains(TORCH) && PARTS_OF_TORCH.iter().any(|part| is_in_folder(file, part));
+        || is_in_unpacked_torch(file);
     !is_library
+}
+
+/// Whether a file lies in a folder `torch/` and has a name there that tells PyTorch: a public part of it, or a private folder or module.
+fn is_in_unpacked_torch(file: &str) -> bool {
+    let is_folder = |at: usize| at == 0 || file[..at].ends_with('/');
+    let mut below = file.match_indices(TORCH).filter(|(at, _)| is_folder(*at)).map(|(at, _)| &file[at + TORCH.len()..]);
+    below.any(|path| PUBLIC_PARTS_OF_TORCH.iter().any(|part| path.starts_with(part)) || is_private_in_torch(path))
+}
+
+/// Whether a path below PyTorch's folder begins with a private folder (`_dynamo/`, `utils/_sympy/`) or is a private module (`_ops.py`).
+fn is_private_in_torch(path: &str) -> bool {
+    let (package, rest) = path.split_once('/').unwrap_or(("", path));
+    let name = if WITH_PRIVATE_MODULES.contains(&package) { rest } else { path };
+    let Some(name) = name.strip_prefix('_').filter(|name| !name.starts_with('_')) else { return false };
+    match name.strip_suffix(".py").filter(|module| !module.contains('/')) {
+        Some(module) => !module.split('_').any(|word| WORDS_OF_PROGRAMS.contains(&word)),
+        None => name.contains('/'),
+    }
 }
 
 /// Whether a file was made by TorchInductor, in any cache: `torchinductor_me/l4/cl4abcdef….py`. The folder is the second and third
@@ -389,6 +338,43 @@ mod tests {
             "/cache/torchinductor_me/l4/cl4abcdef.py",
         ] {
             assert!(!is_own_code(library), "{library}");
+        }
+    }
+
+    /// Private folders and modules of PyTorch from 2.0 to 2.15.
+    const PRIVATE_IN_TORCH: &str = "
+        _C/ _C_flatbuffer/ _VF.py _appdirs.py _awaits/
+        _classes.py _compile.py _custom_class_base.py _custom_op/ _custom_ops.py
+        _decomp/ _deploy.py _dispatch/ _dynamo/ _environment.py
+        _export/ _functorch/ _guards.py _higher_order_ops/ _inductor/
+        _jit_internal.py _lazy/ _library/ _linalg_utils.py _lobpcg.py
+        _logging/ _lowrank.py _masked/ _meta_registrations.py _namedtensor_internals.py
+        _native/ _numpy/ _opaque_base.py _ops.py _precompile.py
+        _prims/ _prims_common/ _python_dispatcher.py _refs/ _six.py
+        _size_docs.py _sources.py _storage_docs.py _streambase.py _strobelight/
+        _subclasses/ _tensor.py _tensor_docs.py _tensor_iterator.py _tensor_str.py
+        _thread_safe_fork.py _torch_docs.py _utils.py _utils_internal.py _vendor/
+        _vmap_internals.py _weights_only_unpickler.py profiler/_chrome_trace_export.py profiler/_cuspy/ profiler/_memory_profiler.py
+        profiler/_pattern_matcher.py profiler/_trace_validator.py profiler/_utils.py utils/_appending_byte_serializer.py utils/_config_module.py
+        utils/_content_store.py utils/_contextlib.py utils/_cpp_embed_headers.py utils/_cpp_extension_versioner.py utils/_cuda_debug.py
+        utils/_cuda_trace.py utils/_cxx_pytree.py utils/_debug_mode/ utils/_device.py utils/_dtype_abbrs.py
+        utils/_exposed_in.py utils/_filelock.py utils/_foreach_utils.py utils/_functools.py utils/_get_clean_triton.py
+        utils/_helion.py utils/_import_utils.py utils/_indented_buffer.py utils/_inspect.py utils/_mode_utils.py
+        utils/_ordered_set.py utils/_pallas.py utils/_python_dispatch.py utils/_pytree.py utils/_runtime_estimation.py
+        utils/_stats.py utils/_strobelight/ utils/_sympy/ utils/_thunk.py utils/_traceback.py
+        utils/_triton.py utils/_typing_utils.py utils/_zip.py
+        _a_module_of_tomorrow.py _tomorrow/ utils/_tomorrow.py";
+
+    #[test]
+    fn private_modules_of_an_unpacked_pytorch_are_no_own_code() {
+        for part in PRIVATE_IN_TORCH.split_whitespace() {
+            let file = if part.ends_with('/') { format!("{part}a.py") } else { part.to_owned() };
+            assert!(!is_own_code(&format!("/mnt/unpacked-1/torch/{file}")), "{file}");
+            assert!(is_own_code(&format!("/data/me/learn-torch/{file}")), "{file}");
+        }
+        for own in ["_train_loop.py", "utils/_plot_losses.py", "utils/__main__.py", "experiments/_old.py", "_notes.txt"]
+        {
+            assert!(is_own_code(&format!("/data/me/torch/{own}")), "{own}");
         }
     }
 

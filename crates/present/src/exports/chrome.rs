@@ -19,7 +19,7 @@ pub fn write(trace: &Trace, redact: bool, out: &mut dyn Write) -> io::Result<()>
     for (key, json) in redact::entries(&trace.meta, redact) {
         writeln!(out, "  {}: {json},", quote(key))?;
     }
-    if !trace.stacks.frame.is_empty() {
+    if !trace.stacks.is_empty() {
         write_stack_frames(trace, out)?;
     }
     out.write_all(b"  \"traceEvents\": [\n")?;
@@ -102,7 +102,7 @@ fn recorded_duration(trace: &Trace, event: EventId) -> Option<i64> {
     if !trace.events.has(event, flags::CLAMPED) {
         return None;
     }
-    let own = trace.attrs.of(event).find(|(key, _)| trace.strings.get(*key) == RECORDED_DURATION);
+    let own = trace.attrs.of_event(event).find(|(key, _)| trace.strings.get(*key) == RECORDED_DURATION);
     own.and_then(|(_, value)| value.as_i64())
 }
 
@@ -127,7 +127,7 @@ fn write_attributes(trace: &Trace, event: EventId, record: &mut String) {
     let outer = |key: StrId| trace.strings.get(key).strip_prefix('$').filter(|name| !RESERVED.contains(name));
     let is_cut = trace.events.has(event, flags::CLAMPED);
     let ours = |key: StrId| is_cut && trace.strings.get(key) == RECORDED_DURATION;
-    let mut inner = trace.attrs.of(event).filter(|(key, _)| outer(*key).is_none() && !ours(*key)).peekable();
+    let mut inner = trace.attrs.of_event(event).filter(|(key, _)| outer(*key).is_none() && !ours(*key)).peekable();
     let whole = |key: StrId| trace.strings.get(key) == "$args";
     if let Some((key, value)) = inner.next() {
         // Arguments that were no object at all.
@@ -147,7 +147,7 @@ fn write_attributes(trace: &Trace, event: EventId, record: &mut String) {
             record.push('}');
         }
     }
-    for (key, value) in trace.attrs.of(event) {
+    for (key, value) in trace.attrs.of_event(event) {
         if let Some(name) = outer(key) {
             let _ = write!(record, ",{}:", quote(name));
             value_text(value, trace, record);
@@ -239,7 +239,7 @@ fn meta_number(
 
 fn write_flows(trace: &Trace, list: &mut List<'_>) -> io::Result<()> {
     let mut id = 0u64;
-    for (from, to, category) in trace.links.of(LinkKind::Flow) {
+    for (from, to, category) in trace.links.of_kind(LinkKind::Flow) {
         id += 1;
         let category = trace.strings.get(category);
         write_flow(trace, list, id, category, from, to)?;
@@ -304,9 +304,9 @@ fn time_inside(trace: &Trace, event: EventId, least: i64) -> i64 {
 
 fn write_stack_frames(trace: &Trace, out: &mut dyn Write) -> io::Result<()> {
     out.write_all(b"  \"stackFrames\": {")?;
-    for (i, &frame) in trace.stacks.frame.iter().enumerate() {
+    for (i, &name) in trace.stacks.name.iter().enumerate() {
         let mut record = format!("{}\n    {}: {{", if i > 0 { "," } else { "" }, quote(&frame_id(StackId::new(i))));
-        let _ = write!(record, "\"name\":{}", quote(trace.strings.get(frame)));
+        let _ = write!(record, "\"name\":{}", quote(trace.strings.get(name)));
         let _ = write!(record, ",\"category\":{}", quote(trace.strings.get(trace.stacks.category[i])));
         if let Some(parent) = trace.stacks.parent[i].some() {
             let _ = write!(record, ",\"parent\":{}", quote(&frame_id(parent)));

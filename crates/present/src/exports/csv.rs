@@ -33,7 +33,7 @@ fn write_events(trace: &Trace, out: &mut dyn Write) -> io::Result<()> {
 
 fn args(trace: &Trace, event: EventId) -> String {
     let mut object = serde_json::Map::new();
-    for (key, value) in trace.attrs.of(event) {
+    for (key, value) in trace.attrs.of_event(event) {
         let text = |s: StrId| trace.strings.get(s).to_owned();
         let value = match value {
             AttrValue::Null => serde_json::Value::Null,
@@ -104,7 +104,7 @@ fn write_links(trace: &Trace, out: &mut dyn Write) -> io::Result<()> {
         out.write_all(line("launch", from, to, "").as_bytes())?;
     }
     for &kind in LinkKind::ALL {
-        for (from, to, category) in trace.links.of(kind) {
+        for (from, to, category) in trace.links.of_kind(kind) {
             out.write_all(line(kind.name(), from, to, trace.strings.get(category)).as_bytes())?;
         }
     }

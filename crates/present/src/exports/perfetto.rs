@@ -65,7 +65,7 @@ impl<'a> Writer<'a> {
             sequence: number + 1,
             base,
             tracks: Tracks::of_trace(number),
-            flows: Flows::of(trace, number),
+            flows: Flows::from_trace(trace, number),
             known: FxHashSet::default(),
             fresh: proto::InternedData::default(),
             started: false,
@@ -196,14 +196,14 @@ impl<'a> Writer<'a> {
             }
             annotation
         };
-        trace.attrs.of(event).map(annotate).collect()
+        trace.attrs.of_event(event).map(annotate).collect()
     }
 
     /// A counter event sets one value per argument: each is a counter of its own.
     fn counter(&mut self, track: TrackId, event: EventId) -> io::Result<()> {
         let trace = self.trace;
         let (name, at) = (trace.events.name[event.index()], trace.events.start[event.index()]);
-        for (key, value) in trace.attrs.of(event) {
+        for (key, value) in trace.attrs.of_event(event) {
             let Some(number) = value.as_f64() else { continue };
             let (uuid, descriptor) = self.tracks.counter(trace, track, name, key);
             if let Some(descriptor) = descriptor {
@@ -231,7 +231,7 @@ struct Flows {
 
 impl Flows {
     /// The source's arrows, launches, and forward to backward.
-    fn of(trace: &Trace, number: u32) -> Self {
+    fn from_trace(trace: &Trace, number: u32) -> Self {
         let mut flows = Self { from: FxHashMap::default(), to: FxHashMap::default() };
         let mut id = u64::from(number) << 32;
         let links = trace.links.from.iter().copied().zip(trace.links.to.iter().copied());

@@ -28,7 +28,7 @@ struct Line {
 pub fn view(view: &CallView, style: &Style) -> String {
     let lines = fold(view);
     let mut columns = columns(view, &lines);
-    let used = |columns: &[Lane]| columns.iter().map(|c| c.width + 2).sum::<usize>();
+    let used = |columns: &[TextColumn]| columns.iter().map(|c| c.width + 2).sum::<usize>();
     if style.width < used(&columns) + COMFORTABLE {
         columns.retain(|column| column.header != SPREAD);
     }
@@ -37,7 +37,8 @@ pub fn view(view: &CallView, style: &Style) -> String {
     let mut out = if style.color { format!("\x1b[1m{head}\x1b[0m\n") } else { format!("{head}\n") };
     let room = style.width.saturating_sub(used(&columns)).max(NARROWEST);
     for (at, line) in lines.iter().enumerate() {
-        let pad = |c: &Lane| format!("{}{}  ", " ".repeat(c.width.saturating_sub(c.cells[at].width())), c.cells[at]);
+        let pad =
+            |c: &TextColumn| format!("{}{}  ", " ".repeat(c.width.saturating_sub(c.cells[at].width())), c.cells[at]);
         let numbers: String = columns.iter().map(pad).collect();
         let indent = line.level.min(room / 2);
         let name = chain(view, &line.rows, room - indent);
@@ -88,28 +89,28 @@ fn chain(view: &CallView, rows: &[usize], room: usize) -> String {
     fitting.unwrap_or_else(|| shorten(first, room))
 }
 
-/// A column of numbers.
-struct Lane {
+/// Text column of numbers.
+struct TextColumn {
     header: String,
     width: usize,
     cells: Vec<String>,
 }
 
-impl Lane {
+impl TextColumn {
     fn new(header: &str, cells: Vec<String>) -> Self {
         let width = cells.iter().map(|cell| cell.width()).max().unwrap_or(0).max(header.width());
         Self { header: header.to_owned(), width, cells }
     }
 }
 
-fn columns(view: &CallView, lines: &[Line]) -> Vec<Lane> {
+fn columns(view: &CallView, lines: &[Line]) -> Vec<TextColumn> {
     // A chain has the numbers of its last frame: the others have the same, and none of their own.
     let nodes: Vec<&ViewNode> = lines.iter().filter_map(|line| view.nodes.get(*line.rows.last()?)).collect();
     let inclusive: Vec<u64> = nodes.iter().map(|node| node.inclusive.sum).collect();
     let scale = scale(view.unit, inclusive.iter().chain(nodes.iter().map(|node| &node.before.sum)).copied());
     let sums = |name: &str, values: Vec<u64>| {
         let cells = values.iter().map(|&v| if v == 0 { "-".to_owned() } else { human::number(v as f64, &scale) });
-        Lane::new(&with_unit(name, scale.suffix), cells.collect())
+        TextColumn::new(&with_unit(name, scale.suffix), cells.collect())
     };
     let share = |part: u64| match view.total.sum {
         0 => "-".to_owned(),
@@ -128,8 +129,8 @@ fn columns(view: &CallView, lines: &[Line]) -> Vec<Lane> {
         return vec![
             sums("before", nodes.iter().map(|node| node.before.sum).collect()),
             sums("after", inclusive),
-            Lane::new("change", nodes.iter().map(change).collect()),
-            Lane::new("%", nodes.iter().map(factor).collect()),
+            TextColumn::new("change", nodes.iter().map(change).collect()),
+            TextColumn::new("%", nodes.iter().map(factor).collect()),
         ];
     }
     let calls = |node: &&ViewNode| match node.exclusive.count {
@@ -138,10 +139,10 @@ fn columns(view: &CallView, lines: &[Line]) -> Vec<Lane> {
     };
     vec![
         sums("all", inclusive.clone()),
-        Lane::new("%", inclusive.iter().map(|&part| share(part)).collect()),
+        TextColumn::new("%", inclusive.iter().map(|&part| share(part)).collect()),
         sums("self", nodes.iter().map(|node| node.exclusive.sum).collect()),
-        Lane::new("count", nodes.iter().map(calls).collect()),
-        Lane::new(SPREAD, nodes.iter().map(|node| spread(view.unit, &node.exclusive)).collect()),
+        TextColumn::new("count", nodes.iter().map(calls).collect()),
+        TextColumn::new(SPREAD, nodes.iter().map(|node| spread(view.unit, &node.exclusive)).collect()),
     ]
 }
 
@@ -180,12 +181,16 @@ pub fn lines(
     let percent =
         |part: u64| if total == 0 { "-".to_owned() } else { format!("{:.1}", part as f64 * 100.0 / total as f64) };
     let columns = [
-        Lane::new(&with_unit("all", scale.suffix), lines.iter().map(|line| number(line.inclusive.sum)).collect()),
-        Lane::new("%", lines.iter().map(|line| percent(line.inclusive.sum)).collect()),
-        Lane::new(&with_unit("self", scale.suffix), lines.iter().map(|line| number(line.exclusive.sum)).collect()),
-        Lane::new("line", lines.iter().map(|line| line.line.to_string()).collect()),
+        TextColumn::new(&with_unit("all", scale.suffix), lines.iter().map(|line| number(line.inclusive.sum)).collect()),
+        TextColumn::new("%", lines.iter().map(|line| percent(line.inclusive.sum)).collect()),
+        TextColumn::new(
+            &with_unit("self", scale.suffix),
+            lines.iter().map(|line| number(line.exclusive.sum)).collect(),
+        ),
+        TextColumn::new("line", lines.iter().map(|line| line.line.to_string()).collect()),
     ];
-    let right = |text: &str, lane: &Lane| format!("{}{text}  ", " ".repeat(lane.width.saturating_sub(text.width())));
+    let right =
+        |text: &str, lane: &TextColumn| format!("{}{text}  ", " ".repeat(lane.width.saturating_sub(text.width())));
     let heads: String = columns.iter().map(|lane| right(&lane.header, lane)).collect();
     let mut out = format!("{}source\n", heads);
     let mut file = None;

@@ -1,9 +1,9 @@
 //! Numbers for people: one unit per column, chosen so that its largest value reads well.
 
-use stackline_model::words::{BYTES, TIME, decimals_for, ladder};
+use stackline_model::format::{BYTES, TIME, decimals_for, ladder};
 use stackline_model::{Column, Unit, Values};
 
-pub use stackline_model::words::{Scale, bytes, capital, count, duration, number, signed_duration};
+pub use stackline_model::format::{Scale, bytes, capital, count, duration, number, signed_duration};
 
 /// The scale for a column, from its unit and its largest magnitude.
 pub fn scale(column: &Column) -> Scale {

@@ -41,8 +41,8 @@ const BAR: usize = 12;
 /// Bars are drawn only where this much of the width is left to the names.
 const WIDTH_FOR_BARS: usize = 60;
 
-/// One column, ready to be laid out.
-struct Lane {
+/// Text column, ready for layout.
+struct TextColumn {
     header: String,
     cells: Vec<String>,
     right: bool,
@@ -56,7 +56,7 @@ pub fn table(table: &Table, style: &Style) -> String {
     let mut out = heading(&table.title, &table.name, style);
     let rows = table.rows();
     let shown = if style.rows == 0 { rows } else { rows.min(style.rows) };
-    let mut lanes: Vec<Lane> = Vec::new();
+    let mut lanes: Vec<TextColumn> = Vec::new();
     let bar = bar_column(table);
     for (i, column) in table.columns.iter().enumerate().filter(|(_, c)| rows == 0 || has_value(&c.values)) {
         lanes.push(lane(column, &scale_beside(table, i), shown));
@@ -223,7 +223,7 @@ fn scale_beside(table: &Table, at: usize) -> human::Scale {
     if mine < theirs && theirs < mine * COMPARABLE { human::scale(most) } else { own }
 }
 
-fn lane(column: &Column, scale: &human::Scale, rows: usize) -> Lane {
+fn lane(column: &Column, scale: &human::Scale, rows: usize) -> TextColumn {
     let (cells, right): (Vec<String>, bool) = match &column.values {
         Values::I64(v) => (v.iter().take(rows).map(|v| v.map_or_else(dash, |v| integer(v, scale))).collect(), true),
         Values::F64(v) => {
@@ -238,7 +238,7 @@ fn lane(column: &Column, scale: &human::Scale, rows: usize) -> Lane {
     };
     let header = header(&column.name, column.unit, scale.suffix);
     let width = cells.iter().map(|c| c.width()).max().unwrap_or(0).max(header.width());
-    Lane { header, cells, right, width, wraps: WRAPPED.contains(&&*column.name) }
+    TextColumn { header, cells, right, width, wraps: WRAPPED.contains(&&*column.name) }
 }
 
 fn integer(value: i64, scale: &human::Scale) -> String {
@@ -254,13 +254,13 @@ fn dash() -> String {
     "-".to_owned()
 }
 
-fn bars(column: &Column, rows: usize) -> Lane {
+fn bars(column: &Column, rows: usize) -> TextColumn {
     let cells: Vec<String> = match &column.values {
         Values::F64(v) => v.iter().take(rows).map(|v| v.map_or_else(String::new, |v| bar(v, BAR))).collect(),
         _ => vec![String::new(); rows],
     };
     let width = cells.iter().map(|c| c.width()).max().unwrap_or(0);
-    Lane { header: String::new(), cells, right: false, width, wraps: false }
+    TextColumn { header: String::new(), cells, right: false, width, wraps: false }
 }
 
 /// The column's name without the unit that the suffix now says, and the unit.
@@ -282,11 +282,12 @@ fn header(name: &str, unit: Unit, suffix: &str) -> String {
 }
 
 /// Shortens text columns, then drops columns from the right, until the row fits. Returns how many were dropped.
-fn fit(lanes: &mut Vec<Lane>, width: usize) -> usize {
-    let total = |lanes: &[Lane]| lanes.iter().map(|l| l.width).sum::<usize>() + GAP * lanes.len().saturating_sub(1);
-    let least = |lanes: &[Lane]| {
-        let narrowest = |l: &Lane| if l.wraps { NARROWEST_WRAPPED } else { NARROWEST.max(l.header.width()) };
-        let narrow = |l: &Lane| if l.right { l.width } else { l.width.min(narrowest(l)) };
+fn fit(lanes: &mut Vec<TextColumn>, width: usize) -> usize {
+    let total =
+        |lanes: &[TextColumn]| lanes.iter().map(|l| l.width).sum::<usize>() + GAP * lanes.len().saturating_sub(1);
+    let least = |lanes: &[TextColumn]| {
+        let narrowest = |l: &TextColumn| if l.wraps { NARROWEST_WRAPPED } else { NARROWEST.max(l.header.width()) };
+        let narrow = |l: &TextColumn| if l.right { l.width } else { l.width.min(narrowest(l)) };
         lanes.iter().map(narrow).sum::<usize>() + GAP * lanes.len().saturating_sub(1)
     };
     let mut dropped = 0;
@@ -298,7 +299,7 @@ fn fit(lanes: &mut Vec<Lane>, width: usize) -> usize {
         lanes.iter_mut().filter(|lane| !lane.right && !lane.wraps).for_each(name_kernels);
     }
     let over = total(lanes).saturating_sub(width);
-    let shares = |l: &Lane| !l.right && l.width > NARROWEST;
+    let shares = |l: &TextColumn| !l.right && l.width > NARROWEST;
     let most = level(lanes.iter().filter(|l| shares(l)).map(|l| l.width).collect(), over);
     for lane in lanes.iter_mut().filter(|l| shares(l) && l.width > most) {
         lane.width = most;
@@ -313,7 +314,7 @@ fn fit(lanes: &mut Vec<Lane>, width: usize) -> usize {
 }
 
 /// Shortens names of C++ to what tells them apart.
-fn name_kernels(lane: &mut Lane) {
+fn name_kernels(lane: &mut TextColumn) {
     lane.cells = short_names(&lane.cells);
     lane.width = lane.cells.iter().map(|c| c.width()).max().unwrap_or(0).max(lane.header.width());
 }
@@ -356,11 +357,11 @@ fn take(chars: impl Iterator<Item = char>, width: usize) -> String {
         .collect()
 }
 
-fn draw(lanes: &[Lane], rows: usize, style: &Style) -> String {
+fn draw(lanes: &[TextColumn], rows: usize, style: &Style) -> String {
     let mut grid = Grid::new();
     let ruled = presets::NOTHING.header_separator(LineStyle::none().fill('─'));
     grid.load_style(ruled).set_content_arrangement(ContentArrangement::Disabled);
-    let align = |l: &Lane| if l.right { CellAlignment::Right } else { CellAlignment::Left };
+    let align = |l: &TextColumn| if l.right { CellAlignment::Right } else { CellAlignment::Left };
     grid.set_header(lanes.iter().map(|l| Cell::new(&l.header).set_alignment(align(l))));
     for row in 0..rows {
         grid.add_row(lanes.iter().map(|l| Cell::new(&l.cells[row]).set_alignment(align(l))));

@@ -4,11 +4,11 @@ pub(super) mod frame;
 
 pub(super) use frame::answer as frame;
 
-use crate::first::{Part, Stage, alone, chosen};
-use crate::{Answer, Arguments, Column, Opened, QueryError, Source};
+use crate::prefetch::{Part, Stage, alone, chosen};
+use crate::{Answer, Arguments, Column, OpenRun, QueryError, Source};
 use serde::Serialize;
-use stackline_analyze::calls::{self, CallLabel, CallView, Grouping, Shape, ViewOptions};
-use stackline_model::{CallMetric, CallTree, Unit};
+use stackline_analyze::calls::{self, CallLabel, CallView, Grouping, ViewDirection, ViewOptions};
+use stackline_model::{CallMetric, CallingContextTree, Unit};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -27,12 +27,12 @@ const PART_NARROWEST: f64 = NARROWEST / 16.0;
 const PART_BITS: u32 = 26;
 const PART_MASK: u64 = (1 << PART_BITS) - 1;
 
-const SHAPES: [(&str, Shape); 5] = [
-    ("top-down", Shape::TopDown),
-    ("bottom-up", Shape::BottomUp),
-    ("flat", Shape::Flat),
-    ("callers", Shape::Callers),
-    ("callees", Shape::Callees),
+const SHAPES: [(&str, ViewDirection); 5] = [
+    ("top-down", ViewDirection::TopDown),
+    ("bottom-up", ViewDirection::BottomUp),
+    ("flat", ViewDirection::Flat),
+    ("callers", ViewDirection::Callers),
+    ("callees", ViewDirection::Callees),
 ];
 
 /// Groups that a view can be of alone.
@@ -97,7 +97,7 @@ struct Label<'a>(&'static str, Cow<'a, str>, Cow<'a, str>, &'a str, u32, String)
 
 impl<'a> Label<'a> {
     /// The label with its whole names.
-    fn of(label: &'a CallLabel) -> Self {
+    fn new(label: &'a CallLabel) -> Self {
         let CallLabel { kind, name, inputs, file, line } = label;
         Self(kind, name.into(), inputs.into(), file, *line, label.short())
     }
@@ -113,7 +113,7 @@ impl<'a> Label<'a> {
 /// Names of the columns, a row for each box; the one of the baseline is there in comparisons alone.
 pub(super) const COLUMNS: &[&str] = &["row", "parent", "depth", "label", "inclusive", "exclusive", "calls", "before?"];
 
-pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
+pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let asked = Asked::new(opened, arguments)?;
     let place = asked.place(opened, arguments)?;
     boxes(&place, &asked)
@@ -134,14 +134,14 @@ fn row(view: &CallView, root: u64) -> Result<usize, QueryError> {
 
 /// What a question is about: a row of a view. Towards callers the view may be of a part alone, what was measured at a row of the
 /// whole: of the whole there are only the rows that can be seen of it.
-struct Place {
+struct ViewRow {
     view: Arc<CallView>,
     row: usize,
     /// The whole, and the row of it that the view is a part of.
     part: Option<(Arc<CallView>, usize)>,
 }
 
-impl Place {
+impl ViewRow {
     /// The number that a row of the view is asked for by.
     fn number(&self, row: usize) -> u64 {
         match &self.part {
@@ -183,7 +183,7 @@ struct Asked<'o> {
 }
 
 impl<'o> Asked<'o> {
-    fn new(opened: &'o Opened, arguments: &Arguments) -> Result<Self, QueryError> {
+    fn new(opened: &'o OpenRun, arguments: &Arguments) -> Result<Self, QueryError> {
         let (rank, part) = (arguments.number("rank")?, arguments.part()?);
         let is_compared = arguments.choice("beside", &[("before", ())])?.is_some();
         let before = if is_compared { Some(opened.before()?) } else { None };
@@ -240,20 +240,20 @@ impl<'o> Asked<'o> {
     }
 
     /// The row that is asked for, with a view that has it.
-    fn place(&self, opened: &Opened, arguments: &Arguments) -> Result<Place, QueryError> {
+    fn place(&self, opened: &OpenRun, arguments: &Arguments) -> Result<ViewRow, QueryError> {
         let key = self.key(arguments);
         let view = opened.view(&key, || self.view(self.options.metric));
         let root: u64 = arguments.number("root")?.unwrap_or(0);
         let has_parts = !self.is_fine() && self.beside.is_none() && calls::can_view_upwards(&self.options);
         if root == 0 || !has_parts {
             let row = row(&view, root)?;
-            return Ok(Place { view, row, part: None });
+            return Ok(ViewRow { view, row, part: None });
         }
         let (of, inner) = if root >> PART_BITS == 0 { (root, 0) } else { (root >> PART_BITS, root & PART_MASK) };
         let of = row(&view, of)?;
         let part = opened.view(&format!("{of} of\n{key}"), || self.part(&view, of));
         let row = row(&part, inner)?;
-        Ok(Place { view: part, row, part: Some((view, of)) })
+        Ok(ViewRow { view: part, row, part: Some((view, of)) })
     }
 
     /// The view of what was measured at a row.
@@ -273,7 +273,11 @@ impl<'o> Asked<'o> {
 }
 
 /// Refuses to compare what one of both runs did not measure: all of it would seem to be new.
-fn check_measured(before: &CallTree, after: &CallTree, metric: CallMetric) -> Result<(), QueryError> {
+fn check_measured(
+    before: &CallingContextTree,
+    after: &CallingContextTree,
+    metric: CallMetric,
+) -> Result<(), QueryError> {
     let name = metric.name(&after.strings);
     let is_measured = before.measured().iter().any(|of| of.name(&before.strings) == name);
     let why = || {
@@ -282,7 +286,11 @@ fn check_measured(before: &CallTree, after: &CallTree, metric: CallMetric) -> Re
     is_measured.then_some(()).ok_or_else(|| QueryError::unavailable(why()))
 }
 
-fn options(tree: &CallTree, measured: &[CallMetric], arguments: &Arguments) -> Result<ViewOptions, QueryError> {
+fn options(
+    tree: &CallingContextTree,
+    measured: &[CallMetric],
+    arguments: &Arguments,
+) -> Result<ViewOptions, QueryError> {
     let metric = match arguments.text("metric")? {
         None => measured[0],
         Some(name) => *measured
@@ -310,7 +318,7 @@ fn options(tree: &CallTree, measured: &[CallMetric], arguments: &Arguments) -> R
 }
 
 /// The boxes below a node, and how many were left out.
-fn boxes(place: &Place, asked: &Asked<'_>) -> Result<Answer, QueryError> {
+fn boxes(place: &ViewRow, asked: &Asked<'_>) -> Result<Answer, QueryError> {
     let (view, root) = (&*place.view, place.row);
     let least = asked.least.unwrap_or(NARROWEST).clamp(0.0, 1.0);
     let kept = kept(view, root, least);
@@ -318,7 +326,7 @@ fn boxes(place: &Place, asked: &Asked<'_>) -> Result<Answer, QueryError> {
     let (mut row, mut parent, mut depth, mut label) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let (mut inclusive, mut exclusive, mut calls) = (Vec::new(), Vec::new(), Vec::new());
     let mut before = Vec::new();
-    let mut labels = Labels::of(view);
+    let mut labels = Labels::new(view);
     for (position, &node) in kept.iter().enumerate() {
         at[node] = position as u32;
         let data = &view.nodes[node];
@@ -371,7 +379,7 @@ struct Labels<'a> {
 }
 
 impl<'a> Labels<'a> {
-    fn of(view: &'a CallView) -> Self {
+    fn new(view: &'a CallView) -> Self {
         Self { view, places: vec![u32::MAX; view.labels.len()], list: Vec::new() }
     }
 
@@ -420,7 +428,7 @@ fn rows_to(view: &CallView, mut row: usize) -> Vec<usize> {
 /// The directions that the page draws a tree in.
 const DRAWN: [&str; 3] = ["top-down", "bottom-up", "flat"];
 
-pub(super) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+pub(super) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     let shapes = |arguments: &Arguments| DRAWN.map(|shape| arguments.clone().with("shape", shape)).to_vec();
     match stage {
         Stage::Code => shapes(&chosen(opened)),

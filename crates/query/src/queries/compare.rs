@@ -1,7 +1,7 @@
 //! What `stackline diff --format json` says of the run and its baseline.
 
-use crate::first::{Stage, plain};
-use crate::{Answer, Arguments, Opened, QueryError};
+use crate::prefetch::{Stage, plain};
+use crate::{Answer, Arguments, OpenRun, QueryError};
 use serde::Serialize;
 use stackline_analyze::diff::{self, Options, Side};
 use stackline_model::TraceSet;
@@ -26,7 +26,7 @@ pub(super) struct ComparisonKeys<'a> {
     notes: &'a [String],
 }
 
-pub(super) fn answer(opened: &Opened, _: &Arguments) -> Result<Answer, QueryError> {
+pub(super) fn answer(opened: &OpenRun, _: &Arguments) -> Result<Answer, QueryError> {
     let baseline = opened.before()?;
     if baseline.set.traces.is_empty() != opened.set.traces.is_empty() {
         return Err(QueryError::unavailable(
@@ -34,7 +34,7 @@ pub(super) fn answer(opened: &Opened, _: &Arguments) -> Result<Answer, QueryErro
         ));
     }
     let (mut before, mut after): (Side, Side) = (vec![baseline.profiles()?], vec![opened.profiles()?]);
-    diff::alike(&mut before, &mut after);
+    diff::trim_warmup(&mut before, &mut after);
     let diff = diff::compare(&before, &after, Options::default());
     let keys = ComparisonKeys {
         before: [&baseline.name],
@@ -75,7 +75,7 @@ struct ComparedPeak<'a> {
     after: Option<u64>,
 }
 
-pub(super) fn memory(opened: &Opened, _: &Arguments) -> Result<Answer, QueryError> {
+pub(super) fn memory(opened: &OpenRun, _: &Arguments) -> Result<Answer, QueryError> {
     let peaks = [opened.before()?, opened].map(peaks);
     let devices: BTreeSet<&String> = peaks.iter().flat_map(BTreeMap::keys).collect();
     let [before, after] = &peaks;
@@ -83,7 +83,7 @@ pub(super) fn memory(opened: &Opened, _: &Arguments) -> Result<Answer, QueryErro
     Answer::document(&MemoryPeaks { devices: devices.into_iter().map(String::as_str).map(row).collect() })
 }
 
-fn peaks(opened: &Opened) -> BTreeMap<String, u64> {
+fn peaks(opened: &OpenRun) -> BTreeMap<String, u64> {
     let memory = opened.has_memory().then(|| opened.memory(None).ok()).flatten();
     let mut peaks = BTreeMap::new();
     for peak in memory.into_iter().flat_map(|memory| &memory.findings.peaks) {
@@ -92,6 +92,6 @@ fn peaks(opened: &Opened) -> BTreeMap<String, u64> {
     peaks
 }
 
-pub(super) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+pub(super) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     if stage == Stage::Comparison && opened.before().is_ok() { plain() } else { Vec::new() }
 }

@@ -1,8 +1,8 @@
 //! Counters over time, tile by tile: for each bucket the least, the highest and the last value in it.
 
 use super::tiles::window;
-use crate::counters::Counter;
-use crate::{Answer, Arguments, Column, Opened, QueryError};
+use crate::counter_tracks::Counter;
+use crate::{Answer, Arguments, Column, OpenRun, QueryError};
 use serde::Serialize;
 
 /// Most points in an answer.
@@ -42,7 +42,7 @@ struct About {
 }
 
 impl About {
-    fn of(counter: &Counter) -> Self {
+    fn new(counter: &Counter) -> Self {
         let values = counter.values.iter().map(|&(_, value)| value);
         let most = values.clone().fold(f64::NEG_INFINITY, f64::max);
         let least = values.fold(f64::INFINITY, f64::min);
@@ -53,7 +53,7 @@ impl About {
 /// Names of the columns, a row for each bucket that has values.
 pub(super) const COLUMNS: &[&str] = &["counter", "start", "low", "high", "last"];
 
-pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
+pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let rank = arguments.number("rank")?;
     let origin = opened.origin(rank)?;
     let (level, window) = window(arguments, origin)?;
@@ -65,7 +65,7 @@ pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
     let left_out = points.len().saturating_sub(MOST);
     points.truncate(MOST);
     let document =
-        CounterDocument { counters: counters.list.iter().map(About::of).collect(), more: counters.left_out, left_out };
+        CounterDocument { counters: counters.list.iter().map(About::new).collect(), more: counters.left_out, left_out };
     let values = |of: fn(&Point) -> f64| Column::F64(points.iter().map(of).collect());
     let columns = vec![
         ("counter", Column::U32(points.iter().map(|point| point.counter as u32).collect())),

@@ -1,12 +1,12 @@
 //! One event with all that is known of it, and what happened in a stretch of time.
 
 use super::{Texts, shortened};
-use crate::first::{Stage, with};
-use crate::{Answer, Arguments, Opened, QueryError};
+use crate::prefetch::{Stage, with};
+use crate::{Answer, Arguments, OpenRun, QueryError};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use serde_json::Number;
-use stackline_analyze::findings::place_of;
+use stackline_analyze::findings::source_location_of;
 use stackline_model::{AttrValue, EventId, EventKind, StepIndex, StrId, Trace, TrackKind};
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub(super) struct EventDetail<'a> {
     track: u32,
     /// Number of the step in which the event begins.
     step: Option<i64>,
-    place: Place,
+    place: SourceLocation,
     /// Name and value of each argument.
     arguments: Vec<(&'a str, Attribute)>,
     /// Events around it on its track, the innermost first.
@@ -53,7 +53,7 @@ struct Brief {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[cfg_attr(test, ts(rename = "EventPlace"))]
-struct Place {
+struct SourceLocation {
     file: Option<String>,
     line: Option<u32>,
     function: Option<String>,
@@ -73,7 +73,7 @@ enum Attribute {
     Number(#[cfg_attr(test, ts(as = "Option<f64>"))] Option<Number>),
 }
 
-pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
+pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let rank = arguments.number("rank")?;
     let (at, trace) = opened.trace(rank)?;
     let origin = opened.origin(rank)?;
@@ -82,7 +82,7 @@ pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
     if event.index() >= trace.events.len() {
         return Err(QueryError::missing(format!("there is no event {number}: there are {}", trace.events.len())));
     }
-    let place = place_of(trace, event);
+    let place = source_location_of(trace, event);
     let track = trace.events.track[event.index()];
     let gpu = trace.gpu.of_event(event);
     let launched: Vec<Brief> = match gpu {
@@ -103,7 +103,7 @@ pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
         category: trace.category(event),
         track: track.0,
         step: step.map(|at| trace.steps[at as usize].number),
-        place: Place {
+        place: SourceLocation {
             text: place.text(),
             file: place.file,
             line: place.line,
@@ -111,7 +111,7 @@ pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
             module: place.module,
             operator: place.operator,
         },
-        arguments: trace.attrs.of(event).map(argument).collect(),
+        arguments: trace.attrs.of_event(event).map(argument).collect(),
         enclosing: trace.ancestors(event).map(|up| brief(trace, origin, up)).collect(),
         launch: owner(gpu.map(|gpu| trace.gpu.launch[gpu.index()])),
         operator: owner(gpu.map(|gpu| trace.gpu.operator[gpu.index()])),
@@ -198,7 +198,7 @@ impl Busy {
     }
 }
 
-pub(super) fn range(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
+pub(super) fn range(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let rank = arguments.number("rank")?;
     let (_, trace) = opened.trace(rank)?;
     let origin = opened.origin(rank)?;
@@ -242,7 +242,7 @@ const OF_FINDING: usize = 12;
 /// Events whose details are at hand: those that last longest.
 const LONGEST: usize = 600;
 
-pub(super) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+pub(super) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     match stage {
         Stage::Evidence => evidence(opened),
         Stage::Events => longest(opened).into_iter().map(|event| with(&[("event", &event.to_string())])).collect(),
@@ -251,14 +251,14 @@ pub(super) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
 }
 
 /// All that ran in a step.
-pub(super) fn first_ranges(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+pub(super) fn first_ranges(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     let (Stage::Step(_, start, end), Ok(origin)) = (stage, opened.origin(None)) else { return Vec::new() };
     let since = |ns: i64| ns.saturating_sub(origin).to_string();
     vec![with(&[("from", &since(start)), ("to", &since(end))])]
 }
 
 /// The events that findings list.
-fn evidence(opened: &Opened) -> Vec<Arguments> {
+fn evidence(opened: &OpenRun) -> Vec<Arguments> {
     let findings = opened.findings(None).map_or(&[][..], |found| &found.findings);
     let events = findings.iter().flat_map(|finding| {
         let rank = finding.told_of();
@@ -273,7 +273,7 @@ fn evidence(opened: &Opened) -> Vec<Arguments> {
 }
 
 /// The events that last longest, longest first.
-fn longest(opened: &Opened) -> Vec<u32> {
+fn longest(opened: &OpenRun) -> Vec<u32> {
     let Ok((_, trace)) = opened.trace(None) else { return Vec::new() };
     let dur = |event: u32| trace.events.dur[event as usize];
     let mut all: Vec<u32> =

@@ -1,8 +1,8 @@
 //! What to change, where, and what it gains.
 
-use crate::first::{Stage, plain, with};
+use crate::prefetch::{Stage, plain, with};
 use crate::source;
-use crate::{Answer, Arguments, Opened, QueryError};
+use crate::{Answer, Arguments, OpenRun, QueryError};
 use serde::Serialize;
 use stackline_analyze::findings::{self, Finding, Findings, RuleInfo};
 use stackline_model::{EventId, Trace, Unit};
@@ -51,7 +51,7 @@ struct NearMiss<'a> {
     percent: f64,
 }
 
-pub(super) fn all(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
+pub(super) fn all(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let found = opened.findings(arguments.number("rank")?)?;
     // In the words of the terminal, so that both say the same.
     let uncovered_text = uncovered(found);
@@ -113,7 +113,7 @@ pub(super) struct RulePage {
     page: String,
 }
 
-pub(super) fn rule(_: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
+pub(super) fn rule(_: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let code: String = arguments.needed("code")?;
     let missing = || QueryError::missing(format!("there is no page of a rule {:?}", super::shortened(&code)));
     let rule = findings::rules::find(&code).ok_or_else(missing)?;
@@ -155,7 +155,7 @@ struct Example<'a> {
 #[cfg_attr(test, derive(ts_rs::TS))]
 struct EventRow(u32, String, &'static str, i64, i64);
 
-pub(super) fn one(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
+pub(super) fn one(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let rank = arguments.number("rank")?;
     let at: usize = arguments.needed("at")?;
     let found = opened.findings(rank)?;
@@ -195,16 +195,16 @@ fn event_row(trace: &Trace, event: EventId, origin: i64) -> EventRow {
 }
 
 /// The lines around the place of a finding, if its file is at hand.
-fn excerpt<'a>(opened: &'a Opened, finding: &'a Finding) -> Option<source::Excerpt<'a>> {
+fn excerpt<'a>(opened: &'a OpenRun, finding: &'a Finding) -> Option<source::Excerpt<'a>> {
     let (file, line) = (finding.place.file.as_ref()?, finding.place.line?);
     opened.files().contains(file).then(|| source::excerpt(opened, file, line))
 }
 
-pub(super) fn first_list(_: &Opened, stage: Stage) -> Vec<Arguments> {
+pub(super) fn first_list(_: &OpenRun, stage: Stage) -> Vec<Arguments> {
     if matches!(stage, Stage::Opening | Stage::FindingsOfMemory) { plain() } else { Vec::new() }
 }
 
-pub(super) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+pub(super) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     let count =
         if stage == Stage::Findings { opened.findings(None).map_or(0, |found| found.findings.len()) } else { 0 };
     (0..count).map(|at| with(&[("at", &at.to_string())])).collect()

@@ -176,6 +176,10 @@ pub(super) struct FoundKeys {
     step_ns: i64,
     /// Steps that were looked at.
     steps: usize,
+    /// Part of `step_ns` between steps; null without steps, or if it is little.
+    between_ns: Option<i64>,
+    /// What findings are of, in words; null of what is no trace.
+    window: Option<String>,
     /// What all findings together gain per step.
     together: Option<Gain>,
     /// The ranks that were looked at together; empty if there is one.
@@ -239,6 +243,8 @@ struct LargeGroup {
     path_percent: f64,
     wait_percent: f64,
     meanwhile: Option<Meanwhile>,
+    /// Of time without recorded calls its longest gap, in ns, if that is most of several.
+    longest_gap_ns: Option<i64>,
     advice: String,
     gain: Option<Gain>,
     edits: Vec<String>,

@@ -1,10 +1,10 @@
 //! What the run is.
 
-use crate::first::{Stage, of_before, plain};
-use crate::{Answer, Arguments, Opened, QueryError};
+use crate::prefetch::{Stage, of_before, plain};
+use crate::{Answer, Arguments, OpenRun, QueryError};
 use serde::Serialize;
 use stackline_analyze::findings::Recording;
-use stackline_model::{CallFrameKind, CallProcess, CallTree, DeviceClock, EventKind, ReadReport, Trace};
+use stackline_model::{CallProcess, CallingContextTree, DeviceClock, EventKind, FrameKind, ReadReport, Trace};
 use stackline_present::TraceInfo;
 
 /// Metadata of a trace that people ask about, and what it is for them.
@@ -158,7 +158,7 @@ struct QueryMeta {
     arguments: &'static [&'static str],
 }
 
-pub(super) fn answer(opened: &Opened, _: &Arguments) -> Result<Answer, QueryError> {
+pub(super) fn answer(opened: &OpenRun, _: &Arguments) -> Result<Answer, QueryError> {
     let traces: Vec<TraceMeta<'_>> = (0..)
         .zip(opened.set.traces.iter().zip(&opened.infos))
         .map(|(at, (trace, info))| of_trace(trace, info, opened.chosen(at)))
@@ -178,7 +178,7 @@ pub(super) fn answer(opened: &Opened, _: &Arguments) -> Result<Answer, QueryErro
     })
 }
 
-fn has(opened: &Opened) -> Has {
+fn has(opened: &OpenRun) -> Has {
     let traces = &opened.set.traces;
     Has {
         timeline: !traces.is_empty(),
@@ -190,7 +190,7 @@ fn has(opened: &Opened) -> Has {
     }
 }
 
-fn recording(tree: &CallTree) -> RecordingMeta<'_> {
+fn recording(tree: &CallingContextTree) -> RecordingMeta<'_> {
     RecordingMeta {
         processes: tree.processes.iter().map(process).collect(),
         threads: tree.threads.len(),
@@ -200,7 +200,7 @@ fn recording(tree: &CallTree) -> RecordingMeta<'_> {
 }
 
 /// What a file of memory alone is, and what of it was lost. Of other runs' memory the page says so where it shows it.
-fn memory_alone(opened: &Opened) -> Option<MemoryFile<'_>> {
+fn memory_alone(opened: &OpenRun) -> Option<MemoryFile<'_>> {
     let memory = opened.is_memory_alone().then(|| opened.memory(None).ok()).flatten()?;
     Some(MemoryFile { label: &memory.trace.label, report: &memory.trace.report })
 }
@@ -239,7 +239,7 @@ fn clock(of: &DeviceClock) -> Clock {
 }
 
 fn cost(trace: &Trace) -> Option<RecordingCost> {
-    let cost = Recording::of(trace)?.cost()?;
+    let cost = Recording::from_trace(trace)?.cost()?;
     let operators = trace.events.kind.iter().filter(|kind| **kind == EventKind::Operator).count();
     Some(RecordingCost { operator_ns: cost.ns(), torch_ns: cost.torch_ns, measured: cost.measured, operators })
 }
@@ -259,13 +259,13 @@ fn process(process: &CallProcess) -> Process<'_> {
     }
 }
 
-fn has_python(opened: &Opened) -> bool {
-    let recorded = |tree: &CallTree| tree.frames.iter().any(|frame| frame.kind() == CallFrameKind::Python);
+fn has_python(opened: &OpenRun) -> bool {
+    let recorded = |tree: &CallingContextTree| tree.frames.iter().any(|frame| frame.kind() == FrameKind::Python);
     opened.recording.as_ref().is_some_and(recorded)
         || opened.set.traces.iter().any(|trace| trace.events.kind.contains(&EventKind::PythonFunction))
 }
 
-pub(super) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+pub(super) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     match stage {
         Stage::Soonest | Stage::Opening | Stage::OpeningOfMemory => plain(),
         Stage::Comparison => of_before(opened, |_| plain()),

@@ -21,8 +21,8 @@ mod typescript;
 
 pub(crate) use tiles::whole_level;
 
-use crate::first::{Stage, none};
-use crate::{Answer, Arguments, Opened, QueryError};
+use crate::prefetch::{Stage, none};
+use crate::{Answer, Arguments, OpenRun, QueryError};
 use serde::Serialize;
 use serde_json::{Value, to_value};
 use stackline_present::json::{Document, Extra, write};
@@ -40,11 +40,11 @@ pub struct Query {
     /// Names of its columns, in their order; one with `?` behind it is not in every answer.
     pub columns: &'static [&'static str],
     /// What the page asks of it before anybody clicks, by the part that is seen.
-    pub(crate) first: fn(&Opened, Stage) -> Vec<Arguments>,
+    pub(crate) first: fn(&OpenRun, Stage) -> Vec<Arguments>,
     /// Where that stands among what the same part asks of other queries, the smallest first.
     pub(crate) order: u8,
     /// Works the answer out.
-    pub answer: fn(&Opened, &Arguments) -> Result<Answer, QueryError>,
+    pub answer: fn(&OpenRun, &Arguments) -> Result<Answer, QueryError>,
 }
 
 impl fmt::Debug for Query {
@@ -341,7 +341,7 @@ pub const READ_FILES: [&str; 3] = ["excerpt", "finding", "source"];
 ///
 /// # Errors
 /// If there is no such query or argument, an argument is wrong, or the run cannot answer it.
-pub fn ask(opened: &Opened, name: &str, arguments: &Arguments) -> Result<Answer, QueryError> {
+pub fn ask(opened: &OpenRun, name: &str, arguments: &Arguments) -> Result<Answer, QueryError> {
     let query = ALL.iter().find(|query| query.name == name);
     let query = query.ok_or_else(|| QueryError::NoQuery { name: name.to_owned() })?;
     // A name that is mistyped must not be answered as if it had not been there.

@@ -1,7 +1,7 @@
 //! What `stackline report --format json` says; or, with `only=first`, the tables of it that are worked out soonest.
 
-use crate::first::{Part, Stage, alone, chosen, plain};
-use crate::{Answer, Arguments, Opened, QueryError};
+use crate::prefetch::{Part, Stage, alone, chosen, plain};
+use crate::{Answer, Arguments, FailedCheck, OpenRun, QueryError};
 use serde::Serialize;
 use serde_json::Value;
 use stackline_model::Table;
@@ -15,9 +15,13 @@ pub(super) struct OverviewKeys<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, ts(optional, as = "Option<Vec<crate::critical_path::CriticalPath<'a>>>"))]
     critical_path: Option<Vec<&'a Value>>,
+    /// Checks that failed of those on which tables and findings depend; absent from what an overview begins with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, ts(optional))]
+    failed_checks: Option<Vec<FailedCheck>>,
 }
 
-pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
+pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     opened.trace(None)?;
     let part = arguments.part()?;
     if arguments.choice("only", &[("first", ())])?.is_some() {
@@ -25,10 +29,12 @@ pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
     }
     let content = opened.content(part)?;
     let critical_path = Some(content.paths.iter().map(|path| &path.json).collect());
-    printed(opened, &content.tables, &OverviewKeys { critical_path })
+    let operations = opened.infos.iter().map(|info| info.gpu_operations as u64).sum();
+    let failed_checks = Some(FailedCheck::all(&opened.set.traces, operations));
+    printed(opened, &content.tables, &OverviewKeys { critical_path, failed_checks })
 }
 
-fn printed(opened: &Opened, tables: &[Table], keys: &OverviewKeys<'_>) -> Result<Answer, QueryError> {
+fn printed(opened: &OpenRun, tables: &[Table], keys: &OverviewKeys<'_>) -> Result<Answer, QueryError> {
     let document = Document {
         command: "report",
         version: SCHEMA_VERSION,
@@ -40,7 +46,7 @@ fn printed(opened: &Opened, tables: &[Table], keys: &OverviewKeys<'_>) -> Result
     super::printed(document, Vec::new(), keys)
 }
 
-pub(super) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+pub(super) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     match stage {
         Stage::Soonest if opened.set.traces.is_empty() => Vec::new(),
         Stage::Soonest => vec![chosen(opened).with("only", "first")],

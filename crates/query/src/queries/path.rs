@@ -1,10 +1,10 @@
 //! The critical path, hop by hop.
 
 use super::Texts;
-use crate::first::{Part, Stage, alone, chosen, plain};
-use crate::{Answer, Arguments, Column, Opened, QueryError};
+use crate::prefetch::{Part, Stage, alone, chosen, plain};
+use crate::{Answer, Arguments, Column, OpenRun, QueryError};
 use serde::Serialize;
-use stackline_analyze::critical_path::exact::{Category, Hop};
+use stackline_analyze::critical_path::exact::{Category, PathSegment};
 use stackline_model::EventId;
 
 /// Most hops in an answer: a path of more is drawn from its longest.
@@ -14,6 +14,10 @@ const MOST: usize = 100_000;
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(super) struct PathDocument {
+    /// What the path is of, in words: `steps 3 to 9`, `the inferred steps`, `the whole trace`.
+    window: String,
+    /// What the window leaves out, and how steps are inferred.
+    notes: Vec<String>,
     /// Start and end of the window in ns since the start of the trace.
     start: f64,
     end: f64,
@@ -34,15 +38,16 @@ pub(super) struct PathDocument {
 /// Names of the columns, a row for each segment.
 pub(super) const COLUMNS: &[&str] = &["start", "end", "category", "track", "event", "name"];
 
-pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
+pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let rank = arguments.number("rank")?;
     let (_, trace) = opened.trace(rank)?;
-    let path = opened.path(rank, arguments.part()?)?;
+    let of_window = opened.path(rank, arguments.part()?)?;
+    let path = &of_window.path;
     let origin = opened.origin(rank)?;
     let since = |ns: i64| ns.saturating_sub(origin) as f64;
     let mut hops: Vec<_> = path.hops.iter().collect();
     let all = hops.len();
-    let length = |hop: &Hop| hop.end.saturating_sub(hop.start);
+    let length = |hop: &PathSegment| hop.end.saturating_sub(hop.start);
     if let Some(limit) = super::limit(hops.iter().map(length), MOST) {
         hops.retain(|hop| length(hop) > limit);
     }
@@ -50,6 +55,8 @@ pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
     let mut texts = Texts::default();
     let names = hops.iter().map(|hop| texts.index(hop.event.some().map_or("", |event| trace.name(event)))).collect();
     let document = PathDocument {
+        window: of_window.window.clone(),
+        notes: of_window.notes.clone(),
         start: since(path.window.start),
         end: since(path.window.end),
         inferred: path.inferred_ns(),
@@ -71,7 +78,7 @@ pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
     Answer::with_columns(&document, columns)
 }
 
-pub(super) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+pub(super) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     match stage {
         Stage::Opening => vec![chosen(opened)],
         Stage::Unchosen => plain(),

@@ -1,15 +1,15 @@
 //! Runs that tests ask all queries of.
 
-use crate::{Answer, Arguments, Opened, ask};
+use crate::{Answer, Arguments, OpenRun, ask};
 use stackline_engine::OpenOptions;
 
 /// Two runs of a training step beside each other, and a snapshot of memory with a segment.
-pub(super) fn opened() -> [Opened; 2] {
+pub(super) fn opened() -> [OpenRun; 2] {
     let folder = tempfile::tempdir().expect("a folder");
     let open = |name: &str, text: &[u8]| {
         let path = folder.path().join(name);
         std::fs::write(&path, text).expect("written");
-        Opened::open(&[path], &OpenOptions::default()).expect("opens")
+        OpenRun::open(&[path], &OpenOptions::default()).expect("opens")
     };
     let demo =
         |steps| stackline_testkit::demo::generate(&stackline_testkit::demo::Config { steps, ..Default::default() });
@@ -33,7 +33,7 @@ const OTHERS: [(&str, &[(&str, &str)]); 8] = [
 ];
 
 /// Answers to each query, and to most of them several.
-pub(super) fn answers(opened: &Opened) -> Vec<(&'static str, Answer)> {
+pub(super) fn answers(opened: &OpenRun) -> Vec<(&'static str, Answer)> {
     let others = OTHERS.into_iter().map(|(name, given)| (name, Arguments::new(given.iter().copied())));
     let asked = opened.first_questions().into_iter().chain(others);
     asked.filter_map(|(name, arguments)| Some((name, ask(opened, name, &arguments).ok()?))).collect()

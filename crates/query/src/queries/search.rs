@@ -2,9 +2,9 @@
 
 use crate::names::{Found, Names};
 use crate::nearest::nearest;
-use crate::{Answer, Arguments, Opened, QueryError};
+use crate::{Answer, Arguments, OpenRun, QueryError};
 use serde::Serialize;
-use stackline_analyze::calls::{self, CallView, Shape, ViewOptions};
+use stackline_analyze::calls::{self, CallView, ViewDirection, ViewOptions};
 use stackline_model::{Trace, Unit};
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ struct FoundFrame<'a> {
     unit: Unit,
 }
 
-pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
+pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let Some(text) = arguments.text("text")? else {
         return Err(QueryError::Argument { name: "text", why: "is missing".to_owned() });
     };
@@ -75,7 +75,7 @@ pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
 }
 
 /// Names that come near to a text, where none holds it.
-fn near(opened: &Opened, rank: Option<i64>, flat: Option<&CallView>, text: &str) -> Result<Vec<String>, QueryError> {
+fn near(opened: &OpenRun, rank: Option<i64>, flat: Option<&CallView>, text: &str) -> Result<Vec<String>, QueryError> {
     let mut names: Vec<&str> = flat.map_or_else(Vec::new, |view| {
         (1..view.nodes.len()).take(LOOKED_AT).map(|row| view.label(row).name.as_str()).collect()
     });
@@ -107,7 +107,7 @@ fn events(trace: &Trace, names: &Names, origin: i64, wanted: &str) -> (Vec<Found
 }
 
 /// Functions, modules and operators of the tree of calls, by what they took, if there is a tree.
-fn flat(opened: &Opened, arguments: &Arguments) -> Result<Option<Arc<CallView>>, QueryError> {
+fn flat(opened: &OpenRun, arguments: &Arguments) -> Result<Option<Arc<CallView>>, QueryError> {
     let source = match opened.calls(arguments.number("rank")?, arguments.part()?) {
         Ok(source) => source,
         Err(QueryError::Unavailable { .. }) => return Ok(None),
@@ -116,7 +116,8 @@ fn flat(opened: &Opened, arguments: &Arguments) -> Result<Option<Arc<CallView>>,
     let tree = source.tree();
     let Some(&metric) = tree.measured().first() else { return Ok(None) };
     let key = format!("search\n{}", arguments.without(&["text"]).key());
-    let options = ViewOptions { shape: Shape::Flat, by_line: false, by_inputs: false, ..ViewOptions::new(metric) };
+    let options =
+        ViewOptions { shape: ViewDirection::Flat, by_line: false, by_inputs: false, ..ViewOptions::new(metric) };
     Ok(Some(opened.view(&key, || calls::view(tree, &options))))
 }
 

@@ -1,12 +1,12 @@
 //! A source file with the costs of its lines, both ways: what ran at a line, and what was called from it.
 
-use crate::first::{Part, Stage, chosen, document, with};
-use crate::{Answer, Arguments, Opened, QueryError};
+use crate::prefetch::{Part, Stage, chosen, document, with};
+use crate::{Answer, Arguments, OpenRun, QueryError};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use serde_json::Value;
 use stackline_analyze::calls::{self, SourceLine};
-use stackline_model::{CallFrame, CallMetric, CallTree, Unit};
+use stackline_model::{CallMetric, CallingContextTree, Frame, Unit};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The source files of a run, or one of them with the costs of its lines.
@@ -77,7 +77,7 @@ struct Cost<'a> {
     guessed: FxHashMap<(String, u32), u64>,
 }
 
-pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
+pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let rank = arguments.number("rank")?;
     let source = opened.calls(rank, arguments.part()?)?;
     let tree = source.tree();
@@ -100,7 +100,7 @@ pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
 }
 
 /// The files, by what was called from them: each once, by its shortest name.
-fn files(opened: &Opened, costs: &[Cost<'_>]) -> Result<Answer, QueryError> {
+fn files(opened: &OpenRun, costs: &[Cost<'_>]) -> Result<Answer, QueryError> {
     let mut by_place: BTreeMap<&str, (&str, Vec<u64>)> = BTreeMap::new();
     for file in opened.files() {
         let known = by_place.entry(opened.resolved(file)).or_insert_with(|| (file, vec![0; costs.len()]));
@@ -122,18 +122,18 @@ fn files(opened: &Opened, costs: &[Cost<'_>]) -> Result<Answer, QueryError> {
 }
 
 /// What functions take themselves, by the lines that it was put at: no stack tells at which of them it was.
-fn own_time(tree: &CallTree, metric: CallMetric) -> FxHashMap<(String, u32), u64> {
+fn own_time(tree: &CallingContextTree, metric: CallMetric) -> FxHashMap<(String, u32), u64> {
     let exclusive = tree.exclusive(metric, |_| true);
     let mut own: FxHashMap<(String, u32), u64> = FxHashMap::default();
     for node in tree.nodes.ids().filter(|node| exclusive[node.index()].sum > 0) {
-        if let Some(&CallFrame::Python { file, line, .. }) = tree.frame(node) {
+        if let Some(&Frame::Python { file, line, .. }) = tree.frame(node) {
             *own.entry((tree.strings.get(file).to_owned(), line)).or_default() += exclusive[node.index()].sum;
         }
     }
     own
 }
 
-fn one(opened: &Opened, file: &str, costs: &[Cost<'_>]) -> Result<Answer, QueryError> {
+fn one(opened: &OpenRun, file: &str, costs: &[Cost<'_>]) -> Result<Answer, QueryError> {
     check_named(opened, file)?;
     let place = opened.resolved(file);
     let text = crate::source::read(&opened.source_roots, place);
@@ -157,13 +157,13 @@ fn lines<'c>(cost: &'c Cost<'_>, names: &BTreeSet<&str>) -> Vec<LineCost<'c>> {
 }
 
 /// Refuses files that the run does not name.
-fn check_named(opened: &Opened, file: &str) -> Result<(), QueryError> {
+fn check_named(opened: &OpenRun, file: &str) -> Result<(), QueryError> {
     let missing = || QueryError::missing(format!("the run names no source file {file:?}"));
     opened.files().contains(file).then_some(()).ok_or_else(missing)
 }
 
 /// The lines around one of a file.
-pub(super) fn excerpt(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
+pub(super) fn excerpt(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let file: String = arguments.needed("file")?;
     let line: u32 = arguments.needed("line")?;
     check_named(opened, &file)?;
@@ -175,7 +175,7 @@ const FILES: usize = 60;
 /// Frames of the flame graph whose source is at hand.
 const FRAMES: usize = 100;
 
-pub(super) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+pub(super) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     match stage {
         Stage::Code => vec![chosen(opened)],
         Stage::Whole => vec![Part::Whole.arguments(opened)],
@@ -185,7 +185,7 @@ pub(super) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
 }
 
 /// The source files that cost most, as a whole.
-fn costly(opened: &Opened, steps: &Arguments) -> Vec<Arguments> {
+fn costly(opened: &OpenRun, steps: &Arguments) -> Vec<Arguments> {
     let Some(document) = document(opened, "source", steps) else { return Vec::new() };
     let list = document["files"].as_array().map_or(&[][..], Vec::as_slice);
     let cost = |file: &Value| file["exclusive"][0].as_u64().unwrap_or(0);
@@ -197,7 +197,7 @@ fn costly(opened: &Opened, steps: &Arguments) -> Vec<Arguments> {
 }
 
 /// The source around the frames that took most, as the details of a frame show it.
-pub(super) fn first_excerpts(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+pub(super) fn first_excerpts(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     let flat = chosen(opened).with("shape", "flat");
     let document = if stage == Stage::Excerpts { document(opened, "calls", &flat) } else { None };
     let Some(document) = document else { return Vec::new() };

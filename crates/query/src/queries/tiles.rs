@@ -5,10 +5,10 @@
 //! so many boxes in a tile, however many events there are. Times count from the start of the trace.
 
 use super::Texts;
-use crate::boxes::{Box, Coarse, merged, reaching};
-use crate::first::{Stage, of_before, plain};
-use crate::rows::Rows;
-use crate::{Answer, Arguments, Column, Opened, QueryError};
+use crate::prefetch::{Stage, of_before, plain};
+use crate::slices::{CoarseSlices, Slice, merged, reaching};
+use crate::track_layout::TrackLayout;
+use crate::{Answer, Arguments, Column, OpenRun, QueryError};
 use serde::Serialize;
 use stackline_analyze::kernel_type::{KernelType, NameTypes, RULES};
 use stackline_model::{EventId, EventKind, Trace, TrackId, TrackKind};
@@ -53,7 +53,7 @@ pub(super) struct Whole {
 
 impl Whole {
     /// The tiles of so many ns or calls.
-    pub(super) fn of(length: i64) -> Self {
+    pub(super) fn with_length(length: i64) -> Self {
         Self { level: whole_level(length), first: 0, last: WHOLE - 1 }
     }
 
@@ -79,7 +79,7 @@ struct Lane {
     rows: usize,
 }
 
-pub(super) fn lanes(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
+pub(super) fn lanes(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let rank = arguments.number("rank")?;
     let (_, trace) = opened.trace(rank)?;
     let rows = opened.rows(rank)?;
@@ -87,12 +87,12 @@ pub(super) fn lanes(opened: &Opened, arguments: &Arguments) -> Result<Answer, Qu
     let lanes: Vec<_> = trace.tracks.ids().filter_map(|track| lane(trace, rows, track)).collect();
     let kinds: Vec<&str> = EventKind::ALL.iter().map(|kind| kind.name()).chain(["communication"]).collect();
     let length = end.saturating_sub(start);
-    let (origin, whole) = (start.to_string(), Whole::of(length));
+    let (origin, whole) = (start.to_string(), Whole::with_length(length));
     Answer::document(&Lanes { origin, length, buckets: BUCKETS, kinds, whole, lanes })
 }
 
 /// One track, if it has anything to draw.
-fn lane(trace: &Trace, rows: &Rows, track: TrackId) -> Option<Lane> {
+fn lane(trace: &Trace, rows: &TrackLayout, track: TrackId) -> Option<Lane> {
     let events: usize = rows.of_track(track).iter().map(Vec::len).sum();
     if events == 0 {
         return None;
@@ -137,7 +137,7 @@ pub(super) const COLUMNS: &[&str] = &["track", "depth", "start", "length", "busy
 
 /// Tiles of some lanes (of all, if none is named) at one level, from one index to another; at a coarser one if there were more
 /// than `most` boxes.
-pub(super) fn tiles(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
+pub(super) fn tiles(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let rank = arguments.number("rank")?;
     let (_, trace) = opened.trace(rank)?;
     let named: BTreeSet<u32> = arguments.numbers("tracks")?.into_iter().collect();
@@ -150,7 +150,7 @@ pub(super) fn tiles(opened: &Opened, arguments: &Arguments) -> Result<Answer, Qu
         trace.tracks.ids().filter(|track| named.is_empty() || named.contains(&track.0)).collect();
     let most = arguments.number("most")?.unwrap_or(MOST).clamp(1, MOST);
     let rows = opened.rows(rank)?;
-    let mut boxes = Boxes::of(trace, (rows, opened.coarse(rank)?), &tracks, (origin, level, window));
+    let mut boxes = Boxes::from_trace(trace, (rows, opened.coarse(rank)?), &tracks, (origin, level, window));
     // Coarser where there would be more than are wanted: each level has about half as many.
     while boxes.count() > most && boxes.level < LEVELS {
         let steps = (boxes.count() / most).ilog2().max(1);
@@ -178,7 +178,7 @@ pub(super) fn window(arguments: &Arguments, origin: i64) -> Result<(u32, (i64, i
 struct Row {
     track: TrackId,
     depth: u32,
-    boxes: Vec<Box>,
+    boxes: Vec<Slice>,
 }
 
 struct Boxes {
@@ -189,9 +189,9 @@ struct Boxes {
 
 impl Boxes {
     /// The boxes of some tracks.
-    fn of(
+    fn from_trace(
         trace: &Trace,
-        (rows, coarse): (&Rows, Option<&Coarse>),
+        (rows, coarse): (&TrackLayout, Option<&CoarseSlices>),
         tracks: &[TrackId],
         (origin, level, window): (i64, u32, (i64, i64)),
     ) -> Self {
@@ -202,7 +202,7 @@ impl Boxes {
         for depth in 0..deepest {
             for &track in tracks {
                 let Some(events) = rows.of_track(track).get(depth) else { continue };
-                let is_in = |one: &Box| one.end >= window.0;
+                let is_in = |one: &Slice| one.end >= window.0;
                 let found = match coarse {
                     Some(coarse) => {
                         let row = reaching(coarse.row(track, depth), window, |one| one.start);
@@ -210,7 +210,7 @@ impl Boxes {
                     }
                     None => {
                         let row = reaching(events, window, |event| trace.events.start[event.index()]);
-                        merged(row.iter().map(|&event| Box::of(trace, event)).filter(is_in), origin, level)
+                        merged(row.iter().map(|&event| Slice::from_trace(trace, event)).filter(is_in), origin, level)
                     }
                 };
                 boxes.rows.push(Row { track, depth: depth as u32, boxes: found });
@@ -234,12 +234,12 @@ impl Boxes {
     fn answer(self, trace: &Trace) -> Result<Answer, QueryError> {
         let (count, Self { origin, level, rows }) = (self.count(), self);
         let of_row = |row: &Row| row.boxes.iter().map(|one| (row.track, row.depth, *one)).collect::<Vec<_>>();
-        let boxes: Vec<(TrackId, u32, Box)> = rows.iter().flat_map(of_row).take(MOST).collect();
+        let boxes: Vec<(TrackId, u32, Slice)> = rows.iter().flat_map(of_row).take(MOST).collect();
         let mut texts = Texts::default();
         let names: Vec<u32> = boxes.iter().map(|(.., one)| texts.index(trace.name(one.event))).collect();
         let mut types = NameTypes::new(trace, RULES);
         let kinds = boxes.iter().map(|(.., one)| drawn_as(trace, &mut types, one.event) as u8).collect();
-        let numbers = |of: &dyn Fn(&Box) -> i64| Column::F64(boxes.iter().map(|(.., one)| of(one) as f64).collect());
+        let numbers = |of: &dyn Fn(&Slice) -> i64| Column::F64(boxes.iter().map(|(.., one)| of(one) as f64).collect());
         let columns = vec![
             ("track", Column::U32(boxes.iter().map(|(track, ..)| track.0).collect())),
             ("depth", Column::U32(boxes.iter().map(|&(_, depth, _)| depth).collect())),
@@ -266,7 +266,7 @@ fn drawn_as(trace: &Trace, types: &mut NameTypes<'_>, event: EventId) -> usize {
     }
 }
 
-pub(super) fn first_lanes(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+pub(super) fn first_lanes(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     match stage {
         Stage::Opening => plain(),
         Stage::Comparison => of_before(opened, |_| plain()),
@@ -275,7 +275,7 @@ pub(super) fn first_lanes(opened: &Opened, stage: Stage) -> Vec<Arguments> {
 }
 
 /// All lanes over all time.
-pub(super) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+pub(super) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     match stage {
         Stage::Timeline => whole(opened),
         Stage::Comparison => of_before(opened, whole),
@@ -283,8 +283,8 @@ pub(super) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
     }
 }
 
-fn whole(opened: &Opened) -> Vec<Arguments> {
+fn whole(opened: &OpenRun) -> Vec<Arguments> {
     let Ok((_, trace)) = opened.trace(None) else { return Vec::new() };
     let length = trace.span().map_or(0, |(start, end)| end.saturating_sub(start));
-    vec![Whole::of(length).arguments()]
+    vec![Whole::with_length(length).arguments()]
 }

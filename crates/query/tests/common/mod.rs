@@ -2,17 +2,17 @@
 
 use serde_json::Value;
 use stackline_engine::OpenOptions;
-use stackline_query::{Answer, Column, Opened};
+use stackline_query::{Answer, Column, OpenRun};
 use std::sync::OnceLock;
 
 /// A file of memory alone: waste of several kinds, accesses.
-pub(crate) fn memory() -> &'static Opened {
-    static OPENED: OnceLock<Opened> = OnceLock::new();
+pub(crate) fn memory() -> &'static OpenRun {
+    static OPENED: OnceLock<OpenRun> = OnceLock::new();
     OPENED.get_or_init(|| {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("program.memory");
         std::fs::write(&path, PROGRAM).expect("written");
-        Opened::open(&[path], &OpenOptions::default()).expect("opens")
+        OpenRun::open(&[path], &OpenOptions::default()).expect("opens")
     })
 }
 

@@ -100,7 +100,7 @@ pub(crate) struct Sampler {
     resolver: Mutex<Resolver>,
     /// Where the libraries of OpenMP lie: begin and end of each; 0 for none.
     openmp: [[AtomicUsize; 2]; OPENMP],
-    /// Threads that got no timer.
+    /// Threads that got no timer of their CPU time, each once.
     refused: AtomicU64,
     /// Looks at which no signal number was free.
     unsignaled: AtomicU64,
@@ -348,7 +348,7 @@ impl Sampler {
                 sum(|record| record.losses.no_stack.load(Ordering::Relaxed)),
                 "samples have no native frames, for want of memory to unwind them",
             ),
-            (self.refused.load(Ordering::Relaxed), "threads got no timer and were not sampled"),
+            (self.refused.load(Ordering::Relaxed), "threads got no timer of CPU time"),
             (self.unsignaled.load(Ordering::Relaxed), "checks for threads found no free signal number"),
             (self.closed.load(Ordering::Relaxed), "threads block all signals and were not sampled meanwhile"),
             (self.unasked.load(Ordering::Relaxed), "checks for waits found calls that must not be interrupted"),

@@ -5,7 +5,7 @@ use super::record::{Head, MODULE, ThreadRecord, Times};
 use super::timer::Clock;
 use super::watch::thread_name;
 use super::{Sampler, Settings, lock};
-use crate::events::TimedSample;
+use crate::event_queue::TimedSample;
 use crate::process::{Process, Registered};
 use crate::tree::{Key, NodeId, Owner, ROOT};
 use dlmonitor::native;

@@ -43,6 +43,8 @@ pub(super) struct Thread {
     /// Checks since it blocks its signals, 0 while it does not. It has no timer then.
     closed: u32,
     timer: Option<Timer>,
+    /// Whether it was counted among those that got no timer.
+    is_refused: bool,
 }
 
 /// Threads that are sampled.
@@ -304,18 +306,20 @@ impl Sampler {
         count_of_living(&self.without_file, without_file, tid);
         let closed = u32::from(waits::is_closed(tid, watched.signal));
         let (waiting, asked) = (Waiting::default(), Asked::default());
-        let mut thread = Thread { tid, record: index, used: 0, waiting, asked, closed, timer: None };
-        thread.timer = self.make_timer(watched.signal, watched.settings.rates.cpu, &thread);
+        let mut thread = Thread { tid, record: index, used: 0, waiting, asked, closed, timer: None, is_refused: false };
+        thread.renew_timer(self, watched.signal, watched.settings.rates.cpu);
         Some(thread)
     }
 
     /// The timer of a thread's CPU time; none without a signal, or for a thread that blocks its signals.
-    fn make_timer(&self, signal: i32, hz: u32, thread: &Thread) -> Option<Timer> {
+    fn make_timer(&self, signal: i32, hz: u32, thread: &mut Thread) -> Option<Timer> {
         let is_wanted = hz > 0 && signal != 0 && !thread.is_closed();
         let record = self.record(thread.record).filter(|_| is_wanted)?;
         let value = handler::value(thread.record, record.serial.load(Ordering::Relaxed), Clock::Cpu);
         let timer = Timer::start(thread.tid, signal, value, hz);
-        count_of_living(&self.refused, u64::from(timer.is_err()), thread.tid);
+        if timer.is_err() && !thread.is_refused {
+            thread.is_refused = count_of_living(&self.refused, 1, thread.tid);
+        }
         timer.ok()
     }
 
@@ -339,11 +343,13 @@ impl Sampler {
     }
 }
 
-/// Counts what a thread did not get, unless it has ended by now: then it needs nothing.
-fn count_of_living(count: &AtomicU64, refused: u64, tid: u32) {
-    if refused > 0 && Clock::Cpu.now(tid).is_some() {
+/// Counts what a thread did not get, unless it has ended by now: then it needs nothing. Returns whether it was counted.
+fn count_of_living(count: &AtomicU64, refused: u64, tid: u32) -> bool {
+    let counts = refused > 0 && Clock::Cpu.now(tid).is_some();
+    if counts {
         count.fetch_add(refused, Ordering::Relaxed);
     }
+    counts
 }
 
 /// Name of a thread of this process, `None` if it is gone.
@@ -379,5 +385,23 @@ mod tests {
         };
         assert_eq!(of(&mut watched, gone), (false, [0, 0]));
         assert!(of(&mut watched, tid()).0, "one that is there has a timer");
+    }
+
+    #[test]
+    fn a_thread_that_gets_no_timer_is_counted_once() {
+        const NO_SIGNAL: i32 = 1000;
+        // SAFETY: takes nothing and cannot fail.
+        let tid = unsafe { libc::gettid() }.cast_unsigned();
+        let sampler = Sampler::make();
+        let rates = Rates { cpu: 99, ..Rates::default() };
+        let settings = Arc::new(Settings { rates, ..Settings::default() });
+        let mut watched = Watched { settings, signal: libc::SIGRTMAX(), ..Watched::default() };
+        let mut thread = sampler.begin(&mut watched, tid, "thread".into()).unwrap();
+        assert!(thread.timer.is_some());
+        for _ in 0..3 {
+            thread.renew_timer(sampler, NO_SIGNAL, rates.cpu);
+            assert!(thread.timer.is_none());
+        }
+        assert_eq!(sampler.refused.load(Ordering::Relaxed), 1);
     }
 }

@@ -167,6 +167,7 @@ impl Session {
 mod tests {
     use super::{CURRENT, REPLACED, Session};
     use crate::options::Options;
+    use crate::overhead::Change;
     use stackline_recording::Role;
     use std::sync::Arc;
     use std::sync::atomic::Ordering;
@@ -211,7 +212,9 @@ mod tests {
         // As one who is late has it.
         let user = session.writer();
         let (_, second) = begin();
-        assert!(!user.session().is_current(), "it changes nothing of the next recording");
+        assert!(!user.session().is_current());
+        assert!(!user.session().report_operators(Change::Pause), "it changes nothing of the next recording");
+        assert!(Session::hold().unwrap().report_operators(Change::Pause));
         drop(user);
         Session::reclaim();
         assert_eq!((first.strong_count(), second.strong_count() > 0), (0, true), "the second one took its place");

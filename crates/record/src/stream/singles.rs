@@ -2,7 +2,7 @@
 //! chunk.
 
 use super::{CHUNK, MAX_NAMES, Stream, Written};
-use crate::events::{Call, CallName, TimedSample, Touch};
+use crate::event_queue::{Call, CallName, MemoryAccess, TimedSample};
 use crate::process::{Process, Registered};
 use dlmonitor::clock;
 use stackline_recording::{CallDetail, Record};
@@ -40,7 +40,7 @@ impl Stream {
         }
     }
 
-    pub(super) fn append_touches(&mut self, registered: &Registered, touches: &[Touch]) {
+    pub(super) fn append_touches(&mut self, registered: &Registered, touches: &[MemoryAccess]) {
         let thread = registered.thread.id;
         for (at, touch) in touches.iter().enumerate() {
             if self.calls_left == 0 {

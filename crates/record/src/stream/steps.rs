@@ -1,7 +1,9 @@
 //! What the stream says of training steps as a whole: overhead of recording them, and when they ended.
 
 use super::Stream;
+use crate::window::{Ends, nanos};
 use stackline_recording::{Overhead, Record, StepEnds};
+use std::time::Duration;
 
 impl Stream {
     /// Says what overhead was measured.
@@ -15,8 +17,17 @@ impl Stream {
         }
     }
 
-    /// Says when steps ended.
-    pub(crate) fn step_ends(&mut self, ends: Option<StepEnds>) {
+    /// Says when steps ended, of a recording that began at this time of `CLOCK_MONOTONIC`. Times count from the head's, as that of the end
+    /// does: a forked child has a head long after it began.
+    pub(crate) fn step_ends(&mut self, ends: Option<Ends>, begin_ns: i64) {
+        let from_ns = self.head.start_monotonic_ns;
+        let since_head =
+            |at: Duration| begin_ns.saturating_add(nanos(at)).saturating_sub(from_ns).max(0).cast_unsigned();
+        let ends = ends.map(|Ends { count, first, last }| StepEnds {
+            count,
+            first_ns: since_head(first),
+            last_ns: since_head(last),
+        });
         if let Some(ends) = ends.filter(|ends| self.step_ends.as_ref() != Some(ends))
             && !self.output.is_blocked()
         {

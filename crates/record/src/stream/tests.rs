@@ -1,5 +1,5 @@
 use super::{CHUNK, MAX_WAITING, Stream};
-use crate::events::{Call, Sequence};
+use crate::event_queue::{Call, Sequence};
 use crate::output::{Output, Target};
 use crate::process::{Kept, Process};
 use crate::state::State;

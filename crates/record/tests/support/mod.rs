@@ -3,7 +3,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::iter_over_hash_type, reason = "tests")]
 
-use stackline_recording::{Cost, FrameKey, Metric, Overhead, Processors, Reader, Record, Stats};
+use stackline_recording::{Cost, FrameKey, Metric, Overhead, Processors, Reader, Record, Stats, StepEnds};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -113,9 +113,14 @@ pub struct Stream {
     pub loads: Vec<(i64, u32, u64)>,
     pub cost: Option<Cost>,
     pub overhead: Option<Overhead>,
+    pub step_ends: Option<StepEnds>,
+    /// Whether the part that is recorded had begun: at first, and at each change. Of recordings in `trace` mode.
+    pub windows: Vec<bool>,
     /// What was left out, and how often.
     pub lost: HashMap<String, u64>,
     pub ended: bool,
+    /// When it ended, in ns since its begin.
+    pub end_ns: Option<u64>,
     /// What `os._exit` was called with.
     pub exit: Option<i32>,
     /// Whether another program took the place of the process.
@@ -151,7 +156,9 @@ impl Stream {
             Record::Cost(cost) => self.cost = Some(cost),
             Record::Overhead(overhead) => self.overhead = Some(overhead),
             Record::Lost { what, count } => drop(self.lost.insert(what, count)),
-            Record::End { .. } => self.ended = true,
+            Record::StepEnds(ends) => self.step_ends = Some(ends),
+            Record::Window { open, .. } => self.windows.push(open),
+            Record::End { at_ns } => (self.ended, self.end_ns) = (true, Some(at_ns)),
             Record::Exit { code } => self.exit = Some(code),
             Record::Replaced => self.replaced = true,
             _ => {}

@@ -9,7 +9,7 @@ use crate::write::table::ROW_GROUP;
 use arrow_array::types::{Float64Type, Int64Type, UInt32Type, UInt64Type};
 use arrow_array::{Array, BooleanArray, Int32Array};
 use rustc_hash::FxHashMap;
-use stackline_model::{AttrTable, AttrType, Shape, ShapeId, StrId, StringTable};
+use stackline_model::{AttrLayout, AttrLayoutId, AttrTable, AttrType, StrId, StringTable};
 use std::path::PathBuf;
 use std::slice::IterMut;
 use std::sync::{Mutex, PoisonError};
@@ -38,7 +38,7 @@ pub(super) struct Plan {
     folder: PathBuf,
     layout: Layout,
     /// Shape of each event.
-    shape: Vec<ShapeId>,
+    shape: Vec<AttrLayoutId>,
     long: Long,
     /// Whether values of the long table are wanted.
     wants_long: bool,
@@ -126,7 +126,7 @@ struct Part<'a> {
     group: usize,
     /// The first event.
     first: usize,
-    shape: &'a [ShapeId],
+    shape: &'a [AttrLayoutId],
     values: &'a mut [u64],
     long: LongRows<'a>,
 }
@@ -172,7 +172,7 @@ impl Parts<'_> {
                 let mut done = 0;
                 file.read_group(part.group, &names, BATCH, |batch| {
                     let kinds = columns.iter().enumerate().zip(&mut meanings);
-                    let wide = kinds.map(|((i, c), texts)| Wide::of(batch, i, c.1, texts, self.strings));
+                    let wide = kinds.map(|((i, c), texts)| Wide::new(batch, i, c.1, texts, self.strings));
                     let wide = wide.collect::<Result<Vec<_>, _>>()?;
                     let too_many = || file.damaged("it has too many rows");
                     let rows = shape.get(done..done + batch.rows()).ok_or_else(too_many)?;
@@ -187,8 +187,8 @@ impl Parts<'_> {
     }
 }
 
-fn reduced(fields: &[Field]) -> Shape {
-    Shape { fields: fields.iter().filter(|f| f.wanted).map(|f| (f.key, f.kind)).collect() }
+fn reduced(fields: &[Field]) -> AttrLayout {
+    AttrLayout { fields: fields.iter().filter(|f| f.wanted).map(|f| (f.key, f.kind)).collect() }
 }
 
 /// Reads the shapes. `has_wide` tells whether some fields are columns of the event table.
@@ -244,7 +244,7 @@ enum Wide<'a> {
 }
 
 impl<'a> Wide<'a> {
-    fn of(
+    fn new(
         batch: &Batch<'a>,
         column: usize,
         kind: AttrType,
@@ -289,7 +289,7 @@ struct Merge<'a> {
 
 impl Merge<'_> {
     /// `shape` of the rows from event `first` on; `columns` start at the same event.
-    fn rows(&mut self, shape: &[ShapeId], first: usize, columns: &[Wide<'_>]) -> Result<(), Error> {
+    fn rows(&mut self, shape: &[AttrLayoutId], first: usize, columns: &[Wide<'_>]) -> Result<(), Error> {
         for (row, id) in shape.iter().enumerate() {
             for (position, field) in self.shapes[id.index()].iter().enumerate() {
                 let raw = match field.wide {

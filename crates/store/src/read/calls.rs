@@ -6,8 +6,8 @@ use crate::{Error, manifest, read_manifest};
 use arrow_array::Array;
 use arrow_array::types::{Decimal128Type, Int64Type, UInt32Type, UInt64Type};
 use stackline_model::{
-    CallFrame, CallFrameId, CallFrameKind, CallMetric, CallNodeId, CallOverhead, CallProcess, CallProcessId, CallRole,
-    CallSource, CallStats, CallStepEnds, CallThread, CallThreadId, CallTree, OverheadFraction, StrId, StringTable,
+    CallMetric, CallNodeId, CallOverhead, CallProcess, CallProcessId, CallRole, CallSource, CallStats, CallStepEnds,
+    CallThread, CallThreadId, CallingContextTree, Frame, FrameId, FrameKind, OverheadFraction, StrId, StringTable,
 };
 use std::path::Path;
 
@@ -15,12 +15,12 @@ use std::path::Path;
 ///
 /// # Errors
 /// If the run or one of its tables is damaged.
-pub fn read_calls(run: &Path) -> Result<Option<CallTree>, Error> {
+pub fn read_calls(run: &Path) -> Result<Option<CallingContextTree>, Error> {
     let manifest = read_manifest(run)?;
     let Some(entry) = &manifest.calls else { return Ok(None) };
     let (folder, tables) = (manifest::calls_dir(run), &entry.tables);
     let files = Files { folder, tables, long_arguments: false, missing: Vec::new() };
-    let mut tree = CallTree { report: entry.report.clone(), ..CallTree::default() };
+    let mut tree = CallingContextTree { report: entry.report.clone(), ..CallingContextTree::default() };
     processes(&mut tree, &files)?;
     sources(&mut tree, &files)?;
     threads(&mut tree, &files)?;
@@ -45,8 +45,45 @@ fn optional64(batch: &Batch<'_>, column: usize) -> Result<Vec<Option<u64>>, Erro
     Ok(batch.numbers::<UInt64Type>(column)?.iter().collect())
 }
 
+/// What the columns of `call_frames` hold of a frame.
+struct Row {
+    name: StrId,
+    file: StrId,
+    detail: StrId,
+    line: u32,
+    first_line: u32,
+    offset: u64,
+    process: u32,
+    source: StrId,
+    inlined: u32,
+}
+
+impl Row {
+    fn frame(self, kind: FrameKind) -> Frame {
+        let Self { name, file, detail, line, first_line, offset, process, source, inlined } = self;
+        match kind {
+            FrameKind::Python => Frame::Python { function: name, file, line, first_line },
+            FrameKind::Operator => Frame::Operator { name, inputs: detail },
+            FrameKind::Backward => Frame::Backward { name, inputs: detail },
+            FrameKind::Span => Frame::Span { name },
+            FrameKind::Module => Frame::Module { path: name, class: detail },
+            FrameKind::Native => {
+                let (library, build_id, function, file) = (file, detail, name, source);
+                Frame::Native { library, build_id, offset, function, file, line, inlined }
+            }
+            FrameKind::Unmapped => Frame::Unmapped { process: CallProcessId(process), address: offset },
+            FrameKind::Runtime => Frame::Runtime { name },
+            FrameKind::Kernel => Frame::Kernel { name },
+            FrameKind::DeviceFunction => Frame::DeviceFunction { function: name, file, line },
+            FrameKind::Instruction => Frame::Instruction { binary: file, pc: offset, file: source, line },
+            FrameKind::HloOp => Frame::HloOp { name, program: detail },
+            FrameKind::Overflow => Frame::Overflow,
+        }
+    }
+}
+
 /// Of `unnamed` tables (version 3), native frames have neither functions nor lines.
-fn frames(tree: &mut CallTree, files: &Files<'_>, unnamed: bool) -> Result<(), Error> {
+fn frames(tree: &mut CallingContextTree, files: &Files<'_>, unnamed: bool) -> Result<(), Error> {
     let columns = ["kind", "name", "file", "line", "first_line", "offset", "detail", "process", "source", "inlined"];
     let columns = if unnamed { &columns[..8] } else { &columns };
     files.read("call_frames", columns, |file, batch| {
@@ -61,53 +98,37 @@ fn frames(tree: &mut CallTree, files: &Files<'_>, unnamed: bool) -> Result<(), E
             false => (texts(batch, 8, &mut tree.strings)?, optional32(batch, 9)?),
         };
         for row in 0..batch.rows() {
-            let kind = kinds.get(row).and_then(CallFrameKind::from_name);
+            let kind = kinds.get(row).and_then(FrameKind::from_name);
             let kind = kind.ok_or_else(|| file.damaged(format!("frame {row} is of no known kind")))?;
-            let (name, detail, offset) = (name[row], detail[row], offset[row].unwrap_or(0));
-            tree.frames.push(match kind {
-                CallFrameKind::Python => CallFrame::Python {
-                    function: name,
-                    file: path[row],
-                    line: line[row].unwrap_or(0),
-                    first_line: first_line[row].unwrap_or(0),
-                },
-                CallFrameKind::Operator => CallFrame::Operator { name, inputs: detail },
-                CallFrameKind::Backward => CallFrame::Backward { name, inputs: detail },
-                CallFrameKind::Span => CallFrame::Span { name },
-                CallFrameKind::Module => CallFrame::Module { path: name, class: detail },
-                CallFrameKind::Native => CallFrame::Native {
-                    library: path[row],
-                    build_id: detail,
-                    offset,
-                    function: name,
-                    file: source[row],
-                    line: line[row].unwrap_or(0),
-                    inlined: inlined[row].unwrap_or(0),
-                },
-                CallFrameKind::Unmapped => {
-                    CallFrame::Unmapped { process: CallProcessId(process[row].unwrap_or(0)), address: offset }
-                }
-                CallFrameKind::Runtime => CallFrame::Runtime { name },
-                CallFrameKind::Kernel => CallFrame::Kernel { name },
-                CallFrameKind::Overflow => CallFrame::Overflow,
-            });
+            let read = Row {
+                name: name[row],
+                file: path[row],
+                detail: detail[row],
+                line: line[row].unwrap_or(0),
+                first_line: first_line[row].unwrap_or(0),
+                offset: offset[row].unwrap_or(0),
+                process: process[row].unwrap_or(0),
+                source: source[row],
+                inlined: inlined[row].unwrap_or(0),
+            };
+            tree.frames.push(read.frame(kind));
         }
         Ok(())
     })
 }
 
-fn nodes(tree: &mut CallTree, files: &Files<'_>) -> Result<(), Error> {
+fn nodes(tree: &mut CallingContextTree, files: &Files<'_>) -> Result<(), Error> {
     let nodes = &mut tree.nodes;
     files.read("call_nodes", &["parent", "frame"], |_, batch| {
         batch.push_handles(0, &mut nodes.parent, CallNodeId)?;
-        batch.push_handles(1, &mut nodes.frame, CallFrameId)
+        batch.push_handles(1, &mut nodes.frame, FrameId)
     })
 }
 
-fn metrics(tree: &mut CallTree, files: &Files<'_>) -> Result<(), Error> {
+fn metrics(tree: &mut CallingContextTree, files: &Files<'_>) -> Result<(), Error> {
     let columns = ["node", "thread", "metric", "count", "sum", "min", "max", "sum_of_squares"];
     files.read("call_metrics", &columns, |file, batch| {
-        let CallTree { metrics, strings, .. } = tree;
+        let CallingContextTree { metrics, strings, .. } = tree;
         batch.push_handles(0, &mut metrics.node, CallNodeId)?;
         batch.push_handles(1, &mut metrics.thread, CallThreadId)?;
         let name = batch.plain_text(2)?;
@@ -136,7 +157,7 @@ fn metric(name: &str, strings: &mut StringTable) -> Option<CallMetric> {
     }
 }
 
-fn threads(tree: &mut CallTree, files: &Files<'_>) -> Result<(), Error> {
+fn threads(tree: &mut CallingContextTree, files: &Files<'_>) -> Result<(), Error> {
     files.read("call_threads", &["process", "tid", "torch_id", "name"], |_, batch| {
         let (process, tid) = (batch.values::<UInt32Type>(0)?, batch.values::<UInt32Type>(1)?);
         let torch_id = batch.values::<UInt64Type>(2)?;
@@ -151,7 +172,7 @@ fn threads(tree: &mut CallTree, files: &Files<'_>) -> Result<(), Error> {
     })
 }
 
-fn processes(tree: &mut CallTree, files: &Files<'_>) -> Result<(), Error> {
+fn processes(tree: &mut CallingContextTree, files: &Files<'_>) -> Result<(), Error> {
     let columns =
         ["pid", "parent_pid", "role", "rank", "start_unix_ns", "lasted_ns", "command", "python", "torch", "recorder"];
     files.read("call_processes", &columns, |file, batch| {
@@ -183,7 +204,7 @@ fn processes(tree: &mut CallTree, files: &Files<'_>) -> Result<(), Error> {
     })
 }
 
-fn sources(tree: &mut CallTree, files: &Files<'_>) -> Result<(), Error> {
+fn sources(tree: &mut CallingContextTree, files: &Files<'_>) -> Result<(), Error> {
     let processes = &mut tree.processes;
     files.read("call_sources", &["process", "name", "on", "detail"], |file, batch| {
         let (process, on) = (batch.values::<UInt32Type>(0)?, batch.bools(2)?);

@@ -6,7 +6,7 @@ use crate::Error;
 use crate::write::table::ROW_GROUP;
 use arrow_array::Array;
 use arrow_array::types::{Int64Type, UInt8Type, UInt32Type};
-use stackline_model::{EventId, EventKind, EventTable, Level, Phase, ShapeId, StrId, StringTable, TrackId};
+use stackline_model::{AttrLayoutId, EventId, EventKind, EventTable, Level, Phase, StrId, StringTable, TrackId};
 
 /// Reads the string table; the handles come out as they were.
 pub(super) fn strings(table: &str, strings: &mut StringTable, files: &Files<'_>) -> Result<(), Error> {
@@ -39,10 +39,10 @@ pub(super) fn read(file: &TableFile, strings: &StringTable, has_levels: bool) ->
 }
 
 /// Reads the shape of each event's arguments.
-pub(super) fn shapes(file: &TableFile) -> Result<Vec<ShapeId>, Error> {
+pub(super) fn shapes(file: &TableFile) -> Result<Vec<AttrLayoutId>, Error> {
     let mut shape = Vec::with_capacity(file.rows().min(MAX_RESERVE));
     file.read(&["shape"], BATCH, |batch| {
-        shape.extend(batch.values::<UInt32Type>(0)?.iter().map(|s| ShapeId(*s)));
+        shape.extend(batch.values::<UInt32Type>(0)?.iter().map(|s| AttrLayoutId(*s)));
         Ok(())
     })?;
     Ok(shape)

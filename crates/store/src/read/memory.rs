@@ -3,13 +3,14 @@
 use super::table::{Batch, Meanings};
 use super::{Files, events};
 use crate::manifest::MemoryEntry;
+use crate::write::table::ROW_GROUP;
 use crate::{Error, manifest, read_manifest};
 use arrow_array::types::{Int64Type, UInt32Type, UInt64Type};
 use stackline_model::{
-    AccessEvidence, AccessExtent, AccessMode, ByteRange, MemoryBlock, MemoryBlockState, MemoryCallId, MemoryCallKind,
-    MemoryDevice, MemoryDeviceId, MemoryFrame, MemoryFrameId, MemoryKindChange, MemoryObjectId, MemoryObjectKind,
-    MemoryPhase, MemorySegment, MemorySegmentEvent, MemorySegmentEventKind, MemoryStackId, MemoryStacks, MemoryStream,
-    MemoryStreamId, MemoryTotals, MemoryTrace, OutOfMemory, StrId, StringTable,
+    AccessEvidence, AccessExtent, AccessMode, ByteRange, Frame, FrameId, FrameKind, FrameTable, MemoryBlock,
+    MemoryBlockState, MemoryCallId, MemoryCallKind, MemoryDevice, MemoryDeviceId, MemoryKindChange, MemoryObjectId,
+    MemoryObjectKind, MemoryPhase, MemorySegment, MemorySegmentEvent, MemorySegmentEventKind, MemoryStackId,
+    MemoryStacks, MemoryStream, MemoryStreamId, MemoryTotals, MemoryTrace, OutOfMemory, StrId, StringTable,
 };
 use std::path::Path;
 
@@ -103,19 +104,34 @@ fn places(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
     })
 }
 
-fn stacks(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
-    let mut frames = Vec::new();
-    files.read("memory_frames", &["function", "file", "line"], |_, batch| {
-        let (function, file) = (texts(batch, 0, &trace.strings)?, texts(batch, 1, &trace.strings)?);
+/// The column `kind` is optional: tables of earlier versions and of other programs lack it.
+fn frames(files: &Files<'_>, strings: &StringTable) -> Result<FrameTable, Error> {
+    let mut frames = FrameTable::new();
+    let Some(file) = files.required("memory_frames")? else { return Ok(frames) };
+    let columns = ["function", "file", "line", "kind"];
+    let has_kinds = file.has_column(columns[3]);
+    file.read(&columns[..if has_kinds { 4 } else { 3 }], ROW_GROUP, |batch| {
+        let (function, file) = (texts(batch, 0, strings)?, texts(batch, 1, strings)?);
         let line = batch.values::<UInt32Type>(2)?;
-        let frame = |row: usize| MemoryFrame { function: function[row], file: file[row], line: line[row] };
-        frames.extend((0..batch.rows()).map(frame));
+        let kinds = if has_kinds { words(batch, 3, FrameKind::ALL, FrameKind::name)? } else { Vec::new() };
+        for row in 0..batch.rows() {
+            let (function, file, line) = (function[row], file[row], line[row]);
+            frames.push(match kinds.get(row) {
+                Some(&kind) => Frame::with_line(kind, function, file, line),
+                None => Frame::of_line(function, file, line, strings),
+            });
+        }
         Ok(())
     })?;
+    Ok(frames)
+}
+
+fn stacks(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
+    let frames = frames(files, &trace.strings)?;
     let (mut parent, mut frame) = (Vec::new(), Vec::new());
     files.read("memory_stacks", &["parent", "frame"], |_, batch| {
         batch.push_handles(0, &mut parent, MemoryStackId)?;
-        batch.push_handles(1, &mut frame, MemoryFrameId)
+        batch.push_handles(1, &mut frame, FrameId)
     })?;
     trace.stacks = MemoryStacks::from_columns(frames, parent, frame);
     Ok(())

@@ -17,7 +17,7 @@ pub(super) fn tracks(trace: &mut Trace, files: &Files<'_>) -> Result<(), Error> 
         let columns = ["pid", "pid_number", "name", "labels", "sort_index"];
         file.read(&columns, ROW_GROUP, |batch| {
             let (name, labels) = (batch.text(2)?, batch.text(3)?);
-            let keys = Keys::of(&file, batch, 0)?;
+            let keys = Keys::new(&file, batch, 0)?;
             let sort = batch.numbers::<Int64Type>(4)?;
             for row in 0..batch.rows() {
                 let pid = keys.get(row, &trace.strings)?;
@@ -45,7 +45,7 @@ fn push_tracks(
     strings: &StringTable,
     tracks: &mut Vec<Track>,
 ) -> Result<(), Error> {
-    let keys = Keys::of(file, batch, 0)?;
+    let keys = Keys::new(file, batch, 0)?;
     let process = batch.values::<UInt32Type>(2)?;
     let (kind, name) = (batch.text(3)?, batch.text(4)?);
     let sort = batch.numbers::<Int64Type>(5)?;
@@ -84,7 +84,7 @@ struct Keys<'a> {
 }
 
 impl<'a> Keys<'a> {
-    fn of(file: &'a TableFile, batch: &Batch<'a>, column: usize) -> Result<Self, Error> {
+    fn new(file: &'a TableFile, batch: &Batch<'a>, column: usize) -> Result<Self, Error> {
         Ok(Self { file, text: batch.plain_text(column)?, number: batch.numbers::<Int64Type>(column + 1)? })
     }
 
@@ -193,9 +193,14 @@ fn stacks(trace: &mut Trace, files: &mut Files<'_>) -> Result<(), Error> {
     let (stacks, strings) = (&mut trace.stacks, &trace.strings);
     let (mut names, mut categories) = (Meanings::default(), Meanings::default());
     frames.read(&["parent", "frame", "category"], ROW_GROUP, |batch| {
-        batch.push_handles(0, &mut stacks.parent, StackId)?;
-        batch.text(1)?.push_interned(&mut stacks.frame, &mut names, strings)?;
-        batch.text(2)?.push_interned(&mut stacks.category, &mut categories, strings)
+        let (mut parent, mut name, mut category) = (Vec::new(), Vec::new(), Vec::new());
+        batch.push_handles(0, &mut parent, StackId)?;
+        batch.text(1)?.push_interned(&mut name, &mut names, strings)?;
+        batch.text(2)?.push_interned(&mut category, &mut categories, strings)?;
+        for (parent, texts) in parent.into_iter().zip(name.into_iter().zip(category)) {
+            stacks.push(parent, texts, strings);
+        }
+        Ok(())
     })?;
     let Some(events) = events else { return Ok(()) };
     events.read(&["event", "stack"], ROW_GROUP, |batch| {

@@ -94,6 +94,11 @@ impl TableFile {
         if seen == rows { Ok(()) } else { Err(self.damaged(format!("row group {group} holds {seen} of {rows} rows"))) }
     }
 
+    /// Whether the file has a column: those of earlier versions may lack it.
+    pub(crate) fn has_column(&self, name: &str) -> bool {
+        self.metadata.schema().fields().iter().any(|field| field.name() == name)
+    }
+
     /// Which columns of the file to read, and where each of `columns` is among them.
     fn projection(&self, columns: &[&str]) -> Result<(ProjectionMask, Vec<usize>), Error> {
         let schema = self.metadata.schema();

@@ -7,7 +7,7 @@ use crate::wide;
 use crate::{Error, attr_type};
 use arrow_array::{Float64Array, Int64Array, StringArray, UInt32Array, UInt64Array};
 use arrow_schema::DataType;
-use stackline_model::{AttrType, Shape, ShapeId, StrId, Trace};
+use stackline_model::{AttrLayout, AttrLayoutId, AttrType, StrId, Trace};
 use std::sync::Arc;
 
 fn type_text(discriminant: u32) -> Option<&'static str> {
@@ -16,7 +16,7 @@ fn type_text(discriminant: u32) -> Option<&'static str> {
 
 pub(super) fn write(trace: &Trace, plan: &Plan, names: &Names, files: &mut Files) -> Result<(), Error> {
     write_shapes(trace, plan, names, files)?;
-    let rows = LongRows::of(trace, plan);
+    let rows = LongRows::from_trace(trace, plan);
     files.put("attributes", rows.event.len(), &rows.columns(trace))
 }
 
@@ -48,7 +48,7 @@ fn write_shapes(trace: &Trace, plan: &Plan, names: &Names, files: &mut Files) ->
             dictionary(rows[r].iter().map(|x| x.1.map_or(u32::MAX, |f| f.2 as u32)), type_text)
         }),
         Column::new("column", DataType::Utf8, true, Packing::Dictionary, |r| {
-            let of = |x: &Row| x.1.and_then(|f| plan.column_of(ShapeId(x.0), f.0)).map(|c| names.get(trace, c));
+            let of = |x: &Row| x.1.and_then(|f| plan.column_of(AttrLayoutId(x.0), f.0)).map(|c| names.get(trace, c));
             Ok(Arc::new(StringArray::from_iter(rows[r].iter().map(of))))
         }),
     ];
@@ -65,11 +65,11 @@ struct LongRows {
 }
 
 impl LongRows {
-    fn of(trace: &Trace, plan: &Plan) -> Self {
+    fn from_trace(trace: &Trace, plan: &Plan) -> Self {
         let (shapes, shape, values) = trace.attrs.columns();
-        let is_long = |(id, shape): (usize, &Shape)| -> Vec<bool> {
+        let is_long = |(id, shape): (usize, &AttrLayout)| -> Vec<bool> {
             let positions = 0..shape.fields.len() as u32;
-            positions.map(|position| plan.column_of(ShapeId::new(id), position).is_none()).collect()
+            positions.map(|position| plan.column_of(AttrLayoutId::new(id), position).is_none()).collect()
         };
         let long: Vec<Vec<bool>> = shapes.iter().enumerate().map(is_long).collect();
         let any_long: Vec<bool> = long.iter().map(|l| l.contains(&true)).collect();

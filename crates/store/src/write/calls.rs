@@ -8,7 +8,7 @@ use crate::manifest::{self, CallsEntry, FILE, FORMAT, FORMAT_VERSION, Manifest};
 use crate::{Error, commit, read_manifest};
 use arrow_array::Decimal128Array;
 use arrow_schema::DataType;
-use stackline_model::{CallFrame, CallFrameKind, CallMetric, CallStats, CallTree, StrId};
+use stackline_model::{CallMetric, CallStats, CallingContextTree, Frame, FrameKind, StrId};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// # Errors
 /// If the operating system refuses (disk full), or if the tree contradicts itself.
 pub fn write_calls(
-    tree: &CallTree,
+    tree: &CallingContextTree,
     run: &Path,
     streams: BTreeMap<String, u64>,
     options: &WriteOptions,
@@ -40,7 +40,7 @@ pub fn write_calls(
 }
 
 fn write_tables(
-    tree: &CallTree,
+    tree: &CallingContextTree,
     folder: &Path,
     options: &WriteOptions,
 ) -> Result<BTreeMap<String, manifest::TableEntry>, Error> {
@@ -99,19 +99,17 @@ struct Row {
     inlined: Option<u32>,
 }
 
-fn row(frame: &CallFrame) -> Row {
+fn row(frame: &Frame) -> Row {
     match *frame {
-        CallFrame::Python { function, file, line, first_line } => {
+        Frame::Python { function, file, line, first_line } => {
             Row { name: function, file, line: Some(line), first_line: Some(first_line), ..Row::default() }
         }
-        CallFrame::Operator { name, inputs } | CallFrame::Backward { name, inputs } => {
+        Frame::Operator { name, inputs } | Frame::Backward { name, inputs } => {
             Row { name, detail: inputs, ..Row::default() }
         }
-        CallFrame::Span { name } | CallFrame::Runtime { name } | CallFrame::Kernel { name } => {
-            Row { name, ..Row::default() }
-        }
-        CallFrame::Module { path, class } => Row { name: path, detail: class, ..Row::default() },
-        CallFrame::Native { library, build_id, offset, function, file, line, inlined } => Row {
+        Frame::Span { name } | Frame::Runtime { name } | Frame::Kernel { name } => Row { name, ..Row::default() },
+        Frame::Module { path, class } => Row { name: path, detail: class, ..Row::default() },
+        Frame::Native { library, build_id, offset, function, file, line, inlined } => Row {
             name: function,
             file: library,
             source: file,
@@ -121,21 +119,32 @@ fn row(frame: &CallFrame) -> Row {
             inlined: Some(inlined),
             ..Row::default()
         },
-        CallFrame::Unmapped { process, address } => {
+        Frame::DeviceFunction { function, file, line } => {
+            Row { name: function, file, line: Some(line).filter(|&line| line > 0), ..Row::default() }
+        }
+        Frame::Instruction { binary, pc, file, line } => Row {
+            file: binary,
+            source: file,
+            line: Some(line).filter(|&line| line > 0),
+            offset: Some(pc),
+            ..Row::default()
+        },
+        Frame::HloOp { name, program } => Row { name, detail: program, ..Row::default() },
+        Frame::Unmapped { process, address } => {
             Row { offset: Some(address), process: Some(process.0), ..Row::default() }
         }
-        CallFrame::Overflow => Row::default(),
+        Frame::Overflow => Row::default(),
     }
 }
 
-fn frames(tree: &CallTree, files: &mut Files<'_>) -> Result<(), Error> {
+fn frames(tree: &CallingContextTree, files: &mut Files<'_>) -> Result<(), Error> {
     let of = |at: usize| row(&tree.frames[at]);
     let columns = [
         rows("frame", |at| at as u32),
         words(
             "kind",
             |at| tree.frames[at].kind() as u32,
-            |kind| CallFrameKind::ALL.get(kind as usize).map(|kind| kind.name()),
+            |kind| FrameKind::ALL.get(kind as usize).map(|kind| kind.name()),
         ),
         text("name", &tree.strings, move |at| of(at).name),
         text("file", &tree.strings, move |at| of(at).file),
@@ -150,14 +159,14 @@ fn frames(tree: &CallTree, files: &mut Files<'_>) -> Result<(), Error> {
     files.put("call_frames", tree.frames.len(), &columns)
 }
 
-fn nodes(tree: &CallTree, files: &mut Files<'_>) -> Result<(), Error> {
+fn nodes(tree: &CallingContextTree, files: &mut Files<'_>) -> Result<(), Error> {
     let nodes = &tree.nodes;
     let columns =
         [rows("node", |at| at as u32), rows("parent", |at| nodes.parent[at].0), rows("frame", |at| nodes.frame[at].0)];
     files.put("call_nodes", nodes.len(), &columns)
 }
 
-fn metrics(tree: &CallTree, files: &mut Files<'_>) -> Result<(), Error> {
+fn metrics(tree: &CallingContextTree, files: &mut Files<'_>) -> Result<(), Error> {
     let metrics = &tree.metrics;
     let stats = |at: usize| -> CallStats { metrics.stats[at] };
     let name = |metric: CallMetric| match metric {
@@ -182,7 +191,7 @@ fn metrics(tree: &CallTree, files: &mut Files<'_>) -> Result<(), Error> {
     files.put("call_metrics", metrics.len(), &columns)
 }
 
-fn threads(tree: &CallTree, files: &mut Files<'_>) -> Result<(), Error> {
+fn threads(tree: &CallingContextTree, files: &mut Files<'_>) -> Result<(), Error> {
     let threads = &tree.threads;
     let columns = [
         rows("thread", |at| at as u32),
@@ -194,7 +203,7 @@ fn threads(tree: &CallTree, files: &mut Files<'_>) -> Result<(), Error> {
     files.put("call_threads", threads.len(), &columns)
 }
 
-fn processes(tree: &CallTree, files: &mut Files<'_>) -> Result<(), Error> {
+fn processes(tree: &CallingContextTree, files: &mut Files<'_>) -> Result<(), Error> {
     let processes = &tree.processes;
     let columns = [
         rows("process", |at| at as u32),
@@ -212,7 +221,7 @@ fn processes(tree: &CallTree, files: &mut Files<'_>) -> Result<(), Error> {
     files.put("call_processes", processes.len(), &columns)
 }
 
-fn sources(tree: &CallTree, files: &mut Files<'_>) -> Result<(), Error> {
+fn sources(tree: &CallingContextTree, files: &mut Files<'_>) -> Result<(), Error> {
     let each = || tree.processes.iter().zip(0_u32..);
     let sources: Vec<_> =
         each().flat_map(|(process, at)| process.sources.iter().map(move |source| (at, source))).collect();

@@ -6,8 +6,8 @@ use crate::columns::Column;
 use crate::manifest::MemoryEntry;
 use crate::{Error, commit};
 use stackline_model::{
-    AccessEvidence, AccessExtent, AccessMode, MemoryBlockState, MemoryCallId, MemoryCallKind, MemoryObjectKind,
-    MemorySegmentEventKind, MemoryTrace,
+    AccessEvidence, AccessExtent, AccessMode, FrameKind, MemoryBlockState, MemoryCallId, MemoryCallKind,
+    MemoryObjectKind, MemorySegmentEventKind, MemoryTrace,
 };
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -72,9 +72,14 @@ fn stacks(trace: &MemoryTrace) -> Vec<MemoryTable<'_>> {
     let frames = &stacks.frames;
     let columns = vec![
         rows("frame", move |at| at as u32),
-        text("function", &trace.strings, move |at| frames[at].function),
-        text("file", &trace.strings, move |at| frames[at].file),
-        numbers32("line", move |at| Some(frames[at].line)),
+        text("function", &trace.strings, move |at| frames[at].function()),
+        text("file", &trace.strings, move |at| frames[at].file().into()),
+        numbers32("line", move |at| Some(frames[at].line().unwrap_or(0))),
+        words(
+            "kind",
+            move |at| frames[at].kind() as u32,
+            |kind| FrameKind::ALL.get(kind as usize).map(|kind| kind.name()),
+        ),
     ];
     let first = MemoryTable::new("memory_frames", frames.len(), columns);
     let columns = vec![

@@ -68,7 +68,7 @@ pub fn write_run_with(set: &TraceSet, memory: &[MemoryTrace], dir: &Path, option
         check::trace(trace).map_err(|detail| invalid(trace, detail))?;
     }
     let partial = Partial::create(dir, options.overwrite)?;
-    let names = Names::of(set);
+    let names = Names::from_traces(set);
     let mut traces = Vec::with_capacity(set.traces.len());
     for (index, trace) in set.traces.iter().enumerate() {
         let folder = manifest::trace_dir(partial.path(), index);
@@ -100,7 +100,7 @@ fn invalid(trace: &Trace, detail: String) -> Error {
 fn write_trace(trace: &Trace, names: &Names, folder: PathBuf, options: &WriteOptions) -> Result<TraceEntry, Error> {
     std::fs::create_dir(&folder).map_err(Error::io(&folder, "create"))?;
     let mut files = Files { folder, options, tables: BTreeMap::new() };
-    let plan = Plan::of(trace);
+    let plan = Plan::from_trace(trace);
     events::write(trace, &plan, names, &mut files)?;
     attrs::write(trace, &plan, names, &mut files)?;
     small::write(trace, &mut files)?;

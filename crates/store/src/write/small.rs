@@ -139,7 +139,7 @@ fn stacks(trace: &Trace, files: &mut Files) -> Result<(), Error> {
     let frames = [
         row_number("stack"),
         refs("parent", |r| s.parent[r].iter().map(|p| p.0).collect()),
-        text("frame", trace, |i| s.frame[i]),
+        text("frame", trace, |i| s.name[i]),
         text("category", trace, |i| s.category[i]),
     ];
     files.put("frames", s.parent.len(), &frames)?;

@@ -5,8 +5,8 @@
 pub(crate) mod random;
 
 use stackline_model::{
-    AttrTable, AttrType, EventId, EventKind, Key, LinkKind, NewEvent, Phase, Severity, StackId, StackTable, Step,
-    StrId, Trace, TraceMeta, TrackKind, flags,
+    AttrTable, AttrType, EventId, EventKind, Key, LinkKind, NewEvent, Phase, Severity, StackId, Step, StrId, Trace,
+    TraceMeta, TrackKind, flags,
 };
 
 /// Compares two traces column by column.
@@ -190,12 +190,9 @@ fn sample_links(trace: &mut Trace) {
     let category = trace.strings.intern("ac2g");
     trace.links.set(LinkKind::Flow, [(EventId(2), EventId(3), category)]);
     trace.links.set(LinkKind::Backward, [(EventId(1), EventId(6), StrId::NONE)]);
-    let main = trace.strings.intern("main");
-    trace.stacks = StackTable {
-        parent: vec![StackId::NONE, StackId(0)],
-        frame: vec![main, trace.strings.intern("train")],
-        category: vec![StrId::NONE, main],
-        event: vec![EventId(5)],
-        stack: vec![StackId(1)],
-    };
+    let [main, train] = ["main", "train"].map(|text| trace.strings.intern(text));
+    let outer = trace.stacks.push(StackId::NONE, (main, StrId::NONE), &trace.strings);
+    let inner = trace.stacks.push(outer, (train, main), &trace.strings);
+    trace.stacks.event.push(EventId(5));
+    trace.stacks.stack.push(inner);
 }

@@ -211,9 +211,9 @@ fn links(trace: &mut Trace, n: &mut Numbers) {
     let at = any(n);
     trace.steps.push(Step { number: n.next() as i64, event: EventId::NONE, start: i64::MIN, end: i64::MAX });
     trace.steps.push(Step { number: 0, event: at, start: 0, end: 0 });
-    trace.stacks.parent = vec![StackId::NONE, StackId(0)];
-    trace.stacks.frame = vec![StrId(0), StrId::NONE];
-    trace.stacks.category = vec![StrId::NONE, StrId(0)];
+    for (parent, texts) in [(StackId::NONE, (StrId(0), StrId::NONE)), (StackId(0), (StrId::NONE, StrId(0)))] {
+        trace.stacks.push(parent, texts, &trace.strings);
+    }
     trace.stacks.event = vec![at];
     trace.stacks.stack = vec![StackId(1)];
 }

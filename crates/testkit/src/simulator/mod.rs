@@ -50,25 +50,25 @@
 //! ```
 //!
 //! [`Damage`] takes records out of a trace or makes its times noisy; [`Simulated::refute_damaged`] then judges what is said about
-//! it. [`Edit`] changes a program and runs it again, so that a prediction has a truth. [`planted`] makes programs with a problem
+//! it. [`Edit`] changes a program and runs it again, so that a prediction has a truth. [`injected_faults`] makes programs with a problem
 //! whose repair is known.
 
-mod claim;
+mod ambiguity;
 mod damage;
 mod edit;
+pub mod injected_faults;
 mod kineto;
 mod names;
-pub mod planted;
 mod profile;
 mod program;
 mod run;
 mod simulated;
 mod truth;
-mod unique;
+mod verify_path;
 
-pub use claim::Claim;
 pub use damage::{Damage, Damaged};
 pub use edit::Edit;
 pub use profile::Profile;
 pub use simulated::{Simulated, Step, simulate};
-pub use truth::{Hop, Truth};
+pub use truth::{TrueSegment, Truth};
+pub use verify_path::Claim;

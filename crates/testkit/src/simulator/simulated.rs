@@ -4,7 +4,7 @@ use crate::simulator::kineto::{self, View};
 use crate::simulator::program::{self, Program, Role};
 use crate::simulator::run::{self, Cause, Outcome};
 use crate::simulator::truth::Walk;
-use crate::simulator::{Edit, Profile, Truth, edit, unique};
+use crate::simulator::{Edit, Profile, Truth, ambiguity, edit};
 
 /// A program that ran.
 #[derive(Debug, Clone)]
@@ -42,7 +42,7 @@ fn attempt(seed: u64, profile: &Profile, draws: u64) -> Option<Simulated> {
     let outcome = run::run(&mut program, true).ok()?;
     let walk = Walk::new(&program, &outcome);
     let (cause, alone) = walk.end()?;
-    if profile.unique && (!alone || !outcome.is_unique || unique::check(&program, &outcome).is_err()) {
+    if profile.unique && (!alone || !outcome.is_unique || ambiguity::check(&program, &outcome).is_err()) {
         return None;
     }
     let truth = walk.truth(0, cause);

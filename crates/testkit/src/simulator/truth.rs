@@ -8,9 +8,9 @@ use crate::simulator::program::Program;
 use crate::simulator::run::record::Category;
 use crate::simulator::run::{Cause, Outcome, State};
 
-/// A piece of the path. Times in ns since the profiler was started.
+/// Segment of the true critical path. Times in ns since the profiler was started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Hop {
+pub struct TrueSegment {
     /// Where it begins.
     pub start_ns: i64,
     /// Where it ends.
@@ -35,7 +35,7 @@ pub struct Truth {
     /// Nanoseconds per category; categories without time are left out.
     pub bound_by_ns: BTreeMap<&'static str, i64>,
     /// Earliest first; each begins where the one before it ends.
-    pub hops: Vec<Hop>,
+    pub hops: Vec<TrueSegment>,
 }
 
 /// Where the walk is.
@@ -104,7 +104,7 @@ impl<'a> Walk<'a> {
         Truth { start_ns: start, end_ns: end, window_ns: end - start, bound_by_ns, hops }
     }
 
-    fn leave_op(&self, op: usize, at: i64, start: i64, hops: &mut Vec<Hop>) -> (i64, Cause, Option<Category>) {
+    fn leave_op(&self, op: usize, at: i64, start: i64, hops: &mut Vec<TrueSegment>) -> (i64, Cause, Option<Category>) {
         let activity = &self.outcome.activities[self.placed[op]];
         let category = self.program.ops[op].work.category();
         let name = self.program.ops[op].name.to_string();
@@ -118,7 +118,7 @@ impl<'a> Walk<'a> {
         thread: usize,
         at: i64,
         start: i64,
-        hops: &mut Vec<Hop>,
+        hops: &mut Vec<TrueSegment>,
     ) -> Option<(i64, Cause, Option<Category>)> {
         let segments = &self.outcome.threads[thread].1;
         let segment = &segments[segments.partition_point(|s| s.start < at).checked_sub(1)?];
@@ -134,7 +134,7 @@ impl<'a> Walk<'a> {
 
     fn hop(
         &self,
-        hops: &mut Vec<Hop>,
+        hops: &mut Vec<TrueSegment>,
         (start_ns, end_ns): (i64, i64),
         category: Category,
         place: Place,
@@ -145,7 +145,7 @@ impl<'a> Walk<'a> {
                 Place::Thread(thread) => crate::simulator::kineto::thread_label(self.outcome.threads[thread].0),
                 Place::Op(op) => format!("stream {}", self.program.streams[self.program.ops[op].stream].number),
             };
-            hops.push(Hop { start_ns, end_ns, category: category.name(), track, event });
+            hops.push(TrueSegment { start_ns, end_ns, category: category.name(), track, event });
         }
     }
 

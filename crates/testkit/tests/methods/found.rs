@@ -6,7 +6,7 @@ use stackline_analyze::critical_path::hta::{self, HtaOptions};
 use stackline_analyze::critical_path::{EdgeKind, PathEvents};
 use stackline_analyze::kernel_type::{KernelType, NameTypes, RULES};
 use stackline_model::{EventId, EventKind, Trace, TrackId};
-use stackline_testkit::simulator::{Hop, Simulated};
+use stackline_testkit::simulator::{Simulated, TrueSegment};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Kinds of time, in the order of [`Found::kinds_ns`]. Waiting in between is none of them.
@@ -100,14 +100,14 @@ impl<'a> Places<'a> {
         Self { trace, threads, operations, base: run.started_ns() }
     }
 
-    fn operation(&self, hop: &Hop) -> EventId {
+    fn operation(&self, hop: &TrueSegment) -> EventId {
         let event = self.operations[&(hop.track.clone(), hop.start_ns + self.base)];
         assert_eq!(self.trace.name(event), hop.event);
         event
     }
 
     /// The innermost span of a hop's thread; none between spans.
-    fn span(&self, hop: &Hop) -> Option<EventId> {
+    fn span(&self, hop: &TrueSegment) -> Option<EventId> {
         let (trace, events) = (self.trace, &self.trace.events);
         let (start, end) = (hop.start_ns + self.base, hop.end_ns + self.base);
         let on_track = trace.track_events(self.threads[&hop.track]);

@@ -45,13 +45,13 @@ fn measure(programs: u64) -> (Methods, Methods) {
     (over(&|_| true), over(&|profile| !profile.polls && !profile.gil))
 }
 
-fn of<'a>(all: &'a [(&'static str, Accuracy)], method: &str) -> &'a Accuracy {
+fn accuracy_of<'a>(all: &'a [(&'static str, Accuracy)], method: &str) -> &'a Accuracy {
     &all.iter().find(|(name, _)| *name == method).unwrap().1
 }
 
 /// What holds for any number of programs.
 fn check(all: &[(&'static str, Accuracy)]) {
-    let (exact, ctda, hta) = (of(all, "exact"), of(all, "ctda"), of(all, "hta"));
+    let (exact, ctda, hta) = (accuracy_of(all, "exact"), accuracy_of(all, "ctda"), accuracy_of(all, "hta"));
     assert!(exact.covered() >= 100.0 - 1e-9);
     assert!(exact.gpu_recall() > 99.0 && exact.gpu_precision() > 99.0);
     assert!(exact.operator_recall() > 99.0 && exact.operator_precision() > 99.0);

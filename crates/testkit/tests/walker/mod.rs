@@ -104,12 +104,12 @@ impl Walker {
         total
     }
 
-    fn of(&self, thread: usize) -> impl Iterator<Item = (usize, &Span)> {
+    fn spans_of(&self, thread: usize) -> impl Iterator<Item = (usize, &Span)> {
         self.spans.iter().enumerate().filter(move |(_, s)| s.thread == thread)
     }
 
     fn top(&self, thread: usize) -> impl Iterator<Item = &Span> {
-        self.of(thread).map(|(_, s)| s).filter(|s| s.parent.is_none())
+        self.spans_of(thread).map(|(_, s)| s).filter(|s| s.parent.is_none())
     }
 
     fn is(&self, thread: usize, name: &str) -> bool {
@@ -118,8 +118,9 @@ impl Walker {
 
     /// One piece of a thread's time before `at`: where it begins or was released, and what it is.
     fn back(&self, thread: usize, at: i64) -> (i64, Place, &'static str) {
-        let inner = self.of(thread).filter(|(_, s)| s.start < at && at <= s.end).min_by_key(|(_, s)| s.end - s.start);
-        let edges = self.of(thread).flat_map(|(_, s)| [s.start, s.end]).filter(|&edge| edge < at);
+        let inner =
+            self.spans_of(thread).filter(|(_, s)| s.start < at && at <= s.end).min_by_key(|(_, s)| s.end - s.start);
+        let edges = self.spans_of(thread).flat_map(|(_, s)| [s.start, s.end]).filter(|&edge| edge < at);
         let begin = edges.max();
         let Some((id, span)) = inner else {
             return self.gap(thread, begin, at);

@@ -1,9 +1,9 @@
 //! Values of a tree one by one, each with how often its frame was called.
 
-use super::{Builder, Place};
+use super::{Builder, PathOfValue};
 use crate::calls::phases::Phases;
-use crate::calls::{Grouping, Shape, ViewOptions};
-use stackline_model::{CallFrame, CallMetric, CallNodeId, CallStats, CallThreadId, CallTree};
+use crate::calls::{Grouping, ViewDirection, ViewOptions};
+use stackline_model::{CallMetric, CallNodeId, CallStats, CallThreadId, CallingContextTree, Frame};
 use std::sync::OnceLock;
 
 /// How calls are counted in a tree: each value of one metric is one call.
@@ -18,8 +18,8 @@ pub(in super::super) struct Counts<'a> {
 }
 
 impl<'a> Counts<'a> {
-    /// Those of a tree; `continued` is what [`crate::calls::Continued`] says of it.
-    pub(in super::super) fn new(tree: &CallTree, continued: &'a [(CallNodeId, CallThreadId, u64)]) -> Self {
+    /// Those of a tree; `continued` is what [`crate::calls::UncountedCalls`] says of it.
+    pub(in super::super) fn new(tree: &CallingContextTree, continued: &'a [(CallNodeId, CallThreadId, u64)]) -> Self {
         let has_spans = tree.metrics.metric.contains(&CallMetric::HostTime);
         Self {
             host: if has_spans { CallMetric::HostTime } else { CallMetric::OperatorTime },
@@ -29,14 +29,20 @@ impl<'a> Counts<'a> {
     }
 
     /// The group that a value at a node, from a thread, belongs to.
-    pub(super) fn group(&self, by: Grouping, tree: &CallTree, node: CallNodeId, thread: CallThreadId) -> String {
+    pub(super) fn group(
+        &self,
+        by: Grouping,
+        tree: &CallingContextTree,
+        node: CallNodeId,
+        thread: CallThreadId,
+    ) -> String {
         by.name(tree, node, thread, || self.phases.get_or_init(|| Phases::new(tree)))
     }
 
     /// The metric whose values are calls of a node's frame.
-    fn metric(&self, tree: &CallTree, node: CallNodeId) -> CallMetric {
+    fn metric(&self, tree: &CallingContextTree, node: CallNodeId) -> CallMetric {
         match tree.frame(node) {
-            Some(CallFrame::Kernel { .. }) => CallMetric::GpuTime,
+            Some(Frame::Kernel { .. }) => CallMetric::GpuTime,
             _ => self.host,
         }
     }
@@ -62,7 +68,11 @@ pub(super) struct Value {
 }
 
 /// All values that belong to a view, by node; those of calls that have none of its metric stand there with nothing.
-fn all<'t>(tree: &'t CallTree, options: &'t ViewOptions, counts: &'t Counts<'_>) -> impl Iterator<Item = Value> + 't {
+fn all<'t>(
+    tree: &'t CallingContextTree,
+    options: &'t ViewOptions,
+    counts: &'t Counts<'_>,
+) -> impl Iterator<Item = Value> + 't {
     let metrics = &tree.metrics;
     let mut next = 0;
     std::iter::from_fn(move || {
@@ -91,7 +101,7 @@ fn all<'t>(tree: &'t CallTree, options: &'t ViewOptions, counts: &'t Counts<'_>)
 
 /// The values of a view's metric.
 pub(super) fn values<'t>(
-    tree: &'t CallTree,
+    tree: &'t CallingContextTree,
     options: &'t ViewOptions,
     counts: &'t Counts<'_>,
 ) -> impl Iterator<Item = Value> + 't {
@@ -100,7 +110,7 @@ pub(super) fn values<'t>(
 
 /// Calls of what has no value of the view's metric itself: an operator whose kernels have all GPU time.
 pub(super) fn calls_alone<'t>(
-    tree: &'t CallTree,
+    tree: &'t CallingContextTree,
     options: &'t ViewOptions,
     counts: &'t Counts<'_>,
 ) -> impl Iterator<Item = Value> + 't {
@@ -111,19 +121,20 @@ impl Builder {
     /// Counts calls of frames that have a row without a value of their own.
     pub(super) fn add_calls(
         &mut self,
-        tree: &CallTree,
+        tree: &CallingContextTree,
         options: &ViewOptions,
         counts: &Counts<'_>,
-        place: impl Fn(CallNodeId) -> Option<Place>,
+        place: impl Fn(CallNodeId) -> Option<PathOfValue>,
     ) {
-        let is_down = matches!(options.shape, Shape::TopDown | Shape::Callees | Shape::Flat);
+        let is_down = matches!(options.shape, ViewDirection::TopDown | ViewDirection::Callees | ViewDirection::Flat);
         // Groups are no frames; towards callers, only what has a value has rows.
         if options.by.is_some() || !is_down {
             return;
         }
         for value in calls_alone(tree, options, counts) {
-            let Some(Place { path, own: true, .. }) = place(value.node) else { continue };
-            let path = if options.shape == Shape::Flat { &path[path.len().saturating_sub(1)..] } else { &path[..] };
+            let Some(PathOfValue { path, own: true, .. }) = place(value.node) else { continue };
+            let path =
+                if options.shape == ViewDirection::Flat { &path[path.len().saturating_sub(1)..] } else { &path[..] };
             let row = path.iter().try_fold(0, |row, &label| self.children.get(&(row, label)).copied());
             if let Some(row) = row.filter(|&row| row > 0) {
                 self.nodes[row].calls += value.calls;

@@ -6,15 +6,15 @@
 use super::count::{calls_alone, values};
 use super::upward::Least;
 use super::{Builder, Counts, Labels, Value};
-use crate::calls::{CallLabel, Shape, ViewNode, ViewOptions};
-use stackline_model::{CallNodeId, CallStats, CallTree};
+use crate::calls::{CallLabel, ViewDirection, ViewNode, ViewOptions};
+use stackline_model::{CallNodeId, CallStats, CallingContextTree};
 
 /// A row that is not there yet.
 const NO_ROW: usize = usize::MAX;
 
 /// A tree as a view looks at it.
 pub(super) struct Seen<'t> {
-    pub(super) tree: &'t CallTree,
+    pub(super) tree: &'t CallingContextTree,
     labels: Labels,
     /// By node: whether its values are shown.
     focused: Vec<bool>,
@@ -29,7 +29,7 @@ impl Seen<'_> {
 
     /// Whether a frame of its own is shown at a node.
     pub(super) fn is_shown(&self, node: CallNodeId) -> bool {
-        node != CallTree::ROOT && !self.labels.hidden[self.tree.nodes.frame[node.index()].index()]
+        node != CallingContextTree::ROOT && !self.labels.hidden[self.tree.nodes.frame[node.index()].index()]
     }
 
     pub(super) fn label(&self, node: CallNodeId) -> usize {
@@ -40,7 +40,7 @@ impl Seen<'_> {
 /// Whether a view can be made without paths.
 pub(in super::super) fn is_plain(options: &ViewOptions) -> bool {
     let is_simple = options.metric.adds_up() && options.by.is_none() && !options.collapse;
-    is_simple && matches!(options.shape, Shape::TopDown | Shape::BottomUp | Shape::Flat)
+    is_simple && matches!(options.shape, ViewDirection::TopDown | ViewDirection::BottomUp | ViewDirection::Flat)
 }
 
 impl Builder {
@@ -48,7 +48,7 @@ impl Builder {
     /// `least` is asked once it is known how much there is.
     pub(in super::super) fn add_plain(
         &mut self,
-        tree: &CallTree,
+        tree: &CallingContextTree,
         options: &ViewOptions,
         counts: &Counts<'_>,
         below: &[CallLabel],
@@ -74,8 +74,8 @@ impl Builder {
         }
         let alone = calls_alone(tree, options, counts);
         match options.shape {
-            Shape::BottomUp => self.add_upwards(&seen, shown, below, least),
-            Shape::Flat => self.add_flat(&seen, &shown, alone),
+            ViewDirection::BottomUp => self.add_upwards(&seen, shown, below, least),
+            ViewDirection::Flat => self.add_flat(&seen, &shown, alone),
             _ => self.add_downwards(&seen, &shown, alone),
         }
         true
@@ -151,7 +151,7 @@ impl Builder {
         let children = tree.children();
         // How many of a label are open on the way down; a node is on the list once to be entered, and once to be left.
         let mut open = vec![0_u32; self.labels.len()];
-        let mut pending = vec![(CallTree::ROOT, true)];
+        let mut pending = vec![(CallingContextTree::ROOT, true)];
         while let Some((node, enters)) = pending.pop() {
             let label = seen.is_shown(node).then(|| seen.label(node));
             if !enters {
@@ -165,7 +165,9 @@ impl Builder {
             }
             open[label] += 1;
             pending.push((node, false));
-            pending.extend(children.of(node).iter().filter(|child| below[child.index()].count > 0).map(|&c| (c, true)));
+            pending.extend(
+                children.of_node(node).iter().filter(|child| below[child.index()].count > 0).map(|&c| (c, true)),
+            );
         }
         for value in alone.filter(|value| seen.is_shown(value.node)) {
             if let Some(&row) = self.children.get(&(0, seen.label(value.node))) {

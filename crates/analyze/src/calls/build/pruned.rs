@@ -54,23 +54,25 @@ impl Builder {
 #[cfg(test)]
 mod tests {
     use crate::calls::build::{Builder, Counts};
-    use crate::calls::{CallView, Shape, ViewOptions, view, view_pruned};
+    use crate::calls::{CallView, ViewDirection, ViewOptions, view, view_pruned};
     use proptest::prelude::*;
-    use stackline_model::{CallFrame, CallMetric, CallProcess, CallStats, CallThread, CallTree, CallTreeBuilder};
+    use stackline_model::{
+        CallMetric, CallProcess, CallStats, CallThread, CallingContextTree, CallingContextTreeBuilder, Frame,
+    };
     use std::collections::BTreeMap;
 
-    fn tree(hits: &[(String, u64)]) -> CallTree {
-        let mut builder = CallTreeBuilder::new();
+    fn tree(hits: &[(String, u64)]) -> CallingContextTree {
+        let mut builder = CallingContextTreeBuilder::new();
         let process = builder.process(CallProcess::default());
         let name = builder.text("main");
         let thread = builder.thread(CallThread { process, tid: 1, torch_id: 0, name });
         for (path, value) in hits {
-            let node = path.chars().fold(CallTree::ROOT, |node, letter| {
+            let node = path.chars().fold(CallingContextTree::ROOT, |node, letter| {
                 let name = builder.text(&letter.to_string());
-                let frame = builder.frame(CallFrame::operator(name));
+                let frame = builder.frame(Frame::operator(name));
                 builder.child(node, frame)
             });
-            builder.add(node, thread, CallMetric::OperatorTime, &CallStats::of(*value));
+            builder.add(node, thread, CallMetric::OperatorTime, &CallStats::from_value(*value));
         }
         builder.finish()
     }
@@ -90,14 +92,14 @@ mod tests {
         fn what_is_followed_is_as_in_the_whole_view(
             hits in prop::collection::vec(("[a-d]{1,8}", 1_u64..1000), 1..40),
             least in prop_oneof![Just(0.0), 0.0..0.5],
-            shape in prop::sample::select(vec![Shape::BottomUp, Shape::TopDown, Shape::Flat]),
+            shape in prop::sample::select(vec![ViewDirection::BottomUp, ViewDirection::TopDown, ViewDirection::Flat]),
         ) {
             let tree = tree(&hits);
             let options = ViewOptions { shape, ..ViewOptions::new(CallMetric::OperatorTime) };
             let whole = by_path(&view(&tree, &options));
             let pruned = by_path(&view_pruned(&tree, &options, least, &[]));
             let total = whole[""].0.sum as f64;
-            let is_followed = |path: &str| shape != Shape::BottomUp || path.is_empty() || whole[path].0.sum as f64 >= total * least;
+            let is_followed = |path: &str| shape != ViewDirection::BottomUp || path.is_empty() || whole[path].0.sum as f64 >= total * least;
             for (path, values) in &whole {
                 let expected = (0..path.len()).all(|end| is_followed(&path[..end])).then_some(values);
                 prop_assert_eq!(pruned.get(path), expected, "{} of {:?}", path, hits);
@@ -110,7 +112,7 @@ mod tests {
         fn what_is_made_without_paths_is_as_with_paths(
             hits in prop::collection::vec(("[a-d]{0,8}", 0_u64..1000), 0..40),
             least in prop_oneof![Just(0.0), 0.0..0.5],
-            shape in prop::sample::select(vec![Shape::BottomUp, Shape::TopDown, Shape::Flat]),
+            shape in prop::sample::select(vec![ViewDirection::BottomUp, ViewDirection::TopDown, ViewDirection::Flat]),
             focus in prop::option::of(prop::sample::select(vec!["^a", "^[bc]"])),
             hide in prop::option::of(prop::sample::select(vec!["^[ab]", "^d"])),
         ) {

@@ -6,7 +6,7 @@
 use super::linear::Seen;
 use super::{Builder, Value};
 use crate::calls::CallLabel;
-use stackline_model::{CallNodeId, CallTree};
+use stackline_model::{CallNodeId, CallingContextTree};
 
 /// How much callers must hold, in the metric's unit.
 #[derive(Clone, Copy, Debug, Default)]
@@ -86,7 +86,7 @@ impl Builder {
         let mut climbers: Vec<Climber> = values.iter().enumerate().map(start).collect();
         for label in below {
             let label = self.ids.get(label).copied();
-            climbers.retain(|one| one.at != CallTree::ROOT && Some(seen.label(one.at)) == label);
+            climbers.retain(|one| one.at != CallingContextTree::ROOT && Some(seen.label(one.at)) == label);
             climbers.iter_mut().for_each(|one| one.at = up[seen.parent(one.at).index()]);
         }
         let is_own = |value: &Value| seen.is_shown(value.node);
@@ -124,11 +124,11 @@ impl Builder {
             let here = &front.climbers[from..end];
             from = end;
             tally.clear();
-            for one in here.iter().filter(|one| one.at != CallTree::ROOT) {
+            for one in here.iter().filter(|one| one.at != CallingContextTree::ROOT) {
                 tally.add(seen.label(one.at), values[one.value as usize].stats.sum);
             }
             self.place(row, tally, least, &mut next);
-            for one in here.iter().filter(|one| one.at != CallTree::ROOT) {
+            for one in here.iter().filter(|one| one.at != CallingContextTree::ROOT) {
                 let slot = &mut tally.slots[seen.label(one.at)];
                 let Some(caller) = slot.row else { continue };
                 let value = &values[one.value as usize];
@@ -161,7 +161,7 @@ impl Builder {
             if sum >= least.followed {
                 let first = next.climbers.len();
                 slot.next = Some(first);
-                next.climbers.resize(first + slot.many, Climber { at: CallTree::ROOT, value: 0 });
+                next.climbers.resize(first + slot.many, Climber { at: CallingContextTree::ROOT, value: 0 });
                 next.rows.push((caller, first + slot.many));
             }
         }
@@ -178,7 +178,7 @@ impl Builder {
 
 /// By node: the nearest one with a frame that is shown, at or above it; the root if there is none.
 fn nearest(seen: &Seen<'_>) -> Vec<CallNodeId> {
-    let mut nearest = vec![CallTree::ROOT; seen.tree.nodes.len()];
+    let mut nearest = vec![CallingContextTree::ROOT; seen.tree.nodes.len()];
     for node in seen.tree.nodes.ids().skip(1) {
         let above = nearest[seen.parent(node).index()];
         nearest[node.index()] = if seen.is_shown(node) { node } else { above };

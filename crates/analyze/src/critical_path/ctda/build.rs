@@ -18,7 +18,7 @@ use std::rc::Rc;
 const IDLE_SHARE: f64 = 0.1;
 
 /// One logical thread with its nodes.
-pub(super) struct Lane {
+pub(super) struct LogicalThread {
     /// Tracks of its threads.
     pub(super) tracks: Vec<TrackId>,
     pub(super) marks: Vec<Mark>,
@@ -44,7 +44,7 @@ pub(super) struct GpuNode {
 
 /// All nodes.
 pub(super) struct Nodes {
-    pub(super) lanes: Vec<Lane>,
+    pub(super) lanes: Vec<LogicalThread>,
     /// Number of nodes of the host; those of the GPU follow.
     pub(super) host: u32,
     pub(super) gpu: Vec<GpuNode>,
@@ -103,7 +103,7 @@ fn lane(
     waits: &Waits<'_>,
     threads: Vec<Thread>,
     streams: Rc<[StreamId]>,
-) -> Lane {
+) -> LogicalThread {
     let pieces = timeline::merge(&threads);
     let marks = marks::find(trace, &threads, gpu);
     let waited = |(_, m): &(usize, &Mark)| m.kind == MarkKind::Record && waits.is_waited_for(m.event);
@@ -116,7 +116,7 @@ fn lane(
         chain = nodes::cut(&Source { starved: &starved, ..source });
     }
     let tracks = threads.iter().map(|t| t.track).collect();
-    Lane { tracks, marks, chain, first_node: 0, streams }
+    LogicalThread { tracks, marks, chain, first_node: 0, streams }
 }
 
 /// The launches that need a node of their own: those after the longest times in which their stream had nothing to do,
@@ -167,14 +167,14 @@ fn groups(gpu: &Gpu, node_of: &dyn Fn(EventId) -> u32, is_cut: &dyn Fn(u32) -> b
     groups
 }
 
-fn launcher(lanes: &[Lane], mark_of_call: &FxHashMap<EventId, (u32, u32)>, call: EventId) -> u32 {
+fn launcher(lanes: &[LogicalThread], mark_of_call: &FxHashMap<EventId, (u32, u32)>, call: EventId) -> u32 {
     let Some(&(lane, mark)) = mark_of_call.get(&call) else { return NO_NODE };
     let lane = &lanes[lane as usize];
     let node = lane.chain.node_of_mark[mark as usize];
     if node == NO_NODE { NO_NODE } else { lane.first_node + node }
 }
 
-fn phase_of(lanes: &[Lane], node: u32) -> Phase {
+fn phase_of(lanes: &[LogicalThread], node: u32) -> Phase {
     let after = lanes.partition_point(|l| l.first_node <= node);
     let lane = after.checked_sub(1).and_then(|i| lanes.get(i));
     lane.and_then(|l| l.chain.nodes.get((node - l.first_node) as usize)).map_or(Phase::Other, |n| n.phase)

@@ -1,6 +1,6 @@
 //! Edges between nodes (section 3.2.2 of the paper).
 
-use super::build::{Lane, Nodes};
+use super::build::{LogicalThread, Nodes};
 use super::gpu::{Gpu, StreamId};
 use super::graph::{CtdaEdge, CtdaEdgeKind};
 use super::marks::{MarkKind, SyncKind};
@@ -30,7 +30,7 @@ pub(super) fn all(trace: &Trace, nodes: &Nodes, gpu: &Gpu, waits: &mut Waits<'_>
 }
 
 /// Each node follows the one before it in the logical thread, and the one before it in its own.
-fn thread_order(lane: &Lane, edges: &mut Vec<CtdaEdge>) {
+fn thread_order(lane: &LogicalThread, edges: &mut Vec<CtdaEdge>) {
     let mut last: Vec<Option<u32>> = vec![None; lane.tracks.len()];
     let mut before: Option<u32> = None;
     for (node, number) in lane.chain.nodes.iter().zip(lane.first_node..) {
@@ -82,7 +82,7 @@ fn launch_end(nodes: &Nodes, gpu: &Gpu, at: u32) -> i64 {
 }
 
 /// What host and streams wait for.
-fn synchronisation(nodes: &Nodes, lane: &Lane, gpu: &Gpu, waits: &mut Waits<'_>, edges: &mut Vec<CtdaEdge>) {
+fn synchronisation(nodes: &Nodes, lane: &LogicalThread, gpu: &Gpu, waits: &mut Waits<'_>, edges: &mut Vec<CtdaEdge>) {
     let next_launches = NextLaunches::new(lane, gpu);
     let mut unfinished = Unfinished::new(lane, gpu);
     let mut last_stream: FxHashMap<u32, StreamId> = FxHashMap::default();
@@ -144,7 +144,7 @@ struct Unfinished {
 }
 
 impl Unfinished {
-    fn new(lane: &Lane, gpu: &Gpu) -> Self {
+    fn new(lane: &LogicalThread, gpu: &Gpu) -> Self {
         let mut launches = Vec::new();
         if lane.marks.iter().any(|m| m.kind == MarkKind::Sync(SyncKind::Device)) {
             let ops = lane.streams.iter().flat_map(|&s| gpu.of_stream(s));
@@ -179,7 +179,7 @@ struct NextLaunches {
 }
 
 impl NextLaunches {
-    fn new(lane: &Lane, gpu: &Gpu) -> Self {
+    fn new(lane: &LogicalThread, gpu: &Gpu) -> Self {
         let mut found = Self::default();
         if !lane.marks.iter().any(|m| m.kind == MarkKind::StreamWait) {
             return found;

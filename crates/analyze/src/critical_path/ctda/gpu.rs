@@ -52,7 +52,7 @@ impl Gpu {
                 continue;
             }
             let launch = trace.gpu.launch[id.index()];
-            let launched_at = times.of(id).at;
+            let launched_at = times.launch_of(id).at;
             let (start, end) = (start.max(window.start), end.min(window.end));
             let op = Op { start, end, event, stream: 0, launch, launched_at };
             ops.push((trace.events.track[event.index()], op));

@@ -88,7 +88,7 @@ pub enum RuleKind {
 }
 
 impl RuleKind {
-    fn of(kind: EventKind) -> Option<Self> {
+    fn from_event_kind(kind: EventKind) -> Option<Self> {
         match kind {
             // Older profilers wrote annotations and other records as operators.
             EventKind::Operator | EventKind::Other => Some(Self::Operator),
@@ -256,7 +256,7 @@ impl<'a> RuleBook<'a> {
 
     /// The rule for an event's own name and links, not those around it.
     pub(super) fn rule_for(&mut self, name: StrId, kind: EventKind, link: Option<LinkSide>) -> Option<&'a PhaseRule> {
-        let kind = RuleKind::of(kind)?;
+        let kind = RuleKind::from_event_kind(kind)?;
         let (trace, rules) = (self.trace, self.rules);
         let named = *self.by_name.entry((name, kind)).or_insert_with(|| {
             let text = trace.strings.get(name);

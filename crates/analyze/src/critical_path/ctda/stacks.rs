@@ -86,10 +86,10 @@ pub(super) fn walk<'a>(trace: &'a Trace, book: &mut RuleBook<'a>, window: Window
 /// is the backward side that says what it does.
 fn link_sides(trace: &Trace) -> Vec<Option<LinkSide>> {
     let mut sides = vec![None; trace.events.len()];
-    for (from, _, _) in trace.links.of(LinkKind::Backward) {
+    for (from, _, _) in trace.links.of_kind(LinkKind::Backward) {
         sides[from.index()] = Some(LinkSide::Forward);
     }
-    for (_, to, _) in trace.links.of(LinkKind::Backward) {
+    for (_, to, _) in trace.links.of_kind(LinkKind::Backward) {
         sides[to.index()] = Some(LinkSide::Backward);
     }
     sides

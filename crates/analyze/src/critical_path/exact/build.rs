@@ -1,9 +1,9 @@
 //! From a trace to its dependency graph.
 
 use super::graph::{ActivityGraph, Dependency, NONE, NewEdge, NodeKind};
-use super::lanes::Lane;
 use super::other_streams::OtherStreams;
-use super::threads::{Handover, Threads};
+use super::thread_timelines::ThreadTimeline;
+use super::wakeups::{Handover, Threads};
 use crate::critical_path::gpu_order::{CLOCK_TOLERANCE_NS, GpuOrder, Reason, SyncCall};
 use crate::critical_path::streams::{end as gpu_end, start as gpu_start};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -57,7 +57,7 @@ pub(super) struct Built {
 pub(super) struct Builder<'a> {
     trace: &'a Trace,
     order: &'a GpuOrder,
-    lanes: &'a [Lane],
+    lanes: &'a [ThreadTimeline],
     lane_of: FxHashMap<TrackId, usize>,
     graph: ActivityGraph,
     edges: Vec<NewEdge>,
@@ -73,7 +73,12 @@ pub(super) struct Builder<'a> {
 
 impl<'a> Builder<'a> {
     /// Builds the nodes and edges of the graph.
-    pub(super) fn build(trace: &'a Trace, order: &'a GpuOrder, lanes: &'a [Lane], threads: &Threads) -> Built {
+    pub(super) fn build(
+        trace: &'a Trace,
+        order: &'a GpuOrder,
+        lanes: &'a [ThreadTimeline],
+        threads: &Threads,
+    ) -> Built {
         let mut builder = Self {
             trace,
             order,

@@ -4,7 +4,7 @@ use super::Exact;
 use super::enclosing::Around;
 use super::graph::{Dependency, NodeKind};
 use super::names::{Names, bits};
-use super::threads::{Gap, is_annotation};
+use super::wakeups::{Gap, is_annotation};
 use crate::critical_path::gpu_order::Evidence;
 use crate::kernel_type::{KernelType, NameTypes, RULES};
 use crate::vocabulary::cuda::is_of_runtime;
@@ -140,7 +140,7 @@ impl MayWait<'_> {
     /// or was there already.
     pub(super) fn span(&self, event: EventId) -> bool {
         event.is_none()
-            || self.names.of(self.trace, event) & (bits::WAITS | bits::RUNS_BACKWARD) != 0
+            || self.names.flags(self.trace, event) & (bits::WAITS | bits::RUNS_BACKWARD) != 0
             || self.uncertain.contains(&event)
             || (is_annotation(self.trace, event) || self.inferred.get(event).is_some())
                 // Python's collector works, and waits for nobody; samples see the function that it interrupted in it.
@@ -217,6 +217,6 @@ impl<'a> Categories<'a> {
     /// Whether a span is or lies in one that loads data.
     fn loads_data(&mut self, event: EventId) -> bool {
         let (trace, names) = (self.trace, self.names);
-        self.loads.any(trace, event, |e| names.of(trace, e) & bits::LOADS_DATA != 0)
+        self.loads.any(trace, event, |e| names.flags(trace, e) & bits::LOADS_DATA != 0)
     }
 }

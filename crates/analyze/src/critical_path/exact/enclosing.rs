@@ -1,7 +1,7 @@
 //! What encloses each event: found once for all, so that deep stacks are climbed only once.
 
 use super::names::{Names, bits};
-use super::threads::is_annotation;
+use super::wakeups::is_annotation;
 use rustc_hash::FxHashMap;
 use stackline_model::names::module_name;
 use stackline_model::{EventId, EventKind, Trace};
@@ -53,7 +53,7 @@ impl Enclosing {
             self.operator[at] = self.operator[parent];
             (self.place[at], self.inside[at]) = (self.place[parent], self.inside[parent]);
         }
-        let known = names.of(trace, event);
+        let known = names.flags(trace, event);
         for (bit, here) in [(bits::LOADS_DATA, LOADS_DATA), (bits::ONLY_WAITS, ONLY_WAITS)] {
             self.inside[at] |= if known & bit != 0 { here } else { 0 };
         }

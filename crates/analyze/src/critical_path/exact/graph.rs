@@ -3,7 +3,7 @@
 //! `start(n) = max over in-edges of (end(predecessor) + lag)`; with the lags of this graph that gives the observed times
 //! back exactly. The edge that attains the maximum in the trace is the *binding* one: the release of the activity.
 
-use super::threads::ThreadRule;
+use super::wakeups::ThreadRule;
 use crate::critical_path::gpu_order::{Evidence, ROUNDING_NS, Reason};
 use stackline_model::{EventId, GpuId};
 
@@ -171,7 +171,7 @@ impl ActivityGraph {
     pub(super) fn is_near_tie(&self, node: u32, edge: &InEdge) -> bool {
         let is_launch = |e: &InEdge| matches!(e.dependency, Dependency::Launch | Dependency::LaunchByOperator);
         let is_queue = |e: &InEdge| e.dependency.is_stream_order();
-        let ready = |other: &InEdge| self.end[other.from as usize] + self.usual.of(other.dependency);
+        let ready = |other: &InEdge| self.end[other.from as usize] + self.usual.lag_of(other.dependency);
         let is_late = |other: &InEdge| ready(other) + ROUNDING_NS >= self.start[node as usize];
         let competes = |other: &&InEdge| is_launch(edge) && is_queue(other) || is_queue(edge) && is_launch(other);
         self.kind[node as usize] == NodeKind::Gpu && self.edges_into(node).iter().filter(competes).any(is_late)
@@ -228,7 +228,7 @@ impl ActivityGraph {
                 let is_gap = self.kind[node] == NodeKind::Gpu;
                 edge.lag = match () {
                     () if i == binding => observed,
-                    () if is_gap => observed.min(usual.of(edge.dependency)),
+                    () if is_gap => observed.min(usual.lag_of(edge.dependency)),
                     () => observed.min(0),
                 };
             }
@@ -369,7 +369,7 @@ impl UsualLags {
 }
 
 impl Usual {
-    fn of(self, dependency: Dependency) -> i64 {
+    fn lag_of(self, dependency: Dependency) -> i64 {
         match dependency {
             Dependency::Launch | Dependency::LaunchByOperator => self.launch,
             Dependency::Stream | Dependency::StreamAmidLoss | Dependency::Unlaunched | Dependency::Gpu(_) => self.queue,

@@ -4,56 +4,57 @@
 //! activity's start is tied to what ended last among its prerequisites. The path's length is the window's, to the ns;
 //! what no record says is inferred by a named rule or is `unknown`.
 
+mod backward_pass;
 mod build;
-mod bursts;
 mod category;
 mod enclosing;
+mod gil_holders;
 mod graph;
-mod hop_list;
-mod hops;
-mod lanes;
+mod merged_segments;
 mod names;
 mod other_streams;
 mod overlay;
 mod report;
+mod segment_list;
 mod slack;
 mod steps;
-mod story;
+mod summary;
 mod tables;
-mod threads;
-mod walk;
+mod thread_timelines;
+mod wakeups;
 pub mod what_if;
 mod window;
 mod workers;
 mod xla_pool;
 
+pub use backward_pass::{ExactPath, PathSegment};
 pub use category::Category;
 pub use graph::{ActivityGraph, Dependency, InEdge, NONE, NodeKind};
-pub use hop_list::Hops;
-pub use hops::{HopReport, HopReports, Stretch};
+pub use merged_segments::{MergedSegment, SegmentReport, SegmentReports};
 pub use report::{ExactReport, ExactWarning};
+pub use segment_list::PathSegments;
 pub use slack::{EventSlack, Harmless};
 pub use steps::{StepPath, StepSpread, spread};
-pub use story::Chapter;
-pub use tables::{HOPS, HOPS_TITLE, ON_DEMAND, SLACK, hops_table, hops_tables, slack_table, tables, with_rows};
-pub use threads::ThreadRule;
-pub use walk::{ExactPath, Hop};
+pub use summary::SummaryLine;
+pub use tables::{HOPS, HOPS_TITLE, ON_DEMAND, SLACK, TABLES, hops_table, hops_tables, slack_table, tables, with_rows};
+pub use wakeups::ThreadRule;
+pub(crate) use window::annotation_span;
 pub use window::{Window, WindowChoice};
 pub use workers::{LoaderWorker, LoaderWorkers};
 
 use super::CriticalPathError;
 use super::call_kind_cache::CallKindCache;
 use super::gpu_order::{GpuOrder, ROUNDING_NS};
-use super::implicit_waits::Loops;
+use super::inferred_sync::Loops;
 use crate::recording::Recording;
 use category::Categories;
 use enclosing::Enclosing;
-use lanes::Lane;
 use names::Names;
 use rustc_hash::FxHashSet;
 use stackline_model::{DeviceClock, EventId, GpuId, Key, Trace};
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
+use thread_timelines::ThreadTimeline;
 
 /// A greater difference is a wrong record, not a clock, in ns: 1,000 s.
 const MOST_NS: i64 = 1_000_000_000_000;
@@ -67,9 +68,9 @@ fn off_ns(clock: &DeviceClock) -> i64 {
 pub struct Exact<'a> {
     trace: &'a Trace,
     names: Names,
-    lanes: Vec<Lane>,
+    lanes: Vec<ThreadTimeline>,
     /// Per lane what its gaps are.
-    gaps: Vec<threads::Gap>,
+    gaps: Vec<wakeups::Gap>,
     /// Per lane its nodes: from, to.
     lane_nodes: Vec<(u32, u32)>,
     graph: ActivityGraph,
@@ -95,8 +96,8 @@ impl<'a> Exact<'a> {
     /// Builds the dependency graph of a trace. Linear in its events, but for sorting.
     pub fn new(trace: &'a Trace) -> Self {
         let names = Names::new(trace);
-        let lanes = Lane::all(trace);
-        let threads = threads::find(trace, &lanes, &names);
+        let lanes = ThreadTimeline::all(trace);
+        let threads = wakeups::find(trace, &lanes, &names);
         let kinds = CallKindCache::new(trace);
         let order = GpuOrder::new(trace, &kinds);
         let built = build::Builder::build(trace, &order, &lanes, &threads);
@@ -104,7 +105,7 @@ impl<'a> Exact<'a> {
         // What the graph was made of goes before the edges find their places, which takes the most memory.
         let GpuOrder { unexplained_waits, uncertain, loops, amid_loss, clocks_disagree, overlong, left_out, .. } =
             { order };
-        let threads::Threads { gaps, .. } = { threads };
+        let wakeups::Threads { gaps, .. } = { threads };
         graph.connect(edges);
         Self {
             trace,
@@ -135,12 +136,12 @@ impl<'a> Exact<'a> {
 
     /// Worker processes of loaders of data, as far as the trace shows them.
     pub fn loader_workers(&self) -> &LoaderWorkers {
-        self.loader_workers.get_or_init(|| LoaderWorkers::of(self.trace, &self.names, &self.lanes))
+        self.loader_workers.get_or_init(|| LoaderWorkers::from_trace(self.trace, &self.names, &self.lanes))
     }
 
     /// What the recording says that the trace is of; `None` of other traces.
     pub fn recording(&self) -> Option<&Recording> {
-        self.recording.get_or_init(|| Recording::of(self.trace)).as_ref()
+        self.recording.get_or_init(|| Recording::from_trace(self.trace)).as_ref()
     }
 
     /// Whether the clocks of host and GPU visibly disagree: in the order of the work, or by what reading saw.
@@ -175,8 +176,8 @@ impl<'a> Exact<'a> {
     pub fn path_of(&self, window: Window) -> ExactPath {
         // A node is shown by its pieces, and the time before it.
         let most = self.lanes.iter().map(|lane| lane.pieces.len()).sum::<usize>() + 3 * self.graph.len() + 2;
-        let mut hops = Hops::new(window.end, most);
-        walk::walk(self, &mut Categories::new(self), window, |hop| hops.push_front(&hop));
+        let mut hops = PathSegments::new(window.end, most);
+        backward_pass::walk(self, &mut Categories::new(self), window, |hop| hops.push_front(&hop));
         ExactPath { window, hops }
     }
 }

@@ -6,7 +6,7 @@ use stackline_model::names::{COLLECTION, TAKE_BATCH};
 use stackline_model::vocabulary::lightning;
 use stackline_model::{EventId, EventKind, Trace};
 
-/// Bits of [`Names::of`].
+/// Bits of [`Names::flags`].
 pub(super) mod bits {
     /// The frame that runs the autograd engine and waits for its threads.
     pub(in super::super) const RUNS_BACKWARD: u16 = 1;
@@ -85,7 +85,7 @@ impl Names {
     }
 
     /// The bits of an event's name; 0 for calls and for no event.
-    pub(super) fn of(&self, trace: &Trace, event: EventId) -> u16 {
+    pub(super) fn flags(&self, trace: &Trace, event: EventId) -> u16 {
         let Some(name) = trace.events.name.get(event.index()) else { return 0 };
         match trace.kind(event) {
             EventKind::PythonFunction | EventKind::Operator | EventKind::Annotation => {
@@ -106,7 +106,7 @@ impl Names {
     }
 
     fn is_within(&self, trace: &Trace, event: EventId, bit: u16) -> bool {
-        std::iter::once(event).chain(trace.ancestors(event)).any(|e| self.of(trace, e) & bit != 0)
+        std::iter::once(event).chain(trace.ancestors(event)).any(|e| self.flags(trace, e) & bit != 0)
     }
 }
 

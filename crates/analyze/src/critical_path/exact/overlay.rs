@@ -1,7 +1,7 @@
 //! The exact path as marks and arrows on top of the trace file.
 
+use super::backward_pass::{ExactPath, PathSegment};
 use super::graph::NONE;
-use super::walk::{ExactPath, Hop};
 use super::{Exact, NodeKind};
 use crate::critical_path::events::TrackKey;
 use crate::critical_path::{FlowEnd, FlowPair, Mark, Overlay};
@@ -27,7 +27,7 @@ impl Exact<'_> {
     /// The arrows, in time order.
     fn arrows(&self, path: &ExactPath) -> Vec<FlowPair> {
         let mut flows: Vec<FlowPair> = Vec::new();
-        let mut before: Option<Hop> = None;
+        let mut before: Option<PathSegment> = None;
         // The rule behind the time since the hop before.
         let mut waited = None;
         for hop in path.hops.iter().filter(|h| h.track.is_some()) {
@@ -51,12 +51,12 @@ impl Exact<'_> {
     }
 
     /// Whether a hop is the time before what it names, not of it.
-    fn is_lag(&self, hop: &Hop) -> bool {
+    fn is_lag(&self, hop: &PathSegment) -> bool {
         hop.node != NONE && hop.end <= self.graph.start[hop.node as usize]
     }
 
     /// The rule by which the node of a hop was released.
-    fn rule_into(&self, hop: &Hop) -> &'static str {
+    fn rule_into(&self, hop: &PathSegment) -> &'static str {
         if hop.node == NONE {
             return hop.rule;
         }
@@ -65,11 +65,11 @@ impl Exact<'_> {
 
     /// Start or end of a hop on its track, in whole µs within it if there are any, so that the arrow touches it; the end
     /// of GPU work up to 1 µs earlier for the same reason.
-    fn flow_end(&self, hop: &Hop, at: i64) -> FlowEnd {
+    fn flow_end(&self, hop: &PathSegment, at: i64) -> FlowEnd {
         let trace = self.trace;
         let is_gpu = hop.node != NONE && self.graph.kind[hop.node as usize] == NodeKind::Gpu;
         let inset = if is_gpu && at == hop.end { (hop.end - hop.start).min(1_000) } else { 0 };
-        let key = |key| TrackKey::of(trace, key);
+        let key = |key| TrackKey::from_trace(trace, key);
         let shift = trace.clock_shift(hop.track);
         let (at, start, end) =
             (at.saturating_sub(shift), hop.start.saturating_sub(shift), hop.end.saturating_sub(shift));

@@ -1,8 +1,8 @@
 //! The exact path as one serialisable value.
 
+use super::backward_pass::ExactPath;
 use super::category::Category;
-use super::story::{Chapter, story};
-use super::walk::ExactPath;
+use super::summary::{SummaryLine, summarize};
 use super::{Exact, NodeKind, Window};
 use crate::critical_path::ReportShare;
 use rustc_hash::FxHashMap;
@@ -61,7 +61,7 @@ pub struct ExactReport {
     /// Names with the most time on the path; time without event under its cause, such as `(no event: host_python)`.
     pub top: Vec<ReportShare>,
     /// The path in at most some twenty lines.
-    pub story: Vec<Chapter>,
+    pub story: Vec<SummaryLine>,
     /// What the reader should know.
     pub warnings: Vec<ExactWarning>,
 }
@@ -69,7 +69,7 @@ pub struct ExactReport {
 impl Exact<'_> {
     /// The report of a path.
     pub fn report(&self, path: &ExactPath) -> ExactReport {
-        let (story, path_nodes) = story(self, path);
+        let (story, path_nodes) = summarize(self, path);
         let Window { start, end, .. } = path.window;
         let spent: Vec<(&str, i64)> =
             path.by_category().iter().filter(|(_, ns)| *ns > 0).map(|(c, ns)| (c.name(), *ns)).collect();

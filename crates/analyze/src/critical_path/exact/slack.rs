@@ -1,8 +1,8 @@
 //! Slack: how much longer something could take without moving the end of a window.
 
+use super::backward_pass::ExactPath;
 use super::graph::NONE;
-use super::lanes::is_span;
-use super::walk::ExactPath;
+use super::thread_timelines::is_span;
 use super::{Exact, NodeKind, Window};
 use rustc_hash::FxHashMap;
 use serde::Serialize;

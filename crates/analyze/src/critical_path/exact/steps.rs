@@ -1,7 +1,7 @@
 //! Paths of all steps, summarised: so that an unlucky step does not mislead.
 
+use super::backward_pass::walk;
 use super::category::{Categories, Category};
-use super::walk::walk;
 use super::{Exact, Window};
 use serde::Serialize;
 

@@ -1,10 +1,13 @@
 //! The exact path as tables.
 
-use super::{EventSlack, ExactReport, Harmless, HopReport, HopReports, StepSpread};
+use super::{EventSlack, ExactReport, Harmless, SegmentReport, SegmentReports, StepSpread};
 use stackline_model::{Table, Unit};
 
 /// Tables that a path may have besides those of [`tables`], each large: made when they are asked for.
 pub const ON_DEMAND: [&str; 2] = [HOPS, SLACK];
+
+/// Names of all tables of a path.
+pub const TABLES: [&str; 7] = ["bound_by", "story", "top", HARMLESS, STEPS, HOPS, SLACK];
 
 const HARMLESS: &str = "large_but_harmless";
 const STEPS: &str = "steps";
@@ -84,13 +87,13 @@ pub const HOPS: &str = "hops";
 pub const HOPS_TITLE: &str = "The path, hop by hop";
 
 /// The path as rows.
-pub fn hops_table(reports: &HopReports<'_>) -> Table {
+pub fn hops_table(reports: &SegmentReports<'_>) -> Table {
     table_of(&reports.hops().collect::<Vec<_>>())
 }
 
 /// The same in tables of at most so many rows, made one after the other: the text of a long path takes much memory. There is
 /// always one.
-pub fn hops_tables<'a>(reports: &'a HopReports<'_>, rows: usize) -> impl Iterator<Item = Table> + 'a {
+pub fn hops_tables<'a>(reports: &'a SegmentReports<'_>, rows: usize) -> impl Iterator<Item = Table> + 'a {
     let (mut hops, mut part) = (reports.hops(), Vec::new());
     let mut is_first = true;
     std::iter::from_fn(move || {
@@ -100,7 +103,7 @@ pub fn hops_tables<'a>(reports: &'a HopReports<'_>, rows: usize) -> impl Iterato
     })
 }
 
-fn table_of(hops: &[HopReport<'_>]) -> Table {
+fn table_of(hops: &[SegmentReport<'_>]) -> Table {
     let hops = || hops.iter();
     Table::new(HOPS, HOPS_TITLE)
         .i64("start_ns", Unit::Ns, hops().map(|h| h.start_ns))

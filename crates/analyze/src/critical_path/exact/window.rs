@@ -2,8 +2,8 @@
 
 use super::Exact;
 use super::graph::{NONE, NodeKind};
-use super::lanes::Lane;
 use super::names::bits;
+use super::thread_timelines::ThreadTimeline;
 use crate::critical_path::CriticalPathError;
 use crate::critical_path::nearest::nearest_annotations;
 use crate::launch_times::LaunchTimes;
@@ -132,10 +132,10 @@ impl Exact<'_> {
 
     /// Whether a thread's end can be the end of the work: not if it only calls the runtime, as a watchdog does that
     /// polls, nor if it still waits.
-    pub(super) fn works(&self, lane: &Lane) -> bool {
+    pub(super) fn works(&self, lane: &ThreadTimeline) -> bool {
         let has = lane.has;
         let last = lane.pieces.iter().rev().find(|p| p.event.is_some()).map_or(EventId::NONE, |p| p.event);
-        let waits = self.names.of(self.trace, last) & bits::WAITS != 0;
+        let waits = self.names.flags(self.trace, last) & bits::WAITS != 0;
         let only_calls = self.lanes.iter().all(|l| l.has.operators + l.has.python + l.has.annotations == 0);
         (only_calls || has.operators + has.python + has.annotations > 0) && !waits
     }
@@ -184,7 +184,7 @@ impl Exact<'_> {
         let mut last: BTreeMap<(i32, i64), u32> = BTreeMap::new();
         for node in (0..self.graph.len() as u32).filter(|&n| self.graph.kind[n as usize] == NodeKind::Gpu) {
             let row = self.graph.place[node as usize] as usize;
-            let launched = times.of(GpuId::new(row));
+            let launched = times.launch_of(GpuId::new(row));
             if launched.process.is_none_or(|by| by == process) && launched.at < before {
                 let of_stream = last.entry((rows.device[row], rows.stream[row])).or_insert(node);
                 if self.graph.end[node as usize] > self.graph.end[*of_stream as usize] {
@@ -255,6 +255,14 @@ impl Exact<'_> {
         let node = from + ends.partition_point(|&end| end < at) as u32;
         if node < to { node } else { to.checked_sub(1).filter(|&n| n >= from).unwrap_or(NONE) }
     }
+}
+
+/// From the start of the first to the end of the last of these annotations ([`WindowChoice::Annotation`]), in ns since the trace's base.
+/// `None` if the trace lacks one.
+pub(crate) fn annotation_span(trace: &Trace, text: &str, (first, last): (usize, usize)) -> Option<(i64, i64)> {
+    let found = annotations(trace, text);
+    let (from, to) = (found.get(first)?, found.get(last)?);
+    Some((trace.events.start[from.index()], trace.events.end(*to)))
 }
 
 /// Annotations of threads whose name contains a text, in the order of the source; if there are none, operators and Python frames.

@@ -1,7 +1,7 @@
 //! Worker processes of a loader of data, where a trace shows them.
 
-use super::lanes::Lane;
 use super::names::{Names, bits};
+use super::thread_timelines::ThreadTimeline;
 use stackline_model::{Key, Trace};
 use std::collections::BTreeMap;
 
@@ -19,8 +19,8 @@ pub struct LoaderWorker {
 }
 
 impl LoaderWorkers {
-    pub(super) fn of(trace: &Trace, names: &Names, lanes: &[Lane]) -> Self {
-        let runs_worker = |e: &_| names.of(trace, *e) & bits::RUNS_WORKER != 0;
+    pub(super) fn from_trace(trace: &Trace, names: &Names, lanes: &[ThreadTimeline]) -> Self {
+        let runs_worker = |e: &_| names.flags(trace, *e) & bits::RUNS_WORKER != 0;
         let loops = trace.events.ids().filter(runs_worker);
         let pid = |event| trace.tracks.pid(trace.events.track[event]);
         let mut workers: BTreeMap<Key, LoaderWorker> = BTreeMap::new();

@@ -2,8 +2,8 @@
 //!
 //! The pool starts copies between host and GPU for the thread that runs the program. The names of spans say which task follows which.
 
-use super::lanes::Lane;
-use super::threads::{Ends, latest};
+use super::thread_timelines::ThreadTimeline;
+use super::wakeups::{Ends, latest};
 use stackline_model::{EventId, Trace};
 
 /// Names of the pool's threads begin like this.
@@ -28,8 +28,8 @@ pub(super) struct XlaPool {
 }
 
 impl XlaPool {
-    pub(super) fn new(trace: &Trace, lanes: &[Lane]) -> Self {
-        let is_member = |lane: &Lane| {
+    pub(super) fn new(trace: &Trace, lanes: &[ThreadTimeline]) -> Self {
+        let is_member = |lane: &ThreadTimeline| {
             trace.tracks.get(lane.track).name.some().is_some_and(|name| trace.strings.get(name).starts_with(POOL))
         };
         let is_member: Vec<bool> = lanes.iter().map(is_member).collect();
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn tasks_follow_what_put_them() {
         let trace = reading();
-        let lanes = Lane::all(&trace);
+        let lanes = ThreadTimeline::all(&trace);
         let pool = XlaPool::new(&trace, &lanes);
         let (of_pool, of_program) = if pool.has(0) { (0, 1) } else { (1, 0) };
         assert!(pool.has(of_pool) && !pool.has(of_program));

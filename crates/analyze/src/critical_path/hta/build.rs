@@ -47,7 +47,7 @@ impl<'a> Builder<'a> {
             categories.contains(&trace.events.category[event])
                 || matches!(trace.events.kind[event], EventKind::Operator | EventKind::Runtime | EventKind::Driver)
                 || (view.stream[row] != -1 && view.is_correlated(row))
-                || names.of(trace.events.name[event]) & DATA_LOAD != 0
+                || names.flags(trace.events.name[event]) & DATA_LOAD != 0
         };
         let with_nodes: Vec<u32> = kept.iter().copied().filter(|&row| has_nodes(row as usize, &mut names)).collect();
         // Twice the position for the start, one more for the end: equal times go by event, start first.
@@ -70,7 +70,7 @@ impl<'a> Builder<'a> {
 
     /// The name bits of a row.
     pub(super) fn bits(&mut self, row: usize) -> u16 {
-        self.names.of(self.trace.events.name[self.view.event[row].index()])
+        self.names.flags(self.trace.events.name[self.view.event[row].index()])
     }
 
     /// Whether the row of a node is a call that takes the runtime's lock.

@@ -44,7 +44,7 @@ impl Builder<'_> {
         for &row in self.kept {
             let r = row as usize;
             let named = view.stream[r] == -1
-                && self.names.of(self.trace.events.name[view.event[r].index()]) & (EVENT_SYNC | CONTEXT_SYNC) != 0;
+                && self.names.flags(self.trace.events.name[view.event[r].index()]) & (EVENT_SYNC | CONTEXT_SYNC) != 0;
             if (view.stream[r] != -1 || named) && view.is_correlated(r) {
                 candidates.push((if is_sync(r) { view.end[r] } else { view.start[r] }, row, is_sync(r)));
             }

@@ -45,7 +45,7 @@ impl<'a> Names<'a> {
     }
 
     /// The bits of a name.
-    pub(super) fn of(&mut self, name: StrId) -> u16 {
+    pub(super) fn flags(&mut self, name: StrId) -> u16 {
         let Some(bits) = self.bits.get_mut(name.index()) else { return 0 };
         if *bits == 0 {
             *bits = KNOWN | classify(self.trace.strings.get(name), self.options);

@@ -50,7 +50,7 @@ fn annotated_window(
     let mut window: Option<(i64, i64)> = None;
     let mut count = 0;
     for row in view.rows_in_hta_order() {
-        if names.of(trace.events.name[view.event[row].index()]) & ANNOTATION == 0 {
+        if names.flags(trace.events.name[view.event[row].index()]) & ANNOTATION == 0 {
             continue;
         }
         if (from..=to).contains(&count) {
@@ -74,7 +74,7 @@ fn is_left_out(trace: &Trace, names: &mut Names<'_>, options: &HtaOptions, insta
         return false;
     }
     let view = HtaView::load(trace, true);
-    let mut is_meant = |e: EventId| names.of(trace.events.name[e.index()]) & ANNOTATION != 0;
+    let mut is_meant = |e: EventId| names.flags(trace.events.name[e.index()]) & ANNOTATION != 0;
     view.event.iter().filter(|&&e| is_meant(e)).count() > instance
 }
 
@@ -94,7 +94,7 @@ fn keep(trace: &Trace, view: &HtaView, names: &mut Names<'_>, window: (i64, i64)
     for row in 0..view.len() {
         if view.stream[row] != -1 {
             // Waits are kept wherever they are.
-            mark[row] |= names.of(trace.events.name[view.event[row].index()]) & STREAM_WAIT != 0;
+            mark[row] |= names.flags(trace.events.name[view.event[row].index()]) & STREAM_WAIT != 0;
             continue;
         }
         if view.start[row] < window.0 || view.start[row] > window.1 || view.dur(row) <= 0 {

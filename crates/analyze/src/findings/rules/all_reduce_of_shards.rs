@@ -2,7 +2,9 @@
 
 use crate::critical_path::exact::what_if::{Action, Edit};
 use crate::findings::collectives::Collective;
-use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{
+    Area, Candidate, Confidence, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support,
+};
 use stackline_model::vocabulary::deepspeed::SHARDED_GRADIENTS;
 use stackline_model::{EventId, StrId};
 use std::collections::BTreeMap;
@@ -22,12 +24,12 @@ pub(super) const RULE: Rule = Rule {
          dist.all_gather_into_tensor(params, part)",
     ),
     cost: "a few lines, and padding to a multiple of the number of ranks; the norm of all gradients is one more small AllReduce",
-    wrong_when: "Something else needs all of the sum on each rank. That parameters are gathered is told from their number: as many \
+    false_positives: "Something else needs all of the sum on each rank. That parameters are gathered is told from their number: as many \
                  elements as are reduced. The gain is a replay with the cost of a ring: each AllReduce takes half as long, \
                  without what it waits for other ranks (what it takes longer than the median of its size). The lower bound is \
                  that of 40 % less; on eight GPUs 44 % were measured (CTDA-CPA). Collectives that switches compute (NVLS, SHARP) are left alone.",
     source: "CTDA-CPA 4.4, DeepSpeed ZeRO-2 on eight GPUs",
-    needs: &[Need::GpuWork, Need::Collectives],
+    needs: &[Requirement::GpuWork, Requirement::Collectives],
     settings: &[
         Setting {
             name: "match",
@@ -42,7 +44,7 @@ pub(super) const RULE: Rule = Rule {
             about: "least elements of a collective that counts",
         },
     ],
-    elsewhere: &[],
+    advice_variants: &[],
     check,
 };
 
@@ -50,70 +52,73 @@ pub(super) const RULE: Rule = Rule {
 const LEFT: f64 = 0.5;
 const LEFT_AT_MOST: f64 = 0.6;
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let mut by_group: BTreeMap<Option<StrId>, Vec<Collective>> = BTreeMap::new();
-    for collective in subject.collectives() {
-        if collective.elements.is_some_and(|count| count as f64 >= subject.setting("elements")) {
+    for collective in context.collectives() {
+        if collective.elements.is_some_and(|count| count as f64 >= context.setting("elements")) {
             by_group.entry(collective.group).or_default().push(collective);
         }
     }
-    by_group.into_values().filter_map(|of| of_group(subject, &of)).collect()
+    by_group.into_values().filter_map(|of| of_group(context, &of)).collect()
 }
 
-fn of_group(subject: &Subject<'_>, of: &[Collective]) -> Option<Draft> {
+fn of_group(context: &RuleContext<'_>, of: &[Collective]) -> Option<Candidate> {
     let elements = |of: &[Collective]| of.iter().filter_map(|c| c.elements).fold(0, i64::saturating_add);
     let is_gather = |c: &&Collective| matches!(c.family, "all_gather" | "broadcast");
     let gathers: Vec<Collective> = of.iter().filter(is_gather).copied().collect();
     let is_ring = |c: &&Collective| {
-        let name = subject.trace().name(c.event);
+        let name = context.trace().name(c.event);
         c.family == "all_reduce" && !["NVLS", "COLLNET"].iter().any(|algorithm| name.contains(algorithm))
     };
     let reduces: Vec<Collective> = of.iter().filter(is_ring).copied().collect();
     let (reduced, gathered) = (elements(&reduces), elements(&gathers));
-    let is_same = (reduced - gathered).abs() as f64 <= reduced as f64 * subject.setting("match") / 100.0;
+    let is_same = (reduced - gathered).abs() as f64 <= reduced as f64 * context.setting("match") / 100.0;
     if reduced > 0 && is_same {
-        return draft(subject, &reduces, gathered, Support::Inferred);
+        return candidate(context, &reduces, gathered, Support::Inferred);
     }
-    let of_shards: Vec<Collective> = reduces.into_iter().filter(|c| is_of_shards(subject, c.event)).collect();
-    draft(subject, &of_shards, gathered, Support::Exact)
+    let of_shards: Vec<Collective> = reduces.into_iter().filter(|c| is_of_shards(context, c.event)).collect();
+    candidate(context, &of_shards, gathered, Support::Exact)
 }
 
 /// Whether code that keeps a part of the sum asked for it.
-fn is_of_shards(subject: &Subject<'_>, event: EventId) -> bool {
-    let trace = subject.trace();
+fn is_of_shards(context: &RuleContext<'_>, event: EventId) -> bool {
+    let trace = context.trace();
     let is_sharded = |name: &str| SHARDED_GRADIENTS.iter().any(|part| name.contains(part));
-    subject.stack(event).any(|e| {
-        is_sharded(trace.name(e)) || subject.stack_frames(e).iter().any(|&frame| is_sharded(trace.strings.get(frame)))
+    context.stack(event).any(|e| {
+        is_sharded(trace.name(e)) || context.stack_frames(e).iter().any(|&frame| is_sharded(trace.strings.get(frame)))
     })
 }
 
-fn draft(subject: &Subject<'_>, reduces: &[Collective], gathered: i64, support: Support) -> Option<Draft> {
+fn candidate(context: &RuleContext<'_>, reduces: &[Collective], gathered: i64, support: Support) -> Option<Candidate> {
     let mut by_size: BTreeMap<i64, Vec<EventId>> = BTreeMap::new();
     for reduce in reduces {
         by_size.entry(reduce.elements?).or_default().push(reduce.event);
     }
     // What one takes longer than it usually does for its size, it waits for other ranks, as ReduceScatter would.
     let median = |lengths: &[i64]| lengths[lengths.len() / 2];
-    let likely = edits(subject, &by_size, (LEFT, median))?;
-    let least = edits(subject, &by_size, (LEFT_AT_MOST, |lengths| lengths[0]))?;
-    let most = edits(subject, &by_size, (LEFT, |lengths| lengths[lengths.len() - 1]))?;
+    let likely = edits(context, &by_size, (LEFT, median))?;
+    let least = edits(context, &by_size, (LEFT_AT_MOST, |lengths| lengths[0]))?;
+    let most = edits(context, &by_size, (LEFT, |lengths| lengths[lengths.len() - 1]))?;
     let events: Vec<EventId> = reduces.iter().map(|reduce| reduce.event).collect();
     let elements = reduces.iter().filter_map(|c| c.elements).fold(0, i64::saturating_add);
-    let (place, _) = subject.by_place(&events).into_iter().max_by_key(|(_, of)| subject.total(of))?;
-    let calls = events.len().div_ceil(subject.steps().max(1));
-    Some(Draft {
-        title: format!("{calls} AllReduces a step where each rank keeps a part: ReduceScatter moves half as much"),
+    let (place, _) = context.by_place(&events).into_iter().max_by_key(|(_, of)| context.total(of))?;
+    let calls = events.len().div_ceil(context.steps().max(1));
+    Some(Candidate {
+        title: format!(
+            "{calls} AllReduces{} where each rank keeps a part: ReduceScatter moves half as much",
+            context.words().a_step()
+        ),
         place,
         facts: vec![
             Fact::count("AllReduces", events.len()),
-            Fact::count("elements reduced, a step", subject.per_step(elements) as usize),
-            Fact::count("elements gathered, a step", subject.per_step(gathered) as usize),
-            Fact::time("reducing, a step", subject.per_step(subject.total(&events))),
+            Fact::count("elements reduced, a step", context.per_step(elements) as usize),
+            Fact::count("elements gathered, a step", context.per_step(gathered) as usize),
+            Fact::time("reducing, a step", context.per_step(context.total(&events))),
         ],
         events,
         support,
         confidence: Confidence::Medium,
-        worth: Worth::Range(likely, vec![least, most]),
+        gain_estimate: GainEstimate::Range(likely, vec![least, most]),
     })
 }
 
@@ -122,14 +127,14 @@ fn draft(subject: &Subject<'_>, reduces: &[Collective], gathered: i64, support: 
 type Model = (f64, fn(&[i64]) -> i64);
 
 /// AllReduces of each size take what a model leaves of them; none without any.
-fn edits(subject: &Subject<'_>, by_size: &BTreeMap<i64, Vec<EventId>>, (left, usual): Model) -> Option<Vec<Edit>> {
+fn edits(context: &RuleContext<'_>, by_size: &BTreeMap<i64, Vec<EventId>>, (left, usual): Model) -> Option<Vec<Edit>> {
     let edit = |(size, of): (&i64, &Vec<EventId>)| {
-        let lengths = subject.lengths(of);
+        let lengths = context.lengths(of);
         let usual = usual(&lengths);
         let without_waits: i64 = lengths.iter().map(|&ns| ns.min(usual)).sum();
-        let factor = 1.0 - (1.0 - left) * without_waits as f64 / subject.total(of).max(1) as f64;
+        let factor = 1.0 - (1.0 - left) * without_waits as f64 / context.total(of).max(1) as f64;
         let text = format!("collective:AllReduce of {size} elements");
-        subject.edit(Action::Scale((factor * 1e3).round() / 1e3), text, of)
+        context.edit(Action::Scale((factor * 1e3).round() / 1e3), text, of)
     };
     let edits: Option<Vec<Edit>> = by_size.iter().map(edit).collect();
     edits.filter(|edits| !edits.is_empty())

@@ -1,7 +1,9 @@
 //! SL048: a program that only runs forward records autograd's graph.
 
 use crate::critical_path::exact::what_if::{Action, Chosen};
-use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{
+    Area, Candidate, Confidence, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support,
+};
 use crate::vocabulary::aten;
 use crate::vocabulary::autograd::{ENGINE, is_node};
 use crate::vocabulary::python::OPTIMIZER;
@@ -17,15 +19,15 @@ pub(super) const RULE: Rule = Rule {
     advice: "Run it under torch.inference_mode(), or torch.no_grad() where its outputs are used in training later.",
     example: ("def serve(x):\n    return model(x)", "@torch.inference_mode()\ndef serve(x):\n    return model(x)"),
     cost: "one line; outputs of inference_mode cannot take part in training",
-    wrong_when: "The backward pass was not recorded, or comes later: the trace is of a part of training. The evidence is that operators have \
+    false_positives: "The backward pass was not recorded, or comes later: the trace is of a part of training. The evidence is that operators have \
                  sequence numbers, which they get only while autograd records, that the numbers grow, as they do with each node that is \
                  made, and that no backward node and no optimizer runs anywhere in the trace. Functions of the program's own (torch.autograd.Function) \
                  do not count: they make a node in any mode. The gain is that of the host's time for so many nodes; \
                  memory that is not kept is no part of it.",
     source: "field practice; PyTorch's performance tuning guide",
-    needs: &[Need::Operators],
+    needs: &[Requirement::Operators],
     settings: &[Setting { name: "nodes", default: 10.0, range: (1.0, 1e9), about: "least nodes a step" }],
-    elsewhere: &[],
+    advice_variants: &[],
     check,
 };
 
@@ -35,46 +37,47 @@ const NODE_NS: f64 = 2_400.0;
 /// Least and most, on faster and slower hosts.
 const BOUNDS_NS: [f64; 2] = [800.0, 5_000.0];
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    if trains(subject) {
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    if trains(context) {
         return Vec::new();
     }
-    let (nodes, operators) = nodes(subject);
-    if (nodes as f64) < subject.setting("nodes") * subject.steps() as f64 {
+    let (nodes, operators) = nodes(context);
+    if (nodes as f64) < context.setting("nodes") * context.steps() as f64 {
         return Vec::new();
     }
-    let total = subject.total(&operators).max(1) as f64;
+    let total = context.total(&operators).max(1) as f64;
     // As time, not as operators: their recording stays.
     let stretches = || operators.iter().map(|&operator| (operator, operator)).collect();
     let shorter = |node_ns: f64| {
         let factor = (1.0 - nodes as f64 * node_ns / total).max(0.0);
         let chosen = Chosen { stretches: stretches(), ..Chosen::default() };
-        subject.edit_of(Action::Scale(factor), "operators that make autograd's nodes", chosen).map(|edit| vec![edit])
+        context.edit_of(Action::Scale(factor), "operators that make autograd's nodes", chosen).map(|edit| vec![edit])
     };
-    let by_place = subject.by_place(&operators).into_iter().max_by_key(|(_, of)| of.len());
+    let by_place = context.by_place(&operators).into_iter().max_by_key(|(_, of)| of.len());
     let bounds = BOUNDS_NS.map(shorter).into_iter().flatten().collect();
-    let draft = |likely| Draft {
+    let candidate = |likely| Candidate {
         title: format!(
-            "autograd makes {} nodes a step for a backward pass that never comes",
-            nodes / subject.steps().max(1) as i64
+            "autograd makes {} nodes{} for a backward pass that never comes",
+            nodes / context.steps().max(1) as i64,
+            context.words().a_step()
         ),
         place: by_place.map(|(place, _)| place).unwrap_or_default(),
         facts: vec![
             Fact::count("nodes", nodes as usize),
             Fact::count("operators with a sequence number", operators.len()),
-            Fact::time("in them on the host, a step", subject.per_step(subject.total(&operators))),
+            Fact::time("in them on the host, a step", context.per_step(context.total(&operators))),
         ],
         events: operators.clone(),
         support: Support::Inferred,
         confidence: Confidence::Medium,
-        worth: Worth::Range(likely, bounds),
+        gain_estimate: GainEstimate::Range(likely, bounds),
     };
-    shorter(NODE_NS).map(draft).into_iter().collect()
+    shorter(NODE_NS).map(candidate).into_iter().collect()
 }
 
 /// Whether anything in the trace, in the window or not, says that a model is trained.
-fn trains(subject: &Subject<'_>) -> bool {
-    let trace = subject.trace();
+fn trains(context: &RuleContext<'_>) -> bool {
+    let trace = context.trace();
     let is_of_training = |name: &str| {
         is_node(name)
             || name.starts_with(OPTIMIZER)
@@ -87,20 +90,20 @@ fn trains(subject: &Subject<'_>) -> bool {
 }
 
 /// How many nodes operators of the window make, and the outermost operators that have a sequence number.
-fn nodes(subject: &Subject<'_>) -> (i64, Vec<EventId>) {
-    let trace = subject.trace();
+fn nodes(context: &RuleContext<'_>) -> (i64, Vec<EventId>) {
+    let trace = context.trace();
     let sequence = trace.attr("Sequence number");
     let mut numbers: FxHashMap<TrackId, Vec<(i64, i64)>> = FxHashMap::default();
     let mut numbered = Vec::new();
     // A torch.autograd.Function of the program's own, which has no namespace, makes its node in any mode.
-    for operator in subject.operators().into_iter().filter(|&operator| trace.name(operator).contains("::")) {
+    for operator in context.operators().into_iter().filter(|&operator| trace.name(operator).contains("::")) {
         // Without autograd it is -1, or not there.
         let Some(number) = sequence.i64(operator).filter(|&number| number >= 0) else { continue };
         let of_track = numbers.entry(trace.events.track[operator.index()]).or_default();
         of_track.push((trace.events.start[operator.index()], number));
         numbered.push(operator);
     }
-    (numbers.into_values().map(grown).sum(), subject.outermost(&numbered))
+    (numbers.into_values().map(grown).sum(), context.outermost(&numbered))
 }
 
 /// By how much the numbers of a thread's operators, each with its start, grow. An operator has the number of the node that it may

@@ -1,7 +1,9 @@
 //! SL062: algorithms are tried out in later steps, as cuDNN's benchmark mode and autotuners do for each new shape.
 
 use crate::critical_path::exact::what_if::{Action, Edit};
-use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{
+    Area, Candidate, Confidence, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, SourceLocation, Support,
+};
 use crate::vocabulary::aten;
 use rustc_hash::FxHashSet;
 use stackline_model::{EventId, EventKind, Step, Unit};
@@ -19,17 +21,17 @@ pub(super) const RULE: Rule = Rule {
              before the training.",
     example: ("torch.backends.cudnn.benchmark = True  # images of any size", "torch.backends.cudnn.benchmark = False"),
     cost: "one line; the algorithm that is taken without a search may be slower",
-    wrong_when: "All shapes have been seen soon, and the recording is of the beginning. A search is known by a convolution that launches \
+    false_positives: "All shapes have been seen soon, and the recording is of the beginning. A search is known by a convolution that launches \
                  kernels and waits for the GPU at least three times, or by frames of Triton's or FlashInfer's autotuner.",
     source: "field practice; cuDNN frontend, time_sorted_plan (what a search does)",
-    needs: &[Need::GpuWork, Need::RuntimeCalls, Need::Steps],
+    needs: &[Requirement::GpuWork, Requirement::RuntimeCalls, Requirement::Steps],
     settings: &[Setting {
         name: "share",
         default: 3.0,
         range: (0.0, 100.0),
         about: "least part of the critical path in searches from one place, in percent",
     }],
-    elsewhere: &[],
+    advice_variants: &[],
     check,
 };
 
@@ -59,54 +61,54 @@ struct Search {
     left_ns: i64,
 }
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let mut groups = by_place(subject, of_convolutions(subject));
-    groups.extend(by_place(subject, of_autotuners(subject)));
-    groups.into_iter().filter_map(|(place, searches)| draft(subject, place, &searches)).collect()
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let mut groups = by_place(context, of_convolutions(context));
+    groups.extend(by_place(context, of_autotuners(context)));
+    groups.into_iter().filter_map(|(place, searches)| candidate(context, place, &searches)).collect()
 }
 
 /// What searches of convolutions did, but for those of a warm-up: other rules leave it to this one.
-pub(super) fn events_of_searches(subject: &Subject<'_>) -> FxHashSet<EventId> {
-    let groups = by_place(subject, of_convolutions(subject));
+pub(super) fn events_of_searches(context: &RuleContext<'_>) -> FxHashSet<EventId> {
+    let groups = by_place(context, of_convolutions(context));
     groups.into_iter().flat_map(|(_, searches)| searches).flat_map(|search| search.gone).collect()
 }
 
 /// Searches of the later steps by place. Where each of those searches, and one as often as the first step, that one does so for the same
 /// reason, and counts, too.
-fn by_place(subject: &Subject<'_>, searches: Vec<Search>) -> Vec<(Place, Vec<Search>)> {
-    let (later, all) = (subject.later_steps(), &subject.trace().steps);
+fn by_place(context: &RuleContext<'_>, searches: Vec<Search>) -> Vec<(SourceLocation, Vec<Search>)> {
+    let (later, all) = (context.later_steps(), &context.trace().steps);
     let spans: Vec<EventId> = searches.iter().map(|search| search.span).collect();
     let mut by_span: BTreeMap<EventId, Search> = searches.into_iter().map(|search| (search.span, search)).collect();
-    let counted = |(place, mut spans): (Place, Vec<EventId>)| {
+    let counted = |(place, mut spans): (SourceLocation, Vec<EventId>)| {
         let mut searching: BTreeMap<usize, usize> = BTreeMap::new();
-        for step in spans.iter().filter_map(|&span| subject.step_of(later, span)) {
+        for step in spans.iter().filter_map(|&span| context.step_of(later, span)) {
             *searching.entry(step).or_default() += 1;
         }
         let most = *searching.values().max()?;
-        let is_of_first = |&&span: &&EventId| !is_late(subject, span) && subject.step_of(all, span).is_some();
+        let is_of_first = |&&span: &&EventId| !is_late(context, span) && context.step_of(all, span).is_some();
         let is_steady = later.len() >= LEAST_LATER
             && searching.len() == later.len()
             && spans.iter().filter(is_of_first).count() <= most;
-        spans.retain(|&span| subject.step_of(if is_steady { all } else { later }, span).is_some());
+        spans.retain(|&span| context.step_of(if is_steady { all } else { later }, span).is_some());
         Some((place, spans.iter().filter_map(|span| by_span.remove(span)).collect()))
     };
-    subject.by_place(&spans).into_iter().filter_map(counted).collect()
+    context.by_place(&spans).into_iter().filter_map(counted).collect()
 }
 
 /// Whether a search is in a step after the first.
-fn is_late(subject: &Subject<'_>, span: EventId) -> bool {
-    subject.step_of(subject.later_steps(), span).is_some()
+fn is_late(context: &RuleContext<'_>, span: EventId) -> bool {
+    context.step_of(context.later_steps(), span).is_some()
 }
 
 /// The calls that wait within each of the outermost convolutions.
-fn waits_by_convolution(subject: &Subject<'_>) -> BTreeMap<EventId, Vec<EventId>> {
-    let trace = subject.trace();
+fn waits_by_convolution(context: &RuleContext<'_>) -> BTreeMap<EventId, Vec<EventId>> {
+    let trace = context.trace();
     let mut waits: BTreeMap<EventId, Vec<EventId>> = BTreeMap::new();
     if !trace.strings.iter().any(aten::is_gpu_convolution) {
         return waits;
     }
     let is_operator = |e: EventId| trace.kind(e) == EventKind::Operator && aten::is_gpu_convolution(trace.name(e));
-    for &call in subject.waiting_calls() {
+    for &call in context.waiting_calls() {
         if let Some(convolution) = trace.ancestors(call).filter(|&e| is_operator(e)).last() {
             waits.entry(convolution).or_default().push(call);
         }
@@ -114,15 +116,15 @@ fn waits_by_convolution(subject: &Subject<'_>) -> BTreeMap<EventId, Vec<EventId>
     waits
 }
 
-fn of_convolutions(subject: &Subject<'_>) -> Vec<Search> {
-    let trace = subject.trace();
-    let waits = waits_by_convolution(subject).into_iter().filter(|(_, waits)| waits.len() >= LEAST_WAITS);
+fn of_convolutions(context: &RuleContext<'_>) -> Vec<Search> {
+    let trace = context.trace();
+    let waits = waits_by_convolution(context).into_iter().filter(|(_, waits)| waits.len() >= LEAST_WAITS);
     // When the last candidate was done: what follows is the convolution itself.
     let ends: BTreeMap<EventId, i64> = waits
         .map(|(span, waits)| (span, waits.iter().map(|&e| trace.events.end(e)).max().unwrap_or_default()))
         .collect();
     // Mostly only the first step searches.
-    if !ends.keys().any(|&span| is_late(subject, span)) {
+    if !ends.keys().any(|&span| is_late(context, span)) {
         return Vec::new();
     }
     let mut gone: BTreeMap<EventId, Vec<EventId>> = ends.keys().map(|&span| (span, Vec::new())).collect();
@@ -137,7 +139,7 @@ fn of_convolutions(subject: &Subject<'_>) -> Vec<Search> {
             let launch = trace.gpu.of_event(*work).and_then(|gpu| trace.gpu.launch[gpu.index()].some());
             launch.is_some_and(|launch| trace.events.end(launch) <= ends[span])
         };
-        gone.extend(subject.launched_in(*span).filter(launched));
+        gone.extend(context.launched_in(*span).filter(launched));
     }
     // Waits alone may be those of an allocator that frees memory.
     let kernels = |gone: &[EventId]| gone.iter().filter(|&&e| trace.kind(e) == EventKind::Kernel).count();
@@ -146,11 +148,11 @@ fn of_convolutions(subject: &Subject<'_>) -> Vec<Search> {
     searches.map(search).collect()
 }
 
-fn of_autotuners(subject: &Subject<'_>) -> Vec<Search> {
-    let spans = subject.outermost(&subject.named(&[EventKind::PythonFunction], is_autotuner));
+fn of_autotuners(context: &RuleContext<'_>) -> Vec<Search> {
+    let spans = context.outermost(&context.named(&[EventKind::PythonFunction], is_autotuner));
     let gone = |span: EventId| {
-        let mut gone = subject.with_waits(&[span]);
-        gone.extend(subject.launched_in(span));
+        let mut gone = context.with_waits(&[span]);
+        gone.extend(context.launched_in(span));
         gone.sort_unstable();
         gone.dedup();
         gone
@@ -158,39 +160,39 @@ fn of_autotuners(subject: &Subject<'_>) -> Vec<Search> {
     spans.into_iter().map(|span| Search { span, gone: gone(span), left_ns: 0 }).collect()
 }
 
-fn draft(subject: &Subject<'_>, place: Place, searches: &[Search]) -> Option<Draft> {
-    let trace = subject.trace();
-    let (later, all) = (subject.later_steps(), &trace.steps);
+fn candidate(context: &RuleContext<'_>, place: SourceLocation, searches: &[Search]) -> Option<Candidate> {
+    let trace = context.trace();
+    let (later, all) = (context.later_steps(), &trace.steps);
     let events: Vec<EventId> = searches.iter().map(|search| search.span).collect();
-    let late: Vec<&Search> = searches.iter().filter(|search| is_late(subject, search.span)).collect();
+    let late: Vec<&Search> = searches.iter().filter(|search| is_late(context, search.span)).collect();
     let searches: Vec<&Search> = searches.iter().collect();
     let gone = searches.iter().flat_map(|search| search.gone.iter().copied());
     let candidates: Vec<EventId> = gone.filter(|&e| trace.kind(e) == EventKind::Kernel).collect();
-    let (path, inside) = (subject.on_path(), subject.path_inside(&events));
+    let (path, inside) = (context.on_path(), context.path_inside(&events));
     let on_gpu: i64 = candidates.iter().filter_map(|kernel| path.get(kernel)).sum();
-    let share = subject.percent(inside.iter().sum::<i64>() + on_gpu);
-    if share < subject.setting("share") {
+    let share = context.percent(inside.iter().sum::<i64>() + on_gpu);
+    if share < context.setting("share") {
         return None;
     }
     let name = trace.name(*events.first()?);
     let what = if is_autotuner(name) { "An autotuner" } else { "cuDNN (or MIOpen)" };
     let in_steps = match late.len() == searches.len() {
-        true => format!("{} of the {} steps after the first", steps_with(subject, later, &late), later.len()),
-        false => format!("all {} steps", steps_with(subject, all, &searches)),
+        true => format!("{} of the {} steps after the first", steps_with(context, later, &late), later.len()),
+        false => format!("all {} steps", steps_with(context, all, &searches)),
     };
-    let edits = edits(subject, name, &searches)?;
+    let edits = edits(context, name, &searches)?;
     // What else a first step does once may lie in its searches.
-    let least = if late.len() < searches.len() { vec![self::edits(subject, name, &late)?] } else { Vec::new() };
-    Some(Draft {
+    let least = if late.len() < searches.len() { vec![self::edits(context, name, &late)?] } else { Vec::new() };
+    Some(Candidate {
         title: format!("{what} tries out kernels in {in_steps}: {share:.0} % of the critical path"),
         place,
         facts: vec![
             Fact::count("searches", searches.len()),
             Fact::count("kernels that were tried", candidates.len()),
             Fact { name: "part of the critical path", value: share, unit: Unit::Percent },
-            Fact::time("in calls that search, a step", subject.per_step(subject.total(&events))),
+            Fact::time("in calls that search, a step", context.per_step(context.total(&events))),
         ],
-        worth: if least.is_empty() { Worth::Edits(edits) } else { Worth::Range(edits, least) },
+        gain_estimate: if least.is_empty() { GainEstimate::Edits(edits) } else { GainEstimate::Range(edits, least) },
         events,
         support: Support::Exact,
         confidence: Confidence::High,
@@ -198,19 +200,19 @@ fn draft(subject: &Subject<'_>, place: Place, searches: &[Search]) -> Option<Dra
 }
 
 /// In how many of some steps searches are.
-fn steps_with(subject: &Subject<'_>, steps: &[Step], searches: &[&Search]) -> usize {
-    subject.steps_with(steps, searches.iter().map(|search| search.span)).len()
+fn steps_with(context: &RuleContext<'_>, steps: &[Step], searches: &[&Search]) -> usize {
+    context.steps_with(steps, searches.iter().map(|search| search.span)).len()
 }
 
 /// Without some searches.
-fn edits(subject: &Subject<'_>, name: &str, searches: &[&Search]) -> Option<Vec<Edit>> {
+fn edits(context: &RuleContext<'_>, name: &str, searches: &[&Search]) -> Option<Vec<Edit>> {
     let kind = if is_autotuner(name) { "frame" } else { "operator" };
     let gone: Vec<EventId> = searches.iter().flat_map(|search| search.gone.iter().copied()).collect();
     let spans: Vec<EventId> = searches.iter().map(|search| search.span).collect();
-    let remove = subject.edit(Action::Remove, format!("{kind}:{name}, its search"), &gone)?;
+    let remove = context.edit(Action::Remove, format!("{kind}:{name}, its search"), &gone)?;
     // What cuDNN does between its calls goes, too.
-    let left = searches.iter().map(|search| search.left_ns).sum::<i64>() as f64 / subject.total(&spans).max(1) as f64;
-    let rest = subject.edit(Action::Scale(left.min(1.0)), format!("{kind}:{name}, without its search"), &spans);
+    let left = searches.iter().map(|search| search.left_ns).sum::<i64>() as f64 / context.total(&spans).max(1) as f64;
+    let rest = context.edit(Action::Scale(left.min(1.0)), format!("{kind}:{name}, without its search"), &spans);
     Some(std::iter::once(remove).chain(rest.filter(|_| left > 0.0)).collect())
 }
 

@@ -1,7 +1,9 @@
 //! SL006: the backward of an operator takes much longer than its forward.
 
 use crate::critical_path::exact::what_if::Action;
-use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{
+    Area, Candidate, Confidence, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, SourceLocation, Support,
+};
 use crate::kernel_type::KernelType;
 use crate::vocabulary::aten;
 use rustc_hash::FxHashSet;
@@ -20,10 +22,10 @@ pub(super) const RULE: Rule = Rule {
              deterministic, or change the layout of what it reads.",
     example: ("y = table[indices]", "y = table.index_select(0, indices)"),
     cost: "depends on the operator",
-    wrong_when: "The backward has to do more, as with recomputation or views. Embeddings, gathers and index_select are not looked at: \
+    false_positives: "The backward has to do more, as with recomputation or views. Embeddings, gathers and index_select are not looked at: \
                  their forward reads the rows that are asked for, and their backward writes a gradient for the whole table. The gain is that of a backward of twice the forward.",
     source: "DeepContext 4.3 and 6.1, forward/backward operator analysis",
-    needs: &[Need::GpuWork, Need::BackwardLinks, Need::GpuRecords],
+    needs: &[Requirement::GpuWork, Requirement::BackwardLinks, Requirement::GpuRecords],
     settings: &[
         Setting {
             name: "times",
@@ -38,7 +40,7 @@ pub(super) const RULE: Rule = Rule {
             about: "least part of the GPU's busy time that the backward takes, in percent",
         },
     ],
-    elsewhere: &[],
+    advice_variants: &[],
     check,
 };
 
@@ -54,19 +56,19 @@ fn is_table(name: &str) -> bool {
 #[derive(Default)]
 struct Group {
     /// The first of them.
-    place: Option<Place>,
+    place: Option<SourceLocation>,
     forward: Vec<EventId>,
     backward: Vec<EventId>,
 }
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let trace = subject.trace();
-    let mut types = subject.kernel_types();
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let trace = context.trace();
+    let mut types = context.kernel_types();
     let mut seen = FxHashSet::default();
     // The same module many times over is one line of the program.
-    let mut groups: BTreeMap<(Place, &str), Group> = BTreeMap::new();
+    let mut groups: BTreeMap<(SourceLocation, &str), Group> = BTreeMap::new();
     for (from, to, _) in
-        trace.links.of(LinkKind::Backward).filter(|(from, to, _)| subject.counts(*from) && subject.counts(*to))
+        trace.links.of_kind(LinkKind::Backward).filter(|(from, to, _)| context.counts(*from) && context.counts(*to))
     {
         let name = trace.name(from);
         // Indexing has a rule of its own; checkpoints run their forward again; tables are read by rows and their gradient is a table.
@@ -74,41 +76,41 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
             continue;
         }
         let mut computes = |work: &EventId| types.of_event(*work) == KernelType::Computation && seen.insert(*work);
-        let forward: Vec<EventId> = subject.launched_in(from).filter(&mut computes).collect();
-        let backward: Vec<EventId> = subject.launched_in(to).filter(&mut computes).collect();
-        let mut place = subject.place(from);
+        let forward: Vec<EventId> = context.launched_in(from).filter(&mut computes).collect();
+        let backward: Vec<EventId> = context.launched_in(to).filter(&mut computes).collect();
+        let mut place = context.place(from);
         place.module = place.module.and_then(|module| module_class(&module).map(str::to_owned));
         let group = groups.entry((place, name)).or_default();
-        group.place.get_or_insert_with(|| subject.place(from));
+        group.place.get_or_insert_with(|| context.place(from));
         group.forward.extend(forward);
         group.backward.extend(backward);
     }
-    groups.into_iter().filter_map(|((_, name), group)| draft(subject, name, group)).collect()
+    groups.into_iter().filter_map(|((_, name), group)| candidate(context, name, group)).collect()
 }
 
-fn draft(subject: &Subject<'_>, name: &str, Group { place, forward, backward }: Group) -> Option<Draft> {
-    let (forward_ns, backward_ns) = (subject.total(&forward), subject.total(&backward));
+fn candidate(context: &RuleContext<'_>, name: &str, Group { place, forward, backward }: Group) -> Option<Candidate> {
+    let (forward_ns, backward_ns) = (context.total(&forward), context.total(&backward));
     let times = backward_ns as f64 / forward_ns.max(1) as f64;
-    let share = subject.percent_of_gpu(backward_ns);
+    let share = context.percent_of_gpu(backward_ns);
     // What does nothing in its forward is a view: its backward has to.
-    if forward_ns == 0 || times < subject.setting("times") || share < subject.setting("share") {
+    if forward_ns == 0 || times < context.setting("times") || share < context.setting("share") {
         return None;
     }
-    let edit = subject.edit(Action::Scale((USUAL / times).min(1.0)), format!("backward of {name}"), &backward)?;
-    Some(Draft {
+    let edit = context.edit(Action::Scale((USUAL / times).min(1.0)), format!("backward of {name}"), &backward)?;
+    Some(Candidate {
         title: format!(
             "the backward of {} takes {times:.1} times its forward, {share:.0} % of the GPU's time; if it took twice",
             super::short(name)
         ),
         place: place?,
         facts: vec![
-            Fact::time("forward, a step", subject.per_step(forward_ns)),
-            Fact::time("backward, a step", subject.per_step(backward_ns)),
+            Fact::time("forward, a step", context.per_step(forward_ns)),
+            Fact::time("backward, a step", context.per_step(backward_ns)),
             Fact::count("kernels of the backward", backward.len()),
         ],
         events: backward,
         support: Support::Exact,
         confidence: Confidence::Low,
-        worth: Worth::Hope(vec![edit]),
+        gain_estimate: GainEstimate::Speculative(vec![edit]),
     })
 }

@@ -1,7 +1,9 @@
 //! SL035: kernels whose blocks do not fill the groups in which the GPU runs threads.
 
 use crate::critical_path::exact::what_if::Action;
-use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{
+    Area, Candidate, Confidence, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support,
+};
 use serde_json::Value;
 use stackline_model::{Device, EventId, Vendor};
 use std::collections::BTreeMap;
@@ -17,9 +19,9 @@ pub(super) const RULE: Rule = Rule {
              kernel of your own; otherwise report it to the library.",
     example: ("kernel<<<n / 48, 48>>>(x)", "kernel<<<n / 64, 64>>>(x)"),
     cost: "one number, and a measurement",
-    wrong_when: "The kernel is bound by memory or runs few blocks. The gain supposes that idle lanes are put to use.",
+    false_positives: "The kernel is bound by memory or runs few blocks. The gain supposes that idle lanes are put to use.",
     source: "vendors' programming guides; DeepContext table 3 (threads per block)",
-    needs: &[Need::GpuWork, Need::GpuModel],
+    needs: &[Requirement::GpuWork, Requirement::GpuModel],
     settings: &[
         Setting {
             name: "share",
@@ -34,29 +36,29 @@ pub(super) const RULE: Rule = Rule {
             about: "least blocks of a launch: few do not fill the GPU anyway",
         },
     ],
-    elsewhere: &[],
+    advice_variants: &[],
     check,
 };
 
 /// No GPU runs larger blocks.
 const MOST_THREADS: i64 = 1 << 16;
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let Some(group) = warp_size(&subject.devices()) else { return Vec::new() };
-    let kernels = subject.kernels();
-    let hot = subject.by_name(&kernels).into_iter();
-    let hot = hot.filter(|(_, of)| subject.percent_of_gpu(subject.total(of)) >= subject.setting("share"));
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let Some(group) = warp_size(&context.devices()) else { return Vec::new() };
+    let kernels = context.kernels();
+    let hot = context.by_name(&kernels).into_iter();
+    let hot = hot.filter(|(_, of)| context.percent_of_gpu(context.total(of)) >= context.setting("share"));
     hot.flat_map(|(name, of)| {
         let mut by_threads: BTreeMap<i64, Vec<EventId>> = BTreeMap::new();
         for kernel in of {
-            let fills = product(subject, "grid", kernel).is_some_and(|n| n as f64 >= subject.setting("blocks"));
+            let fills = product(context, "grid", kernel).is_some_and(|n| n as f64 >= context.setting("blocks"));
             let threads =
-                product(subject, "block", kernel).filter(|n| (1..=MOST_THREADS).contains(n) && n % group != 0);
+                product(context, "block", kernel).filter(|n| (1..=MOST_THREADS).contains(n) && n % group != 0);
             if let Some(threads) = threads.filter(|_| fills) {
                 by_threads.entry(threads).or_default().push(kernel);
             }
         }
-        by_threads.into_iter().filter_map(move |(threads, of)| draft(subject, name, of, (threads, group)))
+        by_threads.into_iter().filter_map(move |(threads, of)| candidate(context, name, of, (threads, group)))
     })
     .collect()
 }
@@ -80,21 +82,26 @@ pub(super) fn warp_size(devices: &[Device]) -> Option<i64> {
 }
 
 /// Threads of a block, or blocks of a grid.
-pub(super) fn product(subject: &Subject<'_>, key: &str, kernel: EventId) -> Option<i64> {
-    let sizes = subject.json(key, kernel)?;
+pub(super) fn product(context: &RuleContext<'_>, key: &str, kernel: EventId) -> Option<i64> {
+    let sizes = context.json(key, kernel)?;
     sizes.as_array()?.iter().map(Value::as_i64).try_fold(1_i64, |product, n| product.checked_mul(n?))
 }
 
-fn draft(subject: &Subject<'_>, name: &str, kernels: Vec<EventId>, (threads, group): (i64, i64)) -> Option<Draft> {
-    let ns = subject.total(&kernels);
-    let share = subject.percent_of_gpu(ns);
-    if share < subject.setting("share") {
+fn candidate(
+    context: &RuleContext<'_>,
+    name: &str,
+    kernels: Vec<EventId>,
+    (threads, group): (i64, i64),
+) -> Option<Candidate> {
+    let ns = context.total(&kernels);
+    let share = context.percent_of_gpu(ns);
+    if share < context.setting("share") {
         return None;
     }
     let lanes = (threads + group - 1) / group * group;
-    let edit = subject.edit(Action::Scale(threads as f64 / lanes as f64), format!("kernel:{name}"), &kernels)?;
-    let (place, _) = subject.by_code(&kernels).into_iter().next()?;
-    Some(Draft {
+    let edit = context.edit(Action::Scale(threads as f64 / lanes as f64), format!("kernel:{name}"), &kernels)?;
+    let (place, _) = context.by_code(&kernels).into_iter().next()?;
+    Some(Candidate {
         title: format!(
             "{} runs blocks of {threads} threads, and the GPU {group} at a time: {:.0} % of its lanes are idle",
             super::short(name),
@@ -104,11 +111,11 @@ fn draft(subject: &Subject<'_>, name: &str, kernels: Vec<EventId>, (threads, gro
         facts: vec![
             Fact::count("calls", kernels.len()),
             Fact::count("threads of a block", threads as usize),
-            Fact::time("together, a step", subject.per_step(ns)),
+            Fact::time("together, a step", context.per_step(ns)),
         ],
         events: kernels,
         support: Support::Exact,
         confidence: Confidence::Low,
-        worth: Worth::Edits(vec![edit]),
+        gain_estimate: GainEstimate::Edits(vec![edit]),
     })
 }

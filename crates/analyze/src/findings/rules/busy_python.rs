@@ -3,8 +3,10 @@
 use super::{dataloader_starved, garbage_collection, host_waits, logging_in_step, preprocessing, rebuilt_constants};
 use crate::critical_path::exact::Category;
 use crate::critical_path::exact::what_if::Action;
-use crate::findings::interludes::Seen;
-use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
+use crate::findings::host_gaps::Seen;
+use crate::findings::{
+    Area, Candidate, Confidence, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, SourceLocation, Support,
+};
 use stackline_model::names::{MODULE_PREFIX, is_compilation};
 use stackline_model::vocabulary::{TORCH, is_framework_code, is_in_package};
 use stackline_model::{EventId, EventKind, Key, SampleMetric, StrId, TrackId, Unit};
@@ -23,13 +25,13 @@ pub(super) const RULE: Rule = Rule {
         "table = torch.tensor(json.load(open(path)))\n\ndef step(batch):\n    ...",
     ),
     cost: "depends on the work",
-    wrong_when: "The work differs from step to step and cannot be done beside it. The gain is that of half of it, the upper bound that of \
+    false_positives: "The work differs from step to step and cannot be done beside it. The gain is that of half of it, the upper bound that of \
                  all of it, and the lower one nothing: a trace does not tell what can go. Of recordings the upper bound also holds what no \
                  sample says whose it is, and operators as quick as the quickest tenth of their calls: without it they find more in the caches. Where a profiler records each call of Python \
                  (torch.profiler: with_stack), those of short functions seem longer than they are (SL033). What frameworks do in \
                  Python themselves, loading of data (SL009), what prepares it (SL010), logging (SL029) and collections (SL025) do not count.",
     source: "field practice",
-    needs: &[Need::PythonFrames, Need::PythonTimes],
+    needs: &[Requirement::PythonFrames, Requirement::PythonTimes],
     settings: &[
         Setting {
             name: "share",
@@ -44,31 +46,31 @@ pub(super) const RULE: Rule = Rule {
             about: "least time between two operators, or of a call without what it calls, in the mean, in µs",
         },
     ],
-    elsewhere: &[],
+    advice_variants: &[],
     check,
 };
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     // SL005 looks at the others.
-    if subject.uses_gpu() {
+    if context.uses_gpu() {
         return Vec::new();
     }
-    let names = Names::of(subject);
-    let least_ns = (subject.setting("stretch_us") * 1e3) as i64;
-    if subject.interludes().all.is_empty() {
-        return of_calls(subject, &names, least_ns);
+    let names = Names::new(context);
+    let least_ns = (context.setting("stretch_us") * 1e3) as i64;
+    if context.host_gaps().all.is_empty() {
+        return of_calls(context, &names, least_ns);
     }
     // Lists that are made into tensors are SL045's.
-    let lists = rebuilt_constants::list_lines(subject);
-    let is_of_list = |sample: EventId| !lists.is_empty() && lists.contains(&subject.line_of(sample));
-    let plain = |sample: EventId| names.own(subject.frames_of_sample(sample)).is_some() && !is_of_list(sample);
-    let (seen, times) = (subject.computing_between(least_ns, plain), CpuTimes::of(subject));
-    seen.into_iter().filter_map(|(place, seen)| of_samples(subject, place, (&seen, &times))).collect()
+    let lists = rebuilt_constants::list_lines(context);
+    let is_of_list = |sample: EventId| !lists.is_empty() && lists.contains(&context.line_of(sample));
+    let plain = |sample: EventId| names.own(context.frames_of_sample(sample)).is_some() && !is_of_list(sample);
+    let (seen, times) = (context.computing_between(least_ns, plain), CpuTimes::new(context));
+    seen.into_iter().filter_map(|(place, seen)| of_samples(context, place, (&seen, &times))).collect()
 }
 
 /// What is known of each name of the trace.
 struct Names<'s, 'a> {
-    subject: &'s Subject<'a>,
+    context: &'s RuleContext<'a>,
     /// What a framework does.
     framework: Vec<bool>,
     /// What other rules look at.
@@ -76,9 +78,9 @@ struct Names<'s, 'a> {
 }
 
 impl<'s, 'a> Names<'s, 'a> {
-    fn of(subject: &'s Subject<'a>) -> Self {
-        let names = || subject.trace().strings.iter();
-        Self { subject, framework: names().map(is_framework).collect(), other: names().map(is_other).collect() }
+    fn new(context: &'s RuleContext<'a>) -> Self {
+        let names = || context.trace().strings.iter();
+        Self { context, framework: names().map(is_framework).collect(), other: names().map(is_other).collect() }
     }
 
     /// The innermost function of the user's own among those that run, innermost first; none if it has a framework do it, or if
@@ -90,7 +92,7 @@ impl<'s, 'a> Names<'s, 'a> {
             if is(&self.other, name) || (found.is_none() && is(&self.framework, name)) {
                 return None;
             }
-            if found.is_none() && self.subject.is_own_name(name) {
+            if found.is_none() && self.context.is_own_name(name) {
                 found = Some(name);
             }
         }
@@ -112,11 +114,15 @@ fn is_other(name: &str) -> bool {
 }
 
 /// Where samples tell what is done between operators.
-fn of_samples(subject: &Subject<'_>, place: Place, (seen, times): (&Seen, &CpuTimes)) -> Option<Draft> {
+fn of_samples(
+    context: &RuleContext<'_>,
+    place: SourceLocation,
+    (seen, times): (&Seen, &CpuTimes),
+) -> Option<Candidate> {
     // Threads do it beside each other: no more goes than what one of them does.
-    let of_time = subject.percent(seen.of_one_thread() as i64);
-    let share = times.share_of_processor(subject, seen).max(of_time);
-    if share < subject.setting("share") || is_start(subject, seen.stretches.len()) {
+    let of_time = context.percent(seen.of_one_thread() as i64);
+    let share = times.share_of_processor(context, seen).max(of_time);
+    if share < context.setting("share") || is_start(context, seen.stretches.len()) {
         return None;
     }
     let mut facts = vec![Fact { name: "part of the time", value: of_time, unit: Unit::Percent }];
@@ -126,14 +132,14 @@ fn of_samples(subject: &Subject<'_>, place: Place, (seen, times): (&Seen, &CpuTi
         value: share,
         unit: Unit::Percent,
     }));
-    facts.extend(seen.facts(subject));
-    Some(Draft {
+    facts.extend(seen.facts(context));
+    Some(Candidate {
         title: title(of_time),
         facts,
         events: seen.samples.clone(),
         support: Support::Inferred,
         confidence: seen.confidence(),
-        worth: seen.hope(subject, &place)?,
+        gain_estimate: seen.speculative(context, &place)?,
         place,
     })
 }
@@ -150,10 +156,10 @@ struct CpuTimes {
 
 impl CpuTimes {
     /// Those of a recording; nothing of other traces.
-    fn of(subject: &Subject<'_>) -> Self {
-        let (trace, (from, to)) = (subject.trace(), subject.window());
+    fn new(context: &RuleContext<'_>) -> Self {
+        let (trace, (from, to)) = (context.trace(), context.window());
         let mut found = Self::default();
-        if subject.recording().is_none() {
+        if context.recording().is_none() {
             return found;
         }
         for (track, samples) in trace.samples().of_metric(SampleMetric::CpuTime) {
@@ -169,23 +175,23 @@ impl CpuTimes {
     /// The part that it takes of the time in which its thread had a processor or waited for anything else, in percent. Other programs on
     /// the machine make steps longer, and what is done in them no smaller: what a thread waits for processors is left out, as far as the
     /// system counted it for the process, by the thread's part of the process's CPU time.
-    fn share_of_processor(&self, subject: &Subject<'_>, seen: &Seen) -> f64 {
-        let (from, to) = subject.window();
-        let window = (to - from) as f64;
+    fn share_of_processor(&self, context: &RuleContext<'_>, seen: &Seen) -> f64 {
+        let (from, to) = context.window();
+        let window = context.steps_ns() as f64;
         let most = seen.by_thread.iter().max_by(|a, b| a.1.total_cmp(b.1));
         let Some((Some(track), ns)) = most else { return 0.0 };
-        let pid = subject.trace().tracks.pid(*track);
-        let (Some(recording), Key::Int(pid)) = (subject.recording(), pid) else { return 0.0 };
+        let pid = context.trace().tracks.pid(*track);
+        let (Some(recording), Key::Int(pid)) = (context.recording(), pid) else { return 0.0 };
         let own = self.by_thread.get(track).copied().unwrap_or(0.0);
         let all = self.by_process.get(&pid).copied().unwrap_or(0.0);
         let delayed = recording.delayed(pid, from, to) * own / all.max(1.0);
-        100.0 * ns / (window - delayed).max(own).clamp(1.0, window)
+        (100.0 * ns / (window - delayed).max(own).clamp(1.0, window)).min(100.0)
     }
 }
 
 /// What happens once, in a trace without steps, is how a program begins.
-fn is_start(subject: &Subject<'_>, times: usize) -> bool {
-    times < 2 && subject.trace().steps.is_empty()
+fn is_start(context: &RuleContext<'_>, times: usize) -> bool {
+    times < 2 && context.trace().steps.is_empty()
 }
 
 pub(super) fn title(share: f64) -> String {
@@ -193,43 +199,43 @@ pub(super) fn title(share: f64) -> String {
 }
 
 /// Where calls are recorded: a function's own time on the critical path, with that of what it calls and is no operator.
-fn of_calls(subject: &Subject<'_>, names: &Names<'_, '_>, least_ns: i64) -> Vec<Draft> {
-    let trace = subject.trace();
+fn of_calls(context: &RuleContext<'_>, names: &Names<'_, '_>, least_ns: i64) -> Vec<Candidate> {
+    let trace = context.trace();
     let mut by_call: BTreeMap<EventId, i64> = BTreeMap::new();
-    for hop in subject.path().hops.iter().filter(|hop| hop.category == Category::HostPython && hop.event.is_some()) {
-        let functions = || subject.stack(hop.event).filter(|&e| trace.kind(e) == EventKind::PythonFunction);
+    for hop in context.hops().filter(|hop| hop.category == Category::HostPython && hop.event.is_some()) {
+        let functions = || context.stack(hop.event).filter(|&e| trace.kind(e) == EventKind::PythonFunction);
         let name = |event: EventId| trace.events.name[event.index()];
         let own = names.own(functions().map(name));
         if let Some(call) = own.and_then(|own| functions().find(|&e| name(e) == own)) {
             *by_call.entry(call).or_default() += hop.end - hop.start;
         }
     }
-    let by_place = subject.sums_by_place(by_call.into_iter().collect()).into_iter();
+    let by_place = context.sums_by_place(by_call.into_iter().collect()).into_iter();
     let long = by_place.filter(|(_, ns, calls)| *ns >= least_ns.saturating_mul(calls.len() as i64));
-    long.filter_map(|(place, ns, calls)| of_place(subject, place, (ns, calls))).collect()
+    long.filter_map(|(place, ns, calls)| of_place(context, place, (ns, calls))).collect()
 }
 
-fn of_place(subject: &Subject<'_>, place: Place, (ns, calls): (i64, Vec<EventId>)) -> Option<Draft> {
-    let share = subject.percent(ns);
-    if share < subject.setting("share") || is_start(subject, calls.len()) {
+fn of_place(context: &RuleContext<'_>, place: SourceLocation, (ns, calls): (i64, Vec<EventId>)) -> Option<Candidate> {
+    let share = context.percent(ns);
+    if share < context.setting("share") || is_start(context, calls.len()) {
         return None;
     }
-    let outermost = subject.outermost(&calls);
-    let all = subject.total(&outermost).max(1) as f64;
+    let outermost = context.outermost(&calls);
+    let all = context.total(&outermost).max(1) as f64;
     let edit = |part: f64| {
         let left = (1.0 - part * ns as f64 / all).clamp(0.0, 1.0);
-        Some(vec![subject.edit(Action::Scale(left), format!("Python at {}", place.text()), &outermost)?])
+        Some(vec![context.edit(Action::Scale(left), format!("Python at {}", place.text()), &outermost)?])
     };
-    Some(Draft {
+    Some(Candidate {
         title: title(share),
         facts: vec![
             Fact::count("calls", calls.len()),
             Fact { name: "part of the critical path", value: share, unit: Unit::Percent },
-            Fact::time("outside of operators, a step", subject.per_step(ns)),
+            Fact::time("outside of operators, a step", context.per_step(ns)),
         ],
         support: Support::Exact,
         confidence: Confidence::Medium,
-        worth: Worth::HopeTo(edit(0.5)?, edit(1.0)?),
+        gain_estimate: GainEstimate::SpeculativeRange(edit(0.5)?, edit(1.0)?),
         events: calls,
         place,
     })

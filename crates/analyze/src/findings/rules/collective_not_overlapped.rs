@@ -2,7 +2,9 @@
 
 use super::small_collectives::{MIDDLE, latency_bound, small_size};
 use crate::critical_path::exact::what_if::Action;
-use crate::findings::{Area, Confidence, Draft, Elsewhere, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{
+    AdviceVariant, Area, Candidate, Confidence, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support,
+};
 use crate::kernel_type::KernelType;
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, Unit};
@@ -17,19 +19,19 @@ pub(super) const RULE: Rule = Rule {
              with wait() where the result is used, prefetching in FSDP.",
     example: ("dist.all_reduce(grad)\nwork()", "handle = dist.all_reduce(grad, async_op=True)\nwork()\nhandle.wait()"),
     cost: "some memory for what is in flight",
-    wrong_when: "The next computation needs the result at once. The gain shown is that of nothing but the host waiting for it. Many small \
+    false_positives: "The next computation needs the result at once. The gain shown is that of nothing but the host waiting for it. Many small \
                  collectives that take little but their latency are left to SL044.",
     source: "CTDA-CPA, communication on the critical path; field practice",
-    needs: &[Need::GpuWork, Need::Collectives],
+    needs: &[Requirement::GpuWork, Requirement::Collectives],
     settings: &[Setting {
         name: "share",
         default: 1.0,
         range: (0.0, 100.0),
         about: "least part of the critical path that is reported, in percent",
     }],
-    elsewhere: &[Elsewhere::of(
+    advice_variants: &[AdviceVariant::for_all(
         "whose collectives are small",
-        |draft| draft.facts.iter().any(|fact| fact.name == MIDDLE),
+        |candidate| candidate.facts.iter().any(|fact| fact.name == MIDDLE),
         "Start collectives earlier and let computation go on beside them: async_op=True with wait() where the result is used. Put those of a \
          step into one where none needs the result of another: smaller buckets would only be more of them.",
         ("dist.all_reduce(loss)\nwork()", "handle = dist.all_reduce(loss, async_op=True)\nwork()\nhandle.wait()"),
@@ -37,43 +39,43 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let mut types = subject.kernel_types();
-    let mut collectives = subject.gpu_work();
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let mut types = context.kernel_types();
+    let mut collectives = context.gpu_work();
     collectives.retain(|&event| types.of_event(event) == KernelType::Communication);
     // Of many small ones the latencies are what counts.
-    let told_elsewhere = latency_bound(subject);
+    let told_elsewhere = latency_bound(context);
     collectives.retain(|event| !told_elsewhere.contains(event));
     let sizes: FxHashMap<EventId, i64> =
-        subject.collectives().into_iter().filter_map(|c| Some((c.event, c.elements?))).collect();
-    let on_path = subject.on_path();
-    let draft = |(name, of): (&str, Vec<_>)| {
+        context.collectives().into_iter().filter_map(|c| Some((c.event, c.elements?))).collect();
+    let on_path = context.on_path();
+    let candidate = |(name, of): (&str, Vec<_>)| {
         let ns: i64 = of.iter().filter_map(|event| on_path.get(event)).sum();
-        if ns == 0 || subject.percent(ns) < subject.setting("share") {
+        if ns == 0 || context.percent(ns) < context.setting("share") {
             return None;
         }
-        let edit = subject.edit(Action::Overlap, format!("collective:{name}"), &of)?;
-        let (place, _) = subject.by_place(&of).into_iter().max_by_key(|(_, of)| subject.total(of))?;
-        let middle = small_size(subject, of.iter().map(|event| sizes.get(event).copied()));
+        let edit = context.edit(Action::Overlap, format!("collective:{name}"), &of)?;
+        let (place, _) = context.by_place(&of).into_iter().max_by_key(|(_, of)| context.total(of))?;
+        let middle = small_size(context, of.iter().map(|event| sizes.get(event).copied()));
         let size = middle.map(|middle| Fact { name: MIDDLE, value: middle as f64, unit: Unit::None });
         let facts = [
             Fact::count("calls", of.len()),
-            Fact::time("on the critical path, a step", subject.per_step(ns)),
-            Fact::time("all of them, a step", subject.per_step(subject.total(&of))),
+            Fact::time("on the critical path, a step", context.per_step(ns)),
+            Fact::time("all of them, a step", context.per_step(context.total(&of))),
         ];
-        Some(Draft {
+        Some(Candidate {
             title: format!(
                 "{} is on the critical path for {:.0} % of the time",
                 super::short(name),
-                subject.percent(ns)
+                context.percent(ns)
             ),
             place,
             facts: facts.into_iter().chain(size).collect(),
             events: of,
             support: Support::Exact,
             confidence: Confidence::Medium,
-            worth: Worth::Edits(vec![edit]),
+            gain_estimate: GainEstimate::Edits(vec![edit]),
         })
     };
-    subject.by_name(&collectives).into_iter().filter_map(draft).collect()
+    context.by_name(&collectives).into_iter().filter_map(candidate).collect()
 }

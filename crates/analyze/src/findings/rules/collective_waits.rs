@@ -1,7 +1,9 @@
 //! SL023: collectives that take much longer than the quickest of their kind: they wait for other ranks.
 
 use crate::critical_path::exact::what_if::Action;
-use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{
+    Area, Candidate, Confidence, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support,
+};
 use crate::kernel_type::KernelType;
 use stackline_model::{EventId, StrId};
 use std::collections::BTreeMap;
@@ -16,9 +18,9 @@ pub(super) const RULE: Rule = Rule {
              alone, garbage collection at different times.",
     example: ("if rank == 0:\n    save(model)  # in each step", "if rank == 0 and step % 1000 == 0:\n    save(model)"),
     cost: "depends on why ranks come late",
-    wrong_when: "The network is shared, and slower at times. One trace does not tell which rank is late.",
+    false_positives: "The network is shared, and slower at times. One trace does not tell which rank is late.",
     source: "field practice; HTA's and XProf's straggler analyses",
-    needs: &[Need::GpuWork, Need::Collectives],
+    needs: &[Requirement::GpuWork, Requirement::Collectives],
     settings: &[
         Setting {
             name: "times",
@@ -28,48 +30,48 @@ pub(super) const RULE: Rule = Rule {
         },
         Setting { name: "calls", default: 4.0, range: (2.0, 1e6), about: "least calls of a kind and size" },
     ],
-    elsewhere: &[],
+    advice_variants: &[],
     check,
 };
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let trace = subject.trace();
-    let mut types = subject.kernel_types();
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let trace = context.trace();
+    let mut types = context.kernel_types();
     let sizes = trace.attr("In msg nelems");
     let mut groups: BTreeMap<(StrId, Option<i64>), Vec<EventId>> = BTreeMap::new();
-    for event in subject.gpu_work() {
+    for event in context.gpu_work() {
         // Without a size, collectives of all sizes would be compared.
         if let Some(size) = sizes.i64(event).filter(|_| types.of_event(event) == KernelType::Communication) {
             groups.entry((trace.events.name[event.index()], Some(size))).or_default().push(event);
         }
     }
-    groups.into_iter().filter_map(|((name, _), of)| draft(subject, trace.strings.get(name), of)).collect()
+    groups.into_iter().filter_map(|((name, _), of)| candidate(context, trace.strings.get(name), of)).collect()
 }
 
-fn draft(subject: &Subject<'_>, name: &str, of: Vec<EventId>) -> Option<Draft> {
-    let lengths = subject.lengths(&of);
+fn candidate(context: &RuleContext<'_>, name: &str, of: Vec<EventId>) -> Option<Candidate> {
+    let lengths = context.lengths(&of);
     let median = *lengths.get(lengths.len() / 2)?;
-    let limit = median as f64 * subject.setting("times");
-    let waits: Vec<EventId> = of.iter().copied().filter(|&e| subject.dur(e) as f64 > limit).collect();
-    if (of.len() as f64) < subject.setting("calls") || waits.is_empty() {
+    let limit = median as f64 * context.setting("times");
+    let waits: Vec<EventId> = of.iter().copied().filter(|&e| context.dur(e) as f64 > limit).collect();
+    if (of.len() as f64) < context.setting("calls") || waits.is_empty() {
         return None;
     }
-    let set = |ns: i64| subject.edit(Action::SetNs(ns), format!("collective:{name}"), &waits);
+    let set = |ns: i64| context.edit(Action::SetNs(ns), format!("collective:{name}"), &waits);
     let usual = &lengths[..lengths.len() - waits.len()];
     let others = super::spread(usual).into_iter().filter_map(|ns| Some(vec![set(ns)?])).collect();
-    let worth = Worth::Range(vec![set(median)?], others);
-    let lost = subject.total(&waits) - median * waits.len() as i64;
-    Some(Draft {
+    let gain_estimate = GainEstimate::Range(vec![set(median)?], others);
+    let lost = context.total(&waits) - median * waits.len() as i64;
+    Some(Candidate {
         title: format!("{} of {} calls of {} wait for other ranks", waits.len(), of.len(), super::short(name)),
-        place: subject.place(waits[0]),
+        place: context.place(waits[0]),
         facts: vec![
             Fact::time("median", median),
             Fact::time("longest", lengths.last().copied().unwrap_or(0)),
-            Fact::time("waiting, a step", subject.per_step(lost)),
+            Fact::time("waiting, a step", context.per_step(lost)),
         ],
         events: waits,
         support: Support::Inferred,
         confidence: Confidence::Low,
-        worth,
+        gain_estimate,
     })
 }

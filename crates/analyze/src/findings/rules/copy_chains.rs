@@ -1,7 +1,10 @@
 //! SL017: copies that only put tensors in order.
 
 use crate::critical_path::exact::what_if::{Action, Chosen};
-use crate::findings::{Area, Confidence, Draft, Elsewhere, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{
+    AdviceVariant, Area, Candidate, Confidence, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting,
+    SourceLocation, Support,
+};
 use crate::vocabulary::aten;
 use stackline_model::{EventId, EventKind, INFERRED, StrId};
 use std::collections::BTreeMap;
@@ -21,18 +24,18 @@ pub(super) const RULE: Rule = Rule {
         "y = F.scaled_dot_product_attention(q, k.transpose(1, 2), v)",
     ),
     cost: "some thought on the order of dimensions",
-    wrong_when: "The next kernel needs this order and is slower without: then only a part of the gain is had.",
+    false_positives: "The next kernel needs this order and is slower without: then only a part of the gain is had.",
     source: "field practice",
-    needs: &[Need::Operators],
+    needs: &[Requirement::Operators],
     settings: &[Setting {
         name: "share",
         default: 2.0,
         range: (0.0, 100.0),
         about: "least part of the GPU's busy time, without GPU of all time, that copies of one place take, in percent",
     }],
-    elsewhere: &[Elsewhere::of(
+    advice_variants: &[AdviceVariant::for_all(
         "that copy with copy.deepcopy",
-        |draft| draft.title.starts_with(DEEP),
+        |candidate| candidate.title.starts_with(DEEP),
         "Do not copy a model in the loop. For an average of its weights keep one copy and update it in place \
          (torch._foreach_lerp_, torch.optim.swa_utils.AveragedModel); for a checkpoint keep the last one in preallocated memory with copy_, \
          or save beside the next steps; for one that is only read use it under torch.no_grad() as it is.",
@@ -47,22 +50,22 @@ pub(super) const RULE: Rule = Rule {
 /// What titles of copies of whole objects begin with.
 pub(super) const DEEP: &str = "copy.deepcopy";
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let copies = if subject.uses_gpu() { copies_on_gpu(subject) } else { copies_on_cpu(subject) };
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let copies = if context.uses_gpu() { copies_on_gpu(context) } else { copies_on_cpu(context) };
     // Frames of each operator are looked at only where there is such a frame.
-    let deep_names: Vec<bool> = subject.trace().strings.iter().map(is_deep_frame).collect();
+    let deep_names: Vec<bool> = context.trace().strings.iter().map(is_deep_frame).collect();
     let has_deep = deep_names.contains(&true);
-    let deep = if has_deep { subject.outermost(&subject.operators()) } else { Vec::new() };
-    let deep: Vec<EventId> = deep.into_iter().filter(|&operator| is_deep(subject, &deep_names, operator)).collect();
+    let deep = if has_deep { context.outermost(&context.operators()) } else { Vec::new() };
+    let deep: Vec<EventId> = deep.into_iter().filter(|&operator| is_deep(context, &deep_names, operator)).collect();
     let plain: Vec<EventId> =
-        copies.into_iter().filter(|&copy| !has_deep || !is_deep(subject, &deep_names, copy)).collect();
+        copies.into_iter().filter(|&copy| !has_deep || !is_deep(context, &deep_names, copy)).collect();
     // One call copies by several operators, and modules of any class.
-    let mut by_line: BTreeMap<Place, Vec<EventId>> = BTreeMap::new();
-    for (place, of) in subject.by_place(&deep) {
-        by_line.entry(Place { operator: None, module: None, ..place }).or_default().extend(of);
+    let mut by_line: BTreeMap<SourceLocation, Vec<EventId>> = BTreeMap::new();
+    for (place, of) in context.by_place(&deep) {
+        by_line.entry(SourceLocation { operator: None, module: None, ..place }).or_default().extend(of);
     }
-    let deep = by_line.into_iter().filter_map(|(place, operators)| deep_copy(subject, &deep_names, place, operators));
-    let plain = subject.by_code(&plain).into_iter().filter_map(|(place, copies)| draft(subject, place, copies));
+    let deep = by_line.into_iter().filter_map(|(place, operators)| deep_copy(context, &deep_names, place, operators));
+    let plain = context.by_code(&plain).into_iter().filter_map(|(place, copies)| candidate(context, place, copies));
     deep.chain(plain).collect()
 }
 
@@ -74,30 +77,35 @@ pub(super) fn is_deep_frame(name: &str) -> bool {
 }
 
 /// Whether an operation is done in such a call; `deep_names` tells by name which frames are one.
-fn is_deep(subject: &Subject<'_>, deep_names: &[bool], copy: EventId) -> bool {
-    let trace = subject.trace();
+fn is_deep(context: &RuleContext<'_>, deep_names: &[bool], copy: EventId) -> bool {
+    let trace = context.trace();
     let is_deep = |name: StrId| deep_names.get(name.index()).copied().unwrap_or(false);
-    let frames = || subject.stack(copy).filter(|&e| trace.kind(e) == EventKind::PythonFunction);
+    let frames = || context.stack(copy).filter(|&e| trace.kind(e) == EventKind::PythonFunction);
     frames().any(|e| is_deep(trace.events.name[e.index()]))
-        || subject.stack(copy).any(|e| subject.stack_frames(e).into_iter().any(is_deep))
+        || context.stack(copy).any(|e| context.stack_frames(e).into_iter().any(is_deep))
 }
 
 /// A copy of whole objects by these operators: what Python does between them goes with them.
-fn deep_copy(subject: &Subject<'_>, deep_names: &[bool], place: Place, operators: Vec<EventId>) -> Option<Draft> {
-    let trace = subject.trace();
-    let calls = calls_around(subject, deep_names, &operators);
+fn deep_copy(
+    context: &RuleContext<'_>,
+    deep_names: &[bool],
+    place: SourceLocation,
+    operators: Vec<EventId>,
+) -> Option<Candidate> {
+    let trace = context.trace();
+    let calls = calls_around(context, deep_names, &operators);
     // Calls that were recorded say where the copying begins and ends; of those that samples saw, and of others, operators do.
     let is_recorded = !calls.is_empty() && calls.iter().all(|&call| trace.attr(INFERRED).get(call).is_none());
-    let runs = subject.runs_of(&operators);
+    let runs = context.runs_of(&operators);
     let gone = |chosen: Chosen| {
-        let work = operators.iter().flat_map(|&operator| subject.launched_in(operator));
+        let work = operators.iter().flat_map(|&operator| context.launched_in(operator));
         let events = chosen.events.iter().copied().chain(work).collect();
-        subject.edit_of(Action::Remove, DEEP, Chosen { events, ..chosen })
+        context.edit_of(Action::Remove, DEEP, Chosen { events, ..chosen })
     };
     let least = gone(Chosen { events: operators.clone(), ..Chosen::default() })?;
     let (ns, likely, most) = if is_recorded {
         let likely = gone(Chosen { events: calls.clone(), ..Chosen::default() })?;
-        (subject.total(&calls), likely.clone(), likely)
+        (context.total(&calls), likely.clone(), likely)
     } else {
         let stretches = || runs.runs.clone();
         // What is done before the first copy of a run may be its beginning, or something else.
@@ -106,28 +114,27 @@ fn deep_copy(subject: &Subject<'_>, deep_names: &[bool], place: Place, operators
         let likely = gone(Chosen { stretches: stretches(), ..Chosen::default() })?;
         (runs.ns, likely, gone(Chosen { events: calls, stretches: stretches(), between: before })?)
     };
-    let share = subject.percent(ns);
-    if share < subject.setting("share") {
+    let share = context.percent(ns);
+    if share < context.setting("share") {
         return None;
     }
-    Some(Draft {
-        title: deep_title(share, true),
+    Some(Candidate {
+        title: deep_title(share, context.words().in_each_step()),
         place,
         facts: vec![
             Fact::count("operators in it", operators.len()),
-            Fact::time("all of it, a step", subject.per_step(ns)),
-            Fact::time("in operators alone, a step", subject.per_step(subject.total(&operators))),
+            Fact::time("all of it, a step", context.per_step(ns)),
+            Fact::time("in operators alone, a step", context.per_step(context.total(&operators))),
         ],
         events: operators,
         support: if is_recorded { Support::Exact } else { Support::Partial },
         confidence: Confidence::Medium,
-        worth: Worth::Range(vec![likely], vec![vec![least], vec![most]]),
+        gain_estimate: GainEstimate::Range(vec![likely], vec![vec![least], vec![most]]),
     })
 }
 
-/// The title of copies of whole objects that take this part of the time, in percent.
-pub(super) fn deep_title(share: f64, is_in_steps: bool) -> String {
-    let when = if is_in_steps { " in each step" } else { "" };
+/// The title of copies of whole objects that take this part of the time, in percent, and when.
+pub(super) fn deep_title(share: f64, when: &str) -> String {
     format!("{DEEP}{when} takes {share:.0} % of the time")
 }
 
@@ -139,8 +146,8 @@ pub(super) fn title(operator: &str, share: f64, whose: &str, is_on_gpu: bool) ->
 }
 
 /// The outermost calls of `copy.deepcopy` around some operators.
-fn calls_around(subject: &Subject<'_>, deep_names: &[bool], operators: &[EventId]) -> Vec<EventId> {
-    let trace = subject.trace();
+fn calls_around(context: &RuleContext<'_>, deep_names: &[bool], operators: &[EventId]) -> Vec<EventId> {
+    let trace = context.trace();
     let is_deep = |e: EventId| deep_names.get(trace.events.name[e.index()].index()).copied().unwrap_or(false);
     let is_call = |e: &EventId| trace.kind(*e) == EventKind::PythonFunction && is_deep(*e);
     let around = |&operator: &EventId| trace.ancestors(operator).filter(is_call).last();
@@ -151,11 +158,11 @@ fn calls_around(subject: &Subject<'_>, deep_names: &[bool], operators: &[EventId
 }
 
 /// Kernels that put tensors in order, launched by operators that do nothing else.
-fn copies_on_gpu(subject: &Subject<'_>) -> Vec<EventId> {
-    let trace = subject.trace();
-    let copies = subject.named(&[EventKind::Kernel], is_reordering);
+fn copies_on_gpu(context: &RuleContext<'_>) -> Vec<EventId> {
+    let trace = context.trace();
+    let copies = context.named(&[EventKind::Kernel], is_reordering);
     let asked_for = |&work: &EventId| {
-        let mut names = subject.stack(work).map(|e| trace.name(e));
+        let mut names = context.stack(work).map(|e| trace.name(e));
         let mut is_reordered = false;
         let is_converted = names.any(|name| {
             is_reordered |= aten::reorders(name);
@@ -172,9 +179,9 @@ fn is_reordering(name: &str) -> bool {
 }
 
 /// Outermost operators that put tensors in order, and did copy.
-fn copies_on_cpu(subject: &Subject<'_>) -> Vec<EventId> {
-    let trace = subject.trace();
-    let copies = subject.named(&[EventKind::Operator], |name| name == aten::COPY);
+fn copies_on_cpu(context: &RuleContext<'_>) -> Vec<EventId> {
+    let trace = context.trace();
+    let copies = context.named(&[EventKind::Operator], |name| name == aten::COPY);
     let mut found: Vec<EventId> = copies
         .into_iter()
         .filter(|&copy| !trace.ancestors(copy).any(|e| aten::converts(trace.name(e))))
@@ -186,26 +193,26 @@ fn copies_on_cpu(subject: &Subject<'_>) -> Vec<EventId> {
     found
 }
 
-fn draft(subject: &Subject<'_>, place: Place, copies: Vec<EventId>) -> Option<Draft> {
-    let ns = subject.total(&copies);
-    let (share, whose, gone) = if subject.uses_gpu() {
-        let operators = subject.operators_of_nothing_else(&copies);
-        (subject.percent_of_gpu(ns), "the GPU's time", operators.into_iter().chain(copies.iter().copied()).collect())
+fn candidate(context: &RuleContext<'_>, place: SourceLocation, copies: Vec<EventId>) -> Option<Candidate> {
+    let ns = context.total(&copies);
+    let (share, whose, gone) = if context.uses_gpu() {
+        let operators = context.operators_of_nothing_else(&copies);
+        (context.percent_of_gpu(ns), "the GPU's time", operators.into_iter().chain(copies.iter().copied()).collect())
     } else {
-        (subject.percent(ns), "the time", copies.clone())
+        (context.percent(ns), "the time", copies.clone())
     };
-    if share < subject.setting("share") {
+    if share < context.setting("share") {
         return None;
     }
     let operator = place.operator.clone().unwrap_or_else(|| "copies".to_owned());
-    let edit = subject.edit(Action::Remove, format!("copies of {operator}"), &gone)?;
-    Some(Draft {
-        title: title(&operator, share, whose, subject.uses_gpu()),
+    let edit = context.edit(Action::Remove, format!("copies of {operator}"), &gone)?;
+    Some(Candidate {
+        title: title(&operator, share, whose, context.uses_gpu()),
         place,
-        facts: vec![Fact::count("copies", copies.len()), Fact::time("together, a step", subject.per_step(ns))],
+        facts: vec![Fact::count("copies", copies.len()), Fact::time("together, a step", context.per_step(ns))],
         events: copies,
         support: Support::Exact,
         confidence: Confidence::Medium,
-        worth: Worth::Edits(vec![edit]),
+        gain_estimate: GainEstimate::Edits(vec![edit]),
     })
 }

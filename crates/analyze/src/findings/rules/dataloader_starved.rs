@@ -3,7 +3,8 @@
 use crate::critical_path::exact::Category;
 use crate::critical_path::exact::what_if::Edit;
 use crate::findings::{
-    Area, Confidence, Draft, Elsewhere, Fact, Programs, Recording, Rule, Setting, Subject, Support, Worth,
+    AdviceVariant, Area, Candidate, Confidence, Fact, GainEstimate, Programs, Recording, Rule, RuleContext, Setting,
+    Support,
 };
 use crate::vocabulary::python::{LOADER_WITH_WORKERS, LOADER_WITHOUT_WORKERS, TAKE_BATCH};
 use stackline_model::vocabulary::lightning;
@@ -22,7 +23,7 @@ pub(super) const RULE: Rule = Rule {
         "loader = DataLoader(data, batch_size=64, num_workers=8,\n                    pin_memory=True, persistent_workers=True)",
     ),
     cost: "one line; each worker takes a core and holds a few batches in memory",
-    wrong_when: "There are no cores left for more workers (a recording knows how many the program may use and how many of \
+    false_positives: "There are no cores left for more workers (a recording knows how many the program may use and how many of \
                  its threads want one: where they are all busy, nothing is said to be gained), or the disk is what is slow. \
                  Recordings show the workers that there are. Other traces do not: there one is assumed, and the number of \
                  workers told is for each that there is; nor do they tell whether a processor is free for them, so that confidence is \
@@ -39,10 +40,10 @@ pub(super) const RULE: Rule = Rule {
         range: (0.0, 100.0),
         about: "least part of the critical path that loads data or waits for it, in percent",
     }],
-    elsewhere: &[
-        Elsewhere {
+    advice_variants: &[
+        AdviceVariant {
             programs: "whose processors are all busy",
-            which: Programs::Where(|subject| Room::of(subject, &takes(subject)).is_full()),
+            which: Programs::Where(|context| Room::new(context, &takes(context)).is_full()),
             fits: |_| true,
             advice: "Make loading cheaper: see SL010, or load once and keep what was loaded. More workers would find no processor; with \
                      torch.set_num_threads(1) in them and fewer threads in the program those that there are get more of it.",
@@ -51,7 +52,7 @@ pub(super) const RULE: Rule = Rule {
                 "def __getitem__(self, i):\n    return self.small[i]  # resized once, before the training",
             ),
         },
-        Elsewhere::without_gpu(
+        AdviceVariant::without_gpu(
             "Give the DataLoader workers, or more of them (num_workers), with persistent_workers, and leave them cores: \
          torch.set_num_threads; make loading cheaper: see SL010.",
             (
@@ -68,23 +69,23 @@ const MOST_WORKERS: f64 = 16.0;
 /// Where fewer than so many times as many threads find a processor, workers are not what is missing.
 const LEAST_ROOM: f64 = 1.15;
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let on_path = subject.path_of(Category::HostDataLoading);
-    let share = subject.percent(on_path);
-    let takes = takes(subject);
-    if share < subject.setting("share") || takes.is_empty() {
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let on_path = context.path_of(Category::HostDataLoading);
+    let share = context.percent(on_path);
+    let takes = takes(context);
+    if share < context.setting("share") || takes.is_empty() {
         return Vec::new();
     }
-    let loads_itself = loads_itself(subject, &takes);
-    let room = Room::of(subject, &takes);
-    let rest = (subject.window().1 - subject.window().0 - on_path).max(1);
+    let loads_itself = loads_itself(context, &takes);
+    let room = Room::new(context, &takes);
+    let rest = (context.steps_ns() - on_path).max(1);
     // So many times as fast that nothing waits.
     let workers = (room.crew.max(1) as f64 * on_path as f64 / rest as f64).ceil().clamp(1.0, room.most()) as u32;
     let is_full = room.is_full();
     // Loading beside the computing may keep all processors busy.
-    let is_bounded = room.most_gain(subject).is_some_and(|most| most < subject.total(&takes));
+    let is_bounded = room.most_gain(context).is_some_and(|most| most < context.total(&takes));
     let Ok(edit) = Edit::more_workers(workers) else { return Vec::new() };
-    let worth = if is_full { Worth::None } else { Worth::Edits(vec![edit]) };
+    let gain_estimate = if is_full { GainEstimate::None } else { GainEstimate::Edits(vec![edit]) };
     // That workers find a processor only a recording tells.
     let is_sure = loads_itself && room.room.is_some() && !is_full && !is_bounded;
     let confidence = if is_sure { Confidence::High } else { Confidence::Medium };
@@ -99,15 +100,15 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
         (_, true) => format!(" (the gain is that of {workers} workers, each with a processor of its own)"),
         _ => format!(" (the gain is that of {workers} more, each with a processor of its own)"),
     };
-    let place = subject.by_place(&takes).into_iter().max_by_key(|(_, of)| subject.total(of)).map(|(place, _)| place);
+    let place = context.by_place(&takes).into_iter().max_by_key(|(_, of)| context.total(of)).map(|(place, _)| place);
     let add = (!is_full).then(|| Fact::count("workers to add", workers as usize));
-    vec![Draft {
+    vec![Candidate {
         title: format!("the program waits for data {share:.0} % of the time: {how}{assumed}"),
         place: place.unwrap_or_default(),
         facts: [
             Fact::count("batches", takes.len()),
             Fact { name: "part of the critical path", value: share, unit: Unit::Percent },
-            Fact::time("waiting, a step", subject.per_step(on_path)),
+            Fact::time("waiting, a step", context.per_step(on_path)),
         ]
         .into_iter()
         .chain(add)
@@ -116,14 +117,14 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
         events: takes,
         support: Support::Exact,
         confidence,
-        worth,
+        gain_estimate,
     }]
 }
 
 /// Each time that the program takes a batch.
-fn takes(subject: &Subject<'_>) -> Vec<EventId> {
+fn takes(context: &RuleContext<'_>) -> Vec<EventId> {
     let kinds = [EventKind::Annotation, EventKind::Operator, EventKind::PythonFunction];
-    subject.outermost(&subject.named(&kinds, is_next))
+    context.outermost(&context.named(&kinds, is_next))
 }
 
 /// What there is for workers.
@@ -138,13 +139,13 @@ struct Room {
 }
 
 impl Room {
-    fn of(subject: &Subject<'_>, takes: &[EventId]) -> Self {
-        let (events, seen) = (&subject.trace().events, subject.loader_workers());
+    fn new(context: &RuleContext<'_>, takes: &[EventId]) -> Self {
+        let (events, seen) = (&context.trace().events, context.loader_workers());
         let at = |&take: &EventId| seen.during(events.start[take.index()], events.end(take)).count();
         let mut crews: Vec<usize> = takes.iter().map(at).collect();
         crews.sort_unstable();
-        let (from, to) = subject.window();
-        let recording = subject.recording();
+        let (from, to) = context.window();
+        let recording = context.recording();
         Self {
             crew: crews.get(crews.len() / 2).copied().unwrap_or(0),
             usable: recording.and_then(Recording::most_usable),
@@ -158,9 +159,8 @@ impl Room {
     }
 
     /// What is gained at most where all that threads compute is spread over the processors, in ns of the whole window.
-    fn most_gain(&self, subject: &Subject<'_>) -> Option<i64> {
-        let (from, to) = subject.window();
-        self.room.map(|room| ((to - from) as f64 * (1.0 - 1.0 / room)) as i64)
+    fn most_gain(&self, context: &RuleContext<'_>) -> Option<i64> {
+        self.room.map(|room| (context.steps_ns() as f64 * (1.0 - 1.0 / room)) as i64)
     }
 
     /// Most workers to add, at least one: as many as find a processor when all do as much as those that there are.
@@ -179,15 +179,15 @@ impl Room {
 }
 
 /// Whether the program that trains loads its batches itself, or most of them where it has several loaders.
-fn loads_itself(subject: &Subject<'_>, takes: &[EventId]) -> bool {
+fn loads_itself(context: &RuleContext<'_>, takes: &[EventId]) -> bool {
     let with = |name: &str| -> Vec<EventId> {
-        takes.iter().copied().filter(|&take| calls_inside(subject, take, name)).collect()
+        takes.iter().copied().filter(|&take| calls_inside(context, take, name)).collect()
     };
     // What makes workers may lie before the window.
-    let has_workers = !subject.loader_workers().is_empty()
-        || subject.trace().strings.iter().any(|name| name.contains(LOADER_WITH_WORKERS));
-    let by_itself = subject.total(&with(LOADER_WITHOUT_WORKERS));
-    2 * by_itself > subject.total(takes) || (!has_workers && with("_try_get_data").is_empty())
+    let has_workers = !context.loader_workers().is_empty()
+        || context.trace().strings.iter().any(|name| name.contains(LOADER_WITH_WORKERS));
+    let by_itself = context.total(&with(LOADER_WITHOUT_WORKERS));
+    2 * by_itself > context.total(takes) || (!has_workers && with("_try_get_data").is_empty())
 }
 
 /// Taking the next batch.
@@ -198,8 +198,8 @@ pub(super) fn is_next(name: &str) -> bool {
 }
 
 /// Whether taking a batch calls something of this name.
-fn calls_inside(subject: &Subject<'_>, take: EventId, name: &str) -> bool {
-    let trace = subject.trace();
+fn calls_inside(context: &RuleContext<'_>, take: EventId, name: &str) -> bool {
+    let trace = context.trace();
     let (from, to) = (trace.events.start[take.index()], trace.events.end(take));
     let on_track = trace.track_events(trace.events.track[take.index()]);
     let first = on_track.partition_point(|e| trace.events.start[e.index()] < from);

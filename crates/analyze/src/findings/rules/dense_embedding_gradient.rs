@@ -1,7 +1,9 @@
 //! SL065: the gradient of a large embedding table is dense, though a batch looks up few of its rows.
 
 use crate::critical_path::exact::what_if::{Action, Edit};
-use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{
+    Area, Candidate, Confidence, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support,
+};
 use crate::vocabulary::aten;
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::Value;
@@ -24,12 +26,12 @@ pub(super) const RULE: Rule = Rule {
     ),
     cost: "a second optimizer; SparseAdam leaves the state of rows alone that a batch does not look up, so results differ slightly; no weight \
            decay, and DistributedDataParallel gathers sparse gradients",
-    wrong_when: "The weights are also used otherwise, such as tied to the last layer (tables whose shape another product takes are left out), or \
+    false_positives: "The weights are also used otherwise, such as tied to the last layer (tables whose shape another product takes are left out), or \
                  gradients are clipped by their norm. The gain supposes that work on the table shrinks to three times the share of rows that the \
                  largest lookup reads, its bounds to that share and to ten times of it, or three times what all lookups of a step read. Work of \
                  optimizers on long lists of tensors, whose shapes traces leave out, is not counted.",
     source: "field practice; PyTorch's nn.Embedding(sparse=True)",
-    needs: &[Need::Operators],
+    needs: &[Requirement::Operators],
     settings: &[
         Setting {
             name: "rows",
@@ -44,7 +46,7 @@ pub(super) const RULE: Rule = Rule {
             about: "least share of the window, or of the GPU's time, that work on all such tables takes, in percent",
         },
     ],
-    elsewhere: &[],
+    advice_variants: &[],
     check,
 };
 
@@ -73,16 +75,16 @@ struct Table {
     is_multiplied: bool,
 }
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let operators = subject.operators();
-    let mut tables = tables(subject, &operators);
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let operators = context.operators();
+    let mut tables = tables(context, &operators);
     if tables.is_empty() {
         return Vec::new();
     }
-    add_work(subject, &operators, &mut tables);
-    let largest_share = subject.setting("rows") / 100.0;
+    add_work(context, &operators, &mut tables);
+    let largest_share = context.setting("rows") / 100.0;
     tables.retain(|&(rows, _), table| !table.is_multiplied && used(rows, table.largest) <= largest_share);
-    draft(subject, &tables).into_iter().collect()
+    candidate(context, &tables).into_iter().collect()
 }
 
 fn used(rows: i64, indices: i64) -> f64 {
@@ -90,14 +92,14 @@ fn used(rows: i64, indices: i64) -> f64 {
 }
 
 /// Tables by their shape, from backward passes: each fills a gradient with zeros first.
-fn tables(subject: &Subject<'_>, operators: &[EventId]) -> BTreeMap<Shape, Table> {
-    let trace = subject.trace();
+fn tables(context: &RuleContext<'_>, operators: &[EventId]) -> BTreeMap<Shape, Table> {
+    let trace = context.trace();
     let is_pass = |e: &EventId| aten::EMBEDDING_BACKWARD.contains(&trace.name(*e));
     let mut tables: BTreeMap<Shape, Table> = BTreeMap::new();
     let mut filled = FxHashSet::default();
     for &zero in operators.iter().filter(|&&e| trace.name(e) == aten::ZERO) {
         let Some(pass) = trace.ancestors(zero).find(is_pass).filter(|pass| filled.insert(*pass)) else { continue };
-        let (Some(zeros), Some(inputs)) = (subject.json("Input Dims", zero), subject.json("Input Dims", pass)) else {
+        let (Some(zeros), Some(inputs)) = (context.json("Input Dims", zero), context.json("Input Dims", pass)) else {
             continue;
         };
         let columns = inputs.get(0).and_then(|gradient| sizes(gradient).last().copied());
@@ -115,8 +117,8 @@ fn tables(subject: &Subject<'_>, operators: &[EventId]) -> BTreeMap<Shape, Table
 }
 
 /// Notes what the operators do with the tables that they take.
-fn add_work(subject: &Subject<'_>, operators: &[EventId], tables: &mut BTreeMap<Shape, Table>) {
-    let trace = subject.trace();
+fn add_work(context: &RuleContext<'_>, operators: &[EventId], tables: &mut BTreeMap<Shape, Table>) {
+    let trace = context.trace();
     let column = trace.attr("Input Dims");
     let mut known: FxHashMap<StrId, Vec<(Shape, Option<f64>)>> = FxHashMap::default();
     let mut taken: Vec<(EventId, StrId)> = Vec::new();
@@ -136,7 +138,7 @@ fn add_work(subject: &Subject<'_>, operators: &[EventId], tables: &mut BTreeMap<
         }
     }
     let events: Vec<EventId> = taken.iter().map(|&(event, _)| event).collect();
-    let outermost: FxHashSet<EventId> = subject.outermost(&events).into_iter().collect();
+    let outermost: FxHashSet<EventId> = context.outermost(&events).into_iter().collect();
     let start = |e: EventId| trace.events.start[e.index()];
     for (event, dims) in taken.into_iter().filter(|(event, _)| outermost.contains(event)) {
         let name = trace.name(event);
@@ -188,38 +190,38 @@ fn sizes(shape: &Value) -> Vec<i64> {
 }
 
 /// One finding of all tables: what an optimizer does with them is often one operator.
-fn draft(subject: &Subject<'_>, tables: &BTreeMap<Shape, Table>) -> Option<Draft> {
-    let uses_gpu = subject.uses_gpu();
+fn candidate(context: &RuleContext<'_>, tables: &BTreeMap<Shape, Table>) -> Option<Candidate> {
+    let uses_gpu = context.uses_gpu();
     let works: Vec<(&Shape, &Table, Work)> = tables
         .iter()
         .map(|(shape, table)| {
-            (shape, table, if uses_gpu { kernels_of(subject, &table.work) } else { table.work.clone() })
+            (shape, table, if uses_gpu { kernels_of(context, &table.work) } else { table.work.clone() })
         })
         .collect();
-    let ns_of = |work: &Work| work.iter().map(|&(event, part)| subject.dur(event) as f64 * part).sum::<f64>() as i64;
+    let ns_of = |work: &Work| work.iter().map(|&(event, part)| context.dur(event) as f64 * part).sum::<f64>() as i64;
     let ns = works.iter().map(|(.., work)| ns_of(work)).fold(0, i64::saturating_add);
-    let share = if uses_gpu { subject.percent_of_gpu(ns) } else { subject.percent(ns) };
+    let share = if uses_gpu { context.percent_of_gpu(ns) } else { context.percent(ns) };
     let &(&(rows, columns), first, _) = works.iter().max_by_key(|(.., work)| ns_of(work))?;
-    if share < subject.setting("share") {
+    if share < context.setting("share") {
         return None;
     }
-    let [likely, least, most] = LEFT.map(|times| edits(subject, &works, times));
+    let [likely, least, most] = LEFT.map(|times| edits(context, &works, times));
     let whose = if uses_gpu { "of the GPU's time" } else { "of the window" };
     let percent = 100.0 * works.iter().map(|(shape, table, _)| used(shape.0, table.largest)).fold(0.0, f64::max);
     let what = match works.len() {
         1 => format!("a dense gradient of {rows} × {columns}"),
         count => format!("dense gradients of {count} shapes, such as {rows} × {columns},"),
     };
-    Some(Draft {
+    Some(Candidate {
         title: format!("{what} of whose rows a lookup reads {percent:.1} % at most: {share:.0} % {whose}"),
-        place: subject.place(first.lookup.or(first.first)?),
+        place: context.place(first.lookup.or(first.first)?),
         facts: vec![
             Fact::count("rows", usize::try_from(rows).unwrap_or(0)),
             Fact::count("indices of the largest lookup", usize::try_from(first.largest).unwrap_or(0)),
             Fact::count("operators or kernels", works.iter().map(|(.., work)| work.len()).sum()),
-            Fact::time("work on all rows, a step", subject.per_step(ns)),
+            Fact::time("work on all rows, a step", context.per_step(ns)),
         ],
-        worth: Worth::Range(likely, vec![least, most]),
+        gain_estimate: GainEstimate::Range(likely, vec![least, most]),
         events: works.iter().flat_map(|(.., work)| work).map(|&(event, _)| event).collect(),
         support: Support::Exact,
         confidence: Confidence::High,
@@ -228,10 +230,10 @@ fn draft(subject: &Subject<'_>, tables: &BTreeMap<Shape, Table>) -> Option<Draft
 
 /// Edits that leave so many times the share of rows that a lookup reads of the tables' part of the work; where that is most, what all lookups
 /// of a step read, were their rows different ones.
-fn edits(subject: &Subject<'_>, works: &[(&Shape, &Table, Work)], times: f64) -> Vec<Edit> {
+fn edits(context: &RuleContext<'_>, works: &[(&Shape, &Table, Work)], times: f64) -> Vec<Edit> {
     let mut gone: BTreeMap<EventId, f64> = BTreeMap::new();
     for ((rows, _), table, work) in works {
-        let lookups = used(*rows, table.all / subject.steps().max(1) as i64);
+        let lookups = used(*rows, table.all / context.steps().max(1) as i64);
         let least = if times > LEFT[0] { LEFT[0] * lookups } else { 0.0 };
         let left = (used(*rows, table.largest) * times).max(least).min(1.0);
         for &(event, part) in work {
@@ -243,15 +245,15 @@ fn edits(subject: &Subject<'_>, works: &[(&Shape, &Table, Work)], times: f64) ->
         by_scale.entry((1.0 - part).max(0.0).to_bits()).or_default().push(event);
     }
     let edit = |(scale, events): (u64, Vec<EventId>)| {
-        subject.edit(Action::Scale(f64::from_bits(scale)), "work on all rows of embedding tables", &events)
+        context.edit(Action::Scale(f64::from_bits(scale)), "work on all rows of embedding tables", &events)
     };
     by_scale.into_iter().filter_map(edit).collect()
 }
 
 /// The kernels that operators launch, with their parts.
-fn kernels_of(subject: &Subject<'_>, work: &Work) -> Work {
-    let trace = subject.trace();
-    let launched = work.iter().flat_map(|&(operator, part)| subject.launched_in(operator).map(move |e| (e, part)));
+fn kernels_of(context: &RuleContext<'_>, work: &Work) -> Work {
+    let trace = context.trace();
+    let launched = work.iter().flat_map(|&(operator, part)| context.launched_in(operator).map(move |e| (e, part)));
     launched.filter(|&(e, _)| trace.events.kind[e.index()].is_gpu_work()).collect()
 }
 

@@ -1,7 +1,9 @@
 //! SL036: chains of elementwise kernels that are not compiled.
 
 use crate::critical_path::exact::what_if::Action;
-use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{
+    Area, Candidate, Confidence, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support,
+};
 use crate::vocabulary::autograd::is_accumulation;
 use crate::vocabulary::categories::NATIVE_NAMESPACE;
 use crate::vocabulary::python::OPTIMIZER;
@@ -17,11 +19,11 @@ pub(super) const RULE: Rule = Rule {
     advice: "Call torch.compile on the function that runs them; in a program that compiles its model already, mend the graph break that leaves it out (TORCH_LOGS=graph_breaks).",
     example: ("y = activate(x)", "activate = torch.compile(activate)\ny = activate(x)"),
     cost: "longer compilation; graph breaks to mend",
-    wrong_when: "The chain handles different tensors, which happen to follow each other. The gain supposes that of each chain its \
+    false_positives: "The chain handles different tensors, which happen to follow each other. The gain supposes that of each chain its \
                  longest kernel stays; more is gained where reductions between chains become part of them. What runs in the optimizer \
                  is SL015's. A program that compiles nothing is told only of chains of three kernels and more.",
     source: "DeepContext table 3 (kernel counts of eager and compiled programs)",
-    needs: &[Need::GpuWork, Need::Operators],
+    needs: &[Requirement::GpuWork, Requirement::Operators],
     settings: &[
         Setting { name: "kernels", default: 20.0, range: (1.0, 1e6), about: "least kernels a step that would vanish" },
         Setting {
@@ -37,7 +39,7 @@ pub(super) const RULE: Rule = Rule {
             about: "least part of the critical path in kernels that would vanish, in percent, in a program that compiles nothing",
         },
     ],
-    elsewhere: &[],
+    advice_variants: &[],
     check,
 };
 
@@ -50,41 +52,41 @@ const REDUCTIONS: &[&str] = &["reduce_kernel"];
 /// In a program that compiles nothing a chain has so many kernels: two follow each other by chance.
 const LEAST_CHAIN: usize = 3;
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let is_compiled = |name: &str| COMPILED.iter().any(|prefix| name.starts_with(prefix));
-    let compiled = subject.named(&[EventKind::Kernel], is_compiled).len();
-    let compiles = compiled as f64 >= subject.setting("compiled");
+    let compiled = context.named(&[EventKind::Kernel], is_compiled).len();
+    let compiles = compiled as f64 >= context.setting("compiled");
     let shortest = if compiles { 2 } else { LEAST_CHAIN };
-    let gone = vanishing(subject, ELEMENTWISE, shortest);
+    let gone = vanishing(context, ELEMENTWISE, shortest);
     let is_enough = if compiles {
-        (gone.len() / subject.steps()) as f64 >= subject.setting("kernels")
+        (gone.len() / context.steps()) as f64 >= context.setting("kernels")
     } else {
-        let path = subject.on_path();
+        let path = context.on_path();
         let on_path: i64 = gone.iter().filter_map(|kernel| path.get(kernel)).sum();
-        on_path > 0 && subject.percent(on_path) >= subject.setting("share")
+        on_path > 0 && context.percent(on_path) >= context.setting("share")
     };
     if !is_enough {
         return Vec::new();
     }
-    let most = vanishing(subject, &[ELEMENTWISE, REDUCTIONS].concat(), shortest);
-    draft(subject, gone, &most, compiles.then_some(compiled)).into_iter().collect()
+    let most = vanishing(context, &[ELEMENTWISE, REDUCTIONS].concat(), shortest);
+    candidate(context, gone, &most, compiles.then_some(compiled)).into_iter().collect()
 }
 
 /// Kernels that would be part of others: of each chain of kernels of some names, launched one after the other, all but the longest.
-fn vanishing(subject: &Subject<'_>, names: &[&str], shortest: usize) -> Vec<EventId> {
-    let trace = subject.trace();
+fn vanishing(context: &RuleContext<'_>, names: &[&str], shortest: usize) -> Vec<EventId> {
+    let trace = context.trace();
     let is_eager = |name: &str| name.contains(NATIVE_NAMESPACE) && names.iter().any(|part| name.contains(part));
     // Nobody compiles what the engine of autograd does; the optimizer's kernels are SL015's.
     let is_elsewhere = |&kernel: &EventId| {
-        subject.stack(kernel).any(|e| is_accumulation(trace.name(e)) || trace.name(e).starts_with(OPTIMIZER))
+        context.stack(kernel).any(|e| is_accumulation(trace.name(e)) || trace.name(e).starts_with(OPTIMIZER))
     };
-    let eager = subject.named(&[EventKind::Kernel], is_eager).into_iter();
+    let eager = context.named(&[EventKind::Kernel], is_eager).into_iter();
     let eager: FxHashSet<EventId> = eager.filter(|kernel| !is_elsewhere(kernel)).collect();
     let mut gone: Vec<EventId> = Vec::new();
-    for order in subject.launch_order() {
+    for order in context.launch_order() {
         let chains = order.chunk_by(|a, b| eager.contains(a) && eager.contains(b));
         for chain in chains.filter(|chain| chain.len() >= shortest) {
-            let longest = chain.iter().copied().max_by_key(|&kernel| (subject.dur(kernel), kernel));
+            let longest = chain.iter().copied().max_by_key(|&kernel| (context.dur(kernel), kernel));
             gone.extend(chain.iter().copied().filter(|&kernel| Some(kernel) != longest));
         }
     }
@@ -93,26 +95,34 @@ fn vanishing(subject: &Subject<'_>, names: &[&str], shortest: usize) -> Vec<Even
 }
 
 /// `compiled`: how many kernels the program compiled, if it compiles parts of its model.
-fn draft(subject: &Subject<'_>, gone: Vec<EventId>, most: &[EventId], compiled: Option<usize>) -> Option<Draft> {
-    let per_step = gone.len() / subject.steps();
-    let (place, _) = subject.by_code(&gone).into_iter().next()?;
-    let operators = subject.operators_of_nothing_else(&gone);
+fn candidate(
+    context: &RuleContext<'_>,
+    gone: Vec<EventId>,
+    most: &[EventId],
+    compiled: Option<usize>,
+) -> Option<Candidate> {
+    let per_step = gone.len() / context.steps();
+    let (place, _) = context.by_code(&gone).into_iter().next()?;
+    let operators = context.operators_of_nothing_else(&gone);
     let edits = |kernels: &[EventId]| {
-        let operators = subject.operators_of_nothing_else(kernels);
+        let operators = context.operators_of_nothing_else(kernels);
         let all: Vec<EventId> = operators.iter().chain(kernels).copied().collect();
-        Some(vec![subject.edit(Action::Remove, "elementwise kernels that are not compiled", &all)?])
+        Some(vec![context.edit(Action::Remove, "elementwise kernels that are not compiled", &all)?])
     };
     let like = if compiled.is_some() { " like the rest" } else { "" };
-    Some(Draft {
-        title: format!("{per_step} elementwise kernels a step could be part of others, were they compiled{like}"),
+    Some(Candidate {
+        title: format!(
+            "{per_step} elementwise kernels{} could be part of others, were they compiled{like}",
+            context.words().a_step()
+        ),
         place,
         facts: vec![
             Fact::count("kernels", gone.len()),
-            Fact::time("together, a step", subject.per_step(subject.total(&gone))),
-            Fact::time("operators that launch nothing else, a step", subject.per_step(subject.total(&operators))),
+            Fact::time("together, a step", context.per_step(context.total(&gone))),
+            Fact::time("operators that launch nothing else, a step", context.per_step(context.total(&operators))),
             Fact::count("compiled kernels", compiled.unwrap_or(0)),
         ],
-        worth: Worth::Range(edits(&gone)?, vec![edits(most)?]),
+        gain_estimate: GainEstimate::Range(edits(&gone)?, vec![edits(most)?]),
         events: gone,
         support: Support::Inferred,
         confidence: Confidence::Low,

@@ -1,7 +1,9 @@
 //! SL047: training steps also evaluate: a forward pass that no backward pass follows.
 
 use crate::critical_path::exact::what_if::Action;
-use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{
+    Area, Candidate, Confidence, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support,
+};
 use crate::vocabulary::python::OPTIMIZER_STEP;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::names::MODULE_PREFIX;
@@ -21,20 +23,20 @@ pub(super) const RULE: Rule = Rule {
         "for i, batch in enumerate(loader):\n    train_step(batch)\n    if i % 100 == 0:\n        evaluate(model, validation)",
     ),
     cost: "one line; what the evaluation tells is seen less often",
-    wrong_when: "What runs forward belongs to the method: a teacher, a target network, a roll-out of reinforcement learning; then the \
+    false_positives: "What runs forward belongs to the method: a teacher, a target network, a roll-out of reinforcement learning; then the \
                  gain is a hope. It is taken for an evaluation where a word of the function's name (eval, evaluate, evaluation, validate, \
                  validation, test), or a call of Module.eval in it, says so. Seen are functions of the user's own whose modules run without a single operator that autograd differentiates, in every step, or evaluations in two steps or more; \
                  the first pass of activation checkpointing is none. Recorded steps may be just those that evaluate. The upper bound is the forward pass's own time, and no bound of what is gained: the \
                  training beside it finds more in caches once it is gone.",
     source: "field practice",
-    needs: &[Need::PythonFrames, Need::Steps, Need::BackwardLinks],
+    needs: &[Requirement::PythonFrames, Requirement::Steps, Requirement::BackwardLinks],
     settings: &[Setting {
         name: "share",
         default: 3.0,
         range: (0.0, 100.0),
         about: "least part of the critical path in calls of one function, in percent",
     }],
-    elsewhere: &[],
+    advice_variants: &[],
     check,
 };
 
@@ -54,39 +56,41 @@ struct Held {
     is_forward: bool,
 }
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let trace = subject.trace();
-    let calls = forward_only(subject);
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let trace = context.trace();
+    let calls = forward_only(context);
     let mut by_function: BTreeMap<StrId, Vec<EventId>> = BTreeMap::new();
-    for call in subject.outermost(&calls) {
+    for call in context.outermost(&calls) {
         by_function.entry(trace.events.name[call.index()]).or_default().push(call);
     }
     let in_each_step = |calls: &[EventId]| {
-        let steps = subject.steps_with(&trace.steps, calls.iter().copied());
-        steps.len() >= 2 && subject.are_all_steps(&steps)
+        let steps = context.steps_with(&trace.steps, calls.iter().copied());
+        steps.len() >= 2 && context.are_all_steps(&steps)
     };
-    let draft = |calls: Vec<EventId>| {
-        let is_evaluation = evaluates(subject, &calls);
+    let candidate = |calls: Vec<EventId>| {
+        let is_evaluation = evaluates(context, &calls);
         let of_each = in_each_step(&calls);
         // One that is seen once may come once in a thousand steps; what else runs forward only in some is not known to be needless.
-        let comes_again = || subject.steps_with(&trace.steps, calls.iter().copied()).len() >= 2;
-        (of_each || (is_evaluation && comes_again())).then(|| draft(subject, calls, is_evaluation, of_each)).flatten()
+        let comes_again = || context.steps_with(&trace.steps, calls.iter().copied()).len() >= 2;
+        (of_each || (is_evaluation && comes_again()))
+            .then(|| candidate(context, calls, is_evaluation, of_each))
+            .flatten()
     };
-    by_function.into_values().filter_map(draft).collect()
+    by_function.into_values().filter_map(candidate).collect()
 }
 
 /// Calls of the user's own functions in which modules run and nothing is differentiated.
-fn forward_only(subject: &Subject<'_>) -> Vec<EventId> {
-    let trace = subject.trace();
+fn forward_only(context: &RuleContext<'_>) -> Vec<EventId> {
+    let trace = context.trace();
     let has = |parts: &'static [&str]| {
         let fits: Vec<bool> = trace.strings.iter().map(|name| parts.iter().any(|part| name.contains(part))).collect();
         move |e: EventId| fits.get(trace.events.name[e.index()].index()).copied().unwrap_or(false)
     };
     let (is_module, is_recomputed) = (has(&[MODULE_PREFIX]), has(RECOMPUTED));
     let is_optimizer = has(&[OPTIMIZER_STEP, "torch/optim/"]);
-    let differentiated: FxHashSet<EventId> = trace.links.of(LinkKind::Backward).map(|(from, ..)| from).collect();
+    let differentiated: FxHashSet<EventId> = trace.links.of_kind(LinkKind::Backward).map(|(from, ..)| from).collect();
     let mut held: FxHashMap<EventId, Held> = FxHashMap::default();
-    for operator in subject.operators() {
+    for operator in context.operators() {
         let around = || trace.ancestors(operator);
         if around().any(|e| is_recomputed(e) || is_optimizer(e)) || is_recomputed(operator) {
             continue;
@@ -96,7 +100,7 @@ fn forward_only(subject: &Subject<'_>) -> Vec<EventId> {
         // A module that a call is inside of is not run by it.
         let mut in_module = false;
         for around in around() {
-            if subject.is_own_frame(around) {
+            if context.is_own_frame(around) {
                 let held = held.entry(around).or_default();
                 held.is_trained |= is_trained;
                 held.is_forward |= in_module && !is_trained;
@@ -110,44 +114,44 @@ fn forward_only(subject: &Subject<'_>) -> Vec<EventId> {
     calls
 }
 
-fn draft(subject: &Subject<'_>, calls: Vec<EventId>, is_evaluation: bool, of_each: bool) -> Option<Draft> {
-    let on_path: i64 = subject.path_inside(&calls).iter().sum();
-    let launched: Vec<EventId> = calls.iter().flat_map(|&call| subject.launched_in(call)).collect();
-    let path = subject.on_path();
+fn candidate(context: &RuleContext<'_>, calls: Vec<EventId>, is_evaluation: bool, of_each: bool) -> Option<Candidate> {
+    let on_path: i64 = context.path_inside(&calls).iter().sum();
+    let launched: Vec<EventId> = calls.iter().flat_map(|&call| context.launched_in(call)).collect();
+    let path = context.on_path();
     let on_gpu: i64 = launched.iter().filter_map(|work| path.get(work)).sum();
-    let share = subject.percent(on_path + on_gpu);
-    if share < subject.setting("share") {
+    let share = context.percent(on_path + on_gpu);
+    if share < context.setting("share") {
         return None;
     }
-    let function = subject.trace().name(calls[0]);
+    let function = context.trace().name(calls[0]);
     let what = if is_evaluation { "an evaluation" } else { "a forward pass that no backward pass follows" };
     let holds = if of_each {
-        format!("each step holds {what}")
+        format!("{} {what}", context.words().each_step_holds())
     } else {
-        let some = subject.steps_with(&subject.trace().steps, calls.iter().copied()).len();
-        format!("{some} of {} steps hold {what}", subject.steps())
+        let some = context.steps_with(&context.trace().steps, calls.iter().copied()).len();
+        format!("{some} of {} steps hold {what}", context.steps())
     };
-    let mut gone = subject.with_waits(&calls);
+    let mut gone = context.with_waits(&calls);
     gone.extend(&launched);
     gone.sort_unstable();
     gone.dedup();
-    let edit = |action: Action| Some(vec![subject.edit(action, format!("frame:{function}"), &gone)?]);
+    let edit = |action: Action| Some(vec![context.edit(action, format!("frame:{function}"), &gone)?]);
     let remove = edit(Action::Remove)?;
-    Some(Draft {
+    Some(Candidate {
         title: format!(
             "{holds}: {share:.0} % of the critical path (the gain is that of none; without it the training may be faster, too)"
         ),
-        place: subject.place(calls[0]),
+        place: context.place(calls[0]),
         facts: vec![
             Fact::count("calls", calls.len()),
             Fact { name: "part of the critical path", value: share, unit: Unit::Percent },
-            Fact::time("in it on the host, a step", subject.per_step(subject.total(&calls))),
-            Fact::time("its GPU work, a step", subject.per_step(subject.total(&launched))),
+            Fact::time("in it on the host, a step", context.per_step(context.total(&calls))),
+            Fact::time("its GPU work, a step", context.per_step(context.total(&launched))),
         ],
-        worth: if is_evaluation {
-            Worth::Range(remove, vec![edit(Action::Scale(SELDOM))?])
+        gain_estimate: if is_evaluation {
+            GainEstimate::Range(remove, vec![edit(Action::Scale(SELDOM))?])
         } else {
-            Worth::Hope(remove)
+            GainEstimate::Speculative(remove)
         },
         events: calls,
         support: Support::Exact,
@@ -156,12 +160,12 @@ fn draft(subject: &Subject<'_>, calls: Vec<EventId>, is_evaluation: bool, of_eac
 }
 
 /// Whether the function's name, or a call of `Module.eval` in it, says that it evaluates.
-fn evaluates(subject: &Subject<'_>, calls: &[EventId]) -> bool {
-    let trace = subject.trace();
+fn evaluates(context: &RuleContext<'_>, calls: &[EventId]) -> bool {
+    let trace = context.trace();
     let function = trace.name(calls[0]).rsplit("): ").next().unwrap_or_default();
     let sets_mode = |name: &str| super::fits(name, &["torch/nn/modules/module.py(", "): eval"]);
     let all: FxHashSet<EventId> = calls.iter().copied().collect();
-    let mut modes = subject.named(&[EventKind::PythonFunction], sets_mode).into_iter();
+    let mut modes = context.named(&[EventKind::PythonFunction], sets_mode).into_iter();
     words(function).iter().any(|word| EVALUATES.contains(&word.as_str()))
         || modes.any(|mode| trace.ancestors(mode).any(|around| all.contains(&around)))
 }

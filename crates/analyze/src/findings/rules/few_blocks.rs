@@ -2,7 +2,9 @@
 
 use super::block_size::{common, product, warp_size};
 use crate::critical_path::exact::what_if::Action;
-use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{
+    Area, Candidate, Confidence, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support,
+};
 use crate::kernel_type::KernelType;
 use stackline_model::EventId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,12 +20,12 @@ pub(super) const RULE: Rule = Rule {
              another implementation of the operator, or report it with the numbers of the finding.",
     example: ("kernel<<<40, 512>>>(x)", "kernel<<<160, 128>>>(x)"),
     cost: "one number, and a measurement",
-    wrong_when: "Other kernels run beside it and use the multiprocessors; threads of a block work together and cannot be divided; \
+    false_positives: "Other kernels run beside it and use the multiprocessors; threads of a block work together and cannot be divided; \
                  memory is the bound. Kernels that limit their blocks on purpose are left out: those of communication, cooperative launches, \
                  names of persistent kernels and of attention, and kernels with one number of blocks for inputs of all sizes. The gain supposes that the same work takes as much less time as more multiprocessors share it, \
                  down to blocks of one group of threads.",
     source: "DeepContext 6.4 (instance norm of U-Net on MI250: fewer blocks than on A100 with the same threads)",
-    needs: &[Need::GpuWork, Need::GpuModel],
+    needs: &[Requirement::GpuWork, Requirement::GpuModel],
     settings: &[
         Setting {
             name: "share",
@@ -44,7 +46,7 @@ pub(super) const RULE: Rule = Rule {
             about: "least mean of a launch, in µs: what is shorter is mostly its launch",
         },
     ],
-    elsewhere: &[],
+    advice_variants: &[],
     check,
 };
 
@@ -74,76 +76,76 @@ const ON_PURPOSE: &[&str] = &[
 ];
 
 /// Whether the number of blocks was chosen for the GPU, not for the work.
-fn is_on_purpose(subject: &Subject<'_>, name: &str, kernels: &[EventId], units: i64) -> bool {
+fn is_on_purpose(context: &RuleContext<'_>, name: &str, kernels: &[EventId], units: i64) -> bool {
     let name = name.to_ascii_lowercase();
-    let trace = subject.trace();
+    let trace = context.trace();
     let is_cooperative = |&kernel: &EventId| {
         let launch = trace.gpu.of_event(kernel).and_then(|gpu| trace.gpu.launch[gpu.index()].some());
         launch.is_some_and(|launch| trace.name(launch).contains("Cooperative"))
     };
     ON_PURPOSE.iter().any(|part| name.contains(part))
         || kernels.iter().any(is_cooperative)
-        || is_one_grid_for_all(subject, kernels, units)
+        || is_one_grid_for_all(context, kernels, units)
 }
 
 /// Whether launches on inputs of different sizes all have as many blocks: a persistent kernel. Also if they are a whole number for each
 /// multiprocessor.
-fn is_one_grid_for_all(subject: &Subject<'_>, kernels: &[EventId], units: i64) -> bool {
-    let trace = subject.trace();
-    let blocks: BTreeSet<i64> = kernels.iter().filter_map(|&kernel| product(subject, "grid", kernel)).collect();
+fn is_one_grid_for_all(context: &RuleContext<'_>, kernels: &[EventId], units: i64) -> bool {
+    let trace = context.trace();
+    let blocks: BTreeSet<i64> = kernels.iter().filter_map(|&kernel| product(context, "grid", kernel)).collect();
     let [blocks] = blocks.into_iter().collect::<Vec<_>>()[..] else { return false };
     let dims = trace.attr("Input Dims");
     let shapes = kernels.iter().filter_map(|&kernel| {
-        let operator = subject.stack(kernel).find(|&e| subject.is_operator(e))?;
+        let operator = context.stack(kernel).find(|&e| context.is_operator(e))?;
         dims.get(operator)?.as_str(&trace.strings)
     });
     blocks % units == 0 || shapes.collect::<BTreeSet<&str>>().len() > 1
 }
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let devices = subject.devices();
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let devices = context.devices();
     let units = common(&devices, |device| device.multiprocessors);
     let Some((group, units)) = warp_size(&devices).zip(units) else { return Vec::new() };
     // Collectives take few multiprocessors on purpose: they wait for other ranks.
-    let mut types = subject.kernel_types();
+    let mut types = context.kernel_types();
     let computes = |kernel: &EventId| types.of_event(*kernel) == KernelType::Computation;
-    let kernels: Vec<EventId> = subject.kernels().into_iter().filter(computes).collect();
-    let hot = subject.by_name(&kernels).into_iter();
-    let hot = hot.filter(|(_, of)| subject.percent_of_gpu(subject.total(of)) >= subject.setting("share"));
-    let hot = hot.filter(|(name, of)| !is_on_purpose(subject, name, of, units));
+    let kernels: Vec<EventId> = context.kernels().into_iter().filter(computes).collect();
+    let hot = context.by_name(&kernels).into_iter();
+    let hot = hot.filter(|(_, of)| context.percent_of_gpu(context.total(of)) >= context.setting("share"));
+    let hot = hot.filter(|(name, of)| !is_on_purpose(context, name, of, units));
     hot.flat_map(|(name, of)| {
         let mut by_shape: BTreeMap<Shape, Vec<EventId>> = BTreeMap::new();
         for kernel in of {
-            let shape = product(subject, "grid", kernel).zip(product(subject, "block", kernel));
+            let shape = product(context, "grid", kernel).zip(product(context, "block", kernel));
             let is_few = |(blocks, threads): &Shape| {
                 let filled = 100.0 * *blocks as f64 / units as f64;
-                *blocks > 0 && filled <= subject.setting("filled") && *threads >= 2 * group
+                *blocks > 0 && filled <= context.setting("filled") && *threads >= 2 * group
             };
             if let Some(shape) = shape.filter(is_few) {
                 by_shape.entry(shape).or_default().push(kernel);
             }
         }
-        by_shape.into_iter().filter_map(move |(shape, of)| draft(subject, name, of, shape, (group, units)))
+        by_shape.into_iter().filter_map(move |(shape, of)| candidate(context, name, of, shape, (group, units)))
     })
     .collect()
 }
 
-fn draft(
-    subject: &Subject<'_>,
+fn candidate(
+    context: &RuleContext<'_>,
     name: &str,
     kernels: Vec<EventId>,
     (blocks, threads): Shape,
     (group, units): (i64, i64),
-) -> Option<Draft> {
-    let ns = subject.total(&kernels);
+) -> Option<Candidate> {
+    let ns = context.total(&kernels);
     let mean = ns as f64 / kernels.len() as f64;
-    if subject.percent_of_gpu(ns) < subject.setting("share") || mean < 1e3 * subject.setting("mean_us") {
+    if context.percent_of_gpu(ns) < context.setting("share") || mean < 1e3 * context.setting("mean_us") {
         return None;
     }
     let left = (blocks as f64 / units as f64).max(group as f64 / threads as f64);
-    let edit = subject.edit(Action::Scale(left.min(1.0)), format!("kernel:{name}"), &kernels)?;
-    let (place, _) = subject.by_code(&kernels).into_iter().next()?;
-    Some(Draft {
+    let edit = context.edit(Action::Scale(left.min(1.0)), format!("kernel:{name}"), &kernels)?;
+    let (place, _) = context.by_code(&kernels).into_iter().next()?;
+    Some(Candidate {
         title: format!(
             "{} launches {blocks} blocks of {threads} threads on a GPU with {units} multiprocessors; if all of them \
              shared its work",
@@ -155,11 +157,11 @@ fn draft(
             Fact::count("blocks", blocks as usize),
             Fact::count("threads of a block", threads as usize),
             Fact::count("multiprocessors", units as usize),
-            Fact::time("together, a step", subject.per_step(ns)),
+            Fact::time("together, a step", context.per_step(ns)),
         ],
         events: kernels,
         support: Support::Exact,
         confidence: Confidence::Low,
-        worth: Worth::Hope(vec![edit]),
+        gain_estimate: GainEstimate::Speculative(vec![edit]),
     })
 }

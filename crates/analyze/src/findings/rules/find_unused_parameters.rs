@@ -1,7 +1,7 @@
 //! SL021: DistributedDataParallel looks for unused parameters in each step.
 
 use crate::critical_path::exact::what_if::Action;
-use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Subject, Support, Worth};
+use crate::findings::{Area, Candidate, Confidence, Fact, GainEstimate, Requirement, Rule, RuleContext, Support};
 use stackline_model::EventKind;
 
 pub(super) const RULE: Rule = Rule {
@@ -17,28 +17,28 @@ pub(super) const RULE: Rule = Rule {
         "DistributedDataParallel(model, static_graph=True)",
     ),
     cost: "one argument; with unused parameters and without either option, training stops with an error",
-    wrong_when: "Which parameters are used changes from step to step.",
+    false_positives: "Which parameters are used changes from step to step.",
     source: "field practice",
-    needs: &[Need::Operators],
+    needs: &[Requirement::Operators],
     settings: &[],
-    elsewhere: &[],
+    advice_variants: &[],
     check,
 };
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let kinds = [EventKind::Operator, EventKind::Annotation];
-    let searches = subject.named(&kinds, |name| name.ends_with("search_unused_parameters"));
-    let Some(edit) = subject.edit(Action::Remove, "operator:*search_unused_parameters", &searches) else {
+    let searches = context.named(&kinds, |name| name.ends_with("search_unused_parameters"));
+    let Some(edit) = context.edit(Action::Remove, "operator:*search_unused_parameters", &searches) else {
         return Vec::new();
     };
-    let ns = subject.total(&searches);
-    vec![Draft {
+    let ns = context.total(&searches);
+    vec![Candidate {
         title: format!("DistributedDataParallel looks for unused parameters {} times", searches.len()),
-        place: subject.place(searches[0]),
-        facts: vec![Fact::count("searches", searches.len()), Fact::time("searching, a step", subject.per_step(ns))],
+        place: context.place(searches[0]),
+        facts: vec![Fact::count("searches", searches.len()), Fact::time("searching, a step", context.per_step(ns))],
         events: searches,
         support: Support::Exact,
         confidence: Confidence::Medium,
-        worth: Worth::Edits(vec![edit]),
+        gain_estimate: GainEstimate::Edits(vec![edit]),
     }]
 }

@@ -1,11 +1,14 @@
 //! SL025: Python collects garbage in the middle of the work.
 
 use crate::critical_path::exact::what_if::Action;
-use crate::findings::{Area, Confidence, Draft, Fact, Place, Rule, Setting, Subject, Support, Worth};
-use stackline_model::names::COLLECTION;
-use stackline_model::words::duration;
-use stackline_model::{EventId, EventKind};
-use std::collections::BTreeMap;
+use crate::findings::step_words::StepWords;
+use crate::findings::{
+    Area, Candidate, Confidence, Fact, GainEstimate, Rule, RuleContext, Setting, SourceLocation, Support,
+};
+use stackline_model::format::duration;
+use stackline_model::names::{COLLECTION, IMPORTS};
+use stackline_model::{EventId, EventKind, Trace};
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) const RULE: Rule = Rule {
     code: "SL025",
@@ -20,7 +23,8 @@ pub(super) const RULE: Rule = Rule {
         "gc.collect()\ngc.freeze()\ngc.disable()\nfor i, x in enumerate(loader):\n    step(x)\n    if i % 1000 == 0:\n        gc.collect()",
     ),
     cost: "a few lines; garbage in cycles lives longer",
-    wrong_when: "The program makes so much garbage in cycles that memory runs out without. Recordings do not tell whether gc.collect() was \
+    false_positives: "The program makes so much garbage in cycles that memory runs out without. Only collections that recur are counted: in two \
+                 or more steps after the first of the trace, or, in traces without steps, in three of four parts of the window. Recordings do not tell whether gc.collect() was \
                  called or Python collected by itself: a line is named where nearly all collections come at that line. Collections that Python begins by \
                  itself are only in recordings, and in traces made with record_python_gc_info.",
     source: "field practice",
@@ -31,7 +35,7 @@ pub(super) const RULE: Rule = Rule {
         range: (0.0, 100.0),
         about: "least part of the time of the threads' collections that is reported, in percent of the window",
     }],
-    elsewhere: &[],
+    advice_variants: &[],
     check,
 };
 
@@ -44,43 +48,87 @@ pub(super) fn is_collection(name: &str) -> bool {
         || name.starts_with("<built-in method collect of module object")
 }
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let kinds = [EventKind::PythonFunction, EventKind::Annotation, EventKind::Operator, EventKind::Other];
-    let found = subject.outermost(&subject.named(&kinds, is_collection));
-    if subject.percent(subject.total(&found)) < subject.setting("share") {
-        return Vec::new();
-    }
-    let trace = subject.trace();
+    let found = context.outermost(&context.named(&kinds, is_collection));
+    let trace = context.trace();
     let (own, asked): (Vec<EventId>, Vec<EventId>) =
         found.into_iter().partition(|&event| trace.name(event) == COLLECTION);
-    let own = (!own.is_empty()).then(|| (line_of(subject, &own), own));
-    let groups = own.into_iter().chain(subject.by_place(&asked));
-    groups.filter_map(|(place, of)| draft(subject, place, of)).collect()
+    let recurring = |of: Vec<EventId>| Some(recurring(context, of)).filter(|of| !of.is_empty());
+    let own = recurring(own).map(|own| (line_of(context, &own), own));
+    let asked = context.by_place(&asked).into_iter().filter_map(|(place, of)| Some((place, recurring(of)?)));
+    let groups: Vec<(SourceLocation, Vec<EventId>)> = own.into_iter().chain(asked).collect();
+    let all_ns = groups.iter().map(|(_, of)| context.total(of)).sum();
+    if context.percent(all_ns) < context.setting("share") {
+        return Vec::new();
+    }
+    groups.into_iter().filter_map(|(place, of)| candidate(context, place, of)).collect()
+}
+
+/// Parts of the window of a trace without steps, and how many of them have some of what recurs.
+const PARTS: i64 = 4;
+const LEAST_PARTS: usize = 3;
+
+/// Those of some collections that recur in steady state. The set-up collects once: in imports, before `gc.freeze()`, in a first step.
+fn recurring(context: &RuleContext<'_>, collections: Vec<EventId>) -> Vec<EventId> {
+    let trace = context.trace();
+    let imports = |event: EventId| trace.ancestors(event).any(|around| trace.name(around).starts_with(IMPORTS));
+    let collections: Vec<EventId> = collections.into_iter().filter(|&event| !imports(event)).collect();
+    if trace.steps.len() < 2 {
+        let (from, to) = context.window();
+        let part = |&event: &EventId| (trace.events.start[event.index()] - from) * PARTS / (to - from).max(1);
+        let parts: BTreeSet<i64> = collections.iter().map(part).collect();
+        return if parts.len() >= LEAST_PARTS { collections } else { Vec::new() };
+    }
+    let (later, early): (Vec<EventId>, Vec<EventId>) =
+        collections.into_iter().partition(|&event| step_begun(trace, event).is_some_and(|step| step > 0));
+    let steps: BTreeSet<Option<usize>> = later.iter().map(|&event| step_begun(trace, event)).collect();
+    // Of two steps the first one has to show that what the other one has is not done once.
+    let recurs = steps.len() >= 2 || context.later_steps().len() == 1 && !early.is_empty() && !later.is_empty();
+    if !recurs {
+        return Vec::new();
+    }
+    let longest = later.iter().map(|&event| context.dur(event)).max().unwrap_or(0);
+    let is_alike = |event: &EventId| context.dur(*event) <= 2 * longest;
+    early.into_iter().filter(is_alike).chain(later).collect()
+}
+
+/// The step of its process, as its place in the trace's list, that was the last to begin before an event did: what lies behind a step
+/// counts as that step's. Of processes without steps those of all.
+fn step_begun(trace: &Trace, event: EventId) -> Option<usize> {
+    let pid = |event: EventId| trace.tracks.pid(trace.events.track[event.index()]);
+    let begun = &trace.steps[..trace.steps.partition_point(|step| step.start <= trace.events.start[event.index()])];
+    begun.iter().rposition(|step| pid(step.event) == pid(event)).or(begun.len().checked_sub(1))
 }
 
 /// The line at which nearly all collections come that Python told of: gc.collect() is called there, or most garbage made. None
 /// where they come wherever they come.
-fn line_of(subject: &Subject<'_>, collections: &[EventId]) -> Place {
-    let mut lines: BTreeMap<Place, i64> = BTreeMap::new();
-    for (place, of) in subject.by_place(collections) {
-        *lines.entry(Place { module: None, operator: None, ..place }).or_default() += subject.total(&of);
+fn line_of(context: &RuleContext<'_>, collections: &[EventId]) -> SourceLocation {
+    let mut lines: BTreeMap<SourceLocation, i64> = BTreeMap::new();
+    for (place, of) in context.by_place(collections) {
+        *lines.entry(SourceLocation { module: None, operator: None, ..place }).or_default() += context.total(&of);
     }
     let most = lines.into_iter().max_by_key(|(_, ns)| *ns);
-    let is_nearly_all = |ns: i64| 100 * ns >= NEARLY_ALL * subject.total(collections);
+    let is_nearly_all = |ns: i64| 100 * ns >= NEARLY_ALL * context.total(collections);
     most.filter(|(_, ns)| is_nearly_all(*ns)).map(|(place, _)| place).unwrap_or_default()
 }
 
-fn draft(subject: &Subject<'_>, place: Place, events: Vec<EventId>) -> Option<Draft> {
-    let edit = subject.edit(Action::Remove, format!("frame:{}", subject.trace().name(events[0])), &events)?;
-    let ns = subject.total(&events);
-    let longest = events.iter().map(|&event| subject.dur(event)).max().unwrap_or(0);
-    Some(Draft {
-        title: format!("Python collects garbage for {} a step", duration(subject.per_step(ns))),
+/// The title of collections that take so long.
+pub(super) fn title(each: &str, words: StepWords) -> String {
+    format!("Python collects garbage for {each}{}", words.a_step())
+}
+
+fn candidate(context: &RuleContext<'_>, place: SourceLocation, events: Vec<EventId>) -> Option<Candidate> {
+    let edit = context.edit(Action::Remove, format!("frame:{}", context.trace().name(events[0])), &events)?;
+    let ns = context.total(&events);
+    let longest = events.iter().map(|&event| context.dur(event)).max().unwrap_or(0);
+    Some(Candidate {
+        title: title(&duration(context.per_step(ns)), context.words()),
         place,
         facts: vec![Fact::count("collections", events.len()), Fact::time("longest", longest)],
         events,
         support: Support::Exact,
         confidence: Confidence::High,
-        worth: Worth::Edits(vec![edit]),
+        gain_estimate: GainEstimate::Edits(vec![edit]),
     })
 }

@@ -1,7 +1,9 @@
 //! SL027: `torch.compile` could not compile a function in one piece.
 
 use crate::critical_path::exact::what_if::{Action, Gain};
-use crate::findings::{Area, Confidence, Draft, Fact, Place, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{
+    Area, Candidate, Confidence, Fact, GainEstimate, Rule, RuleContext, Setting, SourceLocation, Support,
+};
 use stackline_model::{EventId, EventKind};
 use std::collections::BTreeSet;
 
@@ -19,7 +21,7 @@ pub(super) const RULE: Rule = Rule {
         "@torch.compile(fullgraph=True)\ndef f(x):\n    return x.relu() * 2",
     ),
     cost: "a few lines for each break",
-    wrong_when: "The break is on purpose, such as around an attention that is not to be compiled. The gain shown is that of \
+    false_positives: "The break is on purpose, such as around an attention that is not to be compiled. The gain shown is that of \
                  the checks alone: what fusing across the break saves is not known.",
     source: "field practice",
     needs: &[],
@@ -29,7 +31,7 @@ pub(super) const RULE: Rule = Rule {
         range: (0.0, 1e4),
         about: "what finding and checking the next piece takes where the trace does not show it, in µs",
     }],
-    elsewhere: &[],
+    advice_variants: &[],
     check,
 };
 
@@ -40,61 +42,70 @@ const LOOKUP: &str = "TorchDynamo Cache Lookup";
 
 const MODEL: &str = "model: per break the time of one check (SL027.check_us), at most three times that";
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let spans = [EventKind::Operator, EventKind::Annotation];
     // The function behind a break is part of the compiled one; one that is called by it and compiled by itself, too.
-    let resumed = subject.named(&[EventKind::PythonFunction], |name| {
+    let resumed = context.named(&[EventKind::PythonFunction], |name| {
         name.rsplit_once("): ").is_some_and(|(_, function)| function.starts_with(RESUMED))
     });
     let mut breaks: Vec<EventId> = resumed;
     if breaks.is_empty() {
-        let regions = subject.named(&spans, |name| name.starts_with(REGION));
-        let outermost: BTreeSet<EventId> = subject.outermost(&regions).into_iter().collect();
+        let regions = context.named(&spans, |name| name.starts_with(REGION));
+        let outermost: BTreeSet<EventId> = context.outermost(&regions).into_iter().collect();
         breaks = regions.into_iter().filter(|region| !outermost.contains(region)).collect();
     }
     if breaks.is_empty() {
         return Vec::new();
     }
-    let lookups = subject.named(&spans, |name| name.starts_with(LOOKUP));
-    let lookups = inside_regions(subject, &lookups);
-    let by_place = subject.by_place(&breaks);
+    let lookups = context.named(&spans, |name| name.starts_with(LOOKUP));
+    let lookups = inside_regions(context, &lookups);
+    let by_place = context.by_place(&breaks);
     // Which check belongs to which break is not told: they are shared out over the places.
     let one_place = by_place.len() == 1;
     let lookups = if one_place { lookups } else { Vec::new() };
-    by_place.into_iter().filter_map(|(place, of)| draft(subject, place, of, &lookups)).collect()
+    by_place.into_iter().filter_map(|(place, of)| candidate(context, place, of, &lookups)).collect()
 }
 
 /// Checks within a compiled piece: those behind a break.
-fn inside_regions(subject: &Subject<'_>, lookups: &[EventId]) -> Vec<EventId> {
+fn inside_regions(context: &RuleContext<'_>, lookups: &[EventId]) -> Vec<EventId> {
     let of_region = |&lookup: &EventId| {
-        let trace = subject.trace();
+        let trace = context.trace();
         trace.ancestors(lookup).any(|e| trace.name(e).starts_with(REGION))
     };
     lookups.iter().copied().filter(of_region).collect()
 }
 
-fn draft(subject: &Subject<'_>, mut place: Place, breaks: Vec<EventId>, lookups: &[EventId]) -> Option<Draft> {
-    let on_path = subject.path_inside(&subject.outermost(&breaks)).iter().filter(|&&ns| ns > 0).count();
-    let check_ns = (subject.setting("check_us") * 1e3) as i64;
-    let likely = subject.per_step(on_path as i64 * check_ns);
-    let worth = match subject.edit(Action::Remove, format!("operator:{LOOKUP}"), lookups) {
-        Some(edit) => Worth::Edits(vec![edit]),
-        None => Worth::Model { gain: Gain { ns: likely, low_ns: 0, high_ns: 3 * likely }, model: MODEL },
+fn candidate(
+    context: &RuleContext<'_>,
+    mut place: SourceLocation,
+    breaks: Vec<EventId>,
+    lookups: &[EventId],
+) -> Option<Candidate> {
+    let on_path = context.path_inside(&context.outermost(&breaks)).iter().filter(|&&ns| ns > 0).count();
+    let check_ns = (context.setting("check_us") * 1e3) as i64;
+    let likely = context.per_step(on_path as i64 * check_ns);
+    let gain_estimate = match context.edit(Action::Remove, format!("operator:{LOOKUP}"), lookups) {
+        Some(edit) => GainEstimate::Edits(vec![edit]),
+        None => GainEstimate::Model { gain: Gain { ns: likely, low_ns: 0, high_ns: 3 * likely }, model: MODEL },
     };
-    let per_step = breaks.len() as f64 / subject.steps() as f64;
+    let per_step = breaks.len() as f64 / context.steps() as f64;
     let function = place.function.take();
     let (origin, line) = function.as_deref().map_or((None, None), origin);
     place.function = origin.map(str::to_owned).or(function.clone());
     place.line = line.or(place.line);
     place.operator = None;
-    Some(Draft {
-        title: format!("a compiled function is cut into pieces, {} in each step", counted(per_step)),
+    Some(Candidate {
+        title: format!(
+            "a compiled function is cut into pieces, {}{}",
+            counted(per_step),
+            context.words().in_each_step()
+        ),
         place,
         facts: vec![Fact::count("breaks", breaks.len()), Fact::count("checks seen", lookups.len())],
         events: breaks,
         support: Support::Exact,
         confidence: Confidence::Medium,
-        worth,
+        gain_estimate,
     })
 }
 

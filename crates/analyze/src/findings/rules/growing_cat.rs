@@ -1,7 +1,9 @@
 //! SL046: a tensor that grows by `cat`, step by step.
 
 use crate::critical_path::exact::what_if::Action;
-use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{
+    Area, Candidate, Confidence, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, SourceLocation, Support,
+};
 use crate::vocabulary::aten;
 use serde_json::Value;
 use stackline_model::{EventId, EventKind, Unit};
@@ -17,11 +19,11 @@ pub(super) const RULE: Rule = Rule {
              transformers, index_copy_ or slices elsewhere; a list, and one cat at the end, where only the end is read.",
     example: ("keys = torch.cat([keys, k], dim=1)", "keys[:, at : at + 1] = k  # allocated once\nat += 1"),
     cost: "some lines; memory of the largest size from the beginning",
-    wrong_when: "The sizes grow because the inputs do. What begins anew within each step is left alone where it grows fewer than a hundred \
+    false_positives: "The sizes grow because the inputs do. What begins anew within each step is left alone where it grows fewer than a hundred \
                  times: so grow the features of a DenseNet. The gain supposes that of each copy the part of the new \
                  elements is left.",
     source: "field practice",
-    needs: &[Need::Operators, Need::Shapes],
+    needs: &[Requirement::Operators, Requirement::Shapes],
     settings: &[
         Setting {
             name: "calls",
@@ -36,7 +38,7 @@ pub(super) const RULE: Rule = Rule {
             about: "least part of the GPU's busy time, without GPU of all time, that such calls of one line take, in percent",
         },
     ],
-    elsewhere: &[],
+    advice_variants: &[],
     check,
 };
 
@@ -57,28 +59,28 @@ const LONG_AGAIN: f64 = 34.0;
 /// So many calls of one place later nothing goes on that has not gone on since.
 const MOST_BETWEEN: usize = 4096;
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let operators = subject.named(&[EventKind::Operator], |name| name == aten::CAT);
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let operators = context.named(&[EventKind::Operator], |name| name == aten::CAT);
     // Layers grow each by itself; a line is told once.
-    let mut by_line: BTreeMap<Place, Vec<Call>> = BTreeMap::new();
-    for (place, of) in subject.by_place(&operators) {
-        for growing in growing(subject, &of) {
-            let line = Place { module: None, operator: None, ..place.clone() };
+    let mut by_line: BTreeMap<SourceLocation, Vec<Call>> = BTreeMap::new();
+    for (place, of) in context.by_place(&operators) {
+        for growing in growing(context, &of) {
+            let line = SourceLocation { module: None, operator: None, ..place.clone() };
             by_line.entry(line).or_default().extend(growing);
         }
     }
-    by_line.into_iter().filter_map(|(place, calls)| draft(subject, place, &calls)).collect()
+    by_line.into_iter().filter_map(|(place, calls)| candidate(context, place, &calls)).collect()
 }
 
 /// Calls of one place of which each begins with what the one before made, from step to step: one list for each tensor that grows.
-fn growing(subject: &Subject<'_>, operators: &[EventId]) -> Vec<Vec<Call>> {
+fn growing(context: &RuleContext<'_>, operators: &[EventId]) -> Vec<Vec<Call>> {
     let call = |&event: &EventId| {
-        let (largest, all) = sizes(&subject.json("Input Dims", event)?)?;
-        Some(Call { event, start: subject.trace().events.start[event.index()], largest, all })
+        let (largest, all) = sizes(&context.json("Input Dims", event)?)?;
+        Some(Call { event, start: context.trace().events.start[event.index()], largest, all })
     };
     let mut calls: Vec<Call> = operators.iter().filter_map(call).collect();
     calls.sort_unstable_by_key(|call| (call.start, call.event));
-    let least = subject.setting("calls");
+    let least = context.setting("calls");
     let mut chains = chains(calls);
     chains.retain(|chain| chain.len() as f64 >= least);
     let begins_anew = begins_anew(&chains);
@@ -86,7 +88,7 @@ fn growing(subject: &Subject<'_>, operators: &[EventId]) -> Vec<Vec<Call>> {
         let times = if begins_anew.contains(&chain[0].largest) { LONG_AGAIN } else { LONG };
         chain.len() as f64 >= times * least
     };
-    let steps = |chain: &[Call]| subject.steps_with(&subject.trace().steps, chain.iter().map(|call| call.event)).len();
+    let steps = |chain: &[Call]| context.steps_with(&context.trace().steps, chain.iter().map(|call| call.event)).len();
     chains.retain(|chain| steps(chain) >= LEAST_STEPS || is_long(chain));
     chains
 }
@@ -147,28 +149,28 @@ fn elements(shape: &Value) -> Option<i64> {
     sizes.try_fold(1_i64, |product, n| product.checked_mul(n?))
 }
 
-fn draft(subject: &Subject<'_>, place: Place, calls: &[Call]) -> Option<Draft> {
+fn candidate(context: &RuleContext<'_>, place: SourceLocation, calls: &[Call]) -> Option<Candidate> {
     let operators: Vec<EventId> = calls.iter().map(|call| call.event).collect();
-    let kernels: Vec<EventId> = operators.iter().flat_map(|&operator| subject.launched_in(operator)).collect();
-    let (copies, share, whose) = if subject.uses_gpu() {
-        let share = subject.percent_of_gpu(subject.total(&kernels));
+    let kernels: Vec<EventId> = operators.iter().flat_map(|&operator| context.launched_in(operator)).collect();
+    let (copies, share, whose) = if context.uses_gpu() {
+        let share = context.percent_of_gpu(context.total(&kernels));
         (kernels, share, "the GPU's busy time")
     } else {
-        let share = subject.percent(subject.total(&operators));
+        let share = context.percent(context.total(&operators));
         (operators.clone(), share, "the time")
     };
-    if share < subject.setting("share") {
+    if share < context.setting("share") {
         return None;
     }
     let (old, all) =
         calls.iter().fold((0.0, 0.0), |(old, all), call| (old + call.largest as f64, all + call.all as f64));
-    let edit = subject.edit(
+    let edit = context.edit(
         Action::Scale((all - old) / f64::max(all, 1.0)),
         format!("operator:{} that grows", aten::CAT),
         &copies,
     )?;
     let largest = calls.iter().map(|call| call.all).max().unwrap_or(0);
-    Some(Draft {
+    Some(Candidate {
         title: format!(
             "a tensor grows by torch.cat {} times, and is copied each time: {share:.0} % of {whose}",
             calls.len()
@@ -182,12 +184,12 @@ fn draft(subject: &Subject<'_>, place: Place, calls: &[Call]) -> Option<Draft> {
                 value: 100.0 * old / f64::max(all, 1.0),
                 unit: Unit::Percent,
             },
-            Fact::time("together, a step", subject.per_step(subject.total(&copies))),
+            Fact::time("together, a step", context.per_step(context.total(&copies))),
         ],
         events: operators,
         support: Support::Exact,
         confidence: Confidence::Medium,
-        worth: Worth::Edits(vec![edit]),
+        gain_estimate: GainEstimate::Edits(vec![edit]),
     })
 }
 

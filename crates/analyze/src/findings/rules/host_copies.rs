@@ -1,10 +1,12 @@
 //! SL064: the critical path runs through copies between host and GPU.
 
 use crate::critical_path::exact::what_if::Action;
-use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{
+    Area, Candidate, Confidence, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support,
+};
 use rustc_hash::FxHashSet;
 use stackline_model::gpu_calls::{CopyDirection, copy_direction};
-use stackline_model::{EventId, EventKind, Unit, words};
+use stackline_model::{EventId, EventKind, Unit, format};
 use std::collections::BTreeMap;
 
 pub(super) const RULE: Rule = Rule {
@@ -22,10 +24,10 @@ pub(super) const RULE: Rule = Rule {
         "pipe.to(\"cuda\")  # or pipe.enable_model_cpu_offload(): one copy of a model, not one of each layer\npipe(prompt)",
     ),
     cost: "the GPU's memory holds what is not copied any more",
-    wrong_when: "The window is the loading of a model, which is done once, or what is copied does not fit beside the rest. The gain shown is \
+    false_positives: "The window is the loading of a model, which is done once, or what is copied does not fit beside the rest. The gain shown is \
                  that of no such copy at all, the upper bound that of no operator that does nothing but copy, either.",
     source: "CTDA-CPA, what bounds the critical path; field practice",
-    needs: &[Need::GpuWork],
+    needs: &[Requirement::GpuWork],
     settings: &[
         Setting {
             name: "share",
@@ -40,66 +42,70 @@ pub(super) const RULE: Rule = Rule {
             about: "least size of a copy that counts, in KiB: smaller ones take as long as their call",
         },
     ],
-    elsewhere: &[],
+    advice_variants: &[],
     check,
 };
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let least = (subject.setting("kib") * 1024.0) as i64;
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let least = (context.setting("kib") * 1024.0) as i64;
     // Copies to the GPU from memory that is not pinned are SL011's.
     let is_host_copy = |name: &str| {
         copy_direction(name).is_some_and(|direction| direction != CopyDirection::OnDevice)
             && !name.contains("Pageable -> Device")
     };
-    let mut copies = subject.named(&[EventKind::Memcpy], is_host_copy);
-    copies.retain(|&copy| bytes(subject, copy).is_none_or(|bytes| bytes >= least));
-    subject.by_name(&copies).into_iter().filter_map(|(name, of)| draft(subject, name, of)).collect()
+    let mut copies = context.named(&[EventKind::Memcpy], is_host_copy);
+    copies.retain(|&copy| bytes(context, copy).is_none_or(|bytes| bytes >= least));
+    context.by_name(&copies).into_iter().filter_map(|(name, of)| candidate(context, name, of)).collect()
 }
 
-fn bytes(subject: &Subject<'_>, copy: EventId) -> Option<i64> {
-    let trace = subject.trace();
+fn bytes(context: &RuleContext<'_>, copy: EventId) -> Option<i64> {
+    let trace = context.trace();
     ["bytes", "Bytes"].into_iter().find_map(|key| trace.attr(key).i64(copy)).filter(|&bytes| bytes >= 0)
 }
 
-fn draft(subject: &Subject<'_>, name: &str, copies: Vec<EventId>) -> Option<Draft> {
-    let on_path = subject.on_path();
+fn candidate(context: &RuleContext<'_>, name: &str, copies: Vec<EventId>) -> Option<Candidate> {
+    let on_path = context.on_path();
     let ns: i64 = copies.iter().filter_map(|event| on_path.get(event)).sum();
-    if ns == 0 || subject.percent(ns) < subject.setting("share") {
+    if ns == 0 || context.percent(ns) < context.setting("share") {
         return None;
     }
-    let (place, _) = subject.by_place(&copies).into_iter().max_by_key(|(_, of)| subject.total(of))?;
-    let remove = subject.edit(Action::Remove, format!("kernel:{name}"), &copies)?;
-    let all = subject.total(&copies);
+    let (place, _) = context.by_place(&copies).into_iter().max_by_key(|(_, of)| context.total(of))?;
+    let remove = context.edit(Action::Remove, format!("kernel:{name}"), &copies)?;
+    let all = context.total(&copies);
     let mut facts = vec![
         Fact::count("copies", copies.len()),
-        Fact::time("on the critical path with the gap before each, a step", subject.per_step(ns)),
-        Fact::time("all of them, a step", subject.per_step(all)),
+        Fact::time("on the critical path with the gap before each, a step", context.per_step(ns)),
+        Fact::time("all of them, a step", context.per_step(all)),
     ];
-    let sizes: Option<Vec<i64>> = copies.iter().map(|&copy| bytes(subject, copy)).collect();
+    let sizes: Option<Vec<i64>> = copies.iter().map(|&copy| bytes(context, copy)).collect();
     let moved = sizes.map(|sizes| sizes.into_iter().fold(0_i64, i64::saturating_add));
     if let Some(moved) = moved {
         facts.push(Fact { name: "GB/s", value: moved as f64 / all.max(1) as f64, unit: Unit::None });
     }
-    let each = if subject.trace().steps.is_empty() { "" } else { " a step" };
-    let a_step = |moved: i64| format!(" of {}{each}", words::bytes(subject.per_step(moved).unsigned_abs()));
+    let each = context.words().a_step();
+    let a_step = |moved: i64| format!(" of {}{each}", format::bytes(context.per_step(moved).unsigned_abs()));
     let moved = moved.map_or_else(String::new, a_step);
-    Some(Draft {
-        title: format!("copies{moved} ({name}) are the critical path for {:.0} % of the time", subject.percent(ns)),
+    Some(Candidate {
+        title: format!("copies{moved} ({name}) are the critical path for {:.0} % of the time", context.percent(ns)),
         place,
         facts,
         support: Support::Exact,
         confidence: Confidence::Medium,
-        worth: match subject.edit(Action::Remove, "operators that only copy", &copying_operators(subject, &copies)) {
-            Some(operators) => Worth::HopeTo(vec![remove.clone()], vec![remove, operators]),
-            None => Worth::Hope(vec![remove]),
+        gain_estimate: match context.edit(
+            Action::Remove,
+            "operators that only copy",
+            &copying_operators(context, &copies),
+        ) {
+            Some(operators) => GainEstimate::SpeculativeRange(vec![remove.clone()], vec![remove, operators]),
+            None => GainEstimate::Speculative(vec![remove]),
         },
         events: copies,
     })
 }
 
 /// Outermost operators that launched nothing but these copies: what stays on the GPU is not asked for.
-fn copying_operators(subject: &Subject<'_>, copies: &[EventId]) -> Vec<EventId> {
-    let trace = subject.trace();
+fn copying_operators(context: &RuleContext<'_>, copies: &[EventId]) -> Vec<EventId> {
+    let trace = context.trace();
     let operator = |call: EventId| trace.ancestors(call).filter(|&e| trace.kind(e) == EventKind::Operator).last();
     let copies: FxHashSet<EventId> = copies.iter().copied().collect();
     let mut only: BTreeMap<EventId, bool> = BTreeMap::new();

@@ -2,7 +2,9 @@
 
 use crate::critical_path::exact::what_if::Action;
 use crate::critical_path::value_reads::is_read;
-use crate::findings::{Area, Confidence, Draft, Elsewhere, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{
+    AdviceVariant, Area, Candidate, Confidence, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support,
+};
 use crate::intervals;
 use crate::vocabulary::aten;
 use stackline_model::gpu_calls::{CallKind, kind_of_name};
@@ -19,18 +21,18 @@ pub(super) const RULE: Rule = Rule {
              steps, or with a copy that does not block.",
     example: ("total += loss.item()", "total += loss.detach()  # .item() once, at the end"),
     cost: "a few lines; values are known some steps later",
-    wrong_when: "The value decides what the program does next. The GPU may have been behind anyway: then the gain says 0. A call \
+    false_positives: "The value decides what the program does next. The GPU may have been behind anyway: then the gain says 0. A call \
                  during which the trace has no GPU work waits for work that was not recorded, or takes its time by itself: where most of \
                  them are such, the wait is inferred.",
     source: "field practice; DeepContext 4.3, CPU latency analysis",
-    needs: &[Need::GpuWork, Need::RuntimeCalls],
+    needs: &[Requirement::GpuWork, Requirement::RuntimeCalls],
     settings: &[Setting {
         name: "wait_us",
         default: 5.0,
         range: (0.0, 1e6),
         about: "least time of a call that counts as a wait, in µs",
     }],
-    elsewhere: &[Elsewhere::of_jax(
+    advice_variants: &[AdviceVariant::of_jax(
         "Keep values on the GPU: no float(value), print or numpy.asarray of one in each step; keep the arrays and read them every so many \
          steps, or call value.copy_to_host_async() and read it a step later.",
         ("losses.append(float(loss))", "losses.append(loss)  # jax.device_get(losses) once, at the end"),
@@ -38,23 +40,23 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let trace = subject.trace();
-    let least = (subject.setting("wait_us") * 1e3) as i64;
-    let mut calls = subject.waiting_calls().to_vec();
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let trace = context.trace();
+    let least = (context.setting("wait_us") * 1e3) as i64;
+    let mut calls = context.waiting_calls().to_vec();
     let launches = trace.gpu.launch.iter().filter_map(|launch| launch.some());
     let last_launch = launches.map(|launch| trace.events.start[launch.index()]).max().unwrap_or(i64::MIN);
-    let of_searches = super::autotuning::events_of_searches(subject);
+    let of_searches = super::autotuning::events_of_searches(context);
     calls.retain(|&call| {
-        let is_told_elsewhere = of_searches.contains(&call) || is_end_of_recording(subject, call, last_launch);
-        subject.dur(call) >= least && !is_told_elsewhere
+        let is_told_elsewhere = of_searches.contains(&call) || is_end_of_recording(context, call, last_launch);
+        context.dur(call) >= least && !is_told_elsewhere
     });
-    let gpu = GpuWork::of(subject);
-    let by_place = subject.by_place(&calls).into_iter();
+    let gpu = GpuWork::new(context);
+    let by_place = context.by_place(&calls).into_iter();
     by_place
         .filter_map(|(place, of)| {
             let what = place.operator.clone().unwrap_or_else(|| trace.name(of[0]).to_owned());
-            let edit = subject.edit(Action::Remove, format!("wait:{what}"), &with_reading(subject, &of))?;
+            let edit = context.edit(Action::Remove, format!("wait:{what}"), &with_reading(context, &of))?;
             // What a read waits for was not recorded.
             let idle = of
                 .iter()
@@ -67,15 +69,15 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
             };
             let without_work = (idle > 0).then(|| Fact::count("of these without GPU work in the trace", idle));
             let facts =
-                [Fact::count("waits", of.len()), Fact::time("waiting, a step", subject.per_step(subject.total(&of)))];
-            Some(Draft {
-                title: format!("{} waits for the GPU {}", super::short(&what), times(subject, &of)),
+                [Fact::count("waits", of.len()), Fact::time("waiting, a step", context.per_step(context.total(&of)))];
+            Some(Candidate {
+                title: format!("{} waits for the GPU{}", super::short(&what), times(context, &of)),
                 place,
                 facts: facts.into_iter().chain(without_work).collect(),
                 support,
                 events: of,
                 confidence,
-                worth: Worth::Edits(vec![edit]),
+                gain_estimate: GainEstimate::Edits(vec![edit]),
             })
         })
         .collect()
@@ -85,8 +87,8 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
 struct GpuWork(Vec<(i64, i64)>);
 
 impl GpuWork {
-    fn of(subject: &Subject<'_>) -> Self {
-        let (gpu, events) = (&subject.trace().gpu, &subject.trace().events);
+    fn new(context: &RuleContext<'_>) -> Self {
+        let (gpu, events) = (&context.trace().gpu, &context.trace().events);
         let timed = gpu.event.iter().filter(|&&e| events.is_timed(e));
         Self(intervals::union(timed.map(|&e| (events.start[e.index()], events.end(e)))))
     }
@@ -98,16 +100,16 @@ impl GpuWork {
 }
 
 /// Waiting calls with what is no longer needed without them: the reading of the value that they wait for.
-fn with_reading(subject: &Subject<'_>, calls: &[EventId]) -> Vec<EventId> {
-    let trace = subject.trace();
+fn with_reading(context: &RuleContext<'_>, calls: &[EventId]) -> Vec<EventId> {
+    let trace = context.trace();
     let mut gone = calls.to_vec();
     for &call in calls {
-        let around = |names: &[&str]| subject.stack(call).filter(|&e| names.contains(&trace.name(e))).last();
+        let around = |names: &[&str]| context.stack(call).filter(|&e| names.contains(&trace.name(e))).last();
         if let Some(operator) = around(aten::READS) {
             gone.push(operator);
-            gone.extend(subject.launched_in(operator));
+            gone.extend(context.launched_in(operator));
         } else if let Some(operator) = around(aten::READS_SIZE) {
-            gone.extend(subject.launched_in(operator).filter(|&work| subject.is_copy_to_host(work)));
+            gone.extend(context.launched_in(operator).filter(|&work| context.is_copy_to_host(work)));
         }
     }
     gone.sort_unstable();
@@ -115,19 +117,19 @@ fn with_reading(subject: &Subject<'_>, calls: &[EventId]) -> Vec<EventId> {
     gone
 }
 
-/// How often calls occur, and whether each step has some.
-fn times(subject: &Subject<'_>, calls: &[EventId]) -> String {
-    let (per_step, steps) = (calls.len() as f64 / subject.steps() as f64, &subject.trace().steps);
-    let with_calls = subject.steps_with(steps, calls.iter().copied());
+/// How often calls occur, and whether each step has some: the end of a title.
+fn times(context: &RuleContext<'_>, calls: &[EventId]) -> String {
+    let (per_step, steps) = (calls.len() as f64 / context.steps() as f64, &context.trace().steps);
+    let with_calls = context.steps_with(steps, calls.iter().copied());
     match with_calls.len() {
         // Such as before the first one, or where a measurement ends.
         0 if !steps.is_empty() => format!(
-            "{}, outside of steps",
+            " {}, outside of steps",
             if calls.len() == 1 { "once".to_owned() } else { format!("{} times", calls.len()) }
         ),
-        with @ 1.. if with < subject.steps() => format!("in {with} of {} steps", subject.steps()),
-        _ if per_step < 1.5 => "in each step".to_owned(),
-        _ => format!("{per_step:.0} times a step"),
+        with @ 1.. if with < context.steps() => format!(" in {with} of {} steps", context.steps()),
+        _ if per_step < 1.5 => context.words().in_each_step().to_owned(),
+        _ => format!(" {per_step:.0}{}", context.words().times_a_step()),
     }
 }
 
@@ -136,8 +138,8 @@ const PROFILERS: &[&str] = &["torch/profiler/", "torch/autograd/profiler.py(", "
 
 /// Profilers wait for the GPU before they end: in a function of theirs; or, where those are not recorded, outside of all
 /// operators and frames, behind all launches, for the device as a whole.
-fn is_end_of_recording(subject: &Subject<'_>, call: EventId, last_launch: i64) -> bool {
-    let trace = subject.trace();
+fn is_end_of_recording(context: &RuleContext<'_>, call: EventId, last_launch: i64) -> bool {
+    let trace = context.trace();
     if trace.ancestors(call).any(|e| PROFILERS.iter().any(|file| trace.name(e).contains(file))) {
         return true;
     }

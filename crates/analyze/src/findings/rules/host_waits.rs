@@ -4,8 +4,12 @@ use super::dataloader_starved::is_next;
 use super::logging_in_step;
 use super::rebuilt_constants::LOADER;
 use crate::critical_path::exact::what_if::Action;
-use crate::findings::interludes::{Seen, Spans};
-use crate::findings::{Area, Confidence, Draft, Elsewhere, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
+use crate::findings::host_gaps::{Seen, Spans};
+use crate::findings::step_words::StepWords;
+use crate::findings::{
+    AdviceVariant, Area, Candidate, Confidence, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting,
+    SourceLocation, Support,
+};
 use crate::host_collectives::host_collectives;
 use crate::intervals;
 use stackline_model::{EventId, EventKind, Unit};
@@ -24,7 +28,7 @@ pub(super) const RULE: Rule = Rule {
         "pending.append(writer.submit(save, values))\nif len(pending) > 8:\n    pending.popleft().result()",
     ),
     cost: "some lines; errors of the other one are seen later",
-    wrong_when: "The other one takes longer than a step: then it is what has to become faster. What it does while the step waits counts as \
+    false_positives: "The other one takes longer than a step: then it is what has to become faster. What it does while the step waits counts as \
                  waiting, if it is on the critical path and no operator. The gain is that of no wait at all. \
                  Recordings see waits by looks at the threads, 99 a second (`record --wait-hz`): what is rarer than those looks is not known well, \
                  and waits with a limit of time, for sockets and for files are not interrupted to ask where they are. These, and waits in recordings \
@@ -32,17 +36,17 @@ pub(super) const RULE: Rule = Rule {
                  waited for a processor; their place is what the lines of the two operators have in common, between two steps the file alone. \
                  Where hardly anything but logging or saving is done there, they are its own (SL029).",
     source: "field practice",
-    needs: &[Need::PythonFrames],
+    needs: &[Requirement::PythonFrames],
     settings: &[Setting {
         name: "share",
         default: 2.0,
         range: (0.0, 100.0),
         about: "least part of the critical path that one place waits, in percent",
     }],
-    elsewhere: &[
-        Elsewhere::of(
+    advice_variants: &[
+        AdviceVariant::for_all(
             "that wait for a thread to start",
-            |draft| draft.title.ends_with(START),
+            |candidate| candidate.title.ends_with(START),
             "Start threads once, before the loop, and hand them what to do over a queue, or use a pool. Where the machine has fewer \
              processors than threads that run, a new thread waits for its turn: run fewer beside the program.",
             (
@@ -50,9 +54,9 @@ pub(super) const RULE: Rule = Rule {
                 "pool.submit(work, batch)  # ThreadPoolExecutor, made before the loop",
             ),
         ),
-        Elsewhere::of(
+        AdviceVariant::for_all(
             "that wait for a lock",
-            |draft| draft.title.ends_with(LOCK),
+            |candidate| candidate.title.ends_with(LOCK),
             "Hold the lock for less: compute outside of it, and only swap the result in; give each thread data of its own and put it \
              together once a step; do not wait for anything else while it is held.",
             (
@@ -60,37 +64,37 @@ pub(super) const RULE: Rule = Rule {
                 "fresh = measure(batch)\nwith lock:\n    stats.update(fresh)",
             ),
         ),
-        Elsewhere::of(
+        AdviceVariant::for_all(
             "that wait for an event or a condition",
-            |draft| draft.title.ends_with(CONDITION),
+            |candidate| candidate.title.ends_with(CONDITION),
             "Start the other thread earlier, a step ahead, and wait for what it did for the step before; signal as soon as what is needed is \
              there rather than when all is done.",
             ("start.set()\nready.wait()", "ready.wait()  # started in the step before\nstart.set()"),
         ),
-        Elsewhere::of(
+        AdviceVariant::for_all(
             "that wait for a queue",
-            |draft| draft.title.ends_with(QUEUE) || draft.title.ends_with(QUEUE_OF_PROCESS),
+            |candidate| candidate.title.ends_with(QUEUE) || candidate.title.ends_with(QUEUE_OF_PROCESS),
             "Of get(): let the producer run ahead, started before the loop and with a queue of several items, or use more of them. Of put(): \
              what takes from it is slower than the step: take more at once, use several, or drop what nobody needs.",
             ("requests.put(i)\nbatch = results.get()", "requests.put(i + 2)  # two ahead\nbatch = results.get()"),
         ),
-        Elsewhere::of(
+        AdviceVariant::for_all(
             "that wait for the network",
-            |draft| draft.title.ends_with(NETWORK),
+            |candidate| candidate.title.ends_with(NETWORK),
             "Ask a step or more ahead, in a thread; keep one connection rather than opening one each time; put many requests into one; copy what \
              is read again and again to a local disk before training.",
             ("data = fetch(url)", "data = pending.result()\npending = pool.submit(fetch, next_url)"),
         ),
-        Elsewhere::of(
+        AdviceVariant::for_all(
             "whose ranks wait for each other",
-            |draft| draft.title.ends_with(OTHER_RANKS),
+            |candidate| candidate.title.ends_with(OTHER_RANKS),
             "Look at the rank that comes last: give the folder with the traces of all ranks, and SL040 names it and what is found there alone. \
              This rank has nothing to mend.",
             ("stackline findings rank0.json", "stackline findings traces/"),
         ),
-        Elsewhere::of(
+        AdviceVariant::for_all(
             "that sleep",
-            |draft| draft.title.ends_with(SLEEP),
+            |candidate| candidate.title.ends_with(SLEEP),
             "Remove the sleep; where it polls for something, wait for an event, a queue or a future, which wakes as soon as that is there.",
             ("while not done():\n    time.sleep(0.01)", "finished.wait()  # an Event that the other one sets"),
         ),
@@ -146,57 +150,58 @@ pub(super) fn kind_of(name: &str) -> Option<&'static str> {
 }
 
 /// Calls that wait, as far as samples do not say more of it. Waits for data, and those of a data loader's own threads, are SL009's.
-pub(super) fn calls(subject: &Subject<'_>) -> Vec<EventId> {
-    let trace = subject.trace();
-    let frames = subject.named(&[EventKind::PythonFunction], |name| kind_of(name).is_some());
-    let mut frames = subject.outermost(&frames);
-    if subject.interludes().tell_waits() {
-        frames = subject.not_between(frames);
+pub(super) fn calls(context: &RuleContext<'_>) -> Vec<EventId> {
+    let trace = context.trace();
+    let frames = context.named(&[EventKind::PythonFunction], |name| kind_of(name).is_some());
+    let mut frames = context.outermost(&frames);
+    if context.host_gaps().tell_waits() {
+        frames = context.not_between(frames);
     }
     let is_of_data = |name: &str| is_next(name) || name.contains(LOADER);
     frames.retain(|&frame| !trace.ancestors(frame).any(|e| is_of_data(trace.name(e))));
     frames
 }
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let frames = calls(subject);
-    let on_path = subject.path_during(&frames);
-    let by_place = subject.sums_by_place(frames.iter().copied().zip(on_path).collect());
-    let named = by_place.into_iter().filter_map(|(place, ns, of)| draft(subject, place, (ns, of)));
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let frames = calls(context);
+    let on_path = context.path_during(&frames);
+    let by_place = context.sums_by_place(frames.iter().copied().zip(on_path).collect());
+    let named = by_place.into_iter().filter_map(|(place, ns, of)| candidate(context, place, (ns, of)));
     let is_logging = |name: &str| logging_in_step::kind_of(name).is_some();
-    let unnamed = subject.waits_between(&frames, is_next, is_logging).into_iter();
-    named.chain(unnamed.filter_map(|(place, seen)| of_samples(subject, place, &seen))).collect()
+    let unnamed = context.waits_between(&frames, is_next, is_logging).into_iter();
+    named.chain(unnamed.filter_map(|(place, seen)| of_samples(context, place, &seen))).collect()
 }
 
 /// Waits for nobody knows what: a thread does not compute between two operators for longer than samples of its CPU time explain.
-fn of_samples(subject: &Subject<'_>, place: Place, seen: &Seen) -> Option<Draft> {
+fn of_samples(context: &RuleContext<'_>, place: SourceLocation, seen: &Seen) -> Option<Candidate> {
     // Threads wait beside each other: no more goes than what one of them waits.
-    let share = subject.percent(seen.of_one_thread() as i64);
-    if share < subject.setting("share") {
+    let share = context.percent(seen.of_one_thread() as i64);
+    if share < context.setting("share") {
         return None;
     }
     let mut facts = vec![Fact { name: "part of the time", value: share, unit: Unit::Percent }];
-    facts.extend(seen.facts(subject));
+    facts.extend(seen.facts(context));
     let begin_and_end = |&(before, behind): &(EventId, EventId)| {
-        (subject.trace().events.end(before), subject.trace().events.start[behind.index()])
+        (context.trace().events.end(before), context.trace().events.start[behind.index()])
     };
-    let kind = match in_collectives(subject, seen.stretches.iter().map(begin_and_end)) {
+    let kind = match in_collectives(context, seen.stretches.iter().map(begin_and_end)) {
         true => Some(OTHER_RANKS),
-        false => kind_of_samples(subject, &seen.samples),
+        false => kind_of_samples(context, &seen.samples),
     };
     let title = match kind {
-        Some(kind) => format!("steps wait {share:.0} % of the time for {kind}"),
-        None => {
-            format!("steps wait {share:.0} % of the time between operators: for a file, the network, a lock or sleep")
-        }
+        Some(kind) => title(share, kind, context.words()),
+        None => format!(
+            "{} {share:.0} % of the time between operators: for a file, the network, a lock or sleep",
+            context.words().steps_wait()
+        ),
     };
-    Some(Draft {
+    Some(Candidate {
         title,
         facts,
         events: seen.samples.clone(),
         support: Support::Inferred,
         confidence: seen.confidence(),
-        worth: seen.worth(subject, &place, &[])?,
+        gain_estimate: seen.gain_estimate(context, &place, &[])?,
         place,
     })
 }
@@ -205,8 +210,8 @@ fn of_samples(subject: &Subject<'_>, place: Place, seen: &Seen) -> Option<Draft>
 const IN_COLLECTIVES: f64 = 0.7;
 
 /// Whether collectives of the process's CPUs run in most of some waits, and end with them.
-fn in_collectives(subject: &Subject<'_>, waits: impl Iterator<Item = (i64, i64)>) -> bool {
-    let trace = subject.trace();
+fn in_collectives(context: &RuleContext<'_>, waits: impl Iterator<Item = (i64, i64)>) -> bool {
+    let trace = context.trace();
     let span = |(event, _): (EventId, _)| (trace.events.start[event.index()], trace.events.end(event));
     let collectives = intervals::union(host_collectives(trace).into_iter().map(span));
     let waits = intervals::union(waits.filter(|(from, to)| from < to));
@@ -215,52 +220,61 @@ fn in_collectives(subject: &Subject<'_>, waits: impl Iterator<Item = (i64, i64)>
     !collectives.is_empty() && (all - beside) as f64 >= IN_COLLECTIVES * all.max(1) as f64
 }
 
+/// The title of waits of a kind that take this part of the time, in percent.
+pub(super) fn title(share: f64, kind: &str, words: StepWords) -> String {
+    format!("{} {share:.0} % of the time for {kind}", words.steps_wait())
+}
+
 /// The line that waits, where samples within the calls saw it in the function that they are in: calls alone know where that begins.
-fn waiting_line(subject: &Subject<'_>, place: Place, calls: &[EventId]) -> Place {
-    let trace = subject.trace();
-    let calls = Spans::of(trace, calls);
-    let is_in = |&sample: &EventId| trace.kind(sample) == EventKind::Sample && calls.hold(trace, sample);
-    let samples: Vec<EventId> = trace.events.ids().filter(is_in).collect();
-    match subject.line_of_most(&samples) {
+fn waiting_line(context: &RuleContext<'_>, place: SourceLocation, calls: &[EventId]) -> SourceLocation {
+    let trace = context.trace();
+    let calls = Spans::from_trace(trace, calls);
+    let all = trace.sample_events().flat_map(|(_, rows)| rows.map(|(sample, _)| sample));
+    let samples: Vec<EventId> = all.filter(|&sample| calls.hold(trace, sample)).collect();
+    match context.line_of_most(&samples) {
         Some(line) if (&line.file, &line.function) == (&place.file, &place.function) => {
-            Place { line: line.line, ..place }
+            SourceLocation { line: line.line, ..place }
         }
         _ => place,
     }
 }
 
 /// What most of some samples saw a thread wait for: what its own function called, as far as its name tells.
-fn kind_of_samples(subject: &Subject<'_>, samples: &[EventId]) -> Option<&'static str> {
+fn kind_of_samples(context: &RuleContext<'_>, samples: &[EventId]) -> Option<&'static str> {
     let mut kinds: BTreeMap<Option<&'static str>, usize> = BTreeMap::new();
     for &sample in samples {
-        let of_libraries = subject.frames_of_sample(sample).take_while(|&name| !subject.is_own_name(name));
-        let kind = of_libraries.filter_map(|name| kind_of(subject.trace().strings.get(name))).last();
+        let of_libraries = context.frames_of_sample(sample).take_while(|&name| !context.is_own_name(name));
+        let kind = of_libraries.filter_map(|name| kind_of(context.trace().strings.get(name))).last();
         *kinds.entry(kind).or_default() += 1;
     }
     kinds.into_iter().max_by_key(|&(_, count)| count)?.0
 }
 
-fn draft(subject: &Subject<'_>, place: Place, (on_path, frames): (i64, Vec<EventId>)) -> Option<Draft> {
-    let share = subject.percent(on_path);
-    if share < subject.setting("share") {
+fn candidate(
+    context: &RuleContext<'_>,
+    place: SourceLocation,
+    (on_path, frames): (i64, Vec<EventId>),
+) -> Option<Candidate> {
+    let share = context.percent(on_path);
+    if share < context.setting("share") {
         return None;
     }
-    let (name, _) = *subject.by_name(&frames).first()?;
-    let spans = frames.iter().map(|&e| (subject.trace().events.start[e.index()], subject.trace().events.end(e)));
-    let kind = if in_collectives(subject, spans) { OTHER_RANKS } else { kind_of(name)? };
-    let place = waiting_line(subject, place, &frames);
-    let edit = subject.edit(Action::Remove, format!("frame:{name}"), &frames)?;
-    Some(Draft {
-        title: format!("steps wait {share:.0} % of the time for {kind}"),
+    let (name, _) = *context.by_name(&frames).first()?;
+    let spans = frames.iter().map(|&e| (context.trace().events.start[e.index()], context.trace().events.end(e)));
+    let kind = if in_collectives(context, spans) { OTHER_RANKS } else { kind_of(name)? };
+    let place = waiting_line(context, place, &frames);
+    let edit = context.edit(Action::Remove, format!("frame:{name}"), &frames)?;
+    Some(Candidate {
+        title: title(share, kind, context.words()),
         place,
         facts: vec![
             Fact::count("waits", frames.len()),
             Fact { name: "part of the critical path", value: share, unit: Unit::Percent },
-            Fact::time("waiting, a step", subject.per_step(on_path)),
+            Fact::time("waiting, a step", context.per_step(on_path)),
         ],
         events: frames,
         support: Support::Exact,
         confidence: Confidence::Medium,
-        worth: Worth::Edits(vec![edit]),
+        gain_estimate: GainEstimate::Edits(vec![edit]),
     })
 }

@@ -2,7 +2,9 @@
 
 use crate::critical_path::exact::Category;
 use crate::critical_path::exact::what_if::Action;
-use crate::findings::{Area, Confidence, Draft, Elsewhere, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{
+    AdviceVariant, Area, Candidate, Confidence, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support,
+};
 use crate::vocabulary::python::OPTIMIZER;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::names::{MODULE_PREFIX, STEP_PREFIX, TAKE_BATCH, is_compilation};
@@ -22,9 +24,9 @@ pub(super) const RULE: Rule = Rule {
         "mask = batch.mask  # built by the loader's workers",
     ),
     cost: "depends on the work",
-    wrong_when: "Recording makes it slow: Python frames cost time of their own. The gain is that of half its time.",
+    false_positives: "Recording makes it slow: Python frames cost time of their own. The gain is that of half its time.",
     source: "DeepContext 4.3, CPU latency analysis",
-    needs: &[Need::GpuWork, Need::RuntimeCalls, Need::GpuRecords],
+    needs: &[Requirement::GpuWork, Requirement::RuntimeCalls, Requirement::GpuRecords],
     settings: &[
         Setting {
             name: "share",
@@ -45,9 +47,9 @@ pub(super) const RULE: Rule = Rule {
             about: "least host time per call and launch, in µs: below, it is the launching that is slow",
         },
     ],
-    elsewhere: &[Elsewhere::of(
+    advice_variants: &[AdviceVariant::for_all(
         "whose model takes the time",
-        |draft| draft.facts.iter().any(|fact| fact.name == MODEL),
+        |candidate| candidate.facts.iter().any(|fact| fact.name == MODEL),
         "Shorten what the host does in the model: compile it (torch.compile), and take out of forward what does not depend on the batch, \
          such as masks and positions: make it once, in __init__.",
         (
@@ -75,27 +77,27 @@ const FORWARD: [&str; 2] = [".forward", ": forward"];
 /// Spans of one name, with the time of each on the path, in ns.
 type Group = Vec<(EventId, i64)>;
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let trace = subject.trace();
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let trace = context.trace();
     // Some recordings know of the GPU only that it was called.
-    if subject.gpu_ns() == 0 {
+    if context.gpu_ns() == 0 {
         return Vec::new();
     }
     let mut by_span: FxHashMap<EventId, i64> = FxHashMap::default();
-    let operators = subject.operators();
-    let around = |operator: &EventId| trace.ancestors(*operator).filter(|&e| subject.is_own_frame(e));
+    let operators = context.operators();
+    let around = |operator: &EventId| trace.ancestors(*operator).filter(|&e| context.is_own_frame(e));
     // Functions that run operators or launch GPU work.
     let mut working: FxHashSet<EventId> = operators.iter().flat_map(around).collect();
     working
-        .extend(subject.gpu_work().iter().flat_map(|&work| subject.stack(work).filter(|&e| subject.is_own_frame(e))));
+        .extend(context.gpu_work().iter().flat_map(|&work| context.stack(work).filter(|&e| context.is_own_frame(e))));
     let is_told: Vec<bool> = trace.strings.iter().map(|name| TOLD.iter().any(|part| name.contains(part))).collect();
     let is_told = |event: EventId| {
-        subject.stack(event).any(|e| is_told.get(trace.events.name[e.index()].index()).copied().unwrap_or(false))
+        context.stack(event).any(|e| is_told.get(trace.events.name[e.index()].index()).copied().unwrap_or(false))
     };
-    for hop in subject.path().hops.iter().filter(|hop| hop.event.is_some()) {
+    for hop in context.hops().filter(|hop| hop.event.is_some()) {
         if matches!(hop.category, Category::HostOperator | Category::HostPython | Category::HostRuntime)
             && !is_told(hop.event)
-            && let Some(span) = span_of(subject, hop.event, &working)
+            && let Some(span) = span_of(context, hop.event, &working)
         {
             *by_span.entry(span).or_default() += hop.end - hop.start;
         }
@@ -106,81 +108,81 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     for (span, ns) in spans {
         groups.entry(trace.events.name[span.index()]).or_default().push((span, ns));
     }
-    groups.into_iter().filter_map(|(name, group)| draft(subject, trace.strings.get(name), group)).collect()
+    groups.into_iter().filter_map(|(name, group)| candidate(context, trace.strings.get(name), group)).collect()
 }
 
 /// The span whose time an event's is: the innermost one, or, of functions that are not `working`, the outermost one: what a generator
 /// does is that of the function that asks it.
-fn span_of(subject: &Subject<'_>, event: EventId, working: &FxHashSet<EventId>) -> Option<EventId> {
-    let first = subject.stack(event).find(|&e| is_span(subject, e))?;
-    let functions = subject.stack(first).filter(|&e| subject.is_own_frame(e));
+fn span_of(context: &RuleContext<'_>, event: EventId, working: &FxHashSet<EventId>) -> Option<EventId> {
+    let first = context.stack(event).find(|&e| is_span(context, e))?;
+    let functions = context.stack(first).filter(|&e| context.is_own_frame(e));
     let outermost = functions.take_while(|function| !working.contains(function)).last();
     Some(outermost.unwrap_or(first))
 }
 
 /// Whether an event is a stretch of code that a reader would know.
-fn is_span(subject: &Subject<'_>, event: EventId) -> bool {
-    let trace = subject.trace();
+fn is_span(context: &RuleContext<'_>, event: EventId) -> bool {
+    let trace = context.trace();
     match trace.kind(event) {
         // Elsewhere its time may be a wait for other threads, of which nothing is recorded.
-        EventKind::Annotation => subject.is_on_launching_thread(event),
-        EventKind::PythonFunction => trace.name(event).starts_with(MODULE_PREFIX) || subject.is_own_frame(event),
+        EventKind::Annotation => context.is_on_launching_thread(event),
+        EventKind::PythonFunction => trace.name(event).starts_with(MODULE_PREFIX) || context.is_own_frame(event),
         _ => false,
     }
 }
 
 /// Whether a stretch is the call of a model, or lies within one.
-fn is_of_model(subject: &Subject<'_>, span: EventId) -> bool {
+fn is_of_model(context: &RuleContext<'_>, span: EventId) -> bool {
     let is_call = |name: &str| name.starts_with(MODULE_PREFIX) || FORWARD.iter().any(|end| name.ends_with(end));
-    subject.stack(span).any(|event| is_call(subject.trace().name(event)))
+    context.stack(span).any(|event| is_call(context.trace().name(event)))
 }
 
 /// Leaves out a first call that takes far longer than the others: libraries load and tune their kernels.
-fn without_first_call(subject: &Subject<'_>, group: &mut Group) {
+fn without_first_call(context: &RuleContext<'_>, group: &mut Group) {
     let [first, others @ ..] = &group[..] else { return };
-    let mean = others.iter().map(|(span, _)| subject.dur(*span)).sum::<i64>() / others.len().max(1) as i64;
-    if !others.is_empty() && subject.dur(first.0) > LONGER.saturating_mul(mean) {
+    let mean = others.iter().map(|(span, _)| context.dur(*span)).sum::<i64>() / others.len().max(1) as i64;
+    if !others.is_empty() && context.dur(first.0) > LONGER.saturating_mul(mean) {
         group.remove(0);
     }
 }
 
-fn draft(subject: &Subject<'_>, name: &str, mut group: Group) -> Option<Draft> {
+fn candidate(context: &RuleContext<'_>, name: &str, mut group: Group) -> Option<Candidate> {
     let is_once = group.len() < 2;
-    without_first_call(subject, &mut group);
+    without_first_call(context, &mut group);
     let on_path_ns: i64 = group.iter().map(|(_, ns)| ns).sum();
     let spans: Vec<EventId> = group.into_iter().map(|(span, _)| span).collect();
-    let share = subject.percent(on_path_ns);
-    let work: Vec<EventId> = spans.iter().flat_map(|&span| subject.launched_in(span)).collect();
-    let gpu_ns = subject.total(&work);
+    let share = context.percent(on_path_ns);
+    let work: Vec<EventId> = spans.iter().flat_map(|&span| context.launched_in(span)).collect();
+    let gpu_ns = context.total(&work);
     let is_other =
         OF_OTHERS.iter().any(|prefix| name.starts_with(prefix)) || is_compilation(name) || lightning::takes_batch(name);
     // A span that mostly calls others is not what takes the time.
-    let is_own = subject.total(&spans) <= 2 * on_path_ns;
+    let is_own = context.total(&spans) <= 2 * on_path_ns;
     let per_launch = on_path_ns as f64 / 1e3 / work.len().max(spans.len()) as f64;
     // What happens once, in a trace without steps, is how a program begins.
-    let is_start = is_once && subject.trace().steps.is_empty();
-    let is_slow = on_path_ns as f64 >= subject.setting("times") * gpu_ns as f64;
+    let is_start = is_once && context.trace().steps.is_empty();
+    let is_slow = on_path_ns as f64 >= context.setting("times") * gpu_ns as f64;
     if is_start
         || is_other
         || !is_own
         || !is_slow
-        || share < subject.setting("share")
-        || per_launch < subject.setting("launch_us")
+        || share < context.setting("share")
+        || per_launch < context.setting("launch_us")
     {
         return None;
     }
-    let edit = subject.edit(Action::Scale(0.5), format!("host work of {name}"), &spans)?;
-    Some(Draft {
+    let edit = context.edit(Action::Scale(0.5), format!("host work of {name}"), &spans)?;
+    Some(Candidate {
         title: format!("all wait for {} {share:.0} % of the time; if it took half", super::short(name)),
-        place: subject.place(spans[0]),
+        place: context.place(spans[0]),
         facts: vec![
-            Fact::count(if is_of_model(subject, spans[0]) { MODEL } else { "calls" }, spans.len()),
-            Fact::time("on the critical path, a step", subject.per_step(on_path_ns)),
-            Fact::time("its GPU work, a step", subject.per_step(gpu_ns)),
+            Fact::count(if is_of_model(context, spans[0]) { MODEL } else { "calls" }, spans.len()),
+            Fact::time("on the critical path, a step", context.per_step(on_path_ns)),
+            Fact::time("its GPU work, a step", context.per_step(gpu_ns)),
         ],
         events: spans,
         support: Support::Inferred,
         confidence: Confidence::Medium,
-        worth: Worth::Hope(vec![edit]),
+        gain_estimate: GainEstimate::Speculative(vec![edit]),
     })
 }

@@ -1,7 +1,9 @@
 //! SL001: one kernel takes a large part of the GPU's time.
 
 use crate::critical_path::exact::what_if::Action;
-use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{
+    Area, Candidate, Confidence, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support,
+};
 use crate::kernel_type::KernelType;
 use stackline_model::Unit;
 
@@ -14,31 +16,31 @@ pub(super) const RULE: Rule = Rule {
     advice: "Look for a faster way to do the same: a lower precision, a fused or tuned kernel, a better shape, less work.",
     example: ("y = x.float() @ w.float()", "y = x @ w  # both bfloat16: tensor cores"),
     cost: "depends on the kernel",
-    wrong_when: "The kernel is as fast as the hardware allows. The gain shown is that of half its time, not what is possible.",
+    false_positives: "The kernel is as fast as the hardware allows. The gain shown is that of half its time, not what is possible.",
     source: "DeepContext 4.3, hotspot identification",
-    needs: &[Need::GpuWork],
+    needs: &[Requirement::GpuWork],
     settings: &[Setting {
         name: "share",
         default: 20.0,
         range: (0.0, 100.0),
         about: "least part of the GPU's busy time that is a hotspot, in percent",
     }],
-    elsewhere: &[],
+    advice_variants: &[],
     check,
 };
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let mut events = subject.gpu_work();
-    let mut types = subject.kernel_types();
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let mut events = context.gpu_work();
+    let mut types = context.kernel_types();
     events.retain(|&event| types.of_event(event) == KernelType::Computation);
-    let share = |ns: i64| subject.percent_of_gpu(ns);
+    let share = |ns: i64| context.percent_of_gpu(ns);
     let hot =
-        subject.by_name(&events).into_iter().filter(|(_, of)| share(subject.total(of)) >= subject.setting("share"));
-    let draft = |(name, of): (&str, Vec<_>)| {
-        let ns = subject.total(&of);
-        let edit = subject.edit(Action::Scale(0.5), format!("kernel:{name}"), &of)?;
-        let (place, _) = subject.by_place(&of).into_iter().max_by_key(|(_, of)| subject.total(of))?;
-        Some(Draft {
+        context.by_name(&events).into_iter().filter(|(_, of)| share(context.total(of)) >= context.setting("share"));
+    let candidate = |(name, of): (&str, Vec<_>)| {
+        let ns = context.total(&of);
+        let edit = context.edit(Action::Scale(0.5), format!("kernel:{name}"), &of)?;
+        let (place, _) = context.by_place(&of).into_iter().max_by_key(|(_, of)| context.total(of))?;
+        Some(Candidate {
             title: format!(
                 "{} takes {:.0} % of the GPU's time (the gain is that of half)",
                 super::short(name),
@@ -53,8 +55,8 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
             events: of,
             support: Support::Exact,
             confidence: Confidence::Low,
-            worth: Worth::Hope(vec![edit]),
+            gain_estimate: GainEstimate::Speculative(vec![edit]),
         })
     };
-    hot.filter_map(draft).collect()
+    hot.filter_map(candidate).collect()
 }

@@ -1,7 +1,9 @@
 //! SL007: the backward of indexing sorts its indices and adds them up one after the other.
 
 use crate::critical_path::exact::what_if::Action;
-use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{
+    Area, Candidate, Confidence, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, SourceLocation, Support,
+};
 use crate::vocabulary::aten;
 use crate::vocabulary::autograd::node_name;
 use rustc_hash::FxHashSet;
@@ -17,10 +19,10 @@ pub(super) const RULE: Rule = Rule {
     advice: "Use torch.index_select or torch.nn.functional.embedding: their gradients are summed by atomic additions.",
     example: ("rows = table[indices]", "rows = table.index_select(0, indices)"),
     cost: "one line; gradients may differ in the last bits from run to run",
-    wrong_when: "The results must be the same bit by bit, or the index is not one dimension of whole rows. The gain supposes \
+    false_positives: "The results must be the same bit by bit, or the index is not one dimension of whole rows. The gain supposes \
                  that the new backward takes `factor` times its forward; where the forward is not known, a quarter of its time.",
     source: "DeepContext 6.1 (DLRM: 1.66 times, GNN: 1.07 times)",
-    needs: &[Need::GpuWork, Need::Operators],
+    needs: &[Requirement::GpuWork, Requirement::Operators],
     settings: &[
         Setting::share_of_gpu(1.0),
         Setting {
@@ -30,7 +32,7 @@ pub(super) const RULE: Rule = Rule {
             about: "how many times its forward the repaired backward takes (DLRM in the paper: about 2)",
         },
     ],
-    elsewhere: &[],
+    advice_variants: &[],
     check,
 };
 
@@ -43,59 +45,63 @@ struct Group {
     forward: Vec<EventId>,
 }
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let trace = subject.trace();
-    let kernels = subject.named(&[EventKind::Kernel], |name| name.contains("indexing_backward"));
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let trace = context.trace();
+    let kernels = context.named(&[EventKind::Kernel], |name| name.contains("indexing_backward"));
     // Which operator of a backward names its forward depends on the version: that is asked of the kernel.
-    let node = |&kernel: &EventId| Some((backward_of_index(subject, kernel)?, kernel));
+    let node = |&kernel: &EventId| Some((backward_of_index(context, kernel)?, kernel));
     let nodes: BTreeMap<EventId, EventId> = kernels.iter().filter_map(node).collect();
-    let mut by_place: BTreeMap<Place, Group> = BTreeMap::new();
+    let mut by_place: BTreeMap<SourceLocation, Group> = BTreeMap::new();
     let mut seen = FxHashSet::default();
     for (node, kernel) in nodes {
-        let forward = subject.forward_of(kernel).filter(|&f| trace.name(f).starts_with(aten::INDEX));
-        let group = by_place.entry(subject.place(forward.unwrap_or(node))).or_default();
-        group.backward.extend(subject.launched_in(node));
+        let forward = context.forward_of(kernel).filter(|&f| trace.name(f).starts_with(aten::INDEX));
+        let group = by_place.entry(context.place(forward.unwrap_or(node))).or_default();
+        group.backward.extend(context.launched_in(node));
         if let Some(forward) = forward.filter(|&f| seen.insert(f)) {
-            group.forward.extend(subject.launched_in(forward));
+            group.forward.extend(context.launched_in(forward));
         }
     }
-    by_place.into_iter().filter_map(|(place, group)| draft(subject, place, group)).collect()
+    by_place.into_iter().filter_map(|(place, group)| candidate(context, place, group)).collect()
 }
 
 /// The outermost operator around a kernel that is the backward of indexing.
-fn backward_of_index(subject: &Subject<'_>, kernel: EventId) -> Option<EventId> {
-    let trace = subject.trace();
+fn backward_of_index(context: &RuleContext<'_>, kernel: EventId) -> Option<EventId> {
+    let trace = context.trace();
     let is_backward =
         |e: &EventId| trace.kind(*e) == EventKind::Operator && node_name(trace.name(*e)).starts_with("IndexBackward");
-    subject.stack(kernel).filter(is_backward).last()
+    context.stack(kernel).filter(is_backward).last()
 }
 
-fn draft(subject: &Subject<'_>, place: Place, Group { backward, forward }: Group) -> Option<Draft> {
-    let (backward_ns, forward_ns) = (subject.total(&backward), subject.total(&forward));
-    let share = subject.percent_of_gpu(backward_ns);
+fn candidate(
+    context: &RuleContext<'_>,
+    place: SourceLocation,
+    Group { backward, forward }: Group,
+) -> Option<Candidate> {
+    let (backward_ns, forward_ns) = (context.total(&backward), context.total(&forward));
+    let share = context.percent_of_gpu(backward_ns);
     let scale = match forward_ns {
         0 => WITHOUT_FORWARD,
-        ns => subject.setting("factor") * ns as f64 / backward_ns.max(1) as f64,
+        ns => context.setting("factor") * ns as f64 / backward_ns.max(1) as f64,
     };
-    if share < subject.setting("share") || scale >= 1.0 {
+    if share < context.setting("share") || scale >= 1.0 {
         return None;
     }
-    let edit = subject.edit(Action::Scale(scale), "operator:IndexBackward", &backward)?;
+    let edit = context.edit(Action::Scale(scale), "operator:IndexBackward", &backward)?;
     let than = match forward_ns {
         0 => String::new(),
         ns => format!(", {:.0} times its forward", backward_ns as f64 / ns as f64),
     };
-    Some(Draft {
+    Some(Candidate {
         title: format!("the backward of indexing takes {share:.0} % of the GPU's time{than}"),
         place,
         facts: vec![
             Fact::count("kernels", backward.len()),
-            Fact::time("backward, a step", subject.per_step(backward_ns)),
-            Fact::time("forward, a step", subject.per_step(forward_ns)),
+            Fact::time("backward, a step", context.per_step(backward_ns)),
+            Fact::time("forward, a step", context.per_step(forward_ns)),
         ],
         events: backward,
         support: if forward_ns > 0 { Support::Exact } else { Support::Partial },
         confidence: if forward_ns > 0 { Confidence::High } else { Confidence::Medium },
-        worth: Worth::Edits(vec![edit]),
+        gain_estimate: GainEstimate::Edits(vec![edit]),
     })
 }

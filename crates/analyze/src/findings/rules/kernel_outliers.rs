@@ -1,7 +1,9 @@
 //! SL032: the same kernel on the same shape sometimes takes many times as long.
 
 use crate::critical_path::exact::what_if::Action;
-use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{
+    Area, Candidate, Confidence, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support,
+};
 use crate::kernel_type::KernelType;
 use stackline_model::{EventId, GpuId, StrId, Unit};
 use std::collections::BTreeMap;
@@ -16,9 +18,9 @@ pub(super) const RULE: Rule = Rule {
              memory, a clock that goes down.",
     example: ("y = f(x)", "y = f(x)  # without another process on the same GPU"),
     cost: "depends on the cause",
-    wrong_when: "The kernel's work depends on values, not only on sizes.",
+    false_positives: "The kernel's work depends on values, not only on sizes.",
     source: "field practice",
-    needs: &[Need::GpuWork],
+    needs: &[Requirement::GpuWork],
     settings: &[
         Setting {
             name: "times",
@@ -39,19 +41,19 @@ pub(super) const RULE: Rule = Rule {
             about: "greatest part of the runs that are outliers, in percent: more are sizes that the trace does not tell",
         },
     ],
-    elsewhere: &[],
+    advice_variants: &[],
     check,
 };
 
 /// What tells runs of one size: name, grid and block, the sizes of the operator's inputs.
 type Size = (StrId, Option<StrId>, Option<StrId>, Option<StrId>);
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let trace = subject.trace();
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let trace = context.trace();
     let [grid, block, dims] = ["grid", "block", "Input Dims"].map(|key| trace.attr(key));
-    let mut types = subject.kernel_types();
+    let mut types = context.kernel_types();
     let mut by_size: BTreeMap<Size, Vec<EventId>> = BTreeMap::new();
-    for event in subject.kernels() {
+    for event in context.kernels() {
         // Collectives wait for others.
         if types.of_event(event) == KernelType::Communication {
             continue;
@@ -63,33 +65,33 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     }
     // Without any size runs cannot be compared.
     let known = by_size.into_iter().filter(|((_, grid, _, dims), _)| grid.is_some() || dims.is_some());
-    known.filter_map(|((name, ..), runs)| draft(subject, trace.strings.get(name), runs)).collect()
+    known.filter_map(|((name, ..), runs)| candidate(context, trace.strings.get(name), runs)).collect()
 }
 
-fn draft(subject: &Subject<'_>, name: &str, mut runs: Vec<EventId>) -> Option<Draft> {
+fn candidate(context: &RuleContext<'_>, name: &str, mut runs: Vec<EventId>) -> Option<Candidate> {
     let of = runs.len();
-    runs.sort_unstable_by_key(|&run| (subject.dur(run), run));
-    let median = subject.dur(runs[of / 2]).max(1);
-    let is_long = |&run: &EventId| subject.dur(run) as f64 >= median as f64 * subject.setting("times");
-    let usual: Vec<i64> = runs.iter().filter(|run| !is_long(run)).map(|&run| subject.dur(run)).collect();
+    runs.sort_unstable_by_key(|&run| (context.dur(run), run));
+    let median = context.dur(runs[of / 2]).max(1);
+    let is_long = |&run: &EventId| context.dur(run) as f64 >= median as f64 * context.setting("times");
+    let usual: Vec<i64> = runs.iter().filter(|run| !is_long(run)).map(|&run| context.dur(run)).collect();
     let outliers: Vec<EventId> = runs.into_iter().filter(is_long).collect();
     let share = 100.0 * outliers.len() as f64 / of.max(1) as f64;
-    let too_few = outliers.is_empty() || (of as f64) < subject.setting("runs");
-    if too_few || share > subject.setting("share") || comes_each_step(subject, &outliers) {
+    let too_few = outliers.is_empty() || (of as f64) < context.setting("runs");
+    if too_few || share > context.setting("share") || comes_each_step(context, &outliers) {
         return None;
     }
-    let longest = outliers.last().map_or(0, |&run| subject.dur(run));
-    let set = |ns: i64| subject.edit(Action::SetNs(ns), format!("kernel:{name}"), &outliers);
+    let longest = outliers.last().map_or(0, |&run| context.dur(run));
+    let set = |ns: i64| context.edit(Action::SetNs(ns), format!("kernel:{name}"), &outliers);
     let others = super::spread(&usual).into_iter().filter_map(|ns| Some(vec![set(ns)?])).collect();
-    let worth = Worth::Range(vec![set(median)?], others);
-    Some(Draft {
+    let gain_estimate = GainEstimate::Range(vec![set(median)?], others);
+    Some(Candidate {
         title: format!(
             "{} of {of} runs of {} take up to {:.0} times as long as the others",
             outliers.len(),
             super::short(name),
             longest as f64 / median as f64
         ),
-        place: subject.place(outliers[outliers.len() - 1]),
+        place: context.place(outliers[outliers.len() - 1]),
         facts: vec![
             Fact::count("runs", of),
             Fact::time("median", median),
@@ -99,16 +101,16 @@ fn draft(subject: &Subject<'_>, name: &str, mut runs: Vec<EventId>) -> Option<Dr
         events: outliers,
         support: Support::Exact,
         confidence: Confidence::Low,
-        worth,
+        gain_estimate,
     })
 }
 
 /// What is long once in each step is a size that the trace does not tell.
-fn comes_each_step(subject: &Subject<'_>, outliers: &[EventId]) -> bool {
-    let trace = subject.trace();
+fn comes_each_step(context: &RuleContext<'_>, outliers: &[EventId]) -> bool {
+    let trace = context.trace();
     let step = |&event: &EventId| trace.gpu.of_event(event).map(|gpu: GpuId| trace.gpu.step[gpu.index()]);
     let mut steps: Vec<u32> = outliers.iter().filter_map(step).collect();
     steps.sort_unstable();
     steps.dedup();
-    subject.steps() >= 2 && steps.len() >= subject.steps()
+    context.steps() >= 2 && steps.len() >= context.steps()
 }

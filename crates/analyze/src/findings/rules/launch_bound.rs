@@ -2,7 +2,8 @@
 
 use crate::critical_path::exact::Category;
 use crate::findings::{
-    Area, Confidence, Draft, Elsewhere, Fact, Need, Place, Programs, Rule, Setting, Subject, Support,
+    AdviceVariant, Area, Candidate, Confidence, Fact, Programs, Requirement, Rule, RuleContext, Setting,
+    SourceLocation, Support,
 };
 use stackline_model::gpu_calls::{CallKind, kind_of_name};
 use stackline_model::{EventId, EventKind, Trace};
@@ -18,12 +19,12 @@ pub(super) const RULE: Rule = Rule {
              kernels longer.",
     example: ("model = Model().cuda()", "model = torch.compile(Model().cuda(), mode=\"reduce-overhead\")"),
     cost: "one line and compilation; graphs need the same shapes in each step",
-    wrong_when: "Recording makes the host slow, above all with Python stacks: compare the step's length without it. The gain supposes \
+    false_positives: "Recording makes the host slow, above all with Python stacks: compare the step's length without it. The gain supposes \
                  that `scale` of the time of operators is left; the bounds are 0.7 and 1.2 times that. Where graphs launch most kernels \
                  already, nothing is said. What keeps the host for more than 250 µs at a stretch is no \
                  launching, and operators must take a third of the launching themselves.",
     source: "field practice; DeepContext 6.3, kernel fusion analysis",
-    needs: &[Need::GpuWork, Need::RuntimeCalls, Need::Operators, Need::GpuRecords],
+    needs: &[Requirement::GpuWork, Requirement::RuntimeCalls, Requirement::Operators, Requirement::GpuRecords],
     settings: &[
         Setting {
             name: "share",
@@ -51,15 +52,15 @@ pub(super) const RULE: Rule = Rule {
             about: "what is left of the host's time of operators that launch",
         },
     ],
-    elsewhere: &[
-        Elsewhere::of_jax(
+    advice_variants: &[
+        AdviceVariant::of_jax(
             "Launch less: put jax.jit around more of the step, best around all of it, so that one call launches what many launch now; \
              jax.lax.scan runs many steps in one call; larger batches make kernels longer.",
             ("y = jnp.tanh(layer(x)) * 0.5 + 1.0", "y = jax.jit(lambda x: jnp.tanh(layer(x)) * 0.5 + 1.0)(x)"),
         ),
-        Elsewhere {
+        AdviceVariant {
             programs: "that torch.compile compiles already",
-            which: Programs::Where(|subject| is_compiled(subject.trace())),
+            which: Programs::Where(|context| is_compiled(context.trace())),
             fits: |_| true,
             advice: "Replay what is compiled as CUDA graphs, which launch all of their kernels at once: torch.compile(mode=\"reduce-overhead\"), or \
                  torch.cuda.make_graphed_callables around more; compile what is left outside (SL027, SL036); larger batches make kernels \
@@ -78,27 +79,27 @@ const MOST: f64 = 1.2;
 /// The least part of the launching that operators take themselves is one in so many: Python around them takes the rest.
 const PART: f64 = 3.0;
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let kernels = subject.kernels();
-    let mean_us = subject.total(&kernels) as f64 / 1e3 / kernels.len().max(1) as f64;
-    let per_step = kernels.len() / subject.steps();
-    if (per_step as f64) < subject.setting("kernels") {
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let kernels = context.kernels();
+    let mean_us = context.total(&kernels) as f64 / 1e3 / kernels.len().max(1) as f64;
+    let per_step = kernels.len() / context.steps();
+    if (per_step as f64) < context.setting("kernels") {
         return Vec::new();
     }
     // What replays graphs launches little: the host is slow elsewhere.
-    if 2 * kernels.iter().filter(|&&kernel| is_of_graph(subject, kernel)).count() > kernels.len() {
+    if 2 * kernels.iter().filter(|&&kernel| is_of_graph(context, kernel)).count() > kernels.len() {
         return Vec::new();
     }
-    let waits = waits(subject);
-    let operators: BTreeSet<EventId> = kernels.iter().filter_map(|&k| subject.outermost_operator(k)).collect();
+    let waits = waits(context);
+    let operators: BTreeSet<EventId> = kernels.iter().filter_map(|&k| context.outermost_operator(k)).collect();
     let holds_no_wait = |e: &EventId| !waits.contains(e);
     let operators: Vec<EventId> = operators.into_iter().filter(holds_no_wait).collect();
-    draft(subject, operators, (per_step, mean_us)).into_iter().collect()
+    candidate(context, operators, (per_step, mean_us)).into_iter().collect()
 }
 
 /// Whether a launch of a graph launched a kernel, with others.
-fn is_of_graph(subject: &Subject<'_>, kernel: EventId) -> bool {
-    let trace = subject.trace();
+fn is_of_graph(context: &RuleContext<'_>, kernel: EventId) -> bool {
+    let trace = context.trace();
     let launch = trace.gpu.of_event(kernel).and_then(|gpu| trace.gpu.launch[gpu.index()].some());
     launch.is_some_and(|launch| kind_of_name(trace.name(launch)) == Some(CallKind::GraphLaunch))
 }
@@ -121,55 +122,60 @@ fn is_compiled(trace: &Trace) -> bool {
 
 /// The code that most of the launching comes from; nowhere if none has most: launching is spread over the program. One operator
 /// is no place of what all of them do.
-fn place_of(subject: &Subject<'_>, operators: &[EventId]) -> Place {
-    let mut by_code: BTreeMap<Place, i64> = BTreeMap::new();
-    for (place, of) in subject.by_code(operators) {
-        *by_code.entry(Place { operator: None, ..place }).or_default() += subject.total(&of);
+fn place_of(context: &RuleContext<'_>, operators: &[EventId]) -> SourceLocation {
+    let mut by_code: BTreeMap<SourceLocation, i64> = BTreeMap::new();
+    for (place, of) in context.by_code(operators) {
+        *by_code.entry(SourceLocation { operator: None, ..place }).or_default() += context.total(&of);
     }
-    let all = subject.total(operators);
+    let all = context.total(operators);
     by_code.into_iter().find(|(_, ns)| 2 * ns > all).map(|(place, _)| place).unwrap_or_default()
 }
 
 /// Operators in which the host waits for the GPU.
-fn waits(subject: &Subject<'_>) -> BTreeSet<EventId> {
+fn waits(context: &RuleContext<'_>) -> BTreeSet<EventId> {
     let is_wait = |name: &str| kind_of_name(name).is_some_and(|kind| kind.is_wait() || kind == CallKind::Free);
-    let calls = subject.named(&[EventKind::Runtime, EventKind::Driver], is_wait);
-    calls.into_iter().flat_map(|call| subject.stack(call)).collect()
+    let calls = context.named(&[EventKind::Runtime, EventKind::Driver], is_wait);
+    calls.into_iter().flat_map(|call| context.stack(call)).collect()
 }
 
-fn draft(subject: &Subject<'_>, operators: Vec<EventId>, (per_step, mean_us): (usize, f64)) -> Option<Draft> {
+fn candidate(
+    context: &RuleContext<'_>,
+    operators: Vec<EventId>,
+    (per_step, mean_us): (usize, f64),
+) -> Option<Candidate> {
     use Category::{HostOperator, HostPython, HostRuntime, LaunchLatency};
     let is_launching = |category: Category| matches!(category, HostOperator | HostPython | HostRuntime | LaunchLatency);
-    let hops = subject.path().hops.iter().filter(|hop| is_launching(hop.category)).map(|hop| hop.end - hop.start);
+    let hops = context.hops().filter(|hop| is_launching(hop.category)).map(|hop| hop.end - hop.start);
     let launching: i64 = hops.filter(|&ns| ns <= LONGEST_NS).sum();
-    let share = subject.percent(launching);
-    let per_launch = subject.per_step(launching) as f64 / 1e3 / per_step.max(1) as f64;
-    let idle = 100.0 - subject.percent(subject.gpu_busy_ns());
+    let share = context.percent(launching);
+    let per_launch = context.per_step(launching) as f64 / 1e3 / per_step.max(1) as f64;
+    let idle = 100.0 - context.percent(context.gpu_busy_ns());
     // Else the host is busy with other things, while it launches little.
-    let in_operators: i64 = subject.path_inside(&operators).iter().sum();
+    let in_operators: i64 = context.path_inside(&operators).iter().sum();
     let is_launching = mean_us < per_launch
-        && per_launch <= subject.setting("launch_us")
-        && subject.percent(in_operators) * PART >= subject.setting("share");
-    if share < subject.setting("share") || idle < subject.setting("idle") || !is_launching {
+        && per_launch <= context.setting("launch_us")
+        && context.percent(in_operators) * PART >= context.setting("share");
+    if share < context.setting("share") || idle < context.setting("idle") || !is_launching {
         return None;
     }
-    let scale = subject.setting("scale");
-    let worth = subject.scaled([scale, scale * LEAST, scale * MOST], "operators that launch", &operators)?;
-    let place = place_of(subject, &operators);
-    Some(Draft {
+    let scale = context.setting("scale");
+    let gain_estimate = context.scaled([scale, scale * LEAST, scale * MOST], "operators that launch", &operators)?;
+    let place = place_of(context, &operators);
+    Some(Candidate {
         title: format!(
-            "the host's launching is {share:.0} % of the critical path, and the GPU is idle {idle:.0} % of the time: {per_step} kernels \
-             a step of {mean_us:.1} µs"
+            "the host's launching is {share:.0} % of the critical path, and the GPU is idle {idle:.0} % of the time: {per_step} kernels\
+             {} of {mean_us:.1} µs",
+            context.words().a_step()
         ),
         place,
         facts: vec![
-            Fact::time("host on the critical path, a step", subject.per_step(launching)),
-            Fact::time("operators that launch, a step", subject.per_step(subject.total(&operators))),
-            Fact::time("GPU work, a step", subject.per_step(subject.gpu_ns())),
+            Fact::time("host on the critical path, a step", context.per_step(launching)),
+            Fact::time("operators that launch, a step", context.per_step(context.total(&operators))),
+            Fact::time("GPU work, a step", context.per_step(context.gpu_ns())),
         ],
         events: operators,
         support: Support::Inferred,
         confidence: Confidence::Medium,
-        worth,
+        gain_estimate,
     })
 }

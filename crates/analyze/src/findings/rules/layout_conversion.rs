@@ -1,7 +1,9 @@
 //! SL003: kernels that only turn channels-first tensors into channels-last ones, or back.
 
 use crate::critical_path::exact::what_if::Action;
-use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{
+    Area, Candidate, Confidence, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support,
+};
 use stackline_model::{EventId, EventKind};
 
 pub(super) const RULE: Rule = Rule {
@@ -16,12 +18,12 @@ pub(super) const RULE: Rule = Rule {
         "model = UNet().cuda().to(memory_format=torch.channels_last)\ny = model(x.cuda().to(memory_format=torch.channels_last))",
     ),
     cost: "one line for the model and one for its input; layers that do not know the layout convert back",
-    wrong_when: "A layer of the model needs channels first: then it converts instead. The gain is that of the conversions; \
+    false_positives: "A layer of the model needs channels first: then it converts instead. The gain is that of the conversions; \
                  normalization is often faster with channels last, too (an H100: 0.3 of its time, measured), which the upper bound holds.",
     source: "DeepContext 6.2 (U-Net: 1.28 times)",
-    needs: &[Need::GpuWork],
+    needs: &[Requirement::GpuWork],
     settings: &[Setting::share_of_gpu(1.0)],
-    elsewhere: &[],
+    advice_variants: &[],
     check,
 };
 
@@ -34,40 +36,40 @@ const NORMALIZATIONS: &[&str] = &["batch_norm", "batchnorm", "bn_fw_", "bn_bw_",
 const CHANNELS_LAST: &[&str] = &["channels_last", "nhwc"];
 const NORMALIZATION_LEFT: f64 = 0.3;
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let converts = subject.named(&[EventKind::Kernel], |name| {
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let converts = context.named(&[EventKind::Kernel], |name| {
         let name = name.to_ascii_lowercase();
         CONVERSIONS.iter().any(|part| name.contains(part))
     });
-    let ns = subject.total(&converts);
-    let share = subject.percent_of_gpu(ns);
-    if converts.is_empty() || share < subject.setting("share") {
+    let ns = context.total(&converts);
+    let share = context.percent_of_gpu(ns);
+    if converts.is_empty() || share < context.setting("share") {
         return Vec::new();
     }
-    let Some(worth) = worth(subject, &converts) else { return Vec::new() };
-    let place = subject.by_place(&converts).into_iter().max_by_key(|(_, of)| subject.total(of)).map(|(place, _)| place);
-    vec![Draft {
+    let Some(gain_estimate) = gain_estimate(context, &converts) else { return Vec::new() };
+    let place = context.by_place(&converts).into_iter().max_by_key(|(_, of)| context.total(of)).map(|(place, _)| place);
+    vec![Candidate {
         title: format!("{} conversions of layout take {share:.0} % of the GPU's time", converts.len()),
         place: place.unwrap_or_default(),
-        facts: vec![Fact::count("kernels", converts.len()), Fact::time("together, a step", subject.per_step(ns))],
+        facts: vec![Fact::count("kernels", converts.len()), Fact::time("together, a step", context.per_step(ns))],
         events: converts,
         support: Support::Exact,
         confidence: Confidence::High,
-        worth,
+        gain_estimate,
     }]
 }
 
 /// Conversions go; at most, kernels that normalize channels first are as much faster as was measured.
-fn worth(subject: &Subject<'_>, converts: &[EventId]) -> Option<Worth> {
-    let remove = subject.edit(Action::Remove, "kernel:~nchwToNhwc|nhwcToNchw", converts)?;
-    let normalize = subject.named(&[EventKind::Kernel], |name| {
+fn gain_estimate(context: &RuleContext<'_>, converts: &[EventId]) -> Option<GainEstimate> {
+    let remove = context.edit(Action::Remove, "kernel:~nchwToNhwc|nhwcToNchw", converts)?;
+    let normalize = context.named(&[EventKind::Kernel], |name| {
         let name = name.to_ascii_lowercase();
         let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
         has(NORMALIZATIONS) && !has(CHANNELS_LAST)
     });
-    let faster = subject.edit(Action::Scale(NORMALIZATION_LEFT), "kernels of normalization", &normalize);
+    let faster = context.edit(Action::Scale(NORMALIZATION_LEFT), "kernels of normalization", &normalize);
     Some(match faster {
-        Some(faster) => Worth::Range(vec![remove.clone()], vec![vec![remove, faster]]),
-        None => Worth::Edits(vec![remove]),
+        Some(faster) => GainEstimate::Range(vec![remove.clone()], vec![vec![remove, faster]]),
+        None => GainEstimate::Edits(vec![remove]),
     })
 }

@@ -1,7 +1,9 @@
 //! SL002: many kernels that are about as short as their launch.
 
 use crate::critical_path::exact::what_if::Action;
-use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{
+    Area, Candidate, Confidence, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support,
+};
 use crate::vocabulary::python::OPTIMIZER;
 use rustc_hash::FxHashSet;
 use stackline_model::names::module_class;
@@ -17,9 +19,9 @@ pub(super) const RULE: Rule = Rule {
     advice: "Fuse them: torch.compile the module, or use a fused implementation of it.",
     example: ("self.norm = RMSNorm(dim)", "self.norm = torch.compile(RMSNorm(dim))"),
     cost: "compilation at the first call and for each new shape",
-    wrong_when: "The kernels cannot be fused (a matrix product, a sort), or their span also does other work between launches.",
+    false_positives: "The kernels cannot be fused (a matrix product, a sort), or their span also does other work between launches.",
     source: "DeepContext 4.3 and 6.3, kernel fusion analysis",
-    needs: &[Need::GpuWork, Need::Operators],
+    needs: &[Requirement::GpuWork, Requirement::Operators],
     settings: &[
         Setting {
             name: "mean_us",
@@ -34,7 +36,7 @@ pub(super) const RULE: Rule = Rule {
             about: "least kernels that one call launches",
         },
     ],
-    elsewhere: &[],
+    advice_variants: &[],
     check,
 };
 
@@ -48,12 +50,12 @@ struct Launched {
     spans: Vec<EventId>,
 }
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let trace = subject.trace();
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let trace = context.trace();
     let mut by_span: BTreeMap<EventId, Vec<EventId>> = BTreeMap::new();
-    for kernel in subject.kernels() {
+    for kernel in context.kernels() {
         let module = trace.gpu.of_event(kernel).and_then(|gpu| trace.gpu.module[gpu.index()].some());
-        let span = module.or_else(|| subject.outermost_operator(kernel));
+        let span = module.or_else(|| context.outermost_operator(kernel));
         // Other rules know what to do about optimizers (SL015, SL042).
         if let Some(span) = span.filter(|&span| !trace.name(span).starts_with(OPTIMIZER)) {
             by_span.entry(span).or_default().push(kernel);
@@ -62,7 +64,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     // What also launches through others within it would fuse theirs, too.
     let outer: FxHashSet<EventId> = by_span.keys().flat_map(|&span| trace.ancestors(span)).collect();
     // Calls that search for a kernel launch as many as they try (SL062).
-    let of_searches = super::autotuning::events_of_searches(subject);
+    let of_searches = super::autotuning::events_of_searches(context);
     by_span.retain(|_, kernels| !kernels.iter().any(|kernel| of_searches.contains(kernel)));
     // The same module many times over is one line of the program.
     let mut by_code: BTreeMap<&str, Launched> = BTreeMap::new();
@@ -72,11 +74,11 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
         group.kernels.extend(kernels);
         group.spans.push(span);
     }
-    by_code.into_values().filter_map(|of| draft(subject, of)).collect()
+    by_code.into_values().filter_map(|of| candidate(context, of)).collect()
 }
 
-fn draft(subject: &Subject<'_>, Launched { mut kernels, mut spans }: Launched) -> Option<Draft> {
-    let (trace, first) = (subject.trace(), *spans.first()?);
+fn candidate(context: &RuleContext<'_>, Launched { mut kernels, mut spans }: Launched) -> Option<Candidate> {
+    let (trace, first) = (context.trace(), *spans.first()?);
     let names: BTreeSet<StrId> = spans.iter().map(|span| trace.events.name[span.index()]).collect();
     let (kind, name) = match module_class(trace.name(first)) {
         Some(class) if names.len() > 1 => ("modules", class),
@@ -85,30 +87,30 @@ fn draft(subject: &Subject<'_>, Launched { mut kernels, mut spans }: Launched) -
     };
     kernels.sort_unstable();
     // What a first call does once is nothing that fusing would spare.
-    let lengths = subject.lengths(&spans);
+    let lengths = context.lengths(&spans);
     let most = lengths[lengths.len() / 2].saturating_mul(USUAL);
-    spans.retain(|&span| subject.dur(span) <= most);
+    spans.retain(|&span| context.dur(span) <= most);
     let per_call = kernels.len() as f64 / lengths.len().max(1) as f64;
-    let mean = subject.total(&kernels) / kernels.len().max(1) as i64;
-    if per_call < subject.setting("kernels") || mean as f64 > subject.setting("mean_us") * 1e3 {
+    let mean = context.total(&kernels) / kernels.len().max(1) as i64;
+    if per_call < context.setting("kernels") || mean as f64 > context.setting("mean_us") * 1e3 {
         return None;
     }
-    let fuse = subject.edit(Action::Fuse, format!("{kind}:{name}"), &spans)?;
+    let fuse = context.edit(Action::Fuse, format!("{kind}:{name}"), &spans)?;
     // One operator of each call stays: that which launches the one kernel.
-    let inside = |&span: &EventId| super::unfused_optimizer::operators(subject, span).into_iter().skip(1);
+    let inside = |&span: &EventId| super::unfused_optimizer::operators(context, span).into_iter().skip(1);
     let others: Vec<EventId> = spans.iter().flat_map(inside).collect();
-    let remove = subject.edit(Action::Remove, format!("operators of {name}"), &others);
+    let remove = context.edit(Action::Remove, format!("operators of {name}"), &others);
     // At the least, as many operators as before do nothing.
     let least = if remove.is_some() { vec![vec![fuse.clone()]] } else { Vec::new() };
-    let worth = Worth::Range(std::iter::once(fuse).chain(remove).collect(), least);
-    Some(Draft {
+    let gain_estimate = GainEstimate::Range(std::iter::once(fuse).chain(remove).collect(), least);
+    Some(Candidate {
         title: format!(
             "{}{} launches {per_call:.0} kernels a call that take {:.1} µs each",
             super::short(name),
             if names.len() > 1 { format!(" ({} modules)", names.len()) } else { String::new() },
             mean as f64 / 1e3
         ),
-        place: subject.place(spans[0]),
+        place: context.place(spans[0]),
         facts: vec![
             Fact::count("kernels", kernels.len()),
             Fact::count("calls", spans.len()),
@@ -117,6 +119,6 @@ fn draft(subject: &Subject<'_>, Launched { mut kernels, mut spans }: Launched) -
         events: kernels,
         support: Support::Exact,
         confidence: Confidence::Medium,
-        worth,
+        gain_estimate,
     })
 }

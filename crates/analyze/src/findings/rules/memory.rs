@@ -2,7 +2,7 @@
 //!
 //! Patterns are found in memory traces, which rules over traces of what ran do not see: here stands what people are told of them.
 
-use crate::findings::{Area, Need, Rule, Setting};
+use crate::findings::{Area, Requirement, Rule, Setting};
 
 /// What all of them have in common.
 const COMMON: Rule = Rule {
@@ -14,11 +14,11 @@ const COMMON: Rule = Rule {
     advice: "",
     example: ("", ""),
     cost: "none",
-    wrong_when: "",
+    false_positives: "",
     source: "DrGPUM (ASPLOS 2023), section 3; docs/reference/memory-patterns.md tells where the rule differs",
-    needs: &[Need::Memory, Need::MemoryAccesses],
+    needs: &[Requirement::Memory, Requirement::MemoryAccesses],
     settings: &[],
-    elsewhere: &[],
+    advice_variants: &[],
     // One of them shows no trace of what ran.
     check: |_| Vec::new(),
 };
@@ -31,7 +31,7 @@ const fn share(name: &'static str, default: f64, about: &'static str) -> Setting
     Setting { name, default, range: (0.0, 100.0), about }
 }
 
-const BYTES: &[Need] = &[Need::Memory, Need::MemoryAccesses, Need::MemoryRanges];
+const BYTES: &[Requirement] = &[Requirement::Memory, Requirement::MemoryAccesses, Requirement::MemoryRanges];
 
 pub(super) const EARLY_ALLOCATION: Rule = Rule {
     code: "SL050",
@@ -43,7 +43,7 @@ pub(super) const EARLY_ALLOCATION: Rule = Rule {
         "mask = torch.zeros(n, n, device=\"cuda\")\nx = encode(batch)\ny = attend(x, mask)",
         "x = encode(batch)\nmask = torch.zeros(n, n, device=\"cuda\")\ny = attend(x, mask)",
     ),
-    wrong_when: "It must be there early: others know its address, or an allocation in the loop would cost more time than the \
+    false_positives: "It must be there early: others know its address, or an allocation in the loop would cost more time than the \
                  bytes are worth. What fills it may find other data later.",
     settings: &[kernels("least number of kernels (or operators) from the allocation to the first use")],
     ..COMMON
@@ -61,7 +61,7 @@ pub(super) const LATE_DEALLOCATION: Rule = Rule {
         "hidden = encode(batch)\nlogits = head(hidden)\ndel hidden\nloss = big_loss(logits)",
     ),
     cost: "none; a free that waits for a stream costs overlap",
-    wrong_when: "Something uses it that was not recorded, such as a kernel of an extension through its address.",
+    false_positives: "Something uses it that was not recorded, such as a kernel of an extension through its address.",
     settings: &[kernels("least number of kernels (or operators) from the last use to the free")],
     ..COMMON
 };
@@ -74,7 +74,7 @@ pub(super) const REDUNDANT_ALLOCATION: Rule = Rule {
     advice: "Write into the first one (out=, copy_), or free it before the second is made.",
     example: ("a = scale(x)\nb = shift(y)  # a is not used any more", "a = scale(x)\ntorch.add(y, 1, out=a)"),
     cost: "code that is harder to read: two things in one buffer",
-    wrong_when: "What is in the first one is still wanted, by something that was not recorded. With a caching allocator, freeing the first one \
+    false_positives: "What is in the first one is still wanted, by something that was not recorded. With a caching allocator, freeing the first one \
                  in time does the same.",
     settings: &[share("tolerance", 10.0, "by how much two objects may differ in size, in percent of the larger one")],
     ..COMMON
@@ -87,7 +87,7 @@ pub(super) const UNUSED_ALLOCATION: Rule = Rule {
     why: "Its bytes are for nothing as long as it lives.",
     advice: "Leave it out.",
     example: ("buffer = torch.empty(n, device=\"cuda\")\ny = model(x)", "y = model(x)"),
-    wrong_when: "It is used by something that was not recorded. It is never said where a kernel ran of which not all is known.",
+    false_positives: "It is used by something that was not recorded. It is never said where a kernel ran of which not all is known.",
     ..COMMON
 };
 
@@ -99,7 +99,7 @@ pub(super) const NEVER_READ: Rule = Rule {
     advice: "Leave it out, with what fills it.",
     example: ("mask = torch.ones(n, n)  # left from before\ny = model(x)", "y = model(x)"),
     source: "a class of its own of DrGPUM's unused allocations (ASPLOS 2023); docs/reference/memory-patterns.md",
-    wrong_when: "It is used by something that was not recorded, such as NumPy through shared memory.",
+    false_positives: "It is used by something that was not recorded, such as NumPy through shared memory.",
     ..COMMON
 };
 
@@ -111,8 +111,8 @@ pub(super) const MEMORY_LEAK: Rule = Rule {
     advice: "Keep numbers instead of tensors: loss.item() or loss.detach(); evaluate under torch.no_grad(), without which each loss keeps \
              its graph and all activations in it; reduce its results batch by batch, or move them to the CPU; bound what caches keep.",
     example: ("losses.append(loss)", "losses.append(loss.detach())"),
-    needs: &[Need::Memory, Need::MemoryEnd],
-    wrong_when: "It is meant to be kept until the end. Parameters, gradients and state of the optimizer are left out where they are known, \
+    needs: &[Requirement::Memory, Requirement::MemoryEnd],
+    false_positives: "It is meant to be kept until the end. Parameters, gradients and state of the optimizer are left out where they are known, \
                  and what a long program uses from its begin to its end, as weights of an inference. Where the trace ends before the program: what the steps left is freed later, or a cache is full soon.",
     settings: &[Setting {
         name: "rounds",
@@ -136,7 +136,7 @@ pub(super) const TEMPORARY_IDLENESS: Rule = Rule {
     ),
     cost: "moving it to the host takes two copies (their time stands in the evidence, at 25 GB/s); computing it again takes its \
            operators' time",
-    wrong_when: "Copies would take longer than it lies idle, or others refer to its address.",
+    false_positives: "Copies would take longer than it lies idle, or others refer to its address.",
     settings: &[kernels("least number of kernels (or operators) between two uses")],
     ..COMMON
 };
@@ -151,7 +151,7 @@ pub(super) const DEAD_WRITE: Rule = Rule {
         "out = torch.zeros(n, device=\"cuda\")\nout.copy_(x)",
         "out = torch.empty(n, device=\"cuda\")\nout.copy_(x)",
     ),
-    wrong_when: "The second one does not always run, or not always writes all of it.",
+    false_positives: "The second one does not always run, or not always writes all of it.",
     ..COMMON
 };
 
@@ -164,7 +164,7 @@ pub(super) const OVERALLOCATION: Rule = Rule {
     example: ("cache = torch.empty(batch, 32768, width)", "cache = torch.empty(batch, longest + new_tokens, width)"),
     cost: "other offsets wherever it is indexed",
     needs: BYTES,
-    wrong_when: "Other inputs touch the rest. What is not touched in many small pieces is told, but no smaller size is advised.",
+    false_positives: "Other inputs touch the rest. What is not touched in many small pieces is told, but no smaller size is advised.",
     settings: &[
         share("touched", 80.0, "share of its bytes below which what kernels touch is a part, in percent"),
         share("fragmentation", 80.0, "fragmentation of the rest from which no smaller size is advised, in percent"),
@@ -185,7 +185,7 @@ pub(super) const NON_UNIFORM_ACCESS: Rule = Rule {
     ),
     cost: "two objects where there was one",
     needs: BYTES,
-    wrong_when: "Other inputs touch other bytes.",
+    false_positives: "Other inputs touch other bytes.",
     settings: &[Setting {
         name: "variation",
         default: 20.0,
@@ -207,6 +207,6 @@ pub(super) const STRUCTURED_ACCESS: Rule = Rule {
     ),
     cost: "an allocation for each slice",
     needs: BYTES,
-    wrong_when: "All slices are wanted at once in the end, such as by a copy of the whole.",
+    false_positives: "All slices are wanted at once in the end, such as by a copy of the whole.",
     ..COMMON
 };

@@ -1,6 +1,6 @@
 //! SL063: matrix products on tensor cores whose dimensions are no multiples of 8.
 
-use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support};
+use crate::findings::{Area, Candidate, Confidence, Fact, Requirement, Rule, RuleContext, Setting, Support};
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, Unit};
 
@@ -17,10 +17,10 @@ pub(super) const RULE: Rule = Rule {
         "head = nn.Linear(width, 50304)  # a multiple of 64; the last 47 are never a label",
     ),
     cost: "a few rows of weights more; a checkpoint of the old size is padded once",
-    wrong_when: "The dimension is given from outside and changes in each step. The gain supposes `scale` of their time, its bounds half \
+    false_positives: "The dimension is given from outside and changes in each step. The gain supposes `scale` of their time, its bounds half \
                  and more than twice of that. Measured on an H100: 0.19 (a vocabulary of 50,257, bfloat16).",
     source: "NVIDIA's guide for matrix multiplication; field practice (nanoGPT's vocabulary of 50,304)",
-    needs: &[Need::GpuWork],
+    needs: &[Requirement::GpuWork],
     settings: &[
         Setting::share_of_gpu(3.0),
         Setting {
@@ -30,7 +30,7 @@ pub(super) const RULE: Rule = Rule {
             about: "what is left of their time with aligned rows",
         },
     ],
-    elsewhere: &[],
+    advice_variants: &[],
     check,
 };
 
@@ -44,9 +44,9 @@ const MOST: f64 = 2.4;
 /// A dimension that tensor cores like.
 const MULTIPLE: i64 = 8;
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let kernels = subject.named(&[EventKind::Kernel], is_misaligned);
-    draft(subject, kernels).into_iter().collect()
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let kernels = context.named(&[EventKind::Kernel], is_misaligned);
+    candidate(context, kernels).into_iter().collect()
 }
 
 fn is_misaligned(name: &str) -> bool {
@@ -58,24 +58,24 @@ fn is_misaligned(name: &str) -> bool {
     TENSOR_CORES.iter().any(|part| name.contains(part)) && MISALIGNED.iter().any(is_whole)
 }
 
-fn draft(subject: &Subject<'_>, kernels: Vec<EventId>) -> Option<Draft> {
-    let ns = subject.total(&kernels);
-    let share = subject.percent_of_gpu(ns);
-    if kernels.is_empty() || share < subject.setting("share") {
+fn candidate(context: &RuleContext<'_>, kernels: Vec<EventId>) -> Option<Candidate> {
+    let ns = context.total(&kernels);
+    let share = context.percent_of_gpu(ns);
+    if kernels.is_empty() || share < context.setting("share") {
         return None;
     }
-    let scale = subject.setting("scale");
-    let worth = subject.scaled([scale, scale * LEAST, scale * MOST], "kernel:~align[12]", &kernels)?;
-    let (place, _) = subject.by_code(&kernels).into_iter().next()?;
-    let dimension = dimension(subject, &kernels);
+    let scale = context.setting("scale");
+    let gain_estimate = context.scaled([scale, scale * LEAST, scale * MOST], "kernel:~align[12]", &kernels)?;
+    let (place, _) = context.by_code(&kernels).into_iter().next()?;
+    let dimension = dimension(context, &kernels);
     let which = dimension.map(|n| format!(" ({n})")).unwrap_or_default();
     let mut facts = vec![
         Fact::count("kernels", kernels.len()),
-        Fact::time("together, a step", subject.per_step(ns)),
+        Fact::time("together, a step", context.per_step(ns)),
         Fact::time("mean", ns / kernels.len() as i64),
     ];
     facts.extend(dimension.map(|n| Fact { name: "dimension", value: n as f64, unit: Unit::None }));
-    Some(Draft {
+    Some(Candidate {
         title: format!(
             "products with a dimension that is no multiple of {MULTIPLE}{which} take {share:.0} % of the GPU's time; if they took {scale} times as long"
         ),
@@ -84,21 +84,21 @@ fn draft(subject: &Subject<'_>, kernels: Vec<EventId>) -> Option<Draft> {
         events: kernels,
         support: Support::Inferred,
         confidence: Confidence::Medium,
-        worth,
+        gain_estimate,
     })
 }
 
 /// The dimension that is no multiple of 8 and is in the operators of most of the kernels' time, where shapes were recorded.
-fn dimension(subject: &Subject<'_>, kernels: &[EventId]) -> Option<i64> {
+fn dimension(context: &RuleContext<'_>, kernels: &[EventId]) -> Option<i64> {
     let mut time: FxHashMap<i64, i64> = FxHashMap::default();
     for &kernel in kernels {
-        let shapes = subject.stack(kernel).find_map(|operator| subject.json("Input Dims", operator));
+        let shapes = context.stack(kernel).find_map(|operator| context.json("Input Dims", operator));
         let mut odd: Vec<i64> =
             shapes.iter().flat_map(|shapes| shapes.as_array()).flatten().flat_map(odd_dimensions).collect();
         odd.sort_unstable();
         odd.dedup();
         for dimension in odd {
-            *time.entry(dimension).or_default() += subject.dur(kernel);
+            *time.entry(dimension).or_default() += context.dur(kernel);
         }
     }
     time.into_iter().max_by_key(|&(dimension, ns)| (ns, dimension)).map(|(dimension, _)| dimension)

@@ -188,7 +188,7 @@ mod tests {
                 let (least, most) = setting.range;
                 assert!((least..=most).contains(&setting.default), "{rule:?} {}", setting.name);
             }
-            for text in [rule.about, rule.why, rule.advice, rule.cost, rule.wrong_when, rule.source] {
+            for text in [rule.about, rule.why, rule.advice, rule.cost, rule.false_positives, rule.source] {
                 assert!(!text.is_empty(), "{rule:?}");
             }
         }

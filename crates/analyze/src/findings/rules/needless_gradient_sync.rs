@@ -2,7 +2,7 @@
 
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::collectives::Collective;
-use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Subject, Support, Worth};
+use crate::findings::{Area, Candidate, Confidence, Fact, GainEstimate, Requirement, Rule, RuleContext, Support};
 use crate::vocabulary::autograd::is_accumulation;
 use crate::vocabulary::python::{DATA_PARALLEL_FORWARD, OPTIMIZER_STEP};
 use stackline_model::{EventId, EventKind, StrId};
@@ -21,24 +21,24 @@ pub(super) const RULE: Rule = Rule {
          loss(model(last)).backward()\noptimizer.step()",
     ),
     cost: "a few lines; gradients of each rank differ until the last pass, so do not look at them before",
-    wrong_when: "Gradients are looked at between the passes, such as their norm for clipping. Passes of several models of one shape, \
+    false_positives: "Gradients are looked at between the passes, such as their norm for clipping. Passes of several models of one shape, \
                  such as two critics, look the same if all of them come before the first step of an optimizer.",
     source: "field practice; PyTorch's DistributedDataParallel.no_sync",
-    needs: &[Need::GpuWork, Need::Collectives, Need::Operators],
+    needs: &[Requirement::GpuWork, Requirement::Collectives, Requirement::Operators],
     settings: &[],
-    elsewhere: &[],
+    advice_variants: &[],
     check,
 };
 
 /// A reduction of gradients, with the time at which it was launched, in ns.
 type Reduce = (i64, Collective);
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let trace = subject.trace();
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let trace = context.trace();
     let start = |event: EventId| trace.events.start[event.index()];
     let starts = |named: fn(&str) -> bool| {
-        let spans = subject.named(&[EventKind::Annotation], named);
-        let mut starts: Vec<i64> = subject.outermost(&spans).into_iter().map(start).collect();
+        let spans = context.named(&[EventKind::Annotation], named);
+        let mut starts: Vec<i64> = context.outermost(&spans).into_iter().map(start).collect();
         starts.sort_unstable();
         starts
     };
@@ -48,21 +48,21 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
         return Vec::new();
     }
     let of_gradients =
-        |c: &Collective| c.family == "all_reduce" && subject.stack(c.event).any(|e| is_accumulation(trace.name(e)));
-    let launched = |c: Collective| (subject.stack(c.event).next().map_or(0, start), c);
-    let mut reduces: Vec<Reduce> = subject.collectives().into_iter().filter(of_gradients).map(launched).collect();
+        |c: &Collective| c.family == "all_reduce" && context.stack(c.event).any(|e| is_accumulation(trace.name(e)));
+    let launched = |c: Collective| (context.stack(c.event).next().map_or(0, start), c);
+    let mut reduces: Vec<Reduce> = context.collectives().into_iter().filter(of_gradients).map(launched).collect();
     reduces.sort_by_key(|&(at, reduce)| (at, reduce.event));
     let (mut rounds, mut needless) = (Vec::new(), Vec::new());
     let mut from = i64::MIN;
     for update in updates {
         let passes = between(&passes, from, update, |&at| at);
-        if let Some(found) = needless_of(subject, passes, between(&reduces, from, update, |&(at, _)| at)) {
+        if let Some(found) = needless_of(context, passes, between(&reduces, from, update, |&(at, _)| at)) {
             rounds.push(passes.len());
             needless.extend(found);
         }
         from = update;
     }
-    draft(subject, &rounds, needless).into_iter().collect()
+    candidate(context, &rounds, needless).into_iter().collect()
 }
 
 /// Those of a list in time order that lie from one time to another.
@@ -73,9 +73,9 @@ fn between<T>(list: &[T], from: i64, to: i64, at: impl Fn(&T) -> i64) -> &[T] {
 }
 
 /// The reductions of all passes but the last one, if each pass reduces the same; none otherwise.
-fn needless_of(subject: &Subject<'_>, passes: &[i64], reduces: &[Reduce]) -> Option<Vec<EventId>> {
+fn needless_of(context: &RuleContext<'_>, passes: &[i64], reduces: &[Reduce]) -> Option<Vec<EventId>> {
     let (&last, before) = passes.split_last().filter(|(_, before)| !before.is_empty())?;
-    let name = |c: &Collective| subject.trace().events.name[c.event.index()];
+    let name = |c: &Collective| context.trace().events.name[c.event.index()];
     let what = |reduces: &[Reduce]| {
         let mut what: Vec<(StrId, Option<i64>)> = reduces.iter().map(|(_, c)| (name(c), c.elements)).collect();
         what.sort_unstable();
@@ -88,27 +88,27 @@ fn needless_of(subject: &Subject<'_>, passes: &[i64], reduces: &[Reduce]) -> Opt
     is_same.then(|| each.into_iter().flatten().map(|(_, reduce)| reduce.event).collect())
 }
 
-fn draft(subject: &Subject<'_>, rounds: &[usize], needless: Vec<EventId>) -> Option<Draft> {
-    let trace = subject.trace();
+fn candidate(context: &RuleContext<'_>, rounds: &[usize], needless: Vec<EventId>) -> Option<Candidate> {
+    let trace = context.trace();
     let is_asked = |e: &EventId| trace.kind(*e) == EventKind::Operator && trace.name(*e).contains("allreduce");
-    let asking = needless.iter().filter_map(|&event| subject.stack(event).filter(is_asked).last());
+    let asking = needless.iter().filter_map(|&event| context.stack(event).filter(is_asked).last());
     let mut gone: Vec<EventId> = asking.chain(needless.iter().copied()).collect();
     gone.sort_unstable();
     gone.dedup();
-    let edit = subject.edit(Action::Remove, "collective:gradients of all passes but the last", &gone)?;
+    let edit = context.edit(Action::Remove, "collective:gradients of all passes but the last", &gone)?;
     let most = rounds.iter().max()?;
-    let (place, _) = subject.by_place(&needless).into_iter().max_by_key(|(_, of)| subject.total(of))?;
-    Some(Draft {
+    let (place, _) = context.by_place(&needless).into_iter().max_by_key(|(_, of)| context.total(of))?;
+    Some(Candidate {
         title: format!("gradients are reduced in each of {most} backward passes before the optimizer's step"),
         place,
         facts: vec![
             Fact::count("steps of the optimizer", rounds.len()),
             Fact::count("needless AllReduces", needless.len()),
-            Fact::time("of these, a step", subject.per_step(subject.total(&needless))),
+            Fact::time("of these, a step", context.per_step(context.total(&needless))),
         ],
         events: needless,
         support: Support::Inferred,
         confidence: Confidence::Medium,
-        worth: Worth::Edits(vec![edit]),
+        gain_estimate: GainEstimate::Edits(vec![edit]),
     })
 }

@@ -1,6 +1,8 @@
 //! SL018: matrix products and convolutions in float32 on a GPU with tensor cores.
 
-use crate::findings::{Area, Confidence, Draft, Elsewhere, Fact, Need, Programs, Rule, Setting, Subject, Support};
+use crate::findings::{
+    AdviceVariant, Area, Candidate, Confidence, Fact, Programs, Requirement, Rule, RuleContext, Setting, Support,
+};
 use stackline_model::{Device, EventId, EventKind, Vendor};
 
 pub(super) const RULE: Rule = Rule {
@@ -13,11 +15,11 @@ pub(super) const RULE: Rule = Rule {
              keep dimensions multiples of 8.",
     example: ("y = x @ w", "torch.set_float32_matmul_precision(\"high\")\ny = x @ w"),
     cost: "one line; products are less exact (TF32 keeps 10 bits of the mantissa)",
-    wrong_when: "The results need full float32, or the products are bound by memory. The gain supposes `scale` of their time on \
+    false_positives: "The results need full float32, or the products are bound by memory. The gain supposes `scale` of their time on \
                  A100, H100 and their successors, and `scale_others` elsewhere; the bounds hold half and twice of it: large products gain \
                  more, small ones less. Measured on an H100 with TF32: 0.23.",
     source: "field practice; NVIDIA's and PyTorch's guides for mixed precision",
-    needs: &[Need::GpuWork, Need::GpuModel],
+    needs: &[Requirement::GpuWork, Requirement::GpuModel],
     settings: &[
         Setting::share_of_gpu(5.0),
         Setting {
@@ -39,9 +41,9 @@ pub(super) const RULE: Rule = Rule {
             about: "what is left of it on other GPUs, whose TF32 is hardly faster than their float32",
         },
     ],
-    elsewhere: &[Elsewhere {
+    advice_variants: &[AdviceVariant {
         programs: "on tensor cores that know neither TF32 nor bfloat16 (before compute capability 8, such as V100)",
-        which: Programs::Where(|subject| !subject.devices().iter().any(knows_tf32)),
+        which: Programs::Where(|context| !context.devices().iter().any(knows_tf32)),
         fits: |_| true,
         advice: "Use autocast with float16: these tensor cores know neither TF32 nor bfloat16 (from compute capability 8 on, such as \
                  A100); keep dimensions multiples of 8.",
@@ -58,16 +60,16 @@ const FLOAT32: &[&str] =
 /// Parts of names of those that use them, though their name has one of the others.
 const TENSOR_CORES: &[&str] = &["tensorop", "tf32", "884", "1688", "16816", "bf16", "f16"];
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let devices = subject.devices();
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let devices = context.devices();
     let Some(model) = devices.iter().find(|device| has_tensor_cores(device)) else { return Vec::new() };
-    let mut kernels = subject.named(&[EventKind::Kernel], |name| {
+    let mut kernels = context.named(&[EventKind::Kernel], |name| {
         let name = name.to_ascii_lowercase();
         FLOAT32.iter().any(|part| name.contains(part)) && !TENSOR_CORES.iter().any(|part| name.contains(part))
     });
-    let least = (subject.setting("kernel_us") * 1e3) as i64;
-    kernels.retain(|&kernel| subject.dur(kernel) >= least);
-    draft(subject, model.name.as_deref().unwrap_or("the GPU"), kernels).into_iter().collect()
+    let least = (context.setting("kernel_us") * 1e3) as i64;
+    kernels.retain(|&kernel| context.dur(kernel) >= least);
+    candidate(context, model.name.as_deref().unwrap_or("the GPU"), kernels).into_iter().collect()
 }
 
 /// NVIDIA's from Volta on, but for the GTX 16 series.
@@ -77,30 +79,30 @@ fn has_tensor_cores(device: &Device) -> bool {
     (by_name || by_number) && device.vendor != Some(Vendor::Amd) && !device.is_named(&["GTX 16"])
 }
 
-fn draft(subject: &Subject<'_>, model: &str, kernels: Vec<EventId>) -> Option<Draft> {
-    let ns = subject.total(&kernels);
-    let share = subject.percent_of_gpu(ns);
-    if kernels.is_empty() || share < subject.setting("share") {
+fn candidate(context: &RuleContext<'_>, model: &str, kernels: Vec<EventId>) -> Option<Candidate> {
+    let ns = context.total(&kernels);
+    let share = context.percent_of_gpu(ns);
+    if kernels.is_empty() || share < context.setting("share") {
         return None;
     }
     let is_fast = FAST_TF32.iter().any(|part| model.contains(part));
-    let scale = subject.setting(if is_fast { "scale" } else { "scale_others" });
-    let worth = subject.scaled([scale, scale / 2.0, scale * 2.0], "kernel:~sgemm|scudnn", &kernels)?;
-    let (place, _) = subject.by_code(&kernels).into_iter().next()?;
-    Some(Draft {
+    let scale = context.setting(if is_fast { "scale" } else { "scale_others" });
+    let gain_estimate = context.scaled([scale, scale / 2.0, scale * 2.0], "kernel:~sgemm|scudnn", &kernels)?;
+    let (place, _) = context.by_code(&kernels).into_iter().next()?;
+    Some(Candidate {
         title: format!(
             "products in float32 without tensor cores take {share:.0} % of the time of {model}; if they took {scale} times as long"
         ),
         place,
         facts: vec![
             Fact::count("kernels", kernels.len()),
-            Fact::time("together, a step", subject.per_step(ns)),
+            Fact::time("together, a step", context.per_step(ns)),
             Fact::time("mean", ns / kernels.len() as i64),
         ],
         events: kernels,
         support: Support::Inferred,
         confidence: Confidence::Medium,
-        worth,
+        gain_estimate,
     })
 }
 

@@ -1,8 +1,10 @@
 //! SL038: Python loops that call small operators again and again.
 
 use crate::critical_path::exact::what_if::{Action, Chosen};
-use crate::findings::work::Loops;
-use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
+use crate::findings::gpu_work_by_launcher::Loops;
+use crate::findings::{
+    Area, Candidate, Confidence, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, SourceLocation, Support,
+};
 use crate::vocabulary::aten;
 use crate::vocabulary::autograd::ENGINE;
 use crate::vocabulary::python::OPTIMIZER;
@@ -22,12 +24,12 @@ pub(super) const RULE: Rule = Rule {
         "rows = (x - x.mean(1, keepdim=True)) / x.std(1, keepdim=True)",
     ),
     cost: "some thought; more memory at once",
-    wrong_when: "Each turn needs the result of the one before. The gain supposes that of all calls of one operator one is left, \
+    false_positives: "Each turn needs the result of the one before. The gain supposes that of all calls of one operator one is left, \
                  and what calls take beyond the shorter half of them. At most, all that is done between the turns goes, and what \
                  gathers their results. Without steps only loops are seen of which four turns or more follow each other with nothing \
                  but such small operators between them.",
     source: "field practice",
-    needs: &[Need::Operators, Need::PythonFrames],
+    needs: &[Requirement::Operators, Requirement::PythonFrames],
     settings: &[
         Setting {
             name: "calls",
@@ -48,7 +50,7 @@ pub(super) const RULE: Rule = Rule {
             about: "least part of the time that the loops of one place take, in percent",
         },
     ],
-    elsewhere: &[],
+    advice_variants: &[],
     check,
 };
 
@@ -58,29 +60,29 @@ const CELL: f64 = 25.0;
 /// From where an operator is called: the stack if it is known, else the frames around it; and its name.
 type Caller = (Vec<StrId>, StrId);
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let trace = subject.trace();
-    let mut operators = subject.outermost(&subject.operators());
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let trace = context.trace();
+    let mut operators = context.outermost(&context.operators());
     let is_other = |name: &str| name.starts_with(OPTIMIZER) || name.starts_with(ENGINE);
     operators.retain(|&e| !std::iter::once(e).chain(trace.ancestors(e)).any(|around| is_other(trace.name(around))));
     let mut by_caller: BTreeMap<Caller, Vec<EventId>> = BTreeMap::new();
     for &operator in &operators {
-        by_caller.entry(caller(subject, operator)).or_default().push(operator);
+        by_caller.entry(caller(context, operator)).or_default().push(operator);
     }
     let is_loop = |of: &Vec<EventId>| {
-        let is_many = of.len() as f64 >= subject.setting("calls") * subject.steps() as f64;
+        let is_many = of.len() as f64 >= context.setting("calls") * context.steps() as f64;
         let is_cell = of.first().is_some_and(|&e| aten::is_recurrent_cell(trace.name(e)));
-        let longest_us = subject.setting("median_us") * if is_cell { CELL } else { 1.0 };
-        is_many && subject.lengths(of)[of.len() / 2] as f64 <= longest_us * 1e3
+        let longest_us = context.setting("median_us") * if is_cell { CELL } else { 1.0 };
+        is_many && context.lengths(of)[of.len() / 2] as f64 <= longest_us * 1e3
     };
     let repeated: Vec<Vec<EventId>> = by_caller.into_values().filter(is_loop).collect();
-    let repeated = if trace.steps.is_empty() { densely(subject, repeated) } else { repeated };
-    let mut by_place: BTreeMap<Place, Vec<Vec<EventId>>> = BTreeMap::new();
+    let repeated = if trace.steps.is_empty() { densely(context, repeated) } else { repeated };
+    let mut by_place: BTreeMap<SourceLocation, Vec<Vec<EventId>>> = BTreeMap::new();
     for calls in repeated {
-        let place = Place { operator: None, ..subject.place(calls[0]) };
+        let place = SourceLocation { operator: None, ..context.place(calls[0]) };
         by_place.entry(place).or_default().push(calls);
     }
-    loops(subject, by_place).into_iter().filter_map(|found| draft(subject, found)).collect()
+    loops(context, by_place).into_iter().filter_map(|found| candidate(context, found)).collect()
 }
 
 /// So many turns of a loop follow each other at least, in the mean, where steps are not known.
@@ -88,10 +90,10 @@ const TURNS: usize = 4;
 
 /// Those of some calls of each line that are repeated with nothing but such calls between them. Without steps all that a program
 /// does again and again looks like a loop: its layers, token by token, do; but between their small operators there are large ones.
-fn densely(subject: &Subject<'_>, calls: Vec<Vec<EventId>>) -> Vec<Vec<EventId>> {
-    let events = &subject.trace().events;
+fn densely(context: &RuleContext<'_>, calls: Vec<Vec<EventId>>) -> Vec<Vec<EventId>> {
+    let events = &context.trace().events;
     let moment = |e: EventId| (events.track[e.index()], events.start[e.index()], e);
-    let runs = subject.runs_of(&calls.concat()).runs;
+    let runs = context.runs_of(&calls.concat()).runs;
     let is_dense = |of: &Vec<EventId>| {
         let run = |&call: &EventId| runs.partition_point(|&(first, _)| moment(first) <= moment(call));
         of.len() >= TURNS * of.iter().map(run).collect::<BTreeSet<usize>>().len()
@@ -100,14 +102,15 @@ fn densely(subject: &Subject<'_>, calls: Vec<Vec<EventId>>) -> Vec<Vec<EventId>>
 }
 
 /// A loop: its lines with the calls of each operator from there.
-type Loop = Vec<(Place, Vec<Vec<EventId>>)>;
+type Loop = Vec<(SourceLocation, Vec<Vec<EventId>>)>;
 
 /// Lines of one function that take turns are one loop.
-fn loops(subject: &Subject<'_>, by_place: BTreeMap<Place, Vec<Vec<EventId>>>) -> Vec<Loop> {
+fn loops(context: &RuleContext<'_>, by_place: BTreeMap<SourceLocation, Vec<Vec<EventId>>>) -> Vec<Loop> {
     let mut found: Vec<Loop> = Vec::new();
     let mut of_functions: BTreeMap<(String, Option<String>), Vec<usize>> = BTreeMap::new();
     for (place, calls) in by_place {
-        let of = |line: &(Place, Vec<Vec<EventId>>)| line.1.iter().flatten().copied().collect::<Vec<EventId>>();
+        let of =
+            |line: &(SourceLocation, Vec<Vec<EventId>>)| line.1.iter().flatten().copied().collect::<Vec<EventId>>();
         let function = place.file.clone().map(|file| (file, place.function.clone()));
         let line = (place, calls);
         let Some(function) = function else {
@@ -115,7 +118,7 @@ fn loops(subject: &Subject<'_>, by_place: BTreeMap<Place, Vec<Vec<EventId>>>) ->
             continue;
         };
         let (known, own) = (of_functions.entry(function).or_default(), of(&line));
-        let takes_turns = |at: &&usize| found[**at].iter().any(|other| turns(subject, &of(other), &own));
+        let takes_turns = |at: &&usize| found[**at].iter().any(|other| turns(context, &of(other), &own));
         match known.iter().find(takes_turns) {
             Some(&at) => found[at].push(line),
             None => {
@@ -128,8 +131,8 @@ fn loops(subject: &Subject<'_>, by_place: BTreeMap<Place, Vec<Vec<EventId>>>) ->
 }
 
 /// Whether calls of two lines take turns, rather than that one line is done before the other begins.
-fn turns(subject: &Subject<'_>, these: &[EventId], those: &[EventId]) -> bool {
-    let events = &subject.trace().events;
+fn turns(context: &RuleContext<'_>, these: &[EventId], those: &[EventId]) -> bool {
+    let events = &context.trace().events;
     let moment = |is_other: bool| move |&e: &EventId| (events.track[e.index()], events.start[e.index()], e, is_other);
     let mut all: Vec<_> = these.iter().map(moment(false)).chain(those.iter().map(moment(true))).collect();
     all.sort_unstable();
@@ -137,10 +140,10 @@ fn turns(subject: &Subject<'_>, these: &[EventId], those: &[EventId]) -> bool {
     2 * changes >= these.len().min(those.len())
 }
 
-fn caller(subject: &Subject<'_>, operator: EventId) -> Caller {
-    let trace = subject.trace();
+fn caller(context: &RuleContext<'_>, operator: EventId) -> Caller {
+    let trace = context.trace();
     let around = trace.ancestors(operator).filter(|&e| trace.kind(e) == EventKind::PythonFunction);
-    let mut frames = subject.stack_frames(operator);
+    let mut frames = context.stack_frames(operator);
     if frames.is_empty() {
         frames = around.map(|e| trace.events.name[e.index()]).collect();
     }
@@ -148,16 +151,16 @@ fn caller(subject: &Subject<'_>, operator: EventId) -> Caller {
 }
 
 /// What is left of calls of one operator, in ns: one of them, and what they compute beyond what a call costs.
-fn left(subject: &Subject<'_>, calls: &[EventId]) -> i64 {
-    let lengths = subject.lengths(calls);
+fn left(context: &RuleContext<'_>, calls: &[EventId]) -> i64 {
+    let lengths = context.lengths(calls);
     let usual = lengths[lengths.len() / 4].max(1);
     let beyond: i64 = lengths[..lengths.len() / 2].iter().map(|&ns| (ns - usual).max(0)).sum();
-    (usual * subject.steps() as i64 + beyond).min(subject.total(calls))
+    (usual * context.steps() as i64 + beyond).min(context.total(calls))
 }
 
 /// The line that takes most, and in words which others there are.
-fn place_of(subject: &Subject<'_>, lines: &Loop) -> (Place, String) {
-    let ns = |calls: &[Vec<EventId>]| calls.iter().map(|calls| subject.total(calls)).sum::<i64>();
+fn place_of(context: &RuleContext<'_>, lines: &Loop) -> (SourceLocation, String) {
+    let ns = |calls: &[Vec<EventId>]| calls.iter().map(|calls| context.total(calls)).sum::<i64>();
     let most = lines.iter().max_by_key(|(place, calls)| (ns(calls), std::cmp::Reverse(place.line)));
     let numbers = || lines.iter().filter_map(|(place, _)| place.line);
     let told = match (numbers().min(), numbers().max()) {
@@ -169,18 +172,22 @@ fn place_of(subject: &Subject<'_>, lines: &Loop) -> (Place, String) {
 
 /// All that may go with a loop: what Python does between its turns, however long; what leads to the first one and away from the last;
 /// the operators that gather what the turns made, with their backward; the time in which what autograd kept of them is freed.
-fn all_around(subject: &Subject<'_>, calls: &[EventId], (gone, runs): (&[EventId], &[(EventId, EventId)])) -> Chosen {
-    let trace = subject.trace();
+fn all_around(
+    context: &RuleContext<'_>,
+    calls: &[EventId],
+    (gone, runs): (&[EventId], &[(EventId, EventId)]),
+) -> Chosen {
+    let trace = context.trace();
     let gathers = |e: &EventId| aten::GATHERS.contains(&trace.name(*e));
-    let forward = subject.runs_of(calls);
+    let forward = context.runs_of(calls);
     let gathering: Vec<EventId> = forward.neighbours.iter().filter_map(|&(_, behind)| behind).filter(gathers).collect();
-    let mut backward = subject.backward_of(calls);
-    backward.extend(subject.backward_of(&gathering));
-    let backward = subject.runs_of(&subject.outermost(&backward));
+    let mut backward = context.backward_of(calls);
+    backward.extend(context.backward_of(&gathering));
+    let backward = context.runs_of(&context.outermost(&backward));
     let mut all = Chosen { events: gone.to_vec(), stretches: runs.to_vec(), ..Chosen::default() };
     all.events.extend(gathering);
     let firsts: Vec<EventId> = backward.runs.iter().map(|&(first, _)| first).collect();
-    all.between.extend(subject.ends_of_backward(&firsts));
+    all.between.extend(context.ends_of_backward(&firsts));
     for runs in [forward, backward] {
         for ((before, behind), (first, last)) in runs.neighbours.into_iter().zip(&runs.runs) {
             all.between.extend(before.map(|before| (before, *first)));
@@ -191,43 +198,44 @@ fn all_around(subject: &Subject<'_>, calls: &[EventId], (gone, runs): (&[EventId
     all
 }
 
-fn draft(subject: &Subject<'_>, lines: Loop) -> Option<Draft> {
-    let (place, which) = place_of(subject, &lines);
+fn candidate(context: &RuleContext<'_>, lines: Loop) -> Option<Candidate> {
+    let (place, which) = place_of(context, &lines);
     let calls: Vec<Vec<EventId>> = lines.into_iter().flat_map(|(_, calls)| calls).collect();
     let mut events: Vec<EventId> = calls.iter().flatten().copied().collect();
     events.sort_unstable();
-    let Loops { mut gone, mut runs, mut ns } = subject.loops_of(&events, (subject.setting("median_us") * 1e3) as i64);
+    let Loops { mut gone, mut runs, mut ns } = context.loops_of(&events, (context.setting("median_us") * 1e3) as i64);
     // Their backward goes with them, and what autograd does between it: it adds up gradients there.
-    let backward = subject.outermost(&subject.backward_of(&events));
-    let of_backward = subject.runs_of(&backward);
+    let backward = context.outermost(&context.backward_of(&events));
+    let of_backward = context.runs_of(&backward);
     ns += of_backward.ns;
     gone.extend(&backward);
     runs.extend(&of_backward.runs);
-    let share = subject.percent(ns);
-    if share < subject.setting("share") {
+    let share = context.percent(ns);
+    if share < context.setting("share") {
         return None;
     }
-    let per_step = events.len() / subject.steps().max(1);
-    let left: i64 = calls.iter().map(|calls| left(subject, calls)).sum();
-    let factor = left as f64 / subject.total(&events).max(1) as f64;
+    let per_step = events.len() / context.steps().max(1);
+    let left: i64 = calls.iter().map(|calls| left(context, calls)).sum();
+    let factor = left as f64 / context.total(&events).max(1) as f64;
     let text = format!("operators of {}", place.text());
-    let most = subject.edit_of(Action::Scale(0.0), text.clone(), all_around(subject, &events, (&gone, &runs)))?;
+    let most = context.edit_of(Action::Scale(0.0), text.clone(), all_around(context, &events, (&gone, &runs)))?;
     let chosen = Chosen { events: gone, stretches: runs, ..Chosen::default() };
-    let likely = subject.edit_of(Action::Scale(factor), text, chosen)?;
-    Some(Draft {
+    let likely = context.edit_of(Action::Scale(factor), text, chosen)?;
+    Some(Candidate {
         title: format!(
-            "a loop{which} calls {per_step} small operators a step, {:.1} µs each",
-            subject.total(&events) as f64 / 1e3 / events.len().max(1) as f64
+            "a loop{which} calls {per_step} small operators{}, {:.1} µs each",
+            context.words().a_step(),
+            context.total(&events) as f64 / 1e3 / events.len().max(1) as f64
         ),
         facts: vec![
             Fact::count("operators", events.len()),
             Fact::count("of their backward", backward.len()),
-            Fact::time("with what is done between them, a step", subject.per_step(ns)),
+            Fact::time("with what is done between them, a step", context.per_step(ns)),
         ],
         place,
         events,
         support: Support::Inferred,
         confidence: Confidence::Medium,
-        worth: Worth::Range(vec![likely], vec![vec![most]]),
+        gain_estimate: GainEstimate::Range(vec![likely], vec![vec![most]]),
     })
 }

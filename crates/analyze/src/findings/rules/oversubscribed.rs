@@ -1,8 +1,11 @@
 //! SL028: more threads of OpenMP than processors.
 
 use crate::critical_path::exact::what_if::Gain;
-use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Recording, Rule, Setting, Subject, Support, Worth};
-use stackline_model::{EventId, EventKind, Key, OPENMP, SampleMetric, TrackId, Unit};
+use crate::findings::{
+    Area, Candidate, Confidence, Fact, GainEstimate, Recording, Requirement, Rule, RuleContext, Setting,
+    SourceLocation, Support,
+};
+use stackline_model::{EventId, Key, OPENMP, SampleMetric, TrackId, Unit};
 use std::collections::BTreeMap;
 
 pub(super) const RULE: Rule = Rule {
@@ -18,11 +21,11 @@ pub(super) const RULE: Rule = Rule {
              numbers (os.cpu_count, os.sched_getaffinity) do not see the limit of a container.",
     example: ("torch.set_num_threads(16)", "torch.set_num_threads(2)  # \"usable processors\" of the finding"),
     cost: "one line, or a variable of the environment",
-    wrong_when: "Other programs take the processors: their threads are not seen here. Each process is looked at alone: that several \
+    false_positives: "Other programs take the processors: their threads are not seen here. Each process is looked at alone: that several \
                  of them, each with as many threads as it may use, share their processors is not seen. The gain is a model: the time of samples \
                  in OpenMP's library would be gone, and what threads compute would be divided evenly among processors.",
     source: "field practice; DeepContext 6.2 has the like case of more DataLoader workers than processors, which is not seen here",
-    needs: &[Need::Processors],
+    needs: &[Requirement::Processors],
     settings: &[
         Setting {
             name: "waiting",
@@ -44,7 +47,7 @@ pub(super) const RULE: Rule = Rule {
             about: "least number of threads for each usable processor",
         },
     ],
-    elsewhere: &[],
+    advice_variants: &[],
     check,
 };
 
@@ -57,21 +60,21 @@ struct Times {
     waiting: f64,
 }
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let Some(recording) = subject.recording() else { return Vec::new() };
-    sampled(subject).into_iter().filter_map(|(pid, team)| draft(subject, recording, (pid, team))).collect()
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let Some(recording) = context.recording() else { return Vec::new() };
+    sampled(context).into_iter().filter_map(|(pid, team)| candidate(context, recording, (pid, team))).collect()
 }
 
-fn draft(subject: &Subject<'_>, recording: &Recording, (pid, team): (i64, Team)) -> Option<Draft> {
+fn candidate(context: &RuleContext<'_>, recording: &Recording, (pid, team): (i64, Team)) -> Option<Candidate> {
     let processors = recording.usable(pid)?;
     let computing: Vec<Times> = team.threads.into_values().filter(|times| times.waiting > 0.0).collect();
     let sum = |of: fn(&Times) -> f64| computing.iter().map(of).sum::<f64>();
     let (useful, waiting) = (sum(|times| times.useful), sum(|times| times.waiting));
     let share = 100.0 * waiting / (useful + waiting).max(1.0);
-    let (from, to) = subject.window();
+    let (from, to) = context.window();
     let runnable = recording.runnable(pid, from, to);
-    let least = processors * subject.setting("threads");
-    let waiting_least = subject.setting(if runnable.is_some() { "waiting" } else { "waiting_uncounted" });
+    let least = processors * context.setting("threads");
+    let waiting_least = context.setting(if runnable.is_some() { "waiting" } else { "waiting_uncounted" });
     // One thread has nobody to wait for.
     if computing.len() < 2
         || (computing.len() as f64) < least
@@ -81,9 +84,9 @@ fn draft(subject: &Subject<'_>, recording: &Recording, (pid, team): (i64, Team))
         return None;
     }
     let even = even(&computing, processors);
-    let (length, freed) = ((to - from) as f64, waiting / processors);
+    let (length, freed) = (context.steps_ns() as f64, waiting / processors);
     let (ns, most) = ((length - even).min(freed).max(0.0), (length - even).max(freed).clamp(0.0, length));
-    let per_step = |ns: f64| subject.per_step(ns as i64);
+    let per_step = |ns: f64| context.per_step(ns as i64);
     let mut facts = vec![
         Fact::count("threads", computing.len()),
         Fact { name: "usable processors", value: processors, unit: Unit::None },
@@ -92,18 +95,18 @@ fn draft(subject: &Subject<'_>, recording: &Recording, (pid, team): (i64, Team))
     ];
     let of = if recording.own().count() > 1 { format!(" of process {pid}") } else { String::new() };
     facts.extend(runnable.map(|value| Fact { name: "threads ready to run at once, mean", value, unit: Unit::None }));
-    Some(Draft {
+    Some(Candidate {
         title: format!(
             "{} threads{of} compute on {} processors, and spend {share:.0} % of their CPU time waiting for each other",
             computing.len(),
             rounded(processors)
         ),
-        place: Place::default(),
+        place: SourceLocation::default(),
         events: team.samples,
         facts,
         support: Support::Partial,
         confidence: Confidence::Medium,
-        worth: Worth::Model {
+        gain_estimate: GainEstimate::Model {
             gain: Gain { ns: per_step(ns), low_ns: per_step(ns / 2.0), high_ns: per_step(most) },
             model: MODEL,
         },
@@ -124,21 +127,22 @@ struct Team {
 }
 
 /// The teams by the number of their process.
-fn sampled(subject: &Subject<'_>) -> BTreeMap<i64, Team> {
-    let trace = subject.trace();
-    let (events, time, (from, to)) = (&trace.events, trace.attr(SampleMetric::CpuTime.key()), subject.window());
+fn sampled(context: &RuleContext<'_>) -> BTreeMap<i64, Team> {
+    let trace = context.trace();
+    let (from, to) = context.window();
     let mut teams: BTreeMap<i64, Team> = BTreeMap::new();
-    for event in events.ids().filter(|&event| trace.kind(event) == EventKind::Sample) {
-        let Some(ns) = time.i64(event).filter(|_| (from..to).contains(&events.start[event.index()])) else { continue };
-        let track = events.track[event.index()];
-        let Key::Int(pid) = trace.tracks.pid(track) else { continue };
-        let team = teams.entry(pid).or_default();
-        let times = team.threads.entry(track).or_default();
-        if trace.name(event) == OPENMP {
-            times.waiting += ns as f64;
-            team.samples.push(event);
-        } else {
-            times.useful += ns as f64;
+    let of_cpu = trace.sample_events().filter(|(series, _)| series.metric == Some(SampleMetric::CpuTime));
+    for (series, rows) in of_cpu {
+        let Key::Int(pid) = trace.tracks.pid(series.track) else { continue };
+        for (event, sample) in rows.filter(|(_, sample)| (from..to).contains(&sample.time)) {
+            let team = teams.entry(pid).or_default();
+            let times = team.threads.entry(series.track).or_default();
+            if trace.name(event) == OPENMP {
+                times.waiting += sample.weight as f64;
+                team.samples.push(event);
+            } else {
+                times.useful += sample.weight as f64;
+            }
         }
     }
     teams

@@ -1,7 +1,9 @@
 //! SL011: copies to the GPU from memory that is not pinned.
 
 use crate::critical_path::exact::what_if::{Action, Edit};
-use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{
+    Area, Candidate, Confidence, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, SourceLocation, Support,
+};
 use stackline_model::{EventId, EventKind};
 
 // Without steps nobody knows what is copied once, as a model's weights are, and what each time.
@@ -18,11 +20,11 @@ pub(super) const RULE: Rule = Rule {
         "loader = DataLoader(data, batch_size=64, pin_memory=True)\nx = x.to(\"cuda\", non_blocking=True)",
     ),
     cost: "one word each; pinned memory cannot be swapped out",
-    wrong_when: "The data is written anew on the host right before each copy: pinning it costs a copy of its own there. The \
+    false_positives: "The data is written anew on the host right before each copy: pinning it costs a copy of its own there. The \
                  bandwidth of pinned memory is that of other copies of the trace, else a setting; the bounds hold a quarter \
                  more and a fifth less.",
     source: "field practice",
-    needs: &[Need::GpuWork, Need::RuntimeCalls, Need::Step],
+    needs: &[Requirement::GpuWork, Requirement::RuntimeCalls, Requirement::Step],
     settings: &[
         Setting {
             name: "kib",
@@ -38,7 +40,7 @@ pub(super) const RULE: Rule = Rule {
                     that of PCIe 3",
         },
     ],
-    elsewhere: &[],
+    advice_variants: &[],
     check,
 };
 
@@ -62,61 +64,62 @@ const BY_NAME: &[(&str, f64)] = &[
 /// Smaller copies do not tell the bandwidth, in bytes.
 const TELLS_BANDWIDTH: i64 = 1 << 20;
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let least = (subject.setting("kib") * 1024.0) as i64;
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let least = (context.setting("kib") * 1024.0) as i64;
     let is_pageable = |name: &str| name.contains("Pageable -> Device");
-    let mut copies = subject.named(&[EventKind::Memcpy], is_pageable);
-    copies.retain(|&copy| bytes(subject, copy) >= least.max(1));
+    let mut copies = context.named(&[EventKind::Memcpy], is_pageable);
+    copies.retain(|&copy| bytes(context, copy) >= least.max(1));
     if copies.is_empty() {
         return Vec::new();
     }
-    let pinned = pinned_bandwidth(subject);
-    let by_place = subject.by_place(&copies).into_iter();
-    by_place.filter_map(|(place, of)| draft(subject, place, of, pinned)).collect()
+    let pinned = pinned_bandwidth(context);
+    let by_place = context.by_place(&copies).into_iter();
+    by_place.filter_map(|(place, of)| candidate(context, place, of, pinned)).collect()
 }
 
-fn bytes(subject: &Subject<'_>, copy: EventId) -> i64 {
-    let trace = subject.trace();
+fn bytes(context: &RuleContext<'_>, copy: EventId) -> i64 {
+    let trace = context.trace();
     ["bytes", "Bytes"].into_iter().find_map(|key| trace.attr(key).i64(copy)).unwrap_or(0)
 }
 
 /// Of copies in bytes per ns, which is GB/s.
-fn bandwidth(subject: &Subject<'_>, copies: &[EventId]) -> f64 {
-    let all: i64 = copies.iter().map(|&copy| bytes(subject, copy)).sum();
-    all as f64 / subject.total(copies).max(1) as f64
+fn bandwidth(context: &RuleContext<'_>, copies: &[EventId]) -> f64 {
+    let all: i64 = copies.iter().map(|&copy| bytes(context, copy)).sum();
+    all as f64 / context.total(copies).max(1) as f64
 }
 
-fn pinned_bandwidth(subject: &Subject<'_>) -> f64 {
-    let mut pinned = subject.named(&[EventKind::Memcpy], |name| name.contains("Pinned -> Device"));
-    pinned.retain(|&copy| bytes(subject, copy) >= TELLS_BANDWIDTH);
+fn pinned_bandwidth(context: &RuleContext<'_>) -> f64 {
+    let mut pinned = context.named(&[EventKind::Memcpy], |name| name.contains("Pinned -> Device"));
+    pinned.retain(|&copy| bytes(context, copy) >= TELLS_BANDWIDTH);
     if !pinned.is_empty() {
-        return bandwidth(subject, &pinned);
+        return bandwidth(context, &pinned);
     }
-    let devices = subject.devices();
+    let devices = context.devices();
     let known = BY_NAME.iter().find(|(name, _)| devices.iter().any(|device| device.is_named(&[name])));
-    known.map_or_else(|| subject.setting("gb_per_s"), |&(_, gb_per_s)| gb_per_s)
+    known.map_or_else(|| context.setting("gb_per_s"), |&(_, gb_per_s)| gb_per_s)
 }
 
 /// So far from what is expected of pinned memory a copy may be.
 const APART: &[f64] = &[0.8, 1.25];
 
-fn draft(subject: &Subject<'_>, place: Place, copies: Vec<EventId>, pinned: f64) -> Option<Draft> {
-    let is = bandwidth(subject, &copies);
-    let all: i64 = copies.iter().map(|&copy| bytes(subject, copy)).sum();
-    let others = APART.iter().filter_map(|apart| edits(subject, &copies, is / pinned * apart)).collect();
-    Some(Draft {
+fn candidate(context: &RuleContext<'_>, place: SourceLocation, copies: Vec<EventId>, pinned: f64) -> Option<Candidate> {
+    let is = bandwidth(context, &copies);
+    let all: i64 = copies.iter().map(|&copy| bytes(context, copy)).sum();
+    let others = APART.iter().filter_map(|apart| edits(context, &copies, is / pinned * apart)).collect();
+    Some(Candidate {
         title: format!(
-            "{:.1} MB a step are copied to the GPU from memory that is not pinned",
-            subject.per_step(all) as f64 / 1e6
+            "{:.1} MB{} are copied to the GPU from memory that is not pinned",
+            context.per_step(all) as f64 / 1e6,
+            context.words().a_step()
         ),
         place,
         facts: vec![
             Fact::count("copies", copies.len()),
             Fact { name: "GB/s", value: is, unit: stackline_model::Unit::None },
             Fact { name: "GB/s of pinned memory", value: pinned, unit: stackline_model::Unit::None },
-            Fact::time("copying, a step", subject.per_step(subject.total(&copies))),
+            Fact::time("copying, a step", context.per_step(context.total(&copies))),
         ],
-        worth: Worth::Range(edits(subject, &copies, is / pinned)?, others),
+        gain_estimate: GainEstimate::Range(edits(context, &copies, is / pinned)?, others),
         events: copies,
         support: Support::Exact,
         confidence: Confidence::Medium,
@@ -124,11 +127,11 @@ fn draft(subject: &Subject<'_>, place: Place, copies: Vec<EventId>, pinned: f64)
 }
 
 /// The copies get as fast as from pinned memory, and the host no longer waits in their calls.
-fn edits(subject: &Subject<'_>, copies: &[EventId], factor: f64) -> Option<Vec<Edit>> {
-    let trace = subject.trace();
+fn edits(context: &RuleContext<'_>, copies: &[EventId], factor: f64) -> Option<Vec<Edit>> {
+    let trace = context.trace();
     let launch = |&copy: &EventId| trace.gpu.of_event(copy).and_then(|gpu| trace.gpu.launch[gpu.index()].some());
     let calls: Vec<EventId> = copies.iter().filter_map(launch).collect();
-    let scale = subject.edit(Action::Scale(factor.min(1.0)), "kernel:Memcpy HtoD (Pageable -> Device)", copies)?;
-    let waits = subject.edit(Action::Remove, "wait:cudaMemcpyAsync", &calls);
+    let scale = context.edit(Action::Scale(factor.min(1.0)), "kernel:Memcpy HtoD (Pageable -> Device)", copies)?;
+    let waits = context.edit(Action::Remove, "wait:cudaMemcpyAsync", &calls);
     Some(std::iter::once(scale).chain(waits).collect())
 }

@@ -2,7 +2,9 @@
 
 use super::dataloader_starved::is_next;
 use crate::critical_path::exact::what_if::Action;
-use crate::findings::{Area, Confidence, Draft, Elsewhere, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{
+    AdviceVariant, Area, Candidate, Confidence, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support,
+};
 use stackline_model::{EventId, EventKind, Unit};
 use std::collections::BTreeMap;
 
@@ -19,17 +21,17 @@ pub(super) const RULE: Rule = Rule {
         "# once: image.resize((224, 224)).save(...)\ndef __getitem__(self, i):\n    return to_tensor(Image.open(self.small_files[i]))",
     ),
     cost: "a script that runs once, and room for its result",
-    wrong_when: "The result differs each time (random crops), or the input is new each time, as in inference: then it can \
+    false_positives: "The result differs each time (random crops), or the input is new each time, as in inference: then it can \
                  only be moved or made faster. The gain shown is that of all of it gone.",
     source: "CTDA-CPA, section 5.4 (resize took 21.75 % of the time; resizing once: 47 % faster)",
-    needs: &[Need::PythonFrames],
+    needs: &[Requirement::PythonFrames],
     settings: &[Setting {
         name: "share",
         default: 3.0,
         range: (0.0, 100.0),
         about: "least part of the critical path that one kind of preparing takes, in percent",
     }],
-    elsewhere: &[Elsewhere::without_gpu(
+    advice_variants: &[AdviceVariant::without_gpu(
         "Prepare the data once and store the result; else prepare whole batches instead of single items, or do it in \
          workers of the DataLoader.",
         (
@@ -78,9 +80,9 @@ const WHERE_LOADED: &[(&str, &[&str])] = &[
     ("preparing sound", &["torch/functional.py(", "): stft"]),
 ];
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let trace = subject.trace();
-    let mut frames = subject.named(&[EventKind::PythonFunction], |name| kind_of(name).is_some());
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let trace = context.trace();
+    let mut frames = context.named(&[EventKind::PythonFunction], |name| kind_of(name).is_some());
     let is_loading = |name: &str| is_next(name) || super::fits(name, &["): __getitem__"]);
     frames.retain(|&frame| {
         super::kind_in(WHERE_LOADED, trace.name(frame)).is_none()
@@ -89,13 +91,13 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     if frames.is_empty() {
         return Vec::new();
     }
-    let frames = subject.outermost(&frames);
-    let on_path = subject.path_inside(&frames);
+    let frames = context.outermost(&frames);
+    let on_path = context.path_inside(&frames);
     let mut kinds: BTreeMap<&str, Vec<(EventId, i64)>> = BTreeMap::new();
     for (&frame, ns) in frames.iter().zip(on_path) {
         kinds.entry(kind_of(trace.name(frame)).unwrap_or_default()).or_default().push((frame, ns));
     }
-    kinds.into_iter().filter_map(|(kind, frames)| draft(subject, kind, &frames)).collect()
+    kinds.into_iter().filter_map(|(kind, frames)| candidate(context, kind, &frames)).collect()
 }
 
 /// What prepares data wherever it is called.
@@ -107,26 +109,26 @@ pub(super) fn kind_of(name: &str) -> Option<&'static str> {
     super::kind_in(FRAMES, name).or_else(|| super::kind_in(WHERE_LOADED, name))
 }
 
-fn draft(subject: &Subject<'_>, kind: &str, frames: &[(EventId, i64)]) -> Option<Draft> {
+fn candidate(context: &RuleContext<'_>, kind: &str, frames: &[(EventId, i64)]) -> Option<Candidate> {
     let on_path: i64 = frames.iter().map(|&(_, ns)| ns).sum();
-    let share = subject.percent(on_path);
-    if share < subject.setting("share") {
+    let share = context.percent(on_path);
+    if share < context.setting("share") {
         return None;
     }
     let frames: Vec<EventId> = frames.iter().map(|&(frame, _)| frame).collect();
-    let edit = subject.edit(Action::Remove, format!("frame:{}", subject.trace().name(frames[0])), &frames)?;
-    let (place, _) = subject.by_place(&frames).into_iter().max_by_key(|(_, of)| subject.total(of))?;
-    Some(Draft {
+    let edit = context.edit(Action::Remove, format!("frame:{}", context.trace().name(frames[0])), &frames)?;
+    let (place, _) = context.by_place(&frames).into_iter().max_by_key(|(_, of)| context.total(of))?;
+    Some(Candidate {
         title: format!("{kind} holds up the work for {share:.0} % of the time"),
         place,
         facts: vec![
             Fact::count("calls", frames.len()),
             Fact { name: "part of the critical path", value: share, unit: Unit::Percent },
-            Fact::time("mean of a call", subject.total(&frames) / frames.len().max(1) as i64),
+            Fact::time("mean of a call", context.total(&frames) / frames.len().max(1) as i64),
         ],
         events: frames,
         support: Support::Exact,
         confidence: Confidence::Medium,
-        worth: Worth::Edits(vec![edit]),
+        gain_estimate: GainEstimate::Edits(vec![edit]),
     })
 }

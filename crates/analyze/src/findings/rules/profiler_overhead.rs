@@ -2,7 +2,8 @@
 
 use crate::critical_path::exact::Category;
 use crate::findings::{
-    Area, Confidence, Draft, Elsewhere, Fact, Place, Programs, Rule, Setting, Subject, Support, Worth,
+    AdviceVariant, Area, Candidate, Confidence, Fact, GainEstimate, Programs, Rule, RuleContext, Setting,
+    SourceLocation, Support,
 };
 use crate::vocabulary::cuda::is_of_runtime;
 use stackline_model::{EventId, EventKind, TrackId, Unit};
@@ -16,7 +17,7 @@ pub(super) const RULE: Rule = Rule {
     advice: "Record Python frames (with_stack, with_modules) only to find places, and times without; record fewer steps.",
     example: ("profile(with_stack=True)", "profile()  # for times\nprofile(with_stack=True)  # for places"),
     cost: "a second recording",
-    wrong_when: "The profiler is a faster one than assumed: what a frame costs is a setting.",
+    false_positives: "The profiler is a faster one than assumed: what a frame costs is a setting.",
     source: "field practice",
     needs: &[],
     settings: &[
@@ -33,9 +34,9 @@ pub(super) const RULE: Rule = Rule {
             about: "what the recording of a Python frame costs, in ns",
         },
     ],
-    elsewhere: &[Elsewhere {
+    advice_variants: &[AdviceVariant {
         programs: "of which no frames of Python are recorded",
-        which: Programs::Where(|subject| !subject.trace().events.kind.contains(&EventKind::PythonFunction)),
+        which: Programs::Where(|context| !context.trace().events.kind.contains(&EventKind::PythonFunction)),
         fits: |_| true,
         advice: "Record less: a shorter time, and only those kinds of calls whose times are looked at.",
         example: (
@@ -46,34 +47,34 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    recorded(subject).into_iter().chain(frames(subject)).collect()
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    recorded(context).into_iter().chain(frames(context)).collect()
 }
 
-fn draft(title: String, facts: Vec<Fact>, events: Vec<EventId>, support: Support) -> Draft {
-    let (place, confidence, worth) = (Place::default(), Confidence::Medium, Worth::None);
-    Draft { title, place, events, facts, support, confidence, worth }
+fn candidate(title: String, facts: Vec<Fact>, events: Vec<EventId>, support: Support) -> Candidate {
+    let (place, confidence, gain_estimate) = (SourceLocation::default(), Confidence::Medium, GainEstimate::None);
+    Candidate { title, place, events, facts, support, confidence, gain_estimate }
 }
 
 /// What the profiler says of itself.
-fn recorded(subject: &Subject<'_>) -> Option<Draft> {
-    let share = subject.percent(subject.path_of(Category::Profiler));
-    if share < subject.setting("share") {
+fn recorded(context: &RuleContext<'_>) -> Option<Candidate> {
+    let share = context.percent(context.path_of(Category::Profiler));
+    if share < context.setting("share") {
         return None;
     }
-    let events = subject.named(&[EventKind::Overhead], |name| !is_of_runtime(name));
+    let events = context.named(&[EventKind::Overhead], |name| !is_of_runtime(name));
     let facts = vec![
         Fact { name: "part of the critical path", value: share, unit: Unit::Percent },
         Fact::count("pauses of the profiler", events.len()),
     ];
     let title = format!("the profiler's own work is {share:.0} % of the critical path");
-    Some(draft(title, facts, events, Support::Exact))
+    Some(candidate(title, facts, events, Support::Exact))
 }
 
 /// What its Python frames must have cost on the thread that has most of them.
-fn frames(subject: &Subject<'_>) -> Option<Draft> {
-    let trace = subject.trace();
-    let frames = subject.named(&[EventKind::PythonFunction], |_| true);
+fn frames(context: &RuleContext<'_>) -> Option<Candidate> {
+    let trace = context.trace();
+    let frames = context.named(&[EventKind::PythonFunction], |_| true);
     let mut per_track = vec![0usize; trace.tracks.len()];
     for &frame in &frames {
         per_track[trace.events.track[frame.index()].index()] += 1;
@@ -81,10 +82,10 @@ fn frames(subject: &Subject<'_>) -> Option<Draft> {
     let (track, &most) = per_track.iter().enumerate().max_by_key(|&(i, count)| (*count, std::cmp::Reverse(i)))?;
     let of_track: Vec<EventId> =
         frames.into_iter().filter(|f| trace.events.track[f.index()] == TrackId::new(track)).collect();
-    let active = subject.total(&subject.outermost(&of_track));
+    let active = context.total(&context.outermost(&of_track));
     // Frames that take no time at all are damaged, and say nothing.
-    let share = (100.0 * most as f64 * subject.setting("frame_ns") / active.max(1) as f64).min(100.0);
-    if active == 0 || share < subject.setting("share") {
+    let share = (100.0 * most as f64 * context.setting("frame_ns") / active.max(1) as f64).min(100.0);
+    if active == 0 || share < context.setting("share") {
         return None;
     }
     let facts = vec![
@@ -92,7 +93,7 @@ fn frames(subject: &Subject<'_>) -> Option<Draft> {
         Fact { name: "frames per µs", value: most as f64 * 1e3 / active as f64, unit: Unit::None },
     ];
     let title = format!("about {share:.0} % of the host's time may be the recording of {most} Python frames");
-    let mut found = draft(title, facts, Vec::new(), Support::Inferred);
+    let mut found = candidate(title, facts, Vec::new(), Support::Inferred);
     found.confidence = Confidence::Low;
     Some(found)
 }

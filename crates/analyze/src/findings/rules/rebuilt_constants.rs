@@ -5,7 +5,10 @@ mod tables;
 
 use crate::critical_path::exact::what_if::{Action, Chosen, Edit};
 use crate::findings::constant_runs::constant_runs;
-use crate::findings::{Area, Confidence, Draft, Elsewhere, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{
+    AdviceVariant, Area, Candidate, Confidence, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting,
+    SourceLocation, Support,
+};
 use crate::vocabulary::aten::{self, constants};
 use lists::{LISTS_TITLE, ListReads, Lists};
 use rustc_hash::FxHashMap;
@@ -28,23 +31,23 @@ pub(super) const RULE: Rule = Rule {
         "def __init__(self):\n    self.register_buffer(\"mask\", torch.tril(torch.ones(n, n)))",
     ),
     cost: "a few lines; memory for what is kept",
-    wrong_when: "The values differ from step to step: a trace has shapes, not values. Looked at are lines and functions that do nothing but \
+    false_positives: "The values differ from step to step: a trace has shapes, not values. Looked at are lines and functions that do nothing but \
                  make tensors from sizes and Python values (arange, ones, full, tensor) and compute with them element by element, and within other functions operators that do so one after the other on \
                  tensors of the shapes that they made; random numbers are none, and zeros, which are usually written to, only where sines and cosines are written to parts of them, or numbers to \
                  the same parts in each step (of which a trace needs the indices: record_shapes). Who writes to what such a line makes cannot build it \
                  once. That such a line also reads a tensor of the step cannot be seen. Whether a list has the same numbers in each step \
                  cannot be seen either: the title says so. torch.from_numpy and as_tensor of an array read no list and do not count.",
     source: "field practice",
-    needs: &[Need::Operators, Need::Steps],
+    needs: &[Requirement::Operators, Requirement::Steps],
     settings: &[Setting {
         name: "share",
         default: 3.0,
         range: (0.0, 100.0),
         about: "least part of the critical path that one line or function takes, with the GPU work that it launches, in percent",
     }],
-    elsewhere: &[Elsewhere::of(
+    advice_variants: &[AdviceVariant::for_all(
         "that make tensors of Python lists",
-        |draft| draft.title.starts_with(LISTS_TITLE),
+        |candidate| candidate.title.starts_with(LISTS_TITLE),
         "If its values do not change, build it once (register_buffer in __init__). Else read the data into a NumPy array (np.asarray) \
          instead of a list, and hand that over: torch.as_tensor of an array copies nothing.",
         ("table = torch.tensor(self.rows)", "table = torch.as_tensor(self.rows)  # a NumPy array, made once"),
@@ -63,34 +66,34 @@ fn is_of(lists: &[&[&str]], name: &str) -> bool {
 }
 
 /// Whether an operator makes a batch: its values differ, whatever it is made of.
-fn is_of_loader(subject: &Subject<'_>, operator: EventId) -> bool {
-    subject.trace().ancestors(operator).any(|e| subject.trace().name(e).contains(LOADER))
+fn is_of_loader(context: &RuleContext<'_>, operator: EventId) -> bool {
+    context.trace().ancestors(operator).any(|e| context.trace().name(e).contains(LOADER))
 }
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let trace = subject.trace();
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let trace = context.trace();
     // Most programs make nothing, and need not be looked at.
     if !trace.strings.iter().any(|name| is_of(constants::FACTORIES, name) || is_of(&[constants::BLANK], name)) {
         return Vec::new();
     }
-    let mut operators = subject.outermost(&subject.operators());
-    operators.retain(|&operator| !is_of_loader(subject, operator));
+    let mut operators = context.outermost(&context.operators());
+    operators.retain(|&operator| !is_of_loader(context, operator));
     // Asked for where a line makes nothing but constants.
-    let held = LazyCell::new(|| held(subject, &operators));
-    let reads = ListReads::of(subject, &operators);
-    let of_line = |place, of| of_line(subject, place, of, (&reads, &|| &*held));
-    let mut by_line: BTreeMap<Place, Vec<EventId>> = BTreeMap::new();
-    for (place, of) in subject.by_place(&operators) {
-        by_line.entry(Place { operator: None, module: None, ..place }).or_default().extend(of);
+    let held = LazyCell::new(|| held(context, &operators));
+    let reads = ListReads::new(context, &operators);
+    let of_line = |place, of| of_line(context, place, of, (&reads, &|| &*held));
+    let mut by_line: BTreeMap<SourceLocation, Vec<EventId>> = BTreeMap::new();
+    for (place, of) in context.by_place(&operators) {
+        by_line.entry(SourceLocation { operator: None, module: None, ..place }).or_default().extend(of);
     }
-    let mut by_function: BTreeMap<Place, Vec<(Place, Vec<EventId>)>> = BTreeMap::new();
+    let mut by_function: BTreeMap<SourceLocation, Vec<(SourceLocation, Vec<EventId>)>> = BTreeMap::new();
     for (place, of) in by_line {
-        by_function.entry(Place { line: None, ..place.clone() }).or_default().push((place, of));
+        by_function.entry(SourceLocation { line: None, ..place.clone() }).or_default().push((place, of));
     }
     // All lines of a function that does nothing else, or those of its lines that do, or what it does among other things.
-    let of_function = |(_, lines): (Place, Vec<(Place, Vec<EventId>)>)| {
+    let of_function = |(_, lines): (SourceLocation, Vec<(SourceLocation, Vec<EventId>)>)| {
         let mut all: Vec<EventId> = lines.iter().flat_map(|(_, of)| of).copied().collect();
-        let made = tables::up_to_last_write(subject, &lines);
+        let made = tables::up_to_last_write(context, &lines);
         let of_table: Vec<EventId> = lines[..made].iter().flat_map(|(_, of)| of).copied().collect();
         let first = lines.first().map(|(place, _)| place.clone()).unwrap_or_default();
         // What a function does between a list and other lines is not known to be part of it.
@@ -99,14 +102,14 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
         if whole.is_some() {
             return whole.into_iter().collect();
         }
-        let of_lines: Vec<Draft> = lines.into_iter().filter_map(|(place, of)| of_line(place, of)).collect();
+        let of_lines: Vec<Candidate> = lines.into_iter().filter_map(|(place, of)| of_line(place, of)).collect();
         if !of_lines.is_empty() {
             return of_lines;
         }
         all.sort_unstable_by_key(|&e| (trace.events.track[e.index()], trace.events.start[e.index()], e));
-        let of_runs = alike(subject, constant_runs(subject, &all)).into_iter().filter_map(|run| {
-            let place = subject.place(*run.first()?);
-            of_line(Place { operator: None, module: None, ..place }, run)
+        let of_runs = alike(context, constant_runs(context, &all)).into_iter().filter_map(|run| {
+            let place = context.place(*run.first()?);
+            of_line(SourceLocation { operator: None, module: None, ..place }, run)
         });
         of_runs.collect()
     };
@@ -114,8 +117,8 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
 }
 
 /// The operators of all runs with the same names and shapes, such as those of all steps and layers.
-fn alike(subject: &Subject<'_>, runs: Vec<Vec<EventId>>) -> Vec<Vec<EventId>> {
-    let trace = subject.trace();
+fn alike(context: &RuleContext<'_>, runs: Vec<Vec<EventId>>) -> Vec<Vec<EventId>> {
+    let trace = context.trace();
     let dims = trace.attr("Input Dims");
     let mut alike: BTreeMap<Vec<(StrId, Option<&str>)>, Vec<EventId>> = BTreeMap::new();
     for run in runs {
@@ -129,10 +132,10 @@ fn alike(subject: &Subject<'_>, runs: Vec<Vec<EventId>>) -> Vec<Vec<EventId>> {
 /// How many outermost operators lie in each call of the user's own functions.
 type Held = FxHashMap<EventId, usize>;
 
-fn held(subject: &Subject<'_>, operators: &[EventId]) -> Held {
+fn held(context: &RuleContext<'_>, operators: &[EventId]) -> Held {
     let mut held = Held::default();
     for &operator in operators {
-        for call in subject.trace().ancestors(operator).filter(|&e| subject.is_own_frame(e)) {
+        for call in context.trace().ancestors(operator).filter(|&e| context.is_own_frame(e)) {
             *held.entry(call).or_default() += 1;
         }
     }
@@ -140,54 +143,54 @@ fn held(subject: &Subject<'_>, operators: &[EventId]) -> Held {
 }
 
 fn of_line<'h>(
-    subject: &Subject<'_>,
-    place: Place,
+    context: &RuleContext<'_>,
+    place: SourceLocation,
     mut operators: Vec<EventId>,
     (reads, all_held): (&ListReads, &dyn Fn() -> &'h Held),
-) -> Option<Draft> {
-    let trace = subject.trace();
+) -> Option<Candidate> {
+    let trace = context.trace();
     place.file.as_ref()?;
     let name = |event: EventId| trace.name(event);
     let only_uploads = operators.iter().all(|&e| is_of(constants::UPLOADS, name(e)));
     let is_factory =
         |e: EventId| is_of(constants::FACTORIES, name(e)) && (reads.has(e) || !is_of(constants::LISTS, name(e)));
     let is_constant = |&e: &EventId| is_factory(e) || is_of(constants::DERIVED, name(e));
-    if !operators.iter().all(is_constant) || !is_in_each_step(subject, &mut operators) {
+    if !operators.iter().all(is_constant) || !is_in_each_step(context, &mut operators) {
         return None;
     }
-    match Blank::of(subject, &operators) {
+    match Blank::new(context, &operators) {
         Blank::Unknown => return None,
         Blank::Unwritten if !operators.iter().any(|&e| is_factory(e)) => return None,
         Blank::Unwritten | Blank::Constants => (),
     }
-    let lists = Lists::find(subject, &place, &operators, reads);
-    let spans = whole_calls(subject, &operators, (lists.is_some(), all_held));
+    let lists = Lists::find(context, &place, &operators, reads);
+    let spans = whole_calls(context, &operators, (lists.is_some(), all_held));
     // What is copied to the GPU is SL030's, unless most of the time goes into reading a list.
-    if subject.uses_gpu() && only_uploads && subject.total(&spans) < 2 * subject.total(&operators) {
+    if context.uses_gpu() && only_uploads && context.total(&spans) < 2 * context.total(&operators) {
         return None;
     }
     let lists_ns = lists.as_ref().map_or(0, Lists::ns);
-    let launched: Vec<EventId> = operators.iter().flat_map(|&operator| subject.launched_in(operator)).collect();
-    let on_gpu: i64 = launched.iter().filter_map(|work| subject.on_path().get(work)).sum();
-    let path: i64 = subject.path_inside(&spans).iter().sum();
-    let share = subject.percent(path.max(lists_ns) + on_gpu);
-    if share < subject.setting("share") {
+    let launched: Vec<EventId> = operators.iter().flat_map(|&operator| context.launched_in(operator)).collect();
+    let on_gpu: i64 = launched.iter().filter_map(|work| context.on_path().get(work)).sum();
+    let path: i64 = context.path_inside(&spans).iter().sum();
+    let share = context.percent(path.max(lists_ns) + on_gpu);
+    if share < context.setting("share") {
         return None;
     }
     let mut facts = vec![
         Fact::count("operators", operators.len()),
         Fact { name: "part of the critical path", value: share, unit: Unit::Percent },
-        Fact::time("on the host, a step", subject.per_step(subject.total(&spans).max(lists_ns))),
+        Fact::time("on the host, a step", context.per_step(context.total(&spans).max(lists_ns))),
     ];
     if !launched.is_empty() {
-        facts.push(Fact::time("its GPU work, a step", subject.per_step(subject.total(&launched))));
+        facts.push(Fact::time("its GPU work, a step", context.per_step(context.total(&launched))));
     }
     facts.extend(lists.as_ref().and_then(Lists::fact));
-    let title = if lists.is_some() { LISTS_TITLE } else { "the same constants are built in each step" };
-    Some(Draft {
-        title: format!("{title}: {share:.0} % of the critical path"),
+    let title = if lists.is_some() { LISTS_TITLE } else { "the same constants are built" };
+    Some(Candidate {
+        title: format!("{title}{}: {share:.0} % of the critical path", context.words().in_each_step()),
         facts,
-        worth: worth(subject, (&operators, &launched), (&spans, lists.as_ref()))?,
+        gain_estimate: gain_estimate(context, (&operators, &launched), (&spans, lists.as_ref()))?,
         place,
         events: operators,
         support: Support::Inferred,
@@ -200,21 +203,21 @@ type Alike<'t> = (StrId, [Option<&'t str>; 2]);
 
 /// Whether operators come in each step in the same order, with inputs of the same shapes, and look at the same parts of them; the first and
 /// the last step may be cut, and hold the end or the beginning of it. Sorts the operators by time.
-fn is_in_each_step(subject: &Subject<'_>, operators: &mut [EventId]) -> bool {
-    let trace = subject.trace();
+fn is_in_each_step(context: &RuleContext<'_>, operators: &mut [EventId]) -> bool {
+    let trace = context.trace();
     let [dims, places] = ["Input Dims", "Concrete Inputs"].map(|key| trace.attr(key));
     operators.sort_unstable_by_key(|&e| (trace.events.start[e.index()], e));
     let mut by_step: BTreeMap<Option<usize>, Vec<Alike<'_>>> = BTreeMap::new();
     for &operator in operators.iter() {
         let part = places.get(operator).filter(|_| is_of(&[constants::PARTS], trace.name(operator)));
         let shapes = [dims.get(operator), part].map(|value| value.and_then(|value| value.as_str(&trace.strings)));
-        let of_step = by_step.entry(subject.step_of(&trace.steps, operator)).or_default();
+        let of_step = by_step.entry(context.step_of(&trace.steps, operator)).or_default();
         of_step.push((trace.events.name[operator.index()], shapes));
     }
     let by_step: BTreeMap<usize, Vec<Alike<'_>>> =
         by_step.into_iter().filter_map(|(step, of)| Some((step?, of))).collect();
     let steps: Vec<_> = by_step.values().collect();
-    if steps.len() < LEAST_STEPS || !subject.are_all_steps(&by_step.keys().copied().collect()) {
+    if steps.len() < LEAST_STEPS || !context.are_all_steps(&by_step.keys().copied().collect()) {
         return false;
     }
     let whole = steps[1];
@@ -225,55 +228,55 @@ fn is_in_each_step(subject: &Subject<'_>, operators: &mut [EventId]) -> bool {
 /// The calls of functions that do nothing else than some operators, of all outermost ones, and those operators that lie in none. Functions
 /// that make lists do so, too, and those that samples saw may do anything between their operators: of these only the operators count.
 fn whole_calls<'h>(
-    subject: &Subject<'_>,
+    context: &RuleContext<'_>,
     operators: &[EventId],
     (is_of_lists, all_held): (bool, &dyn Fn() -> &'h Held),
 ) -> Vec<EventId> {
-    let trace = subject.trace();
-    let is_known = !is_of_lists && subject.interludes().all.is_empty();
-    let (theirs, all_held) = if is_known { (held(subject, operators), Some(all_held())) } else { Default::default() };
+    let trace = context.trace();
+    let is_known = !is_of_lists && context.host_gaps().all.is_empty();
+    let (theirs, all_held) = if is_known { (held(context, operators), Some(all_held())) } else { Default::default() };
     let holds_no_other = |call: &EventId| all_held.is_some_and(|all| theirs.get(call) == all.get(call));
-    let own = |&operator: &EventId| trace.ancestors(operator).find(|&e| subject.is_own_frame(e)).filter(holds_no_other);
+    let own = |&operator: &EventId| trace.ancestors(operator).find(|&e| context.is_own_frame(e)).filter(holds_no_other);
     // Builtins such as `<built-in method tensor of type object>` hold what the operator in them does not.
     let builtin = |&operator: &EventId| {
-        trace.ancestors(operator).take_while(|&e| !subject.is_own_frame(e)).filter(|&e| is_builtin(subject, e)).last()
+        trace.ancestors(operator).take_while(|&e| !context.is_own_frame(e)).filter(|&e| is_builtin(context, e)).last()
     };
     let span = |operator: &EventId| own(operator).or_else(|| builtin(operator)).unwrap_or(*operator);
     let mut spans: Vec<EventId> = operators.iter().map(span).collect();
     spans.sort_unstable();
     spans.dedup();
-    subject.outermost(&spans)
+    context.outermost(&spans)
 }
 
-fn is_builtin(subject: &Subject<'_>, event: EventId) -> bool {
-    subject.trace().kind(event) == EventKind::PythonFunction
-        && subject.trace().name(event).starts_with("<built-in method ")
+fn is_builtin(context: &RuleContext<'_>, event: EventId) -> bool {
+    context.trace().kind(event) == EventKind::PythonFunction
+        && context.trace().name(event).starts_with("<built-in method ")
 }
 
 /// All of it goes with the GPU work that it launches; at least the operators alone.
-fn worth(
-    subject: &Subject<'_>,
+fn gain_estimate(
+    context: &RuleContext<'_>,
     (operators, work): (&[EventId], &[EventId]),
     (spans, lists): (&[EventId], Option<&Lists>),
-) -> Option<Worth> {
+) -> Option<GainEstimate> {
     let gone = |events: &[EventId], stretches: &[(EventId, EventId)]| -> Option<Edit> {
         let events = events.iter().chain(work).copied().collect();
         let chosen = Chosen { events, stretches: stretches.to_vec(), ..Chosen::default() };
-        subject.edit_of(Action::Remove, "constants built in each step", chosen)
+        context.edit_of(Action::Remove, "constants built in each step", chosen)
     };
     // What Python does between the operators of one line is part of it, too.
-    let runs = subject.runs_of(operators).runs;
+    let runs = context.runs_of(operators).runs;
     let Some(lists) = lists else {
         // Of functions that only samples saw the time between their operators is all that is known.
-        let between: &[_] = if subject.interludes().all.is_empty() { &[] } else { &runs };
-        return Some(Worth::Range(
+        let between: &[_] = if context.host_gaps().all.is_empty() { &[] } else { &runs };
+        return Some(GainEstimate::Range(
             vec![gone(spans, between)?],
             vec![vec![gone(operators, &[])?], vec![gone(spans, &runs)?]],
         ));
     };
-    let least = lists.least(subject).map_or_else(|| gone(operators, &[]), Some)?;
+    let least = lists.least(context).map_or_else(|| gone(operators, &[]), Some)?;
     let likely =
-        std::iter::once(gone(spans, &lists.runs)?).chain(lists.without_before(subject, lists.before_ns)).collect();
-    let most = std::iter::once(gone(spans, &runs)?).chain(lists.without_before(subject, lists.most_ns)).collect();
-    Some(Worth::Range(likely, vec![vec![least], most]))
+        std::iter::once(gone(spans, &lists.runs)?).chain(lists.without_before(context, lists.before_ns)).collect();
+    let most = std::iter::once(gone(spans, &runs)?).chain(lists.without_before(context, lists.most_ns)).collect();
+    Some(GainEstimate::Range(likely, vec![vec![least], most]))
 }

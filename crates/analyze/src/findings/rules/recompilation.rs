@@ -1,9 +1,11 @@
 //! SL026: `torch.compile` still compiles in later steps.
 
 use crate::critical_path::exact::what_if::Action;
-use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Subject, Support, Worth};
+use crate::findings::{
+    Area, Candidate, Confidence, Fact, GainEstimate, Requirement, Rule, RuleContext, SourceLocation, Support,
+};
+use stackline_model::format::duration;
 use stackline_model::names::is_compilation;
-use stackline_model::words::duration;
 use stackline_model::{EventId, EventKind};
 
 pub(super) const RULE: Rule = Rule {
@@ -17,11 +19,11 @@ pub(super) const RULE: Rule = Rule {
              few sizes, no Python numbers that change in compiled code.",
     example: ("model = torch.compile(model)", "model = torch.compile(model, dynamic=True)"),
     cost: "one word; code for any size can be a little slower than code for one",
-    wrong_when: "All shapes have been seen soon, and the recording is of the beginning.",
+    false_positives: "All shapes have been seen soon, and the recording is of the beginning.",
     source: "field practice",
-    needs: &[Need::Steps],
+    needs: &[Requirement::Steps],
     settings: &[],
-    elsewhere: &[],
+    advice_variants: &[],
     check,
 };
 
@@ -40,36 +42,36 @@ fn compiles(name: &str) -> bool {
     is_compilation(name) || COMPILES.iter().any(|parts| super::fits(name, parts)) && !name.contains("_data: ")
 }
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let steps = subject.later_steps();
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let steps = context.later_steps();
     let kinds = [EventKind::Operator, EventKind::Annotation, EventKind::PythonFunction];
-    let mut spans = subject.named(&kinds, compiles);
-    spans.retain(|&span| subject.step_of(steps, span).is_some());
-    let groups = subject.by_place(&subject.outermost(&spans)).into_iter();
-    groups.filter_map(|(place, of)| draft(subject, place, of)).collect()
+    let mut spans = context.named(&kinds, compiles);
+    spans.retain(|&span| context.step_of(steps, span).is_some());
+    let groups = context.by_place(&context.outermost(&spans)).into_iter();
+    groups.filter_map(|(place, of)| candidate(context, place, of)).collect()
 }
 
-fn draft(subject: &Subject<'_>, mut place: Place, spans: Vec<EventId>) -> Option<Draft> {
-    let steps = subject.later_steps();
-    let of_steps = subject.steps_with(steps, spans.iter().copied());
+fn candidate(context: &RuleContext<'_>, mut place: SourceLocation, spans: Vec<EventId>) -> Option<Candidate> {
+    let steps = context.later_steps();
+    let of_steps = context.steps_with(steps, spans.iter().copied());
     // The operators of a compilation say nothing of what is compiled.
     place.operator = None;
-    let edit = subject.edit(Action::Remove, format!("operator:{}", subject.trace().name(spans[0])), &spans)?;
-    Some(Draft {
+    let edit = context.edit(Action::Remove, format!("operator:{}", context.trace().name(spans[0])), &spans)?;
+    Some(Candidate {
         title: format!(
             "torch.compile compiles in {} of the {} steps after the first, {} each time",
             of_steps.len(),
             steps.len(),
-            duration(subject.total(&spans) / spans.len().max(1) as i64)
+            duration(context.total(&spans) / spans.len().max(1) as i64)
         ),
         place,
         facts: vec![
             Fact::count("compilations", spans.len()),
-            Fact::time("compiling, a step", subject.per_step(subject.total(&spans))),
+            Fact::time("compiling, a step", context.per_step(context.total(&spans))),
         ],
         events: spans,
         support: Support::Exact,
         confidence: Confidence::High,
-        worth: Worth::Edits(vec![edit]),
+        gain_estimate: GainEstimate::Edits(vec![edit]),
     })
 }

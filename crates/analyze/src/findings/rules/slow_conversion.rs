@@ -1,7 +1,9 @@
 //! SL037: conversions of a tensor's type by kernels that handle one element at a time.
 
 use crate::critical_path::exact::what_if::Action;
-use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{
+    Area, Candidate, Confidence, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, SourceLocation, Support,
+};
 use stackline_model::{EventId, EventKind};
 
 pub(super) const RULE: Rule = Rule {
@@ -17,9 +19,9 @@ pub(super) const RULE: Rule = Rule {
         "norm = torch.nn.RMSNorm(dim)  # or torch.compile",
     ),
     cost: "a few lines",
-    wrong_when: "The tensor is not contiguous: then no kernel is vectorised. The gain supposes `scale` of the time.",
+    false_positives: "The tensor is not contiguous: then no kernel is vectorised. The gain supposes `scale` of the time.",
     source: "DeepContext table 3 (Llama 3); the scale: conversions of the same size in both directions on H100 and MI300",
-    needs: &[Need::GpuWork],
+    needs: &[Requirement::GpuWork],
     settings: &[
         Setting {
             name: "share",
@@ -34,13 +36,13 @@ pub(super) const RULE: Rule = Rule {
             about: "what is left of the time by a vectorised kernel",
         },
     ],
-    elsewhere: &[],
+    advice_variants: &[],
     check,
 };
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let conversions = subject.named(&[EventKind::Kernel], converts);
-    subject.by_code(&conversions).into_iter().filter_map(|(place, work)| draft(subject, place, work)).collect()
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let conversions = context.named(&[EventKind::Kernel], converts);
+    context.by_code(&conversions).into_iter().filter_map(|(place, work)| candidate(context, place, work)).collect()
 }
 
 /// Whether a kernel's name is that of PyTorch's copy with types that are known only when it runs.
@@ -49,20 +51,20 @@ fn converts(name: &str) -> bool {
     is_general && name.contains("direct_copy_kernel") && !name.contains("nocast")
 }
 
-fn draft(subject: &Subject<'_>, place: Place, work: Vec<EventId>) -> Option<Draft> {
-    let ns = subject.total(&work);
-    let share = subject.percent_of_gpu(ns);
-    if share < subject.setting("share") {
+fn candidate(context: &RuleContext<'_>, place: SourceLocation, work: Vec<EventId>) -> Option<Candidate> {
+    let ns = context.total(&work);
+    let share = context.percent_of_gpu(ns);
+    if share < context.setting("share") {
         return None;
     }
-    let edit = subject.edit(Action::Scale(subject.setting("scale")), "kernel:~direct_copy_kernel", &work)?;
-    Some(Draft {
+    let edit = context.edit(Action::Scale(context.setting("scale")), "kernel:~direct_copy_kernel", &work)?;
+    Some(Candidate {
         title: format!("conversions of type, element by element, take {share:.0} % of the GPU's time"),
         place,
-        facts: vec![Fact::count("kernels", work.len()), Fact::time("together, a step", subject.per_step(ns))],
+        facts: vec![Fact::count("kernels", work.len()), Fact::time("together, a step", context.per_step(ns))],
         events: work,
         support: Support::Inferred,
         confidence: Confidence::Low,
-        worth: Worth::Edits(vec![edit]),
+        gain_estimate: GainEstimate::Edits(vec![edit]),
     })
 }

@@ -2,7 +2,9 @@
 
 use crate::critical_path::exact::what_if::{Action, Chosen, Edit};
 use crate::findings::collectives::Collective;
-use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{
+    Area, Candidate, Confidence, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support,
+};
 use rustc_hash::FxHashSet;
 use stackline_model::{EventId, StrId, Unit};
 use std::collections::BTreeMap;
@@ -21,11 +23,11 @@ pub(super) const RULE: Rule = Rule {
         "model = DistributedDataParallel(model)  # buckets of 25 MB, beside the backward",
     ),
     cost: "some lines; a buffer for what is put together",
-    wrong_when: "Each one needs the result of the one before, as in pipelines and tensor parallelism. The gain supposes that of each \
+    false_positives: "Each one needs the result of the one before, as in pipelines and tensor parallelism. The gain supposes that of each \
                  collective its launch and its latency go, which is taken to be the length of the shortest one, but for one a bucket of \
                  25 MB, at the end of the step; at least half of the latencies. What copies them into one buffer is not counted.",
     source: "field practice; PyTorch Distributed (Li et al., VLDB 2020, section 3.2.2: gradient bucketing)",
-    needs: &[Need::GpuWork, Need::Collectives],
+    needs: &[Requirement::GpuWork, Requirement::Collectives],
     settings: &[
         Setting { name: "calls", default: 20.0, range: (2.0, 1e6), about: "least collectives of a kind, a step" },
         Setting {
@@ -41,7 +43,7 @@ pub(super) const RULE: Rule = Rule {
             about: "least part of the time that their latencies, or their launches on the host, take, in percent",
         },
     ],
-    elsewhere: &[],
+    advice_variants: &[],
     check,
 };
 
@@ -51,25 +53,25 @@ const BUCKET: i64 = 25 * 1024 * 1024 / 4;
 /// Families that can be put together.
 const FAMILIES: &[&str] = &["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"];
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    Small::all(subject).iter().filter_map(|small| small.draft(subject)).collect()
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    Small::all(context).iter().filter_map(|small| small.candidate(context)).collect()
 }
 
 /// The collectives that this rule tells of where their latencies take most of their time: smaller ones would be more of them.
-pub(super) fn latency_bound(subject: &Subject<'_>) -> FxHashSet<EventId> {
-    let small = Small::all(subject).into_iter();
-    let bound = small.filter(|small| 2 * small.spared() >= subject.total(&small.events));
+pub(super) fn latency_bound(context: &RuleContext<'_>) -> FxHashSet<EventId> {
+    let small = Small::all(context).into_iter();
+    let bound = small.filter(|small| 2 * small.spared() >= context.total(&small.events));
     bound.flat_map(|small| small.events).collect()
 }
 
 /// The middle one of the sizes of some collectives that have one, if at least half of them do and it is small.
-pub(super) fn small_size(subject: &Subject<'_>, sizes: impl ExactSizeIterator<Item = Option<i64>>) -> Option<i64> {
+pub(super) fn small_size(context: &RuleContext<'_>, sizes: impl ExactSizeIterator<Item = Option<i64>>) -> Option<i64> {
     let all = sizes.len();
     let mut sizes: Vec<i64> = sizes.flatten().collect();
     sizes.sort_unstable();
     // Without sizes nobody knows whether they are small.
     let middle = *sizes.get(sizes.len() / 2)?;
-    (middle as f64 <= subject.setting_of(&RULE, "elements") && 2 * sizes.len() >= all).then_some(middle)
+    (middle as f64 <= context.setting_of(&RULE, "elements") && 2 * sizes.len() >= all).then_some(middle)
 }
 
 /// Many small collectives of one kind.
@@ -86,29 +88,29 @@ struct Small {
 }
 
 impl Small {
-    fn all(subject: &Subject<'_>) -> Vec<Self> {
+    fn all(context: &RuleContext<'_>) -> Vec<Self> {
         let mut by_kind: BTreeMap<(&'static str, Option<StrId>), Vec<Collective>> = BTreeMap::new();
-        for collective in subject.collectives().into_iter().filter(|c| FAMILIES.contains(&c.family)) {
+        for collective in context.collectives().into_iter().filter(|c| FAMILIES.contains(&c.family)) {
             by_kind.entry((collective.family, collective.group)).or_default().push(collective);
         }
-        by_kind.into_iter().filter_map(|((family, _), of)| Self::of(subject, family, &of)).collect()
+        by_kind.into_iter().filter_map(|((family, _), of)| Self::new(context, family, &of)).collect()
     }
 
-    fn of(subject: &Subject<'_>, family: &'static str, of: &[Collective]) -> Option<Self> {
-        let steps = subject.steps().max(1);
+    fn new(context: &RuleContext<'_>, family: &'static str, of: &[Collective]) -> Option<Self> {
+        let steps = context.steps().max(1);
         let per_step = of.len() as f64 / steps as f64;
-        let middle = small_size(subject, of.iter().map(|c| c.elements))?;
-        if per_step < subject.setting_of(&RULE, "calls") {
+        let middle = small_size(context, of.iter().map(|c| c.elements))?;
+        if per_step < context.setting_of(&RULE, "calls") {
             return None;
         }
         let events: Vec<EventId> = of.iter().map(|c| c.event).collect();
-        let latency = *subject.lengths(&events).first()?;
+        let latency = *context.lengths(&events).first()?;
         let elements: i64 = of.iter().filter_map(|c| c.elements).fold(0, i64::saturating_add);
         let buckets = (elements / steps as i64).div_euclid(BUCKET) + 1;
-        let merged = Merged::of(subject, &events, (buckets as usize, latency));
+        let merged = Merged::new(context, &events, (buckets as usize, latency));
         let small = Self { family, events, per_step, middle, latency, buckets, merged };
-        let takes = small.spared().max(subject.total(&small.merged.operators));
-        (subject.percent(takes) >= subject.setting_of(&RULE, "share")).then_some(small)
+        let takes = small.spared().max(context.total(&small.merged.operators));
+        (context.percent(takes) >= context.setting_of(&RULE, "share")).then_some(small)
     }
 
     /// The latencies of those that go, in ns.
@@ -116,22 +118,22 @@ impl Small {
         self.merged.kernels.len() as i64 * self.latency
     }
 
-    fn draft(&self, subject: &Subject<'_>) -> Option<Draft> {
+    fn candidate(&self, context: &RuleContext<'_>) -> Option<Candidate> {
         let Self { family, events, per_step, middle, buckets, merged, .. } = self;
-        let (place, _) = subject.by_code(events).into_iter().next()?;
-        Some(Draft {
-            title: format!("{per_step:.0} small {family} collectives a step could be {buckets}"),
+        let (place, _) = context.by_code(events).into_iter().next()?;
+        Some(Candidate {
+            title: format!("{per_step:.0} small {family} collectives{} could be {buckets}", context.words().a_step()),
             place,
             facts: vec![
                 Fact::count("collectives", events.len()),
                 Fact { name: MIDDLE, value: *middle as f64, unit: Unit::None },
-                Fact::time("together, a step", subject.per_step(subject.total(events))),
+                Fact::time("together, a step", context.per_step(context.total(events))),
                 Fact::time("the shortest", self.latency),
-                Fact::time("on the host, a step", subject.per_step(subject.total(&merged.operators))),
+                Fact::time("on the host, a step", context.per_step(context.total(&merged.operators))),
             ],
-            worth: Worth::Range(
-                merged.likely(subject)?,
-                vec![halved(subject, events, self.spared() / 2)?, merged.most(subject)?],
+            gain_estimate: GainEstimate::Range(
+                merged.likely(context)?,
+                vec![halved(context, events, self.spared() / 2)?, merged.most(context)?],
             ),
             events: events.clone(),
             support: Support::Partial,
@@ -159,12 +161,12 @@ struct Merged {
 }
 
 impl Merged {
-    fn of(subject: &Subject<'_>, events: &[EventId], (buckets, latency): (usize, i64)) -> Self {
-        let trace = subject.trace();
+    fn new(context: &RuleContext<'_>, events: &[EventId], (buckets, latency): (usize, i64)) -> Self {
+        let trace = context.trace();
         let mut by_step: BTreeMap<Option<usize>, Vec<EventId>> = BTreeMap::new();
         for &event in events {
             let launch = trace.gpu.of_event(event).and_then(|gpu| trace.gpu.launch[gpu.index()].some());
-            by_step.entry(subject.step_of(&trace.steps, launch.unwrap_or(event))).or_default().push(event);
+            by_step.entry(context.step_of(&trace.steps, launch.unwrap_or(event))).or_default().push(event);
         }
         let (mut kernels, mut kept) = (Vec::new(), Vec::new());
         for mut of in by_step.into_values() {
@@ -172,36 +174,36 @@ impl Merged {
             kept.extend(of.split_off(of.len().saturating_sub(buckets)));
             kernels.extend(of);
         }
-        let moved_ns = kernels.iter().map(|&e| subject.dur(e) - latency).sum::<i64>().max(0);
-        let operators = host_side(subject, &kernels);
-        let runs = runs(subject, &operators);
+        let moved_ns = kernels.iter().map(|&e| context.dur(e) - latency).sum::<i64>().max(0);
+        let operators = host_side(context, &kernels);
+        let runs = runs(context, &operators);
         Self { kernels, operators, runs, kept, moved_ns }
     }
 
     /// They and their launches take no time, nor does the host between them; the last ones move their data.
-    fn likely(&self, subject: &Subject<'_>) -> Option<Vec<Edit>> {
-        let longer = 1.0 + self.moved_ns as f64 / subject.total(&self.kept).max(1) as f64;
-        let gone = self.gone(subject, &[])?;
-        let grown = subject.edit(Action::Scale(longer), "collective:those put together", &self.kept);
+    fn likely(&self, context: &RuleContext<'_>) -> Option<Vec<Edit>> {
+        let longer = 1.0 + self.moved_ns as f64 / context.total(&self.kept).max(1) as f64;
+        let gone = self.gone(context, &[])?;
+        let grown = context.edit(Action::Scale(longer), "collective:those put together", &self.kept);
         Some(std::iter::once(gone).chain(grown.filter(|_| self.moved_ns > 0)).collect())
     }
 
     /// As if the last ones took no time, either.
-    fn most(&self, subject: &Subject<'_>) -> Option<Vec<Edit>> {
-        Some(vec![self.gone(subject, &self.kept)?])
+    fn most(&self, context: &RuleContext<'_>) -> Option<Vec<Edit>> {
+        Some(vec![self.gone(context, &self.kept)?])
     }
 
-    fn gone(&self, subject: &Subject<'_>, also: &[EventId]) -> Option<Edit> {
+    fn gone(&self, context: &RuleContext<'_>, also: &[EventId]) -> Option<Edit> {
         let events = self.kernels.iter().chain(&self.operators).chain(also).copied().collect();
         let chosen = Chosen { events, stretches: self.runs.clone(), ..Chosen::default() };
-        subject.edit_of(Action::Remove, "collective:small ones put together", chosen)
+        context.edit_of(Action::Remove, "collective:small ones put together", chosen)
     }
 }
 
 /// What launches some work and nothing else: operators, and calls outside of them.
-fn host_side(subject: &Subject<'_>, work: &[EventId]) -> Vec<EventId> {
-    let trace = subject.trace();
-    let mut found = subject.operators_of_nothing_else(work);
+fn host_side(context: &RuleContext<'_>, work: &[EventId]) -> Vec<EventId> {
+    let trace = context.trace();
+    let mut found = context.operators_of_nothing_else(work);
     let operators: FxHashSet<EventId> = found.iter().copied().collect();
     let launch = |&event: &EventId| trace.gpu.of_event(event).and_then(|gpu| trace.gpu.launch[gpu.index()].some());
     let is_alone = |launch: &EventId| !trace.ancestors(*launch).any(|e| operators.contains(&e));
@@ -212,9 +214,9 @@ fn host_side(subject: &Subject<'_>, work: &[EventId]) -> Vec<EventId> {
 }
 
 /// First and last of those that one thread runs one after the other, with short pauses.
-fn runs(subject: &Subject<'_>, operators: &[EventId]) -> Vec<(EventId, EventId)> {
-    let events = &subject.trace().events;
-    let lengths = subject.lengths(operators);
+fn runs(context: &RuleContext<'_>, operators: &[EventId]) -> Vec<(EventId, EventId)> {
+    let events = &context.trace().events;
+    let lengths = context.lengths(operators);
     let pause = PAUSE * lengths.get(lengths.len() / 2).copied().unwrap_or(0);
     // What other operators interrupt, or a longer pause, is no run.
     let mut sorted = operators.to_vec();
@@ -226,11 +228,11 @@ fn runs(subject: &Subject<'_>, operators: &[EventId]) -> Vec<(EventId, EventId)>
         let goes_on = |a: &EventId, b: &EventId| events.start[b.index()] - events.end(*a) <= pause;
         sorted[from..to].chunk_by(goes_on).filter_map(|run| Some((*run.first()?, *run.last()?))).collect::<Vec<_>>()
     };
-    subject.runs_of(operators).runs.into_iter().flat_map(split).collect()
+    context.runs_of(operators).runs.into_iter().flat_map(split).collect()
 }
 
 /// As if so much less time were spent in collectives, in ns.
-fn halved(subject: &Subject<'_>, events: &[EventId], spared: i64) -> Option<Vec<Edit>> {
-    let left = 1.0 - spared as f64 / subject.total(events).max(1) as f64;
-    Some(vec![subject.edit(Action::Scale(left.clamp(0.0, 1.0)), "collective:small ones put together", events)?])
+fn halved(context: &RuleContext<'_>, events: &[EventId], spared: i64) -> Option<Vec<Edit>> {
+    let left = 1.0 - spared as f64 / context.total(events).max(1) as f64;
+    Some(vec![context.edit(Action::Scale(left.clamp(0.0, 1.0)), "collective:small ones put together", events)?])
 }

@@ -1,7 +1,9 @@
 //! SL008: a hot kernel mostly waits, and its samples say for what.
 
 use crate::critical_path::exact::what_if::Action;
-use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{
+    Area, Candidate, Confidence, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support,
+};
 use stackline_model::{EventId, Unit};
 use std::collections::BTreeMap;
 
@@ -15,9 +17,9 @@ pub(super) const RULE: Rule = Rule {
              instructions, such as vectorised conversions. Waits at barriers: smaller blocks.",
     example: ("y = x.float() * w  # one element a thread", "y = torch.compile(scale)(x, w)  # vectorised loads"),
     cost: "work on the kernel, or another implementation",
-    wrong_when: "Enough other warps run meanwhile: then the stalls are hidden. The gain is that of half the stalls of this reason.",
+    false_positives: "Enough other warps run meanwhile: then the stalls are hidden. The gain is that of half the stalls of this reason.",
     source: "DeepContext 4.3, fine-grained stall analysis",
-    needs: &[Need::GpuWork, Need::InstructionSamples],
+    needs: &[Requirement::GpuWork, Requirement::InstructionSamples],
     settings: &[
         Setting {
             name: "share",
@@ -32,23 +34,23 @@ pub(super) const RULE: Rule = Rule {
             about: "least part of its samples that have the same reason, in percent",
         },
     ],
-    elsewhere: &[],
+    advice_variants: &[],
     check,
 };
 
 /// Reasons that mean that a warp ran, or could have.
 const NO_STALL: &[&str] = &["selected", "not_selected", "none", "issued"];
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let kernels = subject.kernels();
-    subject.by_name(&kernels).into_iter().filter_map(|(name, of)| draft(subject, name, of)).collect()
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let kernels = context.kernels();
+    context.by_name(&kernels).into_iter().filter_map(|(name, of)| candidate(context, name, of)).collect()
 }
 
 /// Samples of kernels by reason.
-fn samples(subject: &Subject<'_>, kernels: &[EventId]) -> BTreeMap<String, f64> {
+fn samples(context: &RuleContext<'_>, kernels: &[EventId]) -> BTreeMap<String, f64> {
     let mut found = BTreeMap::new();
     for &kernel in kernels {
-        let reasons = subject.json("stall_reasons", kernel);
+        let reasons = context.json("stall_reasons", kernel);
         for (reason, count) in reasons.iter().filter_map(|r| r.as_object()).flatten() {
             *found.entry(reason.clone()).or_default() += count.as_f64().filter(|count| *count > 0.0).unwrap_or(0.0);
         }
@@ -56,23 +58,23 @@ fn samples(subject: &Subject<'_>, kernels: &[EventId]) -> BTreeMap<String, f64> 
     found
 }
 
-fn draft(subject: &Subject<'_>, name: &str, kernels: Vec<EventId>) -> Option<Draft> {
-    let share = subject.percent_of_gpu(subject.total(&kernels));
-    if share < subject.setting("share") {
+fn candidate(context: &RuleContext<'_>, name: &str, kernels: Vec<EventId>) -> Option<Candidate> {
+    let share = context.percent_of_gpu(context.total(&kernels));
+    if share < context.setting("share") {
         return None;
     }
-    let samples = samples(subject, &kernels);
+    let samples = samples(context, &kernels);
     let all: f64 = samples.values().sum();
     let stalls = samples.iter().filter(|(reason, _)| !NO_STALL.contains(&reason.as_str()));
     let (reason, count) = stalls.max_by(|a, b| a.1.total_cmp(b.1))?;
     let stalled = 100.0 * count / all.max(1.0);
-    if stalled < subject.setting("stalled") {
+    if stalled < context.setting("stalled") {
         return None;
     }
-    let edit = subject.edit(Action::Scale(1.0 - stalled / 200.0), format!("kernel:{name}"), &kernels)?;
-    let (place, _) = subject.by_code(&kernels).into_iter().next()?;
+    let edit = context.edit(Action::Scale(1.0 - stalled / 200.0), format!("kernel:{name}"), &kernels)?;
+    let (place, _) = context.by_code(&kernels).into_iter().next()?;
     let reason = reason.replace('_', " ");
-    Some(Draft {
+    Some(Candidate {
         title: format!("{} stalls {stalled:.0} % of its time: {reason}; with half of it", super::short(name)),
         place,
         facts: vec![
@@ -83,6 +85,6 @@ fn draft(subject: &Subject<'_>, name: &str, kernels: Vec<EventId>) -> Option<Dra
         events: kernels,
         support: Support::Exact,
         confidence: Confidence::Low,
-        worth: Worth::Hope(vec![edit]),
+        gain_estimate: GainEstimate::Speculative(vec![edit]),
     })
 }

@@ -1,7 +1,9 @@
 //! SL024: memory of the GPU is still allocated from the driver in later steps.
 
 use crate::critical_path::exact::what_if::Action;
-use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{
+    Area, Candidate, Confidence, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, SourceLocation, Support,
+};
 use stackline_model::{EventId, EventKind, Unit};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,10 +19,10 @@ pub(super) const RULE: Rule = Rule {
              a smaller batch if memory runs short.",
     example: ("for x in loader:\n    step(x)\n    torch.cuda.empty_cache()", "for x in loader:\n    step(x)"),
     cost: "none; with a smaller batch, more steps",
-    wrong_when: "The inputs still grow, and the calls end once the largest was seen. In traces without steps nobody knows what is done \
+    false_positives: "The inputs still grow, and the calls end once the largest was seen. In traces without steps nobody knows what is done \
                  once: there calls count that one place makes again and again, until the end, and that take much of the critical path.",
     source: "field practice",
-    needs: &[Need::RuntimeCalls],
+    needs: &[Requirement::RuntimeCalls],
     settings: &[
         Setting {
             name: "steps",
@@ -35,7 +37,7 @@ pub(super) const RULE: Rule = Rule {
             about: "least part of the critical path that calls of one place take in a trace without steps, in percent",
         },
     ],
-    elsewhere: &[],
+    advice_variants: &[],
     check,
 };
 
@@ -65,39 +67,40 @@ const AGAIN: usize = 20;
 const PARTS: i64 = 4;
 
 /// What one place asks for all the time.
-fn without_steps(subject: &Subject<'_>, calls: &[EventId]) -> Vec<Draft> {
-    let (from, to) = subject.window();
-    let part = |&call: &EventId| (subject.trace().events.start[call.index()] - from) * PARTS / (to - from).max(1);
-    let by_place = subject.by_place(calls).into_iter();
+fn without_steps(context: &RuleContext<'_>, calls: &[EventId]) -> Vec<Candidate> {
+    let (from, to) = context.window();
+    let part = |&call: &EventId| (context.trace().events.start[call.index()] - from) * PARTS / (to - from).max(1);
+    let by_place = context.by_place(calls).into_iter();
     by_place
         .filter_map(|(place, of)| {
-            let share = subject.percent(subject.path_inside(&of).iter().sum());
+            let share = context.percent(context.path_inside(&of).iter().sum());
             let parts: BTreeSet<i64> = of.iter().map(part).collect();
             // A program begins once: what it asks for then is not asked for in all parts.
             let is_steady = of.len() >= AGAIN && parts.len() as i64 >= PARTS;
-            (is_steady && share >= subject.setting("share")).then(|| draft(subject, place, of, "again and again"))?
+            (is_steady && share >= context.setting("share"))
+                .then(|| candidate(context, place, of, "again and again"))?
         })
         .collect()
 }
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let is_call = |name: &str| CALLS.contains(&name.strip_suffix("_v2").unwrap_or(name));
-    let steps = subject.later_steps();
-    let all = subject.named(&[EventKind::Runtime, EventKind::Driver], is_call);
-    if subject.trace().steps.len() < 2 {
-        return without_steps(subject, &all);
+    let steps = context.later_steps();
+    let all = context.named(&[EventKind::Runtime, EventKind::Driver], is_call);
+    if context.trace().steps.len() < 2 {
+        return without_steps(context, &all);
     }
     let (calls, before): (Vec<EventId>, Vec<EventId>) =
-        all.into_iter().partition(|&call| subject.step_of(steps, call).is_some());
-    let of_steps = subject.steps_with(steps, calls.iter().copied());
+        all.into_iter().partition(|&call| context.step_of(steps, call).is_some());
+    let of_steps = context.steps_with(steps, calls.iter().copied());
     let share = 100.0 * of_steps.len() as f64 / steps.len().max(1) as f64;
-    if of_steps.is_empty() || share < subject.setting("steps") {
+    if of_steps.is_empty() || share < context.setting("steps") {
         return Vec::new();
     }
     let found = format!("in {} of the {} steps after the first", of_steps.len(), steps.len());
-    let runs_already = subject.trace().steps.first().is_some_and(|step| step.number > 0);
-    let early: BTreeMap<Place, Vec<EventId>> = subject.by_place(&before).into_iter().collect();
-    let by_place = subject.by_place(&calls).into_iter();
+    let runs_already = context.trace().steps.first().is_some_and(|step| step.number > 0);
+    let early: BTreeMap<SourceLocation, Vec<EventId>> = context.by_place(&before).into_iter().collect();
+    let by_place = context.by_place(&calls).into_iter();
     by_place
         .filter_map(|(place, mut of)| {
             let each = of.len().div_ceil(of_steps.len());
@@ -105,30 +108,30 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
             let first = early.get(&place).filter(|first| runs_already && first.len() <= each);
             of.extend(first.into_iter().flatten());
             of.sort_unstable();
-            draft(subject, place, of, &found)
+            candidate(context, place, of, &found)
         })
         .collect()
 }
 
-fn draft(subject: &Subject<'_>, place: Place, calls: Vec<EventId>, found: &str) -> Option<Draft> {
-    let names = subject.by_name(&calls);
-    let edit = subject.edit(Action::Remove, format!("call:{}", names.first()?.0), &calls)?;
+fn candidate(context: &RuleContext<'_>, place: SourceLocation, calls: Vec<EventId>, found: &str) -> Option<Candidate> {
+    let names = context.by_name(&calls);
+    let edit = context.edit(Action::Remove, format!("call:{}", names.first()?.0), &calls)?;
     let what: Vec<String> = names.iter().map(|(name, of)| format!("{} {name}", of.len())).collect();
-    Some(Draft {
+    Some(Candidate {
         title: format!("memory is asked of the driver {found}: {}", what.join(", ")),
         place,
         facts: vec![
             Fact::count("calls", calls.len()),
-            Fact::time("in them, a step", subject.per_step(subject.total(&calls))),
+            Fact::time("in them, a step", context.per_step(context.total(&calls))),
             Fact {
                 name: "part of the critical path",
-                value: subject.percent(subject.path_inside(&calls).iter().sum()),
+                value: context.percent(context.path_inside(&calls).iter().sum()),
                 unit: Unit::Percent,
             },
         ],
         events: calls,
         support: Support::Exact,
         confidence: Confidence::Medium,
-        worth: Worth::Edits(vec![edit]),
+        gain_estimate: GainEstimate::Edits(vec![edit]),
     })
 }

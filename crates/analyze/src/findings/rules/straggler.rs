@@ -2,7 +2,8 @@
 
 use crate::critical_path::exact::what_if::Gain;
 use crate::findings::{
-    Area, Confidence, Fact, Finding, Need, OfRank, Place, RankTimes, Rule, Setting, Settings, Subject, Support,
+    Area, Confidence, Fact, Finding, OfRank, RankTimes, Requirement, Rule, RuleContext, Setting, Settings,
+    SourceLocation, Support,
 };
 use stackline_model::Unit;
 
@@ -18,19 +19,19 @@ pub(super) const RULE: Rule = Rule {
              sequences, a slower or hotter GPU, a busier host, work that rank 0 does for all.",
     example: ("if rank == 0:\n    log(model)  # in each step", "if rank == 0 and step % 100 == 0:\n    log(model)"),
     cost: "depends on why it comes late",
-    wrong_when: "Ranks have different work by design, as in pipelines. Times are told by how long each rank's collectives run with \
+    false_positives: "Ranks have different work by design, as in pipelines. Times are told by how long each rank's collectives run with \
                  nothing beside them: no clocks are compared. Ranks whose steps differ in length by more than a quarter are not \
                  compared, nor those without collectives or with a trace of which a part was lost. The gain is a model: what the rank that waits next to least waits more than the last one; where its cause is known, \
                  no more than replay says that its edits gain on that rank.",
     source: "field practice; HTA's and XProf's straggler analyses",
-    needs: &[Need::Ranks, Need::Collectives],
+    needs: &[Requirement::Ranks, Requirement::Collectives],
     settings: &[Setting {
         name: "share",
         default: 2.0,
         range: (0.0, 100.0),
         about: "least part of the step that the others wait for the last rank, in percent",
     }],
-    elsewhere: &[],
+    advice_variants: &[],
     check,
 };
 
@@ -39,7 +40,7 @@ const MODEL: &str = "what the rank that waits next to least waits more than the 
 const ALIKE: i64 = 25;
 
 /// One rank shows no other.
-fn check(_: &Subject<'_>) -> Vec<crate::findings::Draft> {
+fn check(_: &RuleContext<'_>) -> Vec<crate::findings::Candidate> {
     Vec::new()
 }
 
@@ -67,7 +68,7 @@ pub(in crate::findings) fn find(ranks: &[RankTimes], settings: &Settings) -> Opt
     Some(Finding {
         rule: RULE.info(),
         title: format!("rank {last} comes last: the others wait for it {share:.0} % of the step or more"),
-        place: Place::default(),
+        place: SourceLocation::default(),
         change: None,
         events: Vec::new(),
         facts: vec![

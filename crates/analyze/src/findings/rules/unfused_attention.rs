@@ -1,7 +1,9 @@
 //! SL014: attention as matrix product, softmax, matrix product.
 
 use crate::critical_path::exact::what_if::Action;
-use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{
+    Area, Candidate, Confidence, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support,
+};
 use crate::vocabulary::aten;
 use stackline_model::EventId;
 
@@ -18,17 +20,17 @@ pub(super) const RULE: Rule = Rule {
         "y = F.scaled_dot_product_attention(q, k, v, scale=scale)",
     ),
     cost: "a few lines; attention weights are not returned",
-    wrong_when: "The program needs the weights themselves, or a form of attention that no fused version has. The gain is that of \
+    false_positives: "The program needs the weights themselves, or a form of attention that no fused version has. The gain is that of \
                  the kernels between the two products; the upper bound holds the products, too, and the copies of their inputs and outputs.",
     source: "field practice; FlashAttention (Dao 2022)",
-    needs: &[Need::GpuWork, Need::Operators],
+    needs: &[Requirement::GpuWork, Requirement::Operators],
     settings: &[Setting {
         name: "share",
         default: 1.0,
         range: (0.0, 100.0),
         about: "least part of the GPU's busy time between the two products that is reported, in percent",
     }],
-    elsewhere: &[],
+    advice_variants: &[],
     check,
 };
 
@@ -43,10 +45,10 @@ struct Parts {
     calls: Vec<EventId>,
 }
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let mut parts = Parts::default();
-    for order in subject.launch_order() {
-        let names: Vec<&str> = order.iter().map(|&work| subject.operator(work)).collect();
+    for order in context.launch_order() {
+        let names: Vec<&str> = order.iter().map(|&work| context.operator(work)).collect();
         for (at, _) in names.iter().enumerate().filter(|(_, name)| aten::SOFTMAX.contains(name)) {
             let before = reach(names[..at].iter().rev());
             let after = reach(names[at + 1..].iter());
@@ -63,11 +65,11 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
         list.sort_unstable();
         list.dedup();
     }
-    let ns = subject.total(&parts.between);
-    if parts.between.is_empty() || subject.percent_of_gpu(ns) < subject.setting("share") {
+    let ns = context.total(&parts.between);
+    if parts.between.is_empty() || context.percent_of_gpu(ns) < context.setting("share") {
         return Vec::new();
     }
-    draft(subject, parts).into_iter().collect()
+    candidate(context, parts).into_iter().collect()
 }
 
 /// How many operations lie between a softmax and the product that it belongs to.
@@ -88,28 +90,28 @@ fn beside<'n>(names: impl Iterator<Item = &'n &'n str>) -> usize {
     names.take(REACH).take_while(|name| aten::BATCHED_PRODUCTS.contains(name) || **name == aten::COPY).count()
 }
 
-fn draft(subject: &Subject<'_>, Parts { between, all, calls }: Parts) -> Option<Draft> {
-    let ns = subject.total(&between);
+fn candidate(context: &RuleContext<'_>, Parts { between, all, calls }: Parts) -> Option<Candidate> {
+    let ns = context.total(&between);
     let remove = |work: &[EventId], text: &str| {
-        let mut gone = subject.operators_of_nothing_else(work);
+        let mut gone = context.operators_of_nothing_else(work);
         gone.extend(work);
-        Some(vec![subject.edit(Action::Remove, text, &gone)?])
+        Some(vec![context.edit(Action::Remove, text, &gone)?])
     };
     let likely = remove(&between, "operators between the products of attention")?;
-    let worth = Worth::Range(likely, vec![remove(&all, "all operators of attention")?]);
-    let (place, _) = subject.by_code(&calls).into_iter().next()?;
-    let share = subject.percent_of_gpu(ns);
-    Some(Draft {
+    let gain_estimate = GainEstimate::Range(likely, vec![remove(&all, "all operators of attention")?]);
+    let (place, _) = context.by_code(&calls).into_iter().next()?;
+    let share = context.percent_of_gpu(ns);
+    Some(Candidate {
         title: format!("attention in parts: what lies between its two products takes {share:.0} % of the GPU's time"),
         place,
         facts: vec![
             Fact::count("softmax", calls.len()),
             Fact::count("kernels between the products", between.len()),
-            Fact::time("between the products, a step", subject.per_step(ns)),
+            Fact::time("between the products, a step", context.per_step(ns)),
         ],
         events: between,
         support: Support::Inferred,
         confidence: Confidence::High,
-        worth,
+        gain_estimate,
     })
 }

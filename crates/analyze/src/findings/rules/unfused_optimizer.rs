@@ -1,7 +1,9 @@
 //! SL015: the optimizer launches small kernels for each parameter.
 
 use crate::critical_path::exact::what_if::Action;
-use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{
+    Area, Candidate, Confidence, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support,
+};
 use crate::vocabulary::aten;
 use crate::vocabulary::python::OPTIMIZER_STEP;
 use rustc_hash::FxHashSet;
@@ -18,13 +20,13 @@ pub(super) const RULE: Rule = Rule {
     advice: "Create the optimizer with fused=True, or with foreach=True where it has no fused version.",
     example: ("torch.optim.AdamW(params, foreach=False)", "torch.optim.AdamW(params, fused=True)"),
     cost: "one argument; foreach needs memory for intermediate lists",
-    wrong_when: "The optimizer is not one of PyTorch's and has no such version. On a GPU the gain keeps the Python \
+    false_positives: "The optimizer is not one of PyTorch's and has no such version. On a GPU the gain keeps the Python \
                  code around the operators, and the time of all kernels in one: a fused optimizer that reads its memory once \
                  gains more. Where it makes many passes (foreach), kernels are left 0.4 of their time, between 0.25 and all of it \
                  (AdamW on an H100: 0.36, measured). On a CPU it supposes what fused AdamW was measured to take: 3 µs a parameter, and 35 % of what \
                  operators take beyond 2.5 µs each; the bounds hold 20 % to all of that, as large parameters are computed no faster.",
     source: "field practice; PyTorch's optimizers since 1.13 (foreach) and 2.0 (fused)",
-    needs: &[Need::Operators],
+    needs: &[Requirement::Operators],
     settings: &[
         Setting {
             name: "kernels",
@@ -39,7 +41,7 @@ pub(super) const RULE: Rule = Rule {
             about: "longest mean of kernels, or median of operators, that are small, in µs",
         },
     ],
-    elsewhere: &[],
+    advice_variants: &[],
     check,
 };
 
@@ -47,36 +49,36 @@ pub(super) const RULE: Rule = Rule {
 pub(super) const OF_MANY_TENSORS: &[&str] =
     &["multi_tensor_apply", "foreach", "triton_", "FusedAdam", "multi_tensor", "_fused_"];
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let trace = subject.trace();
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let trace = context.trace();
     // Traces of 2021 and before have them among the operators.
     let mut steps =
-        subject.named(&[EventKind::Annotation, EventKind::Operator], |name| name.starts_with(OPTIMIZER_STEP));
-    without_closures(subject, &mut steps);
+        context.named(&[EventKind::Annotation, EventKind::Operator], |name| name.starts_with(OPTIMIZER_STEP));
+    without_closures(context, &mut steps);
     // One that is called so has its own fused kernels, whatever it does beside them.
-    let by_name = subject.by_name(&steps).into_iter().filter(|(name, _)| !name.contains("Fused"));
-    if !subject.uses_gpu() {
-        return by_name.filter_map(|(name, spans)| on_cpu(subject, name, &spans)).collect();
+    let by_name = context.by_name(&steps).into_iter().filter(|(name, _)| !name.contains("Fused"));
+    if !context.uses_gpu() {
+        return by_name.filter_map(|(name, spans)| on_cpu(context, name, &spans)).collect();
     }
     by_name
         .filter_map(|(name, spans)| {
             let is_small = |&e: &EventId| {
                 trace.kind(e) == EventKind::Kernel && !OF_MANY_TENSORS.iter().any(|part| trace.name(e).contains(part))
             };
-            let launched = || spans.iter().flat_map(|&span| subject.launched_in(span));
-            let one_by_one = on_gpu(subject, name, &spans, launched().filter(is_small).collect());
+            let launched = || spans.iter().flat_map(|&span| context.launched_in(span));
+            let one_by_one = on_gpu(context, name, &spans, launched().filter(is_small).collect());
             let is_kernel = |&e: &EventId| trace.kind(e) == EventKind::Kernel;
-            one_by_one.or_else(|| in_passes(subject, name, &spans, launched().filter(is_kernel).collect()))
+            one_by_one.or_else(|| in_passes(context, name, &spans, launched().filter(is_kernel).collect()))
         })
         .collect()
 }
 
 /// Leaves out steps that run a backward pass themselves, as `step(closure)` does, and so all of Lightning's: what in them is the optimizer's
 /// is not told apart.
-fn without_closures(subject: &Subject<'_>, steps: &mut Vec<EventId>) {
-    let trace = subject.trace();
+fn without_closures(context: &RuleContext<'_>, steps: &mut Vec<EventId>) {
+    let trace = context.trace();
     let process = |e: EventId| trace.tracks.pid(trace.events.track[e.index()]);
-    let nodes = subject.named(&[EventKind::Operator], crate::vocabulary::autograd::is_node);
+    let nodes = context.named(&[EventKind::Operator], crate::vocabulary::autograd::is_node);
     let mut begins: Vec<(Key, i64)> = nodes.into_iter().map(|e| (process(e), trace.events.start[e.index()])).collect();
     begins.sort_unstable();
     let holds_one = |step: &EventId| {
@@ -98,38 +100,38 @@ const LEAST_PASSES: usize = 4;
 const ONE_PASS: [f64; 3] = [0.4, 0.25, 1.0];
 
 /// An optimizer that goes over all parameters many times, with an operator for each pass (foreach).
-fn in_passes(subject: &Subject<'_>, name: &str, spans: &[EventId], kernels: Vec<EventId>) -> Option<Draft> {
+fn in_passes(context: &RuleContext<'_>, name: &str, spans: &[EventId], kernels: Vec<EventId>) -> Option<Candidate> {
     let optimizer = name.strip_prefix(OPTIMIZER_STEP)?;
-    let trace = subject.trace();
-    let inside = subject.outermost(&subject.operators_in(spans));
+    let trace = context.trace();
+    let inside = context.outermost(&context.operators_in(spans));
     let passes = inside.iter().filter(|&&e| trace.name(e).starts_with(aten::FOREACH)).count();
     if passes < LEAST_PASSES * spans.len() || !HAVE_FUSED.contains(&optimizer.trim_end_matches("step")) {
         return None;
     }
     // One operator of each step stays: that which launches the one kernel.
-    let stay: FxHashSet<EventId> = spans.iter().filter_map(|&span| operators(subject, span).first().copied()).collect();
+    let stay: FxHashSet<EventId> = spans.iter().filter_map(|&span| operators(context, span).first().copied()).collect();
     let others: Vec<EventId> = inside.into_iter().filter(|e| !stay.contains(e)).collect();
     let edits = |left: f64| {
-        let fused = subject.edit(Action::Fuse, format!("annotation:{name}"), spans)?;
-        let gone = subject.edit(Action::Remove, format!("operators of {name}"), &others)?;
-        Some(vec![subject.edit(Action::Scale(left), format!("kernels of {name}"), &kernels)?, gone, fused])
+        let fused = context.edit(Action::Fuse, format!("annotation:{name}"), spans)?;
+        let gone = context.edit(Action::Remove, format!("operators of {name}"), &others)?;
+        Some(vec![context.edit(Action::Scale(left), format!("kernels of {name}"), &kernels)?, gone, fused])
     };
     let [likely, least, most] = ONE_PASS.map(edits);
     let facts = vec![
         Fact::count("passes", passes / spans.len()),
         Fact::count("kernels", kernels.len()),
-        Fact::time("kernels, a step", subject.per_step(subject.total(&kernels))),
-        Fact::time("host, a step", subject.per_step(subject.total(spans))),
+        Fact::time("kernels, a step", context.per_step(context.total(&kernels))),
+        Fact::time("host, a step", context.per_step(context.total(spans))),
     ];
     let does = format!(
         "makes {} passes over all parameters, and launches {} kernels",
         passes / spans.len(),
         kernels.len() / spans.len()
     );
-    let mean = subject.total(&kernels) / kernels.len().max(1) as i64;
-    let worth = Worth::Range(likely?, vec![least?, most?]);
-    let draft = draft(subject, (name, spans), (does, mean, facts), (worth, kernels));
-    Some(Draft { confidence: Confidence::Medium, ..draft })
+    let mean = context.total(&kernels) / kernels.len().max(1) as i64;
+    let gain_estimate = GainEstimate::Range(likely?, vec![least?, most?]);
+    let candidate = candidate(context, (name, spans), (does, mean, facts), (gain_estimate, kernels));
+    Some(Candidate { confidence: Confidence::Medium, ..candidate })
 }
 
 /// What fused AdamW takes on a CPU: so much for each parameter, and this part of what operators take beyond so much each: likely, at
@@ -138,91 +140,95 @@ pub(super) const PARAMETER_NS: i64 = 3_000;
 pub(super) const OPERATOR_NS: i64 = 2_500;
 pub(super) const FUSED: [f64; 3] = [0.35, 0.2, 1.0];
 
-fn on_cpu(subject: &Subject<'_>, name: &str, spans: &[EventId]) -> Option<Draft> {
-    let operators = subject.outermost(&subject.operators_in(spans));
+fn on_cpu(context: &RuleContext<'_>, name: &str, spans: &[EventId]) -> Option<Candidate> {
+    let operators = context.outermost(&context.operators_in(spans));
     let per_call = operators.len() as f64 / spans.len().max(1) as f64;
-    let lengths = subject.lengths(&operators);
+    let lengths = context.lengths(&operators);
     let median = lengths.get(lengths.len() / 2).copied().unwrap_or(0);
-    let of_many = |&e: &EventId| OF_MANY_TENSORS.iter().any(|part| subject.trace().name(e).contains(part));
-    if per_call < subject.setting("kernels")
-        || median as f64 > subject.setting("mean_us") * 1e3
+    let of_many = |&e: &EventId| OF_MANY_TENSORS.iter().any(|part| context.trace().name(e).contains(part));
+    if per_call < context.setting("kernels")
+        || median as f64 > context.setting("mean_us") * 1e3
         || operators.iter().any(of_many)
     {
         return None;
     }
     // Most operators of an optimizer are called once for each parameter.
-    let mut counts: Vec<usize> = subject.by_name(&operators).iter().map(|(_, of)| of.len()).collect();
+    let mut counts: Vec<usize> = context.by_name(&operators).iter().map(|(_, of)| of.len()).collect();
     counts.sort_unstable();
     let parameters = counts[counts.len() / 2];
-    let beyond: i64 = operators.iter().map(|&e| (subject.dur(e) - OPERATOR_NS).max(0)).sum();
-    let recorded = subject.total(spans) - subject.recording_ns(spans);
+    let beyond: i64 = operators.iter().map(|&e| (context.dur(e) - OPERATOR_NS).max(0)).sum();
+    let recorded = context.total(spans) - context.recording_ns(spans);
     let edit = |fused: f64| {
         let left = parameters as f64 * PARAMETER_NS as f64 + beyond as f64 * fused;
         let factor = (left / recorded.max(1) as f64).min(1.0);
-        subject.edit(Action::Scale(factor), format!("annotation:{name}"), spans)
+        context.edit(Action::Scale(factor), format!("annotation:{name}"), spans)
     };
     let [likely, least, most] = FUSED.map(edit);
     let facts = vec![
         Fact::count("operators", operators.len()),
         Fact::count("parameters", parameters / spans.len().max(1)),
         Fact::time("median of an operator", median),
-        Fact::time("all operators, a step", subject.per_step(subject.total(&operators))),
-        Fact::time("in the optimizer, with Python between them, a step", subject.per_step(subject.total(spans))),
+        Fact::time("all operators, a step", context.per_step(context.total(&operators))),
+        Fact::time("in the optimizer, with Python between them, a step", context.per_step(context.total(spans))),
     ];
     let does = format!("calls {per_call:.0} operators");
-    let mean = subject.total(&operators) / operators.len().max(1) as i64;
-    let worth = Worth::Range(vec![likely?], vec![vec![least?], vec![most?]]);
-    let draft = draft(subject, (name, spans), (does, mean, facts), (worth, spans.to_vec()));
-    Some(Draft { support: Support::Inferred, confidence: Confidence::Medium, ..draft })
+    let mean = context.total(&operators) / operators.len().max(1) as i64;
+    let gain_estimate = GainEstimate::Range(vec![likely?], vec![vec![least?], vec![most?]]);
+    let candidate = candidate(context, (name, spans), (does, mean, facts), (gain_estimate, spans.to_vec()));
+    Some(Candidate { support: Support::Inferred, confidence: Confidence::Medium, ..candidate })
 }
 
 /// What an optimizer does too often, how long each takes in the mean, in ns, and what mending it is worth.
-fn draft(
-    subject: &Subject<'_>,
+fn candidate(
+    context: &RuleContext<'_>,
     (name, spans): (&str, &[EventId]),
     (does, each, facts): (String, i64, Vec<Fact>),
-    (worth, events): (Worth, Vec<EventId>),
-) -> Draft {
+    (gain_estimate, events): (GainEstimate, Vec<EventId>),
+) -> Candidate {
     let optimizer = name.strip_prefix(OPTIMIZER_STEP).unwrap_or(name).trim_end_matches(".step");
-    Draft {
-        title: format!("{optimizer} {does} a step that take {:.1} µs each in the mean", each as f64 / 1e3),
-        place: subject.place(spans[0]),
+    Candidate {
+        title: format!(
+            "{optimizer} {does}{} that take {:.1} µs each in the mean",
+            context.words().a_step(),
+            each as f64 / 1e3
+        ),
+        place: context.place(spans[0]),
         facts,
         events,
         support: Support::Exact,
         confidence: Confidence::High,
-        worth,
+        gain_estimate,
     }
 }
 
-fn on_gpu(subject: &Subject<'_>, name: &str, spans: &[EventId], kernels: Vec<EventId>) -> Option<Draft> {
+fn on_gpu(context: &RuleContext<'_>, name: &str, spans: &[EventId], kernels: Vec<EventId>) -> Option<Candidate> {
     let per_call = kernels.len() as f64 / spans.len().max(1) as f64;
-    let mean = subject.total(&kernels) / kernels.len().max(1) as i64;
-    if per_call < subject.setting("kernels") || mean as f64 > subject.setting("mean_us") * 1e3 {
+    let mean = context.total(&kernels) / kernels.len().max(1) as i64;
+    if per_call < context.setting("kernels") || mean as f64 > context.setting("mean_us") * 1e3 {
         return None;
     }
-    let fused = subject.edit(Action::Fuse, format!("annotation:{name}"), spans)?;
+    let fused = context.edit(Action::Fuse, format!("annotation:{name}"), spans)?;
     // One operator of each step stays: that which launches the one kernel.
-    let others: Vec<EventId> = spans.iter().flat_map(|&span| operators(subject, span).into_iter().skip(1)).collect();
-    let edits = std::iter::once(fused).chain(subject.edit(Action::Remove, format!("operators of {name}"), &others));
+    let others: Vec<EventId> = spans.iter().flat_map(|&span| operators(context, span).into_iter().skip(1)).collect();
+    let edits = std::iter::once(fused).chain(context.edit(Action::Remove, format!("operators of {name}"), &others));
     let facts = vec![
         Fact::count("kernels", kernels.len()),
         Fact::count("calls", spans.len()),
-        Fact::time("kernels, a step", subject.per_step(subject.total(&kernels))),
-        Fact::time("host, a step", subject.per_step(subject.total(spans))),
+        Fact::time("kernels, a step", context.per_step(context.total(&kernels))),
+        Fact::time("host, a step", context.per_step(context.total(spans))),
     ];
     let does = format!("launches {per_call:.0} kernels");
-    Some(draft(subject, (name, spans), (does, mean, facts), (Worth::Edits(edits.collect()), kernels)))
+    Some(candidate(context, (name, spans), (does, mean, facts), (GainEstimate::Edits(edits.collect()), kernels)))
 }
 
 /// The outermost operators within a span that launch something.
-pub(super) fn operators(subject: &Subject<'_>, span: EventId) -> Vec<EventId> {
-    let trace = subject.trace();
+pub(super) fn operators(context: &RuleContext<'_>, span: EventId) -> Vec<EventId> {
+    let trace = context.trace();
     let outermost = |work: EventId| {
-        let inside = subject.stack(work).take_while(|&e| e != span);
+        let inside = context.stack(work).take_while(|&e| e != span);
         inside.filter(|&e| trace.kind(e) == EventKind::Operator).last()
     };
-    let mut found: Vec<EventId> = subject.launched_in(span).filter_map(outermost).collect();
+    let mut found: Vec<EventId> = context.launched_in(span).filter_map(outermost).collect();
     found.dedup();
     found
 }

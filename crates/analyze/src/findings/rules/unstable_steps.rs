@@ -2,11 +2,13 @@
 
 use crate::critical_path::exact::Category;
 use crate::critical_path::exact::what_if::Gain;
-use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{
+    Area, Candidate, Confidence, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support,
+};
 use crate::steps::spans;
 use rustc_hash::FxHashSet;
+use stackline_model::format::duration;
 use stackline_model::names::STEP_PREFIX;
-use stackline_model::words::duration;
 use stackline_model::{EventId, INFERRED, Key, StrId, Trace, Unit};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,14 +26,14 @@ pub(super) const RULE: Rule = Rule {
          pending = writer.submit(torch.save, state, \"last.pt\")",
     ),
     cost: "depends on the cause",
-    wrong_when: "Steps differ on purpose: evaluation, checkpoints, inputs of different lengths. Of a recording a gain is told only where something is \
+    false_positives: "Steps differ on purpose: evaluation, checkpoints, inputs of different lengths. Of a recording a gain is told only where something is \
                  known to take at least half of what the slow step takes longer, and is no mere noise: it is done more often than in any \
                  usual step, or it is no computing of the host. An operator or function that is only slower once may have waited for \
                  a processor that another program had: then a note tells of it, and it is no finding. A step lasts until the GPU is done \
                  with it. The first one of a trace is never called slow: programs warm up, and it begins with an idle GPU. Nor is the last \
                  one of a process: what ends a program or a profile (a wait for the GPU, joined workers, a saved trace) lies in it.",
     source: "field practice",
-    needs: &[Need::Steps],
+    needs: &[Requirement::Steps],
     settings: &[
         Setting {
             name: "percent",
@@ -46,7 +48,7 @@ pub(super) const RULE: Rule = Rule {
             about: "and by how many times the steps' median deviation from their median",
         },
     ],
-    elsewhere: &[],
+    advice_variants: &[],
     check,
 };
 
@@ -63,14 +65,14 @@ const MODEL: &str = "model: the slow steps and those behind them take the median
 /// A step of the window: its number, start, end and event.
 type Timed = (i64, i64, i64, EventId);
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let steps = timed(subject);
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let steps = timed(context);
     let usual = median(steps.iter().map(length).collect());
     let deviation = median(steps.iter().map(|s| (length(s) - usual).abs()).collect());
     let least =
-        (usual as f64 * subject.setting("percent") / 100.0).max(deviation as f64 * subject.setting("deviations"));
+        (usual as f64 * context.setting("percent") / 100.0).max(deviation as f64 * context.setting("deviations"));
     // The first step of a process fills caches and allocators: it is longer, and by how much differs from run to run.
-    let (first, last) = (first_steps(subject.trace()), last_steps(subject.trace()));
+    let (first, last) = (first_steps(context.trace()), last_steps(context.trace()));
     let is_slow = |s: &Timed| !first.contains(&s.3) && !last.contains(&s.3) && (length(s) - usual) as f64 > least;
     let (slow, others): (Vec<Timed>, Vec<Timed>) = steps.iter().partition(|s| is_slow(s));
     // Where every third step is slow, that is how the program is.
@@ -79,7 +81,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     }
     let Some(&worst) = slow.iter().max_by_key(|s| length(s)) else { return Vec::new() };
     let are_slow = slow.iter().copied().collect();
-    vec![draft(subject, &Steps { all: steps, slow, others, are_slow, worst }, usual)]
+    vec![candidate(context, &Steps { all: steps, slow, others, are_slow, worst }, usual)]
 }
 
 /// The steps of the window.
@@ -120,9 +122,9 @@ fn last_steps(trace: &Trace) -> BTreeSet<EventId> {
 
 /// The steps of the window, each until the work of the GPU that was launched in it is done: where the host runs ahead, its own
 /// steps are as long as it likes.
-fn timed(subject: &Subject<'_>) -> Vec<Timed> {
-    let trace = subject.trace();
-    let (from, to) = subject.window();
+fn timed(context: &RuleContext<'_>) -> Vec<Timed> {
+    let trace = context.trace();
+    let (from, to) = context.window();
     let spans = spans(trace, |gpu| trace.events.is_timed(trace.gpu.event[gpu.index()]));
     let steps = trace.steps.iter().zip(spans).filter(|(s, _)| s.end > s.start && s.start < to);
     let clamped = steps.map(|(s, span)| (s.number, span.0.clamp(from, to), span.1.clamp(from, to), s.event));
@@ -139,25 +141,25 @@ fn median(mut values: Vec<i64>) -> i64 {
     values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(0)
 }
 
-fn draft(subject: &Subject<'_>, of: &Steps, usual: i64) -> Draft {
+fn candidate(context: &RuleContext<'_>, of: &Steps, usual: i64) -> Candidate {
     let Steps { all: steps, slow, worst, .. } = of;
     // The step behind a slow one begins with an idle GPU, and is longer for it.
     let behind = steps.windows(2).filter(|pair| of.is_slow(&pair[0]) && !of.is_slow(&pair[1])).map(|pair| &pair[1]);
     let lost: Vec<i64> = slow.iter().chain(behind).map(length).collect();
-    let excess = |usual: i64| lost.iter().map(|ns| ns - usual).sum::<i64>() / subject.steps() as i64;
+    let excess = |usual: i64| lost.iter().map(|ns| ns - usual).sum::<i64>() / context.steps() as i64;
     let shortest = steps.iter().skip(1).map(length).min().unwrap_or(usual);
-    let grown = grown(subject, of);
+    let grown = grown(context, of);
     let Grown { category, name, event, ns } = grown;
     // What explains less of it than half is not what happened, and what lasts as long as the step says nothing of where.
-    let is_all = |event: EventId| 10 * subject.dur(event) >= 9 * length(worst);
+    let is_all = |event: EventId| 10 * context.dur(event) >= 9 * length(worst);
     let is_known = 2 * ns >= length(worst) - usual && !event.is_some_and(is_all);
     // Recordings are made on machines at work: what may be their noise gains nothing.
-    let is_noise = subject.recording().is_some() && !(is_known && grown.is_more_work(subject, of));
+    let is_noise = context.recording().is_some() && !(is_known && grown.is_more_work(context, of));
     let (name, event) = if is_known { (name, event) } else { ("", None) };
     let others =
         if slow.len() > 1 { format!(" ({} of {} steps are slow)", slow.len(), steps.len()) } else { String::new() };
     let in_what = if name.is_empty() { String::new() } else { format!(", most of it in {}", super::short(name)) };
-    Draft {
+    Candidate {
         title: format!(
             "step {} takes {}, the median step {}{others}: more {}{in_what}",
             worst.0,
@@ -165,7 +167,7 @@ fn draft(subject: &Subject<'_>, of: &Steps, usual: i64) -> Draft {
             duration(usual),
             category.name().replace('_', " "),
         ),
-        place: event.map(|event| subject.place(event)).unwrap_or_default(),
+        place: event.map(|event| context.place(event)).unwrap_or_default(),
         events: slow.iter().map(|s| s.3).collect(),
         facts: vec![
             Fact::count("slow steps", slow.len()),
@@ -178,18 +180,18 @@ fn draft(subject: &Subject<'_>, of: &Steps, usual: i64) -> Draft {
         ],
         support: Support::Exact,
         confidence: Confidence::Low,
-        worth: if is_noise {
-            Worth::Chance(if runs_more(subject, of) { MORE_WORK } else { NOISE })
+        gain_estimate: if is_noise {
+            GainEstimate::Insignificant(if runs_more(context, of) { MORE_WORK } else { NOISE })
         } else {
             let gain = Gain { ns: excess(usual), low_ns: 0, high_ns: excess(2 * shortest - usual) };
-            Worth::Model { gain, model: MODEL }
+            GainEstimate::Model { gain, model: MODEL }
         },
     }
 }
 
 /// Whether the worst step runs more operators than any usual one, by half as much as it is longer.
-fn runs_more(subject: &Subject<'_>, Steps { others, worst, .. }: &Steps) -> bool {
-    let begun = Starts::of(subject.trace(), subject.operators());
+fn runs_more(context: &RuleContext<'_>, Steps { others, worst, .. }: &Steps) -> bool {
+    let begun = Starts::from_trace(context.trace(), context.operators());
     let starts = |s: &Timed| begun.in_step(s) as f64;
     let most = others.iter().map(starts).fold(0.0, f64::max);
     let longest = others.iter().map(length).max().unwrap_or(0).max(1) as f64;
@@ -200,7 +202,7 @@ fn runs_more(subject: &Subject<'_>, Steps { others, worst, .. }: &Steps) -> bool
 struct Starts(Vec<i64>);
 
 impl Starts {
-    fn of(trace: &Trace, events: impl IntoIterator<Item = EventId>) -> Self {
+    fn from_trace(trace: &Trace, events: impl IntoIterator<Item = EventId>) -> Self {
         let mut starts: Vec<i64> = events.into_iter().map(|e| trace.events.start[e.index()]).collect();
         starts.sort_unstable();
         Self(starts)
@@ -227,8 +229,8 @@ struct Grown<'a> {
 impl Grown<'_> {
     /// Whether the worst step does something that usual ones do not, or do less often. Computing that only takes longer is what a busy
     /// machine does to any step, and what samples saw is seen in some steps by chance.
-    fn is_more_work(&self, subject: &Subject<'_>, Steps { others, worst, .. }: &Steps) -> bool {
-        let (trace, Some(event)) = (subject.trace(), self.event) else { return false };
+    fn is_more_work(&self, context: &RuleContext<'_>, Steps { others, worst, .. }: &Steps) -> bool {
+        let (trace, Some(event)) = (context.trace(), self.event) else { return false };
         if trace.attr(INFERRED).get(event).is_some() {
             return false;
         }
@@ -236,12 +238,12 @@ impl Grown<'_> {
             return true;
         }
         let same = |e: &EventId| trace.events.name[e.index()] == trace.events.name[event.index()];
-        let calls = Starts::of(trace, trace.events.ids().filter(|e| same(e) && trace.events.is_timed(*e)));
+        let calls = Starts::from_trace(trace, trace.events.ids().filter(|e| same(e) && trace.events.is_timed(*e)));
         calls.in_step(worst) > others.iter().map(|s| calls.in_step(s)).max().unwrap_or(0)
     }
 }
 
-fn grown<'a>(subject: &Subject<'a>, of: &Steps) -> Grown<'a> {
+fn grown<'a>(context: &RuleContext<'a>, of: &Steps) -> Grown<'a> {
     let Steps { others, worst, .. } = of;
     let usual = others.len().max(1) as i64;
     // The worst step as often as there are usual ones, less those.
@@ -249,8 +251,8 @@ fn grown<'a>(subject: &Subject<'a>, of: &Steps) -> Grown<'a> {
     let weighed: Vec<(Timed, i64)> = of.all.iter().map(|s| (*s, weight(s))).collect();
     let mut more: BTreeMap<(Category, StrId), i64> = BTreeMap::new();
     let mut longest: BTreeMap<StrId, (i64, EventId)> = BTreeMap::new();
-    let trace = subject.trace();
-    for hop in subject.path().hops.iter() {
+    let trace = context.trace();
+    for hop in context.path().hops.iter() {
         let name = hop.event.some().map_or(StrId::NONE, |e| trace.events.name[e.index()]);
         let first = weighed.partition_point(|(s, _)| s.2 <= hop.start);
         for (step, weight) in weighed[first..].iter().take_while(|(s, _)| s.1 < hop.end) {

@@ -1,11 +1,11 @@
 //! Events by kind and name, with their time on the critical path and on their thread.
 
 use super::LargeKind;
-use super::told::Told;
+use super::covered_events::CoveredEvents;
 use super::waits::CallsInProgress;
 use crate::critical_path::exact::what_if::Gain;
-use crate::critical_path::exact::{Category, Hop};
-use crate::findings::subject::Subject;
+use crate::critical_path::exact::{Category, PathSegment};
+use crate::findings::rule_context::RuleContext;
 use rustc_hash::FxHashMap;
 use stackline_model::gpu_calls::is_kernel_launch;
 use stackline_model::{EventId, EventKind, StrId, TrackId};
@@ -86,8 +86,8 @@ impl Group {
     }
 
     /// The longest of the events.
-    pub(super) fn longest(&self, subject: &Subject<'_>) -> EventId {
-        let longest = self.events.iter().copied().max_by_key(|&event| (subject.dur(event), Reverse(event)));
+    pub(super) fn longest(&self, context: &RuleContext<'_>) -> EventId {
+        let longest = self.events.iter().copied().max_by_key(|&event| (context.dur(event), Reverse(event)));
         longest.unwrap_or(EventId::NONE)
     }
 
@@ -149,12 +149,12 @@ struct PathByGroup {
 }
 
 impl PathByGroup {
-    fn of(subject: &Subject<'_>, told: Told<'_, '_>, calls: &CallsInProgress) -> Self {
+    fn new(context: &RuleContext<'_>, told: CoveredEvents<'_, '_>, calls: &CallsInProgress) -> Self {
         let mut found = Self::default();
-        let is_python = super::is_python(subject);
+        let is_python = super::is_python(context);
         // Whether an event lies in what is covered is asked once of each: paths come back to the same spans.
         let mut known: FxHashMap<EventId, bool> = FxHashMap::default();
-        for (at, hop) in (0u32..).zip(subject.path().hops.iter()) {
+        for (at, hop) in (0u32..).zip(context.path().hops.iter()) {
             let ns = hop.end - hop.start;
             let wait_ns = if hop.category == Category::Unknown { ns } else { 0 };
             let event = event_of(&hop, calls);
@@ -167,12 +167,12 @@ impl PathByGroup {
                 }
                 Some(event) if told.is_in_function(event) => {
                     found.covered_ns += ns;
-                    found.put(call_key(subject, event), part);
+                    found.put(call_key(context, event), part);
                     continue;
                 }
                 Some(event) => {
-                    found.put_innermost(subject, event, ns);
-                    keys(subject, event)
+                    found.put_innermost(context, event, ns);
+                    keys(context, event)
                 }
                 None => Vec::new(),
             };
@@ -191,9 +191,9 @@ impl PathByGroup {
         }
     }
 
-    fn put_innermost(&mut self, subject: &Subject<'_>, event: EventId, ns: i64) {
-        if let Some(function) = functions_around(subject, event).next() {
-            *self.innermost.entry(subject.trace().events.name[function.index()]).or_default() += ns;
+    fn put_innermost(&mut self, context: &RuleContext<'_>, event: EventId, ns: i64) {
+        if let Some(function) = functions_around(context, event).next() {
+            *self.innermost.entry(context.trace().events.name[function.index()]).or_default() += ns;
         }
     }
 
@@ -209,19 +209,19 @@ impl PathByGroup {
 
 impl Groups {
     /// Groups of what no finding is about.
-    pub(super) fn of(subject: &Subject<'_>, told: Told<'_, '_>) -> Self {
-        let large_calls = large_calls(subject);
+    pub(super) fn new(context: &RuleContext<'_>, told: CoveredEvents<'_, '_>) -> Self {
+        let large_calls = large_calls(context);
         let all_calls = large_calls.iter().flat_map(|(_, calls)| calls.iter().copied());
-        let path = PathByGroup::of(subject, told, &CallsInProgress::new(subject.trace(), all_calls));
+        let path = PathByGroup::new(context, told, &CallsInProgress::new(context.trace(), all_calls));
         let mut groups = path.groups();
         for (name, calls) in large_calls {
-            if !is_mostly_covered(subject, told, &calls) {
+            if !is_mostly_covered(context, told, &calls) {
                 let key = (LargeKind::Call, name);
                 groups.entry(key).or_insert_with(|| Group::of_path(key, &[]));
             }
         }
         let mut all: Vec<Group> = groups.into_values().collect();
-        with_events(subject, told, &mut all);
+        with_events(context, told, &mut all);
         all.retain(|group| group.count() > 0);
         all.sort_by_key(|group| (Reverse(group.largest_ns()), group.kind, group.name));
         Self { all, path_ns: path.path_ns, covered_ns: path.covered_ns }
@@ -244,11 +244,11 @@ impl Groups {
 /// operators that launch.
 pub(super) fn apart<'g>(
     groups: Vec<(&'g Group, Option<Gain>)>,
-    subject: &Subject<'_>,
+    context: &RuleContext<'_>,
     large_ns: i64,
 ) -> Vec<(&'g Group, Option<Gain>)> {
     let is_call = |group: &Group| group.kind == LargeKind::Call;
-    let is_launch = |group: &Group| is_call(group) && is_kernel_launch(subject.trace().strings.get(group.name));
+    let is_launch = |group: &Group| is_call(group) && is_kernel_launch(context.trace().strings.get(group.name));
     let mut kept: Vec<(&Group, Option<Gain>)> = Vec::new();
     for (group, gain) in groups {
         let is_large_in = |function: &Group| {
@@ -260,7 +260,7 @@ pub(super) fn apart<'g>(
                 || is_launch(before)
                 || is_large_in(before)
         };
-        if (is_call(group) && super::is_large(subject, group)) || kept.iter().all(is_new) {
+        if (is_call(group) && super::is_large(context, group)) || kept.iter().all(is_new) {
             kept.push((group, gain));
         }
     }
@@ -269,16 +269,17 @@ pub(super) fn apart<'g>(
 
 /// What ran in a hop of the path; in a wait of unknown cause the call that was in progress all the while, never the operation
 /// that came after it.
-fn event_of(hop: &Hop, calls: &CallsInProgress) -> Option<EventId> {
+fn event_of(hop: &PathSegment, calls: &CallsInProgress) -> Option<EventId> {
     if hop.category == Category::Unknown { calls.around(hop.start, hop.end) } else { hop.event.some() }
 }
 
 /// What a hop of the path in no event is, in a program that runs Python or may not.
-fn kind_without_event(hop: &Hop, is_python: bool) -> LargeKind {
+fn kind_without_event(hop: &PathSegment, is_python: bool) -> LargeKind {
     match hop.category {
-        Category::HostPython if is_python => LargeKind::UnrecordedPython,
-        Category::HostPython => LargeKind::UnrecordedHost,
-        Category::HostOperator | Category::HostRuntime | Category::HostDataLoading => LargeKind::UnrecordedNative,
+        // Loaders are Python, in whichever thread.
+        Category::HostPython | Category::HostDataLoading if is_python => LargeKind::UnrecordedPython,
+        Category::HostPython | Category::HostDataLoading => LargeKind::UnrecordedHost,
+        Category::HostOperator | Category::HostRuntime => LargeKind::UnrecordedNative,
         // What a thread did before another one went on is not recorded either.
         Category::Unknown | Category::ThreadHandover => LargeKind::Wait,
         _ => LargeKind::Lag,
@@ -286,13 +287,13 @@ fn kind_without_event(hop: &Hop, is_python: bool) -> LargeKind {
 }
 
 /// The functions around an event, innermost first.
-fn functions_around(subject: &Subject<'_>, event: EventId) -> impl Iterator<Item = EventId> {
-    subject.stack(event).filter(|&e| subject.trace().kind(e) == EventKind::PythonFunction)
+fn functions_around(context: &RuleContext<'_>, event: EventId) -> impl Iterator<Item = EventId> {
+    context.stack(event).filter(|&e| context.trace().kind(e) == EventKind::PythonFunction)
 }
 
 /// The groups that an event of the path belongs to.
-fn keys(subject: &Subject<'_>, event: EventId) -> Vec<GroupKey> {
-    let trace = subject.trace();
+fn keys(context: &RuleContext<'_>, event: EventId) -> Vec<GroupKey> {
+    let trace = context.trace();
     let name = |event: EventId| trace.events.name[event.index()];
     let mut keys = Vec::with_capacity(4);
     if trace.kind(event).is_gpu_work() {
@@ -300,13 +301,13 @@ fn keys(subject: &Subject<'_>, event: EventId) -> Vec<GroupKey> {
     } else if trace.kind(event).is_api_call() {
         keys.push((LargeKind::Call, name(event)));
     }
-    let operators = || subject.stack(event).filter(|&e| subject.is_operator(e));
+    let operators = || context.stack(event).filter(|&e| context.is_operator(e));
     keys.extend(operators().next().map(|e| (LargeKind::Operator, name(e))));
     keys.extend(operators().last().map(|e| (LargeKind::Operator, name(e))));
     // The user's own function, and that of a library in which it is spent.
-    keys.extend(functions_around(subject, event).next().map(|e| (LargeKind::Frame, name(e))));
+    keys.extend(functions_around(context, event).next().map(|e| (LargeKind::Frame, name(e))));
     keys.extend(
-        functions_around(subject, event).find(|&e| subject.is_own_frame(e)).map(|e| (LargeKind::Frame, name(e))),
+        functions_around(context, event).find(|&e| context.is_own_frame(e)).map(|e| (LargeKind::Frame, name(e))),
     );
     keys.sort_unstable();
     keys.dedup();
@@ -314,25 +315,25 @@ fn keys(subject: &Subject<'_>, event: EventId) -> Vec<GroupKey> {
 }
 
 /// The group of a call in a function of which only that it is slow is known: the call is not named yet.
-fn call_key(subject: &Subject<'_>, event: EventId) -> Option<GroupKey> {
-    let trace = subject.trace();
+fn call_key(context: &RuleContext<'_>, event: EventId) -> Option<GroupKey> {
+    let trace = context.trace();
     trace.kind(event).is_api_call().then(|| (LargeKind::Call, trace.events.name[event.index()]))
 }
 
 /// Whether findings cover most of the time of calls of one name: what they say is said of all of these calls.
-fn is_mostly_covered(subject: &Subject<'_>, told: Told<'_, '_>, calls: &[EventId]) -> bool {
-    let covered: i64 = calls.iter().filter(|&&call| told.is_covered(call)).map(|&call| subject.dur(call)).sum();
-    2 * covered >= subject.total(calls)
+fn is_mostly_covered(context: &RuleContext<'_>, told: CoveredEvents<'_, '_>, calls: &[EventId]) -> bool {
+    let covered: i64 = calls.iter().filter(|&&call| told.is_covered(call)).map(|&call| context.dur(call)).sum();
+    2 * covered >= context.total(calls)
 }
 
 /// Calls of the GPU's runtime by name, on threads that launch work: others may wait all the time, and nobody waits for them.
-fn large_calls(subject: &Subject<'_>) -> Vec<(StrId, Vec<EventId>)> {
-    let trace = subject.trace();
+fn large_calls(context: &RuleContext<'_>) -> Vec<(StrId, Vec<EventId>)> {
+    let trace = context.trace();
     let mut by_name: BTreeMap<StrId, Vec<EventId>> = BTreeMap::new();
     let mut launches: FxHashMap<TrackId, bool> = FxHashMap::default();
-    for event in subject.named(&[EventKind::Runtime, EventKind::Driver], |_| true) {
+    for event in context.named(&[EventKind::Runtime, EventKind::Driver], |_| true) {
         let track = trace.events.track[event.index()];
-        if *launches.entry(track).or_insert_with(|| subject.is_on_launching_thread(event)) {
+        if *launches.entry(track).or_insert_with(|| context.is_on_launching_thread(event)) {
             by_name.entry(trace.events.name[event.index()]).or_default().push(event);
         }
     }
@@ -340,8 +341,8 @@ fn large_calls(subject: &Subject<'_>) -> Vec<(StrId, Vec<EventId>)> {
 }
 
 /// Fills in the events of groups that no finding covers, and their time on their tracks.
-fn with_events(subject: &Subject<'_>, told: Told<'_, '_>, groups: &mut [Group]) {
-    let trace = subject.trace();
+fn with_events(context: &RuleContext<'_>, told: CoveredEvents<'_, '_>, groups: &mut [Group]) {
+    let trace = context.trace();
     let at: FxHashMap<GroupKey, usize> = groups.iter().enumerate().map(|(i, g)| ((g.kind, g.name), i)).collect();
     for event in trace.events.ids() {
         let kind = match trace.kind(event) {
@@ -351,7 +352,7 @@ fn with_events(subject: &Subject<'_>, told: Told<'_, '_>, groups: &mut [Group]) 
             EventKind::PythonFunction => LargeKind::Frame,
             _ => continue,
         };
-        let Some(&i) = at.get(&(kind, trace.events.name[event.index()])).filter(|_| subject.counts(event)) else {
+        let Some(&i) = at.get(&(kind, trace.events.name[event.index()])).filter(|_| context.counts(event)) else {
             continue;
         };
         // Calls in a function of which only that it is slow is known are named all the same.
@@ -359,14 +360,14 @@ fn with_events(subject: &Subject<'_>, told: Told<'_, '_>, groups: &mut [Group]) 
             groups[i].events.push(event);
         }
     }
-    let (from, to) = subject.window();
+    let (from, to) = context.window();
     for group in groups {
         if !group.kind.is_of_events() {
             group.wall_ns = group.path_ns;
             continue;
         }
         let mut by_track: FxHashMap<TrackId, i64> = FxHashMap::default();
-        group.events = subject.outermost(&group.events);
+        group.events = context.outermost(&group.events);
         for &event in &group.events {
             let ns = trace.events.end(event).min(to) - trace.events.start[event.index()].max(from);
             *by_track.entry(trace.events.track[event.index()]).or_default() += ns.max(0);

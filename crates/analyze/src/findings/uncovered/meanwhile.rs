@@ -2,7 +2,7 @@
 
 use super::LargeKind;
 use super::groups::Group;
-use crate::findings::subject::Subject;
+use crate::findings::rule_context::RuleContext;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::names::STEP_PREFIX;
 use stackline_model::{EventId, EventKind, StrId, TrackId, TrackKind};
@@ -12,15 +12,15 @@ const LEAST_PART: f64 = 0.5;
 
 /// The operator or annotation of other threads of the process that runs for most of a group's time, and in percent of that
 /// how long.
-pub(super) fn longest_span(subject: &Subject<'_>, group: &Group) -> Option<(StrId, f64)> {
+pub(super) fn longest_span(context: &RuleContext<'_>, group: &Group) -> Option<(StrId, f64)> {
     let is_gap =
         matches!(group.kind, LargeKind::UnrecordedPython | LargeKind::UnrecordedHost | LargeKind::UnrecordedNative);
     if !is_gap {
         return None;
     }
-    let trace = subject.trace();
+    let trace = context.trace();
     let positions: FxHashSet<u32> = group.positions().collect();
-    let hops = (0u32..).zip(subject.path().hops.iter()).filter(|(at, _)| positions.contains(at));
+    let hops = (0u32..).zip(context.path().hops.iter()).filter(|(at, _)| positions.contains(at));
     let mut gaps: Vec<(i64, i64, TrackId)> = hops.map(|(_, hop)| (hop.start, hop.end, hop.track)).collect();
     gaps.sort_unstable_by_key(|gap| (gap.0, gap.1));
     let own: FxHashSet<TrackId> = gaps.iter().map(|gap| gap.2).collect();

@@ -9,7 +9,7 @@ use crate::view::top;
 use anyhow::Result;
 use serde_json::json;
 use stackline_analyze::critical_path::exact::{
-    self, Exact, ExactReport, Harmless, HopReports, StepSpread, WindowChoice, spread,
+    self, Exact, ExactReport, Harmless, SegmentReports, StepSpread, WindowChoice, spread,
 };
 use stackline_analyze::{Scope, steps::Looked};
 use stackline_model::{Table, Trace};
@@ -23,9 +23,11 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     }
     let mut session = Session::open(&args.inputs, common)?;
     // An overlay is drawn into the text of one trace.
-    let slowest = if args.overlay.is_none() { session.keep_slowest() } else { None };
+    let scope = session.scope;
+    let look = |trace: &Trace| window(trace, args.annotation(), args.instance, &scope);
+    let slowest = if args.overlay.is_none() { session.keep_slowest(look)? } else { None };
     let trace = one_trace(&session)?;
-    let Looked { choice, mut notes, .. } = window(trace, args.annotation(), args.instance, &session.scope)?;
+    let Looked { choice, mut notes, .. } = look(trace)?;
     notes.splice(0..0, slowest);
     let graph = Exact::new(trace);
     let path = graph.path(&choice).map_err(refuse)?;
@@ -93,7 +95,7 @@ pub(in crate::commands) fn window(
 /// The keys of the JSON document.
 fn extra<'a>(
     report: &ExactReport,
-    hops: &'a HopReports<'_>,
+    hops: &'a SegmentReports<'_>,
     harmless: &[Harmless],
     steps: &[StepSpread],
     notes: &'a [String],

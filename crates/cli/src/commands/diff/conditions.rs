@@ -175,6 +175,10 @@ impl Condition {
                     rows(table).flat_map(|change| [&*change.name, without_file(*table, change)]).collect();
                 return Err(self.unknown(*table, &did_you_mean(name, known)));
             }
+            Subject::Step(_) if diff.has_different_bases => {
+                let why = diff.warnings.first().map_or("", String::as_str);
+                return Err(anyhow!("--fail-on {:?} cannot be judged: {why}", self.text));
+            }
             _ => return Err(anyhow!("--fail-on {:?} cannot be judged: neither side has any such time", self.text)),
         }
         if diff.per == Per::Call && !about.is_empty() {
@@ -343,6 +347,7 @@ mod tests {
             count_before: 1.0,
             count_after: 1.0,
             counts_are_steady: false,
+            is_incomplete: [false; 2],
         }
     }
 

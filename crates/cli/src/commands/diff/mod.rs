@@ -6,7 +6,7 @@ mod memory;
 use crate::args::{Common, DiffArgs, DiffDocument, Format, KernelsBy};
 use crate::failure::{is_closed_pipe, wrong_use};
 use crate::output::{Answer, say, say_read_report, style, to_output};
-use crate::progress::Progress;
+use crate::progress::ProgressDisplay;
 use crate::session::{Session, lost_part, not_an_input};
 use anyhow::{Result, anyhow};
 use conditions::{Condition, Outcome};
@@ -23,7 +23,7 @@ const TOP: usize = 5;
 
 /// Both sides, opened.
 #[derive(Default)]
-struct Opened {
+struct OpenedSides {
     before: Side,
     after: Side,
     infos: Vec<TraceInfo>,
@@ -84,7 +84,7 @@ pub(crate) fn run(args: &DiffArgs, common: &Common) -> Result<bool> {
 }
 
 /// Why what was read is too little to say that nothing got slower.
-fn incomplete(opened: &Opened) -> Option<String> {
+fn incomplete(opened: &OpenedSides) -> Option<String> {
     let runs = opened.before.iter().chain(&opened.after).flatten();
     if let Some(empty) = runs.into_iter().find(|profile| profile.units() == 0) {
         return Some(format!("{} has no events with a duration", empty.name));
@@ -126,10 +126,10 @@ fn runs((before, after): (&[PathBuf], &[PathBuf]), common: &Common) -> Result<(V
     Ok((before.iter().map(run).collect::<Result<_>>()?, after.iter().map(run).collect::<Result<_>>()?))
 }
 
-fn open((before, after): (Vec<Run>, Vec<Run>), common: &Common) -> Result<Opened> {
-    let _progress = before.first().map(|run| Progress::start(&run.options().watch));
+fn open((before, after): (Vec<Run>, Vec<Run>), common: &Common) -> Result<OpenedSides> {
+    let _progress = before.first().map(|run| ProgressDisplay::start(&run.options().watch));
     let scope = common.scope();
-    let mut opened = Opened::default();
+    let mut opened = OpenedSides::default();
     for (runs, is_before) in [(before, true), (after, false)] {
         for run in runs {
             let (infos, reports) = (&mut opened.infos, &mut opened.reports);
@@ -141,7 +141,7 @@ fn open((before, after): (Vec<Run>, Vec<Run>), common: &Common) -> Result<Opened
         }
     }
     let recording = |profile: &Profile| profile.path_kind == "calls";
-    diff::alike(&mut opened.before, &mut opened.after);
+    diff::trim_warmup(&mut opened.before, &mut opened.after);
     let mut profiles = opened.before.iter().chain(&opened.after).flatten();
     let some = profiles.clone().find(|profile| recording(profile));
     if let (Some(calls), Some(trace)) = (some, profiles.find(|profile| !recording(profile))) {
@@ -161,7 +161,7 @@ fn names(paths: &[PathBuf]) -> Vec<String> {
 fn write(
     args: &DiffArgs,
     common: &Common,
-    (opened, diff): (&Opened, &Diff),
+    (opened, diff): (&OpenedSides, &Diff),
     ([before, after], held): (&[Vec<String>; 2], &[String]),
 ) -> Result<()> {
     let session = Session::described(&opened.infos, &opened.reports, common);

@@ -4,7 +4,7 @@ use crate::failure::unreadable;
 use anyhow::Result;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use stackline_analyze::findings::{Finding, Findings, Identity, Mark, Place, pair};
+use stackline_analyze::findings::{Finding, Findings, Identity, Mark, SourceLocation, pair};
 use stackline_present::findings::Change;
 use stackline_present::json::SCHEMA_VERSION;
 use std::collections::{BTreeMap, BTreeSet};
@@ -176,13 +176,13 @@ impl Baseline {
         let findings: Vec<&Finding> = listed.iter().copied().chain(unlisted).collect();
         let mut now: BTreeMap<Identity, Vec<usize>> = BTreeMap::new();
         for (at, finding) in findings.iter().enumerate() {
-            now.entry(Identity::of(finding)).or_default().push(at);
+            now.entry(Identity::from_finding(finding)).or_default().push(at);
         }
         let mut changes = vec![Change::New; findings.len()];
         let mut gone = Vec::new();
         for (identity, earlier) in &self.earlier {
             let at = now.get(identity).map_or(&[][..], Vec::as_slice);
-            let marks: Vec<Mark> = at.iter().map(|&at| Mark::of(findings[at])).collect();
+            let marks: Vec<Mark> = at.iter().map(|&at| Mark::from_finding(findings[at])).collect();
             let pairs = pair(&earlier.marks, &marks);
             for (&at, then) in at.iter().zip(&pairs).filter_map(|(at, then)| Some((at, (*then)?))) {
                 changes[at] = change(earlier.gains[then], gained(findings[at]));
@@ -199,7 +199,7 @@ impl Baseline {
 fn by_identity(rows: impl Iterator<Item = (Row, bool)>) -> BTreeMap<Identity, Earlier> {
     let mut by_identity: BTreeMap<Identity, Earlier> = BTreeMap::new();
     for (row, is_listed) in rows {
-        let place = Place {
+        let place = SourceLocation {
             file: row.file,
             line: row.line,
             function: row.function,

@@ -1,6 +1,6 @@
 //! Findings of recordings without single calls, and of profiles.
 
-use super::own::OwnRules;
+use super::python_rules::OwnRules;
 use super::suppress::Suppressions;
 use crate::args::Common;
 use crate::commands::calls::read_report_of;

@@ -4,7 +4,7 @@ pub(super) mod baseline;
 mod calls;
 mod conditions;
 mod memory;
-mod own;
+mod python_rules;
 mod ranks;
 pub(super) mod suppress;
 mod worker;
@@ -18,9 +18,9 @@ use crate::session::{Session, lost_part, reading, run_of};
 use anyhow::{Context, Result, anyhow};
 use baseline::Baseline;
 use conditions::Condition;
-use own::OwnRules;
+use python_rules::OwnRules;
 use serde_json::{Value, json};
-use stackline_analyze::findings::{self, Finding, Findings, Options, Reason, Settings, Unchecked};
+use stackline_analyze::findings::{self, Finding, Findings, Options, Reason, Settings, SkippedRule};
 use stackline_engine::{Part, Run};
 use stackline_model::{Table, Trace};
 use stackline_present::findings::{
@@ -33,7 +33,7 @@ use suppress::Suppressions;
 const TOP: usize = 10;
 
 /// Name of the table of findings that are not to be shown.
-const IGNORED: &str = "ignored";
+pub(super) const IGNORED: &str = "ignored";
 
 /// Runs the command; tells whether a `--fail-on` condition held.
 pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
     let rules = own.as_ref().map(OwnRules::rules).unwrap_or_default();
     let sources = suppress::comment_sources(&args.comments, &args.inputs.inputs)?;
     let suppressions = Suppressions::read(args.ignore.as_deref(), sources, rules)?;
-    let keep = |finding: &Finding| suppressions.of(finding).is_none();
+    let keep = |finding: &Finding| suppressions.suppression_of(finding).is_none();
     let mut evidence = Evidence::default();
     let mut see = |rank: i64, trace: &Trace, found: &Findings| {
         suppressions.note_files(findings::files_of(trace));
@@ -62,7 +62,7 @@ pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
         (_, Some(_)) => ranks::of_one(run, common, (&options, &mut own), &keep, &mut see)?,
         (_, None) => ranks::of_all(run, common, (&options, &mut own), &keep, &mut see)?,
     };
-    let by = |finding| Some((finding, suppressions.of(finding)?));
+    let by = |finding| Some((finding, suppressions.suppression_of(finding)?));
     let suppressed: Vec<(&Finding, Ignored)> = found.ignored.iter().filter_map(by).collect();
     found.notes.extend(baseline.as_ref().and_then(Baseline::note));
     let unknown = baseline.as_ref().and_then(|baseline| baseline.not_looked_for(|code| has_looked(&found, code)));
@@ -104,7 +104,7 @@ fn asked(args: &FindingsArgs, common: &Common) -> Result<(Vec<Condition>, Option
     }
     let mut settings = Settings::default();
     for text in &args.set {
-        match own::is_own(text) {
+        match python_rules::is_own(text) {
             // The interpreter knows their thresholds.
             true if !args.rules.is_empty() => {}
             true => return Err(wrong_use(format!("--set {text}: there is no such rule (one of your own? --rules)"))),
@@ -112,7 +112,7 @@ fn asked(args: &FindingsArgs, common: &Common) -> Result<(Vec<Condition>, Option
         }
     }
     let scope = common.scope();
-    let options = Options { scope, settings, least_percent: args.min_gain, threads: common.threads };
+    let options = Options { scope, settings, least_percent: args.min_gain, threads: common.threads, is_alone: false };
     Ok((conditions, options))
 }
 
@@ -161,7 +161,7 @@ fn has_looked(found: &Findings, code: &str) -> bool {
 
 /// Why conditions cannot be judged where none holds: a rule of the user's own failed.
 fn failed_rule(found: &Findings) -> Option<String> {
-    let failed = |unchecked: &&Unchecked| matches!(unchecked.reason, Reason::Failed(..) | Reason::Cut(_));
+    let failed = |unchecked: &&SkippedRule| matches!(unchecked.reason, Reason::Failed(..) | Reason::Cut(_));
     let unchecked = found.unchecked.iter().find(failed)?;
     Some(format!("{}: {}", unchecked.rule.code, unchecked.reason.short()))
 }
@@ -217,7 +217,7 @@ pub(super) fn for_tools(document: Document, view: &Shown<'_>, input: Option<&Pat
 
 /// Rules of the user's own that failed, for output that has little or no place for it.
 fn say_failed(found: &Findings) -> Result<()> {
-    for Unchecked { rule, reason } in &found.unchecked {
+    for SkippedRule { rule, reason } in &found.unchecked {
         if let Reason::Failed(why, _) | Reason::Cut(why) = reason {
             say(&format!("rule {}: {why}", rule.code))?;
             reason.traceback().into_iter().flat_map(str::lines).try_for_each(|line| say(&format!("  {line}")))?;
@@ -249,7 +249,7 @@ fn ignored(view: &Shown<'_>) -> Table {
 }
 
 fn extra(view: &Shown<'_>, (listed, held, evidence): Listed<'_>) -> Vec<(&'static str, Value)> {
-    let evidence: Vec<Value> = listed.iter().map(|(finding, _)| evidence.of(finding)).collect();
+    let evidence: Vec<Value> = listed.iter().map(|(finding, _)| evidence.to_json(finding)).collect();
     keys(view.found).into_iter().chain([("evidence", json!(evidence))]).chain(outcome(view, held)).collect()
 }
 

@@ -1,15 +1,15 @@
 //! Findings of one rank, and of all ranks of a job: these are read one after another.
 
-use super::own::OwnRules;
+use super::python_rules::OwnRules;
 use crate::args::Common;
 use crate::commands::critical_path::{one_trace, refuse};
 use crate::failure::wrong_use;
-use crate::progress::Progress;
+use crate::progress::ProgressDisplay;
 use crate::session::Session;
 use anyhow::{Context, Result};
 use stackline_analyze::critical_path::CriticalPathError;
-use stackline_analyze::findings::{self, Finding, Findings, Options, Others};
-use stackline_engine::{Run, check_steps};
+use stackline_analyze::findings::{self, ExternalRules, Finding, Findings, Options};
+use stackline_engine::{Run, check_cycles, check_steps};
 use stackline_model::{MemoryTrace, ReadReport, Trace};
 use stackline_present::TraceInfo;
 
@@ -19,7 +19,7 @@ type How<'o> = (&'o Options, &'o mut Option<OwnRules>);
 /// Sees each rank's trace while it is at hand, with what was found in it.
 type See<'s> = &'s mut dyn FnMut(i64, &Trace, &Findings);
 
-fn others(own: &mut Option<OwnRules>) -> Result<Others> {
+fn others(own: &mut Option<OwnRules>) -> Result<ExternalRules> {
     Ok(own.take().map(OwnRules::finish).transpose()?.unwrap_or_default())
 }
 
@@ -31,8 +31,9 @@ pub(super) fn of_one<'a>(
     keep: &dyn Fn(&Finding) -> bool,
     see: See<'_>,
 ) -> Result<(Session<'a>, Findings)> {
-    let session = Session::of(&mut run, common)?;
+    let session = Session::from_run(&mut run, common)?;
     let trace = one_trace(&session)?;
+    let options = &Options { is_alone: true, ..options.clone() };
     let found = findings::find_with(trace, options, &others(own)?, keep).map_err(refuse)?;
     see(session.infos.first().map_or(0, |info| info.rank), trace, &found);
     let memory = run.find_memory(common.rank)?;
@@ -50,6 +51,22 @@ struct Looked {
     failed: Vec<(i64, CriticalPathError)>,
 }
 
+impl Looked {
+    /// Adds a trace of a rank; a newer profiler cycle of a process in place of an older one, of which nothing is kept.
+    fn describe(&mut self, trace: &Trace, rank: i64, takes_place_of: Option<usize>) {
+        let (info, report) = (TraceInfo::new(trace, rank), trace.report.clone());
+        let place = takes_place_of.and_then(|at| Some((self.infos.get_mut(at)?, self.reports.get_mut(at)?)));
+        let Some((known, known_report)) = place else {
+            self.infos.push(info);
+            self.reports.push(report);
+            return;
+        };
+        (*known, *known_report) = (info, report);
+        self.found.retain(|(of, _)| *of != rank);
+        self.failed.retain(|(of, _)| *of != rank);
+    }
+}
+
 /// Of all ranks, merged; of one trace as it is.
 pub(super) fn of_all<'a>(
     mut run: Run,
@@ -58,20 +75,24 @@ pub(super) fn of_all<'a>(
     keep: &dyn Fn(&Finding) -> bool,
     see: See<'_>,
 ) -> Result<(Session<'a>, Findings)> {
-    let progress = Progress::start(&run.options().watch);
+    let progress = ProgressDisplay::start(&run.options().watch);
     let mut looked = Looked::default();
-    let has_own = own.is_some();
-    let skipped = run.each_rank(&mut |trace: Trace| -> Result<()> {
-        if has_own && !looked.infos.is_empty() {
+    let options = &Options { is_alone: run.is_one_trace(), ..options.clone() };
+    let (has_own, mut known) = (own.is_some(), None);
+    let left_out = run.each_rank(&mut |trace: Trace, takes_place_of: Option<usize>| -> Result<()> {
+        if has_own && takes_place_of.is_none() && !looked.infos.is_empty() {
             return Err(wrong_use(
                 "rules of your own look at one rank, and the input has several; choose one with --rank",
             ));
         }
         check_steps(std::slice::from_ref(&trace), &options.scope)?;
+        check_cycles(&trace, &options.scope)?;
         let rank = trace.meta.rank.unwrap_or(0);
-        looked.infos.push(TraceInfo::new(&trace, rank));
-        looked.reports.push(trace.report.clone());
-        match findings::find_with(&trace, options, &others(own)?, keep) {
+        looked.describe(&trace, rank, takes_place_of);
+        if known.is_none() {
+            known = Some(others(own)?);
+        }
+        match findings::find_with(&trace, options, known.as_ref().unwrap_or(&ExternalRules::default()), keep) {
             Ok(found) => {
                 see(rank, &trace, &found);
                 looked.found.push((rank, found));
@@ -84,7 +105,7 @@ pub(super) fn of_all<'a>(
     drop(progress);
     let Looked { infos, mut reports, found, failed } = looked;
     if let Some(first) = reports.first_mut() {
-        stackline_engine::note_skipped(first, &skipped);
+        stackline_engine::note_left_out(first, &left_out);
     }
     let merged = together((found, failed), memory.as_ref(), (options, keep))?;
     Ok((Session::described(&infos, &reports, common), merged))
@@ -96,9 +117,10 @@ pub(super) fn of_all<'a>(
 /// # Errors
 /// If nothing can be looked for in any trace, or memory cannot be read.
 pub(in crate::commands) fn of_session(session: &Session<'_>, run: &Run) -> Result<Findings> {
-    let options = Options { scope: session.scope, threads: session.common.threads, ..Options::default() };
     let is_job = session.infos.iter().all(|info| info.rank_from_file);
     let looked_at = if is_job { session.infos.len() } else { 1 };
+    let (scope, threads) = (session.scope, session.common.threads);
+    let options = Options { scope, threads, is_alone: looked_at == 1, ..Options::default() };
     let (mut found, mut failed) = (Vec::new(), Vec::new());
     for (trace, info) in session.set.traces.iter().zip(&session.infos).take(looked_at) {
         match findings::find(trace, &options) {

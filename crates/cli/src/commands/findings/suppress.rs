@@ -80,7 +80,7 @@ impl Suppressions {
     }
 
     /// Where it was asked not to show a finding; none if it was not.
-    pub(crate) fn of(&self, finding: &Finding) -> Option<Ignored> {
+    pub(crate) fn suppression_of(&self, finding: &Finding) -> Option<Ignored> {
         let code = &finding.rule.code;
         let file = finding.place.file.as_deref().unwrap_or_default();
         let fits = |line: &&Line| line.code == *code && line.path.as_deref().is_none_or(|path| matches(path, file));

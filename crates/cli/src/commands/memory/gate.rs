@@ -12,7 +12,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use stackline_analyze::findings::{DevicePeak, Finding, Findings};
 use stackline_engine::memory_findings;
-use stackline_memory::Study;
+use stackline_memory::MemoryAnalysis;
 use stackline_model::{MemoryTrace, Table};
 use stackline_present::findings::{Change, Ignored, Shown};
 use stackline_present::human::bytes;
@@ -48,9 +48,9 @@ impl Gate {
     }
 
     /// Looks at a memory trace.
-    pub(super) fn judge(self, args: &MemoryArgs, study: &Study<'_>) -> Result<Judged> {
-        let keep = |finding: &Finding| self.suppressions.of(finding).is_none();
-        let mut found = Findings::of_memory(memory_findings(study, args.gate.min_gain(), &keep));
+    pub(super) fn judge(self, args: &MemoryArgs, analysis: &MemoryAnalysis<'_>) -> Result<Judged> {
+        let keep = |finding: &Finding| self.suppressions.suppression_of(finding).is_none();
+        let mut found = Findings::of_memory(memory_findings(analysis, args.gate.min_gain(), &keep));
         let (listed, gone) = {
             let before = self.baseline.as_ref().map(|baseline| &baseline.findings);
             found.notes.extend(before.and_then(|baseline| baseline.note()));
@@ -100,7 +100,11 @@ impl Judged {
     }
 
     fn suppressed(&self) -> Vec<(&Finding, Ignored)> {
-        self.found.ignored.iter().filter_map(|finding| Some((finding, self.suppressions.of(finding)?))).collect()
+        self.found
+            .ignored
+            .iter()
+            .filter_map(|finding| Some((finding, self.suppressions.suppression_of(finding)?)))
+            .collect()
     }
 
     /// The findings, and what was not looked for.

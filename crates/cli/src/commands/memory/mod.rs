@@ -17,7 +17,7 @@ use serde_json::Value;
 use stackline_analyze::findings::{self, Settings};
 use stackline_engine::Run;
 use stackline_memory::tables;
-use stackline_memory::{Rules, Study};
+use stackline_memory::{MemoryAnalysis, Rules};
 use stackline_model::{Column, MemoryTrace, Table, Trace, Values};
 use stackline_present::human;
 use stackline_present::json::Extra;
@@ -47,17 +47,17 @@ pub(crate) fn run(args: &MemoryArgs, common: &Common) -> Result<bool> {
         write(common, &trace, (tables, head), Vec::new())?;
         return Ok(false);
     }
-    let study = Study::by_rules(&trace, args.peaks(), rules);
+    let analysis = MemoryAnalysis::by_rules(&trace, args.peaks(), rules);
     let people = common.format == Format::Table && common.tables.is_empty();
     if people && !gate.is_asked(&args.gate) {
-        write(common, &trace, (overview((args, common), &study), head(&trace)), Vec::new())?;
+        write(common, &trace, (overview((args, common), &analysis), head(&trace)), Vec::new())?;
         return Ok(false);
     }
-    let judged = gate.judge(args, &study)?;
+    let judged = gate.judge(args, &analysis)?;
     let written = match args.gate.document {
         Some(document) => judged.write(document, args, common, &trace),
         None => {
-            let mut tables = overview((args, common), &study);
+            let mut tables = overview((args, common), &analysis);
             // People are told of them as waste and suggestions.
             let told = if people { judged.text() } else { String::new() };
             if !people {
@@ -152,17 +152,17 @@ fn view((args, rules): (&MemoryArgs, Rules), common: &Common, trace: &MemoryTrac
     if args.rules != Some(MemoryRules::Drgpum) && args.apply.is_empty() {
         return Ok(None);
     }
-    let study = Study::by_rules(trace, args.peaks(), rules);
+    let analysis = MemoryAnalysis::by_rules(trace, args.peaks(), rules);
     if args.rules == Some(MemoryRules::Drgpum) {
-        return Ok(Some(vec![tables::rules_table(&study.facts, &study.matches)]));
+        return Ok(Some(vec![tables::rules_table(&analysis.usage, &analysis.matches)]));
     }
-    let none = |number| wrong_use(format!("no suggestion {number}; there are {}", study.ranked.len()));
-    Ok(Some(vec![tables::apply(trace, &study.ranked, &args.apply).map_err(none)?]))
+    let none = |number| wrong_use(format!("no suggestion {number}; there are {}", analysis.ranked.len()));
+    Ok(Some(vec![tables::apply(trace, &analysis.ranked, &args.apply).map_err(none)?]))
 }
 
 /// The tables of the usual view. Those that have nothing to say are there, without rows, only if they are asked for.
-fn overview((args, common): (&MemoryArgs, &Common), study: &Study<'_>) -> Vec<Table> {
-    let (trace, peaks) = (study.trace(), &study.peaks[..]);
+fn overview((args, common): (&MemoryArgs, &Common), analysis: &MemoryAnalysis<'_>) -> Vec<Table> {
+    let (trace, peaks) = (analysis.trace(), &analysis.peaks[..]);
     let is_asked = |name: &str| common.tables.iter().any(|asked| asked == name);
     let mut all = vec![
         tables::peaks_table(trace, peaks),
@@ -178,14 +178,14 @@ fn overview((args, common): (&MemoryArgs, &Common), study: &Study<'_>) -> Vec<Ta
     if !trace.segments.is_empty() || is_asked("memory_allocator") {
         all.push(tables::segments_table(trace));
     }
-    if !study.matches.is_empty() || is_asked("memory_waste") {
-        all.push(tables::waste_table(trace, &study.matches));
+    if !analysis.matches.is_empty() || is_asked("memory_waste") {
+        all.push(tables::waste_table(trace, &analysis.matches));
     }
-    if !study.ranked.is_empty() || is_asked("memory_suggestions") {
-        let best = peaks.first().and_then(|peak| study.combination(peak.device));
-        let listed = tables::listed(&study.ranked, best.as_ref());
-        let table = tables::suggestions_table(trace, &study.ranked, &listed, peaks);
-        let notes = tables::suggestion_notes(trace, &study.ranked, best.as_ref());
+    if !analysis.ranked.is_empty() || is_asked("memory_suggestions") {
+        let best = peaks.first().and_then(|peak| analysis.combination(peak.device));
+        let listed = tables::listed(&analysis.ranked, best.as_ref());
+        let table = tables::suggestions_table(trace, &analysis.ranked, &listed, peaks);
+        let notes = tables::suggestion_notes(trace, &analysis.ranked, best.as_ref());
         let cut = cut_note(common, &listed, best.as_ref().map_or(&[][..], |best| &best.chosen[..]));
         all.push(notes.into_iter().chain(cut).fold(table, Table::note));
     }
@@ -193,8 +193,8 @@ fn overview((args, common): (&MemoryArgs, &Common), study: &Study<'_>) -> Vec<Ta
 }
 
 /// The tables for a language model: without what findings tell, and without what columns of the allocator mean.
-pub(super) fn overview_for_agent(args: &MemoryArgs, common: &Common, study: &Study<'_>) -> Vec<Table> {
-    let mut tables = overview((args, common), study);
+pub(super) fn overview_for_agent(args: &MemoryArgs, common: &Common, analysis: &MemoryAnalysis<'_>) -> Vec<Table> {
+    let mut tables = overview((args, common), analysis);
     tables.retain(|table| !["memory_waste", "memory_suggestions"].contains(&table.name.as_ref()));
     for table in &mut tables {
         for_people(table);
@@ -269,7 +269,7 @@ pub(super) fn head(trace: &MemoryTrace) -> String {
         count(trace.segments.len(), "segment", "segments"),
         if devices.is_empty() { "no device".to_owned() } else { devices.join(", ") },
     );
-    let processes = stackline_ingest::problems::processes_of(&trace.report);
+    let processes = stackline_ingest::diagnostics::processes_of(&trace.report);
     if processes > 1 {
         text.push_str(&format!("1 of {processes} memory traces here: --process chooses another one.\n"));
     }
@@ -282,7 +282,7 @@ fn missing(trace: &MemoryTrace) -> &'static str {
     let has_paths = trace.objects.stack.iter().any(|stack| stack.is_some());
     // Of the sources, snapshots of PyTorch's allocator alone have segments.
     let is_snapshot = !trace.segments.is_empty();
-    if stackline_ingest::problems::has_no_history(&trace.report) {
+    if stackline_ingest::diagnostics::has_no_history(&trace.report) {
         if has_paths {
             "The snapshot has no history: no peak, and call paths only of what is in use. Call torch.cuda.memory._record_memory_history() \
              before the model is made, and _dump_snapshot() behind the step.\n"
@@ -290,7 +290,7 @@ fn missing(trace: &MemoryTrace) -> &'static str {
             "The snapshot has no history: no peak, no call paths. Call torch.cuda.memory._record_memory_history() before the model is made, \
              and _dump_snapshot() behind the step.\n"
         }
-    } else if stackline_ingest::problems::is_outside_window(&trace.report) {
+    } else if stackline_ingest::diagnostics::is_outside_window(&trace.report) {
         "No operator ran while recording went on, so nobody knows who touches memory: record a longer or another part (--duration, --after, --steps).\n"
     } else if trace.objects.is_empty() {
         "There is nothing in it that takes memory: neither allocations nor what was there before.\n"

@@ -4,12 +4,12 @@ use super::described;
 use crate::args::{Common, Format, MemoryArgs};
 use crate::failure::{command_line, wrong_use};
 use crate::output::{Answer, say};
-use crate::progress::Progress;
+use crate::progress::ProgressDisplay;
 use crate::session::{Session, reading};
 use anyhow::Result;
 use serde_json::json;
 use stackline_engine::{Error, Run};
-use stackline_ingest::problems::note_skipped_input;
+use stackline_ingest::diagnostics::note_skipped_input;
 use stackline_memory::tables::{Arrangement, MemorySource, MemorySummary, SeveralMemories, unique_ranks};
 use stackline_model::{MemoryTrace, Severity, Trace};
 use std::path::{Path, PathBuf};
@@ -74,7 +74,7 @@ pub(in crate::commands) fn trace_of_rank(
 
 /// Reads file after file: of each only its summary is kept.
 pub(in crate::commands) fn read(run: &Run, files: &Files, common: &Common) -> Result<Read> {
-    let _progress = Progress::start(&run.options().watch);
+    let _progress = ProgressDisplay::start(&run.options().watch);
     let (mut summaries, mut reports, mut failed) = (Vec::new(), Vec::new(), Vec::new());
     for (path, name) in files {
         let traces = match run.memories_of_file(path) {

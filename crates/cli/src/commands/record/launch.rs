@@ -11,7 +11,7 @@ use signal_hook::consts::signal::{SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIG
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::low_level::siginfo::Cause;
-use stackline_ingest::recording::Signaled;
+use stackline_ingest::recording::{BEGIN, Begin, Signaled, boot};
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -56,11 +56,12 @@ pub(super) fn run(command: &[OsString], environment: &[(&str, OsString)]) -> Res
     Ok((pid.as_raw().cast_unsigned(), ended?))
 }
 
-/// Now, for the processes of the command to count from: by the monotonic clock, which is the same in all of them, in ns.
+/// Now, for the processes of the command to count from. Those on other machines, which the variable reaches as well, tell so by the boot.
 pub(super) fn begin() -> Option<(&'static str, OsString)> {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).ok()?;
     let ns = i128::from(now.tv_sec()) * 1_000_000_000 + i128::from(now.tv_nsec());
-    Some(("STACKLINE_BEGIN", ns.to_string().into()))
+    let begin = Begin { monotonic_ns: i64::try_from(ns).ok()?, boot: boot()? };
+    Some((BEGIN, begin.to_string().into()))
 }
 
 /// Starts the command with signals as they are here. `posix_spawn` of glibc would leave 32 and 33 ignored in it and in all that it starts;

@@ -4,16 +4,16 @@
 
 mod launch;
 mod options;
-mod place;
-mod running;
+mod run_directory;
+mod surviving_processes;
 
 use crate::args::{Common, Mode, RecordArgs};
 use crate::failure::command_line;
 use crate::output::say;
 use anyhow::Result;
-use place::Place;
+use run_directory::RunDirectory;
 use stackline_engine::{OpenOptions, Run};
-use stackline_model::{CallFrameKind, CallTree, Problem, Severity};
+use stackline_model::{CallingContextTree, FrameKind, Problem, Severity};
 use stackline_present::human;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
@@ -21,9 +21,9 @@ use std::path::PathBuf;
 /// Runs the command; the result is the exit code of what it ran. If that was killed by a signal, so is this process.
 pub(crate) fn run(args: &RecordArgs, common: &Common) -> Result<u8> {
     let options = options::variables(args, common)?;
-    let recorder = place::recorder()?;
+    let recorder = run_directory::recorder()?;
     launch::outlive_file_limit();
-    let place = match Place::create(common.output.as_deref(), &args.command) {
+    let place = match RunDirectory::create(common.output.as_deref(), &args.command) {
         Ok(place) => place,
         Err(error) if is_full(&error) => {
             say(&format!("stackline: {error:#}: nothing is recorded, the command runs without"))?;
@@ -48,10 +48,10 @@ pub(crate) fn run(args: &RecordArgs, common: &Common) -> Result<u8> {
     let _ = signaled.as_ref().map(|signaled| signaled.note(place.path()));
     let how = signaled.map_or_else(String::new, |signaled| format!("the command was ended by {}; ", signaled.name));
     let run = place.shown();
-    let running = running::sentence(place.path());
+    let running = surviving_processes::sentence(place.path());
     // The result is the command's, whatever comes of the recording.
     let _ = match stackline_engine::merge_calls(place.path()) {
-        Ok(tree) => say(&summary(&tree, (&how, &run, next(args, &tree)), (is_part(args, common), &running))),
+        Ok(tree) => say(&summary(&tree, (&how, &run, next(args, &tree)), (part(args, common), &running))),
         Err(stackline_engine::Error::Ingest(stackline_ingest::Error::NoStreams { .. })) => {
             place.give_up();
             say(&format!("stackline: {how}{NOTHING}"))
@@ -74,7 +74,7 @@ const NOTHING: &str = "nothing was recorded: no Python process reported. Only Py
 fn not_merged(
     args: &RecordArgs,
     common: &Common,
-    place: &Place,
+    place: &RunDirectory,
     (how, error): (&str, &stackline_engine::Error),
 ) -> String {
     let run = place.shown();
@@ -84,14 +84,14 @@ fn not_merged(
             let more = format!(
                 ". The merged tables could not be written: {error}. `stackline calls {run}` merges the streams"
             );
-            summary(&tree, (how, &run, next(args, &tree)), (is_part(args, common), &more))
+            summary(&tree, (how, &run, next(args, &tree)), (part(args, common), &more))
         }
         Err(_) => format!("stackline: {how}the recording could not be merged: {error}. Its streams are in {run}."),
     }
 }
 
 /// What is missing of the recording, and why.
-fn missing(tree: &CallTree) -> String {
+fn missing(tree: &CallingContextTree) -> String {
     let is_write = |problem: &&Problem| ["not_written", "write_delayed"].contains(&problem.code.as_str());
     let mut text: String =
         tree.report.problems.iter().filter(is_write).map(|problem| format!("; {}", problem.example)).collect();
@@ -102,15 +102,30 @@ fn missing(tree: &CallTree) -> String {
     text
 }
 
-/// Whether only a part of the program was asked for.
-fn is_part(args: &RecordArgs, common: &Common) -> bool {
-    common.steps.is_some() || args.every.is_some() || args.after.is_some() || args.duration.is_some()
+/// The part of the program that was asked for.
+#[derive(Clone, Copy)]
+enum Part {
+    All,
+    /// From a time or a step on, or some steps.
+    Later,
+    /// For a time, which counts from the begin of the recording: imports may take longer.
+    Ends,
+}
+
+fn part(args: &RecordArgs, common: &Common) -> Part {
+    if args.duration.is_some() {
+        Part::Ends
+    } else if common.steps.is_some() || args.every.is_some() || args.after.is_some() {
+        Part::Later
+    } else {
+        Part::All
+    }
 }
 
 /// The command to look at the recording with: what to change is told where the calls of operators are known, and who wastes memory if
 /// that was asked for.
-fn next(args: &RecordArgs, tree: &CallTree) -> &'static str {
-    let is_operator = |kind| matches!(kind, CallFrameKind::Operator | CallFrameKind::Backward);
+fn next(args: &RecordArgs, tree: &CallingContextTree) -> &'static str {
+    let is_operator = |kind| matches!(kind, FrameKind::Operator | FrameKind::Backward);
     let has_operators = tree.frames.iter().any(|frame| is_operator(frame.kind()));
     match args.mode {
         Some(Mode::Trace) if has_operators && args.memory => "memory",
@@ -120,7 +135,7 @@ fn next(args: &RecordArgs, tree: &CallTree) -> &'static str {
 }
 
 /// How the command ended, if not by itself, what was recorded, what worked, what is missing, `more` to say, and at last what to do next.
-fn summary(tree: &CallTree, (how, run, next): (&str, &str, &str), (is_part, more): (bool, &str)) -> String {
+fn summary(tree: &CallingContextTree, (how, run, next): (&str, &str, &str), (part, more): (Part, &str)) -> String {
     let mut off: Vec<String> = Vec::new();
     let mut on: Vec<&str> = Vec::new();
     for source in tree.processes.iter().flat_map(|process| &process.sources) {
@@ -140,12 +155,15 @@ fn summary(tree: &CallTree, (how, run, next): (&str, &str, &str), (is_part, more
     let sources = if on.is_empty() { "no source on".to_owned() } else { format!("{} on", on.join(", ")) };
     let lost = missing(tree);
     let is_whole = lost.is_empty() && !tree.processes.is_empty();
-    let nothing = match (tree.metrics.is_empty(), is_part) {
+    let nothing = match (tree.metrics.is_empty(), part) {
         (false, _) => "",
         (true, _) if !how.is_empty() => "; nothing was measured before the program ended",
-        (true, true) => "; nothing was measured: the part that was asked for may not have been reached",
-        (true, false) if is_whole => "; no operator of PyTorch ran",
-        (true, false) => "; no measurement was written: whether operators of PyTorch ran is not known",
+        (true, Part::Later) => "; nothing was measured: the part that was asked for may not have been reached",
+        (true, Part::Ends) => {
+            "; nothing was measured: the part that was asked for may not have been reached, or was over before"
+        }
+        (true, Part::All) if is_whole => "; no operator of PyTorch ran",
+        (true, Part::All) => "; no measurement was written: whether operators of PyTorch ran is not known",
     };
     let overhead = super::overhead::sentence(tree).map_or_else(String::new, |text| format!("; {text}"));
     format!(
@@ -159,26 +177,54 @@ fn summary(tree: &CallTree, (how, run, next): (&str, &str, &str), (is_part, more
 
 #[cfg(test)]
 mod tests {
-    use super::summary;
-    use stackline_model::{CallOverhead, CallProcess, CallTree};
+    use super::{Part, missing, summary};
+    use stackline_model::{CallOverhead, CallProcess, CallingContextTree, Severity};
 
     #[test]
     fn a_program_that_failed_at_once_is_not_said_to_have_run_without_operators() {
-        let tree = CallTree { processes: vec![CallProcess::default()], ..CallTree::default() };
-        let of = |how| summary(&tree, (how, "a.stackline", "calls"), (false, ""));
+        let tree = CallingContextTree { processes: vec![CallProcess::default()], ..CallingContextTree::default() };
+        let of = |how| summary(&tree, (how, "a.stackline", "calls"), (Part::All, ""));
         let failed = of("the command exited with 1. ");
         assert!(failed.contains("; nothing was measured before the program ended"), "{failed}");
         assert!(of("").contains("; no operator of PyTorch ran"));
-        let nothing = summary(&CallTree::default(), ("", "a.stackline", "calls"), (false, ""));
+        let nothing = summary(&CallingContextTree::default(), ("", "a.stackline", "calls"), (Part::All, ""));
         assert!(nothing.contains("whether operators of PyTorch ran is not known"), "{nothing}");
+    }
+
+    #[test]
+    fn what_a_disk_did_not_take_is_told_with_its_reason() {
+        let mut tree = CallingContextTree::default();
+        tree.report.count(
+            "not_written",
+            Severity::Lost,
+            "",
+            None,
+            "7-0.slr: disk full for 2.1 s; 12 records not written",
+        );
+        assert_eq!(missing(&tree), "; 7-0.slr: disk full for 2.1 s; 12 records not written");
+        tree.report.count("process_killed", Severity::Lost, "", None, "8-0.slr");
+        assert!(
+            missing(&tree).ends_with("; some records may be missing, as the read report says"),
+            "{}",
+            missing(&tree)
+        );
+    }
+
+    #[test]
+    fn why_nothing_of_a_part_was_measured_is_told_by_what_was_asked_for() {
+        let tree = CallingContextTree { processes: vec![CallProcess::default()], ..CallingContextTree::default() };
+        let of = |part| summary(&tree, ("", "a.stackline", "calls"), (part, ""));
+        let (later, ends) = (of(Part::Later), of(Part::Ends));
+        assert!(later.contains("may not have been reached. Next"), "{later}");
+        assert!(ends.contains("may not have been reached, or was over before. Next"), "{ends}");
     }
 
     #[test]
     fn the_command_that_comes_next_ends_the_line() {
         let overhead = Some(CallOverhead { unrecorded_steps: 1, ..CallOverhead::default() });
         let process = CallProcess { overhead, ..CallProcess::default() };
-        let tree = CallTree { processes: vec![process], ..CallTree::default() };
-        let text = summary(&tree, ("", "a.stackline", "calls"), (false, "; 1 process was still running"));
+        let tree = CallingContextTree { processes: vec![process], ..CallingContextTree::default() };
+        let text = summary(&tree, ("", "a.stackline", "calls"), (Part::All, "; 1 process was still running"));
         assert!(text.ends_with("still running. Next: stackline calls a.stackline"), "{text}");
         assert!(text.contains("; overhead of recording: too few steps to tell"), "{text}");
     }

@@ -6,9 +6,9 @@ use crate::commands::how_it_ended::how_it_ended;
 use crate::failure::command_line;
 use anyhow::Result;
 use stackline_analyze::calls::{fold_imports, source_lines_and_imports};
-use stackline_analyze::findings::{Options, Others, find_in_calls, step_time};
+use stackline_analyze::findings::{ExternalRules, Options, find_in_calls, step_time};
 use stackline_engine::Run;
-use stackline_model::{CallMetric, CallTree};
+use stackline_model::{CallMetric, CallingContextTree};
 use stackline_present::human;
 use std::cmp::Reverse;
 use std::fmt::Write as _;
@@ -30,7 +30,7 @@ pub(in crate::commands) fn of_calls(run: &Run, common: &Common, source: &SourceA
     for problem in tree.report.problems.iter().take(FINDINGS) {
         let _ = writeln!(out, "Read report: {} x {}", problem.count, problem.code);
     }
-    let found = find_in_calls(&tree, None, &Options::default(), &Others::default(), &|_| true);
+    let found = find_in_calls(&tree, None, &Options::default(), &ExternalRules::default(), &|_| true);
     if let Ok(found) = &found {
         findings_of(found, LENGTHS[0], &mut out);
     }
@@ -42,8 +42,8 @@ pub(in crate::commands) fn of_calls(run: &Run, common: &Common, source: &SourceA
 }
 
 /// The lines of Python that take most time themselves.
-fn lines(tree: &CallTree, out: &mut String) {
-    let times = [CallMetric::RealTime, CallMetric::CpuTime, CallMetric::OperatorTime];
+fn lines(tree: &CallingContextTree, out: &mut String) {
+    let times = [CallMetric::WallTime, CallMetric::CpuTime, CallMetric::OperatorTime];
     let Some(metric) = times.into_iter().find(|metric| tree.measured().contains(metric)) else { return };
     let (mut lines, imports) = source_lines_and_imports(tree, metric);
     let all = lines.iter().map(|line| line.exclusive.sum).fold(imports, u64::saturating_add);

@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::Parser;
 use stackline_analyze::findings::{Finding, Findings, Options};
 use stackline_engine::Run;
-use stackline_memory::{Rules, Study};
+use stackline_memory::{MemoryAnalysis, Rules};
 use stackline_model::{Table, Unit, Values};
 use stackline_present::findings::memory_together;
 use stackline_present::human;
@@ -38,8 +38,8 @@ pub(in crate::commands) fn of_memory(run: &Run, common: &Common) -> Result<Strin
     out.push_str(&clean_lines(&memory::head(&trace)));
     let tables = match &asked.command {
         Command::Memory(args) => {
-            let study = Study::by_rules(&trace, PEAKS, Rules::default());
-            memory::overview_for_agent(args, &asked.common, &study)
+            let analysis = MemoryAnalysis::by_rules(&trace, PEAKS, Rules::default());
+            memory::overview_for_agent(args, &asked.common, &analysis)
         }
         _ => Vec::new(),
     };

@@ -65,7 +65,7 @@ const LENGTHS: [Lengths; 7] = [
 /// The report, with lines as short as it takes to name everything; what does not fit even so is cut at a line.
 pub(super) fn text_for_agent(session: &Session<'_>, run: &Run, content: &Content, source: &SourceArgs) -> String {
     let found = super::findings::of_session(session, run);
-    let work = Work::of(session, content);
+    let work = Work::new(session, content);
     let all = LENGTHS.iter().map(|lengths| text_of_lengths(session, (content, &work), &found, *lengths));
     let options = |command| options_for(command, session.common, Some(source));
     let more = |command| command_line(command, run.inputs(), &options(command));
@@ -98,13 +98,13 @@ struct Work<'t> {
 }
 
 impl<'t> Work<'t> {
-    fn of(session: &Session<'_>, content: &'t Content) -> Self {
+    fn new(session: &Session<'_>, content: &'t Content) -> Self {
         let find = |name: &str| content.tables.iter().find(|table| table.name == name).filter(|table| table.rows() > 0);
         let mut gpu_time = String::new();
         if let Some(time) = find("gpu_time") {
             ranks::gpu_time(time, &mut gpu_time);
         }
-        let kernels = find("gpu_kernels").map(|kernels| Kernels::of(kernels, session));
+        let kernels = find("gpu_kernels").map(|kernels| Kernels::new(kernels, session));
         let operators = find("operators").filter(|_| kernels.is_none());
         let operators = operators.map(|table| ranks::by_name(table, &["host_self_us", "calls"])).unwrap_or_default();
         Self { gpu_time, kernels, operators }
@@ -307,7 +307,7 @@ struct Kernel {
 }
 
 impl Kernels {
-    fn of(kernels: &Table, session: &Session<'_>) -> Self {
+    fn new(kernels: &Table, session: &Session<'_>) -> Self {
         let traces = &session.set.traces;
         let is_work = |row: &usize| text(kernels, "kind", *row) != Some(KernelType::Other.name());
         let (work, others): (Vec<usize>, Vec<usize>) = (0..kernels.rows()).partition(is_work);

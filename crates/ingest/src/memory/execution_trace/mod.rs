@@ -7,18 +7,18 @@
 //! from the operator that gives it first up to the last one that takes it, so that the curve is a lower bound. Storages
 //! that are taken before any operator gave them are older than the trace. There are no times either: calls have numbers.
 
-mod lives;
 mod nodes;
+mod storage_lifetimes;
 
 use super::values::{Value, Values};
-use crate::problems;
-use lives::{Lives, Use};
+use crate::diagnostics;
 use nodes::{Node, Nodes, Tensor};
 use rustc_hash::FxHashMap;
 use stackline_model::{
-    AccessEvidence, AccessExtent, MemoryCallKind, MemoryFrame, MemoryObjectId, MemoryStackId, MemoryTrace, NewCall,
+    AccessEvidence, AccessExtent, Frame, MemoryCallKind, MemoryObjectId, MemoryStackId, MemoryTrace, NewCall,
     NewObject, StrId, call_flags,
 };
+use storage_lifetimes::{Lives, Use};
 
 /// Whether a document is one: a dict with a schema and nodes.
 pub(super) fn is_execution_trace(values: &Values, root: Value) -> bool {
@@ -33,7 +33,7 @@ pub(super) fn read(label: &str, values: &Values, root: Value) -> MemoryTrace {
     let nodes = nodes::read(values, root, &mut trace.report);
     let mut lives = Lives::default();
     let mut leaves: Vec<(usize, Vec<Use>)> = Vec::new();
-    for worker in nodes.workers(lives::touches) {
+    for worker in nodes.workers(storage_lifetimes::touches) {
         let uses = lives.uses(&nodes, &worker);
         lives.seen_at(&uses, worker.at);
         leaves.push((worker.at, uses));
@@ -46,8 +46,8 @@ pub(super) fn read(label: &str, values: &Values, root: Value) -> MemoryTrace {
     }
     let mut trace = writer.trace;
     let older = trace.objects.allocated_by.iter().filter(|call| call.is_none()).count();
-    problems::MEMORY_OLDER.count_many(&mut trace.report, older as u64, None, "");
-    problems::MEMORY_NO_FREES.count(&mut trace.report, None, "");
+    diagnostics::MEMORY_OLDER.count_many(&mut trace.report, older as u64, None, "");
+    diagnostics::MEMORY_NO_FREES.count(&mut trace.report, None, "");
     trace.report.events = trace.calls.len() as u64;
     trace.report.sort();
     trace
@@ -145,8 +145,7 @@ impl Writer<'_> {
         }
         for node in open.into_iter().rev() {
             let function = self.trace.strings.intern(&self.nodes.all[node].name);
-            let frame = self.trace.stacks.intern_frame(MemoryFrame { function, file: StrId::NONE, line: 0 });
-            stack = self.trace.stacks.intern(stack, frame);
+            stack = self.trace.stacks.intern(stack, Frame::operator(function));
             self.paths.insert(node, stack);
         }
         stack

@@ -1,9 +1,9 @@
 //! The nodes of the file, in both of its layouts.
 
 use super::Tensors;
+use crate::diagnostics;
 use crate::memory::MOST_BYTES;
 use crate::memory::values::{NodeId, Value, Values};
-use crate::problems;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::ReadReport;
 
@@ -122,14 +122,14 @@ pub(super) fn read(values: &Values, root: Value, report: &mut ReadReport) -> Nod
         match values.as_dict(*value).filter(|dict| seen.insert(*dict)).and_then(|dict| node(values, dict, &mut tally)) {
             Some(node) => {
                 let damaged = std::mem::take(&mut tally.damaged);
-                problems::MEMORY_BAD_TENSOR.count_many(report, damaged, None, &format!("of {}", node.name));
+                diagnostics::MEMORY_BAD_TENSOR.count_many(report, damaged, None, &format!("of {}", node.name));
                 nodes.all.push(node);
             }
-            None => problems::MEMORY_BAD_EVENT.count(report, None, "a node without number or name, or there twice"),
+            None => diagnostics::MEMORY_BAD_EVENT.count(report, None, "a node without number or name, or there twice"),
         }
     }
     if tally.left == 0 {
-        problems::MEMORY_BAD_EVENT.count(report, None, "lists of tensors that stand for many; some were left out");
+        diagnostics::MEMORY_BAD_EVENT.count(report, None, "lists of tensors that stand for many; some were left out");
     }
     nodes.all.sort_by_key(|node| node.id);
     nodes.by_id = nodes.all.iter().enumerate().map(|(at, node)| (node.id, at)).collect();

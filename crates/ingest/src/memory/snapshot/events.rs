@@ -1,8 +1,8 @@
 //! The events of the allocator, of all devices in the order of their times.
 
 use super::Reader;
+use crate::diagnostics;
 use crate::memory::values::NodeId;
-use crate::problems;
 use rustc_hash::FxHashSet;
 use stackline_model::{
     AddressMap, MemoryAllocatorSettings, MemoryCallId, MemoryDeviceId, MemoryObjectId, MemoryObjectKind,
@@ -28,7 +28,7 @@ pub(super) struct DeviceState {
 }
 
 impl Live {
-    pub(super) fn of(&mut self, device: MemoryDeviceId) -> &mut DeviceState {
+    pub(super) fn device(&mut self, device: MemoryDeviceId) -> &mut DeviceState {
         if self.devices.len() <= device.index() {
             self.devices.resize_with(device.index() + 1, DeviceState::default);
         }
@@ -84,8 +84,8 @@ impl Reader<'_> {
             let (device, events, at) = (lane.device, lane.events, lane.next - 1);
             self.trace.report.records += 1;
             match self.values.as_dict(self.values.items(events)[at]) {
-                Some(dict) => self.event(dict, device, time_ns, live.of(device)),
-                None => problems::MEMORY_BAD_EVENT.count(&mut self.trace.report, None, "an event that is no dict"),
+                Some(dict) => self.event(dict, device, time_ns, live.device(device)),
+                None => diagnostics::MEMORY_BAD_EVENT.count(&mut self.trace.report, None, "an event that is no dict"),
             }
         }
         live
@@ -118,7 +118,7 @@ impl Reader<'_> {
         let position = i64::try_from(self.trace.calls.len()).unwrap_or(i64::MAX);
         let time = event.map_or(Some(lane.time_ns), |event| self.time(event)).unwrap_or(position);
         if time < lane.time_ns {
-            problems::MEMORY_CLOCK_BACK.count(
+            diagnostics::MEMORY_CLOCK_BACK.count(
                 &mut self.trace.report,
                 None,
                 &format!("{} ns", lane.time_ns.saturating_sub(time)),
@@ -146,7 +146,7 @@ impl Reader<'_> {
             if action != keys.snapshot && action != keys.annotate {
                 let what =
                     format!("{:?} without address, or with a size that cannot be", self.trace.strings.get(action));
-                problems::MEMORY_BAD_EVENT.count(&mut self.trace.report, None, &what);
+                diagnostics::MEMORY_BAD_EVENT.count(&mut self.trace.report, None, &what);
             }
             return;
         };
@@ -166,7 +166,7 @@ impl Reader<'_> {
             _ if action == keys.snapshot => {}
             _ => {
                 let name = self.trace.strings.get(action).to_owned();
-                problems::MEMORY_UNKNOWN_EVENT.count(&mut self.trace.report, None, &name);
+                diagnostics::MEMORY_UNKNOWN_EVENT.count(&mut self.trace.report, None, &name);
             }
         }
     }
@@ -179,7 +179,7 @@ impl Reader<'_> {
         let old: Vec<MemoryObjectId> =
             state.objects.find_all(event.address, event.size.max(1)).map(|(object, _)| object).collect();
         for object in old {
-            problems::MEMORY_OVERLAP.count(&mut self.trace.report, None, &format!("at {:#x}", event.address));
+            diagnostics::MEMORY_OVERLAP.count(&mut self.trace.report, None, &format!("at {:#x}", event.address));
             state.objects.remove(self.trace.objects.address[object.index()]);
             self.trace
                 .release(object, NewCall { flags: call_flags::INFERRED, stack: MemoryStackId::NONE, ..event.call });
@@ -223,7 +223,11 @@ impl Reader<'_> {
         let object = match state.objects.remove(event.address) {
             Some(object) => {
                 if self.trace.objects.requested[object.index()] != event.size {
-                    problems::MEMORY_OTHER_SIZE.count(&mut self.trace.report, None, &format!("{} bytes", event.size));
+                    diagnostics::MEMORY_OTHER_SIZE.count(
+                        &mut self.trace.report,
+                        None,
+                        &format!("{} bytes", event.size),
+                    );
                 }
                 object
             }
@@ -237,7 +241,7 @@ impl Reader<'_> {
             }),
             None => {
                 let place = format!("{} bytes at {:#x}", event.size, event.address);
-                problems::MEMORY_UNKNOWN_FREE.count(&mut self.trace.report, None, &place);
+                diagnostics::MEMORY_UNKNOWN_FREE.count(&mut self.trace.report, None, &place);
                 MemoryObjectId::NONE
             }
         };
@@ -254,7 +258,7 @@ impl Reader<'_> {
             self.free(event, state);
             state.pending.remove(&event.address);
         } else {
-            problems::MEMORY_LATE_FREE.count(&mut self.trace.report, None, &format!("{} bytes", event.size));
+            diagnostics::MEMORY_LATE_FREE.count(&mut self.trace.report, None, &format!("{} bytes", event.size));
         }
     }
 

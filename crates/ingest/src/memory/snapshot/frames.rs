@@ -4,12 +4,12 @@ use super::Reader;
 use crate::memory::values::{ItemsId, NodeId, Value};
 use rustc_hash::FxHashMap;
 use stackline_model::native_names::{autograd_node, operator};
-use stackline_model::{MemoryFrame, MemoryFrameId, MemoryStackId, StrId};
+use stackline_model::{Frame, FrameId, FrameKind, MemoryStackId, StrId};
 
 #[derive(Default)]
 pub(super) struct Frames {
     lists: FxHashMap<ItemsId, MemoryStackId>,
-    frames: FxHashMap<NodeId, MemoryFrameId>,
+    frames: FxHashMap<NodeId, FrameId>,
     operators: FxHashMap<MemoryStackId, StrId>,
 }
 
@@ -26,14 +26,14 @@ impl Reader<'_> {
         let mut stack = MemoryStackId::NONE;
         for frame in self.values.items(list).iter().rev() {
             if let Some(frame) = self.frame(*frame) {
-                stack = self.trace.stacks.intern(stack, frame);
+                stack = self.trace.stacks.node(stack, frame);
             }
         }
         self.frames.lists.insert(items, stack);
         stack
     }
 
-    fn frame(&mut self, frame: Value) -> Option<MemoryFrameId> {
+    fn frame(&mut self, frame: Value) -> Option<FrameId> {
         let dict = self.values.as_dict(frame)?;
         if let Some(frame) = self.frames.frames.get(&dict) {
             return Some(*frame);
@@ -41,7 +41,8 @@ impl Reader<'_> {
         let (function, file) = (self.text(dict, self.keys.name), self.text(dict, self.keys.filename));
         let line = self.number(dict, self.keys.line).and_then(|line| u32::try_from(line).ok()).unwrap_or(0);
         let file = if self.trace.strings.get(file).is_empty() { StrId::NONE } else { file };
-        let frame = self.trace.stacks.intern_frame(MemoryFrame { function, file, line });
+        let frame = Frame::of_line(function, file, line, &self.trace.strings);
+        let frame = self.trace.stacks.frames.intern(frame);
         self.frames.frames.insert(dict, frame);
         Some(frame)
     }
@@ -56,12 +57,11 @@ impl Reader<'_> {
             return *known;
         }
         let trace = &self.trace;
-        let is_below = |frame: &MemoryFrame| {
-            !trace.strings.get(frame.file).ends_with(".py")
-                && autograd_node(trace.strings.get(frame.function)).is_none()
+        let is_below = |frame: &Frame| {
+            frame.kind() != FrameKind::Python && autograd_node(frame.function_text(&trace.strings)).is_none()
         };
         let names = trace.stacks.frames_of(stack).take_while(is_below);
-        let outermost = names.filter_map(|frame| operator(trace.strings.get(frame.function))).last();
+        let outermost = names.filter_map(|frame| operator(frame.function_text(&trace.strings))).last();
         let name = outermost.map(|name| format!("aten::{name}"));
         let name = name.map_or(StrId::NONE, |name| self.trace.strings.intern(&name));
         self.frames.operators.insert(stack, name);

@@ -16,7 +16,7 @@ pub(super) use events::kind;
 
 use super::MOST_BYTES;
 use super::values::{NodeId, Value, Values};
-use crate::problems;
+use crate::diagnostics;
 use events::Live;
 use frames::Frames;
 use stackline_model::{MemoryDeviceId, MemoryTotals, MemoryTrace, StrId};
@@ -42,24 +42,28 @@ pub(super) fn read(label: &str, mut values: Values, root: Value) -> MemoryTrace 
     let top = values.as_dict(root);
     let mut lanes: Vec<(String, NodeId)> = Vec::new();
     let mut host_lanes = Vec::new();
-    let traces = reader.list(top, keys.device_traces, problems::MEMORY_BAD_EVENT);
+    let traces = reader.list(top, keys.device_traces, diagnostics::MEMORY_BAD_EVENT);
     for (at, lane) in traces.map_or(&[][..], |list| values.items(list)).iter().enumerate() {
         match values.as_list(*lane) {
             Some(lane) => lanes.push((format!("cuda:{at}"), lane)),
             None => {
-                problems::MEMORY_BAD_EVENT.count(&mut reader.trace.report, None, "the events of a device are no list");
+                diagnostics::MEMORY_BAD_EVENT.count(
+                    &mut reader.trace.report,
+                    None,
+                    "the events of a device are no list",
+                );
             }
         }
     }
-    if let Some(list) = reader.list(top, keys.host_traces, problems::MEMORY_BAD_EVENT) {
+    if let Some(list) = reader.list(top, keys.host_traces, diagnostics::MEMORY_BAD_EVENT) {
         let nested = values.items(list).iter().filter_map(|lane| values.as_list(*lane)).collect::<Vec<_>>();
         host_lanes.extend(if nested.is_empty() { vec![list] } else { nested });
     }
     lanes.extend(host_lanes.into_iter().map(|lane| ("pinned host memory".to_owned(), lane)));
     let mut live = reader.events(&lanes);
-    let segments = reader.list(top, keys.segments, problems::MEMORY_BAD_SEGMENT).or_else(|| values.as_list(root));
+    let segments = reader.list(top, keys.segments, diagnostics::MEMORY_BAD_SEGMENT).or_else(|| values.as_list(root));
     if segments.is_none_or(|list| values.items(list).is_empty()) && !reader.trace.calls.is_empty() {
-        problems::MEMORY_NO_SEGMENTS.count(&mut reader.trace.report, None, "");
+        diagnostics::MEMORY_NO_SEGMENTS.count(&mut reader.trace.report, None, "");
     }
     reader.segments(segments, &mut live);
     reader.block_sizes();
@@ -97,7 +101,7 @@ impl Reader<'_> {
     }
 
     /// A list of a dict; what is there and no list is counted.
-    fn list(&mut self, dict: Option<NodeId>, key: StrId, problem: problems::Code) -> Option<NodeId> {
+    fn list(&mut self, dict: Option<NodeId>, key: StrId, problem: diagnostics::Code) -> Option<NodeId> {
         let value = self.field(dict?, key).filter(|value| *value != Value::NONE)?;
         let list = self.values.as_list(value);
         if list.is_none() {
@@ -137,13 +141,13 @@ impl Reader<'_> {
         }
         if !self.trace.segments.is_empty() {
             let lost = live.without_block(&self.trace);
-            problems::MEMORY_NO_BLOCK.count_many(&mut self.trace.report, lost.len() as u64, None, "");
+            diagnostics::MEMORY_NO_BLOCK.count_many(&mut self.trace.report, lost.len() as u64, None, "");
         }
         if self.trace.calls.is_empty() && self.trace.segment_events.is_empty() && !self.trace.segments.is_empty() {
-            problems::MEMORY_NO_HISTORY.count(&mut self.trace.report, None, "");
+            diagnostics::MEMORY_NO_HISTORY.count(&mut self.trace.report, None, "");
         }
         let older = self.trace.objects.allocated_by.iter().filter(|call| call.is_none()).count();
-        problems::MEMORY_OLDER.count_many(&mut self.trace.report, older as u64, None, "");
+        diagnostics::MEMORY_OLDER.count_many(&mut self.trace.report, older as u64, None, "");
         self.trace.report.events = self.trace.calls.len() as u64;
         self.trace.report.sort();
         self.trace

@@ -2,8 +2,8 @@
 
 use super::Reader;
 use super::events::Live;
+use crate::diagnostics;
 use crate::memory::values::{NodeId, Value};
-use crate::problems;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{
     MemoryBlock, MemoryBlockState, MemoryCallId, MemoryDeviceId, MemoryObjectId, MemorySegment, MemoryStackId,
@@ -28,7 +28,7 @@ impl Reader<'_> {
                 continue;
             };
             // A list that stands for the blocks of several segments would be read as often as the file says.
-            let list = self.list(Some(dict), self.keys.blocks, problems::MEMORY_BAD_SEGMENT);
+            let list = self.list(Some(dict), self.keys.blocks, diagnostics::MEMORY_BAD_SEGMENT);
             if list.is_some_and(|list| !self.values.items(list).is_empty() && !lists.insert(list)) {
                 self.bad("the blocks of another segment");
                 continue;
@@ -41,7 +41,7 @@ impl Reader<'_> {
     }
 
     fn bad(&mut self, what: &str) {
-        problems::MEMORY_BAD_SEGMENT.count(&mut self.trace.report, None, what);
+        diagnostics::MEMORY_BAD_SEGMENT.count(&mut self.trace.report, None, what);
     }
 
     /// The number of a segment's device, and where it lies: nowhere that another one is.
@@ -199,7 +199,7 @@ impl Reader<'_> {
         (device, stream, pool): (MemoryDeviceId, MemoryStreamId, StrId),
         live: &mut Live,
     ) -> MemoryObjectId {
-        let state = live.of(device);
+        let state = live.device(device);
         let object = match state.objects.find(block.address) {
             Some((object, 0)) => {
                 self.trace.objects.bytes[object.index()] = block.bytes;

@@ -2,12 +2,12 @@
 
 use super::lex::{Placed, Token, lex};
 use super::{FIRST_DEVICE, FLAGS, TextError};
+use crate::diagnostics;
 use crate::memory::MOST_BYTES;
-use crate::problems;
 use rustc_hash::FxHashMap;
 use stackline_model::{
     AccessEvidence, AccessExtent, AccessMode, AddressMap, ByteRange, MemoryCallId, MemoryCallKind, MemoryDeviceId,
-    MemoryFrame, MemoryObjectId, MemoryObjectKind, MemoryStreamId, MemoryTrace, NewCall, NewObject, StrId, call_flags,
+    MemoryObjectId, MemoryObjectKind, MemoryStreamId, MemoryTrace, NewCall, NewObject, StrId, call_flags,
 };
 
 /// Reads a memory trace from its text form; `label` is what people know it by.
@@ -136,7 +136,7 @@ impl Reader {
             "f" => {
                 let object = if self.is_name() { self.freed()? } else { MemoryObjectId::NONE };
                 if object.is_none() {
-                    problems::MEMORY_UNKNOWN_FREE.count(&mut self.trace.report, None, "a free that names no object");
+                    diagnostics::MEMORY_UNKNOWN_FREE.count(&mut self.trace.report, None, "a free that names no object");
                 }
                 let call = self.options()?.call;
                 self.trace.release(object, call);
@@ -188,10 +188,10 @@ impl Reader {
         let (objects, row) = (&self.trace.objects, id.index());
         let (address, bytes, device) = (objects.address[row], objects.bytes[row], objects.device[row]);
         if bytes > MOST_BYTES {
-            problems::MEMORY_HUGE.count(&mut self.trace.report, None, &format!("{name} of {bytes} bytes"));
+            diagnostics::MEMORY_HUGE.count(&mut self.trace.report, None, &format!("{name} of {bytes} bytes"));
         }
         if address > 0 && !self.places.entry(device).or_default().insert(address, bytes, id).is_empty() {
-            problems::MEMORY_SAME_PLACE.count(&mut self.trace.report, None, &format!("{name} at {address:#x}"));
+            diagnostics::MEMORY_SAME_PLACE.count(&mut self.trace.report, None, &format!("{name} at {address:#x}"));
         }
     }
 
@@ -457,7 +457,7 @@ impl Reader {
         let latest = self.latest_ns.entry(call.stream).or_insert(call.start_ns);
         if call.start_ns < *latest {
             let example = format!("{} ns", latest.saturating_sub(call.start_ns));
-            problems::MEMORY_CLOCK_BACK.count(&mut self.trace.report, None, &example);
+            diagnostics::MEMORY_CLOCK_BACK.count(&mut self.trace.report, None, &example);
         }
         *latest = call.start_ns.max(*latest);
     }
@@ -494,7 +494,7 @@ impl Reader {
         self.mark(':')?;
         let function = self.word("a function")?;
         let (file, function) = (self.trace.strings.intern(&file), self.trace.strings.intern(&function));
-        let frame = self.trace.stacks.intern_frame(MemoryFrame { function, file, line });
+        let frame = stackline_model::Frame::of_line(function, file, line, &self.trace.strings);
         Ok(self.trace.stacks.intern(options.call.stack, frame))
     }
 }

@@ -342,9 +342,9 @@ impl Writer<'_> {
         let mut frames: Vec<_> = self.trace.stacks.frames_of(stack).collect();
         frames.reverse();
         for frame in frames {
-            let (file, function) = (self.trace.strings.get(frame.file), self.trace.strings.get(frame.function));
+            let (file, function) = (frame.file_text(&self.trace.strings), frame.function_text(&self.trace.strings));
             let (file, function) = (quoted(file), quoted(function));
-            self.put(format_args!(" at={file}:{}:{function}", frame.line));
+            self.put(format_args!(" at={file}:{}:{function}", frame.line().unwrap_or(0)));
         }
     }
 }

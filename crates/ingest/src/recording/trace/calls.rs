@@ -1,10 +1,10 @@
 //! The single calls and samples of one stream, with its own tables of ids.
 
 use super::in_flight;
-use crate::problems;
+use crate::diagnostics;
 use crate::recording::ends::{Ends, LastSeen};
-use crate::recording::losses::sentence;
-use crate::recording::own::{is_own_function, is_own_library};
+use crate::recording::missing_records::sentence;
+use crate::recording::recorder_frames::{is_own_function, is_own_library};
 use crate::recording::stream::{note_exit, note_outage, note_replaced};
 use crate::recording::{note_unread, open_stream};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -107,7 +107,7 @@ pub(super) struct ThreadCalls {
     own: FxHashMap<u32, u32>,
     pub(super) calls: Vec<Call>,
     pub(super) samples: Vec<Sample>,
-    pub(super) touches: Vec<Touch>,
+    pub(super) touches: Vec<TensorAccess>,
     last_touch: (i64, u64),
     last_end: i64,
     last_sample: i64,
@@ -143,9 +143,9 @@ pub(super) struct Sample {
     pub(super) value: u64,
 }
 
-/// What happened to memory of a tensor ([`Record::Touch`]).
+/// Allocation, access or release of a tensor's memory ([`Record::Touch`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Touch {
+pub(super) struct TensorAccess {
     pub(super) at: i64,
     pub(super) node: u32,
     pub(super) kind: TouchKind,
@@ -184,10 +184,10 @@ impl Calls {
                 }
                 (record, Some(calls)) => {
                     if calls.apply(record).is_none() {
-                        problems::DANGLING_RECORD.count(report, None, name);
+                        diagnostics::DANGLING_RECORD.count(report, None, name);
                     }
                 }
-                (_, None) => problems::DANGLING_RECORD.count(report, None, name),
+                (_, None) => diagnostics::DANGLING_RECORD.count(report, None, name),
             }
         }
         note_unread(name, &reader, file.len(), report);
@@ -195,8 +195,9 @@ impl Calls {
             // What it was, nobody knows.
             calls.lost.push(("touches_damaged".to_owned(), 1));
         }
+        calls.iter_mut().for_each(|calls| calls.name_threads(reader.skipped() > 0));
         match &mut calls {
-            None => problems::EMPTY_STREAM.count(report, None, name),
+            None => diagnostics::EMPTY_STREAM.count(report, None, name),
             Some(calls) if !calls.ended => {
                 calls.killed = ends.note(name, calls.process.pid, report);
                 if calls.killed {
@@ -206,7 +207,7 @@ impl Calls {
             Some(_) => {}
         }
         for (what, count) in calls.iter().flat_map(|calls| &calls.lost).filter(|(what, _)| is_of_calls(what)) {
-            problems::NOT_RECORDED.count_many(report, *count, None, &format!("{name}: {}", sentence(what)));
+            diagnostics::NOT_RECORDED.count_many(report, *count, None, &format!("{name}: {}", sentence(what)));
         }
         calls
     }
@@ -357,7 +358,7 @@ impl Calls {
     }
 
     /// Whether a frame is the recorder's own.
-    fn is_own(&self, frame: u32) -> bool {
+    pub(super) fn is_own(&self, frame: u32) -> bool {
         match self.frames.get(frame as usize) {
             Some(&FrameKey::Python { function, file, .. }) => is_own_function(self.text(file), self.text(function)),
             Some(&FrameKey::Native { library, .. }) => {
@@ -429,7 +430,7 @@ impl ThreadCalls {
         // They come in the order in which they happened, whatever the clock says.
         let at = self.touches.last().map_or(at, |before| at.max(before.at));
         let node = self.seen(node);
-        self.touches.push(Touch { at, node, kind, address, bytes });
+        self.touches.push(TensorAccess { at, node, kind, address, bytes });
         Some(())
     }
 

@@ -13,7 +13,7 @@ pub(super) struct Files {
 }
 
 impl Files {
-    pub(super) fn of(calls: &Calls) -> Self {
+    pub(super) fn new(calls: &Calls) -> Self {
         Self { root: root(calls) }
     }
 

@@ -7,7 +7,7 @@
 //! it was known where in the model a module stands is taken to be of the one of its class that is open.
 
 use super::calls::{Call, Calls, ThreadCalls};
-use super::glimpses::Glimpse;
+use super::sampled_python_spans::Glimpse;
 use rustc_hash::FxHashMap;
 use stackline_recording::FrameKey;
 

@@ -1,7 +1,7 @@
 //! Calls that were running when their process was killed.
 
 use super::calls::{Calls, ThreadCalls};
-use stackline_model::ReadReport;
+use stackline_model::{ReadReport, thread_words};
 use stackline_recording::FrameKey;
 
 /// Says which calls never returned, with their callers.
@@ -9,11 +9,7 @@ pub(super) fn note(calls: &Calls, stream: &str, report: &mut ReadReport) {
     calls.last_seen.note(stream, report, |(thread, node)| {
         let thread = calls.threads.get(thread as usize)?;
         let described = &thread.thread;
-        let name = match described.name.as_str() {
-            "" => described.tid.to_string(),
-            name => format!("{name} ({})", described.tid),
-        };
-        Some((described.tid, name, path(calls, thread, node)))
+        Some((described.tid, thread_words(&described.name, described.tid), path(calls, thread, node)))
     });
 }
 

@@ -15,7 +15,7 @@ pub(super) struct Inputs {
 
 impl Inputs {
     /// Those of a frame, if it has any that are known.
-    pub(super) fn of(calls: &Calls, frame: u32, strings: &mut StringTable) -> Option<Self> {
+    pub(super) fn new(calls: &Calls, frame: u32, strings: &mut StringTable) -> Option<Self> {
         let (FrameKey::ShapedOperator { inputs, .. } | FrameKey::ShapedBackward { inputs, .. }) =
             calls.frames.get(frame as usize)?
         else {

@@ -6,18 +6,19 @@
 mod calls;
 mod files;
 mod frames;
-mod glimpses;
 mod in_flight;
 mod inputs;
 mod machine;
 mod memory;
 mod rows;
+mod sampled_python_spans;
 mod steps;
+mod thread_names;
 
 use super::ends::{self, Ends};
 use super::{began, streams};
-use crate::places::Places;
-use crate::{Error, ReadOptions, problems, resolve};
+use crate::byte_offsets::ByteOffsets;
+use crate::{Error, ReadOptions, diagnostics, resolve};
 use calls::Calls;
 use machine::Described;
 pub use memory::{is_shown_by, memory_of, read_memory};
@@ -73,7 +74,7 @@ pub fn read_traces(run: &Path, options: &ReadOptions) -> Result<TraceSet, Error>
             }
             Err(error) => {
                 let mut report = ReadReport::default();
-                problems::UNREADABLE_STREAM.count(&mut report, None, &format!("{name}: {error}"));
+                diagnostics::UNREADABLE_STREAM.count(&mut report, None, &format!("{name}: {error}"));
                 read.push(Stream { start: i64::MAX, pid: u32::MAX, calls: None, report });
             }
         }
@@ -105,7 +106,7 @@ fn traces(name: &str, mut read: Vec<Stream>, ends: &Ends, options: &ReadOptions)
         reports.push((stream.calls.as_ref().and_then(|calls| calls.process.rank), stream.report));
         processes.extend(stream.calls);
     }
-    let has_ranks = has_ranks(processes.iter().map(Shown::of));
+    let has_ranks = has_ranks(processes.iter().map(Shown::new));
     let offsets = offsets(&processes);
     let begins = offsets.iter().zip(&processes);
     let base = begins.map(|(offset, calls)| offset + calls.process.start_monotonic_ns).min().unwrap_or(0);
@@ -115,10 +116,10 @@ fn traces(name: &str, mut read: Vec<Stream>, ends: &Ends, options: &ReadOptions)
     let mut rest = ReadReport::default();
     for (offset, calls) in offsets.into_iter().zip(processes) {
         let rank = calls.process.rank;
-        if Shown::of(&calls).has_trace(has_ranks) {
+        if Shown::new(&calls).has_trace(has_ranks) {
             ranks.entry(rank).or_default().push((offset - base, calls));
         } else if calls.has_events() {
-            problems::WITHOUT_RANK.count(&mut rest, None, &calls.process.command.join(" "));
+            diagnostics::WITHOUT_RANK.count(&mut rest, None, &calls.process.command.join(" "));
         }
     }
     let mut found: BTreeMap<Option<u32>, ReadReport> =
@@ -158,7 +159,7 @@ struct Shown {
 }
 
 impl Shown {
-    fn of(calls: &Calls) -> Self {
+    fn new(calls: &Calls) -> Self {
         Self { rank: calls.process.rank, has_events: calls.has_events(), has_calls: calls.has_calls() }
     }
 
@@ -212,7 +213,7 @@ fn trace(
         has_numbers |= rows.has_numbers();
     }
     trace.meta.format = RECORDING_FORMAT.to_owned();
-    resolve::resolve(&mut trace, Vec::new(), &Places::default(), options);
+    resolve::resolve(&mut trace, Vec::new(), &ByteOffsets::default(), options);
     // Recorded, thread by thread: nothing is left to guess.
     if has_numbers {
         trace.links.set(LinkKind::Backward, backward);

@@ -4,8 +4,8 @@ use super::calls::{Call, Calls, Sample, ThreadCalls};
 use super::files::Files;
 use super::frames;
 use super::frames::{InferredFrame, Place};
-use super::glimpses::{glimpses, shown};
 use super::inputs::Inputs;
+use super::sampled_python_spans::{glimpses, shown};
 use super::steps::{self, Step};
 use rustc_hash::FxHashMap;
 use stackline_model::names::{MODULE_PREFIX, STEP_PREFIX};
@@ -91,13 +91,18 @@ impl<'a> Rows<'a> {
         }
         self.names = vec![None; calls.frames.len()];
         self.inputs = vec![None; calls.frames.len()];
-        self.files = Files::of(calls);
+        self.files = Files::new(calls);
         self.shown = shown(calls);
         self.stacks = calls.threads.iter().map(|thread| vec![None; thread.nodes.len()]).collect();
         let pid = Key::Int(calls.process.pid.into());
         let process = self.trace.tracks.process(pid);
-        let command = self.trace.strings.intern(&calls.process.command.join(" "));
-        self.trace.tracks.processes[process.index()].name = command;
+        // Another program may have had the same id before (`exec`).
+        let before = self.trace.tracks.processes[process.index()].name;
+        let command = calls.process.command.join(" ");
+        let command = before
+            .some()
+            .map_or(command.clone(), |before| format!("{}, then {command}", self.trace.strings.get(before)));
+        self.trace.tracks.processes[process.index()].name = self.trace.strings.intern(&command);
         let steps = if has_steps { steps::infer(calls) } else { None };
         for (index, thread) in calls.threads.iter().enumerate() {
             if thread.calls.is_empty() && thread.samples.is_empty() {
@@ -263,12 +268,9 @@ impl<'a> Rows<'a> {
         for node in missing.into_iter().rev() {
             let frame = nodes[node as usize].1;
             let (name, category) = (self.line_name(calls, frame), category(calls.frames.get(frame as usize)));
-            let category = self.trace.strings.intern(category);
-            let stacks = &mut self.trace.stacks;
-            stacks.parent.push(stack);
-            stacks.frame.push(name);
-            stacks.category.push(category);
-            stack = StackId::new(stacks.frame.len() - 1);
+            let Trace { stacks, strings, .. } = &mut *self.trace;
+            let category = strings.intern(category);
+            stack = stacks.push(stack, (name, category), strings);
             self.stacks[tree][node as usize] = Some(stack);
         }
         stack
@@ -291,7 +293,7 @@ impl<'a> Rows<'a> {
     fn inputs(&mut self, calls: &Calls, frame: u32) -> Option<Inputs> {
         let known = self.inputs.get(frame as usize).copied().flatten();
         known.unwrap_or_else(|| {
-            let found = Inputs::of(calls, frame, &mut self.trace.strings);
+            let found = Inputs::new(calls, frame, &mut self.trace.strings);
             if let Some(place) = self.inputs.get_mut(frame as usize) {
                 *place = Some(found);
             }

@@ -4,8 +4,8 @@ use super::categories::{kind_of, track_kind};
 use super::event::merge;
 use super::flows::{FlowPhase, FlowPoint};
 use super::record::{KeyCache, RawEvent, Time};
-use crate::places::Places;
-use crate::problems::{self, Code};
+use crate::byte_offsets::ByteOffsets;
+use crate::diagnostics::{self, Code};
 use crate::text::TextReader;
 use rustc_hash::FxHashMap;
 use stackline_model::{
@@ -30,7 +30,7 @@ const MAX_ASYNC_DEPTH: usize = 1024;
 pub(super) struct Builder {
     pub(super) trace: Trace,
     /// Where in the text the events stand.
-    pub(super) places: Places,
+    pub(super) places: ByteOffsets,
     pub(super) text: TextReader,
     pub(super) keys: KeyCache,
     pub(super) raw: RawEvent,
@@ -77,7 +77,7 @@ impl Builder {
         trace.meta.name = name.to_owned();
         Self {
             trace,
-            places: Places::default(),
+            places: ByteOffsets::default(),
             text: TextReader::default(),
             keys: KeyCache::default(),
             raw: RawEvent::default(),
@@ -113,7 +113,7 @@ impl Builder {
         self.vain = self.vain.saturating_add(bytes as u64);
         self.gave_up = self.vain > VAIN_BYTES.saturating_add(offset.saturating_mul(VAIN_PER_BYTE));
         if self.gave_up {
-            problems::TOO_DAMAGED.count(&mut self.trace.report, Some(offset), "");
+            diagnostics::TOO_DAMAGED.count(&mut self.trace.report, Some(offset), "");
         }
         !self.gave_up
     }
@@ -127,7 +127,7 @@ impl Builder {
     /// A member of the top-level object, whose value ends at `offset`.
     pub(super) fn header(&mut self, key: String, json: String, offset: u64) {
         if !self.header_keys.insert(key.clone()) {
-            problems::DUPLICATE_KEY.count(&mut self.trace.report, Some(offset), &key);
+            diagnostics::DUPLICATE_KEY.count(&mut self.trace.report, Some(offset), &key);
         }
         self.places.member(&key, offset);
         self.trace.meta.entries.push((key, json));
@@ -162,10 +162,14 @@ impl Builder {
             b'n' | b'T' | b'p' => self.point(index, offset, Phase::AsyncInstant),
             b'P' => self.point(index, offset, Phase::Sample),
             0 if self.raw.dur != Time::Missing => {
-                problems::NO_PHASE.count(&mut self.trace.report, Some(offset), self.trace.strings.get(self.raw.name));
+                diagnostics::NO_PHASE.count(
+                    &mut self.trace.report,
+                    Some(offset),
+                    self.trace.strings.get(self.raw.name),
+                );
                 self.complete(index, offset, Phase::Complete);
             }
-            0 => problems::UNKNOWN_RECORD.count(&mut self.trace.report, Some(offset), ""),
+            0 => diagnostics::UNKNOWN_RECORD.count(&mut self.trace.report, Some(offset), ""),
             _ => self.point(index, offset, Phase::Other),
         }
     }
@@ -179,7 +183,7 @@ impl Builder {
             (false, true) => {
                 self.raw.dur = Time::Bad;
                 let name = self.trace.strings.get(self.raw.name);
-                problems::BAD_TIME.count(&mut self.trace.report, Some(offset), name);
+                diagnostics::BAD_TIME.count(&mut self.trace.report, Some(offset), name);
             }
             _ => {}
         }
@@ -227,7 +231,7 @@ impl Builder {
             Time::At(t) => (t.ns, 0),
             Time::Missing => {
                 let name = self.trace.strings.get(self.raw.name);
-                problems::NO_TIME.count(&mut self.trace.report, Some(offset), name);
+                diagnostics::NO_TIME.count(&mut self.trace.report, Some(offset), name);
                 (0, flags::NO_TIME)
             }
             Time::Bad => (0, flags::NO_TIME),
@@ -238,7 +242,7 @@ impl Builder {
         let id = self.trace.events.push(event);
         self.places.push(offset);
         if !self.trace.attrs.push(&self.raw.fields, &self.raw.values) {
-            problems::TABLE_FULL.count(&mut self.trace.report, Some(offset), "");
+            diagnostics::TABLE_FULL.count(&mut self.trace.report, Some(offset), "");
         }
         self.note_repeated_key(id, offset);
         if self.raw.stack != Key::None {
@@ -264,7 +268,7 @@ impl Builder {
         }
         if self.repeats[shape.index()] {
             let name = self.trace.strings.get(self.trace.events.name[event.index()]);
-            problems::DUPLICATE_KEY.count(&mut self.trace.report, Some(offset), name);
+            diagnostics::DUPLICATE_KEY.count(&mut self.trace.report, Some(offset), name);
         }
     }
 
@@ -274,7 +278,7 @@ impl Builder {
         let dur = match self.raw.dur {
             Time::At(d) if d.ns < 0 => {
                 let name = self.trace.strings.get(self.raw.name);
-                problems::NEGATIVE_DURATION.count(&mut self.trace.report, Some(offset), name);
+                diagnostics::NEGATIVE_DURATION.count(&mut self.trace.report, Some(offset), name);
                 bits |= flags::HAS_DURATION | flags::CLAMPED;
                 0
             }
@@ -284,7 +288,7 @@ impl Builder {
             }
             Time::Missing => {
                 let name = self.trace.strings.get(self.raw.name);
-                problems::NO_DURATION.count(&mut self.trace.report, Some(offset), name);
+                diagnostics::NO_DURATION.count(&mut self.trace.report, Some(offset), name);
                 0
             }
             Time::Bad => {
@@ -383,7 +387,7 @@ impl Builder {
         let (at, bits) = self.start(offset);
         let Some(event) = found else {
             let name = self.trace.strings.get(self.raw.name);
-            problems::UNMATCHED_END.count(&mut self.trace.report, Some(offset), name);
+            diagnostics::UNMATCHED_END.count(&mut self.trace.report, Some(offset), name);
             return;
         };
         let row = event.index();
@@ -391,7 +395,7 @@ impl Builder {
         let dur = at.saturating_sub(events.start[row]);
         if dur < 0 {
             let name = self.trace.strings.get(events.name[row]);
-            problems::NEGATIVE_DURATION.count(&mut self.trace.report, Some(offset), name);
+            diagnostics::NEGATIVE_DURATION.count(&mut self.trace.report, Some(offset), name);
             events.flags[row] |= flags::CLAMPED;
         }
         events.dur[row] = dur.max(0);

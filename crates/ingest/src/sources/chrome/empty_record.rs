@@ -2,13 +2,13 @@
 
 use super::builder::Builder;
 use super::record::RawEvent;
-use crate::problems;
+use crate::diagnostics;
 
 impl Builder {
     /// Remembers a record without any member, which is one too many only if another one follows. Whether this record is one.
     pub(super) fn is_empty_record(&mut self, offset: u64) -> bool {
         if let Some(before) = self.empty_record.take() {
-            problems::UNKNOWN_RECORD.count(&mut self.trace.report, Some(before), "");
+            diagnostics::UNKNOWN_RECORD.count(&mut self.trace.report, Some(before), "");
         }
         let is_empty = self.raw.is_empty();
         self.empty_record = is_empty.then_some(offset);

@@ -3,7 +3,7 @@
 use super::builder::Builder;
 use super::record::{Time, parse_number};
 use crate::decimal::{parse_micros, whole_micros};
-use crate::problems::{self, Code};
+use crate::diagnostics::{self, Code};
 use crate::scan::{Cursor, Fail, RawStr, RawValue};
 use crate::text::dirt;
 use stackline_model::{AttrValue, Key, ReadReport, StrId};
@@ -79,11 +79,11 @@ impl EventReader<'_> {
         loop {
             match cursor.peek()? {
                 b',' => {
-                    self.problem(problems::EXTRA_COMMA, cursor.at);
+                    self.problem(diagnostics::EXTRA_COMMA, cursor.at);
                     cursor.at += 1;
                 }
                 b'}' => {
-                    self.problem(problems::EXTRA_COMMA, cursor.at);
+                    self.problem(diagnostics::EXTRA_COMMA, cursor.at);
                     return Ok(b'}');
                 }
                 other => return Ok(other),
@@ -97,7 +97,7 @@ impl EventReader<'_> {
         match cursor.key() {
             Ok((key, repaired)) => {
                 if repaired {
-                    self.problem(problems::MISSING_QUOTE, cursor.at);
+                    self.problem(diagnostics::MISSING_QUOTE, cursor.at);
                 }
                 Ok(Some(key))
             }
@@ -114,7 +114,7 @@ impl EventReader<'_> {
             cursor.at += 1;
         }
         cursor.skip_to_key(FOREIGN_LIMIT)?;
-        self.problem(problems::FOREIGN_TEXT, from);
+        self.problem(diagnostics::FOREIGN_TEXT, from);
         Ok(())
     }
 
@@ -147,7 +147,7 @@ impl EventReader<'_> {
             _ => return self.extra(cursor, key),
         };
         if *seen & (1 << bit) != 0 {
-            self.problem(problems::DUPLICATE_KEY, cursor.at);
+            self.problem(diagnostics::DUPLICATE_KEY, cursor.at);
             if bit == 7 {
                 self.forget_args();
             }
@@ -255,7 +255,7 @@ impl EventReader<'_> {
             RawValue::Bool(b) => AttrValue::Bool(b),
             RawValue::Null => AttrValue::Null,
             RawValue::Odd(text) => {
-                self.problem(if text.is_empty() { problems::MISSING_VALUE } else { problems::ODD_VALUE }, at);
+                self.problem(if text.is_empty() { diagnostics::MISSING_VALUE } else { diagnostics::ODD_VALUE }, at);
                 AttrValue::Null
             }
         }
@@ -274,7 +274,7 @@ impl EventReader<'_> {
         let builder = &mut *self.builder;
         let (id, marks) = builder.text.string(&mut builder.trace.strings, raw);
         if raw.bare_quotes {
-            self.problem(problems::BARE_QUOTE, at);
+            self.problem(diagnostics::BARE_QUOTE, at);
         }
         if marks != 0 {
             self.dirty(marks, at);
@@ -302,7 +302,7 @@ impl EventReader<'_> {
             RawValue::Bool(b) => self.builder.trace.strings.intern(if b { "true" } else { "false" }),
             RawValue::Null => StrId::NONE,
             RawValue::Odd(text) => {
-                self.problem(if text.is_empty() { problems::MISSING_VALUE } else { problems::ODD_VALUE }, at);
+                self.problem(if text.is_empty() { diagnostics::MISSING_VALUE } else { diagnostics::ODD_VALUE }, at);
                 StrId::NONE
             }
         }
@@ -327,7 +327,7 @@ impl EventReader<'_> {
             RawValue::Int(micros) => whole_micros(micros),
             RawValue::Number(text) => parse_micros(text),
             RawValue::Str(raw) => {
-                self.problem(problems::TIME_AS_TEXT, at);
+                self.problem(diagnostics::TIME_AS_TEXT, at);
                 parse_micros(raw.raw)
             }
             RawValue::Null => return Time::Missing,
@@ -336,12 +336,12 @@ impl EventReader<'_> {
         match parsed {
             Some(nanos) if nanos.ns.unsigned_abs() <= limit => {
                 if nanos.was_ns {
-                    self.problem(problems::TIME_IN_NS, at);
+                    self.problem(diagnostics::TIME_IN_NS, at);
                 }
                 Time::At(nanos)
             }
             _ => {
-                self.problem(problems::BAD_TIME, at);
+                self.problem(diagnostics::BAD_TIME, at);
                 Time::Bad
             }
         }
@@ -351,10 +351,10 @@ impl EventReader<'_> {
 /// The problems that stand for what was done to a text (bits of [`dirt`]).
 pub(super) fn codes_of(marks: u8) -> impl Iterator<Item = Code> {
     let codes = [
-        (dirt::INVALID_UTF8, problems::INVALID_UTF8),
-        (dirt::CONTROL, problems::CONTROL),
-        (dirt::BACKSLASH, problems::BACKSLASH),
-        (dirt::NOT_JSON, problems::NOT_JSON_ARG),
+        (dirt::INVALID_UTF8, diagnostics::INVALID_UTF8),
+        (dirt::CONTROL, diagnostics::CONTROL),
+        (dirt::BACKSLASH, diagnostics::BACKSLASH),
+        (dirt::NOT_JSON, diagnostics::NOT_JSON_ARG),
     ];
     codes.into_iter().filter(move |(bit, _)| marks & bit != 0).map(|(_, code)| code)
 }

@@ -1,7 +1,7 @@
 //! Flow arrows: points first, links once all events are known.
 
 use super::categories::BACKWARD_FLOWS;
-use crate::problems;
+use crate::diagnostics;
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, Key, LinkKind, StrId, Trace, TrackId, TrackKind};
 
@@ -62,7 +62,7 @@ pub(crate) fn link(trace: &mut Trace, points: Vec<FlowPoint>, skip: &[&str]) {
         dangling += u64::from(!linked);
     }
     trace.links.set(LinkKind::Flow, links);
-    problems::DANGLING_FLOW.count_many(&mut trace.report, dangling, None, "");
+    diagnostics::DANGLING_FLOW.count_many(&mut trace.report, dangling, None, "");
 }
 
 /// The event that a point touches: the innermost of its lane around that time.

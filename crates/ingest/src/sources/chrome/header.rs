@@ -4,10 +4,10 @@ use super::builder::Builder;
 use super::event::codes_of;
 use super::{Place, Step};
 use crate::Error;
-use crate::problems::{self, Code};
+use crate::diagnostics::{self, Code};
 use crate::scan::{Cursor, Fail, RawValue};
 use crate::text;
-use stackline_model::{StackId, Trace};
+use stackline_model::Trace;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Reads members until the event list begins or the object ends.
@@ -25,7 +25,7 @@ pub(super) fn members(bytes: &[u8], base: u64, last: bool, builder: &mut Builder
                     return Step::Go(Place::Done, bytes.len());
                 }
                 let example = String::from_utf8_lossy(&bytes[at..bytes.len().min(at + 80)]).into_owned();
-                problems::DAMAGED_HEADER.count(&mut builder.trace.report, Some(base + at as u64), &example);
+                diagnostics::DAMAGED_HEADER.count(&mut builder.trace.report, Some(base + at as u64), &example);
                 match next_member(bytes, at.max(done + 1)) {
                     Some(next) => cursor.at = next,
                     None if last => return Step::Go(Place::Done, bytes.len()),
@@ -60,7 +60,7 @@ fn member(cursor: &mut Cursor<'_>, base: u64, builder: &mut Builder) -> Result<O
             b',' => {
                 commas += 1;
                 if commas > 1 {
-                    met.push(problems::EXTRA_COMMA);
+                    met.push(diagnostics::EXTRA_COMMA);
                 }
                 cursor.at += 1;
             }
@@ -72,12 +72,12 @@ fn member(cursor: &mut Cursor<'_>, base: u64, builder: &mut Builder) -> Result<O
         }
     }
     let (key, mended) = cursor.key()?;
-    met.extend(mended.then_some(problems::MISSING_QUOTE));
+    met.extend(mended.then_some(diagnostics::MISSING_QUOTE));
     let next = cursor.peek()?;
     let (key, marks) = text::decode(key.raw);
     met.extend(codes_of(marks));
     if key == "traceEvents" && next == b'[' {
-        met.extend(builder.saw_events.then_some(problems::SEVERAL_LISTS));
+        met.extend(builder.saw_events.then_some(diagnostics::SEVERAL_LISTS));
         cursor.at += 1;
         count(builder, met, base + cursor.at as u64, &key);
         builder.saw_events = true;
@@ -120,13 +120,13 @@ fn json_text(value: RawValue<'_>, met: &mut Vec<Code>) -> String {
         RawValue::Str(raw) => {
             let (text, marks) = text::decode(raw.raw);
             met.extend(codes_of(marks));
-            met.extend(raw.bare_quotes.then_some(problems::BARE_QUOTE));
+            met.extend(raw.bare_quotes.then_some(diagnostics::BARE_QUOTE));
             serde_json::Value::String(text).to_string()
         }
         RawValue::Bool(b) => b.to_string(),
         RawValue::Null => "null".to_owned(),
         RawValue::Odd(text) => {
-            met.push(if text.is_empty() { problems::MISSING_VALUE } else { problems::ODD_VALUE });
+            met.push(if text.is_empty() { diagnostics::MISSING_VALUE } else { diagnostics::ODD_VALUE });
             "null".to_owned()
         }
     }
@@ -146,7 +146,7 @@ struct Frame {
 fn stack_frames(raw: &[u8], at: u64, builder: &mut Builder) {
     let parsed = serde_json::from_slice::<BTreeMap<String, serde_json::Value>>(raw);
     let Ok(parsed) = parsed else {
-        problems::DAMAGED_HEADER.count(&mut builder.trace.report, Some(at), "stackFrames");
+        diagnostics::DAMAGED_HEADER.count(&mut builder.trace.report, Some(at), "stackFrames");
         return;
     };
     let mut frames = BTreeMap::new();
@@ -154,7 +154,7 @@ fn stack_frames(raw: &[u8], at: u64, builder: &mut Builder) {
         match serde_json::from_value::<Frame>(frame) {
             Ok(frame) => drop(frames.insert(id, frame)),
             Err(_) => {
-                problems::DAMAGED_HEADER.count(&mut builder.trace.report, Some(at), &format!("stackFrames {id}"));
+                diagnostics::DAMAGED_HEADER.count(&mut builder.trace.report, Some(at), &format!("stackFrames {id}"));
             }
         }
     }
@@ -181,11 +181,9 @@ fn stack_frames(raw: &[u8], at: u64, builder: &mut Builder) {
                 serde_json::Value::Number(n) => builder.frame_ids.get(&n.to_string()).copied(),
                 _ => None,
             };
-            let trace = &mut builder.trace;
-            let stack = StackId::new(trace.stacks.frame.len());
-            trace.stacks.parent.push(parent.into());
-            trace.stacks.frame.push(trace.strings.intern(&frame.name));
-            trace.stacks.category.push(trace.strings.intern(&frame.category));
+            let Trace { stacks, strings, .. } = &mut builder.trace;
+            let texts = (strings.intern(&frame.name), strings.intern(&frame.category));
+            let stack = stacks.push(parent.into(), texts, strings);
             builder.frame_ids.insert(current, stack);
         }
     }

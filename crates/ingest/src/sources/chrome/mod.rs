@@ -15,7 +15,7 @@ mod resync;
 mod seal;
 
 use super::{Content, Sniff};
-use crate::problems;
+use crate::diagnostics;
 use crate::scan::{Cursor, Fail};
 use crate::text::without_mark;
 use crate::window::{Refill, Window};
@@ -139,7 +139,7 @@ pub(crate) fn read(name: &str, input: impl Read, options: &ReadOptions) -> Resul
     trailing(&mut window, place, &mut builder);
     if let Some(error) = window.failure.take() {
         builder.garbled = error.kind() != std::io::ErrorKind::UnexpectedEof;
-        problems::DAMAGED_STREAM.count(&mut builder.trace.report, Some(window.offset()), &error.to_string());
+        diagnostics::DAMAGED_STREAM.count(&mut builder.trace.report, Some(window.offset()), &error.to_string());
     }
     builder.trace.report.bytes = window.offset() + window.bytes().len() as u64;
     builder.finish(name, options)
@@ -159,7 +159,7 @@ fn more<R: Read>(window: &mut Window<R>, place: Place, builder: &mut Builder) ->
             false
         }
         Refill::TooLarge => {
-            problems::TOO_LARGE_ENTRY.count(&mut builder.trace.report, Some(window.offset()), "");
+            diagnostics::TOO_LARGE_ENTRY.count(&mut builder.trace.report, Some(window.offset()), "");
             false
         }
     }
@@ -175,7 +175,7 @@ fn trailing<R: Read>(window: &mut Window<R>, place: Place, builder: &mut Builder
     loop {
         if let Some(at) = window.bytes().iter().position(|b| !b.is_ascii_whitespace()).filter(|_| !found) {
             let offset = window.offset() + at as u64;
-            problems::TRAILING.count(&mut builder.trace.report, Some(offset), "");
+            diagnostics::TRAILING.count(&mut builder.trace.report, Some(offset), "");
             found = true;
         }
         window.consume(window.bytes().len());
@@ -196,7 +196,7 @@ fn start(bytes: &[u8], name: &str, offset: u64, last: bool, builder: &mut Builde
         && at > cursor.at
     {
         let example = String::from_utf8_lossy(&bytes[cursor.at..at.min(cursor.at + 120)]).into_owned();
-        problems::FOREIGN_TEXT.count(&mut builder.trace.report, Some(offset + cursor.at as u64), &example);
+        diagnostics::FOREIGN_TEXT.count(&mut builder.trace.report, Some(offset + cursor.at as u64), &example);
         cursor.at = at;
     }
     match cursor.peek() {
@@ -226,7 +226,7 @@ fn events(bytes: &[u8], base: u64, last: bool, member: bool, builder: &mut Build
             b'{' => match (EventReader { builder, base }).read(&mut cursor) {
                 Ok(()) => {
                     if builder.commas == 0 {
-                        problems::MISSING_COMMA.count(&mut builder.trace.report, Some(base + done as u64), "");
+                        diagnostics::MISSING_COMMA.count(&mut builder.trace.report, Some(base + done as u64), "");
                     }
                     builder.commas = 0;
                     builder.commit(base + done as u64);
@@ -246,13 +246,13 @@ fn events(bytes: &[u8], base: u64, last: bool, member: bool, builder: &mut Build
             b',' => {
                 builder.commas = builder.commas.saturating_add(1);
                 if builder.commas > 1 {
-                    problems::EXTRA_COMMA.count(&mut builder.trace.report, Some(base + done as u64), "");
+                    diagnostics::EXTRA_COMMA.count(&mut builder.trace.report, Some(base + done as u64), "");
                 }
                 cursor.at += 1;
             }
             b']' => {
                 if builder.commas > 0 && builder.trace.report.records > 0 {
-                    problems::EXTRA_COMMA.count(&mut builder.trace.report, Some(base + done as u64), "");
+                    diagnostics::EXTRA_COMMA.count(&mut builder.trace.report, Some(base + done as u64), "");
                 }
                 return Step::Go(if member { Place::Members } else { Place::Done }, done + 1);
             }
@@ -290,12 +290,12 @@ fn damaged(bytes: &[u8], base: u64, at: usize, vain: usize, tail: Tail, builder:
     }
     let found = resync::find_record(&bytes[at + 1..], member, last);
     if last && matches!(found, Step::More(_)) {
-        problems::TRUNCATED.count(&mut builder.trace.report, Some(base + at as u64), "");
+        diagnostics::TRUNCATED.count(&mut builder.trace.report, Some(base + at as u64), "");
         builder.truncated = true;
         return Step::Go(Place::Done, bytes.len());
     }
     let example = String::from_utf8_lossy(&bytes[at..bytes.len().min(at + 120)]).into_owned();
-    problems::DAMAGED_EVENT.count(&mut builder.trace.report, Some(base + at as u64), &example);
+    diagnostics::DAMAGED_EVENT.count(&mut builder.trace.report, Some(base + at as u64), &example);
     builder.skip_record();
     builder.commas = 1;
     Step::Go(Place::Lost { member }, at + 1)
@@ -316,7 +316,7 @@ fn not_an_event(cursor: &mut Cursor<'_>, base: u64, at: usize, tail: Tail, build
     }
     match follows {
         Ok(b',' | b']') if cursor.at > at => {
-            problems::NOT_AN_EVENT.count(&mut builder.trace.report, Some(base + at as u64), "");
+            diagnostics::NOT_AN_EVENT.count(&mut builder.trace.report, Some(base + at as u64), "");
             builder.skip_record();
             builder.commas = 0;
             Step::Go(Place::Events { member }, cursor.at)
@@ -324,7 +324,7 @@ fn not_an_event(cursor: &mut Cursor<'_>, base: u64, at: usize, tail: Tail, build
         _ => {
             let end = cursor.bytes.len().min(at + 120);
             let example = String::from_utf8_lossy(&cursor.bytes[at..end]).into_owned();
-            problems::FOREIGN_TEXT.count(&mut builder.trace.report, Some(base + at as u64), &example);
+            diagnostics::FOREIGN_TEXT.count(&mut builder.trace.report, Some(base + at as u64), &example);
             Step::Go(Place::Lost { member }, at)
         }
     }

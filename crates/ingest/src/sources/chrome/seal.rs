@@ -2,11 +2,11 @@
 
 use super::Place;
 use super::builder::Builder;
-use crate::problems;
+use crate::diagnostics;
 use crate::sources::{device_rows, xprof};
 use crate::{Error, ReadOptions, resolve};
 use rustc_hash::FxHashSet;
-use stackline_model::words::duration;
+use stackline_model::format::duration;
 use stackline_model::{AttrTable, EventId, Trace, TrackKind, flags};
 
 impl Builder {
@@ -26,9 +26,9 @@ impl Builder {
     pub(super) fn note_end(&mut self, place: Place, offset: u64) {
         let report = &mut self.trace.report;
         match place {
-            Place::Events { member: false } => problems::UNCLOSED.count(report, Some(offset), ""),
+            Place::Events { member: false } => diagnostics::UNCLOSED.count(report, Some(offset), ""),
             Place::Lost { .. } | Place::Events { .. } | Place::Members if !self.truncated => {
-                problems::TRUNCATED.count(report, Some(offset), "");
+                diagnostics::TRUNCATED.count(report, Some(offset), "");
             }
             _ => {}
         }
@@ -40,18 +40,18 @@ impl Builder {
             return Err(super::header::no_events(name, &self.trace));
         }
         let is_void = self.trace.events.is_empty() && self.trace.tracks.processes.is_empty() && self.flows.is_empty();
-        let ends = self.trace.report.count_of(problems::UNMATCHED_END.code);
+        let ends = self.trace.report.count_of(diagnostics::UNMATCHED_END.code);
         if !self.saw_events && is_void && ends == 0 && !self.trace.report.is_clean() {
             return Err(super::header::no_records(name, &self.trace));
         }
         if self.trace.strings.is_full(1 << 20) {
-            problems::TABLE_FULL.count(&mut self.trace.report, None, "text");
+            diagnostics::TABLE_FULL.count(&mut self.trace.report, None, "text");
         }
         self.name_tracks();
         device_rows::find(&mut self.trace);
         xprof::find(&mut self.trace);
         resolve::unset::mark(&mut self.trace, &self.places);
-        if self.trace.report.count_of(problems::DAMAGED_STREAM.code) > 0 {
+        if self.trace.report.count_of(diagnostics::DAMAGED_STREAM.code) > 0 {
             resolve::garbled::mark(&mut self.trace, &self.places, self.garbled);
         }
         resolve::host::mark(&mut self.trace, &self.places);
@@ -65,7 +65,7 @@ impl Builder {
         }
         for (category, (count, first)) in std::mem::take(&mut self.unknown_categories) {
             let text = self.trace.strings.get(category).to_owned();
-            problems::UNKNOWN_CATEGORY.count_many(&mut self.trace.report, count, first, &text);
+            diagnostics::UNKNOWN_CATEGORY.count_many(&mut self.trace.report, count, first, &text);
         }
         let Self { mut trace, flows, places, .. } = self;
         resolve::resolve(&mut trace, flows, &places, options);
@@ -90,7 +90,7 @@ impl Builder {
             self.trace.events.dur[row] = end.saturating_sub(self.trace.events.start[row]).max(0);
             self.trace.events.flags[row] |= flags::HAS_DURATION;
             let name = self.trace.strings.get(self.trace.events.name[row]);
-            problems::UNFINISHED.count(&mut self.trace.report, self.places.of(event), name);
+            diagnostics::UNFINISHED.count(&mut self.trace.report, self.places.offset_of(event), name);
         }
     }
 
@@ -105,7 +105,7 @@ impl Builder {
         for event in self.trace.events.ids() {
             let (mut fields, mut values) = (Vec::new(), Vec::new());
             let mut said = FxHashSet::default();
-            for (key, value) in self.trace.attrs.of(event) {
+            for (key, value) in self.trace.attrs.of_event(event) {
                 let (kind, raw) = value.to_raw();
                 fields.push((key, kind));
                 values.push(raw);
@@ -128,7 +128,8 @@ impl Builder {
 
 /// Of a file that breaks off: after which record, and when that was.
 fn note_last_record(trace: &mut Trace) {
-    let breaks = [problems::TRUNCATED, problems::DAMAGED_STREAM, problems::TOO_DAMAGED, problems::TOO_LARGE_ENTRY];
+    let breaks =
+        [diagnostics::TRUNCATED, diagnostics::DAMAGED_STREAM, diagnostics::TOO_DAMAGED, diagnostics::TOO_LARGE_ENTRY];
     if breaks.iter().all(|code| trace.report.count_of(code.code) == 0) {
         return;
     }
@@ -139,6 +140,6 @@ fn note_last_record(trace: &mut Trace) {
     let name = trace.strings.get(trace.events.name[last.index()]);
     let at = trace.events.start[last.index()].saturating_sub(start);
     let example = format!("{} at {}", name.chars().take(80).collect::<String>(), duration(at));
-    problems::LAST_RECORD.count(&mut trace.report, None, &example);
+    diagnostics::LAST_RECORD.count(&mut trace.report, None, &example);
     trace.report.sort();
 }

@@ -2,7 +2,7 @@
 
 use super::Export;
 use super::ids::process;
-use crate::problems;
+use crate::diagnostics;
 use crate::sources::processes::{Event, EventRecord, Processes};
 use crate::sources::row::Value;
 use stackline_model::{EventKind, Key, Phase, TrackKind};
@@ -36,7 +36,7 @@ struct Common {
 }
 
 impl Common {
-    fn of(row: &Row<'_>) -> Self {
+    fn new(row: &Row<'_>) -> Self {
         let [start, end, device, context, stream, correlation, global] = std::array::from_fn(|column| row.i64(column));
         let stream = stream.filter(|&stream| stream != NO_ID);
         Self { times: (start, end), device, context, stream, correlation, pid: process(global) }
@@ -117,7 +117,7 @@ fn kernels(export: &Export<'_>, processes: &mut Processes<'_>) {
             ("graph id", Value::Int(column(12))),
             ("graph node id", Value::Int(column(13))),
         ];
-        Common::of(row).push(processes, (name, "kernel", EventKind::Kernel), &more);
+        Common::new(row).push(processes, (name, "kernel", EventKind::Kernel), &more);
     });
 }
 
@@ -142,7 +142,7 @@ fn copies(export: &Export<'_>, processes: &mut Processes<'_>) {
         let column = |at: usize| row.i64(COMMON.len() + at);
         let (from, to) = (named(&MEMORY, column(1)), named(&MEMORY, column(2)));
         let name = format!("Memcpy {} ({from} -> {to})", named(&DIRECTIONS, column(0)));
-        let common = Common::of(row);
+        let common = Common::new(row);
         let more = bytes(&common, column(3), column(4));
         common.push(processes, (&name, "gpu_memcpy", EventKind::Memcpy), &more);
     });
@@ -153,7 +153,7 @@ fn fills(export: &Export<'_>, processes: &mut Processes<'_>) {
     export.rows(FILLS, &[&COMMON[..], &own].concat(), processes, |row, processes| {
         let column = |at: usize| row.i64(COMMON.len() + at);
         let name = format!("Memset ({})", named(&MEMORY, column(0)));
-        let common = Common::of(row);
+        let common = Common::new(row);
         let more = bytes(&common, column(1), column(2));
         common.push(processes, (&name, "gpu_memset", EventKind::Memset), &more);
     });
@@ -175,8 +175,8 @@ fn graphs(export: &Export<'_>, processes: &mut Processes<'_>) {
         let column = |at: usize| row.i64(COMMON.len() + at);
         let name = column(0).map_or_else(|| "CUDA graph".to_owned(), |graph| format!("CUDA graph {graph}"));
         let more = [("graph id", Value::Int(column(0))), ("graph exec id", Value::Int(column(1)))];
-        Common::of(row).push(processes, (&name, "kernel", EventKind::Kernel), &more);
-        processes.count(problems::GRAPHS_AS_WHOLE, &name);
+        Common::new(row).push(processes, (&name, "kernel", EventKind::Kernel), &more);
+        processes.count(diagnostics::GRAPHS_AS_WHOLE, &name);
     });
 }
 
@@ -187,7 +187,7 @@ fn records(export: &Export<'_>, processes: &mut Processes<'_>) {
         if let [Some(record), Some(stream), Some(correlation)] =
             [1, 2, 3].map(|column| row.i64(column).filter(|&id| id != NO_ID))
         {
-            processes.of(process(row.i64(0))).records.insert(record, EventRecord { stream, correlation });
+            processes.trace_of(process(row.i64(0))).records.insert(record, EventRecord { stream, correlation });
         }
     });
 }
@@ -199,10 +199,10 @@ fn waits(export: &Export<'_>, processes: &mut Processes<'_>) {
     let own = ["syncType", "eventId", "eventSyncId"];
     export.rows(WAITS, &[&COMMON[..], &own].concat(), processes, |row, processes| {
         let column = |at: usize| row.i64(COMMON.len() + at);
-        let (name, common) = (named(&SYNCS, column(0)), Common::of(row));
+        let (name, common) = (named(&SYNCS, column(0)), Common::new(row));
         let record = column(2)
             .filter(|&record| record != NO_ID)
-            .and_then(|record| processes.of(common.pid).records.get(&record).copied());
+            .and_then(|record| processes.trace_of(common.pid).records.get(&record).copied());
         let more = [
             ("cuda_sync_kind", Value::Text(name)),
             ("wait_on_cuda_event_id", Value::Int(column(1).filter(|&event| event != NO_ID))),

@@ -2,7 +2,7 @@
 
 use super::Export;
 use super::ids::{pid_of, tid_of};
-use crate::problems;
+use crate::diagnostics;
 use crate::sources::processes::Processes;
 use crate::sources::row::MAX_NS;
 use serde_json::{Map, Value, json};
@@ -134,7 +134,7 @@ pub(super) fn note_diagnostics(export: &Export<'_>, trace: &mut Trace) {
     let _ = export.file.rows("DIAGNOSTIC_EVENT", &["severity", "text"], |row| {
         if row.i64(0).is_some_and(|severity| WARNINGS.contains(&severity)) {
             let text = row.text(1).unwrap_or_default();
-            problems::PROFILER_SAYS.count(&mut trace.report, None, text.trim());
+            diagnostics::PROFILER_SAYS.count(&mut trace.report, None, text.trim());
         }
         Ok(())
     });

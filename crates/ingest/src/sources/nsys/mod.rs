@@ -13,7 +13,7 @@ mod ranges;
 use super::processes::{self, Processes};
 use super::tables::{self, Texts, is_empty};
 use super::{Content, Sniff};
-use crate::problems;
+use crate::diagnostics;
 use crate::{Error, ReadOptions};
 use stackline_model::Trace;
 use stackline_sqlite::{Database, Row};
@@ -78,12 +78,12 @@ fn versions<'f>(file: &'f Database, name: &str) -> std::vec::IntoIter<&'f str> {
 pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> Result<Vec<Trace>, Error> {
     let Content::Tables(file) = content else { return Ok(Vec::new()) };
     let mut processes = Processes::new(options);
-    let mut export = Export::of(file, &mut processes);
+    let mut export = Export::new(file, &mut processes);
     if file.is_cut() {
-        processes.count(problems::TRUNCATED, "");
+        processes.count(diagnostics::TRUNCATED, "");
     }
     if !file.has(TEXTS) {
-        processes.count(problems::TABLE_MISSING, TEXTS);
+        processes.count(diagnostics::TABLE_MISSING, TEXTS);
     }
     export.texts = tables::texts(file, TEXTS, ["id", "value"], &mut processes);
     host::read(&export, &mut processes);
@@ -123,7 +123,7 @@ struct Export<'f> {
 
 impl<'f> Export<'f> {
     /// Chooses the version of each table: the first one with rows.
-    fn of(file: &'f Database, processes: &mut Processes<'_>) -> Self {
+    fn new(file: &'f Database, processes: &mut Processes<'_>) -> Self {
         let (mut tables, mut passed_over) = (BTreeMap::new(), Vec::new());
         for name in [host::TABLES, ranges::TABLES, device::TABLES].concat() {
             let versions: Vec<&str> = versions(file, name).collect();
@@ -133,7 +133,7 @@ impl<'f> Export<'f> {
             tables.extend(chosen.map(|table| (name, table)));
             for other in full {
                 let example = format!("{}, and not {other}", chosen.unwrap_or_default());
-                processes.count(problems::TABLE_VERSIONS, &example);
+                processes.count(diagnostics::TABLE_VERSIONS, &example);
                 passed_over.push(other);
             }
         }

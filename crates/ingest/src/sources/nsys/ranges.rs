@@ -32,7 +32,7 @@ pub(super) fn read(export: &Export<'_>, processes: &mut Processes<'_>) {
             None => export.name(&[row.i64(4)], "range without a name", processes),
         };
         let global = row.i64(5).unwrap_or(0);
-        let range = Range::of(text);
+        let range = Range::parse(text);
         let kind = match phase {
             Phase::Instant => EventKind::Instant,
             Phase::Async => EventKind::Async,

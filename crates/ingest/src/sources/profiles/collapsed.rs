@@ -1,11 +1,11 @@
 //! Collapsed stacks: a line for each, `outermost;…;innermost 12`, as Brendan Gregg's scripts, `py-spy record -f raw` and many others write.
 //! Values are whole numbers as a rule. Where one has a fraction, all are read in thousandths.
 
-use super::{Frame, Path, Profile};
+use super::{FrameText, Path, Profile};
 use crate::sources::{Content, Sniff};
-use crate::{Error, ReadOptions, problems};
+use crate::{Error, ReadOptions, diagnostics};
 use rustc_hash::FxHashMap;
-use stackline_model::{CallProcess, CallTree};
+use stackline_model::{CallProcess, CallingContextTree};
 use std::io::{BufRead, BufReader, Read};
 
 /// Lines that are looked at before a text is taken for stacks.
@@ -44,8 +44,8 @@ fn stack(line: &str) -> Option<(&str, f64)> {
 const PARTS: f64 = 1000.0;
 
 /// Reads a profile.
-pub(crate) fn open(_: &str, content: Content<'_>, options: &ReadOptions) -> Result<CallTree, Error> {
-    let mut profile = Profile::of(CallProcess::default());
+pub(crate) fn open(_: &str, content: Content<'_>, options: &ReadOptions) -> Result<CallingContextTree, Error> {
+    let mut profile = Profile::new(CallProcess::default());
     let mut stacks = Stacks::default();
     if let Content::Bytes { stream, .. } = content {
         stacks.read(stream, &mut profile, options)?;
@@ -54,7 +54,7 @@ pub(crate) fn open(_: &str, content: Content<'_>, options: &ReadOptions) -> Resu
     let fractions = values.iter().filter(|(_, value)| value.fract() != 0.0);
     let (first, count) = (fractions.clone().next().map(|&(_, value)| value), fractions.count());
     let example = first.map_or(String::new(), |value| format!("{value}"));
-    problems::FRACTIONAL_VALUE.count_many(profile.report(), count as u64, None, &example);
+    diagnostics::FRACTIONAL_VALUE.count_many(profile.report(), count as u64, None, &example);
     let (unit, scale) = if count > 0 { ("thousandths of samples", PARTS) } else { ("samples", 1.0) };
     let thread = profile.thread(0, "");
     let (metric, _) = profile.metric(unit, "");
@@ -62,7 +62,9 @@ pub(crate) fn open(_: &str, content: Content<'_>, options: &ReadOptions) -> Resu
         profile.add_number((path, thread, metric), value * scale, &format!("a value of {value:e}"));
     }
     Ok(profile.finish(|number| {
-        names.get(number as usize).map_or_else(Frame::default, |name| Frame { function: name, ..Frame::default() })
+        names
+            .get(number as usize)
+            .map_or_else(FrameText::default, |name| FrameText { function: name, ..FrameText::default() })
     }))
 }
 
@@ -84,7 +86,7 @@ impl Stacks {
                 Ok(0) => return Ok(()),
                 Ok(_) => {}
                 Err(error) => {
-                    problems::DAMAGED_STREAM.count(profile.report(), None, &error.to_string());
+                    diagnostics::DAMAGED_STREAM.count(profile.report(), None, &error.to_string());
                     return Ok(());
                 }
             }
@@ -97,7 +99,7 @@ impl Stacks {
                     let path = self.path(frames, profile);
                     self.values.push((path, value));
                 }
-                None => problems::DAMAGED_EVENT.count(profile.report(), None, text.trim_end()),
+                None => diagnostics::DAMAGED_EVENT.count(profile.report(), None, text.trim_end()),
             }
             if options.is_cancelled() {
                 return Err(Error::Cancelled);
@@ -130,7 +132,7 @@ mod tests {
     #[test]
     fn frames_with_places() {
         let parts = |name| {
-            let Frame { function, file, line, .. } = with_place(name);
+            let FrameText { function, file, line, .. } = with_place(name);
             (function.to_owned(), file.to_owned(), line)
         };
         assert_eq!(parts("forward (model.py:12)"), ("forward".to_owned(), "model.py".to_owned(), 12));

@@ -2,14 +2,14 @@
 //!
 //! Tables of columns that refer to each other: of each thread, or in newer versions shared by all of them.
 
-use super::{Frame, Path, Profile};
+use super::{FrameText, Path, Profile};
 use crate::sources::streamed_json::Whole;
 use crate::sources::{Content, Sniff};
-use crate::{Error, ReadOptions, problems};
+use crate::{Error, ReadOptions, diagnostics};
 use memchr::memmem;
 use rustc_hash::FxHashMap;
 use serde::Deserialize;
-use stackline_model::{CallMetric, CallProcess, CallThreadId, CallTree};
+use stackline_model::{CallMetric, CallProcess, CallThreadId, CallingContextTree};
 use std::io::BufReader;
 
 /// Whether the first bytes are those of a processed profile.
@@ -101,8 +101,8 @@ struct Samples {
 }
 
 /// Reads a profile.
-pub(crate) fn open(name: &str, content: Content<'_>, _: &ReadOptions) -> Result<CallTree, Error> {
-    let Content::Bytes { stream, .. } = content else { return Ok(CallTree::default()) };
+pub(crate) fn open(name: &str, content: Content<'_>, _: &ReadOptions) -> Result<CallingContextTree, Error> {
+    let Content::Bytes { stream, .. } = content else { return Ok(CallingContextTree::default()) };
     let read: Result<Document, _> = serde_json::from_reader(BufReader::with_capacity(256 << 10, stream));
     let document = read.map_err(|error| {
         let reason = format!("a profile of Firefox that breaks off or is damaged: {error}");
@@ -115,7 +115,7 @@ fn at<T>(column: &[T], row: i64) -> Option<&T> {
     column.get(usize::try_from(row).ok()?)
 }
 
-fn tree(document: &Document) -> CallTree {
+fn tree(document: &Document) -> CallingContextTree {
     let start_unix_ns = (document.meta.start_time * 1e6) as i64;
     let process = |pid: Whole| CallProcess {
         pid: pid.0.and_then(|pid| pid.try_into().ok()).unwrap_or(0),
@@ -125,8 +125,8 @@ fn tree(document: &Document) -> CallTree {
     };
     let mut threads: Vec<&Thread> = document.threads.iter().collect();
     threads.sort_by_key(|thread| thread.pid.0);
-    let mut profile = Profile::of(process(threads.first().map_or(Whole::default(), |thread| thread.pid)));
-    let mut frames: Vec<Frame<'_>> = Vec::new();
+    let mut profile = Profile::new(process(threads.first().map_or(Whole::default(), |thread| thread.pid)));
+    let mut frames: Vec<FrameText<'_>> = Vec::new();
     let mut before = threads.first().and_then(|thread| thread.pid.0);
     for thread in threads {
         if thread.pid.0 != before {
@@ -158,7 +158,7 @@ macro_rules! table {
 }
 
 impl<'d> OfThread<'d> {
-    fn read(&self, interval: f64, profile: &mut Profile, frames: &mut Vec<Frame<'d>>) {
+    fn read(&self, interval: f64, profile: &mut Profile, frames: &mut Vec<FrameText<'d>>) {
         let (metric, scale) = self.metric(interval, profile);
         let (prefixes, of_stack) = (table!(self, stack_table.prefix), table!(self, stack_table.frame));
         let mut numbers: FxHashMap<i64, u32> = FxHashMap::default();
@@ -173,7 +173,7 @@ impl<'d> OfThread<'d> {
             let prefix = prefixes.get(row).and_then(|prefix| prefix.0);
             let parent = prefix.and_then(|prefix| at(&paths, prefix).copied());
             if prefix.is_some() && parent.is_none() {
-                problems::DANGLING_RECORD.count(profile.report(), None, "a stack whose caller comes after it");
+                diagnostics::DANGLING_RECORD.count(profile.report(), None, "a stack whose caller comes after it");
             }
             paths.push(profile.child(parent.unwrap_or(0), number));
         }
@@ -186,7 +186,7 @@ impl<'d> OfThread<'d> {
                 Some(_) if weight < 0.0 && metric == CallMetric::Allocated => {}
                 Some(&path) => profile.add_number((path, self.id, metric), weight, &self.thread.name),
                 None => {
-                    problems::DANGLING_RECORD.count(profile.report(), None, "a sample of a stack that is not there");
+                    diagnostics::DANGLING_RECORD.count(profile.report(), None, "a sample of a stack that is not there");
                 }
             }
         }
@@ -211,12 +211,12 @@ impl<'d> OfThread<'d> {
         id.and_then(|id| at(texts, id)).map_or("", |text| text)
     }
 
-    fn frame(&self, row: i64) -> Frame<'d> {
+    fn frame(&self, row: i64) -> FrameText<'d> {
         let of = |column: &[Whole], row: i64| at(column, row).and_then(|value| value.0);
         let line = |number: Option<i64>| number.and_then(|line| u32::try_from(line).ok()).unwrap_or(0);
         let function = of(table!(self, frame_table.func), row).unwrap_or(-1);
         let resource = of(table!(self, func_table.resource), function).unwrap_or(-1);
-        Frame {
+        FrameText {
             function: self.text(of(table!(self, func_table.name), function)),
             file: self.text(of(table!(self, func_table.file_name), function)),
             line: line(of(table!(self, frame_table.line), row)),

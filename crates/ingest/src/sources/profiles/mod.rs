@@ -7,11 +7,11 @@ pub(super) mod firefox;
 pub(super) mod pprof;
 pub(super) mod speedscope;
 
-use crate::problems;
+use crate::diagnostics;
 use rustc_hash::FxHashMap;
 use stackline_model::{
-    CallFrame, CallMetric, CallNodeId, CallProcess, CallProcessId, CallStats, CallThread, CallThreadId, CallTree,
-    CallTreeBuilder, ReadReport, StrId,
+    CallMetric, CallNodeId, CallProcess, CallProcessId, CallStats, CallThread, CallThreadId, CallingContextTree,
+    CallingContextTreeBuilder, Frame, ReadReport, StrId,
 };
 
 /// A path of frames, by its number; the empty one is 0.
@@ -19,7 +19,7 @@ pub(super) type Path = u32;
 
 /// A frame in words.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Frame<'a> {
+pub(super) struct FrameText<'a> {
     pub(super) function: &'a str,
     pub(super) file: &'a str,
     /// Line that was running, and the first one of the function; 0 if unknown.
@@ -35,7 +35,7 @@ pub(super) struct Profile {
     paths: Vec<(Path, u32)>,
     by_frame: FxHashMap<(Path, u32), Path>,
     values: FxHashMap<(Path, CallThreadId, CallMetric), CallStats>,
-    builder: CallTreeBuilder,
+    builder: CallingContextTreeBuilder,
     process: CallProcessId,
     /// Kinds of values that have a metric already.
     taken: Vec<(String, CallMetric)>,
@@ -49,8 +49,8 @@ const NO_FRAMES: u32 = u32::MAX;
 
 impl Profile {
     /// A profile of one process.
-    pub(super) fn of(process: CallProcess) -> Self {
-        let mut builder = CallTreeBuilder::new();
+    pub(super) fn new(process: CallProcess) -> Self {
+        let mut builder = CallingContextTreeBuilder::new();
         let process = builder.process(process);
         Self {
             paths: Vec::new(),
@@ -91,7 +91,7 @@ impl Profile {
     pub(super) fn add(&mut self, path: Path, thread: CallThreadId, metric: CallMetric, value: u64) {
         if value > 0 {
             let path = if path == 0 { self.child(0, NO_FRAMES) } else { path };
-            self.values.entry((path, thread, metric)).or_default().merge(&CallStats::of(value));
+            self.values.entry((path, thread, metric)).or_default().merge(&CallStats::from_value(value));
         }
     }
 
@@ -103,10 +103,10 @@ impl Profile {
         example: &str,
     ) {
         if value < 0.0 || value.is_nan() {
-            problems::NEGATIVE_VALUE.count(self.report(), None, example);
+            diagnostics::NEGATIVE_VALUE.count(self.report(), None, example);
         } else {
             if value >= MOST {
-                problems::HUGE_VALUE.count(self.report(), None, example);
+                diagnostics::HUGE_VALUE.count(self.report(), None, example);
             }
             self.add(path, thread, metric, value.min(MOST).round() as u64);
         }
@@ -142,7 +142,7 @@ impl Profile {
             CallMetric::ALL.into_iter().find(|metric| metric.name(&stackline_model::StringTable::default()) == what);
         match (of(TIMES), of(BYTES)) {
             (Some(scale), _) if what.contains("cpu") => (CallMetric::CpuTime, scale),
-            (Some(scale), _) => (own.unwrap_or(CallMetric::RealTime), scale),
+            (Some(scale), _) => (own.unwrap_or(CallMetric::WallTime), scale),
             (_, Some(scale)) if own.is_some() || ALLOCATED.contains(&what) => {
                 (own.unwrap_or(CallMetric::Allocated), scale)
             }
@@ -155,7 +155,7 @@ impl Profile {
     }
 
     /// The tree; `frame` puts the frame of a number into words.
-    pub(super) fn finish<'f>(mut self, mut frame: impl FnMut(u32) -> Frame<'f>) -> CallTree {
+    pub(super) fn finish<'f>(mut self, mut frame: impl FnMut(u32) -> FrameText<'f>) -> CallingContextTree {
         // Not needed any more, and large.
         self.by_frame = FxHashMap::default();
         let mut frames = FxHashMap::default();
@@ -165,7 +165,9 @@ impl Profile {
             let builder = &mut self.builder;
             let id = *frames.entry(number).or_insert_with(|| {
                 let made = match number {
-                    NO_FRAMES => call_frame(&Frame { function: "(stack without frames)", ..Frame::default() }, builder),
+                    NO_FRAMES => {
+                        call_frame(&FrameText { function: "(stack without frames)", ..FrameText::default() }, builder)
+                    }
                     _ => call_frame(&frame(number), builder),
                 };
                 builder.frame(made)
@@ -199,29 +201,29 @@ const BYTES: &[(&[&str], f64)] = &[
 const ALLOCATED: &[&str] = &["", "alloc_space", "allocated", "space"];
 
 /// The parts of `forward (model.py:12)`, as many write it where their format has no place for files; of any other name the name alone.
-fn with_place(name: &str) -> Frame<'_> {
-    let plain = Frame { function: name, ..Frame::default() };
+fn with_place(name: &str) -> FrameText<'_> {
+    let plain = FrameText { function: name, ..FrameText::default() };
     let Some((function, place)) = name.strip_suffix(')').and_then(|name| name.rsplit_once(" (")) else { return plain };
     let (file, line) = match place.rsplit_once(':') {
         Some((file, line)) if line.bytes().all(|b| b.is_ascii_digit()) => (file, line.parse().unwrap_or(0)),
         _ => (place, 0),
     };
     let is_file = line > 0 || file.contains('.') || file.contains('/');
-    if is_file { Frame { function, file, line, ..Frame::default() } } else { plain }
+    if is_file { FrameText { function, file, line, ..FrameText::default() } } else { plain }
 }
 
-fn call_frame(frame: &Frame<'_>, builder: &mut CallTreeBuilder) -> CallFrame {
+fn call_frame(frame: &FrameText<'_>, builder: &mut CallingContextTreeBuilder) -> Frame {
     let placed = if frame.file.is_empty() { with_place(frame.function) } else { *frame };
     let line = if placed.line > 0 { placed.line } else { frame.line };
-    let frame = &Frame { library: frame.library, first_line: frame.first_line, line, ..placed };
+    let frame = &FrameText { library: frame.library, first_line: frame.first_line, line, ..placed };
     let function = builder.text(if frame.function.is_empty() { "function without a name" } else { frame.function });
-    let &Frame { line, first_line, .. } = frame;
+    let &FrameText { line, first_line, .. } = frame;
     let mut some = |text: &str| if text.is_empty() { StrId::NONE } else { builder.text(text) };
     let (file, library) = (some(frame.file), some(frame.library));
     if is_python(frame.file) {
-        return CallFrame::Python { function, file, line, first_line };
+        return Frame::Python { function, file, line, first_line };
     }
-    CallFrame::Native { library, build_id: StrId::NONE, offset: 0, function, file, line, inlined: 0 }
+    Frame::Native { library, build_id: StrId::NONE, offset: 0, function, file, line, inlined: 0 }
 }
 
 fn is_python(file: &str) -> bool {

@@ -1,11 +1,11 @@
 //! pprof: Go's profiles, `jax.profiler.save_device_memory_profile`, and what many other programs write (`profile.proto`).
 
-use super::{Frame, Profile};
+use super::{FrameText, Profile};
 use crate::sources::{Content, Sniff};
-use crate::{Error, ReadOptions, problems};
+use crate::{Error, ReadOptions, diagnostics};
 use prost::Message;
 use rustc_hash::FxHashMap;
-use stackline_model::{CallMetric, CallProcess, CallTree};
+use stackline_model::{CallMetric, CallProcess, CallingContextTree};
 use std::io::Read;
 
 /// Longer messages are none.
@@ -103,7 +103,7 @@ pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
 }
 
 /// Reads a profile.
-pub(crate) fn open(name: &str, content: Content<'_>, _: &ReadOptions) -> Result<CallTree, Error> {
+pub(crate) fn open(name: &str, content: Content<'_>, _: &ReadOptions) -> Result<CallingContextTree, Error> {
     let malformed = |reason: String| Error::Malformed { path: name.into(), reason, offset: 0 };
     let mut bytes = Vec::new();
     if let Content::Bytes { stream, .. } = content {
@@ -120,7 +120,7 @@ pub(crate) fn open(name: &str, content: Content<'_>, _: &ReadOptions) -> Result<
     Ok(tree(&document))
 }
 
-fn tree(document: &Document) -> CallTree {
+fn tree(document: &Document) -> CallingContextTree {
     let texts: Vec<String> =
         document.string_table.iter().map(|text| String::from_utf8_lossy(text).into_owned()).collect();
     let text = |at: i64| usize::try_from(at).ok().and_then(|at| texts.get(at)).map_or("", |text| text);
@@ -129,7 +129,7 @@ fn tree(document: &Document) -> CallTree {
         lasted_ns: u64::try_from(document.duration_nanos).ok().filter(|&ns| ns > 0),
         ..CallProcess::default()
     };
-    let mut profile = Profile::of(process);
+    let mut profile = Profile::new(process);
     let thread = profile.thread(0, "");
     let kinds: Vec<(CallMetric, f64)> =
         document.sample_type.iter().map(|kind| profile.metric(text(kind.name), text(kind.unit))).collect();
@@ -138,7 +138,7 @@ fn tree(document: &Document) -> CallTree {
     let libraries: FxHashMap<u64, i64> =
         document.mapping.iter().map(|mapping| (mapping.id, mapping.filename)).collect();
     // Each line of a location is a frame; frames are counted through all locations.
-    let mut frames: Vec<(Frame<'_>, u64)> = Vec::new();
+    let mut frames: Vec<(FrameText<'_>, u64)> = Vec::new();
     let mut places: FxHashMap<u64, std::ops::Range<u32>> = FxHashMap::default();
     for location in &document.location {
         let first = frames.len() as u32;
@@ -146,7 +146,7 @@ fn tree(document: &Document) -> CallTree {
         for line in location.line.iter().rev() {
             let function = functions.get(&line.function_id);
             let number = |line: i64| u32::try_from(line).unwrap_or(0);
-            let frame = Frame {
+            let frame = FrameText {
                 function: function.map_or("", |function| text(function.name)),
                 file: function.map_or("", |function| text(function.filename)),
                 line: number(line.line),
@@ -156,13 +156,13 @@ fn tree(document: &Document) -> CallTree {
             frames.push((frame, location.address));
         }
         if location.line.is_empty() {
-            frames.push((Frame { library, ..Frame::default() }, location.address));
+            frames.push((FrameText { library, ..FrameText::default() }, location.address));
         }
         places.insert(location.id, first..frames.len() as u32);
     }
     for sample in &document.sample {
         if let Some(missing) = sample.location_id.iter().find(|id| !places.contains_key(id)) {
-            problems::DANGLING_RECORD.count(profile.report(), None, &format!("location {missing}"));
+            diagnostics::DANGLING_RECORD.count(profile.report(), None, &format!("location {missing}"));
         }
         let known = sample.location_id.iter().rev().filter_map(|id| places.get(id).cloned());
         let path = profile.path(known.flatten());
@@ -173,6 +173,6 @@ fn tree(document: &Document) -> CallTree {
     let addresses: Vec<String> = frames.iter().map(|(_, address)| format!("{address:#x}")).collect();
     profile.finish(|number| {
         let (frame, _) = frames[number as usize];
-        if frame.function.is_empty() { Frame { function: &addresses[number as usize], ..frame } } else { frame }
+        if frame.function.is_empty() { FrameText { function: &addresses[number as usize], ..frame } } else { frame }
     })
 }

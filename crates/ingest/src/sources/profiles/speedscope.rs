@@ -2,14 +2,14 @@
 //!
 //! Read element by element: what is held of a stack is one number.
 
-use super::{Frame, Path, Profile};
+use super::{FrameText, Path, Profile};
 use crate::sources::streamed_json::{Fields, Into};
 use crate::sources::{Content, Sniff};
-use crate::{Error, ReadOptions, problems};
+use crate::{Error, ReadOptions, diagnostics};
 use memchr::memmem;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess};
-use stackline_model::{CallProcess, CallTree};
+use stackline_model::{CallProcess, CallingContextTree};
 use std::io::BufReader;
 
 /// What each file names, mostly in its first line.
@@ -32,10 +32,10 @@ pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
 }
 
 /// Reads a profile.
-pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> Result<CallTree, Error> {
-    let Content::Bytes { stream, .. } = content else { return Ok(CallTree::default()) };
+pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> Result<CallingContextTree, Error> {
+    let Content::Bytes { stream, .. } = content else { return Ok(CallingContextTree::default()) };
     let mut document =
-        Document { profile: Profile::of(CallProcess::default()), frames: Vec::new(), threads: 0, has_values: false };
+        Document { profile: Profile::new(CallProcess::default()), frames: Vec::new(), threads: 0, has_values: false };
     let mut parser = serde_json::Deserializer::from_reader(BufReader::with_capacity(256 << 10, stream));
     let read = Into(&mut document).deserialize(&mut parser);
     let unnamed = document.profile.largest_frame().filter(|&number| number as usize >= document.frames.len());
@@ -48,15 +48,15 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
             let reason = format!("a profile of speedscope that breaks off or is damaged: {error}");
             return Err(Error::Malformed { path: name.into(), reason, offset: 0 });
         }
-        let code = if error.is_eof() || error.is_io() { problems::TRUNCATED } else { problems::DAMAGED_EVENT };
+        let code = if error.is_eof() || error.is_io() { diagnostics::TRUNCATED } else { diagnostics::DAMAGED_EVENT };
         code.count(document.profile.report(), None, &error.to_string());
     }
     if let Some(number) = unnamed {
         let example = format!("frame {number} of {}", document.frames.len());
-        problems::DANGLING_RECORD.count(document.profile.report(), None, &example);
+        diagnostics::DANGLING_RECORD.count(document.profile.report(), None, &example);
     }
     let frames = document.frames;
-    Ok(document.profile.finish(|number| frames.get(number as usize).map_or_else(Frame::default, Shared::frame)))
+    Ok(document.profile.finish(|number| frames.get(number as usize).map_or_else(FrameText::default, Shared::frame)))
 }
 
 /// A frame as the profiles of a file share it.
@@ -69,9 +69,9 @@ struct Shared {
 }
 
 impl Shared {
-    fn frame(&self) -> Frame<'_> {
+    fn frame(&self) -> FrameText<'_> {
         let file = self.file.as_deref().unwrap_or_default();
-        Frame { function: &self.name, file, line: self.line.unwrap_or(0), ..Frame::default() }
+        FrameText { function: &self.name, file, line: self.line.unwrap_or(0), ..FrameText::default() }
     }
 }
 
@@ -226,7 +226,7 @@ impl Document {
             match weights.get(at) {
                 Some(&Some(weight)) => add(profile, path, weight),
                 None if weights.is_empty() => add(profile, path, 1.0),
-                _ => problems::MISSING_VALUE.count(profile.report(), None, "the weight of a sample"),
+                _ => diagnostics::MISSING_VALUE.count(profile.report(), None, "the weight of a sample"),
             }
         }
         let mut open: Vec<(Path, u32)> = Vec::new();
@@ -242,14 +242,14 @@ impl Document {
                 // Frames that were left open within it close with it.
                 Kind::C => match open.iter().rposition(|&(_, frame)| frame == event.frame) {
                     Some(at) => open.truncate(at),
-                    None => problems::UNMATCHED_END.count(profile.report(), None, name),
+                    None => diagnostics::UNMATCHED_END.count(profile.report(), None, name),
                 },
-                Kind::Other => problems::UNKNOWN_RECORD.count(profile.report(), None, name),
+                Kind::Other => diagnostics::UNKNOWN_RECORD.count(profile.report(), None, name),
             }
         }
         if let Some(&(path, _)) = open.last() {
             add(profile, path, end.map_or(0.0, |end| (end - last).max(0.0)));
-            problems::UNFINISHED.count(profile.report(), None, name);
+            diagnostics::UNFINISHED.count(profile.report(), None, name);
         }
     }
 }

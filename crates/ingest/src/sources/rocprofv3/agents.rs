@@ -17,7 +17,7 @@ pub(super) enum Agent {
 
 impl Agent {
     /// `Agent 4`, `GPU 0`, `CPU 1`, or a number alone, as tables of CSV have it.
-    pub(super) fn of(text: &str) -> Option<Self> {
+    pub(super) fn parse(text: &str) -> Option<Self> {
         let (word, number) = text.rsplit_once(' ').unwrap_or(("", text));
         let number = number.parse().ok()?;
         match word {

@@ -4,7 +4,7 @@
 
 use super::agents::{Agent, Agents, Gpu};
 use super::events::{Call, Copy, Counters, Kernel, count_without_kernel, registers};
-use crate::problems;
+use crate::diagnostics;
 use crate::sources::File;
 use crate::sources::processes::Processes;
 use crate::sources::row::ROWS_BETWEEN_CHECKS;
@@ -110,12 +110,12 @@ struct Run {
 /// Reads the files of a run.
 pub(super) fn read(files: Vec<File<'_>>, processes: &mut Processes<'_>) {
     let mut run = Run { pid: files.first().and_then(|file| pid_of(&file.name)), ..Run::default() };
-    let mut opened: Vec<CsvTable<'_>> = files.into_iter().filter_map(|file| CsvTable::of(file, processes)).collect();
+    let mut opened: Vec<CsvTable<'_>> = files.into_iter().filter_map(|file| CsvTable::new(file, processes)).collect();
     let mut known = BTreeSet::new();
     opened.retain(|file| {
         let is_new = known.insert(stem(&file.name).unwrap_or(&file.name).to_owned());
         if !is_new {
-            processes.count(problems::REPEATED_FILE, &file.name);
+            processes.count(diagnostics::REPEATED_FILE, &file.name);
         }
         is_new
     });
@@ -130,7 +130,7 @@ pub(super) fn read(files: Vec<File<'_>>, processes: &mut Processes<'_>) {
             Table::Counters if has_kernels => run.counters(file, processes),
             Table::Counters => run.counted_kernels(file, processes),
             Table::Kernels => run.kernels(file, processes),
-            Table::Unread => processes.count(problems::TABLE_NOT_READ, &file.name),
+            Table::Unread => processes.count(diagnostics::TABLE_NOT_READ, &file.name),
         }
     }
     count_without_kernel(run.counters.len(), processes);
@@ -152,12 +152,12 @@ struct CsvTable<'a> {
 }
 
 impl<'a> CsvTable<'a> {
-    fn of(file: File<'a>, processes: &mut Processes<'_>) -> Option<Self> {
+    fn new(file: File<'a>, processes: &mut Processes<'_>) -> Option<Self> {
         let mut rows = ReaderBuilder::new().flexible(true).from_reader(file.stream);
         let header = match rows.byte_headers() {
             Ok(header) => header.clone(),
             Err(error) => {
-                processes.count(problems::TABLE_DAMAGED, &format!("{}: {error}", file.name));
+                processes.count(diagnostics::TABLE_DAMAGED, &format!("{}: {error}", file.name));
                 return None;
             }
         };
@@ -165,7 +165,7 @@ impl<'a> CsvTable<'a> {
         let named = |(at, column): (usize, &[u8])| (String::from_utf8_lossy(column).to_ascii_lowercase(), at);
         let columns: FxHashMap<String, usize> = header.iter().enumerate().map(named).collect();
         let Some(table) = table_of(|column| columns.contains_key(&column.to_ascii_lowercase())) else {
-            processes.count(problems::TABLE_NOT_READ, &file.name);
+            processes.count(diagnostics::TABLE_NOT_READ, &file.name);
             return None;
         };
         Some(Self { name: file.name, table, columns, rows })
@@ -187,7 +187,7 @@ impl<'a> CsvTable<'a> {
         loop {
             let read = self.rows.read_byte_record(&mut record);
             if let Some(row) = wrong_width.take() {
-                let code = if matches!(read, Ok(false)) { problems::TRUNCATED } else { problems::DAMAGED_EVENT };
+                let code = if matches!(read, Ok(false)) { diagnostics::TRUNCATED } else { diagnostics::DAMAGED_EVENT };
                 processes.count(code, &row);
             }
             match read {
@@ -199,7 +199,7 @@ impl<'a> CsvTable<'a> {
                     continue;
                 }
                 Err(error) => {
-                    processes.count(problems::TABLE_DAMAGED, &format!("{}: {error}", self.name));
+                    processes.count(diagnostics::TABLE_DAMAGED, &format!("{}: {error}", self.name));
                     return;
                 }
             }
@@ -229,7 +229,7 @@ impl<const N: usize> Row<'_, N> {
     }
 
     fn agent(&self, column: usize) -> Option<Agent> {
-        Agent::of(self.text(column))
+        Agent::parse(self.text(column))
     }
 
     fn sizes(&self, first: usize) -> Option<[i64; 3]> {
@@ -406,7 +406,7 @@ impl Run {
         file.for_each_row(["Dispatch_Id", "Counter_Name", "Counter_Value"], processes, |row, processes| {
             match (row.i64(0), row.text(2).parse()) {
                 (Some(dispatch), Ok(value)) => counters.entry(dispatch).or_default().add(row.text(1), value),
-                _ => processes.count(problems::ODD_VALUE, row.text(2)),
+                _ => processes.count(diagnostics::ODD_VALUE, row.text(2)),
             }
         });
     }
@@ -428,7 +428,7 @@ impl Run {
             }
             match (row.text(own + 2).parse(), &mut kernels[at].kernel.counters) {
                 (Ok(value), Some(counters)) => counters.add(row.text(own + 1), value),
-                _ => processes.count(problems::ODD_VALUE, row.text(own + 2)),
+                _ => processes.count(diagnostics::ODD_VALUE, row.text(own + 2)),
             }
         });
         for CountedKernel { name, owner, kernel } in kernels {

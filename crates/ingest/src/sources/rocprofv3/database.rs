@@ -51,7 +51,7 @@ fn identifiers(file: &Database) -> impl Iterator<Item = &str> {
 /// Reads all processes of a recording.
 pub(super) fn read(file: &Database, processes: &mut Processes<'_>) {
     for identifier in identifiers(file) {
-        ProcessTables::of(file, identifier, processes).push(processes);
+        ProcessTables::new(file, identifier, processes).push(processes);
     }
 }
 
@@ -109,7 +109,7 @@ const PLACE: [&str; 10] =
     ["pid", "tid", "agent_id", "queue_id", "stream_id", "start", "end", "track_id", "start_id", "end_id"];
 
 impl<'f> ProcessTables<'f> {
-    fn of(file: &'f Database, identifier: &'f str, processes: &mut Processes<'_>) -> Self {
+    fn new(file: &'f Database, identifier: &'f str, processes: &mut Processes<'_>) -> Self {
         let texts = format!("rocpd_string{identifier}");
         let texts = tables::texts(file, &texts, ["id", "string"], processes);
         let (pids, tids, symbols, events) = Default::default();

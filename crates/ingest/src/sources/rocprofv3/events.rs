@@ -1,6 +1,6 @@
 //! Kernels, copies, calls and marks of a recording as events, whatever form they were read from.
 
-use crate::problems;
+use crate::diagnostics;
 use crate::sources::processes::{Event, Processes};
 use crate::sources::ranges::Range;
 use crate::sources::row::Value;
@@ -40,7 +40,11 @@ pub(super) fn registers(vector: Option<i64>, accumulation: Option<i64>) -> Optio
 
 /// Counts what was counted of dispatches that are not recorded.
 pub(super) fn count_without_kernel(dispatches: usize, processes: &mut Processes<'_>) {
-    processes.count_many(problems::DANGLING_RECORD, dispatches as u64, "counters of a dispatch that is not recorded");
+    processes.count_many(
+        diagnostics::DANGLING_RECORD,
+        dispatches as u64,
+        "counters of a dispatch that is not recorded",
+    );
 }
 
 /// A kernel that ran.
@@ -134,7 +138,7 @@ impl Copy<'_> {
         let device = if of_source { self.source.or(self.destination) } else { self.destination.or(self.source) };
         let Some(device) = device.filter(|_| !self.direction.ends_with("HOST_TO_HOST")) else {
             // No GPU moved these: they are of the host, on a row of their own.
-            let copies = Key::Str(processes.of(pid).trace.strings.intern("copies"));
+            let copies = Key::Str(processes.trace_of(pid).trace.strings.intern("copies"));
             let track = (Key::Int(pid.unwrap_or(0)), copies, TrackKind::Thread);
             let arguments = [("bytes", Value::Int(self.bytes))];
             push_span(processes, pid, (track, self.times), (name, "", EventKind::Other), &arguments);
@@ -142,7 +146,7 @@ impl Copy<'_> {
         };
         let stream = match self.stream {
             Some(stream) => Key::Int(stream),
-            None => Key::Str(processes.of(pid).trace.strings.intern("copies")),
+            None => Key::Str(processes.trace_of(pid).trace.strings.intern("copies")),
         };
         let length =
             self.times.0.zip(self.times.1).and_then(|(start, end)| end.checked_sub(start)).filter(|&ns| ns > 0);
@@ -199,7 +203,7 @@ impl Call<'_> {
             push_span(processes, pid, (track, times), (text, category, kind), &arguments);
             return;
         }
-        let range = Range::of(text);
+        let range = Range::parse(text);
         let (category, kind) = range.kind();
         let (kind, phase) = match () {
             () if times.0.is_some() && times.0 == times.1 => (EventKind::Instant, Phase::Instant),

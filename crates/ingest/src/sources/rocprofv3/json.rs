@@ -5,7 +5,7 @@
 
 use super::agents::{Agent, Agents, Gpu};
 use super::events::{Call, Copy, Counters, Kernel, count_without_kernel, registers};
-use crate::problems;
+use crate::diagnostics;
 use crate::sources::processes::Processes;
 use crate::sources::streamed_json::{Fields, Into, Whole};
 use rustc_hash::FxHashMap;
@@ -30,7 +30,7 @@ pub(super) fn read(stream: &mut dyn Read, processes: &mut Processes<'_>) -> (Vec
     let mut parser = serde_json::Deserializer::from_reader(std::io::BufReader::with_capacity(256 << 10, stream));
     let error = Into(&mut document).deserialize(&mut parser).err();
     if let Some(error) = &error {
-        let code = if error.is_eof() || error.is_io() { problems::TRUNCATED } else { problems::TOO_DAMAGED };
+        let code = if error.is_eof() || error.is_io() { diagnostics::TRUNCATED } else { diagnostics::TOO_DAMAGED };
         processes.count(code, &error.to_string());
     }
     (document.processes, error.map(|error| error.to_string()))
@@ -318,9 +318,9 @@ impl Process {
             copy.push(pid, processes);
         }
         for list in &self.unread {
-            processes.count(problems::TABLE_NOT_READ, list);
+            processes.count(diagnostics::TABLE_NOT_READ, list);
         }
-        processes.of(pid).trace.meta.entries = agents.described();
+        processes.trace_of(pid).trace.meta.entries = agents.described();
     }
 
     fn agents(&self) -> Agents {

@@ -10,7 +10,7 @@ mod json;
 
 use super::processes::{self, Processes};
 use super::{Content, File, Sniff};
-use crate::{Error, ReadOptions, problems};
+use crate::{Error, ReadOptions, diagnostics};
 use stackline_model::Trace;
 
 /// The format that traces of these recordings name.
@@ -50,7 +50,7 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
         Content::Files(files) => csv_files::read(files, &mut processes),
         Content::Tables(file) => {
             if file.is_cut() {
-                processes.count(problems::TRUNCATED, "");
+                processes.count(diagnostics::TRUNCATED, "");
             }
             database::read(file, &mut processes);
         }

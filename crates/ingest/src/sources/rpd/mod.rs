@@ -8,7 +8,7 @@ use super::ranges::Range;
 use super::row::Value;
 use super::tables::{self, Texts};
 use super::{Content, Sniff};
-use crate::{Error, ReadOptions, problems};
+use crate::{Error, ReadOptions, diagnostics};
 use rustc_hash::FxHashMap;
 use stackline_model::{EventKind, Key, Phase, Trace, TrackKind};
 use stackline_sqlite::Database;
@@ -46,7 +46,7 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
     let Content::Tables(file) = content else { return Ok(Vec::new()) };
     let mut processes = Processes::new(options);
     if file.is_cut() {
-        processes.count(problems::TRUNCATED, "");
+        processes.count(diagnostics::TRUNCATED, "");
     }
     let texts = tables::texts(file, TEXTS, ["id", "string"], &mut processes);
     let recording = Recording { file, texts };
@@ -125,7 +125,7 @@ impl Recording<'_> {
             // What launched something is a call, whatever its name.
             let is_call =
                 INTERFACES.iter().any(|prefix| call.starts_with(prefix)) || call.is_empty() && launch.is_some();
-            let range = (call == MARK && !text.is_empty()).then(|| Range::of(text));
+            let range = (call == MARK && !text.is_empty()).then(|| Range::parse(text));
             let (name, (category, kind)) = match (&range, call) {
                 (Some(range), _) => (range.name, range.kind()),
                 (None, "") if is_call => ("call without a name", ("cuda_runtime", EventKind::Runtime)),

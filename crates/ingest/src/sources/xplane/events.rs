@@ -4,7 +4,7 @@ use super::plane::{At, EventMessage, Kind, Line, Plane, Stat, StatValue};
 use super::programs::{Programs, Stacks};
 use crate::sources::row::{Appender, MAX_NS, NewRow, ROWS_BETWEEN_CHECKS, Value};
 use crate::sources::xprof::HLO_OPERATOR;
-use crate::{Error, ReadOptions, problems};
+use crate::{Error, ReadOptions, diagnostics};
 use prost::Message;
 use rustc_hash::FxHashMap;
 use stackline_model::{
@@ -56,7 +56,7 @@ impl<'p> Writer<'p> {
 
     pub(super) fn finish(mut self) -> (Trace, Contexts) {
         let damaged = self.programs.damaged();
-        problems::DAMAGED_HEADER.count_many(&mut self.trace.report, damaged, None, "a program of XLA");
+        diagnostics::DAMAGED_HEADER.count_many(&mut self.trace.report, damaged, None, "a program of XLA");
         (self.trace, self.contexts)
     }
 
@@ -69,7 +69,7 @@ impl<'p> Writer<'p> {
         for line in plane.lines.iter().filter(|line| !line.events.is_empty()) {
             if line.is_damaged {
                 let example = format!("of {}, {}", plane.name, line.name);
-                problems::DAMAGED_EVENT.count(&mut self.trace.report, None, &example);
+                diagnostics::DAMAGED_EVENT.count(&mut self.trace.report, None, &example);
             }
             let track = self.thread(pid, line);
             for event in &line.events {
@@ -82,7 +82,7 @@ impl<'p> Writer<'p> {
                     Err(_) => {
                         self.trace.report.records += 1;
                         let example = format!("of {}, {}", plane.name, line.name);
-                        problems::DAMAGED_EVENT.count(&mut self.trace.report, None, &example);
+                        diagnostics::DAMAGED_EVENT.count(&mut self.trace.report, None, &example);
                     }
                 }
             }
@@ -133,14 +133,14 @@ impl<'p> Writer<'p> {
         let kind = match plane.kinds.get(&event.kind) {
             Some(kind) => kind,
             None => {
-                problems::NO_NAME.count(&mut self.trace.report, None, &plane.name);
+                diagnostics::NO_NAME.count(&mut self.trace.report, None, &plane.name);
                 nameless = Kind { name: format!("event {} without a name", event.kind), ..Kind::default() };
                 &nameless
             }
         };
         let is_host = !plane.name.starts_with("/device:");
         let time = self.time(began_ns, event, is_host, &kind.name);
-        let found = Arguments::of(plane, event, kind);
+        let found = Arguments::new(plane, event, kind);
         let origin = found
             .operator
             .as_deref()
@@ -189,7 +189,7 @@ impl<'p> Writer<'p> {
             None => 0,
             Some(At::OffsetPs(offset)) => offset,
             Some(At::Occurrences(_)) => {
-                problems::NO_TIME.count(report, None, name);
+                diagnostics::NO_TIME.count(report, None, name);
                 return no_time;
             }
         };
@@ -198,11 +198,11 @@ impl<'p> Writer<'p> {
         let start = began.saturating_add(to_ns(offset_ps.into()));
         let end = began.saturating_add(to_ns(i128::from(offset_ps) + i128::from(event.duration_ps)));
         if [start, end].iter().any(|ns| ns.unsigned_abs() > MAX_NS.unsigned_abs()) {
-            problems::BAD_TIME.count(report, None, name);
+            diagnostics::BAD_TIME.count(report, None, name);
             return no_time;
         }
         if event.duration_ps < 0 {
-            problems::NEGATIVE_DURATION.count(report, None, name);
+            diagnostics::NEGATIVE_DURATION.count(report, None, name);
             return Time { start, dur: 0, flags: flags::CLAMPED | flags::HAS_DURATION, is_point: false };
         }
         if event.duration_ps == 0 && is_host {
@@ -242,7 +242,7 @@ enum ArgumentValue<'a> {
 }
 
 impl<'a> Arguments<'a> {
-    fn of(plane: &'a Plane<'_>, event: &'a EventMessage, kind: &'a Kind) -> Self {
+    fn new(plane: &'a Plane<'_>, event: &'a EventMessage, kind: &'a Kind) -> Self {
         let mut found = Self {
             values: Vec::with_capacity(event.stats.len() + kind.stats.len()),
             long_name: kind.long_name.as_deref(),

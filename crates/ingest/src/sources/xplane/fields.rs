@@ -19,7 +19,7 @@ pub(super) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    pub(super) fn of(message: &'a [u8]) -> Self {
+    pub(super) fn new(message: &'a [u8]) -> Self {
         Self { rest: message, is_broken: false }
     }
 
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn fields_of_each_kind() {
         let message = [0x08, 0x96, 0x01, 0x12, 2, b'h', b'i', 0x19, 1, 2, 3, 4, 5, 6, 7, 8, 0x25, 1, 2, 3, 4];
-        let mut fields = Fields::of(&message);
+        let mut fields = Fields::new(&message);
         let found: Vec<_> = fields.by_ref().collect();
         let eight = [1, 2, 3, 4, 5, 6, 7, 8];
         let expected = [
@@ -93,17 +93,17 @@ mod tests {
 
     #[test]
     fn a_message_that_breaks_off_gives_what_is_there() {
-        let mut fields = Fields::of(&[0x08, 5, 0x12, 9, b'h', b'i']);
+        let mut fields = Fields::new(&[0x08, 5, 0x12, 9, b'h', b'i']);
         assert_eq!(fields.by_ref().collect::<Vec<_>>(), [(1, Value::Number(5)), (2, Value::Cut(b"hi"))]);
         assert!(!fields.is_whole());
         for garbage in
             [&[0x12, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff][..], &[0x0b], &[0x00], &[0x80]]
         {
-            let mut fields = Fields::of(garbage);
+            let mut fields = Fields::new(garbage);
             assert_eq!(fields.by_ref().count(), 0);
             assert!(!fields.is_whole(), "{garbage:?}");
         }
-        let mut huge = Fields::of(&[0x12, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 1]);
+        let mut huge = Fields::new(&[0x12, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 1]);
         assert_eq!(huge.next(), Some((2, Value::Cut(&[1]))));
     }
 }

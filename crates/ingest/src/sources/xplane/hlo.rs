@@ -85,9 +85,9 @@ struct FrameMessage {
     parent: i32,
 }
 
-/// A line of the program.
+/// Source location: a line of the program.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Place {
+pub(super) struct SourceLocation {
     /// Empty where the file does not tell it.
     pub(super) function: String,
     pub(super) file: String,
@@ -100,7 +100,7 @@ pub(super) struct Source {
     /// The operator's path in the program: `jit(step)/jvp()/add`.
     pub(super) operator: String,
     /// Its lines, the innermost first.
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<SourceLocation>,
     /// Operators that were fused into it, each once.
     pub(super) fused: Vec<String>,
 }
@@ -194,7 +194,7 @@ impl Module {
         Some(Source { operator: text(&origin.operator), places, fused })
     }
 
-    fn places(&self, origin: &Origin) -> Vec<Place> {
+    fn places(&self, origin: &Origin) -> Vec<SourceLocation> {
         let no_frames = FrameIndex::default();
         let index = self.message.frames.as_ref().unwrap_or(&no_frames);
         let frame = |number: i32| entry(&index.frames, number);
@@ -203,15 +203,15 @@ impl Module {
         let stack = std::iter::successors(frame(origin.frame), |inner| parent(inner)).take(DEEPEST);
         let place = |frame: &FrameMessage| {
             let place = entry(&index.places, frame.place)?;
-            Some(Place {
+            Some(SourceLocation {
                 function: entry(&index.functions, place.function).map(|name| text(name)).unwrap_or_default(),
                 file: text(entry(&index.files, place.file)?),
                 line: place.line,
             })
         };
-        let stack: Vec<Place> = stack.filter_map(place).collect();
+        let stack: Vec<SourceLocation> = stack.filter_map(place).collect();
         if stack.is_empty() && !origin.file.is_empty() {
-            return vec![Place { function: String::new(), file: text(&origin.file), line: origin.line }];
+            return vec![SourceLocation { function: String::new(), file: text(&origin.file), line: origin.line }];
         }
         stack
     }
@@ -267,7 +267,7 @@ mod tests {
         module.source(module.find(instruction, kernel)?)
     }
 
-    fn lines(places: &[Place]) -> Vec<(&str, i32)> {
+    fn lines(places: &[SourceLocation]) -> Vec<(&str, i32)> {
         places.iter().map(|place| (place.function.as_str(), place.line)).collect()
     }
 
@@ -302,7 +302,7 @@ mod tests {
             Module::decode(&encoded(vec![instruction("add", "add", Some(old), &[])], Vec::new(), None)).unwrap();
         assert_eq!(
             source(&module, "add", "").unwrap().places,
-            [Place { function: String::new(), file: "a.py".into(), line: 5 }]
+            [SourceLocation { function: String::new(), file: "a.py".into(), line: 5 }]
         );
     }
 

@@ -13,7 +13,7 @@ mod programs;
 use super::row::MAX_NS;
 use super::{Content, Sniff, device_rows, processes, xprof};
 use crate::text::went_through_text;
-use crate::{Error, ReadOptions, problems};
+use crate::{Error, ReadOptions, diagnostics};
 use events::Writer;
 use fields::{Fields, Value};
 use plane::Plane;
@@ -37,7 +37,7 @@ pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     if went_through_text(head) {
         return Sniff::No;
     }
-    match Fields::of(head).next() {
+    match Fields::new(head).next() {
         Some((1, Value::Bytes(plane) | Value::Cut(plane))) if begins_like_a_plane(plane) => {
             Sniff::Yes("a plane of an XSpace")
         }
@@ -46,7 +46,7 @@ pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
 }
 
 fn begins_like_a_plane(message: &[u8]) -> bool {
-    let mut fields = Fields::of(message);
+    let mut fields = Fields::new(message);
     let name = match fields.next() {
         Some((1, Value::Number(_))) => fields.next(),
         other => other,
@@ -73,11 +73,11 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
     trace.meta.format = FORMAT.to_owned();
     trace.report.bytes = bytes.len() as u64;
     if let Some(error) = failure {
-        problems::DAMAGED_STREAM.count(&mut trace.report, Some(bytes.len() as u64), &error.to_string());
+        diagnostics::DAMAGED_STREAM.count(&mut trace.report, Some(bytes.len() as u64), &error.to_string());
     }
-    let space = Space::of(&bytes, &mut trace);
+    let space = Space::parse(&bytes, &mut trace);
     space.describe(&mut trace);
-    let mut writer = Writer::new(trace, Programs::of(&space.planes), events::origin(&space.planes));
+    let mut writer = Writer::new(trace, Programs::new(&space.planes), events::origin(&space.planes));
     for plane in &space.planes {
         writer.plane(plane, options)?;
     }
@@ -95,7 +95,7 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
 
 fn no_events(name: &str, space: &Space<'_>, trace: &Trace) -> Error {
     let names: Vec<&str> = space.planes.iter().map(|plane| plane.name.as_str()).collect();
-    let broken = [problems::TRUNCATED, problems::DAMAGED_STREAM, problems::DAMAGED_EVENT];
+    let broken = [diagnostics::TRUNCATED, diagnostics::DAMAGED_STREAM, diagnostics::DAMAGED_EVENT];
     let why = if broken.iter().any(|code| trace.report.count_of(code.code) > 0) {
         "the file breaks off or is damaged before the first one; copy the whole of it again"
     } else {
@@ -112,26 +112,31 @@ struct Space<'a> {
 }
 
 impl<'a> Space<'a> {
-    fn of(bytes: &'a [u8], trace: &mut Trace) -> Self {
+    fn parse(bytes: &'a [u8], trace: &mut Trace) -> Self {
         let mut space = Self { planes: Vec::new(), hosts: Vec::new() };
-        let mut fields = Fields::of(bytes);
+        let mut fields = Fields::new(bytes);
         for field in fields.by_ref() {
             match field {
                 (1, Value::Bytes(plane) | Value::Cut(plane)) => {
-                    let plane = Plane::of(plane);
+                    let plane = Plane::parse(plane);
                     let name = &plane.name;
-                    problems::DAMAGED_EVENT.count_many(&mut trace.report, plane.damaged, None, &format!("of {name}"));
+                    diagnostics::DAMAGED_EVENT.count_many(
+                        &mut trace.report,
+                        plane.damaged,
+                        None,
+                        &format!("of {name}"),
+                    );
                     space.planes.push(plane);
                 }
                 (2 | 3, Value::Bytes(said)) => {
-                    problems::PROFILER_SAYS.count(&mut trace.report, None, plane::text(said).trim());
+                    diagnostics::PROFILER_SAYS.count(&mut trace.report, None, plane::text(said).trim());
                 }
                 (4, Value::Bytes(host)) => space.hosts.push(plane::text(host)),
                 _ => {}
             }
         }
         if !fields.is_whole() {
-            problems::TRUNCATED.count(&mut trace.report, None, "");
+            diagnostics::TRUNCATED.count(&mut trace.report, None, "");
         }
         space
     }

@@ -95,10 +95,10 @@ pub(super) struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    fn of(message: &'a [u8], is_whole: bool) -> Self {
+    fn parse(message: &'a [u8], is_whole: bool) -> Self {
         let mut line = Self::default();
         let mut display_name = String::new();
-        let mut fields = Fields::of(message);
+        let mut fields = Fields::new(message);
         for field in fields.by_ref() {
             match field {
                 (1, Value::Number(id)) => line.id = id.cast_signed(),
@@ -134,16 +134,16 @@ pub(super) fn text(bytes: &[u8]) -> String {
 }
 
 impl<'a> Plane<'a> {
-    pub(super) fn of(message: &'a [u8]) -> Self {
+    pub(super) fn parse(message: &'a [u8]) -> Self {
         let mut plane = Self::default();
-        let mut fields = Fields::of(message);
+        let mut fields = Fields::new(message);
         let mut is_cut = false;
         for (number, value) in fields.by_ref() {
             is_cut |= matches!(value, Value::Cut(_));
             match (number, value) {
                 (2, Value::Bytes(name)) => plane.name = text(name),
-                (3, Value::Bytes(line)) => plane.lines.push(Line::of(line, true)),
-                (3, Value::Cut(line)) => plane.lines.push(Line::of(line, false)),
+                (3, Value::Bytes(line)) => plane.lines.push(Line::parse(line, true)),
+                (3, Value::Cut(line)) => plane.lines.push(Line::parse(line, false)),
                 (4, Value::Bytes(entry)) => plane.kind(entry),
                 (5, Value::Bytes(entry)) => plane.named(entry),
                 (6, Value::Bytes(stat)) => match Stat::decode(stat) {
@@ -216,7 +216,7 @@ impl<'a> Plane<'a> {
 /// Key and value of an entry of a map.
 fn map_entry(entry: &[u8]) -> Option<(i64, &[u8])> {
     let (mut key, mut message) = (0, &[][..]);
-    let mut fields = Fields::of(entry);
+    let mut fields = Fields::new(entry);
     for field in fields.by_ref() {
         match field {
             (1, Value::Number(number)) => key = number.cast_signed(),

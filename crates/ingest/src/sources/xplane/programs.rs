@@ -35,7 +35,7 @@ struct Named {
 }
 
 impl<'p> Programs<'p> {
-    pub(super) fn of(planes: &'p [Plane<'_>]) -> Self {
+    pub(super) fn new(planes: &'p [Plane<'_>]) -> Self {
         let mut found = Self { programs: Vec::new(), by_number: FxHashMap::default(), by_name: FxHashMap::default() };
         for plane in planes.iter().filter(|plane| plane.name == PLANE) {
             let mut kinds: Vec<(&i64, &Kind)> = plane.kinds.iter().collect();
@@ -137,12 +137,9 @@ impl Stacks {
             let compiled = || source.operator.split('/').next().filter(|outer| outer.starts_with("jit("));
             let function = Some(place.function.as_str()).filter(|name| !name.is_empty()).or_else(compiled);
             let name = format!("{}({}): {}", place.file, place.line, function.unwrap_or("<unknown>"));
-            let next = StackId::new(trace.stacks.frame.len());
             stack = *self.frames.entry((stack, name.clone())).or_insert_with(|| {
-                trace.stacks.parent.push(stack);
-                trace.stacks.frame.push(trace.strings.intern(&name));
-                trace.stacks.category.push(trace.strings.intern("Python"));
-                next
+                let texts = (trace.strings.intern(&name), trace.strings.intern("Python"));
+                trace.stacks.push(stack, texts, &trace.strings)
             });
         }
         stack

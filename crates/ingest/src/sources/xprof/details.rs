@@ -52,19 +52,19 @@ enum Detail {
 }
 
 /// The value behind `key:`.
-fn of<'d>(details: &'d str, key: &str) -> Option<&'d str> {
+fn value_of<'d>(details: &'d str, key: &str) -> Option<&'d str> {
     details.split_ascii_whitespace().find_map(|part| part.strip_prefix(key)?.strip_prefix(':'))
 }
 
 fn number(details: &str, key: &str) -> Option<i64> {
-    of(details, key)?.parse().ok()
+    value_of(details, key)?.parse().ok()
 }
 
 fn of_kernel(details: &str) -> Vec<(&'static str, Detail)> {
     let mut found = Vec::new();
     for key in ["grid", "block"] {
         let sizes =
-            of(details, key).map(|sizes| sizes.split(',').map(str::parse::<u64>).collect::<Result<Vec<_>, _>>());
+            value_of(details, key).map(|sizes| sizes.split(',').map(str::parse::<u64>).collect::<Result<Vec<_>, _>>());
         if let Some(Ok(sizes)) = sizes {
             let sizes: Vec<String> = sizes.iter().map(u64::to_string).collect();
             found.push((key, Detail::Json(format!("[{}]", sizes.join(",")))));

@@ -1,7 +1,7 @@
 //! Collapsed stacks: `frame;frame;frame weight` a line, what flame graph tools read.
 
 use super::{title, weighted};
-use stackline_model::{CallMetric, CallTree};
+use stackline_model::{CallMetric, CallingContextTree};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -9,7 +9,7 @@ use std::io::{self, Write};
 ///
 /// # Errors
 /// If `out` cannot be written to.
-pub fn write(tree: &CallTree, metric: CallMetric, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(tree: &CallingContextTree, metric: CallMetric, out: &mut dyn Write) -> io::Result<()> {
     for (stack, weight) in stacks(tree, metric) {
         writeln!(out, "{stack} {weight}")?;
     }
@@ -17,7 +17,7 @@ pub fn write(tree: &CallTree, metric: CallMetric, out: &mut dyn Write) -> io::Re
 }
 
 /// Stacks and their weights.
-pub(super) fn stacks(tree: &CallTree, metric: CallMetric) -> BTreeMap<String, u64> {
+pub(super) fn stacks(tree: &CallingContextTree, metric: CallMetric) -> BTreeMap<String, u64> {
     // The separator, and line breaks, cannot be part of a name.
     let clean = |text: String| text.replace(';', ":").replace(['\n', '\r'], " ");
     let titles: Vec<String> = tree.frames.iter().map(|frame| clean(title(tree, frame))).collect();

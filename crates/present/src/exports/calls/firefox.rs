@@ -3,11 +3,11 @@
 
 use super::{Weighted, run_title, title, weighted};
 use fxprof_processed_profile::{
-    CategoryColor, CategoryHandle, CpuDelta, Frame, FrameFlags, FrameInfo, Profile, ReferenceTimestamp,
+    CategoryColor, CategoryHandle, CpuDelta, Frame as FirefoxFrame, FrameFlags, FrameInfo, Profile, ReferenceTimestamp,
     SamplingInterval, ThreadHandle, Timestamp, WeightType,
 };
 use serde_json::{Value, json};
-use stackline_model::{CallFrameKind, CallMetric, CallThreadId, CallTree, Unit};
+use stackline_model::{CallMetric, CallThreadId, CallingContextTree, FrameKind, Unit};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use std::time::Duration;
 ///
 /// # Errors
 /// If `out` cannot be written to.
-pub fn write(tree: &CallTree, metric: CallMetric, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(tree: &CallingContextTree, metric: CallMetric, out: &mut dyn Write) -> io::Result<()> {
     let start = tree.processes.first().map_or(0, |process| process.start_unix_ns);
     let start = Duration::from_nanos(u64::try_from(start).unwrap_or(0));
     let reference = ReferenceTimestamp::from_duration_since_unix_epoch(start);
@@ -55,9 +55,9 @@ pub fn write(tree: &CallTree, metric: CallMetric, out: &mut dyn Write) -> io::Re
     out.write_all(b"\n")
 }
 
-fn categories(profile: &mut Profile) -> BTreeMap<CallFrameKind, CategoryHandle> {
-    use CallFrameKind::{Backward, Module, Native, Operator, Python, Span};
-    let mut add = |kind: CallFrameKind, name, color| (kind, profile.add_category(name, color));
+fn categories(profile: &mut Profile) -> BTreeMap<FrameKind, CategoryHandle> {
+    use FrameKind::{Backward, Module, Native, Operator, Python, Span};
+    let mut add = |kind: FrameKind, name, color| (kind, profile.add_category(name, color));
     [
         add(Python, "Python", CategoryColor::Yellow),
         add(Operator, "Operator", CategoryColor::Blue),
@@ -72,10 +72,10 @@ fn categories(profile: &mut Profile) -> BTreeMap<CallFrameKind, CategoryHandle> 
 fn add(
     profile: &mut Profile,
     thread: ThreadHandle,
-    tree: &CallTree,
+    tree: &CallingContextTree,
     metric: CallMetric,
     stacks: &[Weighted],
-    categories: &BTreeMap<CallFrameKind, CategoryHandle>,
+    categories: &BTreeMap<FrameKind, CategoryHandle>,
 ) {
     let mut at = 0_u64;
     for stack in stacks {
@@ -84,8 +84,11 @@ fn add(
             let Some(frame) = tree.frame(node) else { continue };
             let name = profile.intern_string(&title(tree, frame));
             let category = categories.get(&frame.kind()).copied().unwrap_or(CategoryHandle::OTHER);
-            let info =
-                FrameInfo { frame: Frame::Label(name), category_pair: category.into(), flags: FrameFlags::empty() };
+            let info = FrameInfo {
+                frame: FirefoxFrame::Label(name),
+                category_pair: category.into(),
+                flags: FrameFlags::empty(),
+            };
             let frame = profile.intern_frame(thread, info);
             handle = Some(profile.intern_stack(thread, handle, frame));
         }

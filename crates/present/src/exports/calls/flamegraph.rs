@@ -2,14 +2,14 @@
 
 use super::{collapsed, run_title};
 use inferno::flamegraph::{Options, from_lines};
-use stackline_model::{CallMetric, CallTree, Unit};
+use stackline_model::{CallMetric, CallingContextTree, Unit};
 use std::io::{self, Write};
 
 /// Draws all threads together.
 ///
 /// # Errors
 /// If nothing was measured, or `out` cannot be written to.
-pub fn write(tree: &CallTree, metric: CallMetric, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(tree: &CallingContextTree, metric: CallMetric, out: &mut dyn Write) -> io::Result<()> {
     let lines: Vec<String> =
         collapsed::stacks(tree, metric).into_iter().map(|(stack, weight)| format!("{stack} {weight}")).collect();
     let mut options = Options::default();

@@ -17,7 +17,7 @@ pub use flamegraph::write as write_flamegraph;
 pub use pprof::write as write_pprof;
 pub use speedscope::write as write_speedscope;
 
-use stackline_model::{CallFrame, CallMetric, CallNodeId, CallStats, CallThreadId, CallTree};
+use stackline_model::{CallMetric, CallNodeId, CallStats, CallThreadId, CallingContextTree, Frame};
 
 /// A stack with a weight.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +28,7 @@ struct Weighted {
 }
 
 /// All stacks with weights that add up to the whole: of times of calls only those that no other call holds.
-fn weighted(tree: &CallTree, metric: CallMetric) -> Vec<Weighted> {
+fn weighted(tree: &CallingContextTree, metric: CallMetric) -> Vec<Weighted> {
     let exclusive = tree.exclusive(metric, |_| true);
     let path_holds =
         |node: CallNodeId| tree.path(node).iter().any(|&above| above != node && exclusive[above.index()].count > 0);
@@ -39,10 +39,10 @@ fn weighted(tree: &CallTree, metric: CallMetric) -> Vec<Weighted> {
 }
 
 /// What a frame is called in one text: Python with file and line, as py-spy has it.
-fn title(tree: &CallTree, frame: &CallFrame) -> String {
+fn title(tree: &CallingContextTree, frame: &Frame) -> String {
     let name = frame.title(&tree.strings);
     match *frame {
-        CallFrame::Python { file, line, .. } => {
+        Frame::Python { file, line, .. } => {
             let file = tree.strings.get(file);
             let file = file.rsplit('/').next().unwrap_or(file);
             format!("{name} ({file}:{line})")
@@ -52,14 +52,14 @@ fn title(tree: &CallTree, frame: &CallFrame) -> String {
 }
 
 /// What a thread is called.
-fn thread_title(tree: &CallTree, thread: CallThreadId) -> String {
+fn thread_title(tree: &CallingContextTree, thread: CallThreadId) -> String {
     let Some(row) = tree.threads.get(thread.index()) else { return "thread".to_owned() };
     let process = tree.processes.get(row.process.index());
     let rank = process.and_then(|p| p.rank).map_or_else(String::new, |rank| format!("rank {rank}, "));
-    format!("{rank}process {}, {} {}", process.map_or(0, |p| p.pid), tree.strings.get(row.name), row.tid)
+    format!("{rank}process {}, {} {}", tree.process_title(row.process), tree.strings.get(row.name), row.tid)
 }
 
 /// What the whole is called: the command.
-fn run_title(tree: &CallTree) -> String {
+fn run_title(tree: &CallingContextTree) -> String {
     tree.processes.first().map_or_else(|| "recording".to_owned(), |process| process.command.join(" "))
 }

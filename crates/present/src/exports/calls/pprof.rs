@@ -4,7 +4,7 @@ use super::pprof_proto::{Function, Label, Line, Location, Mapping, Profile, Samp
 use super::{run_title, weighted};
 use prost::Message;
 use rustc_hash::FxHashMap;
-use stackline_model::{CONTENT, CallFrame, CallMetric, CallNodeId, CallThreadId, CallTree, StrId, Unit};
+use stackline_model::{CONTENT, CallMetric, CallNodeId, CallThreadId, CallingContextTree, Frame, StrId, Unit};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -31,7 +31,7 @@ impl Texts {
 ///
 /// # Errors
 /// If `out` cannot be written to.
-pub fn write(tree: &CallTree, metric: CallMetric, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(tree: &CallingContextTree, metric: CallMetric, out: &mut dyn Write) -> io::Result<()> {
     let mut texts = Texts::default();
     texts.id("");
     let metrics = tree.measured();
@@ -55,7 +55,7 @@ pub fn write(tree: &CallTree, metric: CallMetric, out: &mut dyn Write) -> io::Re
     out.write_all(&profile.encode_to_vec())
 }
 
-fn samples(tree: &CallTree, metrics: &[CallMetric], texts: &mut Texts) -> Vec<Sample> {
+fn samples(tree: &CallingContextTree, metrics: &[CallMetric], texts: &mut Texts) -> Vec<Sample> {
     let mut values: BTreeMap<(CallNodeId, CallThreadId), Vec<i64>> = BTreeMap::new();
     for (column, &metric) in metrics.iter().enumerate() {
         for stack in weighted(tree, metric) {
@@ -86,7 +86,7 @@ fn samples(tree: &CallTree, metrics: &[CallMetric], texts: &mut Texts) -> Vec<Sa
 
 /// The nodes on a path that are places in the program, innermost first: of functions that are inlined into each other
 /// the innermost one.
-fn places_of(tree: &CallTree, node: CallNodeId) -> Vec<CallNodeId> {
+fn places_of(tree: &CallingContextTree, node: CallNodeId) -> Vec<CallNodeId> {
     let path = tree.path(node);
     let inner = path.iter().skip(1).map(|&inner| is_inlined(tree, inner)).chain([false]);
     let mut places: Vec<CallNodeId> =
@@ -96,17 +96,17 @@ fn places_of(tree: &CallTree, node: CallNodeId) -> Vec<CallNodeId> {
 }
 
 /// Whether a node's frame is inlined into that of its parent: both are one location.
-fn is_inlined(tree: &CallTree, node: CallNodeId) -> bool {
-    matches!(tree.frame(node), Some(CallFrame::Native { inlined: 1.., .. }))
+fn is_inlined(tree: &CallingContextTree, node: CallNodeId) -> bool {
+    matches!(tree.frame(node), Some(Frame::Native { inlined: 1.., .. }))
 }
 
 /// Frames by the place that they have in a library; of one place each is inlined into the one before it.
 type Places = FxHashMap<(StrId, StrId, u64), Vec<(u32, usize)>>;
 
-fn places(tree: &CallTree) -> Places {
+fn places(tree: &CallingContextTree) -> Places {
     let mut places = Places::default();
     for (at, frame) in tree.frames.iter().enumerate() {
-        if let CallFrame::Native { library, build_id, offset, inlined, .. } = *frame {
+        if let Frame::Native { library, build_id, offset, inlined, .. } = *frame {
             places.entry((library, build_id, offset)).or_default().push((inlined, at));
         }
     }
@@ -116,14 +116,14 @@ fn places(tree: &CallTree) -> Places {
 
 /// A location per frame (with the functions that it is inlined into), a function per name and file, a mapping per
 /// library.
-fn locations(tree: &CallTree, profile: &mut Profile, texts: &mut Texts) {
+fn locations(tree: &CallingContextTree, profile: &mut Profile, texts: &mut Texts) {
     let places = places(tree);
     let mut functions: FxHashMap<(i64, i64), u64> = FxHashMap::default();
     let mut mappings: FxHashMap<(StrId, StrId), usize> = FxHashMap::default();
     for (id, frame) in (1..).zip(&tree.frames) {
         let mut line = vec![line(tree, frame, &mut functions, profile, texts)];
         let (mapping_id, address) = match *frame {
-            CallFrame::Native { library, build_id, offset, inlined, .. } => {
+            Frame::Native { library, build_id, offset, inlined, .. } => {
                 // Profiles of others have no addresses: all their frames are at one place.
                 let around = if inlined > 0 { places.get(&(library, build_id, offset)) } else { None };
                 let around = around.into_iter().flatten();
@@ -148,7 +148,7 @@ fn locations(tree: &CallTree, profile: &mut Profile, texts: &mut Texts) {
                 profile.mapping[mapping].has(frame);
                 (mapping as u64 + 1, offset)
             }
-            CallFrame::Unmapped { address, .. } => (0, address),
+            Frame::Unmapped { address, .. } | Frame::Instruction { pc: address, .. } => (0, address),
             _ => (0, 0),
         };
         profile.location.push(Location { id, mapping_id, address, line });
@@ -156,8 +156,8 @@ fn locations(tree: &CallTree, profile: &mut Profile, texts: &mut Texts) {
 }
 
 fn line(
-    tree: &CallTree,
-    frame: &CallFrame,
+    tree: &CallingContextTree,
+    frame: &Frame,
     functions: &mut FxHashMap<(i64, i64), u64>,
     profile: &mut Profile,
     texts: &mut Texts,
@@ -167,7 +167,7 @@ fn line(
     let next = profile.function.len() as u64 + 1;
     let function = *functions.entry((name, filename)).or_insert(next);
     if function == next {
-        let start_line = if let CallFrame::Python { first_line, .. } = *frame { i64::from(first_line) } else { 0 };
+        let start_line = if let Frame::Python { first_line, .. } = *frame { i64::from(first_line) } else { 0 };
         profile.function.push(Function { id: next, name, filename, start_line });
     }
     Line { function_id: function, line: i64::from(frame.line().unwrap_or(0)) }
@@ -175,8 +175,8 @@ fn line(
 
 impl Mapping {
     /// Says what is known of the library's code, so that nobody looks for it again.
-    fn has(&mut self, frame: &CallFrame) {
-        if let CallFrame::Native { function, file, line, inlined, .. } = *frame {
+    fn has(&mut self, frame: &Frame) {
+        if let Frame::Native { function, file, line, inlined, .. } = *frame {
             self.has_functions |= function.is_some();
             self.has_filenames |= file.is_some();
             self.has_line_numbers |= line > 0;

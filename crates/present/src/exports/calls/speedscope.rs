@@ -3,7 +3,7 @@
 use super::{run_title, thread_title, weighted};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
-use stackline_model::{CallFrame, CallMetric, CallThreadId, CallTree, Unit};
+use stackline_model::{CallMetric, CallThreadId, CallingContextTree, Frame, Unit};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -21,11 +21,11 @@ struct File<'a> {
 
 #[derive(Serialize)]
 struct Shared<'a> {
-    frames: Vec<Frame<'a>>,
+    frames: Vec<FrameEntry<'a>>,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Serialize)]
-struct Frame<'a> {
+struct FrameEntry<'a> {
     name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<&'a str>,
@@ -49,7 +49,7 @@ struct Profile {
 ///
 /// # Errors
 /// If `out` cannot be written to.
-pub fn write(tree: &CallTree, metric: CallMetric, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(tree: &CallingContextTree, metric: CallMetric, out: &mut dyn Write) -> io::Result<()> {
     let unit = match metric.unit() {
         Unit::Ns => "nanoseconds",
         Unit::Bytes => "bytes",
@@ -88,11 +88,11 @@ pub fn write(tree: &CallTree, metric: CallMetric, out: &mut dyn Write) -> io::Re
 
 /// Frames that look different, and for each frame of the tree which of them it is: a function of native code has many
 /// addresses.
-fn frames(tree: &CallTree) -> (Vec<Frame<'_>>, Vec<u32>) {
+fn frames(tree: &CallingContextTree) -> (Vec<FrameEntry<'_>>, Vec<u32>) {
     let mut frames = Vec::new();
-    let mut ids: FxHashMap<Frame<'_>, u32> = FxHashMap::default();
-    let id = |frame: &CallFrame| {
-        let shown = Frame {
+    let mut ids: FxHashMap<FrameEntry<'_>, u32> = FxHashMap::default();
+    let id = |frame: &Frame| {
+        let shown = FrameEntry {
             name: frame.title(&tree.strings),
             file: frame.file().map(|file| tree.strings.get(file)),
             line: frame.line(),

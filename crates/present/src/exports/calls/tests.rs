@@ -4,16 +4,16 @@ use super::pprof_proto::{Profile, ValueType};
 use super::*;
 use prost::Message;
 use serde_json::Value;
-use stackline_model::{CallProcess, CallThread, CallTreeBuilder};
+use stackline_model::{CallProcess, CallThread, CallingContextTreeBuilder};
 use stackline_testkit::recording::{Config, streams};
 use std::io::Write;
 
-fn tree() -> CallTree {
+fn tree() -> CallingContextTree {
     let files = streams(&Config { ranks: 2, ..Config::default() });
     stackline_ingest::recording::read_streams(files.iter().map(|(name, file)| (name.as_str(), file.as_slice())))
 }
 
-type Writer = fn(&CallTree, CallMetric, &mut dyn Write) -> std::io::Result<()>;
+type Writer = fn(&CallingContextTree, CallMetric, &mut dyn Write) -> std::io::Result<()>;
 
 fn written(write: Writer, metric: CallMetric) -> Vec<u8> {
     let mut out = Vec::new();
@@ -99,13 +99,13 @@ fn pprof_refers_to_what_it_holds() {
 /// Functions that are inlined into each other at one address are one location with several lines, innermost first.
 #[test]
 fn pprof_has_inlined_lines() {
-    let mut builder = CallTreeBuilder::new();
+    let mut builder = CallingContextTreeBuilder::new();
     let process = builder.process(CallProcess::default());
     let name = builder.text("main");
     let thread = builder.thread(CallThread { process, tid: 1, torch_id: 0, name });
     let texts = ["/lib/x.so", "content:12", "outer", "middle", "inner", "a.c"].map(|text| builder.text(text));
     let [library, build_id, .., file] = texts;
-    let native = |offset, function, inlined| CallFrame::Native {
+    let native = |offset, function, inlined| Frame::Native {
         library,
         build_id,
         offset,
@@ -114,13 +114,13 @@ fn pprof_has_inlined_lines() {
         line: 10 + inlined,
         inlined,
     };
-    let unnamed = CallFrame::native(library, build_id, 64);
+    let unnamed = Frame::native(library, build_id, 64);
     let path = [unnamed, native(32, texts[2], 0), native(32, texts[3], 1), native(32, texts[4], 2)];
-    let node = path.into_iter().fold(CallTree::ROOT, |node, frame| {
+    let node = path.into_iter().fold(CallingContextTree::ROOT, |node, frame| {
         let frame = builder.frame(frame);
         builder.child(node, frame)
     });
-    builder.add(node, thread, CallMetric::CpuTime, &CallStats::of(5));
+    builder.add(node, thread, CallMetric::CpuTime, &CallStats::from_value(5));
     let tree = builder.finish();
 
     let mut out = Vec::new();

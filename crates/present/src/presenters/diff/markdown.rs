@@ -7,7 +7,11 @@ use stackline_analyze::diff::{Change, ChangeTable, Measure, Method, Per, Verdict
 /// A comparison as Markdown.
 pub fn markdown(shown: &Shown<'_>) -> String {
     let [before, after] = sides(shown);
-    let counts = if shown.diff.per == Per::Call { "other numbers of calls: " } else { "" };
+    let counts = match shown.diff.per {
+        _ if shown.diff.has_different_bases => "steps are not comparable: ",
+        Per::Call => "other numbers of calls: ",
+        Per::Step | Per::Run => "",
+    };
     // Without any spread the headline says so.
     let tested = if shown.diff.method == Method::Steps { " (one run each: not tested from run to run)" } else { "" };
     let mut out = format!("### Stackline: {counts}{}{tested}\n\n", escaped(&headline(shown)));
@@ -20,7 +24,9 @@ pub fn markdown(shown: &Shown<'_>) -> String {
     out.push_str(&format!("A: {}, B: {}\n\n", code(&before), code(&after)));
     let sure = (1000.0 * (1.0 - shown.diff.options.level)).round() / 10.0;
     let per = if shown.diff.per == Per::Step { "per step" } else { "in all" };
-    out.push_str(&format!("| {per} | A | B | change ({sure} % interval) | verdict |\n|---|--:|--:|--:|---|\n"));
+    if !shown.changes(ChangeTable::Steps).is_empty() {
+        out.push_str(&format!("| {per} | A | B | change ({sure} % interval) | verdict |\n|---|--:|--:|--:|---|\n"));
+    }
     let ranks = shown.has_ranks();
     for change in shown.changes(ChangeTable::Steps) {
         let rank = if ranks { format!("rank {}: ", change.rank) } else { String::new() };

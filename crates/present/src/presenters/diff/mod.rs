@@ -81,7 +81,7 @@ impl Shown<'_> {
         self.diff.change_ns(table, change)
     }
 
-    /// The warning that is shown first: that the sides hold other numbers of calls, without steps.
+    /// The warning that is shown first: that one side has steps and the other none, or that both hold other numbers of calls without any.
     fn first_warning(&self) -> Option<&str> {
         self.diff.warnings.first().filter(|_| self.diff.per == Per::Call).map(String::as_str)
     }
@@ -103,8 +103,10 @@ impl Shown<'_> {
         let alone = real.iter().filter(|change| !change.verdict.is_tested()).count();
         let alone = if untested { 0 } else { alone };
         let count = Count { tested: real.len() - alone, alone };
-        let shown =
-            real.iter().copied().filter(|change| table != ChangeTable::Paths || !self.told_below(change, &real));
+        // Beside a step, a whole run has no time that could be more or less.
+        let has_time = |change: &&Change| !self.diff.has_different_bases || self.diff.call_ns(table, change).is_some();
+        let is_shown = |change: &&Change| table != ChangeTable::Paths || !self.told_below(change, &real);
+        let shown = real.iter().copied().filter(has_time).filter(is_shown);
         let top = if self.top == 0 { usize::MAX } else { self.top };
         (shown.take(top).collect(), count)
     }
@@ -160,8 +162,9 @@ impl Shown<'_> {
 
     /// Whether there are several ranks.
     fn has_ranks(&self) -> bool {
-        let steps = self.changes(ChangeTable::Steps);
-        steps.iter().any(|change| change.rank != steps[0].rank)
+        let mut all = self.diff.changes.values().flatten().map(|change| change.rank);
+        let first = all.next();
+        all.any(|rank| Some(rank) != first)
     }
 }
 
@@ -189,10 +192,15 @@ fn time(ns: f64) -> String {
     duration(ns.round() as i64)
 }
 
-/// `1.20 ms → 1.30 ms`; of what does not occur on a side that it is absent there, which is not the same as no time.
+/// `1.20 ms → 1.30 ms`; `absent` of a side where it does not occur, `missing` of a side whose records are missing: neither is a time of 0.
 fn times(change: &Change) -> [String; 2] {
-    let told = |ns: f64, count: f64| if ns == 0.0 && count == 0.0 { "absent".to_owned() } else { time(ns) };
-    [told(change.before_ns, change.count_before), told(change.after_ns, change.count_after)]
+    let [before, after] = change.known_ns();
+    let told = |ns: Option<f64>, count: f64| match ns {
+        None | Some(0.0) if count == 0.0 => "absent".to_owned(),
+        None => "missing".to_owned(),
+        Some(ns) => time(ns),
+    };
+    [told(before, change.count_before), told(after, change.count_after)]
 }
 
 /// A signed change: `+1.20 ms`.
@@ -206,7 +214,7 @@ fn percent(value: f64) -> String {
 
 /// `+6.5 % (+5.1 % to +7.9 %)`, or as much of it as is known.
 fn share(change: &Change) -> String {
-    let Some(share) = change.percent() else { return String::new() };
+    let Some(share) = change.known_change_ns().and_then(|ns| change.percent_of(ns)) else { return String::new() };
     match spread(change) {
         Some((low, high)) if change.verdict != Verdict::OnlyBefore => {
             format!("{} ({} to {})", percent(share), percent(low), percent(high))
@@ -314,9 +322,14 @@ mod tests {
             count_before: counts.0,
             count_after: counts.1,
             counts_are_steady: false,
+            is_incomplete: [false; 2],
         };
         assert_eq!(times(&change((0.0, 5e3), (0.0, 2.0))), ["absent", "5000 ns"]);
         assert_eq!(times(&change((5e3, 0.0), (2.0, 0.0))), ["5000 ns", "absent"]);
         assert_eq!(times(&change((0.0, 5e3), (3.0, 2.0))), ["0 ns", "5000 ns"], "it ran, and took no time");
+        let lost = Change { is_incomplete: [false, true], ..change((5e3, 0.0), (2.0, 2.0)) };
+        assert_eq!((times(&lost), share(&lost)), (["5000 ns", "missing"].map(str::to_owned), String::new()));
+        let part = Change { is_incomplete: [false, true], ..change((5e3, 4e3), (2.0, 2.0)) };
+        assert_eq!((times(&part), share(&part)), (["5000 ns", "4000 ns"].map(str::to_owned), "-20.0 %".to_owned()));
     }
 }

@@ -1,4 +1,4 @@
-//! A comparison for a terminal: steps first, then the largest changes that are more than noise.
+//! A comparison for a terminal: what keeps the sides from being compared, the step, then the largest changes that are more than noise.
 
 use super::{BELOW, Shown, headline, measure, name, share, sides, signed, times};
 use crate::presenters::human::capital;
@@ -31,14 +31,15 @@ pub fn text(shown: &Shown<'_>, style: &Style) -> String {
     out.push_str(&first(shown, style));
     out.push_str(&remark(&format!("A: {before}"), style));
     out.push_str(&remark(&format!("B: {after}"), style));
+    // A headline without them would claim what they take back.
+    let others = shown.diff.warnings.iter().skip(usize::from(shown.first_warning().is_some()));
+    let lines = others.map(|warning| remark(&format!("Warning: {warning}"), style)).collect::<String>();
+    if !lines.is_empty() {
+        out.push_str(&colored(&lines, Verdict::Slower, style));
+    }
     out.extend(shown.diff.mean_steps.iter().map(|steps| wrapped(steps, ("", ""), style)));
     out.push_str(&wrapped(&format!("{}.", capital(&headline(shown))), ("", ""), style));
     out.push('\n');
-    let others = shown.diff.warnings.iter().skip(usize::from(shown.first_warning().is_some()));
-    if others.len() > 0 {
-        let lines = others.map(|warning| remark(&format!("Warning: {warning}"), style));
-        out.push_str(&colored(&(lines.collect::<String>() + "\n"), Verdict::Slower, style));
-    }
     steps(&mut out, shown, style);
     for table in BELOW.into_iter().filter(|table| !shown.changes(*table).is_empty()) {
         below(&mut out, shown, table, style);
@@ -51,10 +52,13 @@ pub fn text(shown: &Shown<'_>, style: &Style) -> String {
     out
 }
 
-/// What is said before all else: that nothing is tested from run to run, and that the sides hold other numbers of calls.
+/// What is said before all else: that nothing is tested from run to run, and that steps or wholes of the sides cannot be compared.
 fn first(shown: &Shown<'_>, style: &Style) -> String {
     let is_tested = shown.diff.method == Method::Runs;
     match (shown.first_warning(), shown.diff.per) {
+        (Some(warning), _) if shown.diff.has_different_bases => {
+            colored(&remark(&format!("Steps are not comparable: {warning}"), style), Verdict::Slower, style)
+        }
         (Some(warning), _) if is_tested => remark(&format!("Other numbers of calls. {warning}"), style),
         (Some(warning), _) => remark(&format!("Not tested, and other numbers of calls. {warning} {SEVERAL}"), style),
         (None, _) if is_tested => String::new(),

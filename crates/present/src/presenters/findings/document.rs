@@ -12,6 +12,8 @@ pub fn keys(found: &Findings) -> Vec<(&'static str, Value)> {
     vec![
         ("step_ns", json!(found.step_ns)),
         ("steps", json!(found.steps)),
+        ("between_ns", json!(found.between_ns)),
+        ("window", json!(found.window)),
         ("together", json!(found.together.as_ref().map(gain))),
         ("ranks", json!(found.ranks.iter().map(rank).collect::<Vec<_>>())),
         ("peaks", json!(found.peaks.iter().map(peak).collect::<Vec<_>>())),

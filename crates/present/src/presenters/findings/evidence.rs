@@ -22,10 +22,11 @@ struct OfTrace {
 }
 
 impl Evidence {
-    /// Keeps what a trace says of the events of what was found in it.
+    /// Keeps what a trace says of the events of what was found in it; of several traces of a rank that of the last.
     pub fn gather(&mut self, rank: i64, trace: &Trace, found: &Findings) {
         let origin = trace.span().map_or(0, |(start, _)| start);
         let kept = self.0.entry(rank).or_default();
+        *kept = OfTrace::default();
         // Beside other ranks those of the whole trace may be taken.
         let of_whole = found.whole.iter().flat_map(|whole| &whole.findings);
         for finding in found.findings.iter().chain(of_whole) {
@@ -40,7 +41,7 @@ impl Evidence {
     }
 
     /// What a finding rests on: facts, events, and the call path of the first of them.
-    pub fn of(&self, finding: &Finding) -> Value {
+    pub fn to_json(&self, finding: &Finding) -> Value {
         let trace = match finding.told_of() {
             Some(rank) => self.0.get(&rank),
             None => self.0.values().next(),

@@ -3,7 +3,7 @@
 use super::{Shown, gain, on_ranks, place};
 use quick_xml::Writer;
 use quick_xml::events::{BytesDecl, BytesText, Event};
-use stackline_analyze::findings::{Finding, Reason, RuleInfo, Unchecked, evidence};
+use stackline_analyze::findings::{Finding, Reason, RuleInfo, SkippedRule, evidence};
 use std::io;
 
 /// So many findings below --min-gain are named.
@@ -16,7 +16,7 @@ enum Outcome<'f> {
     Small(Vec<&'f Finding>),
     Found(Vec<&'f Finding>),
     /// The rule failed; what it found before is a test of its own.
-    Failed(&'f Unchecked),
+    Failed(&'f SkippedRule),
     Skipped(String),
 }
 
@@ -125,7 +125,7 @@ fn told(writer: &mut Writer<Vec<u8>>, shown: &Shown<'_>, small: &[&Finding]) -> 
     Ok(())
 }
 
-fn error(writer: &mut Writer<Vec<u8>>, unchecked: &Unchecked) -> io::Result<()> {
+fn error(writer: &mut Writer<Vec<u8>>, unchecked: &SkippedRule) -> io::Result<()> {
     let message = clean(&unchecked.reason.sentence());
     let error =
         writer.create_element("error").with_attributes([("message", message.as_str()), ("type", "rule failed")]);

@@ -3,7 +3,7 @@
 use super::{Change, Shown, before, counted, gain, memory, missing, on_ranks, place, size, together, uncovered};
 use crate::presenters::human::capital;
 use crate::presenters::markdown::{code, escaped};
-use stackline_analyze::findings::{Finding, Reason, Unchecked, evidence};
+use stackline_analyze::findings::{Finding, Reason, SkippedRule, evidence};
 
 /// Findings as Markdown.
 pub fn markdown(shown: &Shown<'_>) -> String {
@@ -41,7 +41,7 @@ pub fn markdown(shown: &Shown<'_>) -> String {
     for unchecked in
         found.unchecked.iter().filter(|unchecked| matches!(unchecked.reason, Reason::Failed(..) | Reason::Cut(_)))
     {
-        let Unchecked { rule, reason } = unchecked;
+        let SkippedRule { rule, reason } = unchecked;
         out.push_str(&format!("- {}: {}: {}\n", capital(reason.outcome()), rule.code, escaped(&reason.sentence())));
     }
     for title in shown.gone {

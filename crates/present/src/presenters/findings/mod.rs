@@ -22,7 +22,7 @@ pub use uncovered::uncovered;
 
 use super::human::{self, signed_duration as signed};
 use stackline_analyze::critical_path::exact::what_if::Gain;
-use stackline_analyze::findings::{Finding, Findings, RankTimes, Reason, Unchecked, ranges};
+use stackline_analyze::findings::{Finding, Findings, RankTimes, Reason, SkippedRule, ranges};
 use stackline_model::names::MODULE_PREFIX;
 use std::fmt;
 
@@ -253,9 +253,9 @@ fn surprise(found: &Findings, together: i64) -> &'static str {
 }
 
 /// Rules that could not look for lack of something, by what that is: `Not checked: SL021, SL023: no collectives.`
-fn missing(unchecked: &[Unchecked]) -> Vec<String> {
+fn missing(unchecked: &[SkippedRule]) -> Vec<String> {
     let mut by_need: Vec<(&str, Vec<&str>)> = Vec::new();
-    for Unchecked { rule, reason } in unchecked.iter().filter(|u| matches!(u.reason, Reason::Missing(_))) {
+    for SkippedRule { rule, reason } in unchecked.iter().filter(|u| matches!(u.reason, Reason::Missing(_))) {
         match by_need.iter_mut().find(|(of, _)| *of == reason.short()) {
             Some((_, codes)) => codes.push(&rule.code),
             None => by_need.push((reason.short(), vec![&rule.code])),

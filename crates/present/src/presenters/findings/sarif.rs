@@ -4,7 +4,7 @@ use super::{Change, Ignored, Shown, gain, on_ranks};
 use crate::presenters::human::capital;
 use serde_json::{Value, json};
 use stackline_analyze::findings::{
-    Finding, Findings, Place, Reason, Rule, RuleInfo, Unchecked, evidence, fingerprints, rules,
+    Finding, Findings, Reason, Rule, RuleInfo, SkippedRule, SourceLocation, evidence, fingerprints, rules,
 };
 use std::collections::BTreeMap;
 use std::ptr;
@@ -99,7 +99,7 @@ fn invocation(found: &Findings) -> Value {
 }
 
 /// What is told of a rule that could not look.
-fn not_checked(level: &str, unchecked: &Unchecked) -> Value {
+fn not_checked(level: &str, unchecked: &SkippedRule) -> Value {
     let outcome = capital(unchecked.reason.outcome());
     let why = format!("{outcome}: {}: {}", unchecked.rule.code, unchecked.reason.sentence());
     let text = unchecked.reason.traceback().map_or_else(|| why.clone(), |traceback| format!("{why}\n{traceback}"));
@@ -207,7 +207,7 @@ fn level(shown: &Shown<'_>, finding: &Finding) -> &'static str {
 const CHANGE: &str = "Change here";
 
 /// A place: without a file of the program, in the run itself. Code hosts refuse results without a file.
-fn location(place: &Place, tool: &Tool<'_>) -> Value {
+fn location(place: &SourceLocation, tool: &Tool<'_>) -> Value {
     let mut location = json!({});
     location["physicalLocation"]["artifactLocation"] = match &place.file {
         Some(file) => json!({"uri": uri(tool.below(file))}),

@@ -5,7 +5,7 @@ use crate::presenters::human::{capital, signed_duration as signed};
 use crate::presenters::paragraph::{remark, width, wrapped};
 use crate::presenters::terminal::{Style, clean};
 use stackline_analyze::findings::{
-    Area, Finding, Findings, HOPE, REPLAY, Reason, STATED, UNCHECKED, Unchecked, evidence, rules,
+    Area, Finding, Findings, REPLAY, Reason, SPECULATIVE, STATED, SkippedRule, UNCHECKED, evidence, rules,
 };
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -75,7 +75,7 @@ fn one(
     let evidence = evidence(finding);
     let on_top = finding.on_top_ns.filter(|&ns| finding.gain.is_some_and(|gain| ns * 10 < gain.ns * 9));
     let on_top = on_top.map(|ns| format!("; {} of it once those above are mended", signed(ns.max(0))));
-    let is_replayed = [REPLAY, HOPE, ""].contains(&finding.method);
+    let is_replayed = [REPLAY, SPECULATIVE, ""].contains(&finding.method);
     let method = match finding.method {
         _ if is_replayed => String::new(),
         STATED => "; gain as its rule states it".to_owned(),
@@ -107,7 +107,7 @@ fn head(number: usize, place: &str, gains: &str, style: &Style) -> String {
 const MOST_REASONS: usize = 3;
 
 /// Rules that could not look: how many, and for want of what; the table has each of them, and how to record what is missing.
-fn not_checked(unchecked: &[Unchecked]) -> Option<String> {
+fn not_checked(unchecked: &[SkippedRule]) -> Option<String> {
     let mut by_need: Vec<(&str, usize)> = Vec::new();
     for reason in unchecked.iter().map(|unchecked| &unchecked.reason).filter(|r| matches!(r, Reason::Missing(_))) {
         let short = reason.short();
@@ -133,9 +133,9 @@ fn not_checked(unchecked: &[Unchecked]) -> Option<String> {
 }
 
 /// Rules that failed, each with where.
-fn failed(unchecked: &[Unchecked], style: &Style) -> String {
+fn failed(unchecked: &[SkippedRule], style: &Style) -> String {
     let mut out = String::new();
-    for Unchecked { rule, reason } in unchecked {
+    for SkippedRule { rule, reason } in unchecked {
         if let Reason::Failed(why, _) | Reason::Cut(why) = reason {
             out.push_str(&remark(&format!("{}: {}: {why}", capital(reason.outcome()), rule.code), style));
             let lines = reason.traceback().into_iter().flat_map(str::lines);

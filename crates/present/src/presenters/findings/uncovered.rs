@@ -145,6 +145,7 @@ pub(super) fn document(found: &Findings) -> Value {
             "path_percent": group.path_percent,
             "wait_percent": group.wait_percent,
             "meanwhile": group.meanwhile.as_ref().map(|(name, percent)| json!({"name": name, "percent": percent})),
+            "longest_gap_ns": group.longest_gap_ns,
             "advice": group.advice,
             "gain": gain(group),
             "edits": group.edits,

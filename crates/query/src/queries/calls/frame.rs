@@ -1,8 +1,8 @@
 //! One node of a view of the call tree by every metric that was measured.
 
 use super::{Asked, Label, UNFOLLOWED, counted, end};
-use crate::first::{Stage, chosen};
-use crate::{Answer, Arguments, Opened, QueryError};
+use crate::prefetch::{Stage, chosen};
+use crate::{Answer, Arguments, OpenRun, QueryError};
 use serde::Serialize;
 use stackline_analyze::calls::{CallLabel, CallView, ViewNode};
 use stackline_model::Unit;
@@ -38,7 +38,7 @@ impl FrameMetric {
     }
 }
 
-pub(in crate::queries) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
+pub(in crate::queries) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let asked = Asked::new(opened, arguments)?;
     let place = asked.place(opened, arguments)?;
     if arguments.text("root")?.is_none() {
@@ -65,7 +65,7 @@ pub(in crate::queries) fn answer(opened: &Opened, arguments: &Arguments) -> Resu
         FrameMetric::new(&view, of(|node| node.inclusive.sum), of(|node| node.exclusive.sum))
     });
     Answer::document(&FrameDetail {
-        path: labels.iter().map(Label::of).collect(),
+        path: labels.iter().map(Label::new).collect(),
         calls: counted(view, row),
         metrics: metrics.collect(),
     })
@@ -90,7 +90,7 @@ fn find(view: &CallView, path: &[&CallLabel]) -> Option<Option<usize>> {
 /// Frames of each direction of the flame graph whose details are at hand: those that take most.
 const FRAMES: usize = 60;
 
-pub(in crate::queries) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+pub(in crate::queries) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     let Stage::Frames(shape) = stage else { return Vec::new() };
     let view = chosen(opened).with("shape", shape);
     let Ok(answer) = super::answer(opened, &view) else { return Vec::new() };
@@ -104,25 +104,27 @@ pub(in crate::queries) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stackline_analyze::calls::{self, Shape, ViewOptions};
-    use stackline_model::{CallFrame, CallMetric, CallProcess, CallStats, CallThread, CallTree, CallTreeBuilder};
+    use stackline_analyze::calls::{self, ViewDirection, ViewOptions};
+    use stackline_model::{
+        CallMetric, CallProcess, CallStats, CallThread, CallingContextTree, CallingContextTreeBuilder, Frame,
+    };
 
     #[test]
     fn what_was_not_followed_is_not_taken_for_nothing() {
-        let mut builder = CallTreeBuilder::new();
+        let mut builder = CallingContextTreeBuilder::new();
         let process = builder.process(CallProcess::default());
         let name = builder.text("main");
         let thread = builder.thread(CallThread { process, tid: 1, torch_id: 0, name });
         for (path, value) in [(["step", "large"], 1_000_000_000), (["step", "small"], 1)] {
-            let node = path.into_iter().fold(CallTree::ROOT, |node, name| {
-                let frame = CallFrame::operator(builder.text(name));
+            let node = path.into_iter().fold(CallingContextTree::ROOT, |node, name| {
+                let frame = Frame::operator(builder.text(name));
                 let frame = builder.frame(frame);
                 builder.child(node, frame)
             });
-            builder.add(node, thread, CallMetric::OperatorTime, &CallStats::of(value));
+            builder.add(node, thread, CallMetric::OperatorTime, &CallStats::from_value(value));
         }
         let tree = builder.finish();
-        let options = ViewOptions { shape: Shape::BottomUp, ..ViewOptions::new(CallMetric::OperatorTime) };
+        let options = ViewOptions { shape: ViewDirection::BottomUp, ..ViewOptions::new(CallMetric::OperatorTime) };
         let view = calls::view_pruned(&tree, &options, UNFOLLOWED, &[]);
         let [small, step] =
             ["small", "step"].map(|name| CallLabel { kind: "operator", name: name.into(), ..CallLabel::default() });

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use stackline_analyze::critical_path::exact::what_if::Gain;
-use stackline_analyze::findings::{DevicePeak, LargeGroup, LargeKind, Place, RankTimes, Uncovered};
+use stackline_analyze::findings::{DevicePeak, LargeGroup, LargeKind, RankTimes, SourceLocation, Uncovered};
 
 fn is_read_by<T: DeserializeOwned + Serialize>(value: &Value) {
     let read: T = serde_json::from_value(value.clone()).unwrap_or_else(|error| panic!("{error}: {value}"));
@@ -64,7 +64,7 @@ fn keys_of_findings_are_what_is_declared() {
         kind: LargeKind::Call,
         rank: Some(1),
         name: "f".to_owned(),
-        place: Place::default(),
+        place: SourceLocation::default(),
         place_percent: Some(1.5),
         count: 1,
         percent: 1.5,

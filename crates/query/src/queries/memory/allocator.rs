@@ -1,7 +1,7 @@
 //! The caching allocator: its segments and blocks at the moment of the snapshot, and how fragmented they are.
 
-use crate::first::{Stage, plain};
-use crate::{Answer, Arguments, Column, Opened, QueryError};
+use crate::prefetch::{Stage, plain};
+use crate::{Answer, Arguments, Column, OpenRun, QueryError};
 use serde::Serialize;
 use stackline_memory::tables;
 use stackline_model::{MemoryBlock, MemoryBlockState, MemorySegment, MemoryTrace};
@@ -40,7 +40,7 @@ struct Segment {
 /// Names of the columns, a row for each block.
 pub(crate) const COLUMNS: &[&str] = &["segment", "offset", "bytes", "state", "object"];
 
-pub(crate) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
+pub(crate) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let memory = super::memory(opened, arguments)?;
     let trace = &memory.trace;
     let Some(table) = tables::allocator_table(trace) else {
@@ -91,6 +91,6 @@ fn of_segment(trace: &MemoryTrace, segment: &MemorySegment) -> Segment {
     }
 }
 
-pub(crate) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+pub(crate) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     if stage == Stage::Holders && opened.memory(None).is_ok() { plain() } else { Vec::new() }
 }

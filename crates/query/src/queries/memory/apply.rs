@@ -1,9 +1,9 @@
 //! What memory would be in use if suggestions were followed.
 
 use super::suggestions;
-use crate::first::Stage;
 use crate::memory::Memory;
-use crate::{Answer, Arguments, Opened, QueryError};
+use crate::prefetch::Stage;
+use crate::{Answer, Arguments, OpenRun, QueryError};
 use serde::Serialize;
 use stackline_memory::replay::Replay;
 use stackline_memory::suggest::Suggestion;
@@ -32,12 +32,12 @@ pub(super) struct AtPeak<'a> {
 }
 
 impl<'a> AtPeak<'a> {
-    pub(super) fn of(NamedPeak { name, device, peak }: &'a NamedPeak, after: i64) -> Self {
+    pub(super) fn new(NamedPeak { name, device, peak }: &'a NamedPeak, after: i64) -> Self {
         Self { name, device: device.0, before: peak.bytes, after }
     }
 }
 
-pub(crate) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
+pub(crate) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let memory = super::memory(opened, arguments)?;
     let device = super::device(memory, arguments)?;
     let mut numbers: Vec<usize> = Vec::new();
@@ -75,7 +75,7 @@ fn at_peaks<'a>(memory: &'a Memory, wanted: &[Suggestion]) -> Vec<AtPeak<'a>> {
             replays.len() - 1
         });
         let after = replays[at].1.at(peak.peak.position.0);
-        rows.push(AtPeak::of(peak, i64::try_from(after).unwrap_or(i64::MAX)));
+        rows.push(AtPeak::new(peak, i64::try_from(after).unwrap_or(i64::MAX)));
     }
     rows
 }
@@ -84,7 +84,7 @@ fn at_peaks<'a>(memory: &'a Memory, wanted: &[Suggestion]) -> Vec<AtPeak<'a>> {
 const ALONE: usize = 12;
 
 /// The suggestions that together lower the peak most, and the best ones alone.
-pub(crate) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+pub(crate) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     let (Stage::MemoryOf(device), Ok(memory)) = (stage, opened.memory(None)) else { return Vec::new() };
     let Some(whole) = super::whole_of(opened, device) else { return Vec::new() };
     let together = suggestions::combination(memory);

@@ -1,11 +1,11 @@
 //! Calls per stream: boxes by kind, merged where they are narrow; and one of them with all that is known.
 
-use super::{Brief, Frame};
-use crate::first::Stage;
+use super::{Brief, FrameAnswer};
 use crate::memory::Memory;
+use crate::prefetch::Stage;
 use crate::queries::tiles::{LEVELS, window};
 use crate::queries::{Texts, shortened};
-use crate::{Answer, Arguments, Column, Opened, QueryError};
+use crate::{Answer, Arguments, Column, OpenRun, QueryError};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use stackline_model::{MemoryAccess, MemoryCallId, MemoryCallKind};
@@ -38,7 +38,7 @@ pub(crate) struct CallsDocument {
 /// Names of the columns, a row for each box.
 pub(crate) const COLUMNS: &[&str] = &["lane", "kind", "start", "length", "count", "name"];
 
-pub(crate) fn tiles(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
+pub(crate) fn tiles(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let memory = super::memory(opened, arguments)?;
     let (mut level, window) = window(arguments, 0)?;
     let span = within(memory, window);
@@ -111,7 +111,7 @@ pub(crate) struct CallDetail {
     accesses: Vec<Access>,
     /// Accesses that are left out.
     left_out: usize,
-    path: Vec<Frame>,
+    path: Vec<FrameAnswer>,
 }
 
 /// The object that a call allocates or frees: its number, name and bytes.
@@ -130,7 +130,7 @@ struct Access {
     evidence: &'static str,
 }
 
-pub(crate) fn one(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
+pub(crate) fn one(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let memory = super::memory(opened, arguments)?;
     let trace = &memory.trace;
     let number: u32 = arguments.needed("call")?;
@@ -167,6 +167,6 @@ fn of_access(memory: &Memory, access: MemoryAccess) -> Access {
     }
 }
 
-pub(crate) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+pub(crate) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     if stage == Stage::Memory { super::whole(opened).into_iter().collect() } else { Vec::new() }
 }

@@ -1,9 +1,9 @@
 //! Bytes in use and bytes held over the calls, for each bucket the least, the highest and the last value in it.
 
-use crate::first::Stage;
+use crate::prefetch::Stage;
 use crate::queries::counters::{Point, add};
 use crate::queries::tiles::window;
-use crate::{Answer, Arguments, Column, Opened, QueryError};
+use crate::{Answer, Arguments, Column, OpenRun, QueryError};
 use serde::Serialize;
 use stackline_memory::curve::Curve;
 use stackline_memory::tables::reserved_curve;
@@ -26,7 +26,7 @@ pub(crate) struct CurveDocument {
 /// Names of the columns, a row for each bucket in which a curve changes.
 pub(crate) const COLUMNS: &[&str] = &["curve", "start", "low", "high", "last"];
 
-pub(crate) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
+pub(crate) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let memory = super::memory(opened, arguments)?;
     let device = super::device(memory, arguments)?;
     let allocated = memory.curves.iter().find(|curve| curve.device == device).map(values).unwrap_or_default();
@@ -68,7 +68,7 @@ pub(super) fn columns(
     ])
 }
 
-pub(crate) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+pub(crate) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     let Stage::MemoryOf(device) = stage else { return Vec::new() };
     super::whole_of(opened, device).into_iter().collect()
 }

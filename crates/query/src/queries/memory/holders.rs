@@ -1,7 +1,7 @@
 //! Who holds memory at each peak.
 
-use crate::first::{Stage, with};
-use crate::{Answer, Arguments, Opened, QueryError};
+use crate::prefetch::{Stage, with};
+use crate::{Answer, Arguments, OpenRun, QueryError};
 use serde::Serialize;
 use stackline_memory::tables::{By, at_peak_table};
 
@@ -15,7 +15,7 @@ pub(crate) struct HoldersPage {
     by: Vec<&'static str>,
 }
 
-pub(crate) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
+pub(crate) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let memory = super::memory(opened, arguments)?;
     let choices = By::ALL.map(|by| (by.name(), by));
     let by = arguments.choice("by", &choices)?.unwrap_or(By::Place);
@@ -26,7 +26,7 @@ pub(crate) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
 /// What holders are grouped by where it can be chosen.
 const CHOICES: [&str; 6] = ["place", "kind", "operator", "module", "phase", "size"];
 
-pub(crate) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+pub(crate) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     if stage != Stage::Holders || opened.memory(None).is_err() {
         return Vec::new();
     }

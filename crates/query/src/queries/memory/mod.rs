@@ -22,16 +22,16 @@ pub(super) use suggestions::answer as suggestions;
 
 use crate::memory::{Memory, MemorySummary};
 use crate::queries::tiles::Whole;
-use crate::{Answer, Arguments, Opened, QueryError};
+use crate::{Answer, Arguments, OpenRun, QueryError};
 use serde::Serialize;
 use stackline_model::{
-    MemoryCallId, MemoryDeviceId, MemoryFrame, MemoryStackId, MemoryStreamId, MemoryTrace, StrId, Table, Trace,
-    TraceSet, Values,
+    Frame, MemoryCallId, MemoryDeviceId, MemoryStackId, MemoryStreamId, MemoryTrace, StrId, Table, Trace, TraceSet,
+    Values,
 };
 use stackline_present::json::{Document, SCHEMA_VERSION};
 
 /// The memory of the rank that is asked for.
-fn memory<'a>(opened: &'a Opened, arguments: &Arguments) -> Result<&'a Memory, QueryError> {
+fn memory<'a>(opened: &'a OpenRun, arguments: &Arguments) -> Result<&'a Memory, QueryError> {
     opened.memory(arguments.number("rank")?)
 }
 
@@ -46,12 +46,12 @@ fn device(memory: &Memory, arguments: &Arguments) -> Result<MemoryDeviceId, Quer
 }
 
 /// The question for all calls, if there is memory.
-fn whole(opened: &Opened) -> Option<Arguments> {
-    Some(Whole::of(i64::from(opened.memory(None).ok()?.end())).arguments())
+fn whole(opened: &OpenRun) -> Option<Arguments> {
+    Some(Whole::with_length(i64::from(opened.memory(None).ok()?.end())).arguments())
 }
 
 /// The same of one device.
-fn whole_of(opened: &Opened, device: MemoryDeviceId) -> Option<Arguments> {
+fn whole_of(opened: &OpenRun, device: MemoryDeviceId) -> Option<Arguments> {
     Some(whole(opened)?.with("device", &device.0.to_string()))
 }
 
@@ -76,7 +76,7 @@ fn printed(memory: &Memory, tables: &[Table], page: &impl Serialize) -> Result<A
         extra: &[],
         tables,
     };
-    super::printed(document, Vec::new(), &MemoryKeys { memory: MemorySummary::of(&memory.trace), page })
+    super::printed(document, Vec::new(), &MemoryKeys { memory: MemorySummary::from_trace(&memory.trace), page })
 }
 
 /// The first rows of a table, which says how many more there are.
@@ -126,11 +126,14 @@ const FRAMES: usize = 100;
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[cfg_attr(test, ts(rename = "MemoryFrame"))]
-struct Frame(Option<String>, Option<String>, u32);
+struct FrameAnswer(Option<String>, Option<String>, u32);
 
 /// A call path, innermost frame first.
-fn path(trace: &MemoryTrace, stack: MemoryStackId) -> Vec<Frame> {
-    let frame = |frame: MemoryFrame| Frame(text(trace, frame.function), text(trace, frame.file), frame.line);
+fn path(trace: &MemoryTrace, stack: MemoryStackId) -> Vec<FrameAnswer> {
+    let frame = |frame: Frame| {
+        let (function, file) = (text(trace, frame.function()), text(trace, frame.file().into()));
+        FrameAnswer(function, file, frame.line().unwrap_or(0))
+    };
     trace.stacks.frames_of(stack).take(FRAMES).map(frame).collect()
 }
 
@@ -138,16 +141,16 @@ fn path(trace: &MemoryTrace, stack: MemoryStackId) -> Vec<Frame> {
 #[derive(Debug, Default, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[cfg_attr(test, ts(rename = "PlaceOf"))]
-struct Place {
+struct SourceLocation {
     text: String,
     file: Option<String>,
     line: Option<u32>,
 }
 
-fn place(trace: &MemoryTrace, stack: MemoryStackId) -> Place {
-    let Some(location) = stackline_memory::locate(trace, stack) else { return Place::default() };
+fn place(trace: &MemoryTrace, stack: MemoryStackId) -> SourceLocation {
+    let Some(location) = stackline_memory::locate(trace, stack) else { return SourceLocation::default() };
     let line = Some(location.line).filter(|&line| line > 0);
-    Place { text: super::shortened(&location.text), file: location.file, line }
+    SourceLocation { text: super::shortened(&location.text), file: location.file, line }
 }
 
 /// A memory call in short.
@@ -158,7 +161,7 @@ struct Brief {
     call: usize,
     kind: &'static str,
     name: Option<String>,
-    place: Place,
+    place: SourceLocation,
 }
 
 fn brief(memory: &Memory, call: MemoryCallId) -> Brief {

@@ -1,11 +1,11 @@
 //! All that is known of one object: what made it, who touches it, what of its life is for nothing, what to change.
 
 use super::apply::AtPeak;
-use super::{Brief, Frame, Place, objects};
-use crate::first::{Stage, with};
+use super::{Brief, FrameAnswer, SourceLocation, objects};
 use crate::memory::{Memory, Waste, Why};
+use crate::prefetch::{Stage, with};
 use crate::queries::shortened;
-use crate::{Answer, Arguments, Opened, QueryError};
+use crate::{Answer, Arguments, OpenRun, QueryError};
 use serde::Serialize;
 use stackline_memory::curve::device_of;
 use stackline_memory::replay::Replay;
@@ -44,8 +44,8 @@ pub(crate) struct ObjectDetail<'a> {
     saw_end: bool,
     /// First call, and the one after the last, at which it takes memory.
     life: (u32, u32),
-    place: Place,
-    path: Vec<Frame>,
+    place: SourceLocation,
+    path: Vec<FrameAnswer>,
     patterns: Vec<PatternOf<'a>>,
     waste: Vec<WasteOf>,
     waste_all: usize,
@@ -138,7 +138,7 @@ struct SuggestionOf<'a> {
     shared: usize,
 }
 
-pub(crate) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
+pub(crate) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let memory = super::memory(opened, arguments)?;
     let trace = &memory.trace;
     let number: u32 = arguments.needed("object")?;
@@ -246,7 +246,7 @@ fn suggestions(memory: &Memory, object: MemoryObjectId) -> Vec<SuggestionOf<'_>>
         for peak in &peaks {
             let before = i64::try_from(peak.peak.bytes).unwrap_or(i64::MAX);
             let after = before.saturating_sub(replay.saving_at(at, peak.peak.position.0));
-            at_peak.push(AtPeak::of(peak, after));
+            at_peak.push(AtPeak::new(peak, after));
         }
         rows.push(SuggestionOf {
             number: *number,
@@ -267,7 +267,7 @@ fn suggestions(memory: &Memory, object: MemoryObjectId) -> Vec<SuggestionOf<'_>>
 /// Objects of a list whose details are at hand.
 const OBJECTS: usize = 60;
 
-pub(crate) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+pub(crate) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     let (Stage::Objects, Ok(memory)) = (stage, opened.memory(None)) else { return Vec::new() };
     let lists = memory.devices().into_iter().flat_map(|device| objects::first(opened, Stage::MemoryOf(device)));
     let lists = lists.filter_map(|list| crate::ask(opened, "memory-objects", &list).ok());

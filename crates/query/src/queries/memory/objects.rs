@@ -1,11 +1,11 @@
 //! Objects as lanes: those that matter most one by one, with their accesses and their waste; the others by size.
 
 use super::calls::within;
-use crate::first::Stage;
 use crate::memory::{Memory, Waste};
+use crate::prefetch::Stage;
 use crate::queries::tiles::{LEVELS, window};
 use crate::queries::{Texts, shortened};
-use crate::{Answer, Arguments, Column, Opened, QueryError};
+use crate::{Answer, Arguments, Column, OpenRun, QueryError};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use stackline_memory::curve::device_of;
@@ -85,7 +85,7 @@ struct Tick {
     count: u32,
 }
 
-pub(crate) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
+pub(crate) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let memory = super::memory(opened, arguments)?;
     let device = super::device(memory, arguments)?;
     let (level, window) = window(arguments, 0)?;
@@ -267,7 +267,7 @@ fn classes(memory: &Memory, folded: &[MemoryObjectId]) -> Vec<SizeClass> {
 }
 
 /// Objects sorted in each way, and those that are alive at each peak.
-pub(crate) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+pub(crate) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     let (Stage::MemoryOf(device), Ok(memory)) = (stage, opened.memory(None)) else { return Vec::new() };
     let Some(whole) = super::whole_of(opened, device) else { return Vec::new() };
     let order = |order: &str| whole.clone().with("order", order);

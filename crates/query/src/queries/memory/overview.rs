@@ -1,9 +1,9 @@
 //! What there is of memory: devices, peaks, streams, waste, failed requests.
 
-use crate::first::{Stage, plain};
 use crate::memory::{Memory, StreamLane, Why};
+use crate::prefetch::{Stage, plain};
 use crate::queries::tiles::{BUCKETS, Whole};
-use crate::{Answer, Arguments, Opened, QueryError};
+use crate::{Answer, Arguments, OpenRun, QueryError};
 use serde::Serialize;
 use stackline_memory::tables;
 use stackline_model::{MemoryCallKind, MemoryDeviceId, MemoryPhase};
@@ -78,7 +78,7 @@ struct Phase {
     end: usize,
 }
 
-pub(crate) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
+pub(crate) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let memory = super::memory(opened, arguments)?;
     let trace = &memory.trace;
     let mut all = vec![tables::peaks_table(trace, &memory.peaks)];
@@ -100,7 +100,7 @@ fn page(memory: &Memory) -> MemoryPage<'_> {
     };
     MemoryPage {
         end: memory.end(),
-        whole: Whole::of(i64::from(memory.end())),
+        whole: Whole::with_length(i64::from(memory.end())),
         buckets: BUCKETS,
         has_times: memory.has_times,
         kinds: MemoryCallKind::ALL.map(MemoryCallKind::name).into(),
@@ -137,6 +137,6 @@ fn of_lane<'a>(memory: &Memory, lane: &'a StreamLane) -> Stream<'a> {
     Stream { stream: lane.stream.0, name, calls: lane.calls, kinds: &lane.kinds }
 }
 
-pub(crate) fn first(_: &Opened, stage: Stage) -> Vec<Arguments> {
+pub(crate) fn first(_: &OpenRun, stage: Stage) -> Vec<Arguments> {
     if stage == Stage::Memory { plain() } else { Vec::new() }
 }

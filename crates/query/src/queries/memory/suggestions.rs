@@ -1,8 +1,8 @@
 //! What to change, best first.
 
-use crate::first::{Stage, plain};
 use crate::memory::Memory;
-use crate::{Answer, Arguments, Opened, QueryError};
+use crate::prefetch::{Stage, plain};
+use crate::{Answer, Arguments, OpenRun, QueryError};
 use serde::Serialize;
 use stackline_memory::tables::{combination_note, listed, suggestion_notes, suggestions_table};
 use stackline_model::Table;
@@ -27,7 +27,7 @@ pub(crate) struct SuggestionsPage {
     objects: Vec<Vec<usize>>,
 }
 
-pub(crate) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
+pub(crate) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let memory = super::memory(opened, arguments)?;
     let most = arguments.number("most")?.unwrap_or(ROWS).min(MOST);
     let all = listed(&memory.ranked, memory.combination.as_ref());
@@ -47,7 +47,7 @@ pub(crate) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
     super::printed(memory, &[notes.into_iter().fold(table, Table::note)], &page)
 }
 
-pub(crate) fn first(opened: &Opened, stage: Stage) -> Vec<Arguments> {
+pub(crate) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     if stage == Stage::Memory && opened.memory(None).is_ok() { plain() } else { Vec::new() }
 }
 

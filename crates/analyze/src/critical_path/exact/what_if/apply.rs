@@ -3,17 +3,17 @@
 use super::super::Exact;
 use super::super::category::{Category, of_lag};
 use super::super::graph::{Dependency, InEdge, NodeKind};
-use super::super::threads::ThreadRule;
+use super::super::wakeups::ThreadRule;
 use super::super::window::Window;
+use super::cancellation::Stop;
 use super::edit::{Action, Edit};
-use super::effects::repeats;
 use super::host_time::{Cut, HostTime, cuts_without_waits};
-use super::index::{Index, Stretch};
+use super::index::{Index, ThreadRange};
+use super::ineffective_edits::repeats;
 use super::replay::{Changes, GONE, Plan};
 use super::sampled::Partly;
 use super::select::{Selected, select};
 use super::selector::Selector;
-use super::stop::Stop;
 use crate::critical_path::CriticalPathError;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::EventId;
@@ -43,7 +43,7 @@ pub(super) struct Applier<'a, 'e> {
     pub(super) partly: Vec<[Cut; 3]>,
     /// Which edit touched an operation or a stretch first.
     operations: FxHashMap<u32, usize>,
-    stretches: FxHashMap<Stretch, usize>,
+    stretches: FxHashMap<ThreadRange, usize>,
     edits: &'e [Edit],
     current: usize,
     pub(super) stop: Stop<'e>,
@@ -84,7 +84,7 @@ pub(super) fn apply<'e>(
         applier.explain(edit, count, before);
         counts.push(count);
     }
-    let asks_for_workers = edits.iter().any(|e| matches!(e.action, Action::MoreWorkers(_)));
+    let asks_for_workers = edits.iter().any(|e| matches!(e.action, Action::AddLoaderWorkers(_)));
     let pins = |cuts: &[Cut]| if asks_for_workers { Vec::new() } else { applier.pins(cuts, window) };
     let sampled = |which: usize| applier.partly.iter().map(move |cuts| cuts[which]);
     let is_sampled = !applier.partly.is_empty();
@@ -128,7 +128,7 @@ impl Applier<'_, '_> {
     fn edit(&mut self, edit: &Edit) -> Result<usize, CriticalPathError> {
         let Some(selector) = &edit.selector else {
             return match edit.action {
-                Action::MoreWorkers(more) => self.more_workers(more),
+                Action::AddLoaderWorkers(more) => self.more_workers(more),
                 _ => Ok(0),
             };
         };
@@ -167,13 +167,13 @@ impl Applier<'_, '_> {
             Action::Fuse => self.fuse(&selected.stretches, selector)?,
             Action::Graph => self.graph(&selected.stretches, selector)?,
             Action::Overlap => self.overlap(&selected.gpu),
-            Action::MoreWorkers(_) => {}
+            Action::AddLoaderWorkers(_) | Action::Nothing => {}
         }
         Ok(selected.count)
     }
 
     /// Calls in these stretches that wait for the GPU.
-    fn waits_in(&self, stretches: &[Stretch]) -> Vec<EventId> {
+    fn waits_in(&self, stretches: &[ThreadRange]) -> Vec<EventId> {
         let trace = self.exact.trace;
         let is_inside = |call: &EventId| {
             let Some(lane) = self.index.lane(trace, *call) else { return false };
@@ -225,7 +225,7 @@ impl Applier<'_, '_> {
         graph.end[node as usize] - graph.start[node as usize]
     }
 
-    fn cut(&mut self, (lane, from, to): Stretch, factor: f64) {
+    fn cut(&mut self, (lane, from, to): ThreadRange, factor: f64) {
         if from < to {
             self.cuts.push(Cut { lane, from, to, factor });
         }
@@ -252,7 +252,7 @@ impl Applier<'_, '_> {
             self.cut(stretch, factor);
         }
         if selected.is_between {
-            let less = |&(lane, from, to): &Stretch| ((lane, from, to), (to - from) - scaled(to - from, factor));
+            let less = |&(lane, from, to): &ThreadRange| ((lane, from, to), (to - from) - scaled(to - from, factor));
             self.release(selected.stretches.iter().map(less).filter(|&(_, less)| less > 0).collect());
         }
         for &call in &selected.calls {
@@ -308,7 +308,7 @@ impl Applier<'_, '_> {
 
     /// Threads that waited for another one in these stretches may go on so much earlier, in ns: with what they did there, they do not
     /// wait any more.
-    fn release(&mut self, mut stretches: Vec<(Stretch, i64)>) {
+    fn release(&mut self, mut stretches: Vec<(ThreadRange, i64)>) {
         stretches.sort_unstable();
         if stretches.is_empty() {
             return;
@@ -418,7 +418,7 @@ impl Applier<'_, '_> {
         CriticalPathError::RefusedEdit { text: edit, reason: reason.to_owned() }
     }
 
-    pub(super) fn cut_out(&mut self, stretch: Stretch) {
+    pub(super) fn cut_out(&mut self, stretch: ThreadRange) {
         self.cut(stretch, 0.0);
     }
 

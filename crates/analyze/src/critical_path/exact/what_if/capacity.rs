@@ -41,7 +41,7 @@ pub(super) fn lone_queries(exact: &Exact<'_>) -> FxHashMap<u32, u32> {
         let (first, last) = exact.lane_nodes[number];
         let starts = &graph.start[first as usize..last as usize];
         for piece in &lane.pieces {
-            if piece.event.is_none() || exact.kinds.of(trace, piece.event) != Some(CallKind::Query) {
+            if piece.event.is_none() || exact.kinds.kind_of(trace, piece.event) != Some(CallKind::Query) {
                 continue;
             }
             if by_end.is_empty() {

@@ -4,6 +4,7 @@
 //! ([`stackline_model::DeviceClock`]): the prediction is made with the times of each device put right by a likely
 //! difference, and the bounds of the gain hold for the least and the greatest one, too.
 
+use super::cases::NO_GAIN;
 use super::sweep::{Sweep, SweepOptions};
 use super::{Edit, Gain, NewHop, Prediction, WhatIf};
 use crate::critical_path::CriticalPathError;
@@ -27,7 +28,7 @@ struct Shift {
 
 impl Shift {
     /// `None` where the times of the device are possible, or nothing usable bounds them.
-    fn of(clock: &DeviceClock) -> Option<Self> {
+    fn new(clock: &DeviceClock) -> Option<Self> {
         let (least, most) = match (clock.least_ns, clock.most_ns) {
             (None, None) => return None,
             (Some(least), None) => (least, least.max(0).saturating_add(QUICKEST_NS)),
@@ -63,7 +64,7 @@ struct Corrected {
 impl Corrected {
     /// `None` where nothing can be put right.
     fn new(trace: &Trace) -> Option<Self> {
-        let shifts: Vec<Shift> = trace.meta.clocks.iter().filter_map(Shift::of).collect();
+        let shifts: Vec<Shift> = trace.meta.clocks.iter().filter_map(Shift::new).collect();
         let moved = vec![0; shifts.len()];
         (!shifts.is_empty()).then(|| Self { trace: trace.clone(), shifts, moved })
     }
@@ -100,17 +101,6 @@ impl Corrected {
         )
     }
 }
-
-impl Gain {
-    /// Makes the bounds hold another gain and its bounds, too.
-    fn widen(&mut self, other: Self) {
-        self.low_ns = self.low_ns.min(other.low_ns);
-        self.high_ns = self.high_ns.max(other.high_ns);
-    }
-}
-
-/// Of an edit that finds nothing to change.
-const NO_GAIN: Gain = Gain { ns: 0, low_ns: 0, high_ns: 0 };
 
 /// Predicts what edits, made together, do to a window of a trace ([`super::WhatIf::predict`]); where its clocks disagree,
 /// with its times put right.
@@ -223,7 +213,7 @@ impl<'e, 'a> Gains<'e, 'a> {
     ///
     /// # Errors
     /// If there is no such window.
-    pub fn of<E: AsRef<[Edit]> + Sync>(
+    pub fn compute<E: AsRef<[Edit]> + Sync>(
         &self,
         choice: &WindowChoice,
         lists: &[E],
@@ -262,7 +252,7 @@ mod tests {
     }
 
     fn shift(least: Option<i64>, most: Option<i64>) -> Option<(i64, i64, i64)> {
-        Shift::of(&clock(least, most)).map(|s| (s.least, s.likely, s.most))
+        Shift::new(&clock(least, most)).map(|s| (s.least, s.likely, s.most))
     }
 
     #[test]

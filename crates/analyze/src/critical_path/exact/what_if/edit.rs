@@ -1,5 +1,6 @@
 //! What may be changed, as text and as data.
 
+use super::cases::Case;
 use super::selector::{Selector, Target, What};
 use crate::critical_path::CriticalPathError;
 use stackline_model::Trace;
@@ -23,7 +24,9 @@ pub enum Action {
     /// Nothing but waits of the host depends on these collectives.
     Overlap,
     /// So many more workers load data.
-    MoreWorkers(u32),
+    AddLoaderWorkers(u32),
+    /// It stays as it is: the alternative to edits that may gain nothing.
+    Nothing,
 }
 
 /// A change.
@@ -33,10 +36,16 @@ pub struct Edit {
     pub action: Action,
     /// To what; none for more workers.
     pub selector: Option<Selector>,
+    /// The list that it belongs to.
+    pub case: Case,
 }
 
 const GRAMMAR: &str = "write 'scale SELECTOR FACTOR', 'set SELECTOR NANOSECONDS', 'remove SELECTOR', 'fuse SELECTOR', \
-                       'graph SELECTOR', 'overlap SELECTOR' or 'more-workers N', such as 'scale kernel:*gemm* 0.5'";
+                       'graph SELECTOR', 'overlap SELECTOR' or 'more-workers N', such as 'scale kernel:*gemm* 0.5'; \
+                       alternatives that the bounds must hold begin with 'case N: ', and may be 'nothing'";
+
+/// What an edit says that changes nothing.
+const NOTHING: &str = "nothing";
 
 const VERBS: &[&str] = &["scale", "set", "remove", "fuse", "graph", "overlap", "more-workers"];
 
@@ -57,11 +66,27 @@ impl Edit {
     /// # Errors
     /// If the action cannot be done to such things.
     pub fn on(action: Action, selector: Selector) -> Result<Self, CriticalPathError> {
-        let edit = Self { action, selector: Some(selector) };
+        let edit = Self { action, selector: Some(selector), case: Case::Likely };
         match edit.refusal() {
             Some(reason) => Err(CriticalPathError::RefusedEdit { text: edit.to_string(), reason: reason.to_owned() }),
             None => Ok(edit),
         }
+    }
+
+    /// The same edit as part of a case.
+    #[must_use]
+    pub fn in_case(self, case: Case) -> Self {
+        Self { case, ..self }
+    }
+
+    /// The case in which nothing is changed.
+    pub fn nothing(case: Case) -> Self {
+        Self { action: Action::Nothing, selector: None, case }
+    }
+
+    /// Whether it changes nothing.
+    pub(super) fn is_nothing(&self) -> bool {
+        self.action == Action::Nothing
     }
 
     /// Which listed events the trace does not have, as a note.
@@ -97,7 +122,7 @@ impl Edit {
                 Some("choose the spans whose kernels are meant by module:, annotation:, operator: or frame:")
             }
             Action::Overlap if !is_gpu => Some("choose GPU work by collective:, kernel: or stream:"),
-            Action::MoreWorkers(_) => Some("more workers need no selector"),
+            Action::AddLoaderWorkers(_) => Some("more workers need no selector"),
             _ => None,
         }
     }
@@ -108,7 +133,7 @@ impl Edit {
     /// If it is none, or more than 1024.
     pub fn more_workers(more: u32) -> Result<Self, CriticalPathError> {
         if (1..=1024).contains(&more) {
-            return Ok(Self { action: Action::MoreWorkers(more), selector: None });
+            return Ok(Self { action: Action::AddLoaderWorkers(more), selector: None, case: Case::Likely });
         }
         let reason = "more workers are 1 to 1024".to_owned();
         Err(CriticalPathError::RefusedEdit { text: format!("more-workers {more}"), reason })
@@ -120,7 +145,11 @@ impl Edit {
     /// As [`Self::parse`], of the first one that is none.
     pub fn parse_all(text: &str) -> Result<Vec<Self>, CriticalPathError> {
         const BETWEEN: &str = "; ";
-        let begins = |rest: &str| VERBS.iter().any(|verb| rest.strip_prefix(verb).is_some_and(|r| r.starts_with(' ')));
+        let begins = |rest: &str| {
+            let (case, rest) = Case::split(rest);
+            let is_nothing = case != Case::Likely && rest.split(BETWEEN).next() == Some(NOTHING);
+            is_nothing || VERBS.iter().any(|verb| rest.strip_prefix(verb).is_some_and(|r| r.starts_with(' ')))
+        };
         let is_end = |at: &usize| begins(&text[at + BETWEEN.len()..]);
         let ends = text.match_indices(BETWEEN).map(|(at, _)| at).filter(is_end).chain([text.len()]);
         let mut from = 0;
@@ -129,16 +158,21 @@ impl Edit {
     }
 
     /// Reads an edit as text: `scale kernel:*gemm* 0.5`, `remove sync:item()`, `set kernel:~flash 20000` (in ns),
-    /// `fuse module:LayerNorm`, `graph annotation:forward`, `overlap collective:AllReduce`, `more-workers 2`.
+    /// `fuse module:LayerNorm`, `graph annotation:forward`, `overlap collective:AllReduce`, `more-workers 2`; of a case
+    /// `case 1: scale kernel:*gemm* 0.7`, `case 2: nothing`, `lower: remove sync:item()`, `upper: remove sync:*`.
     ///
     /// # Errors
     /// If the text is none of these.
     pub fn parse(text: &str) -> Result<Self, CriticalPathError> {
         let fail = || CriticalPathError::InvalidEdit { text: text.to_owned(), reason: GRAMMAR.to_owned() };
-        let (verb, rest) = text.trim().split_once(char::is_whitespace).ok_or_else(fail)?;
+        let (case, edit) = Case::split(text.trim());
+        if case != Case::Likely && edit.trim() == NOTHING {
+            return Ok(Self::nothing(case));
+        }
+        let (verb, rest) = edit.trim().split_once(char::is_whitespace).ok_or_else(fail)?;
         let rest = rest.trim();
         let with_number = || rest.rsplit_once(char::is_whitespace).ok_or_else(fail);
-        match verb {
+        let edit = match verb {
             "scale" => {
                 let (selector, factor) = with_number()?;
                 Self::new(Action::Scale(factor.parse().map_err(|_| fail())?), selector.trim())
@@ -153,12 +187,13 @@ impl Edit {
             "overlap" => Self::new(Action::Overlap, rest),
             "more-workers" => Self::more_workers(rest.parse().map_err(|_| fail())?),
             _ => Err(fail()),
-        }
+        };
+        edit.map(|edit| edit.in_case(case))
     }
 }
 
 impl std::fmt::Display for Edit {
-    /// The text for people: [`Self::parse`] reads it back unless its events were chosen one by one ([`Selector::of`]).
+    /// The text for people: [`Self::parse`] reads it back unless its events were chosen one by one ([`Selector::new`]).
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.text_on(self.selector.as_ref().map_or("", |s| s.text.as_str())))
     }
@@ -171,7 +206,7 @@ impl Edit {
     }
 
     fn text_on(&self, on: &str) -> String {
-        match self.action {
+        let edit = match self.action {
             // 300 digits help nobody.
             Action::Scale(factor) if factor.abs() >= 1e6 => format!("scale {on} {factor:e}"),
             Action::Scale(factor) => format!("scale {on} {factor}"),
@@ -180,8 +215,10 @@ impl Edit {
             Action::Fuse => format!("fuse {on}"),
             Action::Graph => format!("graph {on}"),
             Action::Overlap => format!("overlap {on}"),
-            Action::MoreWorkers(more) => format!("more-workers {more}"),
-        }
+            Action::AddLoaderWorkers(more) => format!("more-workers {more}"),
+            Action::Nothing => NOTHING.to_owned(),
+        };
+        format!("{}{edit}", self.case)
     }
 }
 

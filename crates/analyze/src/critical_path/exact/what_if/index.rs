@@ -8,8 +8,8 @@ use rustc_hash::FxHashMap;
 use stackline_model::gpu_calls::CallKind;
 use stackline_model::{EventId, EventKind, StrId, Trace, TrackId};
 
-/// A stretch of a thread: lane, from, to, in ns since the base.
-pub(super) type Stretch = (u32, i64, i64);
+/// Time range of a thread: lane, from, to, in ns since the base.
+pub(super) type ThreadRange = (u32, i64, i64);
 
 /// An operation and where it was launched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -107,7 +107,7 @@ impl Index {
     }
 
     /// What a stretch of a thread launched, by time.
-    pub(super) fn launched_in(&self, (lane, from, to): Stretch) -> &[Launched] {
+    pub(super) fn launched_in(&self, (lane, from, to): ThreadRange) -> &[Launched] {
         let list = &self.launches[lane as usize];
         &list[list.partition_point(|l| l.at < from)..list.partition_point(|l| l.at < to)]
     }
@@ -120,7 +120,7 @@ impl Index {
     /// Whether a call waits for the GPU, or asks whether it is done.
     pub(super) fn is_sync(&self, trace: &Trace, event: EventId) -> bool {
         use CallKind::{DeviceSync, EventSync, Free, Query, StreamSync};
-        matches!(self.calls.of(trace, event), Some(DeviceSync | EventSync | Free | Query | StreamSync))
+        matches!(self.calls.kind_of(trace, event), Some(DeviceSync | EventSync | Free | Query | StreamSync))
     }
 }
 

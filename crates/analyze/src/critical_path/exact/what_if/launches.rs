@@ -2,7 +2,7 @@
 
 use super::super::graph::{Dependency, NONE, NodeKind};
 use super::apply::Applier;
-use super::index::{Launched, Stretch};
+use super::index::{Launched, ThreadRange};
 use super::replay::GONE;
 use super::selector::Selector;
 use crate::critical_path::CriticalPathError;
@@ -13,7 +13,7 @@ use stackline_model::gpu_calls::CallKind;
 
 impl Applier<'_, '_> {
     /// The kernels that a stretch launches one by one on its first stream become one, in place of the first.
-    pub(super) fn fuse(&mut self, stretches: &[Stretch], selector: &Selector) -> Result<(), CriticalPathError> {
+    pub(super) fn fuse(&mut self, stretches: &[ThreadRange], selector: &Selector) -> Result<(), CriticalPathError> {
         let mut types = NameTypes::new(self.exact.trace, RULES);
         let rows = &self.exact.trace.gpu;
         let mut any = false;
@@ -34,7 +34,7 @@ impl Applier<'_, '_> {
     }
 
     /// One launch in place of all host work of spans that do nothing but launch.
-    pub(super) fn graph(&mut self, stretches: &[Stretch], selector: &Selector) -> Result<(), CriticalPathError> {
+    pub(super) fn graph(&mut self, stretches: &[ThreadRange], selector: &Selector) -> Result<(), CriticalPathError> {
         let (mut done, mut left_out) = (0, 0);
         for &stretch in stretches {
             let launched = self.index.launched_in(stretch);
@@ -64,7 +64,7 @@ impl Applier<'_, '_> {
     }
 
     /// Whether a stretch neither waits nor lets others go on.
-    fn is_capturable(&self, (lane, from, to): Stretch) -> bool {
+    fn is_capturable(&self, (lane, from, to): ThreadRange) -> bool {
         let graph = &self.exact.graph;
         let (first, last) = self.exact.lane_nodes[lane as usize];
         let ends = &graph.end[first as usize..last as usize];
@@ -82,17 +82,17 @@ impl Applier<'_, '_> {
         }
         let pieces = &self.exact.lanes[lane as usize].pieces;
         let inside = &pieces[pieces.partition_point(|p| p.start < from)..pieces.partition_point(|p| p.start < to)];
-        let orders = |p: &super::super::lanes::Piece| {
+        let orders = |p: &super::super::thread_timelines::Piece| {
             p.event.is_some()
                 && matches!(
-                    self.index.calls.of(self.exact.trace, p.event),
+                    self.index.calls.kind_of(self.exact.trace, p.event),
                     Some(kind) if !matches!(kind, CallKind::Copy | CallKind::Launch | CallKind::GraphLaunch)
                 )
         };
         !inside.iter().any(orders)
     }
 
-    fn capture(&mut self, (lane, from, to): Stretch, first: Launched) {
+    fn capture(&mut self, (lane, from, to): ThreadRange, first: Launched) {
         let (trace, graph, plan) = (self.exact.trace, &self.exact.graph, self.plan);
         let (begins, ends) = (trace.events.start[first.call.index()], trace.events.end(first.call));
         let launches = |d: Dependency| matches!(d, Dependency::Launch | Dependency::LaunchByOperator);
@@ -144,7 +144,7 @@ impl Applier<'_, '_> {
     fn let_threads_go(&mut self, chosen: &FxHashSet<u32>) {
         use CallKind::{EventSync, Query, StreamSync};
         for &(node, call) in &self.index.sync_nodes {
-            if !matches!(self.index.calls.of(self.exact.trace, call), Some(StreamSync | EventSync | Query)) {
+            if !matches!(self.index.calls.kind_of(self.exact.trace, call), Some(StreamSync | EventSync | Query)) {
                 continue;
             }
             let at = self.at(node);

@@ -3,11 +3,11 @@
 use super::super::category::LONG_GAP_NS;
 use super::super::graph::{Dependency, InEdge, NONE, NodeKind};
 use super::super::names::bits;
-use super::super::threads::{Gap, ThreadRule};
+use super::super::wakeups::{Gap, ThreadRule};
 use super::super::window::Window;
 use super::apply::{Applier, scaled};
 use super::host_time::{Cut, HostTime};
-use super::index::Stretch;
+use super::index::ThreadRange;
 use super::main_process_loader::shows_workers;
 use crate::critical_path::CriticalPathError;
 use crate::critical_path::exact::LoaderWorker;
@@ -174,7 +174,7 @@ impl Applier<'_, '_> {
             return false;
         }
         let exact = self.exact;
-        let known = exact.names.of(exact.trace, event);
+        let known = exact.names.flags(exact.trace, event);
         let is_sampled = || exact.trace.attr(INFERRED).get(event).is_some();
         known & bits::WAITS != 0
             || exact.enclosing().only_waits(event)
@@ -188,7 +188,7 @@ impl Applier<'_, '_> {
     /// Waits inside the loader's frames: the time between two batches shrinks as the throughput grows, the rest of the
     /// loop stays. Where workers are seen, but not which batch is whose, they do so much less; else one is assumed. What the
     /// program loads itself, if that is edited too, is no wait. How many waits there are.
-    fn shrink_waits(&mut self, more: u32, own: &[Stretch]) -> usize {
+    fn shrink_waits(&mut self, more: u32, own: &[ThreadRange]) -> usize {
         let waits = self.loader_waits(own);
         let (count, mut before) = (waits.len(), None);
         if waits.is_empty() {
@@ -200,7 +200,7 @@ impl Applier<'_, '_> {
             recording.room(from, to)
         });
         // Looking whether a batch is there, and finding it, is no wait, and begins no period.
-        let is_wait = |(_, from, to): &Stretch| to - from > LONG_GAP_NS;
+        let is_wait = |(_, from, to): &ThreadRange| to - from > LONG_GAP_NS;
         for (lane, from, to) in waits.into_iter().filter(is_wait) {
             let period = before.filter(|&(l, _)| l == lane).map_or(to - from, |(_, end)| to - end);
             before = Some((lane, to));
@@ -299,8 +299,8 @@ impl Applier<'_, '_> {
 
     /// Stretches in which threads wait inside the loader's frames, but for those in which the program loads itself. Where no
     /// frame that waits is recorded, all time inside the loader's: it may load in the process itself.
-    fn loader_waits(&self, own: &[Stretch]) -> Vec<Stretch> {
-        let others = |mut stretches: Vec<Stretch>| {
+    fn loader_waits(&self, own: &[ThreadRange]) -> Vec<ThreadRange> {
+        let others = |mut stretches: Vec<ThreadRange>| {
             stretches.retain(|&stretch| !overlaps(own, stretch));
             stretches
         };
@@ -310,8 +310,8 @@ impl Applier<'_, '_> {
     }
 
     /// Stretches of the loader's frames whose innermost span passes a test.
-    pub(super) fn loader_stretches(&self, test: impl Fn(EventId) -> bool) -> Vec<Stretch> {
-        let mut found: Vec<Stretch> = Vec::new();
+    pub(super) fn loader_stretches(&self, test: impl Fn(EventId) -> bool) -> Vec<ThreadRange> {
+        let mut found: Vec<ThreadRange> = Vec::new();
         for (number, lane) in self.exact.lanes.iter().enumerate() {
             for (i, piece) in lane.pieces.iter().enumerate() {
                 let to = lane.piece_end(i);
@@ -329,7 +329,7 @@ impl Applier<'_, '_> {
 }
 
 /// Whether one of some stretches that do not overlap, by thread and time, shares time with another one.
-pub(super) fn overlaps(stretches: &[Stretch], (lane, from, to): Stretch) -> bool {
+pub(super) fn overlaps(stretches: &[ThreadRange], (lane, from, to): ThreadRange) -> bool {
     let before = &stretches[..stretches.partition_point(|s| (s.0, s.1) < (lane, to))];
     before.last().is_some_and(|last| last.0 == lane && last.2 > from)
 }

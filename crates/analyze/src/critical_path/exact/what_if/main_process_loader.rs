@@ -4,7 +4,7 @@ use super::super::Exact;
 use super::super::names::bits;
 use super::apply::Applier;
 use super::host_time::Cut;
-use super::index::Stretch;
+use super::index::ThreadRange;
 use super::loader::overlaps;
 use crate::vocabulary::aten;
 use crate::vocabulary::python::{LOADER_WITH_WORKERS, LOADER_WITHOUT_WORKERS};
@@ -24,7 +24,7 @@ const AHEAD: i64 = 2;
 /// How long a batch took, and how long the program did other things before it, in ns.
 #[derive(Clone, Copy)]
 struct Take {
-    stretch: Stretch,
+    stretch: ThreadRange,
     since_last: i64,
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn own_loading(exact: &Exact<'_>) -> Vec<EventId> {
     let (trace, names) = (exact.trace, &exact.names);
     let fits: Vec<bool> = trace.strings.iter().map(|name| !is_known || name.contains(LOADER_WITHOUT_WORKERS)).collect();
     let fits = |e: EventId| fits.get(trace.events.name[e.index()].index()).copied().unwrap_or(false);
-    let loads = |e: EventId| names.of(trace, e) & bits::LOADS_DATA != 0;
+    let loads = |e: EventId| names.flags(trace, e) & bits::LOADS_DATA != 0;
     let outermost = |e: EventId| std::iter::once(e).chain(trace.ancestors(e)).filter(|&e| loads(e)).last();
     let mut spans: Vec<EventId> = trace.events.ids().filter(|&e| loads(e) && fits(e)).filter_map(outermost).collect();
     spans.sort_unstable();
@@ -72,8 +72,8 @@ fn steady(takes: &[Take]) -> Vec<Take> {
 impl Applier<'_, '_> {
     /// Takes the loading out of the process that trains, as far as so many workers keep up with it; how many batches that are.
     /// None where workers load, or may.
-    pub(super) fn load_in_workers(&mut self, workers: u32, own: &[Stretch]) -> Option<usize> {
-        let long: Vec<Stretch> = own.iter().copied().filter(|(_, from, to)| to - from > READY_NS).collect();
+    pub(super) fn load_in_workers(&mut self, workers: u32, own: &[ThreadRange]) -> Option<usize> {
+        let long: Vec<ThreadRange> = own.iter().copied().filter(|(_, from, to)| to - from > READY_NS).collect();
         let takes = self.with_time_before(&long);
         let steady = steady(&takes);
         let loading: i64 = steady.iter().map(Take::length).sum();
@@ -112,11 +112,11 @@ impl Applier<'_, '_> {
     }
 
     /// Stretches in which the process that trains loads a batch, in time order by thread.
-    pub(super) fn own_stretches(&self) -> Vec<Stretch> {
+    pub(super) fn own_stretches(&self) -> Vec<ThreadRange> {
         let trace = self.exact.trace;
         let stretch =
             |e: EventId| Some((self.index.lane(trace, e)?, trace.events.start[e.index()], trace.events.end(e)));
-        let mut own: Vec<Stretch> = own_loading(self.exact).into_iter().filter_map(stretch).collect();
+        let mut own: Vec<ThreadRange> = own_loading(self.exact).into_iter().filter_map(stretch).collect();
         own.sort_unstable();
         let mut stretches = if own.is_empty() { Vec::new() } else { self.loader_stretches(|_| true) };
         stretches.retain(|&stretch| overlaps(&own, stretch));
@@ -124,7 +124,7 @@ impl Applier<'_, '_> {
     }
 
     /// Batches with the time since the one before; for the first of a thread that behind the last one, once more.
-    fn with_time_before(&self, stretches: &[Stretch]) -> Vec<Take> {
+    fn with_time_before(&self, stretches: &[ThreadRange]) -> Vec<Take> {
         let mut takes: Vec<Take> = Vec::new();
         for of_lane in stretches.chunk_by(|a, b| a.0 == b.0) {
             let Some(&(lane, _, last)) = of_lane.last() else { continue };

@@ -5,33 +5,35 @@
 //! is taken as usual for the prediction, and once in favour of the edit and once against it for its bounds.
 
 mod apply;
+mod cancellation;
 mod capacity;
+mod cases;
 mod clocks;
+mod diagnostics;
 mod edit;
-mod effects;
 mod functions;
 mod host_time;
 mod index;
+mod ineffective_edits;
 mod lags;
 mod launches;
 mod listed;
 mod loader;
-mod losses;
+mod lock_contention;
 mod main_process_loader;
-mod notes;
+mod missing_work_bounds;
+mod order_conflicts;
 mod path;
 mod replay;
 mod sampled;
 mod select;
 mod selector;
-mod stop;
-mod strays;
 mod suggest;
 mod sweep;
 mod tables;
-mod turns;
 mod waits;
 
+pub use cases::Case;
 pub use clocks::{Gains, predict, predict_in, predict_with_hops, sweep};
 pub use edit::{Action, Edit};
 pub(crate) use index::module_class;
@@ -47,11 +49,12 @@ use super::graph::{NONE, NodeKind};
 use super::window::{Window, WindowChoice};
 use crate::critical_path::CriticalPathError;
 use apply::{Applied, apply};
+use cancellation::Stop;
+use cases::{Cases, NO_GAIN};
 use index::Index;
+use lock_contention::Doubt;
 use path::End;
 use replay::{Changes, Mode, Plan};
-use stop::Stop;
-use turns::Doubt;
 
 const CLOCKS_DISAGREE: &str = "the clocks of host and GPU disagree (`stackline doctor` tells by how much): times across \
                                them are off by as much, and so are the prediction and its bounds";
@@ -162,11 +165,15 @@ impl WhatIf<'_, '_> {
         hops: Option<&mut Vec<NewHop>>,
     ) -> Result<Prediction, CriticalPathError> {
         let measured = self.measured(choice)?;
+        let cases = Cases::new(edits)?;
+        let edits: &[Edit] = &cases.likely;
         let mut applied = apply(self.exact, (&self.plan, &self.index), edits, measured.window, Stop::NEVER)?;
         let mut shifts = Vec::new();
         let end = self.end_after(&measured, &applied, Mode::Usual, &mut shifts, Stop::NEVER);
         let after = path::path(self.exact, &self.plan, (&applied, &shifts), end, hops);
         let gain = self.gain(&measured, &applied, end.length, &mut shifts, Stop::NEVER);
+        let others = self.gains_of_cases(&measured, &cases, Stop::NEVER);
+        let gain = gain.bounded_by(&others.gains);
         let none = apply(self.exact, (&self.plan, &self.index), &[], measured.window, Stop::NEVER)?;
         let observed = self.end_after(&measured, &none, Mode::Usual, &mut shifts, Stop::NEVER);
         let before = path::path(self.exact, &self.plan, (&none, &shifts), observed, None);
@@ -177,25 +184,23 @@ impl WhatIf<'_, '_> {
         notes.extend(self.no_gain(&measured, &applied, (taken, gain.ns)));
         notes.extend(self.took_over(taken, gain.ns, (&before, &after)));
         notes.extend(self.moved_on(&measured, &applied, gain.ns));
+        notes.extend(others.notes);
         let names = edits.iter().map(ToString::to_string);
         Ok(Prediction {
             window: measured.window,
             after_ns: end.length,
             gain,
-            edits: names.zip(applied.counts.iter().copied()).collect(),
+            edits: names.zip(applied.counts.iter().copied()).chain(others.edits).collect(),
             before,
             after,
             notes,
         })
     }
 
-    /// What edits, made together, gain.
+    /// Gain of edits made together, with the bounds that their cases give it.
     fn gain_of(&self, choice: &WindowChoice, edits: &[Edit]) -> Result<Gain, CriticalPathError> {
         let measured = self.measured(choice)?;
-        let applied = apply(self.exact, (&self.plan, &self.index), edits, measured.window, Stop::NEVER)?;
-        let mut shifts = Vec::new();
-        let after = self.end_after(&measured, &applied, Mode::Usual, &mut shifts, Stop::NEVER).length;
-        Ok(self.gain(&measured, &applied, after, &mut shifts, Stop::NEVER))
+        self.gain_with_cases(&measured, edits, Stop::NEVER).map(|(gain, _)| gain)
     }
 
     /// Start and end of every node as a replay without edits gives them, in ns: those observed.
@@ -246,7 +251,7 @@ impl WhatIf<'_, '_> {
         // Where nothing moves, whatever is taken for what the trace does not tell, the edits change nothing.
         let nothing_moves = !moved && [after, worst, best] == [before; 3] && applied.changes.at_worst.is_none();
         if nothing_moves || self.plan.is_as_before(&applied.changes) {
-            return Gain { ns: 0, low_ns: 0, high_ns: 0 };
+            return NO_GAIN;
         }
         let other = self.doubt(favoured, shifts);
         doubt.longer = doubt.longer.max(other.longer);

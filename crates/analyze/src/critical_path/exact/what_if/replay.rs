@@ -7,12 +7,12 @@
 use super::super::Exact;
 use super::super::category::{LONG_GAP_NS, UNLAUNCHED_GAP_NS};
 use super::super::graph::{ActivityGraph, Dependency, NONE};
+use super::cancellation::Stop;
 use super::capacity::{capacity, lone_queries};
 use super::lags::{Class, Lags, class_of, lag_tables};
 pub(super) use super::lags::{GONE, Mode};
-use super::losses::Losses;
-use super::stop::Stop;
-use super::turns::Turns;
+use super::lock_contention::LockContention;
+use super::missing_work_bounds::Losses;
 use super::waits::Waits;
 use crate::critical_path::gpu_order::Evidence;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -54,7 +54,7 @@ pub(super) struct Plan {
     /// back: maybe as soon as the program launched it.
     without_cause: Vec<bool>,
     /// Who takes turns at locks and full queues: after an edit there may be nothing to wait for.
-    pub(super) turns: Turns,
+    pub(super) turns: LockContention,
     /// The longest overlap of two operations of a stream, in ns; 0 if none do.
     most_overlap: i64,
     /// Per position whether it follows a wait for the GPU.
@@ -74,13 +74,18 @@ impl Plan {
     pub(super) fn new(exact: &Exact<'_>) -> Self {
         let mut others = capacity(exact);
         others.extend(lone_queries(exact));
-        let mut plan = Self::of_graph(&exact.graph, Waits::new(exact), Turns::new(exact), &others);
+        let mut plan = Self::of_graph(&exact.graph, Waits::new(exact), LockContention::new(exact), &others);
         plan.losses = Losses::new(exact, &plan.lags[Mode::Pessimistic as usize]);
         plan
     }
 
     /// `others`: per node one that may hold it back after an edit though it never did in the trace.
-    pub(super) fn of_graph(graph: &ActivityGraph, waits: Waits, turns: Turns, others: &FxHashMap<u32, u32>) -> Self {
+    pub(super) fn of_graph(
+        graph: &ActivityGraph,
+        waits: Waits,
+        turns: LockContention,
+        others: &FxHashMap<u32, u32>,
+    ) -> Self {
         let node = by_time(graph);
         let position = positions(&node);
         let mut plan = Self {

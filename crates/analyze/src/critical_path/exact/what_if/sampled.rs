@@ -5,15 +5,15 @@
 //! all of them is what its samples stand for, with the error that counts have, whether a sample hit the gap or not.
 
 use super::super::Exact;
-use super::index::{Index, Stretch};
+use super::index::{Index, ThreadRange};
 use crate::findings::counted;
-use stackline_model::{EventId, EventKind, SampleMetric, StrId, Trace, TrackId};
+use stackline_model::{EventId, EventKind, SampleMetric, StackId, StrId, Trace, TrackId};
 use std::collections::BTreeMap;
 
 /// A gap between operators, and which part of it is the frame's: at least, likely, at most.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Partly {
-    pub(super) gap: Stretch,
+    pub(super) gap: ThreadRange,
     pub(super) shares: [f64; 3],
 }
 
@@ -35,7 +35,7 @@ struct Sample {
 /// Gaps of one kind, and what samples saw in them.
 #[derive(Default)]
 struct Gaps {
-    gaps: Vec<Stretch>,
+    gaps: Vec<ThreadRange>,
     ns: i64,
     /// How many samples saw the frame, and how long they stand for.
     seen: (usize, i64),
@@ -45,7 +45,7 @@ struct Gaps {
 pub(super) fn partly(
     exact: &Exact<'_>,
     index: &Index,
-    spans: &[Stretch],
+    spans: &[ThreadRange],
     names: &dyn Fn(StrId) -> bool,
 ) -> Vec<Partly> {
     let trace = exact.trace();
@@ -64,7 +64,7 @@ pub(super) fn partly(
         };
         let Some(lane) = operators.first().and_then(|&first| index.lane(trace, first)) else { continue };
         operators.sort_unstable_by_key(|&e| (trace.events.start[e.index()], trace.events.end(e), e));
-        let inside = |&(of, from, to): &Stretch, (at, until): (i64, i64)| of == lane && from < at && until < to;
+        let inside = |&(of, from, to): &ThreadRange, (at, until): (i64, i64)| of == lane && from < at && until < to;
         let is_whole = |gap: (i64, i64)| {
             let begun = spans.partition_point(|&(of, from, _)| (of, from) < (lane, gap.0));
             begun.checked_sub(1).is_some_and(|last| inside(&spans[last], gap))
@@ -132,8 +132,7 @@ fn of_thread(
 }
 
 fn caller(trace: &Trace, operator: EventId) -> Caller {
-    let stacks = &trace.stacks;
-    let stack = stacks.event.binary_search(&operator).ok().map_or(usize::MAX, |at| stacks.stack[at].index());
+    let stack = trace.stacks.of_event(operator).map_or(usize::MAX, StackId::index);
     (stack, trace.events.name[operator.index()])
 }
 
@@ -149,7 +148,7 @@ impl Gaps {
 }
 
 /// Stretches without what lies in some gaps, both by lane and time and disjoint.
-pub(super) fn outside(stretches: &[Stretch], gaps: &[Partly]) -> Vec<Stretch> {
+pub(super) fn outside(stretches: &[ThreadRange], gaps: &[Partly]) -> Vec<ThreadRange> {
     let mut left = Vec::with_capacity(stretches.len());
     for &(lane, mut from, to) in stretches {
         let first = gaps.partition_point(|partly| (partly.gap.0, partly.gap.2) <= (lane, from));

@@ -4,10 +4,10 @@ use super::super::Exact;
 use super::super::category::{Categories, Category};
 use super::super::enclosing::Around;
 use super::super::graph::NodeKind;
-use super::index::{Index, Stretch, is_kind, module_class};
+use super::cancellation::Stop;
+use super::index::{Index, ThreadRange, is_kind, module_class};
 use super::sampled::{Partly, outside, partly};
 use super::selector::{Chosen, Pattern, Selector, Target, What};
-use super::stop::Stop;
 use crate::critical_path::CriticalPathError;
 use crate::critical_path::nearest::nearest;
 use crate::kernel_type::{KernelType, NameTypes, RULES};
@@ -22,7 +22,7 @@ pub(super) struct Selected {
     /// Nodes of GPU work, ascending.
     pub(super) gpu: Vec<u32>,
     /// Stretches of threads, disjoint, by lane and time.
-    pub(super) stretches: Vec<Stretch>,
+    pub(super) stretches: Vec<ThreadRange>,
     /// Calls that wait.
     pub(super) calls: Vec<EventId>,
     /// Nodes of ways back from waits.
@@ -187,9 +187,9 @@ fn spans(exact: &Exact<'_>, index: &Index, (what, pattern): (What, &Pattern), st
 }
 
 /// Stretches that lie in no other one.
-pub(super) fn outermost(mut stretches: Vec<Stretch>) -> Vec<Stretch> {
+pub(super) fn outermost(mut stretches: Vec<ThreadRange>) -> Vec<ThreadRange> {
     stretches.sort_unstable_by_key(|&(lane, from, to)| (lane, from, std::cmp::Reverse(to)));
-    let mut kept: Vec<Stretch> = Vec::with_capacity(stretches.len());
+    let mut kept: Vec<ThreadRange> = Vec::with_capacity(stretches.len());
     for (lane, from, to) in stretches {
         match kept.last_mut() {
             // One that outlives the one it began in makes it longer.

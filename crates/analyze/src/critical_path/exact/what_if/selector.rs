@@ -125,7 +125,7 @@ impl Selector {
     }
 
     /// These events and stretches of time, under a text for people, which cannot be parsed: `listed` gives one that can.
-    pub fn of(text: impl Into<String>, mut chosen: Chosen) -> Self {
+    pub fn new(text: impl Into<String>, mut chosen: Chosen) -> Self {
         // Each counts once, in whatever order and however often it was chosen.
         chosen.events.sort_unstable();
         chosen.events.dedup();

@@ -1,12 +1,12 @@
 //! What a path suggests to change.
 
+use super::super::backward_pass::ExactPath;
 use super::super::category::Category;
-use super::super::threads::is_annotation;
-use super::super::walk::ExactPath;
+use super::super::wakeups::is_annotation;
 use super::WhatIf;
+use super::cancellation::Stop;
 use super::edit::{Action, Edit};
 use super::selector::{Selector, What};
-use super::stop::Stop;
 use rustc_hash::FxHashMap;
 use stackline_model::names::module_name;
 use stackline_model::{EventId, EventKind, StrId};
@@ -232,7 +232,7 @@ impl WhatIf<'_, '_> {
     pub(super) fn edit(&self, suggestion: Suggestion) -> Option<Edit> {
         let strings = &self.exact.trace.strings;
         let on = |kind: &str, what: What, name: StrId, action: Action| {
-            Some(Edit { action, selector: Some(Selector::exactly(kind, what, strings.get(name))) })
+            Edit::on(action, Selector::exactly(kind, what, strings.get(name))).ok()
         };
         let half = Action::Scale(0.5);
         match suggestion {
@@ -256,7 +256,7 @@ impl WhatIf<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::critical_path::exact::Hops;
+    use crate::critical_path::exact::PathSegments;
 
     fn planned(suggestion: Suggestion, on_path_ns: i64) -> Planned {
         Planned { suggestion, on_path_ns, hops: Vec::new(), also: Vec::new() }
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn nested_modules_of_one_part_are_one() {
-        let hop = |start, end| crate::critical_path::exact::Hop {
+        let hop = |start, end| crate::critical_path::exact::PathSegment {
             start,
             end,
             category: Category::HostPython,
@@ -275,7 +275,7 @@ mod tests {
             node: 0,
         };
         let window = crate::critical_path::exact::Window { start: 0, end: 200, anchor: 0 };
-        let mut hops = Hops::new(200, 8);
+        let mut hops = PathSegments::new(200, 8);
         for latest_first in [hop(100, 200), hop(5, 100), hop(0, 5)] {
             hops.push_front(&latest_first);
         }

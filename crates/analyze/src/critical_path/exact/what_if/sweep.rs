@@ -1,12 +1,11 @@
 //! What to fix first: each likely edit alone, ranked by what it gains.
 
-use super::super::walk::ExactPath;
+use super::super::backward_pass::ExactPath;
 use super::super::window::WindowChoice;
+use super::cancellation::Stop;
 use super::edit::Edit;
-use super::replay::Mode;
-use super::stop::Stop;
 use super::suggest::{Planned, Suggestion, differ, fair_share, fold};
-use super::{Gain, Measured, WhatIf, apply};
+use super::{Gain, Measured, WhatIf};
 use crate::critical_path::CriticalPathError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -150,12 +149,8 @@ impl WhatIf<'_, '_> {
         if stop.is_asked() {
             return None;
         }
-        let applied = apply(self.exact, (&self.plan, &self.index), edits, measured.window, stop).ok()?;
-        let mut shifts = Vec::new();
-        let after = self.end_after(measured, &applied, Mode::Usual, &mut shifts, stop).length;
-        let gain = self.gain(measured, &applied, after, &mut shifts, stop);
-        let count = applied.counts.first().copied().unwrap_or(0);
-        (!stop.is_asked()).then_some((gain, count))
+        let found = self.gain_with_cases(measured, edits, stop).ok()?;
+        (!stop.is_asked()).then_some(found)
     }
 }
 

@@ -6,7 +6,7 @@
 
 use super::steps::Again;
 use super::thread::Thread;
-use stackline_model::{CallNodeId, CallTree};
+use stackline_model::{CallNodeId, CallingContextTree};
 use std::collections::BTreeSet;
 
 /// Samples are off by this factor,
@@ -41,7 +41,11 @@ enum Counts {
 
 impl AfterLoop {
     /// Looks at the lines of a function, each with the node of it.
-    pub(super) fn find((tree, thread): (&CallTree, &Thread), lines: &[(u32, CallNodeId)], again: &Again) -> Self {
+    pub(super) fn find(
+        (tree, thread): (&CallingContextTree, &Thread),
+        lines: &[(u32, CallNodeId)],
+        again: &Again,
+    ) -> Self {
         let of_line = |&(line, node): &(u32, CallNodeId)| (line, node, counts(again, node));
         let mut lines: Vec<Line> = lines.iter().map(of_line).collect();
         lines.sort_by_key(|&(line, node, _)| (line, node));
@@ -59,20 +63,19 @@ impl AfterLoop {
         let all = time(&behind);
         let (left_out, unknown) = by_counts(&behind);
         match again.ends {
-            None => Self { left_out, unknown },
             Some(ends) if !fits(all, ends.after_ns) => Self::default(),
             Some(ends) if !fits(time(&within).saturating_add(all), ends.steps_ns) => {
                 Self { left_out: behind.into_iter().map(|(_, node, _)| node).collect(), unknown: Vec::new() }
             }
-            // Both is possible, and it is little.
-            Some(_) => Self { left_out, unknown: Vec::new() },
+            // Without times, or where both is possible, counts alone tell.
+            _ => Self { left_out, unknown },
         }
     }
 }
 
 /// Among lines behind the loop's, those that call things as often as lines of the loop do are of it: of the last batches of an epoch, which
 /// fill no step, none is in the number of steps.
-fn find_same_counts((tree, thread): (&CallTree, &Thread), within: &[Line], behind: &mut [Line]) {
+fn find_same_counts((tree, thread): (&CallingContextTree, &Thread), within: &[Line], behind: &mut [Line]) {
     let mut owner: Vec<Option<usize>> = vec![None; tree.nodes.len()];
     let each = within.iter().chain(&*behind).enumerate();
     each.for_each(|(at, (_, node, _))| owner[node.index()] = Some(at));
@@ -136,7 +139,7 @@ impl Ends {
     /// Steps that ended at fewer times say nothing of their length.
     const LEAST: u64 = 3;
 
-    pub(super) fn of(tree: &CallTree, thread: &Thread) -> Option<Self> {
+    pub(super) fn new(tree: &CallingContextTree, thread: &Thread) -> Option<Self> {
         let process =
             tree.threads.get(thread.id.index()).and_then(|thread| tree.processes.get(thread.process.index()))?;
         let ends = process.step_ends.filter(|ends| ends.count >= Self::LEAST && ends.first_ns < ends.last_ns)?;
@@ -243,5 +246,17 @@ mod tests {
         // After the loop there is none: the steps have it, though samples see more than they take.
         assert_eq!((with(10, 1250, 500), with(10, 1250, 0)), (225, 225));
         assert_eq!(told(&timed(1300).found()), []);
+    }
+
+    /// Where times say no more than counts, steps may hold what runs after the loop, as without times.
+    #[test]
+    fn lines_that_fit_into_the_loop_and_after_it_are_told() {
+        let mut made = timed(300);
+        let line = format!("{AT}26 main > train.py:9 augment > aten::mul");
+        made.calls(&line, 500, 290);
+        made.cpu(&line, 290);
+        let found = made.found();
+        assert_eq!(found.step_ns, 129 * MS as i64);
+        assert!(is_noted(&found, "train.py:26 in main may run after the loop: 29.00 ms"), "{:?}", found.notes);
     }
 }

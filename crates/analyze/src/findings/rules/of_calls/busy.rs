@@ -1,37 +1,37 @@
 //! SL043 of calls: what functions do in Python itself, outside of operators.
 
 use super::super::busy_python;
-use super::draft::{CallDraft, bounded, confidence, facts};
+use super::call_candidate::{CallCandidate, bounded, confidence, facts};
+use super::call_rule_context::CallRuleContext;
 use super::kinds::Kinds;
-use super::subject::Called;
 use super::thread::{Known, Time};
 use crate::critical_path::exact::what_if::Gain;
-use crate::findings::Place;
-use stackline_model::{CallFrameId, CallNodeId};
+use crate::findings::SourceLocation;
+use stackline_model::{CallNodeId, FrameId};
 use std::collections::BTreeMap;
 
 /// What a gain is that nobody can tell beforehand: half of the time, and all of it at most.
 const HOPE: i64 = 2;
 
-pub(super) fn find(called: &Called<'_>, kinds: &Kinds) -> Vec<CallDraft> {
+pub(super) fn find(called: &CallRuleContext<'_>, kinds: &Kinds) -> Vec<CallCandidate> {
     // Of programs with a GPU nobody knows from sums what waits for the host.
     if called.thread.known == Known::Operators || !called.thread.knows_computing() || called.uses_gpu {
         return Vec::new();
     }
     let functions = of_functions(called, &|node| called.thread.computing(node), &|node| kinds.is_taken(node));
-    functions.into_values().filter_map(|lines| draft(called, &lines)).collect()
+    functions.into_values().filter_map(|lines| candidate(called, &lines)).collect()
 }
 
 /// Time in Python by line, by function.
-pub(super) type Functions = BTreeMap<Place, BTreeMap<Place, Time>>;
+pub(super) type Functions = BTreeMap<SourceLocation, BTreeMap<SourceLocation, Time>>;
 
 /// The own time of functions outside of operators, frameworks and what other rules have.
 pub(super) fn of_functions(
-    called: &Called<'_>,
+    called: &CallRuleContext<'_>,
     computing: &dyn Fn(CallNodeId) -> Time,
     is_taken: &dyn Fn(CallNodeId) -> bool,
 ) -> Functions {
-    let mut lines: BTreeMap<CallFrameId, Time> = BTreeMap::new();
+    let mut lines: BTreeMap<FrameId, Time> = BTreeMap::new();
     for node in called.nodes() {
         let computes = computing(node);
         let is_other = is_taken(node) || called.in_operator[node.index()] || !called.is_users(node);
@@ -42,12 +42,12 @@ pub(super) fn of_functions(
     let mut functions = Functions::new();
     for (line, time) in lines {
         let line = called.place(line);
-        functions.entry(Place { line: None, ..line.clone() }).or_default().entry(line).or_default().add(time);
+        functions.entry(SourceLocation { line: None, ..line.clone() }).or_default().entry(line).or_default().add(time);
     }
     functions
 }
 
-fn draft(called: &Called<'_>, lines: &BTreeMap<Place, Time>) -> Option<CallDraft> {
+fn candidate(called: &CallRuleContext<'_>, lines: &BTreeMap<SourceLocation, Time>) -> Option<CallCandidate> {
     let mut time = Time::default();
     lines.values().for_each(|of_line| time.add(*of_line));
     let share = called.percent(time.ns);
@@ -57,7 +57,7 @@ fn draft(called: &Called<'_>, lines: &BTreeMap<Place, Time>) -> Option<CallDraft
     }
     let (place, _) = lines.iter().max_by_key(|(_, time)| time.ns)?;
     let all = bounded(called, time);
-    Some(CallDraft {
+    Some(CallCandidate {
         rule: &busy_python::RULE,
         title: busy_python::title(share),
         place: place.clone(),
@@ -84,7 +84,7 @@ mod tests {
             made.calls("train.py:50 <module> > train.py:21 main > aten::mm", 20, 800);
             made.calls("train.py:50 <module> > train.py:23 main > Optimizer.step#SGD.step", 10, 200);
             for (path, ms) in [("train.py:50 <module> > train.py:21 main > aten::mm", 800), (sleeps, 1000)] {
-                made.add((1, 0), path, CallMetric::RealTime, (ms / 10, ms * MS));
+                made.add((1, 0), path, CallMetric::WallTime, (ms / 10, ms * MS));
             }
             cpu_ms.into_iter().for_each(|ms| made.cpu(sleeps, ms));
             wait_ms.into_iter().for_each(|ms| made.waits(sleeps, ms));

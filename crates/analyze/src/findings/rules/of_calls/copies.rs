@@ -2,21 +2,21 @@
 //! (SL042). Of programs without a GPU alone: what a GPU does for them is not in their time.
 
 use super::super::{copy_chains, zeroed_gradients};
-use super::draft::{CallDraft, signed};
+use super::call_candidate::{CallCandidate, signed};
+use super::call_rule_context::CallRuleContext;
 use super::kinds::Kinds;
 use super::operators::{Calls, Operators, is_of_loop};
 use super::steps::below;
-use super::subject::Called;
 use super::thread::inclusive;
 use crate::critical_path::exact::what_if::Gain;
 use crate::findings::{Confidence, Fact};
 use crate::vocabulary::aten;
 use crate::vocabulary::autograd::is_accumulation;
 use crate::vocabulary::python::ZERO_GRAD;
-use stackline_model::{CallFrame, CallFrameId, CallFrameKind, CallNodeId, Unit};
+use stackline_model::{CallNodeId, Frame, FrameId, FrameKind, Unit};
 use std::collections::BTreeMap;
 
-pub(super) fn find(operators: &Operators<'_, '_>, kinds: &Kinds) -> Vec<CallDraft> {
+pub(super) fn find(operators: &Operators<'_, '_>, kinds: &Kinds) -> Vec<CallCandidate> {
     if operators.called.uses_gpu {
         return Vec::new();
     }
@@ -28,9 +28,9 @@ pub(super) fn find(operators: &Operators<'_, '_>, kinds: &Kinds) -> Vec<CallDraf
 }
 
 /// Outermost operators that put tensors in order, and did copy, by line.
-fn reordered(operators: &Operators<'_, '_>, kinds: &Kinds) -> Vec<CallDraft> {
+fn reordered(operators: &Operators<'_, '_>, kinds: &Kinds) -> Vec<CallCandidate> {
     let called = operators.called;
-    let forward = Forward::of(called);
+    let forward = Forward::new(called);
     let is_copy = |node: &&CallNodeId| {
         let at = node.index();
         let is_copied = forward.copies[at] && !forward.converts[at];
@@ -41,7 +41,7 @@ fn reordered(operators: &Operators<'_, '_>, kinds: &Kinds) -> Vec<CallDraft> {
         let calls = Calls { ns: forward.ns[node.index()], ..operators.calls(node) };
         by_path.entry((called.line_node(node), called.name(node))).or_default().add(&calls);
     }
-    let mut by_line: BTreeMap<(CallFrameId, &str), Calls> = BTreeMap::new();
+    let mut by_line: BTreeMap<(FrameId, &str), Calls> = BTreeMap::new();
     // Of small ones in a loop SL038 tells.
     for ((line, operator), all) in by_path.into_iter().filter(|(_, all)| !is_of_loop(called, all)) {
         by_line.entry((called.line(line), operator)).or_default().add(&all);
@@ -60,9 +60,9 @@ struct Forward {
 }
 
 impl Forward {
-    fn of(called: &Called<'_>) -> Self {
+    fn new(called: &CallRuleContext<'_>) -> Self {
         let tree = called.tree;
-        let backward = below(tree, |node| tree.frame(node).map(CallFrame::kind) == Some(CallFrameKind::Backward));
+        let backward = below(tree, |node| tree.frame(node).map(Frame::kind) == Some(FrameKind::Backward));
         let of_node = |node: CallNodeId| {
             let is_called = called.thread.calls[node.index()] > 0 && !backward[node.index()];
             let name = called.name(node);
@@ -82,7 +82,7 @@ impl Forward {
     }
 }
 
-fn copies(operators: &Operators<'_, '_>, line: CallFrameId, operator: &str, all: &Calls) -> Option<CallDraft> {
+fn copies(operators: &Operators<'_, '_>, line: FrameId, operator: &str, all: &Calls) -> Option<CallCandidate> {
     let called = operators.called;
     let rule = &copy_chains::RULE;
     let share = called.percent(all.ns);
@@ -92,7 +92,7 @@ fn copies(operators: &Operators<'_, '_>, line: CallFrameId, operator: &str, all:
     let mut place = called.place(line);
     place.operator = Some(operator.to_owned());
     let ns = signed(all.ns);
-    Some(CallDraft {
+    Some(CallCandidate {
         rule,
         title: copy_chains::title(operator, share, "the time", false),
         place,
@@ -111,7 +111,7 @@ fn copies(operators: &Operators<'_, '_>, line: CallFrameId, operator: &str, all:
 }
 
 /// Calls that fill gradients with zeros, to which backward passes add.
-fn zeroed(operators: &Operators<'_, '_>, (name, spans): (&str, &[CallNodeId]), sums: &Calls) -> Option<CallDraft> {
+fn zeroed(operators: &Operators<'_, '_>, (name, spans): (&str, &[CallNodeId]), sums: &Calls) -> Option<CallCandidate> {
     let called = operators.called;
     let rule = &zeroed_gradients::RULE;
     let all = operators.below(spans);
@@ -131,7 +131,7 @@ fn zeroed(operators: &Operators<'_, '_>, (name, spans): (&str, &[CallNodeId]), s
     let first_ns = if per_call.is_some() { (sums.ns as f64 * first.min(1.0)) as u64 } else { 0 };
     let covers_ns = fills_ns.saturating_add(first_ns);
     let [low_ns, ns, high_ns] = [fills_ns, covers_ns, fills_ns.saturating_add(sums.ns)].map(signed);
-    Some(CallDraft {
+    Some(CallCandidate {
         rule,
         title: zeroed_gradients::title(name, per_call),
         place: called.place(called.line(*spans.first()?)),

@@ -2,7 +2,7 @@
 //! tell it from the others. How long the longest one took is known.
 
 use super::thread::{Thread, Time, outermost};
-use stackline_model::{CallNodeId, CallStats, CallTree};
+use stackline_model::{CallNodeId, CallStats, CallingContextTree};
 use std::collections::BTreeMap;
 
 /// The longest of so many batches at least is left out,
@@ -12,7 +12,7 @@ const TIMES: f64 = 3.0;
 
 impl Thread {
     /// Leaves out by how much the longest batch of each loader took longer than the others; how much that is together, in ns.
-    pub(super) fn leave_out_first_batches(&mut self, tree: &CallTree) -> u64 {
+    pub(super) fn leave_out_first_batches(&mut self, tree: &CallingContextTree) -> u64 {
         let loaders = outermost(tree, |node| self.durations.get(&node).and_then(beyond_others));
         // By loader: how much is left out at most, and its time.
         let mut all: BTreeMap<CallNodeId, (u64, u64)> = BTreeMap::new();

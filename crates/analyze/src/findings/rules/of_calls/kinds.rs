@@ -3,11 +3,11 @@
 use super::super::{
     copy_chains, dataloader_starved, garbage_collection, host_waits, logging_in_step, preprocessing, recompilation,
 };
-use super::subject::{ByLine, Called, KindOf};
+use super::call_rule_context::{ByLine, CallRuleContext, KindOf};
 use super::thread::{Time, outermost};
 use crate::findings::Rule;
 use stackline_model::names::is_recompilation;
-use stackline_model::{CallFrameId, CallNodeId};
+use stackline_model::{CallNodeId, FrameId};
 
 /// What is looked for, by the rule that tells of it; the first that knows a frame has it and all below it.
 const LOOKED_FOR: [(&Rule, KindOf); 7] = [
@@ -29,11 +29,11 @@ pub(super) struct Kinds {
     /// Preparing of data while it is loaded: a part of the loading.
     prepared: ByLine,
     /// By node, the rule that has it, and the line that it is told of.
-    rules: Vec<Option<(&'static Rule, CallFrameId)>>,
+    rules: Vec<Option<(&'static Rule, FrameId)>>,
 }
 
 impl Kinds {
-    pub(super) fn of(called: &Called<'_>) -> Self {
+    pub(super) fn new(called: &CallRuleContext<'_>) -> Self {
         let tables: Vec<_> = LOOKED_FOR.iter().map(|&(rule, kind_of)| (rule, called.kinds(kind_of))).collect();
         let which = |node| {
             let at = |(at, (_, kinds)): (usize, &(&Rule, Vec<Option<&'static str>>))| {
@@ -74,7 +74,7 @@ impl Kinds {
     }
 
     /// The rule that looks for what a node belongs to, and the line that it would tell of.
-    pub(super) fn rule_of(&self, node: CallNodeId) -> Option<(&'static Rule, CallFrameId)> {
+    pub(super) fn rule_of(&self, node: CallNodeId) -> Option<(&'static Rule, FrameId)> {
         self.rules.get(node.index()).copied().flatten()
     }
 }
@@ -84,7 +84,12 @@ const LOADING: usize = 1;
 /// and where waits do.
 const WAITS: usize = LOOKED_FOR.len() - 1;
 
-fn add(called: &Called<'_>, found: &mut ByLine, (kind, top, node): (&'static str, CallNodeId, CallNodeId), own: Time) {
+fn add(
+    called: &CallRuleContext<'_>,
+    found: &mut ByLine,
+    (kind, top, node): (&'static str, CallNodeId, CallNodeId),
+    own: Time,
+) {
     let seen = found.entry((called.line(top), kind)).or_default();
     seen.time.add(own);
     if node == top {
@@ -93,7 +98,7 @@ fn add(called: &Called<'_>, found: &mut ByLine, (kind, top, node): (&'static str
 }
 
 /// What is prepared while data is loaded.
-fn prepared(called: &Called<'_>, is_loading: impl Fn(CallNodeId) -> bool) -> ByLine {
+fn prepared(called: &CallRuleContext<'_>, is_loading: impl Fn(CallNodeId) -> bool) -> ByLine {
     let kinds = called.kinds(preprocessing::kind_of);
     let outermost = outermost(called.tree, |node| called.kind_at(&kinds, node).filter(|_| is_loading(node)));
     let mut found = ByLine::new();

@@ -6,8 +6,9 @@
 
 mod after_loop;
 mod busy;
+mod call_candidate;
+mod call_rule_context;
 mod copies;
-mod draft;
 mod first_batch;
 mod kinds;
 mod named;
@@ -17,7 +18,6 @@ mod ranks;
 mod setup_collections;
 mod step_time;
 mod steps;
-mod subject;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -28,22 +28,22 @@ mod unseen;
 
 use crate::calls::ranks_of_calls;
 use crate::critical_path::exact::what_if::Gain;
-use crate::findings::price::scaled;
-use crate::findings::rank::{order, within_step, words_for};
+use crate::findings::gain::scaled;
+use crate::findings::rank::{order, within_step};
 use crate::findings::{
-    Draft, Fact, Finding, Findings, MemoryFindings, Need, Options, Others, Programs, Reason, Rule, RuleInfo, Settings,
-    Support, Unchecked, Worth,
+    Candidate, ExternalRules, Finding, Findings, GainEstimate, MemoryFindings, Options, Programs, Reason, Requirement,
+    Rule, RuleInfo, Settings, SkippedRule, Support,
 };
-use draft::{BY_TIME, CallDraft};
+use call_candidate::{BY_TIME, CallCandidate};
+use call_rule_context::CallRuleContext;
+pub use call_rule_context::place_of_call;
 use kinds::Kinds;
 use operators::Operators;
-use stackline_model::words::{count, duration};
-use stackline_model::{CallMetric, CallTree, Severity};
+use stackline_model::format::{count, duration};
+use stackline_model::{CallMetric, CallingContextTree, Severity};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 pub use step_time::{StepTime, step_time};
-use subject::Called;
-pub use subject::place_of_call;
 use thread::Known;
 
 /// Rules that look at sums of calls.
@@ -113,10 +113,10 @@ impl std::error::Error for NoCalls {}
 /// # Errors
 /// If no time was measured, or what was chosen is not there.
 pub fn find_in_calls(
-    tree: &CallTree,
+    tree: &CallingContextTree,
     rank: Option<i64>,
     options: &Options,
-    others: &Others,
+    others: &ExternalRules,
     keep: &dyn Fn(&Finding) -> bool,
 ) -> Result<Findings, NoCalls> {
     if options.scope.steps.is_some() {
@@ -140,22 +140,22 @@ pub fn find_in_calls(
 }
 
 fn of_rank(
-    tree: &CallTree,
+    tree: &CallingContextTree,
     rank: Option<i64>,
     options: &Options,
     keep: &dyn Fn(&Finding) -> bool,
 ) -> Result<Findings, NoCalls> {
-    let called = Called::new(tree, rank, &options.settings).ok_or_else(|| no_times(tree, rank))?;
-    let kinds = Kinds::of(&called);
-    let mut drafts = named::find(&called, &kinds);
-    let operators = Operators::of(&called);
-    drafts.extend(operators::find(&operators, &kinds));
-    drafts.extend(copies::find(&operators, &kinds));
-    drafts.extend(busy::find(&called, &kinds));
+    let called = CallRuleContext::new(tree, rank, &options.settings).ok_or_else(|| no_times(tree, rank))?;
+    let kinds = Kinds::new(&called);
+    let mut candidates = named::find(&called, &kinds);
+    let operators = Operators::new(&called);
+    candidates.extend(operators::find(&operators, &kinds));
+    candidates.extend(copies::find(&operators, &kinds));
+    candidates.extend(busy::find(&called, &kinds));
     let step_ns = called.per_step(called.window_ns());
     let is_incomplete = tree.report.problems.iter().any(|problem| problem.severity == Severity::Lost);
-    let uncovered = uncovered::find(&called, &kinds, &drafts);
-    let priced = drafts.iter().map(|draft| finished(&called, draft, step_ns, is_incomplete));
+    let uncovered = uncovered::find(&called, &kinds, &candidates);
+    let priced = candidates.iter().map(|candidate| finished(&called, candidate, step_ns, is_incomplete));
     let (found, small): (Vec<Finding>, Vec<Finding>) = priced.partition(|finding| is_enough(finding, step_ns, options));
     let (mut findings, ignored): (Vec<Finding>, Vec<Finding>) = found.into_iter().partition(keep);
     findings.sort_by(|a, b| order(a).cmp(&order(b)));
@@ -184,7 +184,12 @@ fn is_enough(finding: &Finding, step_ns: i64, options: &Options) -> bool {
 }
 
 /// With what rules of the user's own found, which look at all ranks at once.
-fn with_others(mut found: Findings, others: &Others, options: &Options, keep: &dyn Fn(&Finding) -> bool) -> Findings {
+fn with_others(
+    mut found: Findings,
+    others: &ExternalRules,
+    options: &Options,
+    keep: &dyn Fn(&Finding) -> bool,
+) -> Findings {
     let own = others.findings_of_calls(found.step_ns).into_iter();
     // Without any time what they state cannot be weighed.
     let (own, small): (Vec<Finding>, Vec<Finding>) =
@@ -201,14 +206,15 @@ fn with_others(mut found: Findings, others: &Others, options: &Options, keep: &d
 
 /// How many steps the loop of a tree of calls has; 0 if nothing marks any.
 #[must_use]
-pub fn steps_of_calls(tree: &CallTree) -> usize {
+pub fn steps_of_calls(tree: &CallingContextTree) -> usize {
     let merged = steps::with_steps_as_one(tree);
-    Called::new(merged.as_ref().unwrap_or(tree), None, &Settings::default()).map_or(0, |called| called.steps.count)
+    CallRuleContext::new(merged.as_ref().unwrap_or(tree), None, &Settings::default())
+        .map_or(0, |called| called.steps.count)
 }
 
 /// Where no time was measured, no rule of ours can look.
 fn without_times() -> Findings {
-    let unchecked = |rule| Unchecked { rule: Rule::info(rule), reason: Reason::Missing(Need::PythonTimes) };
+    let unchecked = |rule| SkippedRule { rule: Rule::info(rule), reason: Reason::Missing(Requirement::PythonTimes) };
     Findings {
         rules: super::of_traces().map(Rule::info).collect(),
         unchecked: super::of_traces().map(unchecked).collect(),
@@ -217,7 +223,7 @@ fn without_times() -> Findings {
     }
 }
 
-fn no_times(tree: &CallTree, rank: Option<i64>) -> NoCalls {
+fn no_times(tree: &CallingContextTree, rank: Option<i64>) -> NoCalls {
     if let Some(rank) = rank {
         let known = ranks_of_calls(tree);
         if !known.contains(&rank) {
@@ -230,25 +236,24 @@ fn no_times(tree: &CallTree, rank: Option<i64>) -> NoCalls {
     NoCalls::NoTimes(measured.iter().map(|metric| metric.name(&tree.strings).to_owned()).collect())
 }
 
-fn finished(called: &Called<'_>, draft: &CallDraft, step_ns: i64, is_incomplete: bool) -> Finding {
-    let words = |text: &str| words_for(called.steps.count, text);
-    let facts = draft.facts.iter().map(|fact| Fact { name: words(fact.name), value: fact.value, unit: fact.unit });
+fn finished(called: &CallRuleContext<'_>, candidate: &CallCandidate, step_ns: i64, is_incomplete: bool) -> Finding {
+    let facts = candidate.facts.iter().map(|fact| called.words().name(fact));
     let per = i64::try_from(called.per()).unwrap_or(i64::MAX);
-    let gain = within_step(scaled(draft.gain, per), step_ns);
+    let gain = within_step(scaled(candidate.gain, per), step_ns);
     // What was measured from begin to end may be more than samples saw of all.
     let gain = Gain { ns: gain.ns.min(step_ns), low_ns: gain.low_ns.min(step_ns), high_ns: gain.high_ns };
     // The host may run ahead of a GPU that it does not wait for.
     let gain = if called.uses_gpu { Gain { low_ns: gain.low_ns.min(0), ..gain } } else { gain };
-    let is_repair = !draft.is_hope && !draft.is_within_other;
+    let is_repair = !candidate.is_hope && !candidate.is_within_other;
     Finding {
-        rule: info_of(called, draft),
-        title: words(&draft.title),
-        place: draft.place.clone(),
+        rule: info_of(called, candidate),
+        title: candidate.title.clone(),
+        place: candidate.place.clone(),
         change: None,
         events: Vec::new(),
         facts: facts.collect(),
         support: Support::Inferred,
-        confidence: if is_incomplete { draft.confidence.lower() } else { draft.confidence },
+        confidence: if is_incomplete { candidate.confidence.lower() } else { candidate.confidence },
         gain: Some(gain),
         memory: None,
         on_top_ns: is_repair.then_some(gain.ns),
@@ -260,17 +265,17 @@ fn finished(called: &Called<'_>, draft: &CallDraft, step_ns: i64, is_incomplete:
 }
 
 /// What people are told of a rule that found something, with the advice that fits that.
-fn info_of(called: &Called<'_>, draft: &CallDraft) -> Arc<RuleInfo> {
-    let told = Draft {
-        title: draft.title.clone(),
-        place: draft.place.clone(),
+fn info_of(called: &CallRuleContext<'_>, candidate: &CallCandidate) -> Arc<RuleInfo> {
+    let told = Candidate {
+        title: candidate.title.clone(),
+        place: candidate.place.clone(),
         events: Vec::new(),
-        facts: draft.facts.clone(),
+        facts: candidate.facts.clone(),
         support: Support::Inferred,
-        confidence: draft.confidence,
-        worth: Worth::None,
+        confidence: candidate.confidence,
+        gain_estimate: GainEstimate::None,
     };
-    draft.rule.info_where(&told, |programs| match programs {
+    candidate.rule.info_where(&told, |programs| match programs {
         Programs::Any => true,
         Programs::Jax => called.uses_jax(),
         Programs::WithoutGpu => !called.uses_gpu,
@@ -292,28 +297,28 @@ fn together(findings: &[Finding], step_ns: i64) -> Option<Gain> {
 }
 
 /// Rules that could not look: all that need more than calls, and those for which nothing was measured.
-fn unchecked<'c>(called: &'c Called<'_>) -> impl Iterator<Item = Unchecked> + 'c {
+fn unchecked<'c>(called: &'c CallRuleContext<'_>) -> impl Iterator<Item = SkippedRule> + 'c {
     let has_operators = called.in_operator.iter().any(|&inside| inside);
     let missing = move |rule: &&Rule| {
         let is = |codes: &[&str]| codes.contains(&rule.code);
         match () {
-            () if !RULES.iter().any(|own| own.code == rule.code) => Some(Need::SingleCalls),
-            () if called.uses_gpu && is(&NOT_WITH_GPU) => Some(Need::SingleCalls),
-            () if called.thread.known == Known::Operators && is(&BY_SAMPLES) => Some(Need::PythonTimes),
+            () if !RULES.iter().any(|own| own.code == rule.code) => Some(Requirement::SingleCalls),
+            () if called.uses_gpu && is(&NOT_WITH_GPU) => Some(Requirement::SingleCalls),
+            () if called.thread.known == Known::Operators && is(&BY_SAMPLES) => Some(Requirement::PythonTimes),
             () if !called.thread.knows_computing() && rule.code == super::busy_python::RULE.code => {
-                Some(Need::PythonTimes)
+                Some(Requirement::PythonTimes)
             }
-            () if !has_operators && is(&BY_OPERATORS) => Some(Need::Operators),
-            () if called.steps.count == 0 && is(&BY_STEPS) => Some(Need::Step),
+            () if !has_operators && is(&BY_OPERATORS) => Some(Requirement::Operators),
+            () if called.steps.count == 0 && is(&BY_STEPS) => Some(Requirement::Step),
             () => None,
         }
     };
-    let unchecked = move |rule| Some(Unchecked { rule: Rule::info(rule), reason: Reason::Missing(missing(&rule)?) });
+    let unchecked = move |rule| Some(SkippedRule { rule: Rule::info(rule), reason: Reason::Missing(missing(&rule)?) });
     super::of_traces().filter_map(unchecked)
 }
 
 /// What was looked at, a sentence each.
-fn notes(called: &Called<'_>, rank: Option<i64>, is_incomplete: bool) -> Vec<String> {
+fn notes(called: &CallRuleContext<'_>, rank: Option<i64>, is_incomplete: bool) -> Vec<String> {
     let mut notes = vec![looked_at(called, rank)];
     notes.extend(left_out(called));
     notes.extend(maybe_after(called));
@@ -342,7 +347,7 @@ fn notes(called: &Called<'_>, rank: Option<i64>, is_incomplete: bool) -> Vec<Str
 }
 
 /// What of the thread's time is in no number.
-fn left_out(called: &Called<'_>) -> Vec<String> {
+fn left_out(called: &CallRuleContext<'_>) -> Vec<String> {
     let steps = &called.steps;
     let time = |is_it: &dyn Fn(usize) -> bool| -> u64 {
         let all = called.thread.own.iter().enumerate().filter(|(node, _)| is_it(*node));
@@ -367,7 +372,7 @@ fn left_out(called: &Called<'_>) -> Vec<String> {
     ];
     let told = all.into_iter().filter(|(ns, ..)| *ns > 0);
     told.map(|(ns, what, is, more)| {
-        format!("{what}, {} of that thread, {is} left out{more}", duration(draft::signed(ns)))
+        format!("{what}, {} of that thread, {is} left out{more}", duration(call_candidate::signed(ns)))
     })
     .collect()
 }
@@ -376,7 +381,7 @@ fn left_out(called: &Called<'_>) -> Vec<String> {
 const MAYBE_AFTER_PERCENT: f64 = 10.0;
 
 /// That steps may hold what runs after the loop, if it is much.
-fn maybe_after(called: &Called<'_>) -> Option<String> {
+fn maybe_after(called: &CallRuleContext<'_>) -> Option<String> {
     let lines = &called.steps.maybe_after;
     let is_it = steps::below(called.tree, |node| lines.contains(&node));
     let of_node = |node: usize| if called.steps.inside[node] { called.thread.own[node].ns } else { 0 };
@@ -391,14 +396,15 @@ fn maybe_after(called: &Called<'_>) -> Option<String> {
     ))
 }
 
-fn looked_at(called: &Called<'_>, rank: Option<i64>) -> String {
+fn looked_at(called: &CallRuleContext<'_>, rank: Option<i64>) -> String {
     let (tree, steps) = (called.tree, &called.steps);
     let text = |id| tree.strings.get(id);
     let thread = tree.threads.get(called.thread.id.index());
     let name = thread.map(|thread| text(thread.name)).filter(|name| !name.is_empty()).unwrap_or("one thread");
-    let process = thread.and_then(|thread| tree.processes.get(thread.process.index()));
-    let of = match process {
-        Some(process) if tree.processes.len() > 1 && rank.is_none() => format!(" of process {}", process.pid),
+    let of = match thread {
+        Some(thread) if tree.processes.len() > 1 && rank.is_none() => {
+            format!(" of process {}", tree.process_title(thread.process))
+        }
         _ => String::new(),
     };
     let threads = tree.threads.len();

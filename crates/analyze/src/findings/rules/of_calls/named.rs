@@ -3,21 +3,21 @@
 use super::super::{
     copy_chains, dataloader_starved, garbage_collection, host_waits, logging_in_step, preprocessing, recompilation,
 };
-use super::draft::{CallDraft, bounded, confidence, facts, signed};
+use super::call_candidate::{CallCandidate, bounded, confidence, facts, signed};
+use super::call_rule_context::{CallRuleContext, Seen};
 use super::kinds::Kinds;
 use super::steps::below;
-use super::subject::{Called, Seen};
 use super::thread::is_recorded;
 use crate::critical_path::exact::what_if::Gain;
 use crate::findings::identity::MOSTLY_AT;
-use crate::findings::{Fact, Place, Rule};
+use crate::findings::{Fact, Rule, SourceLocation};
 use crate::vocabulary::python::{LOADER_WITH_WORKERS, TAKE_BATCH};
-use stackline_model::words::duration;
-use stackline_model::{CallFrameId, CallNodeId};
+use stackline_model::format::duration;
+use stackline_model::{CallNodeId, FrameId};
 use std::collections::BTreeMap;
 
-pub(super) fn find(called: &Called<'_>, kinds: &Kinds) -> Vec<CallDraft> {
-    let mut drafts = Vec::new();
+pub(super) fn find(called: &CallRuleContext<'_>, kinds: &Kinds) -> Vec<CallCandidate> {
+    let mut candidates = Vec::new();
     for (rule, found) in kinds.by_rule() {
         match rule.code {
             code if code == dataloader_starved::RULE.code => {
@@ -28,22 +28,28 @@ pub(super) fn find(called: &Called<'_>, kinds: &Kinds) -> Vec<CallDraft> {
                 }
                 all.nodes.sort_unstable();
                 let most = found.iter().max_by_key(|(_, seen)| seen.time.ns).map(|(&(line, _), _)| called.place(line));
-                drafts.extend(most.and_then(|place| loading(called, place, &all)));
+                candidates.extend(most.and_then(|place| loading(called, place, &all)));
             }
-            _ => drafts.extend(found.iter().filter_map(|(&(line, kind), seen)| one(called, rule, (line, kind), seen))),
+            _ => candidates
+                .extend(found.iter().filter_map(|(&(line, kind), seen)| one(called, rule, (line, kind), seen))),
         }
     }
     let prepared = kinds.prepared().iter();
-    drafts.extend(prepared.filter_map(|(&(line, kind), seen)| {
-        let mut draft = one(called, &preprocessing::RULE, (line, kind), seen)?;
-        draft.is_within_other = true;
-        Some(draft)
+    candidates.extend(prepared.filter_map(|(&(line, kind), seen)| {
+        let mut candidate = one(called, &preprocessing::RULE, (line, kind), seen)?;
+        candidate.is_within_other = true;
+        Some(candidate)
     }));
-    drafts
+    candidates
 }
 
 /// One whose time goes with it.
-fn one(called: &Called<'_>, rule: &'static Rule, (line, kind): (CallFrameId, &str), seen: &Seen) -> Option<CallDraft> {
+fn one(
+    called: &CallRuleContext<'_>,
+    rule: &'static Rule,
+    (line, kind): (FrameId, &str),
+    seen: &Seen,
+) -> Option<CallCandidate> {
     let share = called.percent(seen.time.ns);
     // Profiles do not tell how often it copies.
     let counts_calls = is_recorded(called.tree);
@@ -51,10 +57,10 @@ fn one(called: &Called<'_>, rule: &'static Rule, (line, kind): (CallFrameId, &st
     if seen.time.ns == 0 || share < least_share(called, rule) || may_be_rare {
         return None;
     }
-    let a_step = duration(called.per_step(seen.time.ns));
+    let (each_step, words) = (duration(called.per_step(seen.time.ns)), called.words());
     let times = || seen.nodes.iter().map(|node| called.thread.calls[node.index()]).sum::<u64>().max(1);
     let title = match rule.code {
-        code if code == garbage_collection::RULE.code => format!("Python collects garbage for {a_step} a step"),
+        code if code == garbage_collection::RULE.code => garbage_collection::title(&each_step, words),
         code if code == recompilation::RULE.code => {
             let each = duration(signed(seen.time.ns / times()));
             match times() {
@@ -62,12 +68,16 @@ fn one(called: &Called<'_>, rule: &'static Rule, (line, kind): (CallFrameId, &st
                 times => format!("torch.compile compiles again {times} times, {each} each time"),
             }
         }
-        code if code == logging_in_step::RULE.code => format!("{kind} holds up the work for {a_step} a step"),
-        code if code == copy_chains::RULE.code => copy_chains::deep_title(share, counts_calls),
-        code if code == host_waits::RULE.code => format!("steps wait {share:.0} % of the time for {kind}"),
+        code if code == logging_in_step::RULE.code => {
+            format!("{kind} holds up the work for {each_step}{}", words.a_step())
+        }
+        code if code == copy_chains::RULE.code => {
+            copy_chains::deep_title(share, if counts_calls { words.in_each_step() } else { "" })
+        }
+        code if code == host_waits::RULE.code => host_waits::title(share, kind, words),
         _ => format!("{kind} holds up the work for {share:.0} % of the time"),
     };
-    Some(CallDraft {
+    Some(CallCandidate {
         rule,
         title,
         place: called.place(line),
@@ -81,7 +91,7 @@ fn one(called: &Called<'_>, rule: &'static Rule, (line, kind): (CallFrameId, &st
 }
 
 /// Whether some operator is called in it in each step: what copies a model after an epoch, or no tensors, is another thing.
-fn is_in_each_step(called: &Called<'_>, seen: &Seen) -> bool {
+fn is_in_each_step(called: &CallRuleContext<'_>, seen: &Seen) -> bool {
     let inside = below(called.tree, |node| seen.nodes.binary_search(&node).is_ok());
     let mut by_name: BTreeMap<&str, u64> = BTreeMap::new();
     for node in called.nodes().filter(|node| inside[node.index()] && called.in_operator[node.index()]) {
@@ -91,7 +101,7 @@ fn is_in_each_step(called: &Called<'_>, seen: &Seen) -> bool {
 }
 
 /// The least part of the time that a rule reports, in percent; nothing of one without such a setting.
-fn least_share(called: &Called<'_>, rule: &'static Rule) -> f64 {
+fn least_share(called: &CallRuleContext<'_>, rule: &'static Rule) -> f64 {
     let has_share = rule.settings.iter().any(|setting| setting.name == "share");
     if has_share { called.setting(rule, "share") } else { 0.0 }
 }
@@ -100,7 +110,7 @@ fn least_share(called: &Called<'_>, rule: &'static Rule) -> f64 {
 const TAKE_NS: [u64; 2] = [100_000, 1_100_000];
 /// More workers are no sensible advice.
 const MOST_WORKERS: u64 = 16;
-fn loading(called: &Called<'_>, place: Place, seen: &Seen) -> Option<CallDraft> {
+fn loading(called: &CallRuleContext<'_>, place: SourceLocation, seen: &Seen) -> Option<CallCandidate> {
     let (rule, ns) = (&dataloader_starved::RULE, seen.time.ns);
     let share = called.percent(ns);
     if ns == 0 || share < called.setting(rule, "share") {
@@ -132,7 +142,7 @@ fn loading(called: &Called<'_>, place: Place, seen: &Seen) -> Option<CallDraft> 
     if batches > 0 {
         facts.insert(0, Fact::count("batches", usize::try_from(batches).unwrap_or(usize::MAX)));
     }
-    Some(CallDraft {
+    Some(CallCandidate {
         rule,
         title: format!("the program waits for data {share:.0} % of the time: {how}{}", slowest_line(called, seen)),
         place,
@@ -149,10 +159,10 @@ fn loading(called: &Called<'_>, place: Place, seen: &Seen) -> Option<CallDraft> 
 const MOST: u64 = 50;
 
 /// The line of the program that takes most of the loading, where one does: of a data set, or of what puts batches together.
-fn slowest_line(called: &Called<'_>, seen: &Seen) -> String {
-    let taken_from: Vec<CallFrameId> = seen.nodes.iter().map(|node| called.line(*node)).collect();
+fn slowest_line(called: &CallRuleContext<'_>, seen: &Seen) -> String {
+    let taken_from: Vec<FrameId> = seen.nodes.iter().map(|node| called.line(*node)).collect();
     let loads = below(called.tree, |node| seen.nodes.binary_search(&node).is_ok());
-    let mut lines: BTreeMap<CallFrameId, u64> = BTreeMap::new();
+    let mut lines: BTreeMap<FrameId, u64> = BTreeMap::new();
     for node in called.nodes().filter(|node| loads[node.index()]) {
         let line = lines.entry(called.line(node)).or_default();
         *line = line.saturating_add(called.thread.own[node.index()].ns);
@@ -167,7 +177,7 @@ fn slowest_line(called: &Called<'_>, seen: &Seen) -> String {
 }
 
 /// Batches that were taken from loaders, as PyTorch's own spans count them; 0 where none does.
-fn batches(called: &Called<'_>) -> u64 {
+fn batches(called: &CallRuleContext<'_>) -> u64 {
     let is_take = |node: &CallNodeId| called.name(*node).starts_with(TAKE_BATCH);
     called.thread.recorded(called.nodes().filter(is_take).map(|node| called.thread.calls[node.index()]).sum())
 }

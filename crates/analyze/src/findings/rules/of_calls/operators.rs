@@ -1,19 +1,19 @@
 //! Operators of calls, and findings that are known by how often they run: unfused optimizers (SL015) and loops of small operators (SL038).
 
 use super::super::{operators_in_loops, unfused_optimizer};
-use super::draft::{CallDraft, bounded, signed};
+use super::call_candidate::{CallCandidate, bounded, signed};
+use super::call_rule_context::CallRuleContext;
 use super::kinds::Kinds;
 use super::steps::below;
-use super::subject::Called;
 use super::thread::{Time, inclusive};
 use crate::critical_path::exact::what_if::Gain;
-use crate::findings::{Confidence, Fact, Place};
+use crate::findings::{Confidence, Fact, SourceLocation};
 use crate::vocabulary::autograd::ENGINE;
 use crate::vocabulary::python::{OPTIMIZER, OPTIMIZER_STEP};
-use stackline_model::{CallFrame, CallFrameKind, CallNodeId, Unit};
+use stackline_model::{CallNodeId, Frame, FrameKind, Unit};
 use std::collections::BTreeMap;
 
-pub(super) fn find(operators: &Operators<'_, '_>, kinds: &Kinds) -> Vec<CallDraft> {
+pub(super) fn find(operators: &Operators<'_, '_>, kinds: &Kinds) -> Vec<CallCandidate> {
     let called = operators.called;
     let is_fused = |name: &str| name.contains("Fused");
     let optimizers = operators.spans(OPTIMIZER_STEP).into_iter().filter(|(name, _)| !is_fused(name));
@@ -25,7 +25,7 @@ pub(super) fn find(operators: &Operators<'_, '_>, kinds: &Kinds) -> Vec<CallDraf
 
 /// Operators of the thread that no other operator called.
 pub(super) struct Operators<'c, 'a> {
-    pub(super) called: &'c Called<'a>,
+    pub(super) called: &'c CallRuleContext<'a>,
     /// Time from begin to end at and below each node, in ns.
     ns: Vec<u64>,
     pub(super) outermost: Vec<CallNodeId>,
@@ -54,10 +54,9 @@ impl Calls {
 }
 
 impl<'c, 'a> Operators<'c, 'a> {
-    pub(super) fn of(called: &'c Called<'a>) -> Self {
+    pub(super) fn new(called: &'c CallRuleContext<'a>) -> Self {
         let ns = inclusive(called.tree, called.thread.operators.clone(), |sum, ns| *sum = sum.saturating_add(ns));
-        let is_operator =
-            |node: &CallNodeId| called.tree.frame(*node).map(CallFrame::kind) == Some(CallFrameKind::Operator);
+        let is_operator = |node: &CallNodeId| called.tree.frame(*node).map(Frame::kind) == Some(FrameKind::Operator);
         let above = |node: &CallNodeId| called.tree.nodes.parent[node.index()];
         let is_outermost = |node: &CallNodeId| !called.in_operator[above(node).index()];
         let outermost = called.nodes().filter(is_operator).filter(is_outermost).collect();
@@ -96,7 +95,7 @@ impl<'c, 'a> Operators<'c, 'a> {
 }
 
 /// An optimizer that calls several operators for each parameter, as far as `unfused_optimizer` knows what one call would take on a CPU.
-fn unfused(operators: &Operators<'_, '_>, spans: &[CallNodeId]) -> Option<CallDraft> {
+fn unfused(operators: &Operators<'_, '_>, spans: &[CallNodeId]) -> Option<CallCandidate> {
     let called = operators.called;
     let rule = &unfused_optimizer::RULE;
     let name = called.name(*spans.first()?);
@@ -129,10 +128,11 @@ fn unfused(operators: &Operators<'_, '_>, spans: &[CallNodeId]) -> Option<CallDr
     let [ns, high_ns, low_ns] = unfused_optimizer::FUSED.map(gain);
     let optimizer = name.strip_prefix(OPTIMIZER_STEP).unwrap_or(name).trim_end_matches(".step");
     let count = |name, value: u64| Fact::count(name, usize::try_from(value).unwrap_or(usize::MAX));
-    Some(CallDraft {
+    Some(CallCandidate {
         rule,
         title: format!(
-            "{optimizer} calls {per_call:.0} operators a step that take {:.1} µs each in the mean",
+            "{optimizer} calls {per_call:.0} operators{} that take {:.1} µs each in the mean",
+            called.words().a_step(),
             mean / 1e3
         ),
         place: called.place(called.line(*spans.first()?)),
@@ -150,7 +150,7 @@ fn unfused(operators: &Operators<'_, '_>, spans: &[CallNodeId]) -> Option<CallDr
 }
 
 /// Lines that call an operator again and again in each step.
-fn loops(operators: &Operators<'_, '_>, kinds: &Kinds) -> Vec<CallDraft> {
+fn loops(operators: &Operators<'_, '_>, kinds: &Kinds) -> Vec<CallCandidate> {
     let called = operators.called;
     // Without steps all that a program does again and again looks like a loop: its layers do.
     if called.steps.count == 0 {
@@ -163,12 +163,15 @@ fn loops(operators: &Operators<'_, '_>, kinds: &Kinds) -> Vec<CallDraft> {
         let of_line = by_line.entry(called.line_node(node)).or_default();
         of_line.entry(called.name(node)).or_default().add(&operators.calls(node));
     }
-    let mut functions: BTreeMap<(CallNodeId, Place), Vec<Line>> = BTreeMap::new();
+    let mut functions: BTreeMap<(CallNodeId, SourceLocation), Vec<Line>> = BTreeMap::new();
     for (line, by_name) in by_line {
         let calls: Vec<Calls> = by_name.into_values().filter(|calls| is_of_loop(called, calls)).collect();
         if !calls.is_empty() {
             let (place, caller) = (called.place(called.line(line)), called.caller(line));
-            functions.entry((caller, Place { line: None, ..place.clone() })).or_default().push((line, place, calls));
+            functions
+                .entry((caller, SourceLocation { line: None, ..place.clone() }))
+                .or_default()
+                .push((line, place, calls));
         }
     }
     let between = between(called, kinds);
@@ -181,17 +184,17 @@ fn loops(operators: &Operators<'_, '_>, kinds: &Kinds) -> Vec<CallDraft> {
 }
 
 /// Whether an operator is small, and called from one line again and again in each step.
-pub(super) fn is_of_loop(called: &Called<'_>, calls: &Calls) -> bool {
+pub(super) fn is_of_loop(called: &CallRuleContext<'_>, calls: &Calls) -> bool {
     let setting = |name| called.setting(&operators_in_loops::RULE, name);
     let (least, longest) = (setting("calls") * called.per() as f64, setting("median_us") * 1e3);
     called.steps.count > 0 && calls.calls as f64 >= least && calls.ns as f64 <= longest * calls.calls.max(1) as f64
 }
 
 /// A line with the calls of each operator from there.
-type Line = (CallNodeId, Place, Vec<Calls>);
+type Line = (CallNodeId, SourceLocation, Vec<Calls>);
 
 /// By line, the time outside of operators, as samples saw it.
-fn between(called: &Called<'_>, kinds: &Kinds) -> BTreeMap<CallNodeId, Time> {
+fn between(called: &CallRuleContext<'_>, kinds: &Kinds) -> BTreeMap<CallNodeId, Time> {
     let mut found: BTreeMap<CallNodeId, Time> = BTreeMap::new();
     for node in called.nodes() {
         let time = called.thread.own[node.index()].computing();
@@ -202,7 +205,7 @@ fn between(called: &Called<'_>, kinds: &Kinds) -> BTreeMap<CallNodeId, Time> {
     found
 }
 
-fn of_loop(called: &Called<'_>, lines: &[Line], python: Time) -> Option<CallDraft> {
+fn of_loop(called: &CallRuleContext<'_>, lines: &[Line], python: Time) -> Option<CallCandidate> {
     let rule = &operators_in_loops::RULE;
     let all = || lines.iter().flat_map(|(.., calls)| calls);
     let (calls, ns): (u64, u64) = (all().map(|of| of.calls).sum(), all().map(|of| of.ns).sum());
@@ -223,11 +226,12 @@ fn of_loop(called: &Called<'_>, lines: &[Line], python: Time) -> Option<CallDraf
     let part = (1.0 - left / ns.max(1) as f64).max(0.0);
     let likely = (all_ns as f64 * part) as i64;
     let most = ns.saturating_add(u64::try_from(bounded(called, python).high_ns).unwrap_or(0));
-    Some(CallDraft {
+    Some(CallCandidate {
         rule,
         title: format!(
-            "a loop{which} calls {} small operators a step, {:.1} µs each",
+            "a loop{which} calls {} small operators{}, {:.1} µs each",
             calls / called.per(),
+            called.words().a_step(),
             ns as f64 / 1e3 / calls.max(1) as f64
         ),
         place: place.clone(),

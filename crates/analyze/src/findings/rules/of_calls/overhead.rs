@@ -2,18 +2,18 @@
 
 use super::steps::Steps;
 use super::thread::{Known, Thread, Time};
-use stackline_model::{CallFrame, CallMetric, CallNodeId, CallTree};
+use stackline_model::{CallMetric, CallNodeId, CallingContextTree, Frame};
 
 impl Thread {
     /// Takes out of times what recording adds to steps, if that is more than chance: as much for each call of an operator, where it was
     /// called, for that is where the recorder runs. How much it adds, as a part of a step without it.
-    pub(super) fn leave_out_overhead(&mut self, tree: &CallTree, steps: &Steps) -> Option<f64> {
+    pub(super) fn leave_out_overhead(&mut self, tree: &CallingContextTree, steps: &Steps) -> Option<f64> {
         let fraction = self.overhead.fraction.filter(|fraction| fraction.low_ppm > 0)?;
         if steps.count == 0 || self.known == Known::Operators {
             return None;
         }
         let added = fraction.median_ppm as f64 / 1e6;
-        let sampled: f64 = steps.of(&self.own).map(|own| own.ns as f64).sum();
+        let sampled: f64 = steps.select(&self.own).map(|own| own.ns as f64).sum();
         let calls = self.calls_of_process(tree, steps).max(1);
         let each_ns = sampled * added / (1.0 + added) / calls as f64;
         // By node, what of it is not yet taken out of samples and of measured times.
@@ -36,7 +36,7 @@ impl Thread {
     }
 
     /// Calls of operators in steps on all threads of the process: the recorder's overhead is that of all.
-    fn calls_of_process(&self, tree: &CallTree, steps: &Steps) -> u64 {
+    fn calls_of_process(&self, tree: &CallingContextTree, steps: &Steps) -> u64 {
         let process = |thread: usize| tree.threads.get(thread).map(|thread| thread.process);
         let own = process(self.id.index());
         let of_steps = tree.metrics.iter().filter(|(node, thread, metric, _)| {
@@ -48,8 +48,8 @@ impl Thread {
 }
 
 /// Whether the recorder runs at each call: spans are few.
-fn is_operator(tree: &CallTree, node: CallNodeId) -> bool {
-    matches!(tree.frame(node), Some(frame) if !matches!(frame, CallFrame::Span { .. }))
+fn is_operator(tree: &CallingContextTree, node: CallNodeId) -> bool {
+    matches!(tree.frame(node), Some(frame) if !matches!(frame, Frame::Span { .. }))
 }
 
 impl Time {

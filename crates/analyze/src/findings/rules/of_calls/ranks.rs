@@ -3,14 +3,14 @@
 use super::super::{busy_python, dataloader_starved, operators_in_loops};
 use super::{NoCalls, no_times, of_rank};
 use crate::findings::identity::on_ranks;
-use crate::findings::{Finding, Findings, Options, Place, Rule, merge, ranges};
-use stackline_model::CallTree;
+use crate::findings::{Finding, Findings, Options, Rule, SourceLocation, merge, ranges};
+use stackline_model::CallingContextTree;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// What is found on any of these ranks.
 pub(super) fn find(
-    tree: &CallTree,
+    tree: &CallingContextTree,
     ranks: Vec<i64>,
     options: &Options,
     keep: &dyn Fn(&Finding) -> bool,
@@ -47,17 +47,17 @@ pub(super) fn find(
 const OF_MANY_LINES: [&Rule; 3] = [&busy_python::RULE, &dataloader_starved::RULE, &operators_in_loops::RULE];
 
 /// What findings of those rules have in common that are merged once their lines agree; none of other rules.
-fn merge_key(finding: &Finding) -> Option<(String, Place, String)> {
+fn merge_key(finding: &Finding) -> Option<(String, SourceLocation, String)> {
     let rule = OF_MANY_LINES.iter().find(|rule| rule.code == finding.rule.code)?;
     let is_of_program = rule.code == dataloader_starved::RULE.code;
     let (code, place, words) = on_ranks(finding);
-    let place = if is_of_program { Place::default() } else { Place { line: None, ..place } };
+    let place = if is_of_program { SourceLocation::default() } else { SourceLocation { line: None, ..place } };
     Some((code, place, words))
 }
 
 /// Puts findings that differ in their lines alone at the line of the rank that gains most, unless findings are ignored there.
 fn unify_lines(found: &mut [(i64, Findings)], keep: &dyn Fn(&Finding) -> bool) {
-    let mut places: BTreeMap<_, Vec<(i64, i64, Place)>> = BTreeMap::new();
+    let mut places: BTreeMap<_, Vec<(i64, i64, SourceLocation)>> = BTreeMap::new();
     for (rank, findings) in &*found {
         for finding in findings.findings.iter().chain(&findings.small) {
             if let Some(key) = merge_key(finding) {
@@ -84,7 +84,7 @@ fn unify_lines(found: &mut [(i64, Findings)], keep: &dyn Fn(&Finding) -> bool) {
 mod tests {
     use super::super::find_in_calls;
     use super::super::testing::{MS, Made, told};
-    use crate::findings::{Options, Others};
+    use crate::findings::{ExternalRules, Options};
     use stackline_model::CallMetric;
 
     #[test]
@@ -105,7 +105,8 @@ mod tests {
         made.rank(4);
         made.cpu("train.py:50 <module> > train.py:3 serve", 10_000);
         let tree = made.builder.finish();
-        let find = |rank| find_in_calls(&tree, rank, &Options::default(), &Others::default(), &|_| true).unwrap();
+        let find =
+            |rank| find_in_calls(&tree, rank, &Options::default(), &ExternalRules::default(), &|_| true).unwrap();
         let found = find(None);
         let ranks: Vec<(i64, i64)> = found.ranks.iter().map(|of| (of.rank, of.step_ns / MS as i64)).collect();
         assert_eq!((ranks, found.step_ns), (vec![(0, 100), (1, 120), (2, 80)], 120 * MS as i64));
@@ -133,7 +134,7 @@ mod tests {
         }
         let tree = made.builder.finish();
         let find = |keep: &dyn Fn(&crate::findings::Finding) -> bool| {
-            find_in_calls(&tree, None, &Options::default(), &Others::default(), keep).unwrap()
+            find_in_calls(&tree, None, &Options::default(), &ExternalRules::default(), keep).unwrap()
         };
         let found = find(&|_| true);
         assert_eq!(told(&found), [("SL043", Some(12), 30)]);

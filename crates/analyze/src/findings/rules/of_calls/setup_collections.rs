@@ -3,7 +3,7 @@
 use super::super::garbage_collection;
 use super::steps::{Steps, below};
 use stackline_model::names::is_recompilation;
-use stackline_model::{CallFrame, CallNodeId, CallTree};
+use stackline_model::{CallNodeId, CallingContextTree, Frame};
 
 /// The module from which Dynamo compiles; what it has compiled does not run in it.
 const COMPILES: &str = "torch/_dynamo/convert_frame.py";
@@ -11,13 +11,13 @@ const COMPILES: &str = "torch/_dynamo/convert_frame.py";
 impl Steps {
     /// Counts collections that come while Dynamo compiles as parts of compilations, which are done once; but for those within the span of
     /// a recompilation, which have a rule of their own.
-    pub(super) fn leave_out_setup_collections(&mut self, tree: &CallTree) {
+    pub(super) fn leave_out_setup_collections(&mut self, tree: &CallingContextTree) {
         let span = |node: CallNodeId| match tree.frame(node) {
-            Some(CallFrame::Span { name }) => Some(tree.strings.get(*name)),
+            Some(Frame::Span { name }) => Some(tree.strings.get(*name)),
             _ => None,
         };
         let compiles = below(tree, |node| match tree.frame(node) {
-            Some(CallFrame::Python { file, .. }) => tree.strings.get(*file).ends_with(COMPILES),
+            Some(Frame::Python { file, .. }) => tree.strings.get(*file).ends_with(COMPILES),
             _ => false,
         });
         let compiles_again = below(tree, |node| span(node).is_some_and(is_recompilation));

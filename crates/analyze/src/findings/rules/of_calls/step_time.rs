@@ -1,10 +1,10 @@
 //! What a step of a recording of sums of calls consists of: operators, waits, and all else that the program does.
 
+use super::call_rule_context::CallRuleContext;
 use super::steps::with_steps_as_one;
-use super::subject::Called;
 use super::thread::{Known, is_recorded, rank_of};
-use crate::findings::{Place, Settings};
-use stackline_model::{CallFrameId, CallMetric, CallThreadId, CallTree};
+use crate::findings::{Settings, SourceLocation};
+use stackline_model::{CallMetric, CallThreadId, CallingContextTree, FrameId};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -30,13 +30,13 @@ pub struct StepTime {
     /// All else: Python and native code outside of operators.
     pub other_ns: i64,
     /// The line of the user's own code at which most time is spent, in it or in what it calls outside of the user's code.
-    pub busiest: Option<(Place, i64)>,
+    pub busiest: Option<(SourceLocation, i64)>,
 }
 
 /// What a step consists of; of several ranks, that of the longest. `None` of profiles, which know no operators, and
 /// where only operators were measured, so that what is between them is not known.
 #[must_use]
-pub fn step_time(tree: &CallTree) -> Option<StepTime> {
+pub fn step_time(tree: &CallingContextTree) -> Option<StepTime> {
     if !is_recorded(tree) {
         return None;
     }
@@ -44,7 +44,7 @@ pub fn step_time(tree: &CallTree) -> Option<StepTime> {
     let tree = merged.as_ref().unwrap_or(tree);
     let of_rank = |rank| {
         let settings = Settings::default();
-        let called = Called::new(tree, rank, &settings)?;
+        let called = CallRuleContext::new(tree, rank, &settings)?;
         let has_operators = called.in_operator.iter().any(|&inside| inside);
         (has_operators && called.thread.known != Known::Operators).then(|| consists_of(&called, rank))
     };
@@ -60,10 +60,10 @@ pub fn step_time(tree: &CallTree) -> Option<StepTime> {
 const LOOKED_AT: usize = 8;
 
 /// Ranks by the time of the thread that has most of it by samples.
-fn busiest_ranks(tree: &CallTree) -> Vec<i64> {
+fn busiest_ranks(tree: &CallingContextTree) -> Vec<i64> {
     let mut by_thread: BTreeMap<CallThreadId, u64> = BTreeMap::new();
     for (_, thread, metric, stats) in tree.metrics.iter() {
-        if matches!(metric, CallMetric::CpuTime | CallMetric::RealTime | CallMetric::WaitTime) {
+        if matches!(metric, CallMetric::CpuTime | CallMetric::WallTime | CallMetric::WaitTime) {
             let sum = by_thread.entry(thread).or_default();
             *sum = sum.saturating_add(stats.sum);
         }
@@ -80,8 +80,8 @@ fn busiest_ranks(tree: &CallTree) -> Vec<i64> {
     ranks.into_iter().map(|(rank, _)| rank).collect()
 }
 
-fn consists_of(called: &Called<'_>, rank: Option<i64>) -> StepTime {
-    let (mut operators, mut waits, mut lines): (u64, u64, BTreeMap<CallFrameId, u64>) = (0, 0, BTreeMap::new());
+fn consists_of(called: &CallRuleContext<'_>, rank: Option<i64>) -> StepTime {
+    let (mut operators, mut waits, mut lines): (u64, u64, BTreeMap<FrameId, u64>) = (0, 0, BTreeMap::new());
     let mut samples = 0u64;
     for node in called.nodes() {
         let time = called.thread.own[node.index()];
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn samples_of_the_wall_clock_are_no_cpu_time() {
         let mut made = training();
-        made.add((1, 0), &format!("{AT}22 main"), CallMetric::RealTime, (50, 500 * MS));
+        made.add((1, 0), &format!("{AT}22 main"), CallMetric::WallTime, (50, 500 * MS));
         let time = step_time(&made.builder.finish()).unwrap();
         assert_eq!((time.waits_ns, time.is_wall_clock, time.ns), (None, true, 50 * MS as i64));
     }

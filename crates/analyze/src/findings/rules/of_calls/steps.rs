@@ -10,7 +10,7 @@ use crate::vocabulary::python::{OPTIMIZER_STEP, TAKE_BATCH};
 use rustc_hash::FxHashMap;
 use stackline_model::names::{STEP_PREFIX, is_compilation, is_recompilation};
 use stackline_model::vocabulary::{FRAMEWORKS, Framework, TORCH, is_in_package};
-use stackline_model::{CallChildren, CallFrame, CallFrameId, CallNodeId, CallNodes, CallStats, CallTree, StrId};
+use stackline_model::{CallChildren, CallNodeId, CallNodes, CallStats, CallingContextTree, Frame, FrameId, StrId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Marks with less than this part of the calls of the most frequent ones are not of steps: a second optimizer that warms up.
@@ -34,7 +34,7 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    pub(super) fn find(tree: &CallTree, children: &CallChildren, thread: &Thread) -> Self {
+    pub(super) fn find(tree: &CallingContextTree, children: &CallChildren, thread: &Thread) -> Self {
         let is_once = below(tree, |node| is_done_once(tree, node));
         let marks = marks(tree, thread);
         let most = marks.iter().map(|mark| mark.calls).max().unwrap_or(0);
@@ -57,13 +57,13 @@ impl Steps {
     }
 
     /// Of values by node, those of the loop.
-    pub(super) fn of<'v, T>(&'v self, values: &'v [T]) -> impl Iterator<Item = &'v T> {
+    pub(super) fn select<'v, T>(&'v self, values: &'v [T]) -> impl Iterator<Item = &'v T> {
         values.iter().zip(&self.inside).filter(|(_, inside)| **inside).map(|(value, _)| value)
     }
 }
 
 /// By node, whether it or one above it passes a test.
-pub(super) fn below(tree: &CallTree, is_it: impl Fn(CallNodeId) -> bool) -> Vec<bool> {
+pub(super) fn below(tree: &CallingContextTree, is_it: impl Fn(CallNodeId) -> bool) -> Vec<bool> {
     let mut found = vec![false; tree.nodes.len()];
     for node in tree.nodes.ids().skip(1) {
         found[node.index()] = found[tree.nodes.parent[node.index()].index()] || is_it(node);
@@ -71,9 +71,9 @@ pub(super) fn below(tree: &CallTree, is_it: impl Fn(CallNodeId) -> bool) -> Vec<
     found
 }
 
-fn is_done_once(tree: &CallTree, node: CallNodeId) -> bool {
+fn is_done_once(tree: &CallingContextTree, node: CallNodeId) -> bool {
     match tree.frame(node) {
-        Some(CallFrame::Span { name }) => {
+        Some(Frame::Span { name }) => {
             let name = tree.strings.get(*name);
             name == IMPORT || is_compilation(name) && !is_recompilation(name)
         }
@@ -82,28 +82,28 @@ fn is_done_once(tree: &CallTree, node: CallNodeId) -> bool {
 }
 
 /// Whether a node is a span that marks steps.
-pub(super) fn is_mark(tree: &CallTree, node: CallNodeId) -> bool {
+pub(super) fn is_mark(tree: &CallingContextTree, node: CallNodeId) -> bool {
     [STEP_PREFIX, OPTIMIZER_STEP].iter().any(|prefix| is_span(tree, node, prefix))
         || FRAMEWORKS.iter().any(|framework| is_mark_of(tree, node, framework))
 }
 
 /// Whether a node is a span by which a framework marks steps.
-fn is_mark_of(tree: &CallTree, node: CallNodeId, framework: &Framework) -> bool {
+fn is_mark_of(tree: &CallingContextTree, node: CallNodeId, framework: &Framework) -> bool {
     let name = tree.frame(node).and_then(|frame| span_name(tree, frame));
     name.is_some_and(|name| framework.step_role(name).is_some())
 }
 
-pub(super) fn is_span(tree: &CallTree, node: CallNodeId, prefix: &str) -> bool {
+pub(super) fn is_span(tree: &CallingContextTree, node: CallNodeId, prefix: &str) -> bool {
     tree.frame(node).is_some_and(|frame| is_span_frame(tree, frame, prefix))
 }
 
-fn is_span_frame(tree: &CallTree, frame: &CallFrame, prefix: &str) -> bool {
+fn is_span_frame(tree: &CallingContextTree, frame: &Frame, prefix: &str) -> bool {
     span_name(tree, frame).is_some_and(|name| name.starts_with(prefix))
 }
 
-fn span_name<'t>(tree: &'t CallTree, frame: &CallFrame) -> Option<&'t str> {
+fn span_name<'t>(tree: &'t CallingContextTree, frame: &Frame) -> Option<&'t str> {
     match *frame {
-        CallFrame::Span { name } | CallFrame::Operator { name, .. } => Some(tree.strings.get(name)),
+        Frame::Span { name } | Frame::Operator { name, .. } => Some(tree.strings.get(name)),
         _ => None,
     }
 }
@@ -117,7 +117,7 @@ struct Mark {
 
 /// The spans that mark steps, in the order in which traces look for them: those of a profiler's schedule, else those of a framework,
 /// else those of optimizers, each of which may have its own.
-fn marks(tree: &CallTree, thread: &Thread) -> Vec<Mark> {
+fn marks(tree: &CallingContextTree, thread: &Thread) -> Vec<Mark> {
     let called = |is_it: &dyn Fn(CallNodeId) -> bool| -> Vec<CallNodeId> {
         tree.nodes.ids().skip(1).filter(|node| thread.calls[node.index()] > 0 && is_it(*node)).collect()
     };
@@ -140,7 +140,7 @@ fn marks(tree: &CallTree, thread: &Thread) -> Vec<Mark> {
         }
     }
     // A GAN has two of one class, at two lines; and one line may be called from several.
-    let mut by_line: BTreeMap<(String, CallFrameId), Vec<CallNodeId>> = BTreeMap::new();
+    let mut by_line: BTreeMap<(String, FrameId), Vec<CallNodeId>> = BTreeMap::new();
     for node in of(OPTIMIZER_STEP) {
         let name = tree.frame(node).map(|frame| frame.name(&tree.strings)).unwrap_or_default();
         by_line.entry((name, line_of(tree, node))).or_default().push(node);
@@ -149,18 +149,18 @@ fn marks(tree: &CallTree, thread: &Thread) -> Vec<Mark> {
 }
 
 /// The innermost line above a node that is none of PyTorch's.
-fn line_of(tree: &CallTree, node: CallNodeId) -> CallFrameId {
+fn line_of(tree: &CallingContextTree, node: CallNodeId) -> FrameId {
     let line = upwards(tree, node).find(|&at| python(tree, at).is_some_and(|((_, file), _)| !is_torchs(tree, file)));
-    line.and_then(|line| tree.nodes.frame.get(line.index()).copied()).unwrap_or(CallFrameId::NONE)
+    line.and_then(|line| tree.nodes.frame.get(line.index()).copied()).unwrap_or(FrameId::NONE)
 }
 
 /// Whether a file is PyTorch's: what it does around a step is none of the loop.
-fn is_torchs(tree: &CallTree, file: StrId) -> bool {
+fn is_torchs(tree: &CallingContextTree, file: StrId) -> bool {
     is_in_package(tree.strings.get(file), TORCH)
 }
 
 /// The tree with one frame for all steps of a profiler's schedule, where each has its number in its name; `None` where none has.
-pub(super) fn with_steps_as_one(tree: &CallTree) -> Option<CallTree> {
+pub(super) fn with_steps_as_one(tree: &CallingContextTree) -> Option<CallingContextTree> {
     let steps: Vec<bool> = tree.frames.iter().map(|frame| is_span_frame(tree, frame, STEP_PREFIX)).collect();
     let first = steps.iter().position(|&step| step)?;
     if steps.iter().filter(|&&step| step).count() < 2 {
@@ -168,11 +168,11 @@ pub(super) fn with_steps_as_one(tree: &CallTree) -> Option<CallTree> {
     }
     let mut merged = tree.clone();
     let (mut nodes, mut moved) = (CallNodes::default(), Vec::with_capacity(tree.nodes.len()));
-    let mut known: FxHashMap<(CallNodeId, CallFrameId), CallNodeId> = FxHashMap::default();
+    let mut known: FxHashMap<(CallNodeId, FrameId), CallNodeId> = FxHashMap::default();
     for node in tree.nodes.ids() {
         let frame = tree.nodes.frame[node.index()];
         let is_step = frame.some().is_some_and(|frame| steps.get(frame.index()).copied().unwrap_or(false));
-        let frame = if is_step { CallFrameId::new(first) } else { frame };
+        let frame = if is_step { FrameId::new(first) } else { frame };
         let parent = tree.nodes.parent[node.index()].some().map_or(CallNodeId::NONE, |parent| moved[parent.index()]);
         let place = *known.entry((parent, frame)).or_insert_with(|| {
             nodes.parent.push(parent);
@@ -198,13 +198,13 @@ struct Loop {
 impl Loop {
     /// The outermost function above a mark of which several lines are called again in each step, or else the one that holds the mark.
     fn around(
-        tree: &CallTree,
+        tree: &CallingContextTree,
         children: &CallChildren,
         thread: &Thread,
         mark: &Mark,
         is_once: &[bool],
     ) -> Option<Self> {
-        let again = Again::of(tree, thread, mark, is_once);
+        let again = Again::new(tree, thread, mark, is_once);
         let most = mark.nodes.iter().max_by_key(|node| (thread.calls[node.index()], std::cmp::Reverse(**node)))?;
         let path = tree.path(*most);
         let is_loops = |node: CallNodeId| python(tree, node).is_some_and(|((_, file), _)| !is_torchs(tree, file));
@@ -223,7 +223,7 @@ impl Loop {
     /// holds the loop, and not just what it does: lines before the first that is called again are its set-up, and those after the last may be
     /// after the loop.
     fn lines_of(
-        (tree, children, thread): (&CallTree, &CallChildren, &Thread),
+        (tree, children, thread): (&CallingContextTree, &CallChildren, &Thread),
         node: CallNodeId,
         again: &Again,
         is_called: &[bool],
@@ -232,7 +232,7 @@ impl Loop {
         let caller = tree.nodes.parent[node.index()];
         let own =
             |at: &CallNodeId| python(tree, *at).filter(|(other, _)| *other == function).map(|(_, line)| (line, *at));
-        let lines: Vec<(u32, CallNodeId)> = children.of(caller).iter().filter_map(own).collect();
+        let lines: Vec<(u32, CallNodeId)> = children.of_node(caller).iter().filter_map(own).collect();
         let first = lines.iter().filter(|(_, at)| again.steps[at.index()]).map(|(line, _)| *line).min();
         let is_once = |(_, at): &(u32, CallNodeId)| again.any[at.index()] && !again.steps[at.index()];
         // Lines behind the last of the set-up that wait again and again are of the loop, too.
@@ -253,9 +253,9 @@ impl Loop {
 }
 
 /// Function, file and line of a Python frame.
-fn python(tree: &CallTree, node: CallNodeId) -> Option<((StrId, StrId), u32)> {
+fn python(tree: &CallingContextTree, node: CallNodeId) -> Option<((StrId, StrId), u32)> {
     match tree.frame(node)? {
-        CallFrame::Python { function, file, line, .. } => Some(((*function, *file), *line)),
+        Frame::Python { function, file, line, .. } => Some(((*function, *file), *line)),
         _ => None,
     }
 }
@@ -291,7 +291,7 @@ const UNRECORDED_BLOCK: u64 = 4;
 
 impl Again {
     /// A recorder may leave steps out to measure what it costs itself; and a program may run its steps from several lines.
-    fn of(tree: &CallTree, thread: &Thread, mark: &Mark, is_once: &[bool]) -> Self {
+    fn new(tree: &CallingContextTree, thread: &Thread, mark: &Mark, is_once: &[bool]) -> Self {
         let recorded = thread.recorded(mark.calls);
         let of_nodes = || mark.nodes.iter().map(|node| thread.calls[node.index()]);
         let counts = sorted(of_nodes().chain([mark.calls, recorded]));
@@ -303,7 +303,7 @@ impl Again {
         let is_take = |node, calls: u64| calls >= recorded.max(1) && is_span(tree, node, TAKE_BATCH);
         let is_multiple = |counts: &[u64], calls: u64| calls > 0 && counts.iter().any(|&c| calls.is_multiple_of(c));
         let is_of_each = |node, calls: u64| {
-            let is_span = matches!(tree.frame(node), Some(CallFrame::Span { .. }));
+            let is_span = matches!(tree.frame(node), Some(Frame::Span { .. }));
             is_multiple(if is_span { &of_spans } else { &of_others }, calls) || is_take(node, calls)
         };
         let calls = |node: CallNodeId| thread.calls[node.index()];
@@ -328,7 +328,7 @@ impl Again {
             calls: sum_below(&calls),
             of_each: sum_below(&|node| if is_of_each(node, calls(node)) { calls(node) } else { 0 }),
             time: sum_below(&|node| thread.own[node.index()].ns),
-            ends: Ends::of(tree, thread),
+            ends: Ends::new(tree, thread),
         }
     }
 }

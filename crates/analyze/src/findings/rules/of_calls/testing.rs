@@ -1,10 +1,10 @@
 //! Trees of calls that tests make from text.
 
 use super::find_in_calls;
-use crate::findings::{Findings, Options, Others};
+use crate::findings::{ExternalRules, Findings, Options};
 use stackline_model::{
-    CallFrame, CallFrameId, CallMetric, CallNodeId, CallOverhead, CallProcess, CallProcessId, CallStats, CallStepEnds,
-    CallThread, CallThreadId, CallTree, CallTreeBuilder, OverheadFraction,
+    CallMetric, CallNodeId, CallOverhead, CallProcess, CallProcessId, CallStats, CallStepEnds, CallThread,
+    CallThreadId, CallingContextTree, CallingContextTreeBuilder, Frame, FrameId, OverheadFraction,
 };
 use std::collections::BTreeMap;
 
@@ -12,14 +12,14 @@ pub(super) const MS: u64 = 1_000_000;
 
 /// A tree as text has it: `train.py:12 step > aten::mm`.
 pub(super) struct Made {
-    pub(super) builder: CallTreeBuilder,
+    pub(super) builder: CallingContextTreeBuilder,
     threads: BTreeMap<(u32, u64), CallThreadId>,
     process: CallProcessId,
 }
 
 impl Made {
     pub(super) fn new() -> Self {
-        let mut builder = CallTreeBuilder::new();
+        let mut builder = CallingContextTreeBuilder::new();
         let process = builder.process(CallProcess { pid: 7, recorder: "1".to_owned(), ..CallProcess::default() });
         Self { builder, threads: BTreeMap::new(), process }
     }
@@ -66,23 +66,23 @@ impl Made {
         self.threads.clear();
     }
 
-    pub(super) fn frame(&mut self, text: &str) -> CallFrameId {
+    pub(super) fn frame(&mut self, text: &str) -> FrameId {
         let frame = match text.split_once(' ') {
             Some((place, function)) if place.contains(".py:") => {
                 let (file, line) = place.rsplit_once(':').unwrap();
                 let (function, file) = (self.builder.text(function), self.builder.text(file));
-                CallFrame::Python { function, file, line: line.parse().unwrap(), first_line: 1 }
+                Frame::Python { function, file, line: line.parse().unwrap(), first_line: 1 }
             }
-            _ if text.starts_with("aten::") => CallFrame::operator(self.builder.text(text)),
-            _ if text.starts_with("cuda") => CallFrame::Runtime { name: self.builder.text(text) },
-            _ if text.ends_with("Backward0") => CallFrame::backward(self.builder.text(text)),
-            _ => CallFrame::Span { name: self.builder.text(text) },
+            _ if text.starts_with("aten::") => Frame::operator(self.builder.text(text)),
+            _ if text.starts_with("cuda") => Frame::Runtime { name: self.builder.text(text) },
+            _ if text.ends_with("Backward0") => Frame::backward(self.builder.text(text)),
+            _ => Frame::Span { name: self.builder.text(text) },
         };
         self.builder.frame(frame)
     }
 
     pub(super) fn node(&mut self, path: &str) -> CallNodeId {
-        path.split(" > ").fold(CallTree::ROOT, |node, text| {
+        path.split(" > ").fold(CallingContextTree::ROOT, |node, text| {
             let frame = self.frame(text);
             self.builder.child(node, frame)
         })
@@ -117,14 +117,14 @@ impl Made {
 
     /// How long these calls took from begin to end, the longest of them longest.
     pub(super) fn durations(&mut self, path: &str, count: u64, (ms, longest): (u64, u64)) {
-        let of_others = CallStats { count: count - 1, sum: (ms - longest) * MS, ..CallStats::of(MS) };
+        let of_others = CallStats { count: count - 1, sum: (ms - longest) * MS, ..CallStats::from_value(MS) };
         let (node, thread) = (self.node(path), self.thread(1, 99));
         self.builder.add(node, thread, CallMetric::CallTime, &of_others);
-        self.builder.add(node, thread, CallMetric::CallTime, &CallStats::of(longest * MS));
+        self.builder.add(node, thread, CallMetric::CallTime, &CallStats::from_value(longest * MS));
     }
 
     pub(super) fn found(self) -> Findings {
-        find_in_calls(&self.builder.finish(), None, &Options::default(), &Others::default(), &|_| true).unwrap()
+        find_in_calls(&self.builder.finish(), None, &Options::default(), &ExternalRules::default(), &|_| true).unwrap()
     }
 }
 

@@ -1,16 +1,16 @@
 use super::testing::{MS, Made, told, training};
 use super::{NoCalls, find_in_calls, steps_of_calls};
 use crate::Scope;
-use crate::findings::{Findings, Options, Others, Reason};
+use crate::findings::{ExternalRules, Findings, Options, Reason};
 use proptest::prelude::*;
-use stackline_model::{CallMetric, CallTree};
+use stackline_model::{CallMetric, CallingContextTree};
 
 #[test]
 fn a_step_is_what_the_loop_calls_again_and_its_set_up_is_left_out() {
     let made = training();
     let tree = made.builder.finish();
     assert_eq!(steps_of_calls(&tree), 10);
-    let found = find_in_calls(&tree, None, &Options::default(), &Others::default(), &|_| true).unwrap();
+    let found = find_in_calls(&tree, None, &Options::default(), &ExternalRules::default(), &|_| true).unwrap();
     assert_eq!((found.steps, found.step_ns), (10, 100 * MS as i64));
     assert!(
         found.notes[0].contains("in main of train.py: 10 recorded steps, marked by Optimizer.step#SGD.step"),
@@ -298,7 +298,9 @@ fn rules_that_weigh_operators_do_not_look_at_programs_with_a_gpu() {
 #[test]
 fn what_cannot_be_looked_for_is_said() {
     let options = |scope| Options { scope, ..Options::default() };
-    let find = |tree: &CallTree, rank, scope| find_in_calls(tree, rank, &options(scope), &Others::default(), &|_| true);
+    let find = |tree: &CallingContextTree, rank, scope| {
+        find_in_calls(tree, rank, &options(scope), &ExternalRules::default(), &|_| true)
+    };
     let tree = training().builder.finish();
     assert_eq!(find(&tree, None, Scope::of_steps(Some((1, 2)))), Err(NoCalls::Steps));
     assert_eq!(find(&tree, Some(3), Scope::default()), Err(NoCalls::NoRank(3, Vec::new())));
@@ -416,7 +418,7 @@ proptest! {
             made.add((1, (what == 2).into()), &path.join(" > "), metric, (count, ms * MS));
         }
         let tree = made.builder.finish();
-        let found = find_in_calls(&tree, None, &Options::default(), &Others::default(), &|_| true);
+        let found = find_in_calls(&tree, None, &Options::default(), &ExternalRules::default(), &|_| true);
         let Ok(found) = found else { return Ok(()) };
         for finding in &found.findings {
             let gain = finding.gain.unwrap();

@@ -3,7 +3,9 @@
 use super::steps::{is_mark, is_span};
 use crate::vocabulary::autograd::is_device_thread;
 use crate::vocabulary::python::{OPTIMIZER_STEP, TAKE_BATCH};
-use stackline_model::{CallFrameId, CallMetric, CallNodeId, CallOverhead, CallStats, CallThreadId, CallTree, Unit};
+use stackline_model::{
+    CallMetric, CallNodeId, CallOverhead, CallStats, CallThreadId, CallingContextTree, FrameId, Unit,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Time of one thread.
@@ -124,7 +126,7 @@ impl Thread {
 
     /// The thread that runs the steps: it marks some, runs the most operators (but for autograd's, which works for others), or has the most
     /// time; of one rank, if one is chosen. `None` if no thread has any time.
-    pub(super) fn find(tree: &CallTree, rank: Option<i64>) -> Option<Self> {
+    pub(super) fn find(tree: &CallingContextTree, rank: Option<i64>) -> Option<Self> {
         let mut by_thread: BTreeMap<CallThreadId, BTreeMap<CallMetric, u64>> = BTreeMap::new();
         let is_chosen = |thread: CallThreadId| rank.is_none_or(|rank| rank_of(tree, thread) == Some(rank));
         let first = first_of(tree);
@@ -149,7 +151,7 @@ impl Thread {
         let (&id, times) = by_thread.iter().max_by_key(|(id, times)| size((id, times)))?;
         let has = |metric| of(times, metric) > 0;
         let known = match () {
-            () if has(CallMetric::RealTime) => Known::Wall,
+            () if has(CallMetric::WallTime) => Known::Wall,
             () if has(CallMetric::CpuTime) => Known::Cpu,
             () => Known::Operators,
         };
@@ -157,7 +159,7 @@ impl Thread {
     }
 
     /// A thread, by all rows of the table of threads that are of it.
-    pub(super) fn with(tree: &CallTree, id: CallThreadId, known: Known) -> Self {
+    pub(super) fn with(tree: &CallingContextTree, id: CallThreadId, known: Known) -> Self {
         let first = first_of(tree);
         let is_it = |thread: CallThreadId| first.get(thread.index()).copied().unwrap_or(thread) == id;
         let nodes = tree.nodes.len();
@@ -170,7 +172,7 @@ impl Thread {
             let at = node.index();
             let (ns, samples) = (stats.sum, stats.count);
             match (metric, known) {
-                (CallMetric::RealTime, Known::Wall) => own[at].add(Time::sampled(ns, samples)),
+                (CallMetric::WallTime, Known::Wall) => own[at].add(Time::sampled(ns, samples)),
                 // Samples of waits are others than those of the clock.
                 (CallMetric::WaitTime, Known::Wall) => waits[at] = waits[at].saturating_add(ns),
                 (CallMetric::CpuTime, Known::Wall) => cpu[at].add(Time::sampled(ns, samples)),
@@ -213,8 +215,8 @@ impl Thread {
 }
 
 /// The part of steps that was recorded. The recorder counts those of one optimizer, most likely that with the most steps.
-fn recorded_part(tree: &CallTree, calls: &[u64], unrecorded: u64) -> f64 {
-    let mut steps: BTreeMap<CallFrameId, u64> = BTreeMap::new();
+fn recorded_part(tree: &CallingContextTree, calls: &[u64], unrecorded: u64) -> f64 {
+    let mut steps: BTreeMap<FrameId, u64> = BTreeMap::new();
     for node in tree.nodes.ids().filter(|node| is_span(tree, *node, OPTIMIZER_STEP)) {
         *steps.entry(tree.nodes.frame[node.index()]).or_default() += calls[node.index()];
     }
@@ -225,7 +227,7 @@ fn recorded_part(tree: &CallTree, calls: &[u64], unrecorded: u64) -> f64 {
 }
 
 /// By row of the table of threads, the first row of the same thread: who counts calls and who samples may know it by other names.
-fn first_of(tree: &CallTree) -> Vec<CallThreadId> {
+fn first_of(tree: &CallingContextTree) -> Vec<CallThreadId> {
     let mut known = BTreeMap::new();
     let rows = tree.threads.iter().enumerate().map(|(at, thread)| (CallThreadId::new(at), thread));
     rows.map(|(id, thread)| match thread.tid {
@@ -236,12 +238,12 @@ fn first_of(tree: &CallTree) -> Vec<CallThreadId> {
 }
 
 /// Whether a tree is of a recorder of ours, which counts samples.
-pub(super) fn is_recorded(tree: &CallTree) -> bool {
+pub(super) fn is_recorded(tree: &CallingContextTree) -> bool {
     tree.processes.iter().any(|process| !process.recorder.is_empty())
 }
 
 /// Whether autograd runs backward passes of a device on a thread.
-pub(super) fn is_of_autograd(tree: &CallTree, thread: CallThreadId) -> bool {
+pub(super) fn is_of_autograd(tree: &CallingContextTree, thread: CallThreadId) -> bool {
     let name = tree.threads.get(thread.index()).map(|thread| tree.strings.get(thread.name));
     name.is_some_and(is_device_thread)
 }
@@ -251,13 +253,13 @@ fn is_time(metric: CallMetric) -> bool {
 }
 
 /// The rank of a thread's process, if it has one.
-pub(super) fn rank_of(tree: &CallTree, thread: CallThreadId) -> Option<i64> {
+pub(super) fn rank_of(tree: &CallingContextTree, thread: CallThreadId) -> Option<i64> {
     let process = tree.threads.get(thread.index())?.process;
     tree.processes.get(process.index())?.rank.map(i64::from)
 }
 
 /// By node, what stands at it and at all nodes below it.
-pub(super) fn inclusive<T: Copy>(tree: &CallTree, mut values: Vec<T>, add: impl Fn(&mut T, T)) -> Vec<T> {
+pub(super) fn inclusive<T: Copy>(tree: &CallingContextTree, mut values: Vec<T>, add: impl Fn(&mut T, T)) -> Vec<T> {
     for node in (1..values.len()).rev() {
         let value = values[node];
         add(&mut values[tree.nodes.parent[node].index()], value);
@@ -267,7 +269,7 @@ pub(super) fn inclusive<T: Copy>(tree: &CallTree, mut values: Vec<T>, add: impl 
 
 /// By node, the outermost node at or above it that a test knows, and what the test says of it.
 pub(super) fn outermost<K: Copy>(
-    tree: &CallTree,
+    tree: &CallingContextTree,
     which: impl Fn(CallNodeId) -> Option<K>,
 ) -> Vec<Option<(CallNodeId, K)>> {
     let mut found = vec![None; tree.nodes.len()];
@@ -279,7 +281,7 @@ pub(super) fn outermost<K: Copy>(
 }
 
 /// Nodes from one up to, and without, the root.
-pub(super) fn upwards(tree: &CallTree, node: CallNodeId) -> impl Iterator<Item = CallNodeId> {
+pub(super) fn upwards(tree: &CallingContextTree, node: CallNodeId) -> impl Iterator<Item = CallNodeId> {
     let above = |node: &CallNodeId| tree.nodes.parent[node.index()].some();
-    std::iter::successors(Some(node), above).filter(|node| *node != CallTree::ROOT)
+    std::iter::successors(Some(node), above).filter(|node| *node != CallingContextTree::ROOT)
 }

@@ -2,15 +2,15 @@
 
 use super::super::{copy_chains, dataloader_starved, operators_in_loops, unfused_optimizer, zeroed_gradients};
 use super::busy::of_functions;
-use super::draft::{CallDraft, bounded};
+use super::call_candidate::{CallCandidate, bounded};
+use super::call_rule_context::CallRuleContext;
 use super::kinds::Kinds;
-use super::subject::Called;
 use super::thread::{Known, Time};
-use crate::findings::price::scaled;
+use crate::findings::gain::scaled;
 use crate::findings::rank::within_step;
-use crate::findings::{LargeGroup, LargeKind, Place, Uncovered};
+use crate::findings::{LargeGroup, LargeKind, SourceLocation, Uncovered};
 use crate::vocabulary::aten;
-use stackline_model::{CallFrame, CallFrameId, CallFrameKind, CallNodeId};
+use stackline_model::{CallNodeId, Frame, FrameId, FrameKind};
 use std::collections::BTreeMap;
 
 /// A group that takes this much of the time is named in any case, in percent.
@@ -27,18 +27,20 @@ struct Group {
     time: Time,
     calls: u64,
     /// Where most of it is,
-    place: Place,
+    place: SourceLocation,
     /// and its time there.
     there_ns: u64,
 }
 
-pub(super) fn find(called: &Called<'_>, kinds: &Kinds, drafts: &[CallDraft]) -> Uncovered {
-    let covered: u64 = drafts.iter().filter(|draft| !draft.is_within_other).map(|draft| draft.covers_ns).sum();
+pub(super) fn find(called: &CallRuleContext<'_>, kinds: &Kinds, candidates: &[CallCandidate]) -> Uncovered {
+    let covered: u64 =
+        candidates.iter().filter(|candidate| !candidate.is_within_other).map(|candidate| candidate.covers_ns).sum();
     let covered_percent = called.percent(covered).min(100.0);
     let least = if covered_percent < MOST_PERCENT { LEAST_PERCENT } else { LARGE_PERCENT };
-    let is_told = |place: &Place| {
-        drafts.iter().any(|draft| {
-            draft.place.file.is_some() && (&draft.place.file, &draft.place.function) == (&place.file, &place.function)
+    let is_told = |place: &SourceLocation| {
+        candidates.iter().any(|candidate| {
+            candidate.place.file.is_some()
+                && (&candidate.place.file, &candidate.place.function) == (&place.file, &place.function)
         })
     };
     // What a rule looks for is told only if it found something.
@@ -46,12 +48,15 @@ pub(super) fn find(called: &Called<'_>, kinds: &Kinds, drafts: &[CallDraft]) -> 
         kinds.rule_of(node).is_some_and(|(rule, line)| {
             let is_of_program = rule.code == dataloader_starved::RULE.code;
             let place = called.place(line);
-            let is_it = |draft: &CallDraft| draft.rule.code == rule.code && (is_of_program || draft.place == place);
-            drafts.iter().any(is_it)
+            let is_it = |candidate: &CallCandidate| {
+                candidate.rule.code == rule.code && (is_of_program || candidate.place == place)
+            };
+            candidates.iter().any(is_it)
         })
     };
     let operators = operators(called, &is_taken).into_iter();
-    let operators = operators.filter(|(name, group)| !drafts.iter().any(|draft| is_about(draft, name, &group.place)));
+    let operators =
+        operators.filter(|(name, group)| !candidates.iter().any(|candidate| is_about(candidate, name, &group.place)));
     let functions = functions(called, &is_taken).into_iter().filter(|(_, group)| !is_told(&group.place));
     let mut groups: Vec<LargeGroup> = operators
         .map(|(name, group)| (LargeKind::Operator, name, group))
@@ -65,10 +70,10 @@ pub(super) fn find(called: &Called<'_>, kinds: &Kinds, drafts: &[CallDraft]) -> 
 }
 
 /// Whether a draft is about an operator that mostly runs at this place.
-fn is_about(draft: &CallDraft, operator: &str, place: &Place) -> bool {
-    let is_there = (&draft.place.file, draft.place.line) == (&place.file, place.line);
+fn is_about(candidate: &CallCandidate, operator: &str, place: &SourceLocation) -> bool {
+    let is_there = (&candidate.place.file, candidate.place.line) == (&place.file, place.line);
     is_there
-        && match draft.rule.code {
+        && match candidate.rule.code {
             code if code == copy_chains::RULE.code => {
                 operator == aten::COPY || aten::reorders(operator) || aten::converts(operator)
             }
@@ -78,7 +83,7 @@ fn is_about(draft: &CallDraft, operator: &str, place: &Place) -> bool {
         }
 }
 
-fn large(called: &Called<'_>, kind: LargeKind, name: String, group: Group) -> LargeGroup {
+fn large(called: &CallRuleContext<'_>, kind: LargeKind, name: String, group: Group) -> LargeGroup {
     let percent = called.percent(group.time.ns);
     let all = bounded(called, group.time);
     let per = i64::try_from(called.per()).unwrap_or(i64::MAX);
@@ -102,11 +107,11 @@ fn large(called: &Called<'_>, kind: LargeKind, name: String, group: Group) -> La
 }
 
 /// Operators by name, without those that they call: a matrix product says more than the module that it is in.
-fn operators(called: &Called<'_>, is_taken: &dyn Fn(CallNodeId) -> bool) -> Vec<(String, Group)> {
-    let mut found: BTreeMap<&str, (u64, BTreeMap<CallFrameId, Time>)> = BTreeMap::new();
+fn operators(called: &CallRuleContext<'_>, is_taken: &dyn Fn(CallNodeId) -> bool) -> Vec<(String, Group)> {
+    let mut found: BTreeMap<&str, (u64, BTreeMap<FrameId, Time>)> = BTreeMap::new();
     let mut innermost: Vec<Option<CallNodeId>> = vec![None; called.tree.nodes.len()];
     for node in called.tree.nodes.ids().skip(1) {
-        let is_operator = called.tree.frame(node).map(CallFrame::kind) == Some(CallFrameKind::Operator);
+        let is_operator = called.tree.frame(node).map(Frame::kind) == Some(FrameKind::Operator);
         let above = innermost[called.tree.nodes.parent[node.index()].index()];
         innermost[node.index()] = if is_operator { Some(node) } else { above };
         let Some(operator) = innermost[node.index()].filter(|_| called.steps.inside[node.index()] && !is_taken(node))
@@ -117,17 +122,17 @@ fn operators(called: &Called<'_>, is_taken: &dyn Fn(CallNodeId) -> bool) -> Vec<
         *calls += if is_operator { called.thread.calls[node.index()] } else { 0 };
         lines.entry(called.line(operator)).or_default().add(called.thread.own[node.index()]);
     }
-    let group = |(name, (calls, lines)): (&str, (u64, BTreeMap<CallFrameId, Time>))| {
+    let group = |(name, (calls, lines)): (&str, (u64, BTreeMap<FrameId, Time>))| {
         let lines = lines.into_iter().map(|(line, time)| (called.place(line), time));
-        Some((name.to_owned(), Group::of(lines, calls)?))
+        Some((name.to_owned(), Group::new(lines, calls)?))
     };
     found.into_iter().filter_map(group).collect()
 }
 
 impl Group {
     /// Of times at places, and so many calls.
-    fn of(places: impl Iterator<Item = (Place, Time)>, calls: u64) -> Option<Self> {
-        let mut by_place: BTreeMap<Place, Time> = BTreeMap::new();
+    fn new(places: impl Iterator<Item = (SourceLocation, Time)>, calls: u64) -> Option<Self> {
+        let mut by_place: BTreeMap<SourceLocation, Time> = BTreeMap::new();
         places.for_each(|(place, time)| by_place.entry(place).or_default().add(time));
         let mut time = Time::default();
         by_place.values().for_each(|at_place| time.add(*at_place));
@@ -136,13 +141,13 @@ impl Group {
     }
 }
 
-fn functions(called: &Called<'_>, is_taken: &dyn Fn(CallNodeId) -> bool) -> Vec<(String, Group)> {
+fn functions(called: &CallRuleContext<'_>, is_taken: &dyn Fn(CallNodeId) -> bool) -> Vec<(String, Group)> {
     if called.thread.known == Known::Operators {
         return Vec::new();
     }
-    let of_function = |lines: BTreeMap<Place, Time>| {
+    let of_function = |lines: BTreeMap<SourceLocation, Time>| {
         let samples = lines.values().map(|time| time.samples).sum();
-        let group = Group::of(lines.into_iter(), samples)?;
+        let group = Group::new(lines.into_iter(), samples)?;
         let (file, line) = (group.place.file.as_deref().unwrap_or_default(), group.place.line.unwrap_or(0));
         let name = format!("{file}({line}): {}", group.place.function.as_deref().unwrap_or_default());
         Some((name, group))

@@ -3,17 +3,17 @@
 
 use super::thread::{Known, Thread, Time, inclusive, is_recorded, outermost};
 use crate::findings::estimate::counted;
-use stackline_model::{CallFrameKind, CallNodeId, CallTree};
+use stackline_model::{CallNodeId, CallingContextTree, FrameKind};
 
 impl Thread {
     /// Adds such time: of each outermost operator, and of each outermost span beside the operators in it. It goes to those of the
     /// operators, or spans, inside that took longer than samples saw them.
-    pub(super) fn add_unseen(&mut self, tree: &CallTree) {
+    pub(super) fn add_unseen(&mut self, tree: &CallingContextTree) {
         if self.known != Known::Cpu || !is_recorded(tree) {
             return;
         }
-        let operator = self.outermost(tree, |kind| kind == CallFrameKind::Operator);
-        let span = self.outermost(tree, |kind| kind != CallFrameKind::Operator);
+        let operator = self.outermost(tree, |kind| kind == FrameKind::Operator);
+        let span = self.outermost(tree, |kind| kind != FrameKind::Operator);
         let unseen = self.unseen(tree, &operator, &span);
         let beyond = self.beyond_samples(tree);
         // Operators in spans are none of these: they have their own.
@@ -37,7 +37,12 @@ impl Thread {
     }
 
     /// By outermost operator and span: how much longer it took than samples can explain, in ns.
-    fn unseen(&self, tree: &CallTree, operator: &[Option<CallNodeId>], span: &[Option<CallNodeId>]) -> Vec<u64> {
+    fn unseen(
+        &self,
+        tree: &CallingContextTree,
+        operator: &[Option<CallNodeId>],
+        span: &[Option<CallNodeId>],
+    ) -> Vec<u64> {
         let measured = inclusive(tree, self.operators.clone(), |sum, ns| *sum = sum.saturating_add(ns));
         let sampled = inclusive(tree, self.own.clone(), Time::add);
         // What one sample stands for, in ns.
@@ -70,8 +75,8 @@ impl Thread {
     }
 
     /// By operator and span: how much longer it took, without those in it, than samples saw it, in ns.
-    fn beyond_samples(&self, tree: &CallTree) -> Vec<u64> {
-        let mut innermost: Vec<CallNodeId> = vec![CallTree::ROOT; tree.nodes.len()];
+    fn beyond_samples(&self, tree: &CallingContextTree) -> Vec<u64> {
+        let mut innermost: Vec<CallNodeId> = vec![CallingContextTree::ROOT; tree.nodes.len()];
         let mut seen = vec![0_u64; tree.nodes.len()];
         for node in tree.nodes.ids().skip(1) {
             let at = node.index();
@@ -84,7 +89,7 @@ impl Thread {
     }
 
     /// By node, the outermost frame of some kinds at or above it that was called.
-    fn outermost(&self, tree: &CallTree, is_of: impl Fn(CallFrameKind) -> bool) -> Vec<Option<CallNodeId>> {
+    fn outermost(&self, tree: &CallingContextTree, is_of: impl Fn(FrameKind) -> bool) -> Vec<Option<CallNodeId>> {
         let is_it = |node: CallNodeId| {
             self.calls[node.index()] > 0 && tree.frame(node).is_some_and(|frame| is_of(frame.kind()))
         };

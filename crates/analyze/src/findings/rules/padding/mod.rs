@@ -3,7 +3,9 @@
 mod batches;
 mod operators;
 
-use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{
+    Area, Candidate, Confidence, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support,
+};
 use crate::vocabulary::aten;
 use batches::{Batch, Remaining};
 use operators::{BatchShapes, OnBatches};
@@ -23,13 +25,13 @@ pub(super) const RULE: Rule = Rule {
         "loader = DataLoader(dataset, batch_sampler=by_length(dataset, 32), collate_fn=pad)",
     ),
     cost: "a sampler; batches are a little less random",
-    wrong_when: "Only pad_sequence tells the lengths: what a tokenizer pads is not seen, nor, in traces of torch.profiler, batches of more \
+    false_positives: "Only pad_sequence tells the lengths: what a tokenizer pads is not seen, nor, in traces of torch.profiler, batches of more \
                  than 30 sequences, of which it writes no shapes. Work counts by the shapes of its inputs, which must begin with those of a \
                  padded batch: other tensors may have the same. The gain is that of batches of the same sequences, sorted by length, each \
                  column of a batch by itself; where too few batches were recorded for that, or all are padded to one length, half of the padding, as a hope. Sequences that \
                  must stay in their order cannot be sorted, but packed.",
     source: "field practice",
-    needs: &[Need::Operators, Need::Shapes],
+    needs: &[Requirement::Operators, Requirement::Shapes],
     settings: &[
         Setting {
             name: "padding",
@@ -44,13 +46,13 @@ pub(super) const RULE: Rule = Rule {
             about: "least part of the critical path in work on them, in percent",
         },
     ],
-    elsewhere: &[],
+    advice_variants: &[],
     check,
 };
 
-fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let padded = Padded::find(subject);
-    draft(subject, &padded).into_iter().collect()
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let padded = Padded::find(context);
+    candidate(context, &padded).into_iter().collect()
 }
 
 /// Calls that pad.
@@ -64,17 +66,17 @@ struct Padded {
 }
 
 impl Padded {
-    fn find(subject: &Subject<'_>) -> Self {
-        let trace = subject.trace();
+    fn find(context: &RuleContext<'_>) -> Self {
+        let trace = context.trace();
         let mut padded = Self::default();
         let mut pools: BTreeMap<_, Vec<Batch>> = BTreeMap::new();
         // How many calls of a place there were within one span of a step.
         let mut calls_so_far: BTreeMap<_, usize> = BTreeMap::new();
-        for call in subject.named(&[EventKind::Operator], |name| name == aten::PAD_SEQUENCE) {
-            let Some(batch) = subject.json("Input Dims", call).and_then(|dims| Batch::from_inputs(&dims)) else {
+        for call in context.named(&[EventKind::Operator], |name| name == aten::PAD_SEQUENCE) {
+            let Some(batch) = context.json("Input Dims", call).and_then(|dims| Batch::from_inputs(&dims)) else {
                 continue;
             };
-            let (step, place) = (subject.step_of(&trace.steps, call), subject.places().key(call));
+            let (step, place) = (context.step_of(&trace.steps, call), context.places().key(call));
             let around = trace.events.parent[call.index()].some();
             // Of calls that nothing encloses it is not known which are of one batch.
             let alone = (step.is_none() && around.is_none()).then_some(call);
@@ -89,45 +91,45 @@ impl Padded {
     }
 }
 
-fn draft(subject: &Subject<'_>, padded: &Padded) -> Option<Draft> {
+fn candidate(context: &RuleContext<'_>, padded: &Padded) -> Option<Candidate> {
     let first = *padded.calls.first()?;
     let Remaining { sorted, unpadded } = Remaining::after(&padded.pools);
     let padding = 1.0 - unpadded.linear;
-    if 100.0 * padding < subject.setting("padding") {
+    if 100.0 * padding < context.setting("padding") {
         return None;
     }
-    let operators = OnBatches::find(subject, &padded.shapes);
-    let work = operators.scalable(subject);
-    let ns: i64 = match subject.uses_gpu() {
-        true => work.all().iter().filter_map(|work| subject.on_path().get(work)).sum(),
-        false => subject.path_inside(&work.all()).iter().sum(),
+    let operators = OnBatches::find(context, &padded.shapes);
+    let work = operators.scalable(context);
+    let ns: i64 = match context.uses_gpu() {
+        true => work.all().iter().filter_map(|work| context.on_path().get(work)).sum(),
+        false => context.path_inside(&work.all()).iter().sum(),
     };
-    let share = subject.percent(ns);
-    if share < subject.setting("share") {
+    let share = context.percent(ns);
+    if share < context.setting("share") {
         return None;
     }
     let half = unpadded.half_way();
-    let edits = |part| work.edits(subject, part);
+    let edits = |part| work.edits(context, part);
     // Few batches hold few sequences of about one length. Where all are padded to the same length, so may be what was never padded.
-    let worth = match sorted.linear <= half.linear && padded.shapes.has_several_lengths() {
-        true => Worth::Range(edits(sorted)?, vec![edits(half)?, edits(unpadded)?]),
-        false => Worth::HopeTo(edits(half)?, edits(unpadded)?),
+    let gain_estimate = match sorted.linear <= half.linear && padded.shapes.has_several_lengths() {
+        true => GainEstimate::Range(edits(sorted)?, vec![edits(half)?, edits(unpadded)?]),
+        false => GainEstimate::SpeculativeRange(edits(half)?, edits(unpadded)?),
     };
     let percent = |name, part: f64| Fact { name, value: 100.0 * part, unit: Unit::Percent };
-    Some(Draft {
+    Some(Candidate {
         title: format!(
             "{:.0} % of what pad_sequence makes is padding; work on such batches is {share:.0} % of the critical path",
             100.0 * padding
         ),
-        place: subject.place(first),
+        place: context.place(first),
         facts: vec![
             Fact::count("batches", padded.calls.len()),
             percent("padding", padding),
             percent("padding, sorted by length", 1.0 - unpadded.linear / sorted.linear),
             Fact::count("operators on them", operators.all().len()),
-            Fact::time("work on them, a step", subject.per_step(subject.total(&work.all()))),
+            Fact::time("work on them, a step", context.per_step(context.total(&work.all()))),
         ],
-        worth,
+        gain_estimate,
         events: padded.calls.clone(),
         support: Support::Inferred,
         confidence: Confidence::Medium,

@@ -2,7 +2,7 @@
 
 use super::batches::{Batch, Part};
 use crate::critical_path::exact::what_if::{Action, Edit};
-use crate::findings::Subject;
+use crate::findings::RuleContext;
 use crate::vocabulary::{aten, autograd};
 use rustc_hash::FxHashSet;
 use serde_json::Value;
@@ -107,13 +107,13 @@ pub(super) struct OnBatches {
 impl OnBatches {
     /// An operator that holds both kinds, such as a whole layer, is divided into those within it. Nodes of autograd have the shape of
     /// the gradient alone: what they run says what they are.
-    pub(super) fn find(subject: &Subject<'_>, shapes: &BatchShapes) -> Self {
-        let trace = subject.trace();
+    pub(super) fn find(context: &RuleContext<'_>, shapes: &BatchShapes) -> Self {
+        let trace = context.trace();
         let (mut all, mut square) = (Vec::new(), FxHashSet::default());
-        for operator in subject.operators() {
-            let Some(dims) = subject.json("Input Dims", operator) else { continue };
+        for operator in context.operators() {
+            let Some(dims) = context.json("Input Dims", operator) else { continue };
             let name = trace.name(operator);
-            for shapes in shapes.of_step(subject.step_of(&trace.steps, operator)) {
+            for shapes in shapes.of_step(context.step_of(&trace.steps, operator)) {
                 if !shapes.are_of(&dims) {
                     continue;
                 }
@@ -130,7 +130,7 @@ impl OnBatches {
             around.partition(|&event| autograd::is_node(trace.name(event)));
         square.extend(nodes);
         all.retain(|operator| square.contains(operator) || !mixed.contains(operator));
-        let (square, linear) = subject.outermost(&all).into_iter().partition(|operator| square.contains(operator));
+        let (square, linear) = context.outermost(&all).into_iter().partition(|operator| square.contains(operator));
         Self { linear, square }
     }
 
@@ -139,17 +139,17 @@ impl OnBatches {
     }
 
     /// Those whose time depends on the sizes of batches: on a GPU, not the host's.
-    pub(super) fn scalable(&self, subject: &Subject<'_>) -> Self {
-        let scalable = |operators: &[EventId]| match subject.uses_gpu() {
-            true => operators.iter().flat_map(|&operator| subject.launched_in(operator)).collect(),
+    pub(super) fn scalable(&self, context: &RuleContext<'_>) -> Self {
+        let scalable = |operators: &[EventId]| match context.uses_gpu() {
+            true => operators.iter().flat_map(|&operator| context.launched_in(operator)).collect(),
             false => operators.to_vec(),
         };
         Self { linear: scalable(&self.linear), square: scalable(&self.square) }
     }
 
     /// Edits that leave a part of it; none without any.
-    pub(super) fn edits(&self, subject: &Subject<'_>, part: Part) -> Option<Vec<Edit>> {
-        let scaled = |of: &[EventId], left: f64, text: &str| subject.edit(Action::Scale(left), text, of);
+    pub(super) fn edits(&self, context: &RuleContext<'_>, part: Part) -> Option<Vec<Edit>> {
+        let scaled = |of: &[EventId], left: f64, text: &str| context.edit(Action::Scale(left), text, of);
         let edits = [
             scaled(&self.linear, part.linear, "work on padded batches"),
             scaled(&self.square, part.square, "attention on padded batches"),

@@ -6,8 +6,8 @@
 use super::{is_in_each_step, is_of, is_of_loader};
 use crate::critical_path::exact::what_if::{Action, Chosen, Edit};
 use crate::findings::estimate::shared;
-use crate::findings::work::Runs;
-use crate::findings::{Fact, Place, Subject};
+use crate::findings::gpu_work_by_launcher::Runs;
+use crate::findings::{Fact, RuleContext, SourceLocation};
 use crate::steps::middle;
 use crate::vocabulary::aten::{self, constants};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -15,7 +15,7 @@ use stackline_model::{EventId, EventKind};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How titles of such findings begin.
-pub(super) const LISTS_TITLE: &str = "a tensor is made of a Python list in each step";
+pub(super) const LISTS_TITLE: &str = "a tensor is made of a Python list";
 
 /// What Python calls `torch.tensor`.
 const TENSOR: &str = "<built-in method tensor of ";
@@ -34,8 +34,8 @@ pub(super) struct ListReads(FxHashMap<EventId, EventId>);
 
 impl ListReads {
     /// Those among outermost operators.
-    pub(super) fn of(subject: &Subject<'_>, operators: &[EventId]) -> Self {
-        let trace = subject.trace();
+    pub(super) fn new(context: &RuleContext<'_>, operators: &[EventId]) -> Self {
+        let trace = context.trace();
         if !trace.strings.iter().any(|name| is_of(constants::LISTS, name)) {
             return Self::default();
         }
@@ -47,13 +47,13 @@ impl ListReads {
         for (at, &last) in operators.iter().enumerate().filter(|&(_, &e)| is_of(constants::LISTS, trace.name(e))) {
             let before = |count: usize| at.checked_sub(count).map(|at| operators[at]);
             let is_together = |e: &EventId| events.track[e.index()] == events.track[last.index()];
-            let call = builtin_tensor(subject, last);
+            let call = builtin_tensor(context, last);
             let first = match (before(1).filter(is_together), before(2).filter(is_together)) {
                 (Some(to), Some(empty)) if is(to, "to") && is(empty, "empty") => Some(empty),
                 (Some(empty), _) if is(empty, "empty") && call.is_some() => Some(empty),
                 _ => None,
             };
-            found.extend(first.filter(|&e| builtin_tensor(subject, e) == call).map(|first| (last, first)));
+            found.extend(first.filter(|&e| builtin_tensor(context, e) == call).map(|first| (last, first)));
         }
         Self(found)
     }
@@ -64,9 +64,9 @@ impl ListReads {
 }
 
 /// The call of `torch.tensor` that an operator is part of, where Python's calls of builtin functions were recorded.
-fn builtin_tensor(subject: &Subject<'_>, operator: EventId) -> Option<EventId> {
-    let trace = subject.trace();
-    let mut around = trace.ancestors(operator).take_while(|&e| !subject.is_own_frame(e));
+fn builtin_tensor(context: &RuleContext<'_>, operator: EventId) -> Option<EventId> {
+    let trace = context.trace();
+    let mut around = trace.ancestors(operator).take_while(|&e| !context.is_own_frame(e));
     around.find(|&e| trace.kind(e) == EventKind::PythonFunction && trace.name(e).starts_with(TENSOR))
 }
 
@@ -92,26 +92,31 @@ pub(super) struct Lists {
 
 impl Lists {
     /// Those of some operators of one line; none if they read no list.
-    pub(super) fn find(subject: &Subject<'_>, place: &Place, operators: &[EventId], reads: &ListReads) -> Option<Self> {
+    pub(super) fn find(
+        context: &RuleContext<'_>,
+        place: &SourceLocation,
+        operators: &[EventId],
+        reads: &ListReads,
+    ) -> Option<Self> {
         if !operators.iter().any(|&e| reads.has(e)) {
             return None;
         }
         // Steps on GPUs do not get longer by all that the host does, and where calls are recorded they hold both passes.
-        if subject.uses_gpu() || operators.iter().any(|&e| builtin_tensor(subject, e).is_some()) {
+        if context.uses_gpu() || operators.iter().any(|&e| builtin_tensor(context, e).is_some()) {
             return Some(Self::default());
         }
-        let events = &subject.trace().events;
-        let Runs { runs, neighbours, ns } = subject.runs_of(operators);
+        let events = &context.trace().events;
+        let Runs { runs, neighbours, ns } = context.runs_of(operators);
         let length = |&(first, last): &(EventId, EventId)| events.end(last) - events.start[first.index()];
         let usual = usual(runs.iter().map(length));
-        let second_pass = Self::second_pass(subject, operators, (&runs, reads));
+        let second_pass = Self::second_pass(context, operators, (&runs, reads));
         let gap = |&(before, first): &(EventId, EventId)| events.start[first.index()] - events.end(before);
         let firsts = runs.iter().zip(neighbours);
         let before: Vec<_> = firsts.filter_map(|(run, (before, _))| Some((before?, run.0))).collect();
         let gaps: Vec<f64> = before.iter().map(|pair| gap(pair).max(0) as f64).collect();
         let pass = |times: f64| gaps.iter().map(|gap| gap.min(times * second_pass as f64)).sum::<f64>();
         let gaps_ns: f64 = gaps.iter().sum();
-        let seen = seen_at(subject, place, &before) * gaps_ns;
+        let seen = seen_at(context, place, &before) * gaps_ns;
         let runs_count = runs.len() as i64;
         Some(Self {
             usual_ns: ns.min(usual.saturating_mul(runs_count)),
@@ -127,11 +132,11 @@ impl Lists {
 
     /// The median of the time in which the first list of each run is written to its tensor, in ns.
     fn second_pass(
-        subject: &Subject<'_>,
+        context: &RuleContext<'_>,
         operators: &[EventId],
         (runs, reads): (&[(EventId, EventId)], &ListReads),
     ) -> i64 {
-        let events = &subject.trace().events;
+        let events = &context.trace().events;
         let starts: FxHashSet<EventId> = runs.iter().map(|run| run.0).collect();
         let first = |last: &EventId| Some((*reads.0.get(last)?, *last));
         let firsts = operators.iter().filter_map(first).filter(|(first, _)| starts.contains(first));
@@ -148,26 +153,26 @@ impl Lists {
     }
 
     /// As if a call took as much less as the second pass usually does: of those that took longer something else held up the thread.
-    pub(super) fn least(&self, subject: &Subject<'_>) -> Option<Edit> {
+    pub(super) fn least(&self, context: &RuleContext<'_>) -> Option<Edit> {
         let left = 1.0 - self.usual_ns as f64 / self.runs_ns.max(1) as f64;
         let chosen = Chosen { stretches: self.runs.clone(), ..Chosen::default() };
-        subject.edit_of(Action::Scale(left.clamp(0.0, 1.0)), "lists read in each step", chosen)
+        context.edit_of(Action::Scale(left.clamp(0.0, 1.0)), "lists read in each step", chosen)
     }
 
     /// As if so much went of the time before the first operators, in ns.
-    pub(super) fn without_before(&self, subject: &Subject<'_>, ns: f64) -> Option<Edit> {
+    pub(super) fn without_before(&self, context: &RuleContext<'_>, ns: f64) -> Option<Edit> {
         let left = (1.0 - ns / (self.gaps_ns as f64).max(1.0)).clamp(0.0, 1.0);
         let chosen = Chosen { between: self.before.clone(), ..Chosen::default() };
-        subject.edit_of(Action::Scale(left), "time before lists are read", chosen).filter(|_| ns > 0.0)
+        context.edit_of(Action::Scale(left), "time before lists are read", chosen).filter(|_| ns > 0.0)
     }
 }
 
 /// The largest part of the time between some operators that a line takes, as far as samples there tell.
-fn seen_at(subject: &Subject<'_>, place: &Place, between: &[(EventId, EventId)]) -> f64 {
+fn seen_at(context: &RuleContext<'_>, place: &SourceLocation, between: &[(EventId, EventId)]) -> f64 {
     let (mut seen, mut all) = (0, 0);
-    for interlude in subject.interludes().with_any_of(between) {
-        all += interlude.cpu.events.len();
-        seen += interlude.cpu.events.iter().filter(|&&sample| subject.line_of(sample) == *place).count();
+    for host_gap in context.host_gaps().with_any_of(between) {
+        all += host_gap.cpu.events.len();
+        seen += host_gap.cpu.events.iter().filter(|&&sample| context.line_of(sample) == *place).count();
     }
     shared(seen, all).1
 }
@@ -178,23 +183,23 @@ fn usual(times: impl Iterator<Item = i64>) -> i64 {
 }
 
 /// The lines that make tensors of lists in each step, and do hardly anything else between the operator before and their first one.
-pub(in crate::findings::rules) fn list_lines(subject: &Subject<'_>) -> BTreeSet<Place> {
-    let trace = subject.trace();
-    let mut operators = subject.outermost(&subject.operators());
-    operators.retain(|&operator| !is_of_loader(subject, operator));
-    let reads = ListReads::of(subject, &operators);
+pub(in crate::findings::rules) fn list_lines(context: &RuleContext<'_>) -> BTreeSet<SourceLocation> {
+    let trace = context.trace();
+    let mut operators = context.outermost(&context.operators());
+    operators.retain(|&operator| !is_of_loader(context, operator));
+    let reads = ListReads::new(context, &operators);
     if reads.0.is_empty() {
         return BTreeSet::new();
     }
     let lasts: Vec<EventId> = operators.iter().copied().filter(|&e| reads.has(e)).collect();
-    let mut by_line: BTreeMap<Place, Vec<EventId>> = BTreeMap::new();
-    for (place, of) in subject.by_place(&lasts) {
-        by_line.entry(Place { operator: None, module: None, ..place }).or_default().extend(of);
+    let mut by_line: BTreeMap<SourceLocation, Vec<EventId>> = BTreeMap::new();
+    for (place, of) in context.by_place(&lasts) {
+        by_line.entry(SourceLocation { operator: None, module: None, ..place }).or_default().extend(of);
     }
-    by_line.retain(|_, of| is_in_each_step(subject, of));
+    by_line.retain(|_, of| is_in_each_step(context, of));
     let is_alone = |lasts: &Vec<EventId>| {
         let firsts: Vec<EventId> = lasts.iter().map(|last| reads.0[last]).collect();
-        let Runs { runs, neighbours, .. } = subject.runs_of(&firsts);
+        let Runs { runs, neighbours, .. } = context.runs_of(&firsts);
         let events = &trace.events;
         let firsts = runs.iter().map(|run| run.0).zip(neighbours.iter().map(|(before, _)| *before));
         let gap = |(first, before): (EventId, Option<EventId>)| Some(events.start[first.index()] - events.end(before?));

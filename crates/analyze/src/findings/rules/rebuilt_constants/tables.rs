@@ -5,7 +5,7 @@
 //! trace has the indices (`Concrete Inputs`), which the caller compares between steps.
 
 use super::is_of;
-use crate::findings::{Place, Subject};
+use crate::findings::{RuleContext, SourceLocation};
 use crate::vocabulary::aten::constants::{BLANK, COMPUTED, PARTS, RESHAPED, WAVES, WRITES};
 use stackline_model::EventId;
 
@@ -22,8 +22,8 @@ pub(super) enum Blank {
 
 impl Blank {
     /// That of operators in the order of time.
-    pub(super) fn of(subject: &Subject<'_>, operators: &[EventId]) -> Self {
-        let trace = subject.trace();
+    pub(super) fn new(context: &RuleContext<'_>, operators: &[EventId]) -> Self {
+        let trace = context.trace();
         let is = |at: usize, lists: &[&[&str]]| is_of(lists, trace.name(operators[at]));
         let all = || 0..operators.len();
         if !all().any(|at| is(at, &[BLANK])) {
@@ -56,8 +56,8 @@ impl Blank {
 }
 
 /// Without the lines of a function behind the last one that writes to a part of a tensor: they use what was made.
-pub(super) fn up_to_last_write(subject: &Subject<'_>, lines: &[(Place, Vec<EventId>)]) -> usize {
-    let has = |of: &[EventId], lists: &[&[&str]]| of.iter().any(|&e| is_of(lists, subject.trace().name(e)));
+pub(super) fn up_to_last_write(context: &RuleContext<'_>, lines: &[(SourceLocation, Vec<EventId>)]) -> usize {
+    let has = |of: &[EventId], lists: &[&[&str]]| of.iter().any(|&e| is_of(lists, context.trace().name(e)));
     let is_blank = lines.iter().any(|(_, of)| has(of, &[BLANK]));
     let last = lines.iter().rposition(|(_, of)| has(of, &[PARTS]) && has(of, &[WRITES]));
     last.filter(|_| is_blank).map_or(lines.len(), |last| last + 1)

@@ -4,20 +4,20 @@
 //! with, from its name, and from what was allocated in it and outlived it ([`stackline_model::AccessEvidence::OperatorLevel`]).
 //! What is done to memory outside of operators (by `NumPy`, for instance) is not seen.
 
+mod allocation_replay;
 mod described;
 mod kinds;
 mod names;
 mod operators;
 mod paths;
-mod sweep;
-mod told;
+mod tensor_names;
 
 use super::calls::Calls;
 use super::{Shown, has_ranks, label};
 use crate::recording::ends::Ends;
-use crate::recording::losses::sentence;
+use crate::recording::missing_records::sentence;
 use crate::recording::streams;
-use crate::{Error, ReadOptions, problems};
+use crate::{Error, ReadOptions, diagnostics};
 use stackline_model::{MemoryTrace, ReadReport};
 use stackline_recording::Process;
 use std::collections::BTreeSet;
@@ -44,7 +44,7 @@ pub fn read_memory(run: &Path, options: &ReadOptions) -> Result<Vec<MemoryTrace>
         let stream = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let mut report = ReadReport::default();
         let Some(calls) = Calls::read(&stream, &file, &mut report, &Ends::default()) else { continue };
-        shown.push(Shown::of(&calls));
+        shown.push(Shown::new(&calls));
         found.extend(swept(&calls, &stream, report).map(|trace| (calls.process, trace)));
     }
     found.sort_by_key(|(process, _)| (process.start_unix_ns, process.pid));
@@ -82,14 +82,14 @@ fn swept(calls: &Calls, name: &str, report: ReadReport) -> Option<MemoryTrace> {
     if calls.threads.iter().all(|thread| thread.touches.is_empty()) {
         return None;
     }
-    let mut trace = sweep::sweep(calls);
+    let mut trace = allocation_replay::sweep(calls);
     trace.report.merge(report);
     if !trace.has_accesses && !calls.windows.is_empty() {
-        problems::MEMORY_WINDOW.count(&mut trace.report, None, name);
+        diagnostics::MEMORY_WINDOW.count(&mut trace.report, None, name);
     }
     let is_ours = |what: &str| ["touches_", "inputs_", "names_"].iter().any(|of| what.starts_with(of));
     for (what, count) in calls.lost.iter().filter(|(what, _)| is_ours(what)) {
-        problems::NOT_RECORDED.count_many(&mut trace.report, *count, None, &format!("{name}: {}", sentence(what)));
+        diagnostics::NOT_RECORDED.count_many(&mut trace.report, *count, None, &format!("{name}: {}", sentence(what)));
     }
     Some(trace)
 }

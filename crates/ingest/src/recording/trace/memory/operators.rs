@@ -60,7 +60,7 @@ impl Open {
 const SAME_NS: i64 = 5_000;
 
 impl Operators {
-    pub(super) fn of(calls: &Calls, thread: &ThreadCalls) -> Self {
+    pub(super) fn new(calls: &Calls, thread: &ThreadCalls) -> Self {
         let effects: Vec<Option<Effect>> = calls.frames.iter().map(|frame| effect_of(calls, frame)).collect();
         let effect_at = |node: u32| effects.get(thread.nodes.get(node as usize)?.1 as usize).copied().flatten();
         let mut list: Vec<Operator> = Vec::new();

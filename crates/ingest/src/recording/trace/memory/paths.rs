@@ -2,15 +2,15 @@
 
 use super::super::calls::{Calls, ThreadCalls};
 use super::super::files::Files;
-use stackline_model::{MemoryFrame, MemoryStackId, MemoryTrace, StrId};
+use stackline_model::{Frame, FrameKind, MemoryStackId, MemoryTrace, StrId};
 use stackline_recording::{FrameKey, OPTIMIZER_STEP};
 
 /// What names of spans of the engine begin with that runs backward nodes.
 const ENGINE: &str = "autograd::engine::";
 
-/// What is known of a node: its call path, and what it lies in.
+/// Context of a node: its call path, operator and module.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct NodeContext {
     pub(super) stack: MemoryStackId,
     /// The innermost operator's name, and the innermost module's path.
     pub(super) operator: StrId,
@@ -21,15 +21,19 @@ pub(super) struct Place {
 }
 
 /// The places of all nodes of a thread.
-pub(super) fn places((calls, files): (&Calls, &Files), thread: &ThreadCalls, trace: &mut MemoryTrace) -> Vec<Place> {
-    let root = Place {
+pub(super) fn places(
+    (calls, files): (&Calls, &Files),
+    thread: &ThreadCalls,
+    trace: &mut MemoryTrace,
+) -> Vec<NodeContext> {
+    let root = NodeContext {
         stack: MemoryStackId::NONE,
         operator: StrId::NONE,
         module: StrId::NONE,
         in_backward: false,
         in_optimizer: false,
     };
-    let mut places: Vec<Place> = Vec::with_capacity(thread.nodes.len());
+    let mut places: Vec<NodeContext> = Vec::with_capacity(thread.nodes.len());
     for (node, &(parent, frame)) in thread.nodes.iter().enumerate() {
         // Parents come first.
         let outer = if node == 0 { root } else { places.get(parent as usize).copied().unwrap_or(root) };
@@ -39,31 +43,36 @@ pub(super) fn places((calls, files): (&Calls, &Files), thread: &ThreadCalls, tra
     places
 }
 
-fn inside((calls, files): (&Calls, &Files), trace: &mut MemoryTrace, outer: Place, key: &FrameKey) -> Place {
+fn inside(
+    (calls, files): (&Calls, &Files),
+    trace: &mut MemoryTrace,
+    outer: NodeContext,
+    key: &FrameKey,
+) -> NodeContext {
     let mut place = outer;
-    let mut enter = |trace: &mut MemoryTrace, function: &str, file: &str, line: u32| {
+    let mut enter = |trace: &mut MemoryTrace, kind: FrameKind, function: &str, (file, line): (&str, u32)| {
         let file = if file.is_empty() { StrId::NONE } else { trace.strings.intern(file) };
         let function = trace.strings.intern(function);
-        let frame = trace.stacks.intern_frame(MemoryFrame { function, file, line });
-        place.stack = trace.stacks.intern(outer.stack, frame);
+        place.stack = trace.stacks.intern(outer.stack, Frame::with_line(kind, function, file, line));
         function
     };
+    let nowhere = ("", 0);
     match *key {
         FrameKey::Python { function, file, line, .. } => {
-            enter(trace, calls.text(function), files.marked(calls.text(file)), line);
+            enter(trace, FrameKind::Python, calls.text(function), (files.marked(calls.text(file)), line));
         }
         FrameKey::Operator { name } | FrameKey::ShapedOperator { name, .. } => {
             let name = calls.text(name);
-            place.operator = enter(trace, name, "", 0);
+            place.operator = enter(trace, FrameKind::Operator, name, nowhere);
             place.in_backward |= name.starts_with(ENGINE);
         }
         FrameKey::Backward { name } | FrameKey::ShapedBackward { name, .. } => {
-            enter(trace, calls.text(name), "", 0);
+            enter(trace, FrameKind::Backward, calls.text(name), nowhere);
             place.in_backward = true;
         }
         FrameKey::Span { name } => {
             let name = calls.text(name);
-            enter(trace, name, "", 0);
+            enter(trace, FrameKind::Span, name, nowhere);
             place.in_backward |= name.starts_with(ENGINE);
             place.in_optimizer |= name.starts_with(OPTIMIZER_STEP);
         }

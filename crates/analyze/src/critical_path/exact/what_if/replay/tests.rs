@@ -42,7 +42,7 @@ fn graph(drawn: &[Drawn]) -> ActivityGraph {
 }
 
 fn plan(graph: &ActivityGraph) -> Plan {
-    Plan::of_graph(graph, Waits::default(), Turns::nobody(graph.len()), &FxHashMap::default())
+    Plan::of_graph(graph, Waits::default(), LockContention::nobody(graph.len()), &FxHashMap::default())
 }
 
 fn drawn() -> impl Strategy<Value = Vec<Drawn>> {

@@ -1,0 +1,268 @@
+//! Operators: how often each was called, what it cost the host and the GPU, as a list and as a tree of who called whom.
+
+use crate::op_tree::{OpTree, ROOT};
+use crate::tracelens::{Definition, GpuView};
+use crate::{Analysis, DefaultWindow, Scope};
+use rustc_hash::FxHashMap;
+use stackline_model::{AttrColumn, EventId, EventKind, GpuId, StrId, Table, Trace, Unit};
+
+/// The registered analysis.
+pub(super) const OPERATORS: Analysis = Analysis {
+    name: "operators",
+    about: "Operators with self and total host time, kernel time, launches and shapes; flat and as a call tree",
+    tables: &["operators", "operator_tree"],
+    window: DefaultWindow::Steps,
+    run: |trace, scope| tables(trace, scope),
+};
+
+/// What one operator call cost, without and with the operators inside it. Times in ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Cost {
+    calls: i64,
+    pub(crate) host_self: i64,
+    pub(crate) host_total: i64,
+    pub(crate) gpu_self: i64,
+    gpu_total: i64,
+    launches_self: i64,
+    launches_total: i64,
+    /// Linked GPU operations.
+    work_self: i64,
+    work_total: i64,
+    /// Launch calls whose work the trace does not have, or does not link, and linked work whose times cannot be true.
+    unrecorded_self: i64,
+    unrecorded_total: i64,
+}
+
+impl Cost {
+    fn add(&mut self, other: &Self) {
+        self.calls = self.calls.saturating_add(other.calls);
+        self.host_self = self.host_self.saturating_add(other.host_self);
+        self.host_total = self.host_total.saturating_add(other.host_total);
+        self.gpu_self = self.gpu_self.saturating_add(other.gpu_self);
+        self.gpu_total = self.gpu_total.saturating_add(other.gpu_total);
+        self.launches_self = self.launches_self.saturating_add(other.launches_self);
+        self.launches_total = self.launches_total.saturating_add(other.launches_total);
+        self.work_self += other.work_self;
+        self.work_total += other.work_total;
+        self.unrecorded_self += other.unrecorded_self;
+        self.unrecorded_total += other.unrecorded_total;
+    }
+
+    /// Own GPU time in ns; none where no work is linked and some may have run: what was not recorded is not 0.
+    fn gpu_self(&self, is_linked: bool) -> Option<i64> {
+        (self.work_self > 0 || is_linked && self.unrecorded_self == 0).then_some(self.gpu_self)
+    }
+
+    /// The same with the operators inside.
+    fn gpu_total(&self, is_linked: bool) -> Option<i64> {
+        (self.work_total > 0 || is_linked && self.unrecorded_total == 0).then_some(self.gpu_total)
+    }
+}
+
+fn tables(trace: &Trace, scope: &Scope) -> Vec<Table> {
+    let tree = OpTree::new(trace);
+    // Operators are chosen by when they begin: what they launched may run before or after the window of GPU work.
+    let costs = costs(trace, &GpuView::new(trace, &Scope::default(), Definition::Exact), &tree);
+    let host = scope.host_work(trace);
+    let used: Vec<bool> = tree.op.iter().map(|&op| host.has(op)).collect();
+    let note = GpuView::new(trace, scope, Definition::Exact).coverage_note();
+    let incomplete = trace.gpu_records().note();
+    let noted = |table: Table| incomplete.clone().into_iter().fold(table, Table::note).note(note.clone());
+    vec![noted(flat(trace, &tree, &costs, &used)), noted(merged(trace, &tree, &costs, &used))]
+}
+
+/// The cost of each node's single call, with all GPU work that it launched: `view` is one of the whole trace.
+pub(crate) fn costs(trace: &Trace, view: &GpuView<'_>, tree: &OpTree) -> Vec<Cost> {
+    let work = tree.gpu_work(trace, &vec![true; trace.gpu.len()]);
+    let mut costs = vec![Cost::default(); tree.len()];
+    for call in trace.unrecorded_launches() {
+        let operator = trace.ancestors(call).find(|e| trace.kind(*e) == EventKind::Operator);
+        if let Some(node) = operator.and_then(|op| tree.node_of(op)) {
+            costs[node as usize].unrecorded_self += 1;
+        }
+    }
+    // Children come after their parents: going backwards, a node is complete when it is reached.
+    for node in (0..tree.len()).rev() {
+        let (op, parent) = (tree.op[node], tree.parent[node]);
+        let dur = trace.events.dur[op.index()];
+        let own = work.own(node as u32);
+        let duration = |g: &GpuId| trace.events.dur[trace.gpu.event[g.index()].index()];
+        let timed = || own.iter().filter(|g| view.linked[g.index()]);
+        let gpu = timed().map(duration).fold(0, i64::saturating_add);
+        let mut calls: Vec<EventId> = own.iter().map(|g| trace.gpu.launch[g.index()]).collect();
+        calls.sort_unstable();
+        calls.dedup();
+        let cost = &mut costs[node];
+        cost.calls = 1;
+        cost.host_total = dur;
+        // Until here `host_self` holds the time of the operators inside. Where those cross the end of this one, they
+        // may take more than it has.
+        cost.host_self = dur.saturating_sub(cost.host_self).max(0);
+        cost.gpu_self = gpu;
+        cost.gpu_total = cost.gpu_total.saturating_add(gpu);
+        cost.launches_self = calls.len() as i64 + cost.unrecorded_self;
+        cost.launches_total += cost.launches_self;
+        cost.work_self = timed().count() as i64;
+        cost.work_total += cost.work_self;
+        cost.unrecorded_self += own.len() as i64 - cost.work_self;
+        cost.unrecorded_total += cost.unrecorded_self;
+        let Cost { gpu_total, launches_total, work_total, unrecorded_total, .. } = *cost;
+        if parent != ROOT {
+            let outer = tree.op[parent as usize];
+            let end = trace.events.end(op).min(trace.events.end(outer));
+            let inside = end.saturating_sub(trace.events.start[op.index()]).max(0);
+            let above = &mut costs[parent as usize];
+            above.host_self = above.host_self.saturating_add(inside);
+            above.gpu_total = above.gpu_total.saturating_add(gpu_total);
+            above.launches_total += launches_total;
+            above.work_total += work_total;
+            above.unrecorded_total += unrecorded_total;
+        }
+    }
+    costs
+}
+
+/// The shapes that operators of one name were called with.
+#[derive(Default)]
+struct Shapes {
+    count: FxHashMap<StrId, i64>,
+}
+
+impl Shapes {
+    fn add(&mut self, dims: &AttrColumn<'_>, op: EventId) {
+        if let Some(shape) = dims.text(op) {
+            *self.count.entry(shape).or_default() += 1;
+        }
+    }
+
+    /// Most frequent shape; of equally frequent ones, the one that the trace mentions first.
+    fn common(&self) -> Option<StrId> {
+        let mut all: Vec<(StrId, i64)> = self.count.iter().map(|(s, n)| (*s, *n)).collect();
+        all.sort_unstable_by_key(|&(shape, n)| (std::cmp::Reverse(n), shape));
+        all.first().map(|&(shape, _)| shape)
+    }
+}
+
+/// One row of a table: a name or a path of names.
+#[derive(Default)]
+struct Row {
+    name: StrId,
+    cost: Cost,
+    shapes: Shapes,
+}
+
+/// `operators`: by name. Totals count only the outermost of nested calls of the same name.
+fn flat(trace: &Trace, tree: &OpTree, costs: &[Cost], used: &[bool]) -> Table {
+    let dims = trace.attr("Input Dims");
+    let mut index: FxHashMap<StrId, usize> = FxHashMap::default();
+    let mut rows: Vec<Row> = Vec::new();
+    // Names on the way from the root: node and row index.
+    let mut path: Vec<(u32, usize)> = Vec::new();
+    let mut open: Vec<u32> = Vec::new();
+    for node in 0..tree.len() {
+        while path.last().is_some_and(|&(n, _)| tree.end[n as usize] <= node as u32) {
+            if let Some((_, row)) = path.pop() {
+                open[row] -= 1;
+            }
+        }
+        let op = tree.op[node];
+        let name = trace.events.name[op.index()];
+        let at = *index.entry(name).or_insert_with(|| {
+            rows.push(Row { name, ..Row::default() });
+            open.push(0);
+            rows.len() - 1
+        });
+        if used[node] {
+            let mut cost = costs[node];
+            if open[at] > 0 {
+                (cost.host_total, cost.gpu_total, cost.launches_total) = (0, 0, 0);
+                (cost.work_total, cost.unrecorded_total) = (0, 0);
+            }
+            rows[at].cost.add(&cost);
+            rows[at].shapes.add(&dims, op);
+            open[at] += 1;
+            path.push((node as u32, at));
+        }
+    }
+    rows.retain(|r| r.cost.calls > 0);
+    rows.sort_by_key(|r| std::cmp::Reverse((r.cost.gpu_self, r.cost.host_self)));
+    let table = Table::new("operators", "Operators by name")
+        .text("name", rows.iter().map(|r| Some(trace.strings.get(r.name).to_owned())));
+    columns(table, trace, &rows)
+}
+
+/// `operator_tree`: calls of the same name under the same path are one node; parents before children, the children with
+/// the most GPU time, then host time, first.
+fn merged(trace: &Trace, tree: &OpTree, costs: &[Cost], used: &[bool]) -> Table {
+    let dims = trace.attr("Input Dims");
+    let mut index: FxHashMap<(u32, StrId), u32> = FxHashMap::default();
+    let mut rows: Vec<Row> = Vec::new();
+    let mut children: Vec<Vec<u32>> = Vec::new();
+    let mut roots: Vec<u32> = Vec::new();
+    let mut row_of = vec![ROOT; tree.len()];
+    for node in (0..tree.len()).filter(|&n| used[n]) {
+        let op = tree.op[node];
+        let name = trace.events.name[op.index()];
+        let above = tree.parent[node];
+        let above = if above == ROOT { ROOT } else { row_of[above as usize] };
+        let row = *index.entry((above, name)).or_insert_with(|| {
+            let row = rows.len() as u32;
+            rows.push(Row { name, ..Row::default() });
+            children.push(Vec::new());
+            children.get_mut(above as usize).unwrap_or(&mut roots).push(row);
+            row
+        });
+        row_of[node] = row;
+        rows[row as usize].cost.add(&costs[node]);
+        rows[row as usize].shapes.add(&dims, op);
+    }
+    let order = depth_first(&rows, &mut children, &mut roots);
+    let number: FxHashMap<u32, i64> = order.iter().enumerate().map(|(i, &(row, ..))| (row, i as i64)).collect();
+    let table = Table::new("operator_tree", "Who calls whom")
+        .i64("node", Unit::None, 0..order.len() as i64)
+        .i64("parent", Unit::None, order.iter().map(|(_, above, _)| above.and_then(|a| number.get(&a).copied())))
+        .i64("depth", Unit::None, order.iter().map(|&(_, _, depth)| depth))
+        .text("name", order.iter().map(|&(r, ..)| Some(trace.strings.get(rows[r as usize].name).to_owned())));
+    let mut rows: Vec<Option<Row>> = rows.into_iter().map(Some).collect();
+    let sorted: Vec<Row> = order.iter().filter_map(|&(row, ..)| rows[row as usize].take()).collect();
+    columns(table, trace, &sorted)
+}
+
+/// Rows, the rows above them and their depths, parents before children.
+fn depth_first(rows: &[Row], children: &mut [Vec<u32>], roots: &mut [u32]) -> Vec<(u32, Option<u32>, i64)> {
+    let cost = |row: u32| (rows[row as usize].cost.gpu_total, rows[row as usize].cost.host_total);
+    // Ascending, for they leave the stack from its end.
+    let sort = |list: &mut [u32]| list.sort_by(|&a, &b| cost(a).cmp(&cost(b)).then(b.cmp(&a)));
+    children.iter_mut().for_each(|list| sort(list));
+    sort(roots);
+    let mut stack: Vec<(u32, Option<u32>, i64)> = roots.iter().map(|&r| (r, None, 0)).collect();
+    let mut order = Vec::with_capacity(rows.len());
+    while let Some((row, above, depth)) = stack.pop() {
+        order.push((row, above, depth));
+        stack.extend(children[row as usize].iter().map(|&child| (child, Some(row), depth + 1)));
+    }
+    order
+}
+
+fn columns(table: Table, trace: &Trace, rows: &[Row]) -> Table {
+    let us = |f: fn(&Cost) -> i64| rows.iter().map(move |r| f(&r.cost) as f64 / 1e3).collect::<Vec<_>>();
+    let count = |f: fn(&Cost) -> i64| rows.iter().map(move |r| f(&r.cost)).collect::<Vec<_>>();
+    let text = |id: Option<StrId>| id.map(|id| trace.strings.get(id).to_owned());
+    let is_linked = trace.gpu.operator.iter().any(|op| op.is_some());
+    let gpu = |part: fn(&Cost, bool) -> Option<i64>| {
+        rows.iter().map(move |r| part(&r.cost, is_linked).map(|ns| ns as f64 / 1e3)).collect::<Vec<_>>()
+    };
+    // Work without a launch: calls of the runtime were not recorded.
+    let has_launches = trace.gpu.is_empty() || trace.events.kind.iter().any(|kind| kind.is_api_call());
+    let launches = |f: fn(&Cost) -> i64| rows.iter().map(move |r| has_launches.then(|| f(&r.cost))).collect::<Vec<_>>();
+    table
+        .i64("calls", Unit::None, count(|c| c.calls))
+        .f64("host_self_us", Unit::Us, us(|c| c.host_self))
+        .f64("host_total_us", Unit::Us, us(|c| c.host_total))
+        .f64("gpu_self_us", Unit::Us, gpu(Cost::gpu_self))
+        .f64("gpu_total_us", Unit::Us, gpu(Cost::gpu_total))
+        .i64("launches_self", Unit::None, launches(|c| c.launches_self))
+        .i64("launches_total", Unit::None, launches(|c| c.launches_total))
+        .i64("shapes", Unit::None, rows.iter().map(|r| r.shapes.count.len() as i64))
+        .text("common_shape", rows.iter().map(|r| text(r.shapes.common())))
+}

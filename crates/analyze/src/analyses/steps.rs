@@ -1,0 +1,308 @@
+//! Steps: how long each took, how much they differ, how busy the GPU was in them.
+
+use crate::intervals::{total, union};
+use crate::stats;
+use crate::step_cycles::{Cycle, processes};
+use crate::steps::{Looked, between, with_gpu_work};
+use crate::summary::{Summary, percent};
+use crate::{Analysis, DefaultWindow, Scope};
+use stackline_model::names::is_fill_launch;
+use stackline_model::{EventId, EventKind, GpuId, Key, Step, StepIndex, Table, Trace, TrackKind, Unit};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The registered analysis.
+pub(super) const STEPS: Analysis = Analysis {
+    name: "steps",
+    about: "Time of each step, their spread, and how busy the GPU was",
+    tables: &["steps", "steps_spread"],
+    window: DefaultWindow::Own,
+    run: |trace, scope| tables(trace, scope),
+};
+
+/// What a step did on GPUs.
+#[derive(Clone, Copy, Default)]
+struct Work {
+    /// Launch calls of the step of which the file has no operation, or no kernel with a time that can be true; without fills, which
+    /// profilers may leave out.
+    unrecorded: i64,
+    /// Whether the file breaks off, and lacks operations of it as far as other steps tell.
+    is_cut_off: bool,
+    /// Time in ns in the step's window during which a GPU runs anything.
+    busy_ns: i64,
+    /// Sum of durations in ns of the GPU work that the step launched, wherever it runs.
+    launched_ns: i64,
+    /// The same, kernels only: number.
+    kernels: i64,
+    /// Kernels that it launched whose times cannot be true: number.
+    untimed: i64,
+}
+
+impl Work {
+    /// Whether hardly anything is known of what its launches did.
+    fn is_unknown(&self) -> bool {
+        self.is_cut_off || (self.unrecorded > 0 && LEAST_KNOWN * self.kernels < self.kernels + self.unrecorded)
+    }
+}
+
+/// Of one operation in so many at least the times must be known.
+pub(super) const LEAST_KNOWN: i64 = 10;
+/// In a file that breaks off a step has all of its kernels if it has so many tenths of what the fullest one has.
+const WHOLE_TENTHS: i64 = 9;
+
+fn tables(trace: &Trace, scope: &Scope) -> Vec<Table> {
+    // Those that share the window of other tables.
+    let cycle = scope.steps.map(|numbers| Cycle::from_trace(trace, Some(numbers)));
+    let in_scope: Option<BTreeSet<EventId>> =
+        cycle.as_ref().map(|cycle| cycle.steps.iter().map(|step| step.event).collect());
+    let is_in_scope = |step: &Step| in_scope.as_ref().is_none_or(|events| events.contains(&step.event));
+    let selected: Vec<(usize, &Step)> = trace.steps.iter().enumerate().filter(|(_, step)| is_in_scope(step)).collect();
+    let work = work(trace);
+    let us = |(from, to): (i64, i64)| to.saturating_sub(from) as f64 / 1e3;
+    let time_us: Vec<f64> = selected.iter().map(|(_, s)| us((s.start, s.end))).collect();
+    let spans = with_gpu_work(trace);
+    // Steps that were asked for all count.
+    let left_out = match scope.steps {
+        Some(_) => vec![None; trace.steps.len()],
+        None => Looked::at(trace, scope).left_out(trace),
+    };
+    let left_out: Vec<Option<&str>> = selected.iter().map(|(i, _)| left_out[*i]).collect();
+    let with_gpu = |(i, _): &(usize, &Step)| spans.get(*i).copied().map(us).filter(|_| !work[*i].is_unknown());
+    let with_gpu_us: Vec<Option<f64>> = selected.iter().map(with_gpu).collect();
+    let has_gpu = trace.gpu.ids().any(|gpu| trace.events.is_plausible(trace.gpu.event[gpu.index()]));
+    let gaps = between(trace, &spans);
+    let between_us = selected.iter().map(|(i, _)| gaps[*i].map(|ns| ns as f64 / 1e3)).collect();
+    let counted: Vec<usize> = (0..selected.len()).filter(|&at| left_out[at].is_none()).collect();
+    let of_counted: Vec<Option<f64>> = counted.iter().map(|&at| with_gpu_us[at]).collect();
+    let unknown = if has_gpu { without_gpu(&of_counted) } else { None };
+    let times = Times { time_us, with_gpu_us: Some(with_gpu_us).filter(|_| has_gpu), between_us };
+    let steps = steps(trace, &selected, &times, &work);
+    let steps = if left_out.iter().all(Option::is_none) { steps } else { with_left_out(steps, &left_out) };
+    let notes = cycle.and_then(|cycle| cycle.note(trace)).into_iter().map(|note| sentence(&note));
+    let notes = trace.gpu_records().note().into_iter().chain(notes);
+    let spread = spread(trace, &selected, &counted, &times, &work);
+    vec![notes.fold(steps, Table::note), unknown.into_iter().fold(spread, Table::note)]
+}
+
+/// Says which steps are listed, but are none of those that other tables and commands look at.
+fn with_left_out(steps: Table, left_out: &[Option<&str>]) -> Table {
+    steps
+        .text("left_out", left_out.iter().map(|why| why.map(str::to_owned)))
+        .note("left_out: why a step does not count in steps_spread, nor in other tables; --whole counts all of them.")
+}
+
+fn work(trace: &Trace) -> Vec<Work> {
+    let is_cut_off = trace.report.breaks_off().is_some() && !trace.gpu.is_empty();
+    let mut work = vec![Work { is_cut_off, ..Work::default() }; trace.steps.len()];
+    let mut spans = Vec::with_capacity(trace.gpu.len());
+    for gpu in trace.gpu_by_start() {
+        let event = trace.gpu.event[gpu.index()];
+        if !trace.events.is_plausible(event) {
+            continue;
+        }
+        spans.push((trace.events.start[event.index()], trace.events.end(event)));
+        if let Some(step) = work.get_mut(trace.gpu.step[gpu.index()] as usize) {
+            step.launched_ns = step.launched_ns.saturating_add(trace.events.dur[event.index()]);
+            step.is_cut_off = false;
+            step.kernels += i64::from(trace.kind(event) == EventKind::Kernel);
+        }
+    }
+    let busy = union(spans);
+    for (step, work) in trace.steps.iter().zip(&mut work) {
+        let from = busy.partition_point(|s| s.1 <= step.start);
+        let to = busy.partition_point(|s| s.0 < step.end);
+        let inside: Vec<_> =
+            busy[from..to.max(from)].iter().map(|s| (s.0.max(step.start), s.1.min(step.end))).collect();
+        work.busy_ns = total(&inside);
+    }
+    let is_without_time = |gpu: &GpuId| {
+        let event = trace.gpu.event[gpu.index()];
+        trace.kind(event) == EventKind::Kernel && !trace.events.is_plausible(event)
+    };
+    let untimed = trace.gpu.ids().filter(is_without_time).filter_map(|gpu| trace.gpu.launch[gpu.index()].some());
+    let is_fill = |call: &EventId| is_fill_launch(trace.name(*call));
+    let index = StepIndex::new(trace);
+    let without = trace.unrecorded_launches().into_iter().filter(|call| !is_fill(call));
+    for (call, is_untimed) in without.map(|call| (call, false)).chain(untimed.map(|call| (call, true))) {
+        let (track, at) = (trace.events.track[call.index()], trace.events.start[call.index()]);
+        if let Some(step) = index.running(at, trace.tracks.pid(track)) {
+            work[step as usize].unrecorded += 1;
+            work[step as usize].untimed += i64::from(is_untimed);
+        }
+    }
+    if is_cut_off {
+        // Records are not in the order of time: any step may lack some.
+        for of_kind in alike(trace) {
+            let most = of_kind.iter().map(|&step| work[step].kernels).max().unwrap_or(0);
+            of_kind.iter().for_each(|&step| work[step].is_cut_off |= 10 * work[step].kernels < WHOLE_TENTHS * most);
+        }
+    }
+    work
+}
+
+/// Steps of one process and one kind of mark: `eval_step` launches less than `train_step`, and is whole all the same.
+fn alike(trace: &Trace) -> Vec<Vec<usize>> {
+    let kind = |step: &Step| trace.name(step.event).chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
+    let mut alike: BTreeMap<(Key, String), Vec<usize>> = BTreeMap::new();
+    for (at, step) in trace.steps.iter().enumerate() {
+        alike.entry((trace.process_of(step), kind(step))).or_default().push(at);
+    }
+    alike.into_values().collect()
+}
+
+/// Says of how many steps the GPU work is not known; nothing if of none.
+fn without_gpu(with_gpu_us: &[Option<f64>]) -> Option<String> {
+    let (unknown, all) = (with_gpu_us.iter().filter(|us| us.is_none()).count(), with_gpu_us.len());
+    (unknown > 0).then(|| {
+        format!("with_gpu and gpu_busy are without {unknown} of {all} steps: too little of the GPU work that they launched is in the file.")
+    })
+}
+
+/// The two lengths of each step, in µs.
+struct Times {
+    /// Of the span on the CPU.
+    time_us: Vec<f64>,
+    /// With the GPU work that it launched, where the file has any of it; none in traces without GPUs.
+    with_gpu_us: Option<Vec<Option<f64>>>,
+    /// From the end of a step with its GPU work to the begin of the next one of its process, of all but last ones.
+    between_us: Vec<Option<f64>>,
+}
+
+/// The processes of steps as texts, where there are several.
+fn of_processes(trace: &Trace, selected: &[(usize, &Step)]) -> Option<Vec<String>> {
+    let several = processes(trace, &trace.steps).len() > 1;
+    several.then(|| selected.iter().map(|(_, step)| trace.key_text(trace.process_of(step))).collect())
+}
+
+/// A note as a sentence of its own.
+fn sentence(note: &str) -> String {
+    let mut letters = note.chars();
+    letters.next().map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), letters.as_str()))
+}
+
+/// Time between steps is told where it is more than this part of them.
+const LEAST_BETWEEN: f64 = 0.05;
+
+fn steps(trace: &Trace, selected: &[(usize, &Step)], times: &Times, work: &[Work]) -> Table {
+    let Times { time_us, with_gpu_us, .. } = times;
+    let with_gpu = |at: usize| with_gpu_us.as_ref().and_then(|all| all.get(at).copied().flatten());
+    // As the critical path of the whole trace counts.
+    let origin = trace.span().map_or(0, |span| span.0);
+    // What no GPU was recorded for is not zero.
+    let has_gpu = with_gpu_us.is_some();
+    let known = |i: &usize| Some(&work[*i]).filter(|work| has_gpu && !work.is_unknown());
+    let busy: Vec<Option<f64>> = selected.iter().map(|(i, _)| known(i).map(|work| work.busy_ns as f64 / 1e3)).collect();
+    let has_launches = trace.gpu.launch.iter().any(|launch| launch.some().is_some());
+    // Marks on a row of a device have its process, and that launches nothing.
+    let is_of_host = |i: &usize| {
+        let track = trace.events.track[trace.steps[*i].event.index()];
+        trace.tracks.get(track).kind == TrackKind::Thread
+    };
+    let launched = |i: &usize| known(i).filter(|_| has_launches && is_of_host(i));
+    let table = Table::new("steps", "Steps: time and GPU work");
+    let table = match of_processes(trace, selected) {
+        Some(processes) => table.text("process", processes),
+        None => table,
+    };
+    let table = table
+        .i64("step", Unit::None, selected.iter().map(|(_, s)| s.number))
+        .f64("start_us", Unit::Us, selected.iter().map(|(_, s)| s.start.saturating_sub(origin) as f64 / 1e3))
+        .f64("time_us", Unit::Us, time_us.iter().copied())
+        .f64("with_gpu_us", Unit::Us, (0..selected.len()).map(with_gpu))
+        .f64("gpu_busy_us", Unit::Us, busy.iter().copied())
+        .f64("gpu_busy_percent", Unit::Percent, busy.iter().zip(time_us).map(|(b, t)| b.and_then(|b| percent(b, *t))))
+        .f64(
+            "launched_gpu_us",
+            Unit::Us,
+            selected.iter().map(|(i, _)| launched(i).map(|work| work.launched_ns as f64 / 1e3)),
+        )
+        .i64(
+            "launched_kernels",
+            Unit::None,
+            selected.iter().map(|(i, _)| launched(i).map(|work| work.kernels + work.untimed)),
+        );
+    if selected.is_empty() {
+        return table.note(no_steps(trace));
+    }
+    table.note(
+        "time_us: the step's span on the CPU. with_gpu_us: from when the GPU work of the step before is done to when its own is. \
+         gpu_busy_us: time in the span in which any GPU of the trace runs anything. launched_gpu_us: durations of what the step \
+         launched, which may run after the step's end.",
+    )
+}
+
+/// Why a table of steps is empty.
+fn no_steps(trace: &Trace) -> &'static str {
+    match trace.steps.is_empty() {
+        true => {
+            "The trace has no steps: no mark of a profiler, a framework or an optimizer tells them (--step-annotation takes spans of other \
+             names)."
+        }
+        false => "The trace has none of these steps.",
+    }
+}
+
+/// What of steps spreads: a measure, its values in µs, and the process whose steps they are, where there are several.
+struct Measure {
+    process: Option<String>,
+    name: &'static str,
+    us: Vec<f64>,
+}
+
+/// The measures of these of the selected steps.
+fn measures(selected: &[(usize, &Step)], at: &[usize], times: &Times, work: &[Work]) -> Vec<(&'static str, Vec<f64>)> {
+    let time_us: Vec<f64> = at.iter().map(|&at| times.time_us[at]).collect();
+    let between_us: Vec<f64> = at.iter().filter_map(|&at| times.between_us[at]).collect();
+    let is_between = between_us.iter().sum::<f64>() > LEAST_BETWEEN * time_us.iter().sum::<f64>();
+    let mut measures = vec![("time", time_us)];
+    if let Some(with_gpu_us) = &times.with_gpu_us {
+        let known = at.iter().map(|&at| &work[selected[at].0]).filter(|work| !work.is_unknown());
+        measures.push(("with_gpu", at.iter().filter_map(|&at| with_gpu_us[at]).collect()));
+        measures.push(("gpu_busy", known.map(|work| work.busy_ns as f64 / 1e3).collect()));
+    }
+    measures.extend(is_between.then_some(("between", between_us)));
+    measures.retain(|(_, values)| !values.is_empty());
+    measures
+}
+
+/// How much the selected steps at these positions differ.
+fn spread(trace: &Trace, selected: &[(usize, &Step)], counted: &[usize], times: &Times, work: &[Work]) -> Table {
+    let of_all = |process: Option<&String>, at: &[usize]| -> Vec<Measure> {
+        let measure = |(name, us)| Measure { process: process.cloned(), name, us };
+        measures(selected, at, times, work).into_iter().map(measure).collect()
+    };
+    let processes = of_processes(trace, selected);
+    let measures: Vec<Measure> = match &processes {
+        None => of_all(None, counted),
+        Some(names) => {
+            let mut by_process: BTreeMap<&String, Vec<usize>> = BTreeMap::new();
+            counted.iter().for_each(|&at| by_process.entry(&names[at]).or_default().push(at));
+            let mut by_process: Vec<(&String, Vec<usize>)> = by_process.into_iter().collect();
+            // In the order of their first steps.
+            by_process.sort_by_key(|(_, at)| at.first().copied());
+            by_process.iter().flat_map(|(name, at)| of_all(Some(*name), at)).collect()
+        }
+    };
+    let stats: Vec<Summary> = measures.iter().map(|measure| Summary::from_values(&measure.us)).collect();
+    let quantile = |q: f64| {
+        measures.iter().map(move |measure| {
+            let mut sorted = measure.us.clone();
+            sorted.sort_by(f64::total_cmp);
+            stats::quantile(&sorted, q)
+        })
+    };
+    let table = Table::new("steps_spread", "How much steps differ");
+    let table = match processes {
+        Some(_) => table.text("process", measures.iter().map(|measure| measure.process.clone())),
+        None => table,
+    };
+    table
+        .text("measure", measures.iter().map(|measure| Some(measure.name.to_owned())))
+        .i64("steps", Unit::None, stats.iter().map(|s| s.count as i64))
+        .f64("mean_us", Unit::Us, stats.iter().map(|s| s.mean))
+        .f64("median_us", Unit::Us, stats.iter().map(|s| s.median))
+        .f64("std_us", Unit::Us, stats.iter().map(|s| s.std))
+        .f64("min_us", Unit::Us, stats.iter().map(|s| s.min))
+        .f64("p90_us", Unit::Us, quantile(0.9))
+        .f64("max_us", Unit::Us, stats.iter().map(|s| s.max))
+        .f64("spread_percent", Unit::Percent, stats.iter().map(|s| percent(s.max - s.min, s.median)))
+}

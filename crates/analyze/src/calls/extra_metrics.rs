@@ -1,0 +1,124 @@
+//! Non-time metrics of the calling context tree: launches, bytes copied, GPU idle time, memory.
+
+use super::cct_from_trace::{Builder, is_call};
+use rustc_hash::FxHashMap;
+use stackline_model::{
+    CallMetric, CallNodeId, CallStats, CallingContextTree, EventId, EventKind, Key, ProcessId, Trace, TrackId,
+    TrackKind,
+};
+
+/// Threads whose number the source writes as text where memory is not concerned (2021), by process and number.
+struct Twins(FxHashMap<(ProcessId, i64), TrackId>);
+
+impl Twins {
+    fn from_trace(trace: &Trace) -> Self {
+        let mut twins = FxHashMap::default();
+        for id in trace.tracks.ids() {
+            let track = trace.tracks.get(id);
+            if let (TrackKind::Thread, Key::Str(text)) = (track.kind, track.tid)
+                && let Ok(number) = trace.strings.get(text).parse()
+            {
+                twins.entry((track.process, number)).or_insert(id);
+            }
+        }
+        Self(twins)
+    }
+
+    /// The innermost call of the thread that an event is of.
+    fn call_at(&self, trace: &Trace, event: EventId) -> Option<EventId> {
+        let (at, track) = (trace.events.start[event.index()], trace.tracks.get(trace.events.track[event.index()]));
+        let Key::Int(number) = track.tid else { return None };
+        let calls = trace.track_events(*self.0.get(&(track.process, number))?);
+        let begun = calls.partition_point(|call| trace.events.start[call.index()] <= at);
+        let last = *calls[..begun].last()?;
+        let covers = |&call: &EventId| is_call(trace, call) && trace.events.end(call) >= at;
+        std::iter::once(last).chain(trace.ancestors(last)).find(covers)
+    }
+}
+
+impl Builder<'_> {
+    /// Idle GPU time during a call of a thread, but for that during the calls right inside it. ns.
+    pub(super) fn own_idle(&self, event: EventId) -> i64 {
+        self.callers.own_idle.get(event.index()).copied().unwrap_or(0)
+    }
+
+    /// Counts idle GPU time at the lines of a call, as its own time is divided among them.
+    pub(super) fn add_idle_of_lines(&mut self, event: EventId, parts: &[(CallNodeId, i64)]) {
+        let (mut left, mut time) = (self.own_idle(event), parts.iter().map(|part| part.1).sum::<i64>());
+        for &(node, ns) in parts {
+            let share = if time > 0 { i128::from(left) * i128::from(ns) / i128::from(time) } else { i128::from(left) };
+            let share = i64::try_from(share).unwrap_or(left);
+            self.add_value(node, event, CallMetric::GpuIdle, share);
+            (left, time) = (left - share, time - ns);
+        }
+    }
+
+    /// Adds all that is no part of what a call took.
+    pub(super) fn add_beside(&mut self) {
+        self.add_launches();
+        self.add_copies();
+        self.add_memory();
+        for (event, ns) in std::mem::take(&mut self.idle.waited) {
+            let node = self.node_of(event);
+            self.add_value(node, event, CallMetric::GpuIdle, ns);
+        }
+        for (launch, ns) in std::mem::take(&mut self.idle.outside) {
+            self.add_value(CallingContextTree::ROOT, launch, CallMetric::GpuIdle, ns);
+        }
+    }
+
+    fn add_launches(&mut self) {
+        let trace = self.trace;
+        let mut launches: Vec<EventId> = trace.gpu.launch.iter().filter_map(|launch| launch.some()).collect();
+        launches.sort_unstable();
+        launches.dedup();
+        launches.retain(|&launch| trace.events.is_timed(launch) && self.window.has(trace, launch));
+        for launch in launches {
+            let node = self.node_of(launch);
+            self.add_value(node, launch, CallMetric::Launches, 1);
+        }
+    }
+
+    fn add_copies(&mut self) {
+        let trace = self.trace;
+        let bytes = trace.attr("bytes");
+        let is_copy = |event: EventId| matches!(trace.kind(event), EventKind::Memcpy | EventKind::Memset);
+        for &event in trace.gpu.event.iter().filter(|&&event| is_copy(event)) {
+            if trace.events.is_timed(event) && self.counts(event) {
+                let node = self.node_of(event);
+                self.add_value(node, event, CallMetric::Copied, bytes.i64(event).unwrap_or(0));
+            }
+        }
+    }
+
+    /// Of allocations and releases: at the call that they lie in.
+    fn add_memory(&mut self) {
+        let trace = self.trace;
+        let (bytes, twins) = (trace.attr("Bytes"), Twins::from_trace(trace));
+        let is_in = |event: EventId| trace.events.is_plausible(event) && self.window.has(trace, event);
+        let is_memory = |event: &EventId| trace.kind(*event) == EventKind::Memory && is_in(*event);
+        let events: Vec<EventId> = trace.events.ids().filter(is_memory).collect();
+        for event in events {
+            let Some(bytes) = bytes.i64(event) else { continue };
+            let metric = if bytes < 0 { CallMetric::Freed } else { CallMetric::Allocated };
+            let elsewhere = if self.callers.of_event(event).is_none() { twins.call_at(trace, event) } else { None };
+            let node = match elsewhere {
+                Some(call) => self.node_of(call),
+                None => self.base(event),
+            };
+            self.add_value(node, event, metric, bytes.saturating_abs());
+        }
+    }
+
+    fn node_of(&mut self, event: EventId) -> CallNodeId {
+        let base = self.base(event);
+        self.node(base, event, None)
+    }
+
+    /// Adds a value, if it is any.
+    pub(super) fn add_value(&mut self, node: CallNodeId, event: EventId, metric: CallMetric, value: i64) {
+        if let Ok(value @ 1..) = u64::try_from(value) {
+            self.tree.add(node, self.thread_of(event), metric, &CallStats::from_value(value));
+        }
+    }
+}

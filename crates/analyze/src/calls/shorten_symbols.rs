@@ -1,0 +1,178 @@
+//! Shortened C++ and Rust symbol names, without template arguments.
+
+/// Shorter names are shown as they are.
+const LONG: usize = 48;
+
+/// A name with what is between brackets replaced by `…`, if it is long: `at::native::add<…>(…)`. Names of operators, and
+/// what stands in place of a name (`(anonymous namespace)`, `{lambda(int)#1}`, Rust's `<T as Trait>`), stay.
+pub(super) fn fold(name: &str) -> String {
+    if name.chars().count() <= LONG {
+        return name.to_owned();
+    }
+    let mut out = String::new();
+    let mut rest = name;
+    while let Some(first) = rest.chars().next() {
+        let taken = operator(&out, rest).or_else(|| verbatim(&out, rest));
+        if let Some(length) = taken {
+            out.push_str(&rest[..length]);
+            rest = &rest[length..];
+        } else if let Some(length) = bracketed(rest) {
+            let last = if first == '<' { '>' } else { ')' };
+            out.extend([first, '…', last]);
+            rest = &rest[length..];
+        } else {
+            out.push(first);
+            rest = &rest[first.len_utf8()..];
+        }
+    }
+    out
+}
+
+/// Tensors of a list that are shown.
+const SHOWN: usize = 3;
+
+/// Inputs of an operator, of whose lists only the first tensors are shown: `(f32[8], f32[4], f32[2], …145), f32[8]`.
+pub(super) fn fold_inputs(inputs: &str) -> String {
+    let mut out = String::new();
+    for (at, part) in inputs.split('(').enumerate() {
+        if at > 0 {
+            out.push('(');
+        }
+        let Some((list, rest)) = part.split_once(')').filter(|_| at > 0) else {
+            out.push_str(part);
+            continue;
+        };
+        let mut tensors: Vec<&str> = list.split(", ").collect();
+        // Those that were not recorded one by one.
+        let more: usize = tensors.last().and_then(|last| last.strip_prefix('+')?.parse().ok()).unwrap_or(0);
+        tensors.truncate(tensors.len() - usize::from(more > 0));
+        let left = tensors.len().saturating_sub(SHOWN).saturating_add(more);
+        if more > 0 || left > 1 {
+            let left = format!("…{left}");
+            tensors.truncate(SHOWN);
+            tensors.push(&left);
+            out.push_str(&tensors.join(", "));
+        } else {
+            out.push_str(list);
+        }
+        out.extend([")", rest]);
+    }
+    out
+}
+
+/// The length of an operator's name with brackets in it, if one stands here.
+fn operator(before: &str, rest: &str) -> Option<usize> {
+    let after = rest.strip_prefix("operator")?;
+    if before.chars().next_back().is_some_and(|last| last.is_alphanumeric() || last == '_') {
+        return None;
+    }
+    let symbols = ["<<=", ">>=", "<=>", "->*", "<<", ">>", "<=", ">=", "->", "()", "<", ">"];
+    let symbol = symbols.iter().find(|symbol| after.starts_with(**symbol))?;
+    Some("operator".len() + symbol.len())
+}
+
+/// The length of what stands here in place of a name.
+fn verbatim(before: &str, rest: &str) -> Option<usize> {
+    if rest.starts_with("(anonymous namespace)") {
+        return Some("(anonymous namespace)".len());
+    }
+    // What begins a path is no argument: `<T as Trait>::f`, `{lambda(int)#1}`, `(…)::f`.
+    let begins_path = before.is_empty() || before.ends_with("::") || before.ends_with(' ');
+    let braces = rest.starts_with('{').then(|| rest.find('}').map(|end| end + 1)).flatten();
+    let qualified = (begins_path && rest.starts_with('<')).then_some(1);
+    braces.or(qualified)
+}
+
+/// The length of what a bracket here encloses, brackets included; `None` where it encloses nothing, or has no end.
+fn bracketed(rest: &str) -> Option<usize> {
+    let mut open = 0_usize;
+    let mut before = ' ';
+    if !rest.starts_with(['<', '(']) {
+        return None;
+    }
+    for (at, letter) in rest.char_indices() {
+        match letter {
+            '<' | '(' | '[' | '{' => open += 1,
+            // An arrow is no bracket.
+            '>' if before == '-' => {}
+            '>' | ')' | ']' | '}' => open = open.checked_sub(1)?,
+            _ => {}
+        }
+        if open == 0 {
+            return (at > 1).then_some(at + 1);
+        }
+        before = letter;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{fold, fold_inputs};
+    use proptest::prelude::*;
+
+    #[test]
+    fn long_lists_of_tensors_are_folded() {
+        for (inputs, folded) in [
+            ("f32[4], i64[]", "f32[4], i64[]"),
+            ("(a[1], b[2], c[3], d[4]), e[]", "(a[1], b[2], c[3], d[4]), e[]"),
+            ("x[], (a[1], b[2], c[3], d[4], e[5]), (y[]), z[]", "x[], (a[1], b[2], c[3], …2), (y[]), z[]"),
+            ("(a[1], b[2], c[3], d[4], +7)", "(a[1], b[2], c[3], …8)"),
+            ("(+7)", "(…7)"),
+            ("(+18446744073709551615)", "(…18446744073709551615)"),
+            ("(a[1", "(a[1"),
+        ] {
+            assert_eq!(fold_inputs(inputs), folded);
+        }
+    }
+
+    #[test]
+    fn arguments_are_folded() {
+        let cases = [
+            ("add(int, int)", "add(int, int)"),
+            (
+                "at::native::(anonymous namespace)::add_kernel<float, long>(at::TensorIteratorBase&, c10::Scalar const&)",
+                "at::native::(anonymous namespace)::add_kernel<…>(…)",
+            ),
+            (
+                "std::map<std::string, int, std::less<std::string> >::operator[](std::string const&)",
+                "std::map<…>::operator[](…)",
+            ),
+            (
+                "bool shapes::Block<float, 4ul>::operator< <int>(shapes::Block<float, 4ul> const&) const",
+                "bool shapes::Block<…>::operator< <int>(…) const",
+            ),
+            (
+                "c10::function_ref<void (char**, long const*)>::operator()(char**, long const*, long) const",
+                "c10::function_ref<…>::operator()(…) const",
+            ),
+            (
+                "void run<entry::{lambda(int)#1}>(entry::{lambda(int)#1}, std::vector<int, std::allocator<int> >)",
+                "void run<…>(…)",
+            ),
+            (
+                "<alloc::vec::Vec<areas::Circle> as core::iter::FromIterator<areas::Circle>>::from_iter",
+                "<alloc::vec::Vec<…> as core::iter::FromIterator<…>>::from_iter",
+            ),
+            (
+                "a_function_of_c_whose_name_alone_is_longer_than_that_limit",
+                "a_function_of_c_whose_name_alone_is_longer_than_that_limit",
+            ),
+        ];
+        for (name, folded) in cases {
+            assert_eq!(fold(name), folded);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_has_an_answer(name in "[-a<>(){}:é \\[\\]]{40,90}") {
+            prop_assert!(fold(&name).chars().count() <= name.chars().count());
+        }
+
+        #[test]
+        fn operators_too(name in "(operator|<|>|\\(|\\)|::|a){10,40}") {
+            prop_assert!(!fold(&name).is_empty());
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Calling contexts of the events of a trace.
+
+use super::cct_from_trace::is_call;
+use super::idle::Idle;
+use stackline_model::{EventId, LinkKind, Trace};
+
+/// Calling contexts of events: the event or node that each one stands below.
+pub(super) struct TraceContexts {
+    /// By event: what launched it, what it differentiates, or the call around it.
+    of: Vec<EventId>,
+    /// By event: whether it differentiates an operator.
+    pub(super) is_backward: Vec<bool>,
+    /// By event: the time of the spans right inside it.
+    pub(super) inside: Vec<i64>,
+    /// By event that is a call of a thread: the idle GPU time during it, but for that during the spans right inside it, in ns; empty if
+    /// none is asked for.
+    pub(super) own_idle: Vec<i64>,
+}
+
+impl TraceContexts {
+    /// Those of a trace; `idle` is what of it the calls of threads are to share.
+    pub(super) fn from_trace(trace: &Trace, idle: &Idle) -> Self {
+        let many = trace.events.len();
+        let mut of = vec![EventId::NONE; many];
+        let mut is_backward = vec![false; many];
+        for (_, backward, _) in trace.links.of_kind(LinkKind::Backward) {
+            if let Some((forward, _)) = trace.forward_of(backward) {
+                (of[backward.index()], is_backward[backward.index()]) = (forward, true);
+            }
+        }
+        let own_idle = if idle.has_threads() { vec![0; many] } else { Vec::new() };
+        let mut all = Self { of, is_backward, inside: vec![0; many], own_idle };
+        all.add_enclosing(trace, idle);
+        all
+    }
+
+    /// What events are inside of, where nothing else is their caller; work of accelerators is below what launched it.
+    fn add_enclosing(&mut self, trace: &Trace, idle: &Idle) {
+        let mut operations = trace.gpu.ids().peekable();
+        for event in trace.events.ids() {
+            let up = trace.ancestors(event).find(|&up| is_call(trace, up));
+            let at = event.index();
+            if let Some(operation) = operations.next_if(|operation| trace.gpu.event[operation.index()] == event) {
+                self.of[at] = trace.gpu.launcher(operation).into();
+            } else if !self.is_backward[at] {
+                self.of[at] = up.unwrap_or(EventId::NONE);
+            }
+            if !is_call(trace, event) || trace.kind(event).is_gpu_work() || !trace.events.is_timed(event) {
+                continue;
+            }
+            let (start, end) = (trace.events.start[at], trace.events.end(event));
+            let idle_until = |end| idle.within(trace.events.track[at], start, end);
+            let own_idle = self.own_idle.get_mut(at).map(|own| {
+                let during = idle_until(end);
+                *own = own.saturating_add(during);
+                during
+            });
+            let Some(up) = up else { continue };
+            let held_until = end.min(trace.events.end(up));
+            let held = held_until.saturating_sub(start).max(0);
+            self.inside[up.index()] = self.inside[up.index()].saturating_add(held);
+            if let Some(during) = own_idle {
+                let held = if held_until == end { during } else { idle_until(held_until) };
+                self.own_idle[up.index()] = self.own_idle[up.index()].saturating_sub(held);
+            }
+        }
+    }
+
+    pub(super) fn of_event(&self, event: EventId) -> Option<EventId> {
+        self.of[event.index()].some()
+    }
+}

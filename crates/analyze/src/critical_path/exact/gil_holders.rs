@@ -1,0 +1,158 @@
+//! Holders of the Python interpreter lock (GIL) over time.
+
+use super::thread_timelines::ThreadTimeline;
+use rustc_hash::FxHashMap;
+use stackline_model::{EventId, EventKind, Key, Trace};
+
+/// Time range of a thread whose outermost span is one Python frame (or several that touch).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct GilHolder {
+    /// When the thread pauses next.
+    pause: i64,
+    lane: usize,
+    from: i64,
+    to: i64,
+}
+
+/// Stretches of Python of one process, by the pause behind them.
+struct OfProcess {
+    bursts: Vec<GilHolder>,
+    /// A binary tree over them: earliest start and latest end. The children of `i` are `2 i` and `2 i + 1`.
+    spans: Vec<(i64, i64)>,
+    leaves: usize,
+}
+
+/// Holders of the interpreter lock by process.
+pub(super) struct GilHolders(FxHashMap<Key, OfProcess>);
+
+impl GilHolders {
+    pub(super) fn new(trace: &Trace, lanes: &[ThreadTimeline]) -> Self {
+        let mut found: FxHashMap<Key, Vec<GilHolder>> = FxHashMap::default();
+        let mut is_python = Roots::new(trace);
+        let mut threads: FxHashMap<Key, u32> = FxHashMap::default();
+        for lane in lanes {
+            *threads.entry(trace.tracks.pid(lane.track)).or_default() += 1;
+        }
+        for (number, lane) in lanes.iter().enumerate().filter(|(_, lane)| lane.has.python > 0) {
+            let pid = trace.tracks.pid(lane.track);
+            // One thread has nobody to wait for.
+            if threads.get(&pid).is_some_and(|&n| n > 1) {
+                add_bursts(&mut is_python, (number, lane), found.entry(pid).or_default());
+            }
+        }
+        Self(found.into_iter().map(|(pid, bursts)| (pid, OfProcess::new(bursts))).collect())
+    }
+
+    /// Of the stretches of Python of a process that hold a moment the one whose thread paused last, but not after `until`:
+    /// when, and its lane.
+    pub(super) fn paused(&self, pid: Key, at: i64, until: i64) -> Option<(i64, usize)> {
+        let found = self.0.get(&pid)?.last(at, until)?;
+        Some((found.pause, found.lane))
+    }
+}
+
+fn add_bursts(roots: &mut Roots<'_>, (number, lane): (usize, &ThreadTimeline), found: &mut Vec<GilHolder>) {
+    let begins = found.len();
+    let mut pauses = lane.gaps.iter().copied().peekable();
+    for (i, piece) in lane.pieces.iter().enumerate() {
+        if piece.event.is_none() || !roots.is_python(piece.event) {
+            continue;
+        }
+        while pauses.next_if(|&pause| pause < piece.start).is_some() {}
+        let Some(&pause) = pauses.peek() else { break };
+        let to = lane.piece_end(i);
+        match found[begins..].last_mut() {
+            Some(last) if last.to == piece.start => last.to = to,
+            _ => found.push(GilHolder { pause, lane: number, from: piece.start, to }),
+        }
+    }
+}
+
+impl OfProcess {
+    fn new(mut bursts: Vec<GilHolder>) -> Self {
+        bursts.sort_unstable_by_key(|b| (b.pause, b.lane, b.from));
+        let leaves = bursts.len().next_power_of_two();
+        let mut spans = vec![(i64::MAX, i64::MIN); 2 * leaves];
+        for (span, burst) in spans[leaves..].iter_mut().zip(&bursts) {
+            *span = (burst.from, burst.to);
+        }
+        for i in (1..leaves).rev() {
+            let (a, b) = (spans[2 * i], spans[2 * i + 1]);
+            spans[i] = (a.0.min(b.0), a.1.max(b.1));
+        }
+        Self { bursts, spans, leaves }
+    }
+
+    /// The last burst that holds a moment, of those whose pause is not after `until`.
+    fn last(&self, at: i64, until: i64) -> Option<&GilHolder> {
+        let to = self.bursts.partition_point(|b| b.pause <= until);
+        self.search((1, 0, self.leaves), to, at).and_then(|i| self.bursts.get(i))
+    }
+
+    /// The last leaf before `to` below a node (its number, first leaf and number of leaves) that holds a moment.
+    fn search(&self, (node, first, count): (usize, usize, usize), to: usize, at: i64) -> Option<usize> {
+        let (from, end) = self.spans[node];
+        if first >= to || from > at || end <= at {
+            return None;
+        }
+        if count == 1 {
+            return Some(first);
+        }
+        let half = count / 2;
+        let later = self.search((2 * node + 1, first + half, half), to, at);
+        later.or_else(|| self.search((2 * node, first, half), to, at))
+    }
+}
+
+/// Whether the outermost span around an event is a Python frame: each event is climbed over once.
+struct Roots<'a> {
+    trace: &'a Trace,
+    known: Vec<Option<bool>>,
+}
+
+impl<'a> Roots<'a> {
+    fn new(trace: &'a Trace) -> Self {
+        Self { trace, known: vec![None; trace.events.len()] }
+    }
+
+    fn is_python(&mut self, event: EventId) -> bool {
+        let mut climbed = Vec::new();
+        let mut at = event;
+        let found = loop {
+            if let Some(known) = self.known[at.index()] {
+                break known;
+            }
+            climbed.push(at);
+            match self.trace.events.parent[at.index()].some() {
+                Some(parent) => at = parent,
+                None => break self.trace.kind(at) == EventKind::PythonFunction,
+            }
+        };
+        for event in climbed {
+            self.known[event.index()] = Some(found);
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_last_pause_is_found(
+            drawn in proptest::collection::vec((0i64..50, 1i64..20, 0i64..10, 0usize..6), 0..40),
+            at in 0i64..70,
+            until in 0i64..90,
+        ) {
+            let burst = |(from, length, more, lane)| GilHolder { pause: from + length + more, lane, from, to: from + length };
+            let all: Vec<GilHolder> = drawn.into_iter().map(burst).collect();
+            let holds = |b: &&GilHolder| b.pause <= until && b.from <= at && at < b.to;
+            let expected = all.iter().filter(holds).map(|b| (b.pause, b.lane)).max();
+            let found = OfProcess::new(all.clone());
+            prop_assert_eq!(found.last(at, until).map(|b| (b.pause, b.lane)), expected);
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! Summary of the critical path in a few lines: consecutive segments of one module are merged.
+
+use super::Exact;
+use super::backward_pass::ExactPath;
+use super::category::Category;
+use super::enclosing::{DEPTH, Spans};
+use super::merged_segments::MergedSegment;
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+use stackline_model::names::module_name;
+use stackline_model::{EventId, EventKind, StrId};
+use std::cmp::Reverse;
+
+/// A story has at most so many lines.
+const LINES: usize = 20;
+
+/// A line shorter than the window over this may join the one beside it,
+const SHORT: i64 = 200;
+/// as long as less than the window over this changes its place by that.
+const MOVED: i64 = 20;
+/// So many depths in a row may give too many lines before deeper ones are not looked at.
+const REFUSALS: usize = 3;
+
+/// Line of the critical-path summary.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SummaryLine {
+    /// Start in ns since the start of the window.
+    pub start_ns: i64,
+    /// Length in ns.
+    pub dur_ns: i64,
+    /// Of the window, in percent.
+    pub percent: f64,
+    /// Where in the program: annotation or module, outside of them the operator or Python frame with most of its time.
+    /// `and others` stands behind it where a tenth or more of the time is that of others.
+    pub place: String,
+    /// The causes of most of its time, such as `host_python 60 %, gpu_compute 30 %`.
+    pub bound_by: String,
+    /// What took longest in it; time without event under its cause, such as `(no event: host_python)`.
+    pub longest: String,
+    /// Hops that it stands for.
+    pub hops: usize,
+}
+
+/// A run of stretches with one place. Runs follow one another without gap.
+#[derive(Clone, Copy)]
+struct Run {
+    start: i64,
+    end: i64,
+    /// Of it in `place`, in ns; the rest joined it because it was short.
+    own: i64,
+    place: EventId,
+}
+
+impl Run {
+    fn length(&self) -> i64 {
+        self.end - self.start
+    }
+
+    /// Takes in the run behind it; the longer one says where.
+    fn absorb(&mut self, next: Self) {
+        if self.place == next.place {
+            self.own += next.own;
+        } else if next.own > self.own {
+            (self.own, self.place) = (next.own, next.place);
+        }
+        self.end = next.end;
+    }
+}
+
+/// Where stretches are.
+enum Places {
+    /// In annotations and modules.
+    Named,
+    /// Where those tell little: in operators and Python frames, too.
+    Spans(Spans),
+}
+
+impl Places {
+    /// Puts the places around an event into `chain`, innermost first: of the outermost [`DEPTH`] ones.
+    fn around(&self, exact: &Exact<'_>, event: EventId, chain: &mut Vec<EventId>) {
+        chain.clear();
+        match self {
+            _ if event.is_none() => {}
+            Self::Named => chain.extend(exact.enclosing().shown_places(exact.trace, event)),
+            Self::Spans(spans) => chain.extend(spans.around(exact.trace, event)),
+        }
+    }
+
+    /// The deepest that a chain goes.
+    fn depth(&self) -> usize {
+        match self {
+            Self::Named => DEPTH,
+            Self::Spans(_) => Spans::DEPTH,
+        }
+    }
+
+    fn innermost(&self, exact: &Exact<'_>, owner: EventId) -> EventId {
+        match self {
+            _ if owner.is_none() => owner,
+            Self::Named => exact.enclosing().place(owner),
+            Self::Spans(spans) => spans.innermost(owner),
+        }
+    }
+}
+
+/// Tells a path, and in how many stretches.
+pub(super) fn summarize(exact: &Exact<'_>, path: &ExactPath) -> (Vec<SummaryLine>, usize) {
+    let (inner, stretches) = runs(exact, path, &Places::Named);
+    let mut lines = told(exact, path, &inner, &Places::Named);
+    // All in one place is no story.
+    if lines.iter().any(|run| run.length() / 9 > (path.window.length_ns() - run.length())) {
+        let spans = Places::Spans(Spans::new(exact.trace));
+        let (inner, _) = runs(exact, path, &spans);
+        let other = told(exact, path, &inner, &spans);
+        if other.len() > lines.len() {
+            lines = other;
+        }
+    }
+    (summary_lines(exact, path, &lines), stretches)
+}
+
+/// The innermost places along a path, and how many stretches it has.
+fn runs(exact: &Exact<'_>, path: &ExactPath, places: &Places) -> (Vec<Run>, usize) {
+    let (mut runs, mut count): (Vec<Run>, usize) = (Vec::new(), 0);
+    for stretch in exact.stretches(path) {
+        let place = places.innermost(exact, owner(exact, &stretch));
+        add(&mut runs, Run { start: stretch.start, end: stretch.end, own: stretch.end - stretch.start, place });
+        count += 1;
+    }
+    (runs, count)
+}
+
+fn add(runs: &mut Vec<Run>, run: Run) {
+    match runs.last_mut() {
+        Some(last) if last.place == run.place => last.absorb(run),
+        _ => runs.push(run),
+    }
+}
+
+/// As deep as it goes within [`LINES`] lines.
+fn told(exact: &Exact<'_>, path: &ExactPath, inner: &[Run], places: &Places) -> Vec<Run> {
+    let window = path.window.length_ns();
+    let mut chain = Vec::new();
+    let mut cut = |depth: usize| {
+        let mut runs = Vec::new();
+        for run in inner {
+            places.around(exact, run.place, &mut chain);
+            let place: EventId = chain.iter().rev().take(depth).next_back().copied().into();
+            add(&mut runs, Run { place, ..*run });
+        }
+        runs
+    };
+    // Places only split as they go deeper, so that a few refusals are the end.
+    let (mut best, mut refused) = (None, 0);
+    for depth in 1..=places.depth() {
+        let joined = join_short(&cut(depth), window / SHORT);
+        let moved: i64 = joined.iter().map(|run| run.length() - run.own).sum();
+        if joined.len() <= LINES && moved <= window / MOVED {
+            (best, refused) = (Some(joined), 0);
+        } else if refused < REFUSALS {
+            refused += 1;
+        } else {
+            break;
+        }
+    }
+    if let Some(best) = best {
+        return best;
+    }
+    // Even the outermost places alternate too often.
+    let mut runs = cut(1);
+    let mut least = (window / SHORT).max(1);
+    while runs.len() > LINES {
+        let joined = join_short(&runs, least);
+        // Where all are about as long, all at once would be short.
+        if joined.len() < LINES / 2 {
+            return sliced(&runs, path);
+        }
+        runs = joined;
+        least = least.saturating_mul(2);
+    }
+    runs
+}
+
+/// Runs joined by the part of the window in which their middle lies.
+fn sliced(runs: &[Run], path: &ExactPath) -> Vec<Run> {
+    let slice = (path.window.length_ns() / LINES as i64).max(1);
+    let number = |run: &Run| ((run.start + run.length() / 2 - path.window.start) / slice).min(LINES as i64 - 1);
+    let mut joined: Vec<Run> = Vec::new();
+    for runs in runs.chunk_by(|a, b| number(a) == number(b)) {
+        let mut all = runs[0];
+        runs[1..].iter().for_each(|&run| all.absorb(run));
+        joined.push(all);
+    }
+    joined
+}
+
+/// Runs below a length join the longer one beside them.
+fn join_short(runs: &[Run], least: i64) -> Vec<Run> {
+    let mut joined: Vec<Run> = Vec::new();
+    for &run in runs {
+        let mut run = run;
+        while let Some(last) = joined.last_mut() {
+            let is_short = last.length().min(run.length()) < least;
+            if last.place != run.place && !is_short {
+                break;
+            }
+            last.absorb(run);
+            // It may now be next to its like.
+            let Some(grown) = joined.pop() else { break };
+            run = grown;
+            if joined.last().is_none_or(|before| before.place != run.place) {
+                break;
+            }
+        }
+        joined.push(run);
+    }
+    joined
+}
+
+/// What says where a stretch is: for GPU work what launched it; none in gaps.
+fn owner(exact: &Exact<'_>, stretch: &MergedSegment) -> EventId {
+    let trace = exact.trace;
+    let inner = match stretch.event.some().and_then(|e| trace.gpu.of_event(e)) {
+        Some(gpu) => trace.gpu.launcher(gpu),
+        None => [stretch.operator, stretch.frame, stretch.event].into_iter().find(|e| e.is_some()),
+    };
+    inner.into()
+}
+
+/// What is summed up for one chapter.
+struct Told {
+    causes: [(i64, Category); 13],
+    /// Of the longest stretches the first.
+    longest: (i64, EventId, Category),
+    /// Outside of places: time by name of operator or frame.
+    /// Under none that of time without either.
+    owners: FxHashMap<StrId, i64>,
+    hops: usize,
+}
+
+fn summary_lines(exact: &Exact<'_>, path: &ExactPath, runs: &[Run]) -> Vec<SummaryLine> {
+    let mut stretches = exact.stretches(path).peekable();
+    let mut summary_lines = Vec::with_capacity(runs.len());
+    for run in runs {
+        let mut told = Told {
+            causes: Category::ALL.map(|c| (0, c)),
+            longest: (i64::MIN, EventId::NONE, Category::Unknown),
+            owners: FxHashMap::default(),
+            hops: 0,
+        };
+        while let Some(stretch) = stretches.next_if(|s| s.end <= run.end) {
+            told.add(exact, run, &stretch);
+        }
+        summary_lines.push(told.summary_line(exact, path, run));
+    }
+    summary_lines
+}
+
+impl Told {
+    fn add(&mut self, exact: &Exact<'_>, run: &Run, stretch: &MergedSegment) {
+        let length = stretch.end - stretch.start;
+        self.hops += 1;
+        self.causes[stretch.category as usize].0 += length;
+        if length > self.longest.0 {
+            // The event of time without known cause is only what came next.
+            let event = if stretch.category == Category::Unknown { EventId::NONE } else { stretch.event };
+            self.longest = (length, event, stretch.category);
+        }
+        if run.place.is_none() {
+            // A call is no place: the operator around it is, or the frame that ran longest, or that around all.
+            // Of built-in functions, such as `<built-in method ... at 0x7f>`, the caller says more.
+            let is_frame = |e: &EventId| {
+                exact.trace.kind(*e) == EventKind::PythonFunction && !exact.trace.name(*e).starts_with('<')
+            };
+            let [operator, frame, event] = [stretch.operator, stretch.frame, stretch.event].map(EventId::some);
+            let owner = operator.or(event.filter(is_frame)).or(frame);
+            let name = owner.map_or(StrId::NONE, |owner| exact.trace.events.name[owner.index()]);
+            *self.owners.entry(name).or_default() += length;
+        }
+    }
+
+    fn summary_line(mut self, exact: &Exact<'_>, path: &ExactPath, run: &Run) -> SummaryLine {
+        self.causes.sort_by_key(|&(ns, c)| (Reverse(ns), c));
+        let total = run.length().max(1) as f64;
+        let bound_by: Vec<String> = self
+            .causes
+            .iter()
+            .take(2)
+            .map(|&(ns, c)| (100.0 * ns as f64 / total, c))
+            .filter(|(percent, _)| *percent >= 5.0)
+            .map(|(percent, c)| format!("{} {percent:.0} %", c.name()))
+            .collect();
+        let longest = match self.longest.1.some() {
+            Some(event) => exact.trace.name(event).to_owned(),
+            None => format!("(no event: {})", self.longest.2.name()),
+        };
+        SummaryLine {
+            start_ns: run.start - path.window.start,
+            dur_ns: run.length(),
+            percent: 100.0 * run.length() as f64 / path.window.length_ns().max(1) as f64,
+            place: self.place(exact, run),
+            bound_by: bound_by.join(", "),
+            longest,
+            hops: self.hops,
+        }
+    }
+
+    /// Where, in words.
+    fn place(&self, exact: &Exact<'_>, run: &Run) -> String {
+        let (name, own) = match run.place.some() {
+            Some(event) => (exact.trace.name(event), run.own),
+            None => {
+                let names = self.owners.iter().map(|(&name, &ns)| (exact.trace.strings.get(name), ns));
+                let most = names.max_by_key(|&(name, ns)| (ns, Reverse(name)));
+                let (name, ns) = most.unwrap_or(("", run.length()));
+                (if name.is_empty() { "(no operator or frame)" } else { name }, ns)
+            }
+        };
+        let name = module_name(name).unwrap_or(name);
+        let others = own < run.length() - run.length() / 10;
+        format!("{name}{}", if others { " and others" } else { "" })
+    }
+}

@@ -1,0 +1,100 @@
+//! Bounds of a prediction where records of GPU work are missing.
+//!
+//! A call that waited for such work, or an operation behind it on its stream, is in the trace as if it had taken its time by
+//! itself. Against the edits it goes on no sooner than it did; in favour of edits of GPU work the time was such work, and
+//! changes with it.
+
+use super::super::Exact;
+use super::super::graph::{Dependency, NodeKind};
+use super::lags::{GONE, Lags};
+use rustc_hash::FxHashMap;
+
+/// What may be hidden in a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Hidden {
+    /// How much of its time may have been a wait, in ns.
+    wait: i64,
+    /// Its length in ns.
+    length: i64,
+    /// Whether its start was held back, not its end.
+    at_start: bool,
+}
+
+/// Nodes in which waits for unrecorded work may be hidden.
+#[derive(Default)]
+pub(super) struct Losses(FxHashMap<u32, Hidden>);
+
+impl Losses {
+    pub(super) fn new(exact: &Exact<'_>, longest: &Lags) -> Self {
+        let mut found = FxHashMap::default();
+        let (trace, graph) = (exact.trace, &exact.graph);
+        let lane_of: FxHashMap<_, _> = exact.lanes.iter().enumerate().map(|(i, l)| (l.track, i)).collect();
+        for &call in &exact.amid_loss {
+            let Some(&lane) = lane_of.get(&trace.events.track[call.index()]) else { continue };
+            let (first, last) = exact.lane_nodes[lane];
+            let returned = trace.events.end(call);
+            let ends = &graph.end[first as usize..last as usize];
+            let node = first + ends.partition_point(|&end| end < returned) as u32;
+            if node < last {
+                let (start, end) = (graph.start[node as usize], graph.end[node as usize]);
+                let wait = (end - start.max(trace.events.start[call.index()])).max(0);
+                found.insert(node, Hidden { wait, length: end - start, at_start: false });
+            }
+        }
+        // Every graph may lack kernels; where nothing else is missing, those are not looked for.
+        let nodes = if exact.amid_loss.is_empty() { 0 } else { graph.len() as u32 };
+        for node in 0..nodes {
+            let amid_loss = |d: Dependency| matches!(d, Dependency::StreamAmidLoss);
+            let Some(release) = graph.release(node).filter(|_| graph.kind[node as usize] == NodeKind::Gpu) else {
+                continue;
+            };
+            let lag = graph.start[node as usize] - graph.end[release.from as usize];
+            let usual = longest[super::lags::class_of(NodeKind::Gpu, release.dependency) as usize];
+            if lag > usual && usual > -GONE && graph.edges_into(node).iter().any(|e| amid_loss(e.dependency)) {
+                let length = graph.end[node as usize] - graph.start[node as usize];
+                found.insert(node, Hidden { wait: lag, length, at_start: true });
+            }
+        }
+        Self(found)
+    }
+
+    /// Whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The shift of a node's end where nothing unrecorded ends sooner than it did, of that shift and the time added to it.
+    pub(super) fn at_worst(&self, node: u32, shift: i64, time: i64) -> i64 {
+        match self.0.get(&node) {
+            Some(hidden) if hidden.at_start => (shift - time).max(0) + time,
+            Some(_) => shift.max(0),
+            None => shift,
+        }
+    }
+
+    /// The same where so large a part of unrecorded work's time goes.
+    pub(super) fn at_best(&self, node: u32, shift: i64, time: i64, part: f64) -> i64 {
+        let Some(hidden) = self.0.get(&node) else { return shift };
+        let most = if hidden.at_start { hidden.wait } else { hidden.wait.min(hidden.length + time).max(0) };
+        shift - super::apply::scaled(most, part).min(most)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_may_be_hidden_or_not() {
+        let call = Hidden { wait: 80, length: 100, at_start: false };
+        let operation = Hidden { wait: 50, length: 10, at_start: true };
+        let losses = Losses(FxHashMap::from_iter([(1, call), (2, operation)]));
+        assert_eq!(losses.at_worst(0, -7, 0), -7, "nothing hidden");
+        assert_eq!(losses.at_worst(1, -90, -80), 0, "what it waited for ends when it did");
+        assert_eq!(losses.at_worst(1, 30, 0), 30);
+        assert_eq!(losses.at_worst(2, -25, -5), -5, "it starts when it did, and is shorter by itself");
+        assert_eq!(losses.at_best(1, -10, 0, 0.5), -50);
+        assert_eq!(losses.at_best(1, -90, -90, 1.0), -100, "no more than is left of it");
+        assert_eq!(losses.at_best(2, 0, 0, 0.5), -25);
+    }
+}

@@ -1,0 +1,156 @@
+//! Order conflicts: moments inside an interval before an edit and outside of it afterwards, or the other way round.
+//!
+//! With many threads nearly every moment lies in stretches of all of them, so pairs are not looked at one by one: of each
+//! stretch only the first moment matters that is on the other axis outside of it, and a tree finds that.
+
+/// Half-open interval on two axes; the second one may be empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Interval {
+    pub(super) group: u32,
+    pub(super) x: (i64, i64),
+    pub(super) y: (i64, i64),
+    pub(super) length: i64,
+}
+
+/// A moment on both axes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Moment {
+    pub(super) group: u32,
+    pub(super) x: i64,
+    pub(super) y: i64,
+}
+
+/// Order conflicts over all intervals that hold a moment of another group on the first axis but not on the second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct OrderConflicts {
+    /// From the first such moment to the end of the stretch on the first axis: how much of that axis all of these cover.
+    /// Whoever waits, at each time waits for one holder, and a path is with one waiter at a time.
+    pub(super) left: i64,
+    /// The longest such stretch.
+    pub(super) longest: i64,
+}
+
+/// Find order conflicts. Linear but for sorting and searching, and for moments outside of stretches of their own group.
+pub(super) fn find_order_conflicts(stretches: &[Interval], moments: &[Moment]) -> OrderConflicts {
+    let mut moments = moments.to_vec();
+    moments.sort_by_key(|m| (m.x, m.y, m.group));
+    let extremes = Extremes::new(&moments);
+    let mut left: Vec<(i64, i64)> = Vec::new();
+    let mut longest = 0;
+    for s in stretches.iter().filter(|s| s.x.0 < s.x.1) {
+        let mut inside = moments.partition_point(|m| m.x < s.x.0)..moments.partition_point(|m| m.x < s.x.1);
+        while let Some(first) = extremes.first_outside(inside.clone(), s.y) {
+            if moments[first].group != s.group {
+                left.push((moments[first].x, s.x.1));
+                longest = longest.max(s.length);
+                break;
+            }
+            inside.start = first + 1;
+        }
+    }
+    OrderConflicts { left: covered(left), longest }
+}
+
+/// How much of their axis stretches cover.
+pub(super) fn covered(mut stretches: Vec<(i64, i64)>) -> i64 {
+    stretches.sort_unstable();
+    let (mut sum, mut until) = (0, i64::MIN);
+    for (from, to) in stretches {
+        let from = from.max(until);
+        sum += (to - from).max(0);
+        until = until.max(to);
+    }
+    sum
+}
+
+/// The least and the greatest second coordinate of runs of moments.
+struct Extremes {
+    leaves: usize,
+    /// A binary tree: the children of `i` are `2 i` and `2 i + 1`.
+    nodes: Vec<(i64, i64)>,
+}
+
+impl Extremes {
+    fn new(moments: &[Moment]) -> Self {
+        let leaves = moments.len();
+        let mut nodes = vec![(i64::MAX, i64::MIN); leaves];
+        nodes.extend(moments.iter().map(|m| (m.y, m.y)));
+        for i in (1..leaves).rev() {
+            let (a, b) = (nodes[2 * i], nodes[2 * i + 1]);
+            nodes[i] = (a.0.min(b.0), a.1.max(b.1));
+        }
+        Self { leaves, nodes }
+    }
+
+    /// The first moment in a range whose second coordinate is outside of a stretch.
+    fn first_outside(&self, range: std::ops::Range<usize>, (low, high): (i64, i64)) -> Option<usize> {
+        let holds = |node: usize| self.nodes[node].0 < low || self.nodes[node].1 >= high;
+        // The nodes that make up the range, leftmost first on the way up, then the others.
+        let (mut from, mut to) = (range.start + self.leaves, range.end + self.leaves);
+        let mut right = Vec::new();
+        let mut found = None;
+        while from < to && found.is_none() {
+            if from % 2 == 1 {
+                found = Some(from).filter(|&node| holds(node));
+                from += 1;
+            }
+            if to % 2 == 1 {
+                to -= 1;
+                right.push(to);
+            }
+            (from, to) = (from / 2, to / 2);
+        }
+        let mut node = found.or_else(|| right.into_iter().rev().find(|&node| holds(node)))?;
+        while node < self.leaves {
+            node = if holds(2 * node) { 2 * node } else { 2 * node + 1 };
+        }
+        Some(node - self.leaves)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Every pair, and every point of the axis, looked at.
+    fn one_by_one(stretches: &[Interval], moments: &[Moment]) -> OrderConflicts {
+        let mut found = OrderConflicts::default();
+        let mut points = std::collections::BTreeSet::new();
+        for moment in moments {
+            for s in stretches.iter().filter(|s| s.group != moment.group && (s.x.0..s.x.1).contains(&moment.x)) {
+                if !(s.y.0..s.y.1).contains(&moment.y) {
+                    points.extend(moment.x..s.x.1);
+                    found.longest = found.longest.max(s.length);
+                }
+            }
+        }
+        found.left = points.len() as i64;
+        found
+    }
+
+    /// Stretches of one group that follow one another on both axes: gaps and lengths on both.
+    fn group(drawn: Vec<(i64, i64, i64, i64)>, group: u32) -> Vec<Interval> {
+        let (mut x, mut y) = (0, 0);
+        let next = |(gap, length, other_gap, other): (i64, i64, i64, i64)| {
+            let stretch =
+                Interval { group, x: (x + gap, x + gap + length), y: (y + other_gap, y + other_gap + other), length };
+            (x, y) = (stretch.x.1, stretch.y.1);
+            stretch
+        };
+        drawn.into_iter().map(next).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn the_tree_finds_what_pairs_say(
+            groups in proptest::collection::vec(proptest::collection::vec((0i64..9, 0i64..9, 0i64..9, 0i64..9), 0..12), 0..5),
+            moments in proptest::collection::vec((0u32..5, 0i64..60, -12i64..12), 0..40),
+        ) {
+            let stretches: Vec<Interval> = (0..).zip(groups).flat_map(|(number, drawn)| group(drawn, number)).collect();
+            let moments: Vec<Moment> =
+                moments.into_iter().map(|(group, x, moved)| Moment { group, x, y: x + moved }).collect();
+            prop_assert_eq!(find_order_conflicts(&stretches, &moments), one_by_one(&stretches, &moments));
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Inferred synchronization without a record of its own: copy engines, graphs, blocking copies, polling loops.
+
+use super::call_kind_cache::CallKindCache;
+use super::gpu_order::{GpuDep, Reason, SyncCall};
+use super::streams::{LastOfTwo, Streams, end, start};
+use rustc_hash::FxHashMap;
+use stackline_model::gpu_calls::{CallKind, CopyDirection, copy_direction};
+use stackline_model::{EventId, EventKind, GpuId, Trace, TrackKind};
+
+fn direction(trace: &Trace, id: GpuId) -> Option<CopyDirection> {
+    let event = trace.gpu.event[id.index()];
+    if trace.kind(event) == EventKind::Memcpy { copy_direction(trace.name(event)) } else { None }
+}
+
+/// Copies of one direction wait for one another, on devices where they never overlap.
+pub(super) fn copy_engines(trace: &Trace, streams: &Streams, deps: &mut Vec<(GpuId, GpuDep)>) {
+    let mut engines: FxHashMap<(i32, CopyDirection), Vec<GpuId>> = FxHashMap::default();
+    for id in streams.operations.iter().flatten().copied() {
+        if let Some(direction) = direction(trace, id) {
+            engines.entry((trace.gpu.device[id.index()], direction)).or_default().push(id);
+        }
+    }
+    let mut engines: Vec<_> = engines.into_iter().collect();
+    engines.sort_unstable_by_key(|(key, _)| *key);
+    for (_, mut copies) in engines {
+        copies.sort_by_key(|&id| streams.rank[id.index()]);
+        if copies.windows(2).any(|pair| end(trace, pair[0]) > start(trace, pair[1])) {
+            continue;
+        }
+        for pair in copies.windows(2) {
+            if streams.of[pair[0].index()] != streams.of[pair[1].index()] {
+                deps.push((pair[1], GpuDep { on: pair[0], reason: Reason::CopyEngine }));
+            }
+        }
+    }
+}
+
+/// Kernels of one graph launch on several streams: each waits for the one of another stream that ended last before it.
+pub(super) fn graphs(trace: &Trace, streams: &Streams, deps: &mut Vec<(GpuId, GpuDep)>) {
+    let launch = |id: GpuId| trace.gpu.launch[id.index()];
+    let stream = |id: GpuId| streams.of[id.index()];
+    let mut launched: Vec<GpuId> =
+        streams.operations.iter().flatten().copied().filter(|&id| launch(id).is_some()).collect();
+    launched.sort_unstable_by_key(|&id| (launch(id), streams.rank[id.index()]));
+    for by_start in launched.chunk_by(|&a, &b| launch(a) == launch(b)) {
+        if by_start.iter().all(|&id| stream(id) == stream(by_start[0])) {
+            continue;
+        }
+        let mut by_end = by_start.to_vec();
+        by_end.sort_by_key(|&id| (end(trace, id), streams.rank[id.index()]));
+        let mut last = LastOfTwo::new();
+        let mut ended = by_end.into_iter().peekable();
+        for &id in by_start {
+            while let Some(next) = ended.next_if(|&e| end(trace, e) <= start(trace, id) && e != id) {
+                last.ended(stream(next), next);
+            }
+            if let Some(on) = last.elsewhere(stream(id)) {
+                deps.push((id, GpuDep { on, reason: Reason::Graph }));
+            }
+        }
+    }
+}
+
+/// Copies that return when they are done.
+pub(super) fn blocking_copies(trace: &Trace, kinds: &CallKindCache, streams: &Streams, syncs: &mut Vec<SyncCall>) {
+    for id in streams.operations.iter().flatten().copied() {
+        let Some(call) = trace.gpu.launch[id.index()].some() else { continue };
+        let (from, to, done) = (trace.events.start[call.index()], trace.events.end(call), end(trace, id));
+        if kinds.kind_of(trace, call) == Some(CallKind::Copy) && from < done && done <= to {
+            syncs.push(SyncCall { call, from, on: vec![id], reason: Reason::BlockingCopy });
+        }
+    }
+}
+
+/// Loops of queries that saw nothing of the trace done.
+#[derive(Clone, Debug, Default)]
+pub struct Loops {
+    /// Spans that are part of loops, and in which part of their time: the queries, and the spans around them.
+    parts: FxHashMap<EventId, Vec<(i64, i64)>>,
+}
+
+impl Loops {
+    /// Spans that are part of loops, in no order.
+    pub(super) fn spans(&self) -> impl Iterator<Item = EventId> + '_ {
+        self.parts.keys().copied()
+    }
+
+    /// Adds a loop. Loops of one span come in the order of time.
+    fn add(&mut self, trace: &Trace, queries: &[EventId]) {
+        let (Some(&first), Some(&last)) = (queries.first(), queries.last()) else { return };
+        let stretch = (trace.events.start[first.index()], trace.events.end(last));
+        for &query in queries {
+            self.parts.insert(query, vec![stretch]);
+        }
+        if let Some(around) = trace.events.parent[first.index()].some() {
+            self.parts.entry(around).or_default().push(stretch);
+        }
+    }
+
+    /// Whether a span is part of a loop at a moment.
+    pub(crate) fn contains(&self, event: EventId, at: i64) -> bool {
+        self.parts.get(&event).is_some_and(|stretches| {
+            let begun = stretches.partition_point(|&(from, _)| from <= at);
+            stretches[..begun].last().is_some_and(|&(_, to)| at < to)
+        })
+    }
+}
+
+/// Loops of queries on one thread, with nothing but queries between: the last one saw the work done. Returned are those
+/// that saw nothing of the trace done.
+pub(super) fn polling(trace: &Trace, kinds: &CallKindCache, streams: &Streams, syncs: &mut Vec<SyncCall>) -> Loops {
+    let mut loops = Loops::default();
+    let mut by_end: Vec<(i64, GpuId)> = streams.operations.iter().flatten().map(|&id| (end(trace, id), id)).collect();
+    by_end.sort_unstable_by_key(|&(end, id)| (end, streams.rank[id.index()]));
+    let mut finish = |run: &mut Vec<EventId>| {
+        match poll(trace, run, &by_end) {
+            Some(sync) => syncs.push(sync),
+            None if run.len() > 1 => loops.add(trace, run),
+            None => {}
+        }
+        run.clear();
+    };
+    for track in trace.tracks.ids().filter(|&t| trace.tracks.get(t).kind == TrackKind::Thread) {
+        let mut run: Vec<EventId> = Vec::new();
+        for &event in trace.track_events(track) {
+            // Only what runs below the operators interrupts a loop: the loop may stand in one frame.
+            let queries = kinds.kind_of(trace, event) == Some(CallKind::Query);
+            let elsewhere = |last: &EventId| trace.events.parent[last.index()] != trace.events.parent[event.index()];
+            if !queries || run.last().is_some_and(elsewhere) {
+                finish(&mut run);
+            }
+            if queries {
+                run.push(event);
+            }
+        }
+        finish(&mut run);
+    }
+    loops
+}
+
+/// The wait that a loop of queries makes: the last but one query still found the work running.
+fn poll(trace: &Trace, run: &[EventId], by_end: &[(i64, GpuId)]) -> Option<SyncCall> {
+    let (&first, &[before, call]) = (run.first()?, run.last_chunk::<2>()?);
+    let (after, until) = (trace.events.start[before.index()], trace.events.start[call.index()]);
+    let last = by_end.partition_point(|&(ended, _)| ended <= until).checked_sub(1)?;
+    let (ended, on) = by_end[last];
+    let from = trace.events.start[first.index()];
+    (ended > after).then(|| SyncCall { call, from, on: vec![on], reason: Reason::Polling })
+}

@@ -1,0 +1,163 @@
+//! Missing records of a trace: launches without operation, operations without launch. A dependency that something unrecorded
+//! may have come between is not certain.
+
+use super::call_kind_cache::CallKindCache;
+use super::gpu_order::{Reason, SyncCall};
+use super::streams::{Streams, is_usable, start};
+use rustc_hash::FxHashSet;
+use stackline_model::gpu_calls::CallKind;
+use stackline_model::{EventId, GpuId, Key, Trace};
+use std::collections::BTreeMap;
+
+/// Where records are missing. Each process is judged for itself: what one lost does not make the others uncertain.
+pub(super) struct Losses<'a> {
+    kinds: &'a CallKindCache,
+    by_process: BTreeMap<Key, Lost>,
+    /// Starts of operations of which nothing tells whose they are.
+    unowned: Vec<i64>,
+    /// Calls that copy, without a copy.
+    copies: Vec<EventId>,
+}
+
+/// What the records of a process lack, by time.
+#[derive(Default)]
+struct Lost {
+    /// Starts of launch calls without an operation, and of all launches of graphs.
+    launches: Vec<i64>,
+    /// Starts of launch calls without an operation.
+    unanswered: Vec<i64>,
+    /// Starts of operations without a launch call.
+    unlaunched: Vec<i64>,
+    /// Whether calls and operations are missing amid others: then some may have left no record at all.
+    pervasive: bool,
+}
+
+impl<'a> Losses<'a> {
+    pub(super) fn new(trace: &Trace, kinds: &'a CallKindCache, streams: &Streams) -> Self {
+        let usable = trace.gpu.ids().filter(|id| is_usable(trace, *id));
+        let linked: FxHashSet<EventId> = usable.map(|id| trace.gpu.launch[id.index()]).collect();
+        // A call that another call makes is the same launch.
+        let is_outer = |e: EventId| trace.events.parent[e.index()].some().is_none_or(|p| !trace.kind(p).is_api_call());
+        let process = |e: EventId| trace.tracks.pid(trace.events.track[e.index()]);
+        let mut found = Self { kinds, by_process: BTreeMap::new(), unowned: Vec::new(), copies: Vec::new() };
+        let mut first_lost: BTreeMap<Key, i64> = BTreeMap::new();
+        for event in trace.events.ids() {
+            let Some(kind) = kinds.kind_of(trace, event).filter(|&kind| launches_work(kind)) else { continue };
+            let at = trace.events.start[event.index()];
+            let is_lost = !linked.contains(&event) && is_outer(event);
+            if is_lost {
+                first_lost.entry(process(event)).and_modify(|first| *first = at.min(*first)).or_insert(at);
+            }
+            if is_lost && kind == CallKind::Copy {
+                found.copies.push(event);
+            }
+            if is_lost || kind == CallKind::GraphLaunch {
+                let lost = found.by_process.entry(process(event)).or_default();
+                lost.launches.push(at);
+                lost.unanswered.extend(is_lost.then_some(at));
+            }
+        }
+        for id in streams.operations.iter().flatten().copied().filter(|id| trace.gpu.launch[id.index()].is_none()) {
+            match streams.process_of(trace, id) {
+                Key::None => found.unowned.push(start(trace, id)),
+                process => found.by_process.entry(process).or_default().unlaunched.push(start(trace, id)),
+            }
+        }
+        found.unowned.sort_unstable();
+        for (process, lost) in &mut found.by_process {
+            lost.launches.sort_unstable();
+            lost.unanswered.sort_unstable();
+            lost.unlaunched.sort_unstable();
+            lost.pervasive = first_lost.get(process).is_some_and(|&at| is_pervasive(trace, streams, *process, at));
+        }
+        found
+    }
+
+    /// Whether an operation was launched as part of a graph. Recordings of graphs lack kernels, and nothing tells which.
+    pub(super) fn is_of_graph(&self, trace: &Trace, id: GpuId) -> bool {
+        let call = trace.gpu.launch[id.index()];
+        self.kinds.kind_of(trace, call) == Some(CallKind::GraphLaunch)
+    }
+
+    /// Calls that copy, and may have waited for a copy that has no record.
+    pub(super) fn copies(&self) -> &[EventId] {
+        &self.copies
+    }
+
+    /// Whether a process may have launched an operation between two moments that is not recorded.
+    pub(super) fn may_miss_between(&self, process: Key, from: i64, to: i64) -> bool {
+        let lost = self.by_process.get(&process);
+        lost.is_some_and(|lost| lost.pervasive || has_between(&lost.launches, from, to))
+    }
+
+    /// Whether an operation of a process was, or may have been, launched between two moments and has no record; kernels
+    /// of graphs, which every trace may lack, do not count.
+    fn is_missing_between(&self, process: Key, from: i64, to: i64) -> bool {
+        let lost = self.by_process.get(&process);
+        lost.is_some_and(|lost| lost.pervasive || has_between(&lost.unanswered, from, to))
+    }
+
+    /// Calls that may have waited for work that has no record, by start.
+    pub(super) fn calls_amid_loss(
+        &self,
+        trace: &Trace,
+        doubtful: impl Iterator<Item = EventId>,
+        syncs: &[SyncCall],
+    ) -> Vec<EventId> {
+        let start_of = |call: EventId| trace.events.start[call.index()];
+        let missed_before = |call: EventId, on: &[GpuId]| {
+            let last = on.iter().map(|&id| launched_at(trace, id)).max().unwrap_or(i64::MIN);
+            let process = trace.tracks.pid(trace.events.track[call.index()]);
+            self.is_missing_between(process, last, start_of(call))
+        };
+        let calls = doubtful.filter(|call| call.is_some());
+        let mut found: Vec<EventId> = calls.filter(|&call| missed_before(call, &[])).collect();
+        let waited = syncs.iter().filter(|s| match s.reason {
+            _ if s.call.is_none() => false,
+            Reason::SynchronisationAmidLoss | Reason::Free | Reason::UnrecordedSync | Reason::Polling => {
+                missed_before(s.call, &s.on)
+            }
+            _ => false,
+        });
+        found.extend(waited.map(|s| s.call));
+        found.extend(self.copies());
+        found.sort_unstable_by_key(|&call| (start_of(call), call));
+        found.dedup();
+        found
+    }
+
+    /// Whether an operation of a process, launched at an unknown time and on whatever stream, starts between two
+    /// moments: it may be what a chain of waits between streams is about.
+    pub(super) fn unlaunched_between(&self, process: Key, from: i64, to: i64) -> bool {
+        let lost = self.by_process.get(&process);
+        lost.is_some_and(|lost| has_between(&lost.unlaunched, from, to)) || has_between(&self.unowned, from, to)
+    }
+}
+
+/// Whether calls of this kind give the GPU something to do.
+fn launches_work(kind: CallKind) -> bool {
+    matches!(kind, CallKind::Launch | CallKind::GraphLaunch | CallKind::Copy)
+}
+
+/// Whether operations of a process without launch ran after others with one, and launches without operation, of which
+/// the first is given, came before others with one. At the ends of a recording both are usual.
+fn is_pervasive(trace: &Trace, streams: &Streams, process: Key, first_lost: i64) -> bool {
+    let own = || streams.operations.iter().zip(&streams.process).filter(|(_, of)| **of == process).map(|(ids, _)| ids);
+    let launch = |id: &GpuId| trace.gpu.launch[id.index()].some();
+    let last = own().flatten().filter_map(launch).map(|call| trace.events.start[call.index()]).max();
+    let amid_operations =
+        |ids: &Vec<GpuId>| ids.iter().skip_while(|id| launch(id).is_none()).any(|id| launch(id).is_none());
+    last.is_some_and(|last| first_lost < last) && own().any(amid_operations)
+}
+
+/// Whether one of these moments lies after one and before the other.
+fn has_between(moments: &[i64], from: i64, to: i64) -> bool {
+    let after = moments.partition_point(|&at| at <= from);
+    moments.get(after).is_some_and(|&at| at < to)
+}
+
+/// When an operation was launched, in ns since the base: the start of its call, else its own start.
+pub(super) fn launched_at(trace: &Trace, id: GpuId) -> i64 {
+    let began = start(trace, id);
+    trace.gpu.launch[id.index()].some().map_or(began, |c| trace.events.start[c.index()])
+}

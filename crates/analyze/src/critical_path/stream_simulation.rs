@@ -1,0 +1,345 @@
+//! Simulation of streams and events, call by call: dependencies of each operation and each call.
+
+use super::commands::{Command, Commands, RecordKey};
+use super::gpu_order::{CLOCK_TOLERANCE_NS, GpuDep, ROUNDING_NS, Reason, SyncCall};
+use super::missing_records::{Losses, launched_at};
+use super::streams::{Streams, end, start};
+use rustc_hash::{FxHashMap, FxHashSet};
+use stackline_model::gpu_calls::CallKind;
+use stackline_model::{EventId, GpuId, Key, Trace};
+use std::collections::BTreeSet;
+
+/// A call that waits for more operations than this is tied to those that ended last. An edit that delays one of the
+/// others past all of these does not delay the call: they are counted.
+const MOST_AWAITED: usize = 256;
+
+/// What a replay finds.
+#[derive(Default)]
+pub(super) struct Replayed {
+    pub(super) deps: Vec<(GpuId, GpuDep)>,
+    pub(super) syncs: Vec<SyncCall>,
+    /// Calls that may have waited for something, though no record says so.
+    pub(super) uncertain: FxHashSet<EventId>,
+    /// Processes with an operation that ended after a call that waited for it.
+    pub(super) ends_late: BTreeSet<Key>,
+    /// Operations that waited for an event whose record is not in the trace.
+    pub(super) after_unknown: Vec<GpuId>,
+    pub(super) unexplained: u64,
+    /// Operations that calls waited for and are not tied to.
+    pub(super) left_out: u64,
+}
+
+/// Replays the commands of a trace.
+pub(super) fn replay(
+    trace: &Trace,
+    commands: &Commands,
+    streams: &Streams,
+    losses: &Losses<'_>,
+    overlong: &FxHashSet<GpuId>,
+) -> Replayed {
+    let mut replay = Replay {
+        trace,
+        streams,
+        losses,
+        overlong,
+        pending: vec![Pending::default(); streams.operations.len()],
+        events: FxHashMap::default(),
+        unknown_waits: FxHashMap::default(),
+        running: Running::default(),
+        found: Replayed::default(),
+    };
+    for (_, command) in &commands.list {
+        replay.execute(command, commands);
+    }
+    replay.found
+}
+
+/// The state of streams and events.
+struct Replay<'a> {
+    trace: &'a Trace,
+    streams: &'a Streams,
+    losses: &'a Losses<'a>,
+    overlong: &'a FxHashSet<GpuId>,
+    /// Per stream what a new operation has to wait for: its last operation, and the last ones of other streams.
+    pending: Vec<Pending>,
+    /// By its record: what an event stands for.
+    events: FxHashMap<RecordKey, Vec<GpuId>>,
+    /// Per thread a wait of unknown aim: the last operation of each stream when it was called.
+    unknown_waits: FxHashMap<u32, Vec<GpuId>>,
+    running: Running,
+    found: Replayed,
+}
+
+/// Streams whose last operation is not done. Calls without record ask for these only: streams may be very many.
+#[derive(Default)]
+struct Running {
+    streams: Vec<usize>,
+    is_listed: Vec<bool>,
+}
+
+impl Running {
+    fn add(&mut self, stream: usize) {
+        if self.is_listed.len() <= stream {
+            self.is_listed.resize(stream + 1, false);
+        }
+        if !std::mem::replace(&mut self.is_listed[stream], true) {
+            self.streams.push(stream);
+        }
+    }
+
+    /// The streams that are not done at a moment; moments never go back.
+    fn at(&mut self, mut is_done: impl FnMut(usize) -> bool) -> &[usize] {
+        let is_listed = &mut self.is_listed;
+        self.streams.retain(|&stream| {
+            is_listed[stream] = !is_done(stream);
+            is_listed[stream]
+        });
+        &self.streams
+    }
+}
+
+#[derive(Clone, Default)]
+struct Pending {
+    last: GpuId,
+    waits: Vec<GpuId>,
+    /// A wait for an event whose record is not in the trace.
+    waits_for_unknown: bool,
+}
+
+impl Replay<'_> {
+    fn execute(&mut self, command: &Command, commands: &Commands) {
+        match *command {
+            Command::Launch { gpu, call } => self.launch(gpu, call, commands),
+            Command::Record { record, stream } => {
+                let held = self.held(stream);
+                self.events.insert(record, held);
+            }
+            Command::Wait { stream, record } => {
+                let Some(held) = self.events.get(&record).cloned() else {
+                    self.found.unexplained += 1;
+                    self.pending[stream].waits_for_unknown = true;
+                    return;
+                };
+                self.merge(stream, held);
+            }
+            Command::UnknownWait { call } => {
+                let track = self.trace.events.track[call.index()];
+                let at = self.trace.events.start[call.index()];
+                // Nothing waits for what is done.
+                let held = self.running_at(at);
+                self.unknown_waits.insert(track.0, held);
+            }
+            Command::Sync { call, kind, stream, device, record } => self.sync(call, kind, stream, device, record),
+        }
+    }
+
+    /// The last operation of each stream that is not done at a moment.
+    fn running_at(&mut self, at: i64) -> Vec<GpuId> {
+        let (trace, pending) = (self.trace, &self.pending);
+        let streams = self.running.at(|stream| end(trace, pending[stream].last) <= at);
+        streams.iter().map(|&stream| pending[stream].last).collect()
+    }
+
+    /// What is not yet known to be done on a stream: its last operation and the waits after it.
+    fn held(&self, stream: usize) -> Vec<GpuId> {
+        let pending = &self.pending[stream];
+        pending.last.some().into_iter().chain(pending.waits.iter().copied()).collect()
+    }
+
+    /// Adds waits to a stream, keeping the latest operation of each other stream.
+    fn merge(&mut self, stream: usize, held: Vec<GpuId>) {
+        for id in held {
+            let of = self.streams.of[id.index()];
+            if of as usize == stream {
+                continue;
+            }
+            let streams = self.streams;
+            let waits = &mut self.pending[stream].waits;
+            match waits.iter_mut().find(|w| streams.of[w.index()] == of) {
+                Some(known) if end(self.trace, *known) < end(self.trace, id) => *known = id,
+                Some(_) => {}
+                None => waits.push(id),
+            }
+        }
+    }
+
+    /// Whether work that is not recorded, or launched at an unknown time, may have come between two operations.
+    fn may_miss(&self, on: GpuId, gpu: GpuId) -> bool {
+        let process = self.streams.process_of(self.trace, gpu);
+        [on, gpu].iter().any(|&g| self.losses.is_of_graph(self.trace, g))
+            || self.losses.may_miss_between(process, launched_at(self.trace, on), launched_at(self.trace, gpu))
+            || self.losses.unlaunched_between(process, start(self.trace, on), start(self.trace, gpu))
+    }
+
+    fn launch(&mut self, gpu: GpuId, call: EventId, commands: &Commands) {
+        let stream = self.streams.of[gpu.index()] as usize;
+        let slot = &mut self.pending[stream];
+        // An operation without launch record takes its turn when it starts: later ones may have been launched before.
+        if slot.last.is_none() || start(self.trace, slot.last) <= start(self.trace, gpu) {
+            slot.last = gpu;
+            self.running.add(stream);
+        }
+        if std::mem::take(&mut slot.waits_for_unknown) {
+            self.found.after_unknown.push(gpu);
+        }
+        let waits = if call.is_none() { slot.waits.clone() } else { std::mem::take(&mut slot.waits) };
+        for on in waits {
+            let reason = if call.is_none() || self.may_miss(on, gpu) { Reason::EventAmidLoss } else { Reason::Event };
+            self.found.deps.push((gpu, GpuDep { on, reason }));
+        }
+        if call.is_none() || commands.has_wait_records {
+            return;
+        }
+        let track = self.trace.events.track[call.index()];
+        let Some(held) = self.unknown_waits.remove(&track.0) else { return };
+        let begins = start(self.trace, gpu);
+        let before = |&&id: &&GpuId| self.streams.of[id.index()] as usize != stream && end(self.trace, id) <= begins;
+        match held.iter().filter(before).max_by_key(|&&id| (end(self.trace, id), self.streams.rank[id.index()])) {
+            Some(&on) => self.found.deps.push((gpu, GpuDep { on, reason: Reason::UnrecordedWait })),
+            None => self.found.unexplained += 1,
+        }
+    }
+
+    /// Operations without launch record that ended while a call waited were launched before it, unless another thread may
+    /// have launched them meanwhile.
+    fn with_unlaunched(&self, mut on: Vec<GpuId>, call: EventId) -> Vec<GpuId> {
+        let events = &self.trace.events;
+        let (from, to) = (events.start[call.index()], events.end(call));
+        let launched_before = |operator: EventId| {
+            let same_thread = events.track[operator.index()] == events.track[call.index()];
+            events.end(operator) <= from || (same_thread && events.start[operator.index()] <= from)
+        };
+        for id in &mut on {
+            let stream = &self.streams.operations[self.streams.of[id.index()] as usize];
+            let from_here = stream.partition_point(|&o| start(self.trace, o) <= start(self.trace, *id));
+            let later = stream[from_here..].iter().take_while(|&&o| start(self.trace, o) < to).filter(|&&o| {
+                let ended = end(self.trace, o);
+                let row = &self.trace.gpu;
+                let operator = row.operator[o.index()].some();
+                row.launch[o.index()].is_none()
+                    && operator.is_none_or(launched_before)
+                    && (from + 1..=to).contains(&ended)
+            });
+            *id = later.last().copied().unwrap_or(*id);
+        }
+        on
+    }
+
+    /// Whether an operation was certainly launched before a call, on its thread or on another one.
+    fn launched_before(&self, id: GpuId, call: EventId) -> bool {
+        let events = &self.trace.events;
+        let launch = self.trace.gpu.launch[id.index()].some();
+        launch.is_some_and(|launch| {
+            events.track[launch.index()] == events.track[call.index()]
+                || events.end(launch) <= events.start[call.index()]
+        })
+    }
+
+    /// Of very many operations those that ended last.
+    fn latest(&mut self, mut on: Vec<GpuId>) -> Vec<GpuId> {
+        if on.len() > MOST_AWAITED {
+            let key = |id: &GpuId| std::cmp::Reverse((end(self.trace, *id), self.streams.rank[id.index()]));
+            on.select_nth_unstable_by_key(MOST_AWAITED, key);
+            self.found.left_out += (on.len() - MOST_AWAITED) as u64;
+            on.truncate(MOST_AWAITED);
+            on.sort_unstable_by_key(key);
+        }
+        on
+    }
+
+    /// The operations that a record or the name of a call says it waits for.
+    fn awaited(
+        &self,
+        kind: CallKind,
+        stream: Option<usize>,
+        device: i32,
+        record: Option<RecordKey>,
+    ) -> Option<Vec<GpuId>> {
+        match kind {
+            CallKind::DeviceSync
+                if self.streams.is_one_process && (device >= 0 || self.streams.only_device.is_some()) =>
+            {
+                let of_device = |s: usize| device < 0 || self.streams.device[s] == device;
+                let all = self.pending.iter().enumerate().filter(|(s, _)| of_device(*s));
+                Some(all.filter_map(|(_, p)| p.last.some()).collect())
+            }
+            CallKind::StreamSync => stream.map(|stream| self.held(stream)),
+            CallKind::EventSync => record.and_then(|r| self.events.get(&r).cloned()),
+            _ => None,
+        }
+    }
+
+    fn sync(&mut self, call: EventId, kind: CallKind, stream: Option<usize>, device: i32, record: Option<RecordKey>) {
+        let trace = self.trace;
+        let process = trace.tracks.pid(trace.events.track[call.index()]);
+        let (from, to) = (trace.events.start[call.index()], trace.events.end(call));
+        let known = self.awaited(kind, stream, device, record);
+        let is_aim_unknown = known.is_none() && kind != CallKind::Free;
+        let finds_nothing = known.as_ref().is_none_or(Vec::is_empty);
+        if is_aim_unknown || (finds_nothing && self.losses.may_miss_between(process, i64::MIN, from)) {
+            self.found.uncertain.insert(call);
+        }
+        // A record names what the call waited for: where that ended later, the clocks disagree, however far, unless the
+        // operation's end is doubtful anyway.
+        if record.is_some() || stream.is_some() || device >= 0 {
+            let ended_late = |id: &GpuId| end(trace, *id) > to + ROUNDING_NS && self.launched_before(*id, call);
+            let late: Vec<&GpuId> = known.iter().flatten().filter(|id| ended_late(id)).collect();
+            if late.iter().any(|id| !self.overlong.contains(id)) {
+                self.found.ends_late.insert(process);
+            }
+            if late.iter().any(|id| self.overlong.contains(id)) {
+                self.found.uncertain.insert(call);
+            }
+        }
+        match known {
+            Some(on) => self.sync_known(call, kind, on),
+            None if kind == CallKind::Free => self.sync_free(call),
+            None => {
+                // The work that ended last while it waited.
+                let ended = |id: &GpuId| end(trace, *id) <= to;
+                let streams = self.streams;
+                let key = |id: &GpuId| (end(trace, *id), streams.rank[id.index()]);
+                let running = self.running_at(from);
+                if let Some(on) = running.into_iter().filter(ended).max_by_key(key) {
+                    self.found.syncs.push(SyncCall { call, from, on: vec![on], reason: Reason::UnrecordedSync });
+                }
+            }
+        }
+    }
+
+    /// A call of which it is known what it waits for.
+    fn sync_known(&mut self, call: EventId, kind: CallKind, mut on: Vec<GpuId>) {
+        let trace = self.trace;
+        let process = trace.tracks.pid(trace.events.track[call.index()]);
+        let (from, to) = (trace.events.start[call.index()], trace.events.end(call));
+        // Work that ended well after the call returned is not what the call waited for.
+        on.retain(|id| end(trace, *id) <= to + CLOCK_TOLERANCE_NS);
+        let on = self.latest(on);
+        if on.is_empty() {
+            return;
+        }
+        let missing = |id: &GpuId| {
+            self.losses.is_of_graph(trace, *id)
+                || self.losses.may_miss_between(process, launched_at(trace, *id), from)
+                || self.losses.unlaunched_between(process, start(trace, *id), to)
+        };
+        let may_miss = on.iter().any(missing);
+        let reason = if may_miss { Reason::SynchronisationAmidLoss } else { Reason::Synchronisation };
+        if may_miss {
+            self.found.uncertain.insert(call);
+        }
+        let on = if may_miss && kind != CallKind::EventSync { self.with_unlaunched(on, call) } else { on };
+        self.found.syncs.push(SyncCall { call, from, on, reason });
+    }
+
+    /// A release of memory waits for the device where it must; where all was done, faster threads may make it wait.
+    fn sync_free(&mut self, call: EventId) {
+        let (from, to) = (self.trace.events.start[call.index()], self.trace.events.end(call));
+        let last = self.pending.iter().filter_map(|p| p.last.some());
+        let on: Vec<GpuId> = last.filter(|&id| end(self.trace, id) <= to).collect();
+        let on = self.latest(on);
+        if !on.is_empty() {
+            self.found.syncs.push(SyncCall { call, from, on, reason: Reason::Free });
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Runner of Python rules: an interpreter runs them and reports each finding as a line of JSON.
+//!
+//! Rules have a time limit that Python keeps. What is stuck outside of Python, or ends the interpreter, is found out here: it is
+//! named, and a new interpreter goes on with the rules behind it.
+
+use super::worker::{Said, Worker};
+use crate::args::{Common, FindingsArgs};
+use crate::failure::wrong_use;
+use crate::output::say;
+use anyhow::{Result, anyhow};
+use serde_json::{Value, json};
+use stackline_analyze::findings::{ExternalRules, Message, RuleInfo, rules};
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Stands for the rules of installed packages.
+const ENTRY_POINTS: &str = "entry-points";
+/// Names the interpreter.
+const PYTHON_VARIABLE: &str = "STACKLINE_PYTHON";
+/// Version of the lines, as the package has it.
+const PROTOCOL: u32 = 2;
+/// So much later than Python a limit is kept here.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Rules that are being run.
+pub(super) struct OwnRules {
+    python: OsString,
+    request: Value,
+    limit: Duration,
+    worker: Worker,
+    others: ExternalRules,
+    /// Codes of rules that have looked, or never will.
+    done: BTreeSet<String>,
+}
+
+impl OwnRules {
+    /// Starts an interpreter, and learns which rules there are.
+    ///
+    /// # Errors
+    /// If there is no interpreter with the package, or a file of rules makes no sense.
+    pub(super) fn start(args: &FindingsArgs, common: &Common) -> Result<Option<Self>> {
+        if args.rules.is_empty() {
+            return Ok(None);
+        }
+        for path in args.rules.iter().filter(|path| path.as_os_str() != ENTRY_POINTS && path.as_os_str() != "-") {
+            if !path.exists() {
+                return Err(wrong_use(format!("{}: there is no such file of rules", path.display())));
+            }
+        }
+        let given = args.python.clone().map(PathBuf::into_os_string);
+        let named = given.or_else(|| std::env::var_os(PYTHON_VARIABLE).filter(|name| !name.is_empty()));
+        let python = named.unwrap_or_else(|| "python3".into());
+        let request = json!({
+            "inputs": args.inputs.inputs.iter().map(|path| text(path)).collect::<Result<Vec<_>>>()?,
+            "rules": each_once(&args.rules)?.into_iter().map(text).collect::<Result<Vec<_>>>()?,
+            "rank": common.rank,
+            "steps": common.steps.map(|range| (range.first, range.last)),
+            "threads": common.threads,
+            "timeout": args.rule_timeout,
+            "settings": own_settings(args).collect::<Vec<_>>(),
+            "skip": [],
+        });
+        let limit = Duration::from_secs_f64(args.rule_timeout) + GRACE;
+        let worker = Worker::start(&python, &request)?;
+        let (others, done) = (ExternalRules::default(), BTreeSet::new());
+        let mut own = Self { python, request, limit, worker, others, done };
+        own.load()?;
+        Ok(Some(own))
+    }
+
+    /// The rules that there are.
+    pub(super) fn rules(&self) -> Vec<Arc<RuleInfo>> {
+        self.others.rules().cloned().collect()
+    }
+
+    /// The page of a rule.
+    pub(super) fn page(&self, code: &str) -> Option<String> {
+        self.others.page(code)
+    }
+
+    /// Reads up to where all rules are known.
+    fn load(&mut self) -> Result<()> {
+        let mut loading: Option<(String, Instant)> = None;
+        loop {
+            let deadline = loading.as_ref().map(|(_, since)| *since + self.limit);
+            match self.worker.next(deadline)? {
+                Said::Message(Message::Loaded) => return Ok(()),
+                Said::Message(Message::Hello { protocol, version }) => check_version(protocol, &version)?,
+                Said::Message(Message::Loading { source }) => loading = Some((source, Instant::now())),
+                Said::Message(Message::Refused { reason, .. }) => return Err(wrong_use(reason)),
+                Said::Message(Message::Rule(rule))
+                    if self.rules().iter().any(|known| known.code == rule.code) && !self.done.is_empty() => {}
+                Said::Message(message) => self.others.add(message).map_err(wrong_use)?,
+                Said::Nothing => {
+                    let source = loading.map_or_else(String::new, |(source, _)| source);
+                    return Err(wrong_use(format!("{source} was not loaded in {} s (--rule-timeout)", self.seconds())));
+                }
+                Said::Ended(how) => {
+                    return Err(anyhow!("the interpreter that was to run rules ended by itself ({how})"));
+                }
+            }
+        }
+    }
+
+    fn seconds(&self) -> f64 {
+        (self.limit - GRACE).as_secs_f64()
+    }
+
+    /// Waits for what the rules find.
+    ///
+    /// # Errors
+    /// If the interpreter cannot read the input, or says what makes no sense.
+    pub(super) fn finish(mut self) -> Result<ExternalRules> {
+        while let Some(unfinished) = self.run()? {
+            self.done.insert(unfinished);
+            if self.rules().iter().all(|rule| self.done.contains(&rule.code)) {
+                break;
+            }
+            self.request["skip"] = json!(self.done);
+            self.worker = Worker::start(&self.python, &self.request)?;
+            self.load()?;
+        }
+        Ok(self.others)
+    }
+
+    /// Reads to the end, or to a rule that does not end.
+    fn run(&mut self) -> Result<Option<String>> {
+        let mut current: Option<(String, Instant)> = None;
+        loop {
+            let deadline = current.as_ref().map(|(_, since)| *since + self.limit);
+            let failed = match self.worker.next(deadline)? {
+                Said::Message(Message::Begin { code }) => {
+                    current = Some((code, Instant::now()));
+                    continue;
+                }
+                Said::Message(Message::End { code }) => {
+                    current = None;
+                    self.done.insert(code);
+                    // Threads that a rule left behind would keep the interpreter from ending.
+                    if self.rules().iter().all(|rule| self.done.contains(&rule.code)) {
+                        return Ok(None);
+                    }
+                    continue;
+                }
+                Said::Message(Message::Refused { reason, .. }) => {
+                    return Err(anyhow!("the rules cannot be run: {reason}"));
+                }
+                Said::Message(message) => {
+                    self.others.add(message).map_err(|reason| anyhow!("a rule said what makes no sense: {reason}"))?;
+                    continue;
+                }
+                Said::Nothing => {
+                    format!(
+                        "it did not end in {} s and was stopped, outside of Python (--rule-timeout)",
+                        self.seconds()
+                    )
+                }
+                Said::Ended(how) if current.is_some() => format!("it ended its interpreter ({how})"),
+                Said::Ended(_) if self.rules().iter().all(|rule| self.done.contains(&rule.code)) => return Ok(None),
+                Said::Ended(how) => return Err(anyhow!("the interpreter that runs the rules ended by itself ({how})")),
+            };
+            let code = current.map_or_else(String::new, |(code, _)| code);
+            let failed = Message::Failed { code: code.clone(), reason: failed, traceback: None };
+            self.others.add(failed).map_err(|reason| anyhow!(reason))?;
+            return Ok(Some(code));
+        }
+    }
+}
+
+/// Settings of rules of the user's own: those whose code no built-in rule has.
+fn own_settings(args: &FindingsArgs) -> impl Iterator<Item = &String> {
+    args.set.iter().filter(|text| is_own(text))
+}
+
+/// Whether a setting such as `MY001.most=5` is of a rule of the user's own.
+pub(super) fn is_own(setting: &str) -> bool {
+    let code = setting.split_once('=').and_then(|(name, _)| name.trim().split_once('.')).map(|(code, _)| code);
+    let is_ours = |code: &str| {
+        let number = code.get(..2).filter(|start| start.eq_ignore_ascii_case("SL")).map(|_| &code[2..]);
+        rules::find(code).is_some() || number.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+    };
+    code.is_some_and(|code| !code.is_empty() && !is_ours(code))
+}
+
+/// Files of rules without those that are given again, which is told.
+fn each_once(given: &[PathBuf]) -> Result<Vec<&Path>> {
+    let mut once: Vec<&Path> = Vec::new();
+    let same = |a: &Path, b: &Path| a == b || a.canonicalize().is_ok_and(|a| b.canonicalize().is_ok_and(|b| a == b));
+    for path in given {
+        match once.iter().any(|known| same(known, path)) {
+            true => say(&format!("--rules {}: given twice; it is loaded once", path.display()))?,
+            false => once.push(path),
+        }
+    }
+    Ok(once)
+}
+
+fn check_version(protocol: u32, version: &str) -> Result<()> {
+    if protocol == PROTOCOL {
+        return Ok(());
+    }
+    Err(wrong_use(format!(
+        "the Python package stackline is version {version}, this program {}: rules need the same version of both",
+        env!("CARGO_PKG_VERSION")
+    )))
+}
+
+fn text(path: &Path) -> Result<&str> {
+    if path == Path::new("-") {
+        return Err(wrong_use("--rules needs files: standard input can be read only once"));
+    }
+    path.to_str().ok_or_else(|| wrong_use(format!("{}: --rules needs names in UTF-8", path.display())))
+}

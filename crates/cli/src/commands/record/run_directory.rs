@@ -1,0 +1,208 @@
+//! Run directory of a recording, and the environment of the recorded processes.
+
+use crate::failure::{unreadable, wrong_use};
+use anyhow::{Context, Result};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+const BOOTSTRAP: [(&str, &str); 2] = [
+    ("sitecustomize.py", include_str!("../../../../record/bootstrap/sitecustomize.py")),
+    ("_stackline_bootstrap.py", include_str!("../../../../record/bootstrap/_stackline_bootstrap.py")),
+];
+/// The recorder's file.
+const RECORDER: &str = "libstackline_record.so";
+/// The same in a Python package, beside whose scripts this program may stand.
+const PACKAGED: &str = "stackline/_stackline_record.so";
+/// Names the recorder's file.
+const RECORDER_VARIABLE: &str = "STACKLINE_RECORDER";
+
+/// Run directory of a recording that starts.
+pub(super) struct RunDirectory {
+    /// As it was given, for messages.
+    given: PathBuf,
+    /// From the root: processes change their directories.
+    run: PathBuf,
+}
+
+impl RunDirectory {
+    /// Makes the run directory: `output`, or one named after the command.
+    pub(super) fn create(output: Option<&Path>, command: &[OsString]) -> Result<Self> {
+        let given = match output {
+            Some(path) => make(path)?,
+            None => make_free(&name(command))?,
+        };
+        let located = || format!("{}: cannot make a run directory", given.display());
+        let run = fs::canonicalize(&given).with_context(located)?;
+        let place = Self { given, run };
+        if let Err(error) = place.fill() {
+            place.give_up();
+            return Err(error);
+        }
+        Ok(place)
+    }
+
+    fn fill(&self) -> Result<()> {
+        if self.run.as_os_str().to_string_lossy().contains(':') {
+            return Err(wrong_use(format!("{}: PYTHONPATH cannot hold a path with a colon", self.run.display())));
+        }
+        let located = || format!("{}: cannot write", self.run.display());
+        fs::create_dir(self.run.join("streams")).with_context(located)?;
+        let inject = self.inject();
+        fs::create_dir(&inject).with_context(located)?;
+        for (name, text) in BOOTSTRAP {
+            fs::write(inject.join(name), text).with_context(located)?;
+        }
+        Ok(())
+    }
+
+    /// The folder that Python finds our `sitecustomize` in.
+    fn inject(&self) -> PathBuf {
+        self.run.join("inject")
+    }
+
+    /// The variables that the command gets besides those of this process.
+    pub(super) fn environment(&self, recorder: &Path) -> Result<Vec<(&'static str, OsString)>> {
+        let inherited = std::env::var_os("PYTHONPATH").filter(|path| !path.is_empty());
+        let paths = std::iter::once(self.inject()).chain(inherited.iter().flat_map(std::env::split_paths));
+        Ok(vec![
+            ("STACKLINE_RECORD", self.run.clone().into()),
+            (RECORDER_VARIABLE, recorder.to_owned().into()),
+            ("PYTHONPATH", std::env::join_paths(paths)?),
+        ])
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.run
+    }
+
+    /// The path as the user would type it.
+    pub(super) fn shown(&self) -> String {
+        self.given.display().to_string()
+    }
+
+    /// Removes what only the command needed. Processes that still run have read it.
+    pub(super) fn remove_bootstrap(&self) {
+        // What stays is part of a run, and does no harm.
+        let _ = fs::remove_dir_all(self.inject());
+    }
+
+    /// Removes the run directory, in which nothing was recorded.
+    pub(super) fn give_up(&self) {
+        self.remove_bootstrap();
+        // Best effort, and only what is empty: nothing that a process wrote is removed.
+        let _ = fs::remove_dir(self.run.join("streams"));
+        let _ = fs::remove_dir(&self.run);
+    }
+}
+
+fn make(path: &Path) -> Result<PathBuf> {
+    match fs::create_dir(path) {
+        Ok(()) => Ok(path.to_owned()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            Err(wrong_use(format!("{} exists already; choose another name with -o", path.display())))
+        }
+        Err(error) => {
+            let advice = "cannot make a run directory here; choose another place with -o";
+            Err(error).with_context(|| format!("{}: {advice}", path.display()))
+        }
+    }
+}
+
+/// Makes `NAME.stackline`, or, if that is taken, the first of `NAME-2.stackline`, `NAME-3.stackline` … that is not.
+fn make_free(name: &str) -> Result<PathBuf> {
+    let numbered = |number: u32| match number {
+        1 => format!("{name}.stackline"),
+        _ => format!("{name}-{number}.stackline"),
+    };
+    for number in 1..10_000 {
+        let path = PathBuf::from(numbered(number));
+        if fs::symlink_metadata(&path).is_err() {
+            return make(&path);
+        }
+    }
+    Err(wrong_use(format!("{name}.stackline and thousands of others exist; choose a name with -o")))
+}
+
+/// What a run of a command is called: after its script or module, or the command itself.
+fn name(command: &[OsString]) -> String {
+    let words: Vec<&Path> = command.iter().map(Path::new).collect();
+    let script = words.iter().find(|word| word.extension().is_some_and(|extension| extension == "py"));
+    let module = || {
+        let at = command.iter().position(|word| word == "-m")?;
+        command.get(at + 1).map(|module| Path::new(module.as_os_str()))
+    };
+    let stem = match (script, module()) {
+        (Some(script), _) => script.file_stem(),
+        (None, Some(module)) => Some(module.as_os_str()),
+        (None, None) => words.first().and_then(|word| word.file_stem()),
+    };
+    let name: String = stem.map(OsStr::to_string_lossy).unwrap_or_default().chars().map(plain).collect();
+    if name.trim_matches('.').is_empty() { "run".to_owned() } else { name }
+}
+
+fn plain(letter: char) -> char {
+    if letter.is_control() || matches!(letter, '/' | '\\' | ':') { '-' } else { letter }
+}
+
+/// Recorders of Python packages below a folder of libraries, the newest first: `python3.11/site-packages/stackline/…`.
+fn packaged(libraries: &Path) -> Vec<PathBuf> {
+    let pythons = fs::read_dir(libraries).into_iter().flatten().flatten().map(|entry| entry.path());
+    let is_python = |path: &PathBuf| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with("python"));
+    let packages =
+        pythons.filter(is_python).flat_map(|python| ["site-packages", "dist-packages"].map(|p| python.join(p)));
+    let files = packages.map(|folder| folder.join(PACKAGED));
+    let mut found: Vec<_> = files.filter_map(|file| Some((file.metadata().ok()?.modified().ok()?, file))).collect();
+    found.sort_by(|a, b| b.cmp(a));
+    found.into_iter().map(|(_, file)| file).collect()
+}
+
+/// The recorder: what the variable names, beside this program, or where it is installed.
+pub(super) fn recorder() -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os(RECORDER_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from) {
+        return fs::canonicalize(&path)
+            .with_context(|| format!("{}: no recorder there, as {RECORDER_VARIABLE} says", path.display()));
+    }
+    let program =
+        std::env::current_exe().and_then(fs::canonicalize).context("this program does not know where it is")?;
+    let folder = program.parent().unwrap_or(Path::new("."));
+    let places = [folder.join(RECORDER), folder.join("../lib/stackline").join(RECORDER)];
+    // Fedora keeps packages with machine code apart.
+    let packages = ["../lib", "../lib64"].into_iter().flat_map(|libraries| packaged(&folder.join(libraries)));
+    let found = places.into_iter().chain(packages).find_map(|place| fs::canonicalize(place).ok());
+    found.ok_or_else(|| {
+        unreadable(format!(
+            "{RECORDER} is neither in {} nor in ../lib/stackline of it; build it with `cargo build --release -p \
+             stackline-record`, or name it with {RECORDER_VARIABLE}",
+            folder.display()
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PACKAGED, name, packaged};
+    use std::ffi::OsString;
+
+    #[test]
+    fn recorders_of_packages_are_found() {
+        let prefix = tempfile::tempdir().unwrap();
+        assert!(packaged(&prefix.path().join("none")).is_empty());
+        let file = prefix.path().join("python3.12/site-packages").join(PACKAGED);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::create_dir_all(prefix.path().join("python3.11/site-packages")).unwrap();
+        std::fs::write(&file, "").unwrap();
+        assert_eq!(packaged(prefix.path()), [file]);
+    }
+
+    #[test]
+    fn runs_are_named_after_what_they_run() {
+        let of = |command: &str| name(&command.split(' ').map(OsString::from).collect::<Vec<_>>());
+        assert_eq!(of("python -u examples/train_gpt.py --steps 3"), "train_gpt");
+        assert_eq!(of("torchrun --nproc-per-node 2 train.py"), "train");
+        assert_eq!(of("python -m pkg.train x"), "pkg.train");
+        assert_eq!(of("/usr/bin/python3.11 -c pass"), "python3");
+        assert_eq!(of(".."), "run");
+    }
+}

@@ -1,0 +1,72 @@
+//! Recorded processes that outlive their command, such as daemons.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long processes may take to end after the command. The resource tracker of `multiprocessing` learns from its end that it shall
+/// end, too, and is no daemon: it takes some 20 ms, on a busy machine much longer.
+const PATIENCE: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Says how many processes of a run directory still run; nothing if none does. Waits for those that are about to end, whose streams are
+/// whole then.
+pub(super) fn sentence(run: &Path) -> String {
+    let (streams, since) = (run.join("streams"), Instant::now());
+    let mut running = count(&streams);
+    while running > 0 && since.elapsed() < PATIENCE {
+        std::thread::sleep(PAUSE);
+        running = count(&streams);
+    }
+    match running {
+        0 => String::new(),
+        1 => "; 1 process was still running: its recording goes on".to_owned(),
+        count => format!("; {count} processes were still running: their recordings go on"),
+    }
+}
+
+/// How many streams have a process that writes them.
+fn count(streams: &Path) -> usize {
+    let Ok(entries) = fs::read_dir(streams) else { return 0 };
+    entries.flatten().filter(|entry| is_written(&entry.path()).unwrap_or(false)).count()
+}
+
+/// Whether the process that made a stream, whose number its name begins with, has it open: another process with that number has not.
+fn is_written(stream: &Path) -> Option<bool> {
+    let (pid, _) = stream.file_name()?.to_str()?.split_once('-')?;
+    let pid: u32 = pid.parse().ok()?;
+    let mut files = fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten();
+    Some(files.any(|file| fs::read_link(file.path()).is_ok_and(|target| target == stream)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PATIENCE, sentence};
+    use std::fs::File;
+    use std::time::Instant;
+
+    #[test]
+    fn processes_that_have_their_streams_open_still_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = folder.path().canonicalize().unwrap();
+        std::fs::create_dir(run.join("streams")).unwrap();
+        let stream = |name: String| File::create(run.join("streams").join(name)).unwrap();
+        let open = stream(format!("{}-0.slr", std::process::id()));
+        // Of an earlier process with this number, and of one that is no process.
+        drop(stream(format!("{}-1.slr", std::process::id())));
+        drop(stream("ended_by_parent".to_owned()));
+        assert_eq!(sentence(&run), "; 1 process was still running: its recording goes on");
+        let since = Instant::now();
+        // As the resource tracker does.
+        let ends = std::thread::spawn(move || {
+            std::thread::sleep(PATIENCE / 10);
+            drop(open);
+        });
+        assert_eq!(sentence(&run), "");
+        assert!(since.elapsed() < PATIENCE, "it ended long before");
+        ends.join().unwrap();
+        let since = Instant::now();
+        assert_eq!(sentence(&run), "");
+        assert!(since.elapsed() < PATIENCE, "nothing is waited for");
+    }
+}

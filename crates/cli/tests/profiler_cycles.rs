@@ -1,0 +1,111 @@
+//! Folders with several profiler cycles of a process, and the command that `report` names next.
+
+use crate::common;
+
+use common::{run, stdout, write};
+use serde_json::Value;
+use stackline_testkit::mini::MiniTrace;
+use std::path::Path;
+
+/// Three steps of a process with a kernel each, from a time in µs on; `file` has keys of the file.
+fn cycle(folder: &Path, name: &str, (pid, from): (i64, i64), file: &str) -> String {
+    let mut trace = MiniTrace::new(file);
+    for step in 0..3 {
+        let lines = format!(
+            "{pid}/1  user_annotation  ProfilerStep#{step}  0+900
+             {pid}/1  cpu_op           aten::mm             10+100
+             {pid}/1  cuda_runtime     cudaLaunchKernel     20+10   correlation={}
+             gpu0/7   kernel           gemm                 50+600  correlation={}",
+            step + 1,
+            step + 1
+        );
+        trace.add_at(from + 1000 * step, &lines);
+    }
+    write(folder, name, trace.json())
+}
+
+/// What `report` says of inputs, and the command that it names next.
+fn report(inputs: &[&str]) -> (String, Vec<String>) {
+    let output = run(&[&["report"], inputs].concat());
+    let said = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+    let next = said.lines().find_map(|line| line.strip_prefix("Next: stackline "));
+    let next = next.unwrap_or_else(|| panic!("{said}")).split(' ').map(str::to_owned).collect();
+    (said, next)
+}
+
+#[track_caller]
+fn accepts(next: &[String]) {
+    let words: Vec<&str> = next.iter().map(String::as_str).collect();
+    let output = run(&words);
+    assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn names(document: &str) -> Vec<String> {
+    let document: Value = serde_json::from_str(document).unwrap();
+    document["traces"].as_array().unwrap().iter().map(|info| info["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn cycles_of_a_process_are_no_ranks() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    for (time, from) in [(100, 0), (200, 50_000), (300, 100_000)] {
+        cycle(folder.path(), &format!("host_7.{time}.pt.trace.json"), (7, from), "");
+    }
+    let (said, next) = report(&[path]);
+    assert!(said.contains("Newest profiler cycle of its process: 2 older ones are left out"), "{said}");
+    assert!(said.contains("older_cycle") && !said.contains("rank 0") && !said.contains("by position"), "{said}");
+    assert_eq!(next, ["findings", path]);
+    accepts(&next);
+    for command in ["report", "findings", "critical-path", "kernels"] {
+        let shown = stdout(&[command, path, "--format", "json"]);
+        assert_eq!(names(&shown), ["host_7.300.pt.trace.json"], "{command}");
+    }
+    // More files than are read at once.
+    for time in 301..312 {
+        cycle(folder.path(), &format!("host_7.{time}.pt.trace.json"), (7, 10_000 * time), "");
+    }
+    let (said, next) = report(&[path]);
+    assert!(said.contains("13 older ones are left out") && said.contains("host_7.311.pt.trace.json"), "{said}");
+    accepts(&next);
+}
+
+#[test]
+fn each_rank_has_its_newest_cycle() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    for (step, from) in [(100, 0), (200, 50_000)] {
+        for rank in 0..2 {
+            let file = format!(r#"file distributedInfo={{"rank": {rank}, "world_size": 2}}"#);
+            cycle(folder.path(), &format!("step{step}_rank{rank}.json"), (7 + rank, from), &file);
+        }
+    }
+    let (said, next) = report(&[path]);
+    assert!(said.contains("Newest profiler cycle of each process: 2 older ones are left out"), "{said}");
+    accepts(&next);
+    for command in ["report", "findings"] {
+        let shown = stdout(&[command, path, "--format", "json"]);
+        assert_eq!(names(&shown), ["step200_rank0.json", "step200_rank1.json"], "{command}");
+    }
+}
+
+#[test]
+fn the_next_command_is_accepted_for_traces_that_are_not_of_one_job() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    let before = cycle(folder.path(), "before.json", (7, 0), "");
+    let after = cycle(folder.path(), "after.json", (8, 500), "");
+    for inputs in [&[path][..], &[&before, &after]] {
+        let (said, next) = report(inputs);
+        assert_eq!(next.last().map(String::as_str), Some("0"), "{said}");
+        accepts(&next);
+    }
+    // Files that were given one by one are all meant, also cycles of one process.
+    let [first, second] =
+        [("c1.json", 0), ("c2.json", 50_000)].map(|(name, from)| cycle(folder.path(), name, (7, from), ""));
+    let (said, next) = report(&[&first, &second]);
+    assert!(!said.contains("older_cycle"), "{said}");
+    assert_eq!(next, ["findings", &first, &second, "--rank", "0"]);
+    accepts(&next);
+}

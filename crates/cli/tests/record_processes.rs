@@ -1,0 +1,89 @@
+//! `record` with several processes, with one that cannot write its stream for a while, and with times that count from its begin. Without
+//! PyTorch.
+
+#![cfg(target_os = "linux")]
+use crate::common;
+
+use common::{recorder, stackline};
+use stackline_recording::{Reader, Record};
+use std::path::Path;
+
+/// Starts two processes: a worker, whose number of the system it prints, and what `multiprocessing` tracks resources with, which ends a
+/// moment after the program.
+const SPAWNS: &str = "
+import multiprocessing, os, sys, time
+
+def work():
+    print(os.getpid(), flush=True)
+
+if __name__ == '__main__':
+    time.sleep(float(sys.argv[1]))
+    worker = multiprocessing.get_context('spawn').Process(target=work)
+    worker.start()
+    worker.join()
+    assert worker.exitcode == 0
+";
+
+/// Calls Python code for some seconds; for one of them its files may not grow.
+const FULL_FOR_A_SECOND: &str = "
+import resource, time
+
+def busy(seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        sum(range(1000))
+
+_, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+busy(0.3)
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, most))
+busy(1.2)
+resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+busy(0.7)
+";
+
+/// Records a program in a folder of its own; what it prints, and what is said on standard error.
+fn record(folder: &Path, options: &[&str], program: &str, arguments: &[&str]) -> (String, String) {
+    std::fs::write(folder.join("program.py"), program).unwrap();
+    let mut command =
+        stackline(&[&["record", "-o", "run.stackline"], options, &["--", "python3", "program.py"]].concat());
+    command.args(arguments).current_dir(folder).env("STACKLINE_RECORDER", recorder());
+    let output = command.output().unwrap();
+    let [printed, said] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    assert!(output.status.success(), "{printed}{said}");
+    (printed, said)
+}
+
+#[test]
+fn helpers_that_end_a_moment_later_are_not_said_to_run_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, said) = record(folder.path(), &[], SPAWNS, &["0"]);
+    assert!(said.contains("of 3 processes"), "{said}");
+    assert!(!said.contains("still running") && !said.contains("some records may be missing"), "{said}");
+}
+
+/// Whether the process is in the part that is recorded as it begins.
+fn begins_within(folder: &Path, pid: &str) -> bool {
+    let file = std::fs::read(folder.join(format!("run.stackline/streams/{pid}-0.slr"))).unwrap();
+    let windows = |record: Record| if let Record::Window { open, .. } = record { Some(open) } else { None };
+    Reader::new(&file).unwrap().find_map(windows).unwrap()
+}
+
+#[test]
+fn times_of_spawned_processes_count_from_the_begin_of_the_command() {
+    // By its own begin, the worker would be before the half second.
+    for (option, expected) in [("--after", true), ("--duration", false)] {
+        let folder = tempfile::tempdir().unwrap();
+        let (worker, _) = record(folder.path(), &["--mode", "trace", option, "500ms"], SPAWNS, &["0.7"]);
+        assert_eq!(begins_within(folder.path(), worker.trim()), expected, "{option}");
+    }
+}
+
+#[test]
+fn a_disk_that_was_full_is_told_at_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, said) = record(folder.path(), &[], FULL_FOR_A_SECOND, &[]);
+    let [complaint, summary] = said.lines().collect::<Vec<_>>()[..] else { panic!("{said}") };
+    assert!(complaint.starts_with("stackline: cannot write the recording: "), "{said}");
+    assert!(summary.contains(": file too large (RLIMIT_FSIZE) for "), "{said}");
+    assert!(summary.contains("; all of it was written later") && !summary.contains("may be missing"), "{said}");
+}

@@ -1,0 +1,153 @@
+//! PLT hooks: calls of one library through its import table, redirected to a function of ours.
+//!
+//! This is what a dynamic linker does when it binds a symbol, done once more: the library's own code stays as it is, and
+//! other libraries that call the same function are not touched.
+
+use std::ffi::{CStr, c_void};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// An import that was led elsewhere.
+#[derive(Debug)]
+pub(crate) struct Import {
+    slot: &'static AtomicPtr<c_void>,
+    before: *mut c_void,
+}
+
+// SAFETY: the slot is an atomic in memory that is never unmapped, and `before` is only stored back into it.
+unsafe impl Send for Import {}
+// SAFETY: as above.
+unsafe impl Sync for Import {}
+
+impl Import {
+    /// Lets the slot point where it pointed before.
+    pub(crate) fn restore(&self) {
+        self.slot.store(self.before, Ordering::Release);
+    }
+}
+
+/// Leads the calls of `symbol` from the loaded library whose file is called `library` to `to`, which must have the
+/// symbol's signature.
+///
+/// # Errors
+/// If the library is not loaded, does not import the symbol, or its table cannot be written.
+pub(crate) fn redirect(library: &str, symbol: &CStr, to: *const c_void) -> Result<Import, String> {
+    let mut search = Search { library, symbol, slot: None, seen: false };
+    // SAFETY: the callback has the right signature and gets a pointer to `search`, which outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast()) };
+    let name = symbol.to_string_lossy();
+    let slot = match search.slot {
+        Some(slot) => slot,
+        None if search.seen => return Err(format!("{library} does not import {name}")),
+        None => return Err(format!("{library} is not loaded")),
+    };
+    make_writable(slot)?;
+    // SAFETY: the address is an aligned slot of a table that stays mapped: the library is never unloaded.
+    let slot: &'static AtomicPtr<c_void> = unsafe { AtomicPtr::from_ptr(slot.as_ptr()) };
+    Ok(Import { before: slot.swap(to.cast_mut(), Ordering::AcqRel), slot })
+}
+
+struct Search<'a> {
+    library: &'a str,
+    symbol: &'a CStr,
+    slot: Option<NonNull<*mut c_void>>,
+    seen: bool,
+}
+
+unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, search: *mut c_void) -> i32 {
+    // SAFETY: `redirect` passed a `Search`, and the linker passes a valid description of a loaded object.
+    let (info, search) = unsafe { (&*info, &mut *search.cast::<Search>()) };
+    if info.dlpi_name.is_null() {
+        return 0;
+    }
+    // SAFETY: a null-terminated path.
+    let path = unsafe { CStr::from_ptr(info.dlpi_name) }.to_string_lossy();
+    if path.rsplit('/').next() != Some(search.library) {
+        return 0;
+    }
+    search.seen = true;
+    search.slot = Table::of(info).and_then(|table| table.slot(search.symbol));
+    i32::from(search.slot.is_some())
+}
+
+/// The part of a loaded object's dynamic section that describes its imported functions.
+struct Table {
+    base: usize,
+    relocations: usize,
+    count: usize,
+    symbols: usize,
+    strings: usize,
+}
+
+const DT_PLTRELSZ: i64 = 2;
+const DT_STRTAB: i64 = 5;
+const DT_SYMTAB: i64 = 6;
+const DT_JMPREL: i64 = 23;
+
+impl Table {
+    fn of(info: &libc::dl_phdr_info) -> Option<Self> {
+        // SAFETY: the linker's array of program headers.
+        let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
+        let dynamic = headers.iter().find(|header| header.p_type == libc::PT_DYNAMIC)?;
+        let base = info.dlpi_addr as usize;
+        let mut table = Self { base, relocations: 0, count: 0, symbols: 0, strings: 0 };
+        let mut entry = (base + dynamic.p_vaddr as usize) as *const [i64; 2];
+        loop {
+            // SAFETY: the dynamic section ends with an entry whose tag is 0, which ends this loop.
+            let [tag, value] = unsafe { entry.read() };
+            let value = value as usize;
+            match tag {
+                0 => break,
+                DT_PLTRELSZ => table.count = value / size_of::<Relocation>(),
+                DT_STRTAB => table.strings = value,
+                DT_SYMTAB => table.symbols = value,
+                DT_JMPREL => table.relocations = value,
+                _ => {}
+            }
+            // SAFETY: not the last entry, as its tag was not 0.
+            entry = unsafe { entry.add(1) };
+        }
+        // glibc stores addresses there, musl offsets.
+        for address in [&mut table.relocations, &mut table.symbols, &mut table.strings] {
+            if *address != 0 && *address < base {
+                *address += base;
+            }
+        }
+        (table.relocations != 0 && table.symbols != 0 && table.strings != 0).then_some(table)
+    }
+
+    fn slot(&self, symbol: &CStr) -> Option<NonNull<*mut c_void>> {
+        // SAFETY: the table of relocations of a loaded object, with the length that the object states.
+        let relocations = unsafe { std::slice::from_raw_parts(self.relocations as *const Relocation, self.count) };
+        let found = relocations.iter().find(|relocation| {
+            let entry = self.symbols + (relocation.info >> 32) as usize * size_of::<libc::Elf64_Sym>();
+            // SAFETY: the relocation's symbol is within the object's table of symbols.
+            let name = self.strings + unsafe { (entry as *const libc::Elf64_Sym).read() }.st_name as usize;
+            // SAFETY: a null-terminated name in the object's table of strings.
+            unsafe { CStr::from_ptr(name as *const std::ffi::c_char) == symbol }
+        })?;
+        NonNull::new((self.base + found.offset as usize) as *mut *mut c_void)
+    }
+}
+
+/// `Elf64_Rela`.
+#[repr(C)]
+struct Relocation {
+    offset: u64,
+    info: u64,
+    addend: i64,
+}
+
+/// Tables of objects that were bound at start are read-only.
+fn make_writable(slot: NonNull<*mut c_void>) -> Result<(), String> {
+    // SAFETY: takes a constant.
+    let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
+    let start = slot.as_ptr() as usize & !(page - 1);
+    // SAFETY: the page belongs to the table of a loaded object; it stays readable.
+    let result = unsafe { libc::mprotect(start as *mut c_void, page, libc::PROT_READ | libc::PROT_WRITE) };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(format!("the table of imports cannot be written: {}", std::io::Error::last_os_error()))
+    }
+}

@@ -1,0 +1,39 @@
+//! Bound of the interpreter on the C stack: frames below it were called from its innermost loop.
+
+use super::layout::{Layout, LineTable, Newest};
+use super::{Interpreter, PythonFrame, byte, word};
+
+/// Offset of `cframe` in the thread state of 3.10, which points to frames without it.
+const CFRAME_310: usize = 48;
+
+impl Layout {
+    /// Where a thread state points to a record on the C stack; `None` from 3.13 on, where frames themselves lie there.
+    pub(super) fn stack_mark(&self) -> Option<usize> {
+        match self.newest {
+            Newest::ThroughCFrame(cframe, _) => Some(cframe),
+            Newest::Direct(_) if self.line_table == LineTable::Deltas => Some(CFRAME_310),
+            Newest::Direct(_) => None,
+        }
+    }
+}
+
+impl Interpreter {
+    /// An address within the innermost frame of the interpreter's loop on the calling thread's C stack, 0 if none is
+    /// known. `newest` is the thread's newest Python frame. For synchronous code only.
+    #[must_use]
+    #[inline]
+    pub fn stack_mark(&self, newest: Option<PythonFrame>) -> usize {
+        let Some(newest) = newest else { return 0 };
+        if let Some(offset) = self.layout.stack_mark() {
+            // SAFETY: as in `newest`.
+            let thread = unsafe { (self.this_thread)() } as usize;
+            return if thread == 0 { 0 } else { word(thread + offset) };
+        }
+        let Some((owner, least)) = self.layout.frame_owner else { return 0 };
+        let mut address = newest.address;
+        while address != 0 && byte(address + owner) < least {
+            address = word(address + self.layout.frame_previous);
+        }
+        address
+    }
+}

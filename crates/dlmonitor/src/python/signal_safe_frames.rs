@@ -1,0 +1,449 @@
+//! Signal-safe Python frame unwinding: every address is checked by the kernel, every code object by its type.
+//!
+//! A signal may arrive while the interpreter links a new frame into its chain (in 3.11 and 3.12 a half-built one is
+//! visible for some instructions), or while a thread state is being freed. Plain reads crashed under stress. Here all
+//! reads go through [`Memory`], and a chain is only believed if every frame's code object has the type of code objects.
+//!
+//! Frames of one thread mostly lie next to each other, and code objects can be read in one call, so that a path of 20
+//! frames takes three or four calls of the kernel.
+
+use super::Interpreter;
+use super::layout::{Instruction, Layout, Newest};
+use super::memory::{MAX_RANGES, Memory};
+use crate::symbols;
+use std::ffi::CStr;
+use std::sync::atomic::Ordering;
+
+/// Frames that a sample keeps at most, counted from the newest.
+pub const MAX_SAMPLED: usize = 256;
+
+const PAGE: usize = 4096;
+/// Where the addresses of programs end: what is beyond is no pointer.
+const ADDRESSES: usize = 1 << 56;
+/// Bytes of a frame that are looked at.
+const FRAME: usize = 112;
+/// Bytes of a code object that are looked at.
+const HEAD: usize = 160;
+/// Bytes of a text or bytes object that are read to know what follows.
+const OBJECT: usize = 80;
+/// And of a table of lines and of a short name, to tell their code object from others.
+const TABLE: usize = 40;
+const NAME: usize = super::TEXT_HASH + 8;
+/// Bytes of a name and of a table of lines that are copied at most.
+const MAX_TEXT: usize = 2048;
+const MAX_LINES: usize = 32 << 10;
+/// Words before the texts of a [`super::SampledCode`] in its packed form.
+const PACKED_HEAD: usize = 4;
+
+/// A frame of a sampled path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SampledFrame {
+    /// Address of the frame itself.
+    pub address: usize,
+    /// Address of its code object.
+    pub code: usize,
+    /// What tells the code from others that had this address.
+    pub fingerprint: u64,
+    /// Byte of the code that it runs, `u32::MAX` if it did not begin yet.
+    pub offset: u32,
+    /// The module that it calls ([`Interpreter::called_module`]) and the module's class, 0 if it is no such call.
+    pub module: usize,
+    /// See `module`.
+    pub class: usize,
+}
+
+/// What a walk found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Walk {
+    /// The thread runs no Python, or only the frame to stop at.
+    Nothing,
+    /// [`FrameSampler::frames`] are the frames, up to the root or the frame to stop at.
+    Whole,
+    /// As [`Self::Whole`], but only the newest [`MAX_SAMPLED`].
+    Cut,
+    /// The frame to stop at is gone: the frames are all there are, up to the root.
+    Elsewhere,
+    /// The chain was half built, or not what it should be: there is nothing to believe.
+    Broken,
+}
+
+impl Interpreter {
+    /// The name of a class that may be gone.
+    #[must_use]
+    pub fn sampled_class_name(&self, memory: &Memory, class: usize) -> Option<String> {
+        let mut name = [0; 128];
+        let length = memory.read(memory.word(class.wrapping_add(super::CLASS_NAME))?, &mut name);
+        let name = std::str::from_utf8(name.get(..length)?.split(|&byte| byte == 0).next()?).ok()?;
+        name.rsplit('.').next().map(str::to_owned)
+    }
+}
+
+/// What one thread needs to read its frames, allocated beforehand.
+#[derive(Debug)]
+pub struct FrameSampler {
+    memory: Memory,
+    types: Types,
+    /// Memory around the newest frame: frames are mostly called from the one before them in memory.
+    window: Box<[u8]>,
+    window_start: usize,
+    window_end: usize,
+    heads: Box<[u8]>,
+    /// Beginnings of the tables of lines and of the short names of code objects that have no numbers.
+    tables: Box<[u8]>,
+    names: Box<[u8]>,
+    frames: Box<[SampledFrame]>,
+    count: usize,
+    mark: usize,
+    packed: Box<[u64]>,
+}
+
+/// Types that tell live objects from other memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Types {
+    code: usize,
+    text: usize,
+    bytes: usize,
+}
+
+impl Types {
+    /// Not where others may wait: it takes the lock of the dynamic linker, whose holder may wait for the GIL.
+    pub(super) fn find() -> Option<Self> {
+        let address = |name: &CStr| symbols::global(name).map(|address| address.as_ptr() as usize);
+        Some(Self {
+            code: address(c"PyCode_Type")?,
+            text: address(c"PyUnicode_Type")?,
+            bytes: address(c"PyBytes_Type")?,
+        })
+    }
+}
+
+impl FrameSampler {
+    /// Room to read the frames of one thread.
+    ///
+    /// # Errors
+    /// A sentence that says why frames cannot be read in signal handlers.
+    pub fn new(interpreter: &Interpreter) -> Result<Self, String> {
+        let types = interpreter.types.ok_or("the interpreter does not export its types")?;
+        let memory = Memory::of_this_thread();
+        if !memory.works() {
+            return Err("the kernel does not let the process read itself safely".into());
+        }
+        if !fits(&interpreter.layout) {
+            return Err("the layout of the interpreter's objects is too large".into());
+        }
+        Ok(Self {
+            memory,
+            types,
+            window: vec![0; 2 * PAGE + FRAME].into(),
+            window_start: 0,
+            window_end: 0,
+            heads: vec![0; HEAD * MAX_RANGES].into(),
+            tables: vec![0; TABLE * MAX_RANGES].into(),
+            names: vec![0; NAME * MAX_RANGES].into(),
+            frames: vec![SampledFrame::default(); MAX_SAMPLED].into(),
+            count: 0,
+            mark: 0,
+            packed: vec![0; PACKED_HEAD + (2 * MAX_TEXT + MAX_LINES) / 8 + 3].into(),
+        })
+    }
+
+    /// Another thread, which the next walks read. It must live as long as they are made.
+    pub fn set_thread(&mut self, thread: u32) {
+        self.memory = Memory::of_thread(thread);
+    }
+
+    /// Frames of the last walk, newest first.
+    #[must_use]
+    pub fn frames(&self) -> &[SampledFrame] {
+        self.frames.get(..self.count).unwrap_or(&[])
+    }
+
+    /// An address within the innermost frame of the interpreter on the C stack, 0 if the last walk met none.
+    #[must_use]
+    pub fn stack_mark(&self) -> usize {
+        self.mark
+    }
+
+    /// Reads the frames of the calling thread, from the newest to the one at this address and of this code, which is the
+    /// last one then; without one, to the root. For signal handlers.
+    #[must_use]
+    pub fn walk(&mut self, interpreter: &Interpreter, until: Option<(usize, usize)>) -> Walk {
+        self.count = 0;
+        self.mark = 0;
+        self.window_end = 0;
+        // SAFETY: the function reads a thread-specific value, which needs neither a lock nor memory.
+        let thread = unsafe { (interpreter.this_thread)() } as usize;
+        if thread == 0 {
+            return Walk::Nothing;
+        }
+        let found = match self.chain(&interpreter.layout, thread, until) {
+            None => Walk::Broken,
+            Some(_) if self.count == 0 => Walk::Nothing,
+            Some(walk) => self.identify(&interpreter.layout).map_or(Walk::Broken, |()| walk),
+        };
+        if found == Walk::Broken {
+            self.count = 0;
+        }
+        found
+    }
+
+    /// Gathers frames.
+    fn chain(&mut self, layout: &Layout, thread: usize, until: Option<(usize, usize)>) -> Option<Walk> {
+        if let Some(offset) = layout.stack_mark() {
+            self.mark = self.memory.word(thread.wrapping_add(offset))?;
+        }
+        let mut address = match layout.newest {
+            Newest::Direct(offset) => self.memory.word(thread.wrapping_add(offset))?,
+            Newest::ThroughCFrame(..) if self.mark == 0 => 0,
+            Newest::ThroughCFrame(_, frame) => self.memory.word(self.mark.wrapping_add(frame))?,
+        };
+        let calls = super::WATCHED_CODE.load(Ordering::Relaxed);
+        // Shims count, too: a chain that runs in circles ends.
+        for _ in 0..2 * MAX_SAMPLED {
+            if address == 0 {
+                return Some(if until.is_none() { Walk::Whole } else { Walk::Elsewhere });
+            }
+            let bytes = self.frame_bytes(layout, address)?;
+            let previous = word(bytes, layout.frame_previous)?;
+            if let Some(mut frame) = frame(layout, address, bytes)? {
+                if frame.code == calls {
+                    // No module is worth a sample: what cannot be read is left out.
+                    self.name_module(layout, &mut frame);
+                }
+                let Some(room) = self.frames.get_mut(self.count) else { return Some(Walk::Cut) };
+                *room = frame;
+                self.count += 1;
+                if until == Some((address, frame.code)) {
+                    return Some(Walk::Whole);
+                }
+            } else if self.mark == 0 {
+                self.mark = address;
+            }
+            address = previous;
+        }
+        Some(Walk::Cut)
+    }
+
+    /// Finds the module that a frame calls.
+    fn name_module(&self, layout: &Layout, frame: &mut SampledFrame) {
+        let module =
+            self.memory.word(frame.address.wrapping_add(layout.frame_locals)).map(|word| word & !layout.code_tag);
+        let class = module.and_then(|module| self.memory.word(module.wrapping_add(super::OBJECT_CLASS)));
+        if let (Some(module), Some(class)) = (module, class) {
+            (frame.module, frame.class) = (module, class);
+        }
+    }
+
+    /// The bytes of the frame at an address.
+    fn frame_bytes(&mut self, layout: &Layout, address: usize) -> Option<&[u8]> {
+        if !(PAGE..ADDRESSES).contains(&address) {
+            return None;
+        }
+        if address < self.window_start || address + FRAME > self.window_end {
+            self.window_end = 0;
+            if matches!(layout.frame_instruction, Instruction::Index(_)) {
+                // 3.10 keeps its frames all over the heap.
+                self.fill(&[(address, FRAME)])?;
+                self.window_start = address;
+                self.window_end = address + FRAME;
+            } else {
+                self.fill_around(address)?;
+            }
+        }
+        self.window.get(address - self.window_start..)?.get(..FRAME)
+    }
+
+    /// The frame, the rest of its page below it, and the page before that if it is there.
+    fn fill_around(&mut self, address: usize) -> Option<()> {
+        let page = address & !(PAGE - 1);
+        let needed = address + FRAME - page;
+        let (before, after) = self.window.split_at_mut(PAGE);
+        if self.memory.gather(&[(page, needed)], after.get_mut(..needed)?) != needed {
+            // Not even the beginning of the page may be there: the least that is needed.
+            self.fill(&[(address, FRAME)])?;
+            self.window_start = address;
+            self.window_end = address + FRAME;
+            return Some(());
+        }
+        let whole = self.memory.read(page.wrapping_sub(PAGE), before) == PAGE;
+        if !whole {
+            self.window.copy_within(PAGE..PAGE + needed, 0);
+        }
+        self.window_start = if whole { page - PAGE } else { page };
+        self.window_end = page + needed;
+        Some(())
+    }
+
+    fn fill(&mut self, ranges: &[(usize, usize)]) -> Option<()> {
+        let length = ranges.iter().map(|range| range.1).sum();
+        let into = self.window.get_mut(..length)?;
+        (self.memory.gather(ranges, into) == length).then_some(())
+    }
+
+    /// Checks that every code object is one, and takes its fingerprint.
+    fn identify(&mut self, layout: &Layout) -> Option<()> {
+        let frames = self.frames.get_mut(..self.count)?;
+        for batch in frames.chunks_mut(MAX_RANGES) {
+            let mut ranges = [(0, 0); MAX_RANGES];
+            for (range, frame) in ranges.iter_mut().zip(batch.iter()) {
+                *range = (frame.code, HEAD);
+            }
+            let length = batch.len() * HEAD;
+            if self.memory.gather(ranges.get(..batch.len())?, self.heads.get_mut(..length)?) != length {
+                return None;
+            }
+            let mut heads = self.heads.chunks_exact(HEAD).take(batch.len());
+            if !heads.all(|head| word(head, 8) == Some(self.types.code)) {
+                return None;
+            }
+            let (tables, names) =
+                (self.tables.get_mut(..batch.len() * TABLE)?, self.names.get_mut(..batch.len() * NAME)?);
+            if layout.code_version.is_none() {
+                let parts = [(layout.code_lines, TABLE, &mut *tables), (layout.code_short_name, NAME, &mut *names)];
+                for (offset, length, into) in parts {
+                    for (range, head) in ranges.iter_mut().zip(self.heads.chunks_exact(HEAD)).take(batch.len()) {
+                        *range = (word(head, offset)?, length);
+                    }
+                    if self.memory.gather(ranges.get(..batch.len())?, into) != into.len() {
+                        return None;
+                    }
+                }
+            }
+            let parts = tables.chunks_exact(TABLE).zip(names.chunks_exact(NAME));
+            for (frame, (head, (table, name))) in batch.iter_mut().zip(self.heads.chunks_exact(HEAD).zip(parts)) {
+                frame.fingerprint = fingerprint(layout, head, table, name)?;
+            }
+        }
+        Some(())
+    }
+
+    /// What is needed to name a code object of the last walk, in words that [`super::SampledCode::unpack`] understands. For
+    /// signal handlers: the code may be gone soon after.
+    #[must_use]
+    pub fn copy_code(&mut self, interpreter: &Interpreter, frame: &SampledFrame) -> Option<&[u64]> {
+        let layout = &interpreter.layout;
+        let mut head = [0; HEAD];
+        if self.memory.read(frame.code, &mut head) != HEAD {
+            return None;
+        }
+        let objects = [layout.code_name, layout.code_file, layout.code_lines].map(|offset| word(&head, offset));
+        let [Some(name), Some(file), Some(lines)] = objects else { return None };
+        let short_name = if layout.code_version.is_none() { word(&head, layout.code_short_name)? } else { name };
+        let objects = [name, file, lines, short_name].map(|address| (address, OBJECT));
+        let mut bytes = [0; 4 * OBJECT];
+        if self.memory.gather(&objects, &mut bytes) != bytes.len() {
+            return None;
+        }
+        let of = |index: usize| bytes.get(index * OBJECT..(index + 1) * OBJECT);
+        let (name_head, file_head, lines_head, short_head) = (of(0)?, of(1)?, of(2)?, of(3)?);
+        if fingerprint(layout, &head, lines_head, short_head)? != frame.fingerprint {
+            return None;
+        }
+        let name = text(layout, self.types.text, name, name_head)?;
+        let file = text(layout, self.types.text, file, file_head)?;
+        let lines = table(layout, self.types.bytes, lines, lines_head)?;
+        self.pack(frame, half(&head, layout.code_first_line)?, [name, file, lines])
+    }
+
+    fn pack(&mut self, frame: &SampledFrame, first_line: u32, parts: [Part; 3]) -> Option<&[u64]> {
+        let lengths = parts.map(|part| part.length);
+        let total: usize = lengths.iter().sum();
+        let words = PACKED_HEAD + total.div_ceil(8);
+        let (head, body) = self.packed.get_mut(..words)?.split_at_mut(PACKED_HEAD);
+        head.copy_from_slice(&[
+            frame.fingerprint,
+            u64::from(first_line) | u64::from(parts[0].unit) << 32 | u64::from(parts[1].unit) << 40,
+            lengths[0] as u64 | (lengths[1] as u64) << 32,
+            lengths[2] as u64,
+        ]);
+        // SAFETY: words are bytes, and any bytes are words.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(body.as_mut_ptr().cast::<u8>(), body.len() * 8) };
+        let ranges = parts.map(|part| (part.address, part.length));
+        if self.memory.gather(&ranges, bytes.get_mut(..total)?) != total {
+            return None;
+        }
+        self.packed.get(..words)
+    }
+}
+
+/// A stretch of memory to copy.
+#[derive(Clone, Copy)]
+struct Part {
+    address: usize,
+    length: usize,
+    /// Bytes of a character.
+    unit: u8,
+}
+
+/// The characters of a text object whose first bytes are `head`.
+fn text(layout: &Layout, kind: usize, address: usize, head: &[u8]) -> Option<Part> {
+    let state = half(head, layout.text_state)? >> layout.text_kind;
+    let (unit, compact, ascii) = ((state & 7) as u8, state & 1 << 3 != 0, state & 1 << 4 != 0);
+    if word(head, 8)? != kind || !compact || !matches!(unit, 1 | 2 | 4) {
+        return None;
+    }
+    let length = word(head, 16)?.min(MAX_TEXT / usize::from(unit));
+    let data = if ascii { layout.text_ascii } else { layout.text_compact };
+    Some(Part { address: address.wrapping_add(data), length: length * usize::from(unit), unit })
+}
+
+/// The contents of a bytes object whose first bytes are `head`.
+fn table(layout: &Layout, kind: usize, address: usize, head: &[u8]) -> Option<Part> {
+    (word(head, 8)? == kind).then_some(())?;
+    Some(Part { address: address.wrapping_add(layout.bytes_data), length: word(head, 16)?.min(MAX_LINES), unit: 1 })
+}
+
+/// The frame in `bytes`, `None` within if it is a shim.
+#[expect(clippy::option_option, reason = "outside: what could not be read; inside: what is no frame")]
+fn frame(layout: &Layout, address: usize, bytes: &[u8]) -> Option<Option<SampledFrame>> {
+    if let Some((offset, least)) = layout.frame_owner
+        && *bytes.get(offset)? >= least
+    {
+        return Some(None);
+    }
+    let code = word(bytes, layout.frame_code)? & !layout.code_tag;
+    let offset = match layout.frame_instruction {
+        Instruction::Pointer(offset) => word(bytes, offset)?.wrapping_sub(code.wrapping_add(layout.code_instructions)),
+        Instruction::Index(offset) => (half(bytes, offset)?.cast_signed() as isize * 2).cast_unsigned(),
+    };
+    let offset = u32::try_from(offset).unwrap_or(u32::MAX);
+    Some(Some(SampledFrame { address, code, offset, ..SampledFrame::default() }))
+}
+
+/// As [`Interpreter::fingerprint`], of the beginnings of a code object, of its table of lines and of its name.
+fn fingerprint(layout: &Layout, head: &[u8], table: &[u8], name: &[u8]) -> Option<u64> {
+    let (lines, first_line) = (word(head, layout.code_lines)?, half(head, layout.code_first_line)?);
+    Some(match layout.code_version {
+        Some(offset) => super::numbered(lines, first_line, half(head, offset)?),
+        None => super::unnumbered(
+            [lines, word(head, layout.code_name)?, word(head, layout.code_file)?],
+            first_line,
+            word(name, super::TEXT_HASH)?,
+            [word(table, super::BYTES_LENGTH)?, word(table, layout.bytes_data)?],
+        ),
+    })
+}
+
+fn fits(layout: &Layout) -> bool {
+    let code = [
+        layout.code_first_line,
+        layout.code_file,
+        layout.code_name,
+        layout.code_lines,
+        layout.code_version.unwrap_or(0),
+    ];
+    let instruction = match layout.frame_instruction {
+        Instruction::Pointer(offset) | Instruction::Index(offset) => offset,
+    };
+    let frame = [layout.frame_code, layout.frame_previous, instruction, layout.frame_owner.map_or(0, |owner| owner.0)];
+    let table = layout.bytes_data + 8 <= TABLE;
+    table && code.iter().all(|&offset| offset + 8 <= HEAD) && frame.iter().all(|&offset| offset + 8 <= FRAME)
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<usize> {
+    bytes.get(at..)?.first_chunk().map(|bytes| usize::from_le_bytes(*bytes))
+}
+
+fn half(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
+}

@@ -1,0 +1,152 @@
+//! Titles and messages of memory findings.
+
+use super::{Known, Waste, fact};
+use stackline_analyze::findings::Fact;
+use stackline_memory::suggest::describe_call;
+use stackline_memory::{
+    MOST_BUCKETS, Measure, ObjectUsage, Origin, Pattern, PatternMatch, buckets, histogram_text, place_text,
+};
+use stackline_model::format::bytes;
+use stackline_model::{AccessEvidence, MemoryTrace, Unit};
+
+/// One line: which object, how large, what is wrong with it; of several the largest one is told of.
+pub(super) fn title(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> String {
+    let name = facts.trace.object_name(waste.largest);
+    let size = bytes(waste.bytes);
+    let which = match waste.objects.len() {
+        1 => format!("{name} ({size})"),
+        several => format!("{several} objects ({size}), the largest {name}"),
+    };
+    format!("{which}: {}", wrong(facts, waste))
+}
+
+fn wrong(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> String {
+    let found = match waste.known {
+        Known::Match(found) => found,
+        Known::InPlace(input) => {
+            return format!("could be written over {}, which nobody reads after", facts.trace.object_name(input));
+        }
+    };
+    let kernels = kernels(facts, found);
+    match (waste.pattern, &found.measure) {
+        (Pattern::EarlyAllocation, _) => format!("allocated {kernels} before its first use"),
+        (Pattern::LateDeallocation, _) => format!("freed {kernels} after its last use"),
+        (Pattern::RedundantAllocation, _) => {
+            format!("could be the memory of {}, whose last use is over", facts.trace.object_name(found.other))
+        }
+        (Pattern::UnusedAllocation, _) => "never touched".to_owned(),
+        (Pattern::NeverRead, _) => "filled, but never used".to_owned(),
+        (Pattern::MemoryLeak, Some(Measure::Growth { left, rounds, per_round, origin })) => match origin.round() {
+            Some(round) => {
+                let by = bytes(*per_round);
+                let graph = if found.model_call.is_some() {
+                    "kept by the autograd graph of the model called here, which "
+                } else {
+                    ""
+                };
+                format!(
+                    "{graph}grows by {by} a {round}: {left} of {rounds} left something that is there at the end of the records"
+                )
+            }
+            None => "made all along the records, and there at their end".to_owned(),
+        },
+        (Pattern::MemoryLeak, _) => "never freed".to_owned(),
+        (Pattern::TemporaryIdleness, _) => format!("idle for {kernels} between two uses"),
+        (Pattern::DeadWrite, _) => dead_write(facts, found),
+        (Pattern::Overallocation, Some(Measure::Touched { bytes: touched, .. })) => {
+            format!("kernels touch but {} of it", bytes(*touched))
+        }
+        (Pattern::NonUniformAccess, Some(Measure::Frequency { variation, histogram })) => {
+            format!(
+                "some bytes are touched much more often than others (variation {:.0} %): {}",
+                variation * 100.0,
+                histogram_text(histogram)
+            )
+        }
+        (Pattern::StructuredAccess, Some(Measure::Slices { count, .. })) => {
+            format!("of its {count} slices each is used on its own")
+        }
+        (pattern, _) => pattern.name().to_owned(),
+    }
+}
+
+/// Which write is for nothing, and which one covers it.
+fn dead_write(facts: &ObjectUsage<'_>, found: &PatternMatch) -> String {
+    let call = |call| describe_call(facts.trace, call);
+    let which = format!("{}, before anybody reads what {} wrote", call(found.to), call(found.from));
+    match found.times {
+        0 | 1 => format!("filled again by {which}"),
+        times => format!("filled {times} times for nothing, first again by {which}"),
+    }
+}
+
+/// `3 kernels`; where the source sees operators, `3 operators`.
+fn kernels(facts: &ObjectUsage<'_>, found: &PatternMatch) -> String {
+    let count = found.kernels;
+    format!("{count} {}{}", kernel(facts, found), if count == 1 { "" } else { "s" })
+}
+
+fn kernel(facts: &ObjectUsage<'_>, found: &PatternMatch) -> &'static str {
+    let evidence = facts.uses[found.object.index()].evidence;
+    if evidence == AccessEvidence::OperatorLevel { "operator" } else { "kernel" }
+}
+
+/// The figures of a pattern, of the largest object.
+pub(super) fn facts(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> Vec<Fact<String>> {
+    let mut told = Vec::new();
+    if waste.objects.len() > 1 {
+        told.push(fact("bytes of the largest", facts.trace.objects.bytes[waste.largest.index()] as f64, Unit::Bytes));
+    }
+    let Known::Match(found) = waste.known else { return told };
+    if found.from.is_some() && found.to.is_some() && found.kernels > 0 {
+        let name = format!("{}s in between", kernel(facts, found));
+        told.push(fact(&name, f64::from(found.kernels), Unit::None));
+    }
+    match &found.measure {
+        Some(Measure::Touched { bytes, largest_hole, fragmentation }) => {
+            told.push(fact("bytes touched", *bytes as f64, Unit::Bytes));
+            told.push(fact("largest piece not touched", *largest_hole as f64, Unit::Bytes));
+            told.push(fact("fragmentation of what is not touched", fragmentation * 100.0, Unit::Percent));
+        }
+        Some(Measure::Frequency { variation, histogram }) => {
+            told.push(fact("variation of how often bytes are touched", variation * 100.0, Unit::Percent));
+            for one in buckets(histogram, MOST_BUCKETS) {
+                told.push(fact(
+                    &format!("bytes touched {} by the kernel", one.times_text()),
+                    one.bytes as f64,
+                    Unit::Bytes,
+                ));
+            }
+        }
+        Some(Measure::Growth { left, rounds, per_round, origin }) => {
+            let Some(round) = origin.round() else { return told };
+            let several = match origin {
+                Origin::Turns => "turns of training",
+                Origin::Passes => "forward passes",
+                _ => "steps",
+            };
+            told.push(fact(&format!("bytes by {round}"), *per_round as f64, Unit::Bytes));
+            told.push(fact(&format!("{several} that left something"), f64::from(*left), Unit::None));
+            told.push(fact(&format!("{several} before the last one"), f64::from(*rounds), Unit::None));
+        }
+        Some(Measure::Slices { count, largest }) => {
+            told.push(fact("slices", f64::from(*count), Unit::None));
+            told.push(fact("bytes of the largest slice", *largest as f64, Unit::Bytes));
+        }
+        None => {}
+    }
+    told
+}
+
+/// Requests for memory that failed: no rule finds them, and nothing matters more.
+pub(super) fn failed_requests(trace: &MemoryTrace) -> Option<String> {
+    let first = trace.out_of_memory.first()?;
+    let which = match trace.out_of_memory.len() {
+        1 => "a request".to_owned(),
+        several => format!("{several} requests, the first"),
+    };
+    let place = place_text(trace, first.stack);
+    let at = if place.is_empty() { String::new() } else { format!(" at {place}") };
+    let size = bytes(first.requested);
+    Some(format!("out of memory: {which} for {size}{at} failed; `stackline memory` explains why"))
+}

@@ -1,0 +1,112 @@
+//! Byte offset of each event in its source, for diagnostics of the complete trace.
+
+use crate::diagnostics::Code;
+use stackline_model::{EventId, MAX_OFFSETS, ReadReport};
+use std::collections::BTreeMap;
+
+/// Byte offsets of events and of the document's own members. Four bytes per event: offsets ascend, so the upper half of
+/// each is that of the last change before it.
+#[derive(Debug, Default)]
+pub(crate) struct ByteOffsets {
+    low: Vec<u32>,
+    /// From this row on, the upper half of offsets.
+    high: Vec<(u32, u32)>,
+    members: BTreeMap<String, u64>,
+}
+
+impl ByteOffsets {
+    /// Notes where the next event stands.
+    pub(crate) fn push(&mut self, offset: u64) {
+        let high = (offset >> 32) as u32;
+        if self.high.last().map_or(0, |&(_, h)| h) != high {
+            self.high.push((self.low.len() as u32, high));
+        }
+        self.low.push(offset as u32);
+    }
+
+    /// The byte at which an event's record begins.
+    pub(crate) fn offset_of(&self, event: EventId) -> Option<u64> {
+        let low = *self.low.get(event.index())?;
+        let after = self.high.partition_point(|&(row, _)| row <= event.0);
+        let high = after.checked_sub(1).map_or(0, |i| self.high[i].1);
+        Some(u64::from(high) << 32 | u64::from(low))
+    }
+
+    /// Notes where a member of the document stands; the last one counts, as its value does.
+    pub(crate) fn member(&mut self, key: &str, offset: u64) {
+        self.members.insert(key.to_owned(), offset);
+    }
+
+    /// The byte at which the value of a member of the document ends.
+    pub(crate) fn of_member(&self, key: &str) -> Option<u64> {
+        self.members.get(key).copied()
+    }
+}
+
+/// Events that have one problem in common: how many, and the first in the text.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    count: u64,
+    /// Ascending.
+    first: Vec<EventId>,
+    example: String,
+}
+
+impl Tally {
+    /// Counts an event. The example is asked for where none is known so far.
+    pub(crate) fn add(&mut self, event: EventId, example: impl FnOnce() -> String) {
+        self.count += 1;
+        if self.example.is_empty() {
+            self.example = example();
+        }
+        let at = self.first.partition_point(|&e| e < event);
+        if at < MAX_OFFSETS {
+            self.first.insert(at, event);
+            self.first.truncate(MAX_OFFSETS);
+        }
+    }
+
+    /// Puts them into the report.
+    pub(crate) fn tell(&self, code: Code, places: &ByteOffsets, report: &mut ReadReport) {
+        self.tell_as(code, places, report, &self.example);
+    }
+
+    /// Puts them into the report with another example.
+    pub(crate) fn tell_as(&self, code: Code, places: &ByteOffsets, report: &mut ReadReport, example: &str) {
+        for &event in &self.first {
+            code.count(report, places.offset_of(event), example);
+        }
+        code.count_many(report, self.count - self.first.len() as u64, None, example);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diagnostics;
+
+    #[test]
+    fn offsets_beyond_four_gigabytes_come_back() {
+        let offsets = [0, 5, u64::from(u32::MAX), 1 << 32, (1 << 32) + 7, 9 << 32, (9 << 32) + 1];
+        let mut places = ByteOffsets::default();
+        offsets.iter().for_each(|&o| places.push(o));
+        let back: Vec<u64> = (0..offsets.len()).filter_map(|i| places.offset_of(EventId::new(i))).collect();
+        assert_eq!(back, offsets);
+        assert_eq!(places.offset_of(EventId::new(offsets.len())), None);
+    }
+
+    #[test]
+    fn the_first_in_the_text_are_told() {
+        let mut places = ByteOffsets::default();
+        (0..20).for_each(|i| places.push(100 * i));
+        let mut tally = Tally::default();
+        for row in [9, 3, 17, 1, 5, 2, 12] {
+            tally.add(EventId::new(row), || format!("row {row}"));
+        }
+        let mut report = ReadReport::default();
+        tally.tell(diagnostics::CROSSING, &places, &mut report);
+        let problem = &report.problems[0];
+        assert_eq!((problem.count, &problem.offsets[..]), (7, &[100, 200, 300, 500, 900][..]));
+        assert_eq!(problem.example, "row 9");
+    }
+}

@@ -1,0 +1,497 @@
+//! Replay of the allocations and accesses of a process in time order.
+
+use super::super::calls::{Calls, Named, TensorAccess};
+use super::super::files::Files;
+use super::super::steps;
+use super::described::{Described, described};
+use super::kinds::{Seen, classify};
+use super::names::{Effect, only_tells, updates};
+use super::operators::{Input, Operator, Operators};
+use super::paths::{NodeContext, places};
+use super::tensor_names::TensorNames;
+use crate::diagnostics;
+use rustc_hash::{FxHashMap, FxHashSet};
+use stackline_model::names::STEP_PREFIX;
+use stackline_model::{
+    AccessEvidence, AccessExtent, AccessMode, AddressMap, MemoryCallId, MemoryCallKind, MemoryDeviceId, MemoryObjectId,
+    MemoryPhase, MemoryStreamId, MemoryTrace, NewCall, NewObject, OutOfMemory, StrId, call_flags,
+};
+use stackline_recording::TouchKind;
+
+/// Tensors of one call that the recorder looks at, at most.
+const MOST_INPUTS: usize = 4096;
+
+/// What happens at one time. Of one time, what ends comes last: its results were allocated by then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum What {
+    Touch {
+        touch: usize,
+    },
+    /// It was told what memory is called.
+    Name {
+        named: usize,
+    },
+    Begin {
+        operator: usize,
+    },
+    End {
+        operator: usize,
+    },
+    /// Recording began, paused, or lost something: operators may have done anything meanwhile.
+    Unseen,
+}
+
+/// What is known of one thread.
+struct Thread<'a> {
+    touches: &'a [TensorAccess],
+    operators: Operators,
+    places: Vec<NodeContext>,
+    /// Parent and frame of each node.
+    nodes: &'a [(u32, u32)],
+    stream: MemoryStreamId,
+    /// By operator: what it was handed and touches itself, and what it made.
+    handed: Vec<Vec<(Input, MemoryObjectId)>>,
+    made: Vec<Vec<MemoryObjectId>>,
+    /// By operator: how many objects there were when it began.
+    objects_before: Vec<usize>,
+}
+
+struct AllocationReplay<'a> {
+    trace: MemoryTrace,
+    device: MemoryDeviceId,
+    zero: i64,
+    threads: Vec<Thread<'a>>,
+    calls: &'a Calls,
+    told: TensorNames,
+    live: AddressMap,
+    /// What is known of tensors, by frame and argument.
+    described: Vec<Vec<Described>>,
+    seen: Vec<Seen>,
+    /// By object: whether an operator was handed it since, and whether one used it.
+    was_handed: Vec<bool>,
+    was_used: Vec<bool>,
+    /// By object: the end of the outermost operator that it was allocated in.
+    outermost_end: Vec<i64>,
+    /// When each call of the trace happened.
+    times: Vec<i64>,
+    /// What no module made and operators of modules read, and where: thread and node.
+    read_in_modules: FxHashSet<(MemoryObjectId, usize, u32)>,
+}
+
+/// The memory trace of a process; times count from the begin of its recording.
+pub(super) fn sweep(calls: &Calls) -> MemoryTrace {
+    let is_input = |touch: &TensorAccess| matches!(touch.kind, TouchKind::Input(_));
+    let has_accesses = calls.threads.iter().any(|thread| thread.touches.iter().any(is_input));
+    // Frees may be among what was lost: then nobody knows what leaks.
+    let lost_some = calls.lost.iter().any(|(what, count)| what.starts_with("touches_") && *count > 0);
+    let saw_end = calls.ended && !lost_some;
+    let mut trace = MemoryTrace { saw_end, has_accesses, ..MemoryTrace::default() };
+    let device = trace.device("cpu");
+    let (described, files) = (described(calls, &mut trace), Files::new(calls));
+    let mut threads = Vec::new();
+    for thread in &calls.threads {
+        let operators = Operators::new(calls, thread);
+        let count = operators.list.len();
+        threads.push(Thread {
+            touches: &thread.touches,
+            operators,
+            places: places((calls, &files), thread, &mut trace),
+            nodes: &thread.nodes,
+            stream: trace.stream(device, thread.thread.tid.into()),
+            handed: vec![Vec::new(); count],
+            made: vec![Vec::new(); count],
+            objects_before: vec![0; count],
+        });
+    }
+    let mut sweep = AllocationReplay {
+        trace,
+        device,
+        zero: calls.process.start_monotonic_ns,
+        threads,
+        calls,
+        told: TensorNames::default(),
+        live: AddressMap::default(),
+        described,
+        seen: Vec::new(),
+        was_handed: Vec::new(),
+        was_used: Vec::new(),
+        outermost_end: Vec::new(),
+        times: Vec::new(),
+        read_in_modules: FxHashSet::default(),
+    };
+    let mut order = sweep.order();
+    if lost_some {
+        // Where, the recording does not say.
+        let ends = [order.first(), order.last()].map(|end| end.map(|&(time, ..)| (time, 0, What::Unseen)));
+        order.splice(0..0, ends[0]);
+        order.extend(ends[1]);
+    }
+    order.extend(calls.named.iter().enumerate().map(|(named, one)| (one.at, 0, What::Name { named })));
+    order.extend(calls.windows.iter().map(|change| (change.at, 0, What::Unseen)));
+    order.sort_by_key(|&(time, _, what)| (time, matches!(what, What::End { .. })));
+    for (time, thread, what) in order {
+        match what {
+            What::Touch { touch } => sweep.touch(time, thread, touch),
+            What::Name { named } => sweep.name(named),
+            What::Begin { operator } => sweep.begin(thread, operator),
+            What::End { operator } => sweep.end(time, thread, operator),
+            What::Unseen => sweep.unseen(time),
+        }
+    }
+    sweep.steps(calls);
+    classify(&mut sweep.trace, &sweep.seen);
+    sweep.told.write(&mut sweep.trace, calls);
+    sweep.trace
+}
+
+impl AllocationReplay<'_> {
+    /// Everything; touches of a thread in their own order, which is that of time.
+    fn order(&self) -> Vec<(i64, usize, What)> {
+        let mut all = Vec::new();
+        for (at, thread) in self.threads.iter().enumerate() {
+            for (touch, one) in thread.touches.iter().enumerate() {
+                if !matches!(one.kind, TouchKind::Input(_)) {
+                    all.push((one.at, at, What::Touch { touch }));
+                }
+            }
+            let owners: FxHashSet<usize> = thread.operators.owners.values().copied().collect();
+            // Without what operators were called with, what they made says too little.
+            let operators = if self.trace.has_accesses { &thread.operators.list[..] } else { &[] };
+            for (operator, one) in operators.iter().enumerate() {
+                if !one.inputs.is_empty() || owners.contains(&operator) {
+                    all.push((one.start, at, What::Begin { operator }));
+                    all.push((one.end, at, What::End { operator }));
+                }
+            }
+        }
+        all
+    }
+
+    fn place(&self, thread: usize, node: u32) -> NodeContext {
+        self.threads[thread].places[node as usize]
+    }
+
+    fn call(&mut self, time: i64, thread: usize, place: NodeContext, name: StrId) -> NewCall {
+        self.times.push(time);
+        NewCall {
+            start_ns: time - self.zero,
+            stream: self.threads[thread].stream,
+            name,
+            stack: place.stack,
+            ..NewCall::default()
+        }
+    }
+
+    /// Memory is a tensor of a name.
+    fn name(&mut self, named: usize) {
+        let Named { address, name, .. } = self.calls.named[named];
+        let object = self.live.find(address).map(|(object, _)| object);
+        let begins_there = |object: &MemoryObjectId| self.trace.objects.address[object.index()] == address;
+        self.told.tell(object.filter(begins_there), address, name);
+    }
+
+    /// A call that may have touched all that is alive.
+    fn unseen(&mut self, time: i64) {
+        self.times.push(time);
+        let name = self.trace.strings.intern("not recorded");
+        let call = NewCall { start_ns: time - self.zero, name, flags: call_flags::OPAQUE, ..NewCall::default() };
+        self.trace.calls.push(MemoryCallKind::Kernel, call);
+        self.trace.seal_call();
+    }
+
+    fn object(&mut self, seen: Seen, outermost_end: i64) {
+        self.seen.push(seen);
+        self.was_handed.push(false);
+        self.was_used.push(false);
+        self.outermost_end.push(outermost_end);
+    }
+
+    fn touch(&mut self, time: i64, thread: usize, touch: usize) {
+        let TensorAccess { node, address, bytes, kind, .. } = self.threads[thread].touches[touch];
+        let place = self.place(thread, node);
+        match kind {
+            TouchKind::Freed => return self.free(time, thread, place, address),
+            TouchKind::Failed => return self.fail(time, thread, place, bytes),
+            _ => {}
+        }
+        self.end_lost(time, thread, place, (address, bytes));
+        let name = self.trace.strings.intern("allocate");
+        let call = self.call(time, thread, place, name);
+        let object = NewObject {
+            address,
+            bytes,
+            device: self.device,
+            stream: call.stream,
+            stack: place.stack,
+            module: place.module,
+            operator: place.operator,
+            ..NewObject::default()
+        };
+        let object = self.trace.allocate(object, call);
+        self.live.insert(address, bytes, object);
+        self.told.is_gone(address);
+        let owner = self.threads[thread].operators.owners.get(&touch).copied();
+        let outermost = owner.map_or(i64::MIN, |owner| self.threads[thread].operators.list[owner].outermost_end);
+        self.object(
+            Seen {
+                made_in_backward: place.in_backward,
+                made_in_optimizer: place.in_optimizer,
+                made_in_forward: !place.in_backward && !place.in_optimizer,
+                made_in_module: place.module.is_some(),
+                ..Seen::default()
+            },
+            outermost,
+        );
+        if let Some(owner) = owner {
+            self.threads[thread].made[owner].push(object);
+        }
+    }
+
+    fn fail(&mut self, time: i64, thread: usize, place: NodeContext, bytes: u64) {
+        self.trace.out_of_memory.push(OutOfMemory {
+            before: MemoryCallId::new(self.trace.calls.len()),
+            time_ns: time - self.zero,
+            device: self.device,
+            stream: self.threads[thread].stream,
+            requested: bytes,
+            device_free: None,
+            stack: place.stack,
+        });
+    }
+
+    /// Ends what lies where something is allocated now: its free was not recorded.
+    fn end_lost(&mut self, time: i64, thread: usize, place: NodeContext, (address, bytes): (u64, u64)) {
+        let lost: Vec<MemoryObjectId> = self.live.find_all(address, bytes).map(|(object, _)| object).collect();
+        for object in lost {
+            diagnostics::MEMORY_OVERLAP.count(&mut self.trace.report, None, &format!("{address:#x}"));
+            self.live.remove(self.trace.objects.address[object.index()]);
+            let name = self.trace.strings.intern("free");
+            let call = self.call(time, thread, place, name);
+            self.trace.release(object, NewCall { flags: call_flags::INFERRED, ..call });
+        }
+    }
+
+    fn free(&mut self, time: i64, thread: usize, place: NodeContext, address: u64) {
+        let name = self.trace.strings.intern("free");
+        let call = self.call(time, thread, place, name);
+        let Some(object) = self.live.remove(address) else {
+            diagnostics::MEMORY_UNKNOWN_FREE.count(&mut self.trace.report, None, &format!("{address:#x}"));
+            self.trace.calls.push(MemoryCallKind::Free, call);
+            return self.trace.seal_call();
+        };
+        self.trace.release(object, call);
+        let seen = &mut self.seen[object.index()];
+        seen.freed_in_optimizer = place.in_optimizer;
+        seen.used_in_backward |= place.in_backward;
+        seen.died_in_its_operator = time <= self.outermost_end[object.index()];
+        if seen.died_in_its_operator {
+            self.mark_within(object);
+        }
+    }
+
+    /// Notes what an operator was handed: by its end, another object may lie there.
+    fn begin(&mut self, thread: usize, operator: usize) {
+        let Operator { node, effect, ref inputs, .. } = self.threads[thread].operators.list[operator];
+        let (place, count) = (self.place(thread, node), inputs.len());
+        self.threads[thread].objects_before[operator] = self.trace.objects.len();
+        for position in 0..count {
+            let input = self.threads[thread].operators.list[operator].inputs[position];
+            let object = match self.live.find(input.address) {
+                Some((object, _)) => object,
+                None => self.foreign(input.address, input.bytes),
+            };
+            self.describe(object, (thread, node), input);
+            if effect == Effect::Nothing {
+                continue;
+            }
+            self.was_handed[object.index()] = true;
+            if !input.is_passed_on {
+                let seen = &mut self.seen[object.index()];
+                let writes = effect != Effect::Reads && input.argument == 0;
+                seen.used_in_backward |= place.in_backward;
+                seen.updated_by_optimizer |= place.in_optimizer && writes;
+                seen.read_by_optimizer |= place.in_optimizer && !writes;
+                if !writes && place.module.is_some() && !seen.made_in_module {
+                    seen.read_again |= !self.read_in_modules.insert((object, thread, node));
+                }
+                self.threads[thread].handed[operator].push((input, object));
+            }
+        }
+    }
+
+    /// Takes over what an operator says of a tensor; its sizes if it is all of the object.
+    fn describe(&mut self, object: MemoryObjectId, (thread, node): (usize, u32), input: Input) {
+        let frame = self.threads[thread].nodes.get(node as usize).map_or(u32::MAX, |(_, frame)| *frame);
+        let arguments = self.described.get(frame as usize);
+        let Some(known) = arguments.and_then(|all| all.get(usize::from(input.argument))) else { return };
+        let (objects, row) = (&mut self.trace.objects, object.index());
+        if objects.dtype[row].is_none() {
+            objects.dtype[row] = known.dtype;
+        }
+        if objects.shape[row].is_none() && input.bytes == objects.requested[row] {
+            objects.shape[row] = known.shape;
+        }
+    }
+
+    /// Memory that PyTorch's allocator did not make, or made before anybody looked.
+    fn foreign(&mut self, address: u64, bytes: u64) -> MemoryObjectId {
+        // Elements of an expanded tensor lie in fewer bytes than they would take one by one.
+        let next =
+            self.live.find_all(address, bytes).map(|(object, _)| self.trace.objects.address[object.index()]).min();
+        let bytes = next.map_or(bytes, |next| next.saturating_sub(address));
+        let object = self.trace.older(NewObject { address, bytes, device: self.device, ..NewObject::default() });
+        self.live.insert(address, bytes, object);
+        self.object(Seen { is_foreign: true, ..Seen::default() }, i64::MIN);
+        self.told.appears(object, address);
+        object
+    }
+
+    fn end(&mut self, time: i64, thread: usize, operator: usize) {
+        let handed = std::mem::take(&mut self.threads[thread].handed[operator]);
+        let made = std::mem::take(&mut self.threads[thread].made[operator]);
+        let results = self.results(made, !handed.is_empty());
+        if handed.is_empty() && results.is_empty() {
+            return;
+        }
+        let Operator { node, start, end, .. } = self.threads[thread].operators.list[operator];
+        let place = self.place(thread, node);
+        let call = self.call(time, thread, place, place.operator);
+        let (start_ns, duration_ns) = (start - self.zero, (end - start).max(0).cast_unsigned());
+        // The recorder looks at no more tensors of a call than this: it may have touched others.
+        let is_cut = self.threads[thread].operators.list[operator].inputs.len() >= MOST_INPUTS;
+        let flags = if is_cut { call_flags::OPAQUE } else { 0 };
+        let row = self.trace.calls.push(MemoryCallKind::Kernel, NewCall { start_ns, duration_ns, flags, ..call });
+        self.access_handed(thread, operator, &handed);
+        for (object, mode) in results {
+            self.access(object, mode, AccessExtent::Whole);
+        }
+        self.trace.seal_call();
+        let effect = self.threads[thread].operators.list[operator].effect;
+        self.tell_kind(row, effect);
+        self.note_first_uses(row, time);
+    }
+
+    /// What an operator made and leaves alive: it wrote what no other operator was handed. What others only filled for one that
+    /// touches memory itself, it went on with (a bias, to which `aten::addmm` adds).
+    fn results(&self, made: Vec<MemoryObjectId>, touches: bool) -> Vec<(MemoryObjectId, AccessMode)> {
+        let mode = |object: MemoryObjectId| match (self.was_handed[object.index()], self.was_used[object.index()]) {
+            (false, _) => Some(AccessMode::Write),
+            (true, false) if touches => Some(AccessMode::Both),
+            _ => None,
+        };
+        let alive = made.into_iter().filter(|object| self.is_alive(*object));
+        alive.filter_map(|object| Some((object, mode(object)?))).collect()
+    }
+
+    /// Operators that only fill are sets, or copies if they read, too: they prepare memory, and use none.
+    fn tell_kind(&mut self, call: MemoryCallId, effect: Effect) {
+        if effect != Effect::Fills || self.trace.calls.is_opaque(call) {
+            return;
+        }
+        let modes: Vec<AccessMode> = self.trace.accesses_of(call).map(|access| access.mode).collect();
+        // Memory that is filled from itself, or by a name that says more than it does, stays an operator.
+        if modes.iter().all(|mode| *mode == AccessMode::Write) {
+            self.trace.calls.kind[call.index()] = MemoryCallKind::Set;
+        } else if !modes.contains(&AccessMode::Both) {
+            self.trace.calls.kind[call.index()] = MemoryCallKind::CopyOnDevice;
+        }
+    }
+
+    /// Marks allocations whose object is used for the first time in the operator of the program that made it.
+    fn note_first_uses(&mut self, call: MemoryCallId, time: i64) {
+        let is_kernel = self.trace.calls.kind[call.index()] == MemoryCallKind::Kernel;
+        for row in self.trace.access_rows(call) {
+            let access = self.trace.accesses.get(row);
+            let object = access.object.index();
+            if !is_kernel && !access.mode.reads() || std::mem::replace(&mut self.was_used[object], true) {
+                continue;
+            }
+            if time <= self.outermost_end[object] {
+                self.mark_within(access.object);
+            }
+        }
+    }
+
+    fn mark_within(&mut self, object: MemoryObjectId) {
+        if let Some(made_by) = self.trace.objects.allocated_by[object.index()].some() {
+            self.trace.calls.flags[made_by.index()] |= call_flags::WITHIN_OPERATOR;
+        }
+    }
+
+    /// The accesses to what an operator was handed, one for each object.
+    fn access_handed(&mut self, thread: usize, operator: usize, handed: &[(Input, MemoryObjectId)]) {
+        let of = &self.threads[thread].operators.list[operator];
+        let effect = of.effect;
+        let name = self.trace.strings.get(self.place(thread, of.node).operator).to_owned();
+        let makes_nothing = effect == Effect::Reads && !self.has_result(thread, operator) && !only_tells(&name);
+        let output = makes_nothing.then(|| last_argument(of)).flatten();
+        let mut places: FxHashMap<MemoryObjectId, usize> = FxHashMap::default();
+        let mut accesses: Vec<(MemoryObjectId, AccessMode, AccessExtent)> = Vec::new();
+        for &(input, object) in handed {
+            if !self.is_alive(object) {
+                diagnostics::FREED_IN_USE.count(&mut self.trace.report, None, &name);
+                continue;
+            }
+            let whole = input.bytes > 0 && input.bytes >= self.trace.objects.requested[object.index()];
+            let mode = mode(effect, &name, (input, whole), output);
+            let place = *places.entry(object).or_insert(accesses.len());
+            if let Some((_, known, _)) = accesses.get_mut(place) {
+                *known = if *known == mode { mode } else { AccessMode::Both };
+                continue;
+            }
+            accesses.push((object, mode, if whole { AccessExtent::Whole } else { AccessExtent::Unknown }));
+        }
+        for (object, mode, extent) in accesses {
+            self.access(object, mode, extent);
+        }
+    }
+
+    fn access(&mut self, object: MemoryObjectId, mode: AccessMode, extent: AccessExtent) {
+        self.trace.accesses.push(object, mode, AccessEvidence::OperatorLevel, extent);
+    }
+
+    fn is_alive(&self, object: MemoryObjectId) -> bool {
+        self.trace.objects.freed_by[object.index()].is_none()
+    }
+
+    /// Whether anything that the thread allocated since the operator began is alive.
+    fn has_result(&self, thread: usize, operator: usize) -> bool {
+        let (before, stream) = (self.threads[thread].objects_before[operator], self.threads[thread].stream);
+        let mut new = (before..self.trace.objects.len()).map(MemoryObjectId::new);
+        new.any(|object| self.is_alive(object) && self.trace.objects.stream[object.index()] == stream)
+    }
+
+    /// Training steps, by the calls that lie in them.
+    fn steps(&mut self, calls: &Calls) {
+        let Some((_, steps)) = steps::infer(calls) else { return };
+        for step in steps {
+            let at = |time| MemoryCallId::new(self.times.partition_point(|&call| call < time));
+            let (first, end) = (at(step.start), at(step.end));
+            let name = self.trace.strings.intern(&format!("{STEP_PREFIX}{}", step.number));
+            self.trace.phases.push(MemoryPhase { name, first, end });
+        }
+    }
+}
+
+/// The argument that an operator writes to which makes no tensor although its name says that it returns one: variants that
+/// are given their result (`out=`) have it last, and share the name of the others.
+fn last_argument(operator: &Operator) -> Option<u8> {
+    operator.inputs.iter().map(|input| input.argument).max().filter(|&argument| argument > 0)
+}
+
+fn mode(effect: Effect, name: &str, (input, whole): (Input, bool), output: Option<u8>) -> AccessMode {
+    match effect {
+        _ if updates(name, input.argument) => AccessMode::Both,
+        Effect::Fills if input.argument == 0 => AccessMode::Write,
+        Effect::Updates if input.argument == 0 => AccessMode::Both,
+        // Of what a part is written, the rest stays.
+        _ if output == Some(input.argument) => {
+            if whole {
+                AccessMode::Write
+            } else {
+                AccessMode::Both
+            }
+        }
+        _ => AccessMode::Read,
+    }
+}

@@ -1,0 +1,86 @@
+//! Sampled Python spans: durations of Python functions between operators, from samples.
+
+use super::calls::{Calls, Sample};
+use rustc_hash::FxHashMap;
+use stackline_recording::{FrameKey, Metric};
+
+/// A stretch of time in which a thread was seen at one place in Python, and not in an operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Glimpse {
+    pub(super) start: i64,
+    pub(super) end: i64,
+    /// The place: which of the process's trees, and the node in it.
+    pub(super) tree: usize,
+    pub(super) node: u32,
+}
+
+/// The glimpses of the thread whose calls are those of tree `index`, in the order of time; none of them holds the begin or
+/// the end of a call. A sample stands for half of its time before and half of it behind it, as far as nothing else was seen there.
+pub(super) fn glimpses(calls: &Calls, shown: &[Vec<usize>], index: usize) -> Vec<Glimpse> {
+    let thread = &calls.threads[index];
+    let mut samples: Vec<(i64, u64, usize, u32)> = Vec::new();
+    for &tree in &shown[index] {
+        let is_time = |sample: &&Sample| matches!(sample.metric, Metric::CpuTime | Metric::RealTime | Metric::WaitTime);
+        samples.extend(calls.threads[tree].samples.iter().filter(is_time).map(|s| (s.at, s.value, tree, s.node)));
+    }
+    samples.sort_unstable();
+    let mut edges: Vec<i64> = thread.calls.iter().flat_map(|call| [call.start, call.end]).collect();
+    edges.sort_unstable();
+    let middle = |a: i64, b: i64| a + (b - a) / 2;
+    let stretch = |(i, &(at, value, tree, node)): (usize, &(i64, u64, usize, u32))| {
+        let half = (value / 2).cast_signed();
+        let edge = edges.partition_point(|&edge| edge <= at);
+        let before = [
+            edge.checked_sub(1).map(|edge| edges[edge]),
+            i.checked_sub(1).map(|before| middle(samples[before].0, at)),
+            Some(at.saturating_sub(half)),
+        ];
+        let behind = [
+            edges.get(edge).copied(),
+            samples.get(i + 1).map(|&(next, ..)| middle(at, next)),
+            Some(at.saturating_add(half)),
+        ];
+        let (start, end) = (before.into_iter().flatten().max()?, behind.into_iter().flatten().min()?);
+        let node = without_openmp(calls, tree, node);
+        (end > start && in_python(calls, tree, node)).then_some(Glimpse { start, end, tree, node })
+    };
+    samples.iter().enumerate().filter_map(stretch).collect()
+}
+
+/// Per tree the trees whose samples show the thread that its calls are of. Those of a thread without calls show itself; if
+/// several threads had one number after each other, the first.
+pub(super) fn shown(calls: &Calls) -> Vec<Vec<usize>> {
+    let mut first: FxHashMap<u32, usize> = FxHashMap::default();
+    for (tree, thread) in calls.threads.iter().enumerate().filter(|(_, thread)| !thread.calls.is_empty()) {
+        first.entry(thread.thread.tid).or_insert(tree);
+    }
+    let mut shown = vec![Vec::new(); calls.threads.len()];
+    for (tree, thread) in calls.threads.iter().enumerate().filter(|(_, thread)| !thread.samples.is_empty()) {
+        shown[first.get(&thread.thread.tid).copied().unwrap_or(tree)].push(tree);
+    }
+    shown
+}
+
+/// The place of a sample, whether or not it was taken in a library of OpenMP.
+fn without_openmp(calls: &Calls, tree: usize, node: u32) -> u32 {
+    match calls.threads[tree].nodes.get(node as usize) {
+        Some(&(parent, frame)) if calls.is_openmp(frame) => parent,
+        _ => node,
+    }
+}
+
+/// Whether a path ends in Python, native code that Python called left out.
+fn in_python(calls: &Calls, tree: usize, node: u32) -> bool {
+    let nodes = &calls.threads[tree].nodes;
+    let mut at = node;
+    while at != 0 {
+        let Some(&(parent, frame)) = nodes.get(at as usize) else { return false };
+        match calls.frames.get(frame as usize) {
+            Some(FrameKey::Native { .. } | FrameKey::Unmapped { .. }) => at = parent,
+            // Who is at line 0 is not known.
+            Some(&FrameKey::Python { first_line, .. }) => return first_line > 0,
+            _ => return false,
+        }
+    }
+    false
+}

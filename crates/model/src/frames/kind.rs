@@ -1,0 +1,67 @@
+//! Kinds of frames and their stable names.
+
+use super::Frame;
+
+/// Declares the kinds of frames: variants of [`Frame`] with the names that tables and files have for them.
+macro_rules! kinds {
+    ($($variant:ident $name:literal,)*) => {
+        /// The kind of a frame.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum FrameKind {
+            $(#[doc = concat!("See [`Frame::", stringify!($variant), "`].")] $variant,)*
+        }
+
+        impl FrameKind {
+            /// All kinds.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
+
+            /// Stable name.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+        }
+
+        impl Frame {
+            /// Its kind.
+            pub fn kind(&self) -> FrameKind {
+                match self { $(Self::$variant { .. } => FrameKind::$variant,)* }
+            }
+        }
+    };
+}
+
+kinds! {
+    Python "python",
+    Operator "operator",
+    Backward "backward",
+    Span "span",
+    Module "module",
+    Native "native",
+    Unmapped "unmapped",
+    Runtime "runtime",
+    Kernel "kernel",
+    DeviceFunction "device_function",
+    Instruction "instruction",
+    HloOp "hlo_op",
+    Overflow "overflow",
+}
+
+impl FrameKind {
+    /// The kind with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|kind| kind.name() == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::FrameKind;
+
+    #[test]
+    fn kinds_have_names_of_their_own() {
+        for &kind in FrameKind::ALL {
+            assert_eq!(FrameKind::from_name(kind.name()), Some(kind));
+        }
+        assert_eq!(FrameKind::from_name("no kind"), None);
+    }
+}

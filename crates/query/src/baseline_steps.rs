@@ -1,0 +1,40 @@
+//! Choice of the comparable steps of a run and its baseline.
+
+use crate::OpenRun;
+use stackline_analyze::Scope;
+use stackline_analyze::calls::TimeRange;
+use stackline_analyze::steps::Looked;
+use std::collections::BTreeSet;
+
+impl OpenRun {
+    /// The part of this run that is like a part of the one that it is compared with: its own steps for any steps, without as many
+    /// first ones as the other run leaves out as warm-ups.
+    pub(crate) fn like(&self, rank: Option<i64>, part: TimeRange, of: &Self) -> TimeRange {
+        match (part, self.trace(rank)) {
+            (TimeRange::Steps(..) | TimeRange::Chosen, Ok((at, trace))) => {
+                let chosen = self.chosen(at).map(|(first, last)| {
+                    let numbers = trace.steps.iter().map(|step| step.number);
+                    let numbers: BTreeSet<i64> = numbers.filter(|number| (first..last).contains(number)).collect();
+                    let more = of.warm_ups(rank).saturating_sub(self.warm_ups(rank));
+                    // Two steps stay at least.
+                    (numbers.iter().nth(more).or(numbers.last()).copied().unwrap_or(first), last)
+                });
+                let whole = if part == TimeRange::Chosen { TimeRange::Chosen } else { TimeRange::Whole };
+                chosen.map_or(whole, |(first, last)| TimeRange::Steps(first, last))
+            }
+            (TimeRange::Steps(..), Err(_)) => TimeRange::Whole,
+            (part, _) => part,
+        }
+    }
+
+    /// Whether a part is that of all steps that are looked at where nobody chose any.
+    pub(crate) fn is_all(&self, rank: Option<i64>, part: TimeRange) -> bool {
+        let chosen = self.trace(rank).ok().and_then(|(at, _)| self.chosen(at));
+        part == TimeRange::Chosen || chosen.is_some_and(|(first, last)| part == TimeRange::Steps(first, last))
+    }
+
+    /// How many first steps are left out by themselves.
+    fn warm_ups(&self, rank: Option<i64>) -> usize {
+        self.trace(rank).map_or(0, |(_, trace)| Looked::at(trace, &Scope::default()).warm_ups.len())
+    }
+}

@@ -1,0 +1,94 @@
+//! Cache of results that queries share.
+
+use crate::counter_tracks::Counters;
+use crate::launch_links::Launched;
+use crate::memory::Memory;
+use crate::names::Names;
+use crate::slices::CoarseSlices;
+use crate::track_layout::TrackLayout;
+use stackline_analyze::calls::{CallView, TimeRange, TraceCallTree};
+use stackline_analyze::critical_path::exact::{Exact, ExactPath};
+use stackline_analyze::findings::Findings;
+use stackline_analyze::steps::Looked;
+use stackline_model::{CallNodeId, CallThreadId, CallingContextTree, Trace};
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// A view that was made, or is being made.
+pub(crate) type BeingMade = Arc<OnceLock<Arc<CallView>>>;
+
+/// A critical path, and what it is of.
+#[derive(Clone, Debug)]
+pub(crate) struct PathOfWindow {
+    pub(crate) path: ExactPath,
+    /// The window in words.
+    pub(crate) window: String,
+    /// What the window leaves out, and how steps are inferred.
+    pub(crate) notes: Vec<String>,
+}
+
+impl PathOfWindow {
+    pub(crate) fn from_trace(trace: &Trace, looked: Looked) -> Result<Self, String> {
+        let Looked { choice, notes, .. } = looked;
+        let path = Exact::new(trace).path(&choice).map_err(|error| error.to_string())?;
+        Ok(Self { path, window: choice.in_words(), notes })
+    }
+}
+
+/// What was worked out of one trace.
+#[derive(Debug, Default)]
+pub(crate) struct Derived {
+    /// Of what ran alone.
+    pub(crate) findings: OnceLock<Result<Findings, String>>,
+    /// With those of its memory.
+    pub(crate) with_memory: OnceLock<Result<Findings, String>>,
+    pub(crate) path: OnceLock<Result<PathOfWindow, String>>,
+    pub(crate) calls: Mutex<Vec<(TimeRange, Arc<TraceCallTree>)>>,
+    pub(crate) rows: OnceLock<TrackLayout>,
+    pub(crate) coarse: OnceLock<Option<CoarseSlices>>,
+    pub(crate) chosen: OnceLock<Option<(i64, i64)>>,
+    pub(crate) names: OnceLock<Names>,
+    pub(crate) counters: OnceLock<Counters>,
+    pub(crate) launched: Launched,
+    pub(crate) origin: OnceLock<i64>,
+    pub(crate) memory: OnceLock<Result<Memory, String>>,
+}
+
+/// Where the calls of a run come from.
+#[derive(Debug)]
+pub enum Source<'a> {
+    /// Recorded as such.
+    Recording(&'a CallingContextTree),
+    /// Made from the events of a trace.
+    Trace(Arc<TraceCallTree>),
+}
+
+impl Source<'_> {
+    /// The tree.
+    pub fn tree(&self) -> &CallingContextTree {
+        match self {
+            Self::Recording(tree) => tree,
+            Self::Trace(calls) => &calls.tree,
+        }
+    }
+
+    /// What calls of functions count at another line.
+    pub(crate) fn continued(&self) -> &[(CallNodeId, CallThreadId, u64)] {
+        match self {
+            Self::Recording(_) => &[],
+            Self::Trace(calls) => &calls.continued,
+        }
+    }
+
+    /// Steps that it is of; 0 where it is of none, but of all there is.
+    pub(crate) fn steps(&self) -> usize {
+        match self {
+            Self::Recording(_) => 0,
+            Self::Trace(calls) => calls.steps,
+        }
+    }
+
+    /// Whether time of functions themselves was put at lines by halves, where no stack tells at which of them it was.
+    pub(crate) fn guesses_lines(&self) -> bool {
+        !self.continued().is_empty()
+    }
+}

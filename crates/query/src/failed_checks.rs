@@ -1,0 +1,88 @@
+//! Failed checks that matter to a report and to findings, as the read reports of the traces say.
+
+use serde::Serialize;
+use stackline_analyze::checks;
+use stackline_model::{ReadReport, Trace};
+use std::collections::BTreeMap;
+
+/// Checks on which tables and findings depend, by the codes of the read report that say that they failed.
+const CHECKS: [(&str, &str); 11] = [
+    ("kernel_before_launch", "kernel_before_launch"),
+    ("kernel_after_wait", "sync_ends_early"),
+    ("sequence_number_twice", "sequence_number_twice"),
+    ("bad_time", "times_left_out"),
+    ("no_time", "times_left_out"),
+    ("implausible_host_time", "times_left_out"),
+    ("zero_time", "times_left_out"),
+    ("zero_duration", "times_left_out"),
+    ("step_without_duration", "times_left_out"),
+    ("out_of_stream_order", "times_left_out"),
+    ("kernels_not_recorded", "launch_without_record"),
+];
+/// The same where a trace has no GPU operations; in others, a few launches of fills without a record are usual.
+const WITHOUT_GPU: (&str, &str) = ("no_device_record", "launch_without_record");
+/// The same where there are launch calls, and most GPU operations belong to none of them.
+const WITHOUT_LAUNCH: (&str, &str) = ("no_launch", "record_without_launch");
+
+/// A check that failed, as `stackline check` names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct FailedCheck {
+    /// Its name.
+    pub check: &'static str,
+    /// How many events break it.
+    pub count: u64,
+    /// What is wrong then.
+    pub consequence: &'static str,
+}
+
+impl FailedCheck {
+    /// Those of traces, by name.
+    #[must_use]
+    pub fn all(traces: &[Trace], gpu_operations: u64) -> Vec<Self> {
+        Self::of_reports(|| traces.iter().map(|trace| &trace.report), gpu_operations)
+    }
+
+    fn of_reports<'r, R: Iterator<Item = &'r ReadReport>>(reports: impl Fn() -> R, gpu_operations: u64) -> Vec<Self> {
+        let count = |code: &str| reports().map(|report| report.count_of(code)).sum::<u64>();
+        let without_gpu = (gpu_operations == 0).then_some(WITHOUT_GPU);
+        let is_unlinked = count(WITHOUT_GPU.0) > 0 && 2 * count(WITHOUT_LAUNCH.0) > gpu_operations;
+        let more = without_gpu.into_iter().chain(is_unlinked.then_some(WITHOUT_LAUNCH));
+        let mut by_check: BTreeMap<&str, u64> = BTreeMap::new();
+        for (code, check) in CHECKS.into_iter().chain(more) {
+            *by_check.entry(check).or_default() += count(code);
+        }
+        let failed = by_check.into_iter().filter(|(_, count)| *count > 0);
+        failed.map(|(check, count)| Self { check, count, consequence: consequence(check) }).collect()
+    }
+}
+
+/// What is wrong where a check failed: the first clause of what the check itself says.
+fn consequence(check: &str) -> &'static str {
+    let known = checks::ALL.iter().find(|known| known.name == check);
+    known.and_then(|known| known.consequence.split(';').next()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stackline_model::Severity;
+
+    #[test]
+    fn what_failed_depends_on_the_gpu_operations_that_there_are() {
+        let mut report = ReadReport::default();
+        let failed = |report: &ReadReport, operations: u64| {
+            let failed = FailedCheck::of_reports(|| std::iter::once(report), operations);
+            failed.into_iter().map(|of| (of.check, of.count)).collect::<Vec<_>>()
+        };
+        assert_eq!(failed(&report, 4), []);
+        report.count("no_device_record", Severity::Note, "", None, "");
+        assert_eq!(failed(&report, 4), [], "a fill may have none");
+        assert_eq!(failed(&report, 0), [("launch_without_record", 1)]);
+        report.count("no_launch", Severity::Note, "", None, "");
+        assert_eq!(failed(&report, 1), [("record_without_launch", 1)]);
+        report.count("kernels_not_recorded", Severity::Note, "", None, "");
+        assert_eq!(failed(&report, 4), [("launch_without_record", 1)]);
+        assert!(consequence("launch_without_record").starts_with("GPU time of operators is too small"));
+    }
+}

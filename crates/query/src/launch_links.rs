@@ -1,0 +1,30 @@
+//! Launch links: GPU work by launching call.
+
+use stackline_model::{EventId, Trace};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Answers the first question by a look at each operation, which is faster than an index for one event; the others by an index.
+#[derive(Debug, Default)]
+pub(crate) struct Launched {
+    was_asked: AtomicBool,
+    /// What launched, and what it launched; ascending.
+    index: OnceLock<Vec<(EventId, EventId)>>,
+}
+
+impl Launched {
+    /// What an event launched, ascending, and no more of it than `most`.
+    pub(crate) fn by(&self, trace: &Trace, event: EventId, most: usize) -> Vec<EventId> {
+        let pairs = || trace.gpu.launch.iter().copied().zip(trace.gpu.event.iter().copied());
+        if self.index.get().is_none() && !self.was_asked.swap(true, Ordering::Relaxed) {
+            return pairs().filter(|(launch, _)| *launch == event).map(|(_, of)| of).take(most).collect();
+        }
+        let index = self.index.get_or_init(|| {
+            let mut all: Vec<(EventId, EventId)> = pairs().filter(|(launch, _)| launch.some().is_some()).collect();
+            all.sort_unstable();
+            all
+        });
+        let from = index.partition_point(|&(launch, _)| launch < event);
+        index[from..].iter().take_while(|(launch, _)| *launch == event).map(|&(_, of)| of).take(most).collect()
+    }
+}

@@ -1,0 +1,163 @@
+//! Queries that the page asks when it opens, in order: the content of a one-file report. Which questions these are, and where
+//! they stand among those of other queries, each query says itself ([`crate::Query`]); here are the parts of the page alone.
+
+use crate::memory::Memory;
+use crate::queries::ALL;
+use crate::{Arguments, OpenRun, prefetch_later};
+use serde_json::Value;
+use stackline_model::MemoryDeviceId;
+
+pub(crate) type Question = (&'static str, Arguments);
+
+/// What somebody sees who asks: a part of the page, in the order in which a report is filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// What the page waits for.
+    Soonest,
+    /// What all of the page needs, and what it opens with.
+    Opening,
+    /// The same of a run that is nothing but memory.
+    OpeningOfMemory,
+    /// The list of findings of a run that is nothing but memory.
+    FindingsOfMemory,
+    /// Findings one by one.
+    Findings,
+    /// The flame graph, and the files of the source.
+    Code,
+    /// All of the timeline.
+    Timeline,
+    /// The comparison with another run.
+    Comparison,
+    /// Memory, of all devices.
+    Memory,
+    /// Memory of one device.
+    MemoryOf(MemoryDeviceId),
+    /// Holders of memory, and the allocator.
+    Holders,
+    /// Objects in memory one by one.
+    Objects,
+    /// Events that findings list.
+    Evidence,
+    /// Source around the frames that take most.
+    Excerpts,
+    /// What is asked where nobody chose steps.
+    Unchosen,
+    /// What there is to choose from.
+    Groups,
+    /// Source files one by one.
+    Files(Part),
+    /// Details of frames, of a direction of the flame graph.
+    Frames(&'static str),
+    /// The flame graph, merged otherwise.
+    Merged,
+    /// The whole run, where it has steps.
+    Whole,
+    /// The flame graph of the whole run, where it has steps.
+    WholeTree,
+    /// One step: its number, its start and its end.
+    Step(i64, i64, i64),
+    /// The longest events.
+    Events,
+}
+
+/// A part of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// The steps that are looked at where nobody chose any.
+    Chosen,
+    Whole,
+}
+
+impl Part {
+    pub(crate) fn arguments(self, opened: &OpenRun) -> Arguments {
+        match self {
+            Self::Chosen => chosen(opened),
+            Self::Whole => with(&[("steps", "whole")]),
+        }
+    }
+}
+
+/// Parts of the page that are seen before the memory of a run.
+const OPENING: [Stage; 5] = [Stage::Opening, Stage::Findings, Stage::Code, Stage::Timeline, Stage::Comparison];
+/// Parts behind it.
+const DETAILS: [Stage; 4] = [Stage::Evidence, Stage::Excerpts, Stage::Unchosen, Stage::Groups];
+
+/// Questions with their arguments, the most important first.
+pub(crate) fn questions(opened: &OpenRun) -> Vec<Question> {
+    if opened.is_memory_alone() {
+        let findings = [Stage::FindingsOfMemory, Stage::Findings].map(|stage| asked(opened, stage)).concat();
+        return [asked(opened, Stage::OpeningOfMemory), memory(opened), findings].concat();
+    }
+    let mut all: Vec<Question> = OPENING.into_iter().flat_map(|stage| asked(opened, stage)).collect();
+    if opened.has_memory() {
+        all.extend(memory(opened));
+    }
+    all.extend(DETAILS.into_iter().flat_map(|stage| asked(opened, stage)));
+    all.extend(prefetch_later::questions(opened));
+    all
+}
+
+/// What the page asks first, and waits for: it can be begun before it asks.
+pub(crate) fn soonest(opened: &OpenRun) -> Vec<Question> {
+    asked(opened, Stage::Soonest)
+}
+
+/// What the Memory page asks.
+fn memory(opened: &OpenRun) -> Vec<Question> {
+    let mut all = asked(opened, Stage::Memory);
+    for device in opened.memory(None).map_or_else(|_| Vec::new(), Memory::devices) {
+        all.extend(asked(opened, Stage::MemoryOf(device)));
+    }
+    all.extend(asked(opened, Stage::Holders));
+    all.extend(asked(opened, Stage::Objects));
+    all
+}
+
+/// What a part of the page asks, as all queries say of themselves, in the order that they say.
+pub(crate) fn asked(opened: &OpenRun, stage: Stage) -> Vec<Question> {
+    let mut queries: Vec<&crate::Query> = ALL.iter().collect();
+    queries.sort_by_key(|query| query.order);
+    let of_query = |query: &crate::Query| {
+        let name = query.name;
+        (query.first)(opened, stage).into_iter().map(move |arguments| (name, arguments))
+    };
+    queries.into_iter().flat_map(of_query).collect()
+}
+
+/// Of what is asked on demand alone.
+pub(crate) fn none(_: &OpenRun, _: Stage) -> Vec<Arguments> {
+    Vec::new()
+}
+
+/// What is asked once, without arguments.
+pub(crate) fn plain() -> Vec<Arguments> {
+    vec![Arguments::default()]
+}
+
+pub(crate) fn with(pairs: &[(&str, &str)]) -> Arguments {
+    Arguments::new(pairs.iter().copied())
+}
+
+/// The steps that are looked at where nobody chose any.
+pub(crate) fn chosen(opened: &OpenRun) -> Arguments {
+    match opened.chosen(0) {
+        Some((first, last)) => with(&[("steps", &format!("{first}..{last}"))]),
+        None => Arguments::default(),
+    }
+}
+
+/// One step alone.
+pub(crate) fn alone(step: i64) -> Arguments {
+    with(&[("steps", &format!("{step}..{step}"))])
+}
+
+/// What is asked of the run that it is compared with, if there is one.
+pub(crate) fn of_before(opened: &OpenRun, find: impl Fn(&OpenRun) -> Vec<Arguments>) -> Vec<Arguments> {
+    let all = opened.before().map_or_else(|_| Vec::new(), find);
+    all.into_iter().map(|arguments| arguments.with("run", "before")).collect()
+}
+
+/// The document of an answer, if there is one.
+pub(crate) fn document(opened: &OpenRun, name: &str, arguments: &Arguments) -> Option<Value> {
+    serde_json::from_str(&crate::ask(opened, name, arguments).ok()?.json).ok()
+}

@@ -1,0 +1,460 @@
+//! Open run: its traces, its calls, and cached results.
+
+use crate::cache::{BeingMade, Derived, PathOfWindow, Source};
+use crate::counter_tracks::{self, Counters};
+use crate::launch_links::Launched;
+use crate::memory::Memory;
+use crate::names::Names;
+use crate::path_mapping::{Here, PathMapping};
+use crate::queries::whole_level;
+use crate::report::{self, Content};
+use crate::slices::CoarseSlices;
+use crate::source_roots::SourceRoots;
+use crate::track_layout::TrackLayout;
+use crate::{Arguments, QueryError, source};
+use rustc_hash::FxHasher;
+use stackline_analyze::Scope;
+use stackline_analyze::calls::{CallView, TimeRange, calls_by_thread, chosen_steps, fold_imports};
+use stackline_analyze::diff::Profile;
+use stackline_analyze::findings::{self, Findings};
+use stackline_analyze::steps::Looked;
+use stackline_engine::{Error, OpenOptions, Part, Run, RunOptions};
+use stackline_model::{CallMetric, CallingContextTree, FrameKind, MemoryTrace, Table, Trace, TraceSet};
+use stackline_present::TraceInfo;
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::hash::Hasher;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// All of a trace, also where it has steps.
+const WHOLE: Scope = Scope { steps: None, whole: true, chosen: false };
+
+/// Open run that queries are asked of.
+#[derive(Debug)]
+pub struct OpenRun {
+    /// Its name for people.
+    pub(crate) name: String,
+    pub(crate) set: Arc<TraceSet>,
+    pub(crate) infos: Vec<TraceInfo>,
+    /// The calls of a recording.
+    pub(crate) recording: Option<CallingContextTree>,
+    /// The run that it is compared with.
+    pub(crate) baseline: Option<Box<Self>>,
+    /// Below these, source text may be read.
+    pub(crate) source_roots: SourceRoots,
+    run: Run,
+    options: RunOptions,
+    hash: String,
+    memory: OnceLock<Result<Memory, String>>,
+    derived: Vec<Derived>,
+    content: OnceLock<Result<Content, String>>,
+    all_findings: OnceLock<Result<Findings, String>>,
+    files: OnceLock<BTreeSet<String>>,
+    places: OnceLock<PathMapping>,
+    views: Mutex<Vec<(String, BeingMade)>>,
+}
+
+/// So many views of calls are kept at most: one of a million nodes takes some 200 MB.
+const VIEWS: usize = 4;
+/// No trace is older, in ns since 1970 (2001): what seems to be counts from something else.
+const EARLIEST: i64 = 1_000_000_000_000_000_000;
+/// So many trees of a trace are kept at most, each of other steps.
+const TREES: usize = 3;
+
+impl OpenRun {
+    /// Opens inputs as one run: traces, ranks of a job, a run directory, a recording.
+    ///
+    /// # Errors
+    /// If nothing of an input can be read.
+    pub fn open(inputs: &[PathBuf], options: &OpenOptions) -> Result<Self, Error> {
+        let run = Run::open(inputs, options)?;
+        let recording = run.read_with_profile()?.map(fold_imports);
+        let set = if run.parts()?.contains(&Part::Traces) { run.traces()? } else { Arc::default() };
+        let memory = if run.is_memory_alone()? { Some(run.memory(None)?) } else { None };
+        let ranks = stackline_engine::ranks(&set);
+        let infos: Vec<_> = set.traces.iter().zip(ranks).map(|(trace, rank)| TraceInfo::new(trace, rank)).collect();
+        let name = run.name();
+        let opened = Self {
+            hash: hash(&name, &set, recording.as_ref(), memory.as_ref()),
+            derived: set.traces.iter().map(|_| Derived::default()).collect(),
+            memory: memory.map_or_else(OnceLock::new, |trace| Ok(Memory::new(trace)).into()),
+            source_roots: SourceRoots::new(inputs),
+            run,
+            options: RunOptions { threads: options.threads, watch: options.watch.clone(), scope: Scope::default() },
+            name,
+            set,
+            infos,
+            recording,
+            baseline: None,
+            content: OnceLock::new(),
+            all_findings: OnceLock::new(),
+            files: OnceLock::new(),
+            places: OnceLock::new(),
+            views: Mutex::default(),
+        };
+        Ok(opened)
+    }
+
+    /// The same run, to be compared with another one. What was said of source text holds for both.
+    #[must_use]
+    pub fn compared_with(mut self, mut baseline: Self) -> Self {
+        self.source_roots.apply_to(&mut baseline.source_roots);
+        self.hash = format!("{}-{}", self.hash, baseline.hash);
+        self.baseline = Some(Box::new(baseline));
+        self
+    }
+
+    /// The run that it is compared with.
+    pub(crate) fn before(&self) -> Result<&Self, QueryError> {
+        let none = || QueryError::unavailable("there is no run to compare with: stackline view RUN --baseline OTHER");
+        self.baseline.as_deref().ok_or_else(none)
+    }
+
+    /// The runs as comparisons see them: a profile of each rank, or of a recording.
+    pub(crate) fn profiles(&self) -> Result<Vec<Profile>, QueryError> {
+        if let (true, Some(tree)) = (self.set.traces.is_empty(), &self.recording) {
+            let none = |_| QueryError::unavailable("the recording has no times to compare");
+            return Ok(vec![Profile::of_calls(tree, &self.name).map_err(none)?]);
+        }
+        self.trace(None)?;
+        let traces = self.set.traces.iter().zip(&self.infos);
+        Ok(traces.map(|(trace, info)| Profile::from_trace(trace, info.rank, &Scope::default())).collect())
+    }
+
+    /// What tells this content from any other: answers are kept by it.
+    pub fn hash(&self) -> &str {
+        &self.hash
+    }
+
+    /// Its name for people.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The trace of a rank; the first without one.
+    pub(crate) fn trace(&self, rank: Option<i64>) -> Result<(usize, &Trace), QueryError> {
+        let at = match rank {
+            None => 0,
+            Some(rank) => self
+                .infos
+                .iter()
+                .position(|info| info.rank == rank)
+                .ok_or_else(|| QueryError::missing(format!("there is no rank {rank}")))?,
+        };
+        match self.set.traces.get(at) {
+            Some(trace) => Ok((at, trace)),
+            None => Err(self
+                .run
+                .traces()
+                .err()
+                .map_or_else(|| QueryError::unavailable("the run is empty"), QueryError::unavailable)),
+        }
+    }
+
+    /// Whether all that was opened is a file of memory.
+    pub(crate) fn is_memory_alone(&self) -> bool {
+        self.set.traces.is_empty() && self.recording.is_none()
+    }
+
+    /// Whether the run tells of memory, as far as can be said without reading it once more.
+    pub(crate) fn has_memory(&self) -> bool {
+        match &self.recording {
+            Some(tree) => !self.set.traces.is_empty() && tree.measured().contains(&CallMetric::Allocated),
+            None => self.run.parts().is_ok_and(|parts| parts.contains(&Part::Memory)),
+        }
+    }
+
+    /// What a rank says of memory; without one, what the first that says anything does. Of a recording, the process with the highest peak.
+    pub(crate) fn memory(&self, rank: Option<i64>) -> Result<&Memory, QueryError> {
+        let analysis = |trace: Result<MemoryTrace, Error>| trace.map(Memory::new).map_err(|error| error.to_string());
+        let kept = if rank.is_none() || self.set.traces.len() < 2 {
+            self.memory.get_or_init(|| analysis(self.run.memory(None)))
+        } else {
+            let (at, _) = self.trace(rank)?;
+            self.derived[at].memory.get_or_init(|| analysis(self.run.memory(rank)))
+        };
+        kept.as_ref().map_err(QueryError::unavailable)
+    }
+
+    /// The report of all traces, with what it says beside tables; of these steps alone, if any are named.
+    pub(crate) fn content(&self, part: TimeRange) -> Result<Cow<'_, Content>, QueryError> {
+        let compute = |scope| {
+            let options = RunOptions { scope, ..self.options.clone() };
+            Content::compute(&self.set, &self.infos, &options, true).map_err(|error| error.to_string())
+        };
+        match part {
+            TimeRange::Steps(first, last) => {
+                let scope = Scope::of_steps(Some((first, last)));
+                stackline_engine::check_steps(&self.set.traces, &scope).map_err(QueryError::missing)?;
+                compute(scope).map(Cow::Owned).map_err(QueryError::unavailable)
+            }
+            TimeRange::Chosen => {
+                let chosen = self.content.get_or_init(|| compute(Scope::default()));
+                chosen.as_ref().map(Cow::Borrowed).map_err(QueryError::unavailable)
+            }
+            TimeRange::Whole => compute(WHOLE).map(Cow::Owned).map_err(QueryError::unavailable),
+        }
+    }
+
+    /// The tables that the report of a part begins with, which are there long before the rest is.
+    pub(crate) fn first_tables(&self, part: TimeRange) -> Result<Vec<Table>, QueryError> {
+        let scope = match part {
+            TimeRange::Steps(first, last) => Scope::of_steps(Some((first, last))),
+            TimeRange::Chosen => Scope::default(),
+            TimeRange::Whole => WHOLE,
+        };
+        stackline_engine::check_steps(&self.set.traces, &scope).map_err(QueryError::missing)?;
+        let options = RunOptions { scope, ..self.options.clone() };
+        report::first_tables(&self.set, &options).map_err(QueryError::unavailable)
+    }
+
+    /// The findings of a rank; of all ranks of the job, merged, where none is named.
+    pub(crate) fn findings(&self, rank: Option<i64>) -> Result<&Findings, QueryError> {
+        let Some(rank) = rank else {
+            return self.all_findings.get_or_init(|| self.find_all()).as_ref().map_err(QueryError::unavailable);
+        };
+        let (at, _) = self.trace(Some(rank))?;
+        let add = || {
+            let memory = self.memory(Some(rank)).ok().map(Memory::told);
+            Ok(stackline_engine::findings_with_known_memory(self.findings_of(at)?.clone(), memory, &self.how()))
+        };
+        self.derived[at].with_memory.get_or_init(add).as_ref().map_err(QueryError::unavailable)
+    }
+
+    /// Of all ranks and their memory, as the command line finds them without `--rank`.
+    fn find_all(&self) -> Result<Findings, String> {
+        if let (true, Some(tree)) = (self.set.traces.is_empty(), &self.recording) {
+            let found =
+                findings::find_in_calls(tree, None, &self.how(), &findings::ExternalRules::default(), &|_| true);
+            return found.map_err(|reason| reason.to_string());
+        }
+        let memory = if self.has_memory() { self.memory(None).ok() } else { None };
+        if let (true, Some(memory)) = (self.is_memory_alone(), memory) {
+            return Ok(Findings::of_memory_alone(memory.findings.clone()));
+        }
+        let found = if self.is_job() {
+            self.merge_findings()?
+        } else {
+            let (at, _) = self.trace(None).map_err(|error| error.to_string())?;
+            self.findings_of(at)?.clone()
+        };
+        Ok(stackline_engine::findings_with_known_memory(found, memory.map(Memory::told), &self.how()))
+    }
+
+    fn findings_of(&self, at: usize) -> Result<&Findings, String> {
+        let find = || findings::find(&self.set.traces[at], &self.how()).map_err(|error| error.to_string());
+        self.derived[at].findings.get_or_init(find).as_ref().map_err(String::clone)
+    }
+
+    fn how(&self) -> findings::Options {
+        let is_alone = self.infos.len() == 1;
+        findings::Options { threads: self.options.threads, is_alone, ..findings::Options::default() }
+    }
+
+    /// Whether it is several ranks of one job: each trace says which one it is.
+    fn is_job(&self) -> bool {
+        let known: BTreeSet<i64> = self.set.traces.iter().filter_map(|trace| trace.meta.rank).collect();
+        self.set.traces.len() > 1 && known.len() == self.set.traces.len()
+    }
+
+    fn merge_findings(&self) -> Result<Findings, String> {
+        let (mut found, mut failed) = (Vec::new(), Vec::new());
+        for (at, info) in self.infos.iter().enumerate() {
+            match self.findings_of(at) {
+                Ok(of_rank) => found.push((info.rank, of_rank.clone())),
+                Err(error) => failed.push((info.rank, error)),
+            }
+        }
+        let merged = findings::merge(found, &self.how(), &|_| true);
+        let mut merged = merged.ok_or_else(|| failed.first().map(|(_, error)| error.clone()).unwrap_or_default())?;
+        merged.notes.extend(failed.into_iter().map(|(rank, error)| format!("rank {rank} is left out: {error}")));
+        Ok(merged)
+    }
+
+    /// What the page asks as soon as it is there.
+    pub fn soonest_questions(&self) -> Vec<(&'static str, Arguments)> {
+        crate::prefetch::soonest(self)
+    }
+
+    /// What the page opens with, the most important first: the steps that are looked at where there are any.
+    pub fn first_questions(&self) -> Vec<(&'static str, Arguments)> {
+        crate::prefetch::questions(self)
+    }
+
+    /// The critical path of a trace, or of steps of it.
+    pub(crate) fn path(&self, rank: Option<i64>, part: TimeRange) -> Result<Cow<'_, PathOfWindow>, QueryError> {
+        let (at, trace) = self.trace(rank)?;
+        let walk = |looked: Looked| PathOfWindow::from_trace(trace, looked);
+        match part {
+            TimeRange::Steps(first, last) => {
+                let scope = Scope::of_steps(Some((first, last)));
+                stackline_engine::check_steps(std::slice::from_ref(trace), &scope).map_err(QueryError::missing)?;
+                walk(Looked::at(trace, &scope)).map(Cow::Owned).map_err(QueryError::unavailable)
+            }
+            TimeRange::Chosen => {
+                let chosen = || walk(Looked::or_inferred(trace, &Scope::default()));
+                let path = self.derived[at].path.get_or_init(chosen);
+                path.as_ref().map(Cow::Borrowed).map_err(QueryError::unavailable)
+            }
+            TimeRange::Whole => walk(Looked::at(trace, &WHOLE)).map(Cow::Owned).map_err(QueryError::unavailable),
+        }
+    }
+
+    /// The calls of a part of the run: what was recorded as such, where all of it is meant, or else those of a trace.
+    pub(crate) fn calls(&self, rank: Option<i64>, part: TimeRange) -> Result<Source<'_>, QueryError> {
+        if let (Some(tree), TimeRange::Whole | TimeRange::Chosen) = (&self.recording, part) {
+            return Ok(Source::Recording(tree));
+        }
+        let (at, trace) = self.trace(rank)?;
+        // The same steps, whether they are named or not, are one tree.
+        let chosen = if part == TimeRange::Chosen { self.chosen(at) } else { None };
+        let part = chosen.map_or(part, |(first, last)| TimeRange::Steps(first, last));
+        if let TimeRange::Steps(first, last) = part {
+            let scope = Scope::of_steps(Some((first, last)));
+            stackline_engine::check_steps(std::slice::from_ref(trace), &scope).map_err(QueryError::missing)?;
+        }
+        let mut kept = self.derived[at].calls.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, calls)) = kept.iter().find(|(of, _)| *of == part) {
+            return Ok(Source::Trace(Arc::clone(calls)));
+        }
+        let calls = Arc::new(calls_by_thread(trace, part).with_imports_folded());
+        if kept.len() >= TREES {
+            kept.remove(0);
+        }
+        kept.push((part, Arc::clone(&calls)));
+        Ok(Source::Trace(calls))
+    }
+
+    /// A view of calls: the one that was or is being made for the same key, or a new one. Those that were asked for last stay.
+    pub(crate) fn view(&self, key: &str, make: impl FnOnce() -> CallView) -> Arc<CallView> {
+        let mut views = self.views.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = views.iter().position(|(other, _)| other == key).map(|at| views.remove(at).1);
+        let view = known.unwrap_or_default();
+        if views.len() >= VIEWS {
+            views.remove(0);
+        }
+        views.push((key.to_owned(), Arc::clone(&view)));
+        drop(views);
+        Arc::clone(view.get_or_init(|| Arc::new(make())))
+    }
+
+    /// The events of each track in the rows that the timeline draws them in.
+    pub(crate) fn rows(&self, rank: Option<i64>) -> Result<&TrackLayout, QueryError> {
+        let (at, trace) = self.trace(rank)?;
+        Ok(self.derived[at].rows.get_or_init(|| TrackLayout::from_trace(trace)))
+    }
+
+    /// The boxes of the timeline at a level that is fine enough for a sixteenth of it; none where there are few events.
+    pub(crate) fn coarse(&self, rank: Option<i64>) -> Result<Option<&CoarseSlices>, QueryError> {
+        let (at, trace) = self.trace(rank)?;
+        let (rows, origin) = (self.rows(rank)?, self.origin(rank)?);
+        let make = || {
+            let length = trace.span().map_or(0, |(start, end)| end.saturating_sub(start));
+            CoarseSlices::from_trace(trace, rows, origin, whole_level(length).saturating_sub(4))
+        };
+        Ok(self.derived[at].coarse.get_or_init(make).as_ref())
+    }
+
+    /// The steps that findings look at.
+    pub(crate) fn chosen(&self, at: usize) -> Option<(i64, i64)> {
+        let (derived, trace) = (self.derived.get(at)?, self.set.traces.get(at)?);
+        *derived.chosen.get_or_init(|| chosen_steps(trace))
+    }
+
+    /// What has which name in a trace.
+    pub(crate) fn names(&self, rank: Option<i64>) -> Result<&Names, QueryError> {
+        let (at, trace) = self.trace(rank)?;
+        Ok(self.derived[at].names.get_or_init(|| Names::from_trace(trace)))
+    }
+
+    /// What calls of a trace launched.
+    pub(crate) fn launched(&self, at: usize) -> &Launched {
+        &self.derived[at].launched
+    }
+
+    /// What changes over time in a trace.
+    pub(crate) fn counters(&self, rank: Option<i64>) -> Result<&Counters, QueryError> {
+        let (at, trace) = self.trace(rank)?;
+        Ok(self.derived[at].counters.get_or_init(|| counter_tracks::counter_tracks(trace)))
+    }
+
+    /// The time that all times in answers count from: a browser's numbers are exact to 2^53 only, which is 104 days in
+    /// ns, and times since 1970 are far beyond.
+    pub(crate) fn origin(&self, rank: Option<i64>) -> Result<i64, QueryError> {
+        let (at, trace) = self.trace(rank)?;
+        Ok(*self.derived[at].origin.get_or_init(|| trace.span().map_or(0, |(start, _)| start)))
+    }
+
+    /// Where a source file is: traces name files without the folders that they lie in, the tree of a recording with them.
+    pub(crate) fn resolved<'f>(&'f self, file: &'f str) -> &'f str {
+        let places = self.places.get_or_init(|| {
+            let folder = std::env::current_dir().map(|folder| folder.display().to_string()).unwrap_or_default();
+            let is_file = |file: &str| self.source_roots.find(&format!("{folder}/{file}")).is_some();
+            PathMapping::new(
+                self.files(),
+                &Here { folder: &folder, is_file: &is_file, is_recording: self.recording.is_some() },
+            )
+        });
+        places.of_name(file)
+    }
+
+    /// When the run was recorded, in ns since 1970, if it says so.
+    pub(crate) fn recorded_at(&self) -> Option<i64> {
+        let processes = self.recording.iter().flat_map(|tree| &tree.processes);
+        let started = processes.map(|process| process.start_unix_ns).filter(|&ns| ns > 0).min();
+        // Traces of the profiler count from some day of the quarter, which is no time of theirs; others from the start of the
+        // machine, or of the program, and so name no time at all.
+        let began = |trace: &Trace| Some(trace.meta.base_ns.saturating_add(trace.span()?.0));
+        started.or_else(|| self.set.traces.iter().filter_map(began).filter(|&ns| ns > EARLIEST).min())
+    }
+
+    /// The source files that the run names: no others are ever read.
+    pub(crate) fn files(&self) -> &BTreeSet<String> {
+        self.files.get_or_init(|| {
+            let mut files = BTreeSet::new();
+            if let Some(tree) = &self.recording {
+                let python = tree.frames.iter().filter(|frame| frame.kind() == FrameKind::Python);
+                files.extend(python.filter_map(|frame| Some(tree.strings.get(frame.file()?).to_owned())));
+            }
+            if let (true, Some(Ok(memory))) = (self.is_memory_alone(), self.memory.get()) {
+                let names = memory.trace.stacks.frames.iter().map(|frame| frame.file_text(&memory.trace.strings));
+                files.extend(names.filter(|name| source::is_source(name)).map(str::to_owned));
+            }
+            for text in self.set.traces.iter().flat_map(|trace| trace.strings.iter()) {
+                files.extend(source::files_in(text).map(str::to_owned));
+            }
+            files
+        })
+    }
+}
+
+/// Name, sizes and times: another run, or the same one recorded again, has another hash.
+fn hash(name: &str, set: &TraceSet, recording: Option<&CallingContextTree>, memory: Option<&MemoryTrace>) -> String {
+    let mut hasher = FxHasher::default();
+    hasher.write(name.as_bytes());
+    for trace in &set.traces {
+        hasher.write_usize(trace.events.len());
+        hasher.write_usize(trace.strings.len());
+        hasher.write_i64(trace.meta.base_ns);
+        // Two at a time: each step of one waits for the one before it.
+        let mut lengths = FxHasher::default();
+        for (&start, &dur) in trace.events.start.iter().zip(&trace.events.dur) {
+            hasher.write_i64(start);
+            lengths.write_i64(dur);
+        }
+        hasher.write_u64(lengths.finish());
+    }
+    if let Some(tree) = recording {
+        hasher.write_usize(tree.nodes.len());
+        tree.metrics.iter().for_each(|(node, _, _, stats)| {
+            hasher.write_u32(node.0);
+            hasher.write_u64(stats.sum);
+        });
+    }
+    if let Some(memory) = memory {
+        memory.calls.start_ns.iter().for_each(|&ns| hasher.write_i64(ns));
+        memory.objects.bytes.iter().chain(&memory.objects.address).for_each(|&number| hasher.write_u64(number));
+    }
+    format!("{:016x}", hasher.finish())
+}

@@ -1,0 +1,65 @@
+//! Track layout of the timeline: rows of events that do not overlap.
+
+use stackline_model::{EventId, EventKind, Trace, TrackId, TrackKind};
+
+/// Rows of a track whose events overlap, at most: what is beyond is drawn over each other.
+const MOST: usize = 63;
+
+/// Track layout: events by track and row, each row by start.
+#[derive(Debug, Default)]
+pub(crate) struct TrackLayout(Vec<Vec<Vec<EventId>>>);
+
+impl TrackLayout {
+    pub(crate) fn from_trace(trace: &Trace) -> Self {
+        let row_of = |track: TrackId| match trace.tracks.get(track).kind {
+            TrackKind::Thread => nested(trace, track),
+            _ => stacked(trace, track),
+        };
+        Self(trace.tracks.ids().map(row_of).collect())
+    }
+
+    /// The rows of a track; none if there is no such track.
+    pub(crate) fn of_track(&self, track: TrackId) -> &[Vec<EventId>] {
+        self.0.get(track.index()).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// Whether an event is drawn.
+fn is_shown(trace: &Trace, event: EventId) -> bool {
+    trace.events.is_timed(event) && trace.kind(event) != EventKind::Recording
+}
+
+/// Spans of threads nest: each stands below the one that holds it, which stands before it in the order of a track.
+fn nested(trace: &Trace, track: TrackId) -> Vec<Vec<EventId>> {
+    let mut rows: Vec<Vec<EventId>> = Vec::new();
+    // The spans around the event that was placed last, with their rows.
+    let mut around: Vec<EventId> = Vec::new();
+    for &event in trace.track_events(track).iter().filter(|&&event| is_shown(trace, event)) {
+        let parent = trace.ancestors(event).find(|up| trace.events.track[up.index()] == track && is_shown(trace, *up));
+        while around.last().copied() != parent && !around.is_empty() {
+            around.pop();
+        }
+        let row = around.len();
+        around.push(event);
+        if row == rows.len() {
+            rows.push(Vec::new());
+        }
+        rows[row].push(event);
+    }
+    rows
+}
+
+/// Elsewhere they need not: each takes the first row that is free.
+fn stacked(trace: &Trace, track: TrackId) -> Vec<Vec<EventId>> {
+    let mut rows: Vec<(i64, Vec<EventId>)> = Vec::new();
+    for &event in trace.track_events(track).iter().filter(|&&event| is_shown(trace, event)) {
+        let start = trace.events.start[event.index()];
+        let row = rows.iter().position(|(free, _)| *free <= start).unwrap_or(rows.len()).min(MOST);
+        if row == rows.len() {
+            rows.push((i64::MIN, Vec::new()));
+        }
+        rows[row].0 = rows[row].0.max(trace.events.end(event));
+        rows[row].1.push(event);
+    }
+    rows.into_iter().map(|(_, events)| events).collect()
+}

@@ -1,0 +1,259 @@
+//! CPU usage of the process: available processors, and running and ready time of its threads.
+//!
+//! The kernel counts for each thread how long it ran and how long it was ready to run and had to wait
+//! (`/proc/self/task/*/schedstat`): nothing is done while the program runs, its threads are only looked at.
+
+use dlmonitor::clock;
+use stackline_recording::{Processors, Record};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Our own threads have names that begin like this.
+const OURS: &str = "stackline";
+/// Threads that are looked at, at most: each costs some µs.
+const MOST_THREADS: usize = 256;
+
+/// ns that a thread ran, and that it waited for a processor.
+type Times = (u64, u64);
+
+/// CPU usage of the threads of this process, up to now.
+#[derive(Debug, Default)]
+pub(crate) struct CpuUsage {
+    /// `None` for threads of ours.
+    threads: BTreeMap<u32, Option<Times>>,
+    /// Of threads that ended, as it was seen last.
+    gone: Times,
+}
+
+impl CpuUsage {
+    /// Looks at all threads; `None` where the kernel does not count.
+    pub(crate) fn look(&mut self) -> Option<Record> {
+        let ((ran_ns, waited_ns), threads) = self.look_at(&tids()?, is_ours, times_of);
+        (threads > 0).then(|| Record::Load { at_ns: clock::monotonic_ns(), threads, ran_ns, waited_ns })
+    }
+
+    /// What all threads used, those that ended among them, and how many there are.
+    fn look_at(
+        &mut self,
+        tids: &[u32],
+        is_ours: impl Fn(u32) -> bool,
+        times_of: impl Fn(u32) -> Option<Times>,
+    ) -> (Times, u32) {
+        let mut before = std::mem::take(&mut self.threads);
+        for (index, &tid) in tids.iter().enumerate() {
+            let known = before.remove(&tid);
+            if index >= MOST_THREADS {
+                // It is there and was counted: it has not ended, whoever is looked at now.
+                self.threads.extend(known.map(|known| (tid, known)));
+            } else if matches!(known, Some(None)) || known.is_none() && is_ours(tid) {
+                self.threads.insert(tid, None);
+            } else {
+                self.counted(tid, known.flatten(), times_of(tid));
+            }
+        }
+        self.gone = before.into_values().flatten().fold(self.gone, sum);
+        let alive = || self.threads.values().flatten().copied();
+        (alive().fold(self.gone, sum), alive().count() as u32)
+    }
+
+    /// Takes over what a thread used up to now; it may have ended since it was listed.
+    fn counted(&mut self, tid: u32, known: Option<Times>, now: Option<Times>) {
+        // One that ran less is another thread with the number of one that ended.
+        if let Some(ended) = known.filter(|known| now.is_none_or(|now| known.0 > now.0)) {
+            self.gone = sum(self.gone, ended);
+        }
+        self.threads.extend(now.map(|now| (tid, Some(now))));
+    }
+}
+
+/// All threads of this process.
+fn tids() -> Option<Vec<u32>> {
+    let tasks = std::fs::read_dir("/proc/self/task").ok()?;
+    Some(tasks.flatten().filter_map(|task| task.file_name().to_str()?.parse().ok()).collect())
+}
+
+fn sum(a: Times, b: Times) -> Times {
+    (a.0.saturating_add(b.0), a.1.saturating_add(b.1))
+}
+
+fn is_ours(tid: u32) -> bool {
+    std::fs::read(format!("/proc/self/task/{tid}/comm")).is_ok_and(|name| name.starts_with(OURS.as_bytes()))
+}
+
+fn times_of(tid: u32) -> Option<Times> {
+    times(&std::fs::read_to_string(format!("/proc/self/task/{tid}/schedstat")).ok()?)
+}
+
+fn times(text: &str) -> Option<Times> {
+    let mut words = text.split_ascii_whitespace().map(|word| word.parse().ok());
+    Some((words.next()??, words.next()??))
+}
+
+/// What this process may use.
+pub(crate) fn processors() -> Processors {
+    // SAFETY: it takes a number.
+    let machine = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    let theirs = tids().unwrap_or_default().into_iter().filter(|&tid| !is_ours(tid)).take(MOST_THREADS);
+    let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let quota_milli = quota(&groups, Path::new("/sys/fs/cgroup"));
+    Processors { machine: u32::try_from(machine).unwrap_or(0), allowed: allowed(theirs), quota_milli }
+}
+
+/// A set of processors: of more than machines have.
+type Mask = [u64; 128];
+
+/// How many processors there are that any of these threads may run on: a runtime of OpenMP may pin each to one.
+fn allowed(tids: impl Iterator<Item = u32>) -> u32 {
+    let union = tids.filter_map(mask_of).fold([0; 128], |all: Mask, mask| std::array::from_fn(|i| all[i] | mask[i]));
+    union.iter().map(|word| word.count_ones()).sum()
+}
+
+fn mask_of(tid: u32) -> Option<Mask> {
+    let mut mask: Mask = [0; 128];
+    let tid = libc::pid_t::try_from(tid).ok()?;
+    // SAFETY: it writes at most as many bytes as it is told, all of which are ours and valid with any content.
+    let known = unsafe { libc::sched_getaffinity(tid, size_of::<Mask>(), mask.as_mut_ptr().cast()) } == 0;
+    known.then_some(mask)
+}
+
+/// The least that the process's control groups, and those around them, let it have.
+fn quota(groups: &str, root: &Path) -> Option<u32> {
+    let lines = groups.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
+    let folders = lines.flat_map(|(controllers, path)| {
+        let own = match controllers {
+            "" => root.to_owned(),
+            _ if controllers.split(',').any(|controller| controller == "cpu") => root.join(controllers),
+            _ => return Vec::new(),
+        };
+        let path = Path::new(path.trim_start_matches('/'));
+        path.ancestors().map(|part| own.join(part)).collect::<Vec<PathBuf>>()
+    });
+    folders.filter_map(|folder| limit(&folder)).min()
+}
+
+/// The limit of one control group: of version 2 in one file, of version 1 in two.
+fn limit(group: &Path) -> Option<u32> {
+    let read = |name: &str| std::fs::read_to_string(group.join(name)).ok();
+    let text = match read("cpu.max") {
+        Some(text) => text,
+        None => format!("{} {}", read("cpu.cfs_quota_us")?.trim(), read("cpu.cfs_period_us")?.trim()),
+    };
+    let mut words = text.split_ascii_whitespace().map(str::parse::<u64>);
+    // Without a limit the first word is `max`, or -1.
+    let (quota, period) = (words.next()?.ok()?, words.next()?.ok()?);
+    u32::try_from(quota.saturating_mul(1000).checked_div(period)?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CpuUsage, MOST_THREADS, allowed, mask_of, processors, quota, times};
+    use stackline_recording::Record;
+
+    #[test]
+    fn times_are_the_first_two_numbers() {
+        assert_eq!(times("278018 17 2\n"), Some((278_018, 17)));
+        assert_eq!(times("278018"), None);
+        assert_eq!(times("a b c"), None);
+    }
+
+    #[test]
+    fn the_least_limit_of_all_groups_counts() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |folder: &str, file: &str, text: &str| {
+            std::fs::create_dir_all(root.path().join(folder)).unwrap();
+            std::fs::write(root.path().join(folder).join(file), text).unwrap();
+        };
+        let limit = |groups: &str| quota(groups, root.path());
+        write("a/b", "cpu.max", "max 100000\n");
+        assert_eq!(limit("0::/a/b\n"), None);
+        write("a", "cpu.max", "150000 100000\n");
+        assert_eq!(limit("0::/a/b\n"), Some(1500));
+        assert_eq!(limit("0::/\n"), None);
+        write("cpu,cpuacct/job", "cpu.cfs_quota_us", "-1\n");
+        write("cpu,cpuacct/job", "cpu.cfs_period_us", "100000\n");
+        assert_eq!(limit("5:memory:/x\n4:cpu,cpuacct:/job\n"), None);
+        write("cpu,cpuacct/job", "cpu.cfs_quota_us", "50000\n");
+        assert_eq!(limit("4:cpu,cpuacct:/job\n0::/a\n"), Some(500));
+        assert_eq!(limit("nonsense"), None);
+    }
+
+    #[test]
+    fn this_process_runs_on_some_processors() {
+        let own = processors();
+        assert!(own.allowed > 0 && own.machine > 0, "{own:?}");
+    }
+
+    /// A thread with a mask of its own is counted with the others, whoever asks.
+    #[test]
+    fn what_any_thread_may_run_on_counts() {
+        let own = std::process::id();
+        let mask = mask_of(own).unwrap();
+        let first = mask.iter().position(|&word| word != 0).unwrap();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let pinned = std::thread::spawn(move || {
+            let mut only = [0; 128];
+            only[first] = mask[first] & mask[first].wrapping_neg();
+            // SAFETY: the set is valid, and as long as it says; of this thread only.
+            assert_eq!(unsafe { libc::sched_setaffinity(0, size_of_val(&only), only.as_ptr().cast()) }, 0);
+            // SAFETY: it takes nothing.
+            sender.send((unsafe { libc::gettid() }.cast_unsigned(), allowed(std::iter::once(own)))).unwrap();
+            ended.recv().unwrap();
+        });
+        let (tid, seen) = receiver.recv().unwrap();
+        let all: u32 = mask.iter().map(|word| word.count_ones()).sum();
+        assert_eq!((allowed([tid].into_iter()), allowed([tid, own].into_iter()), seen), (1, all, all));
+        assert!(processors().allowed >= all);
+        end.send(()).unwrap();
+        pinned.join().unwrap();
+    }
+
+    /// A look at threads that ran so long; threads below 10 are ours.
+    fn look(usage: &mut CpuUsage, tids: &[u32], times: &[(u32, u64)]) -> (u64, u32) {
+        let of = |tid| times.iter().find(|one| one.0 == tid).map(|&(_, ran)| (ran, 1));
+        let ((ran, _), threads) = usage.look_at(tids, |tid| tid < 10, of);
+        (ran, threads)
+    }
+
+    #[test]
+    fn what_ended_stays_counted() {
+        let mut usage = CpuUsage::default();
+        assert_eq!(look(&mut usage, &[1, 10, 11], &[(1, 7), (10, 100), (11, 50)]), (150, 2));
+        // One is listed, and gone when it is looked at.
+        assert_eq!(look(&mut usage, &[1, 10, 11], &[(1, 9), (10, 110)]), (160, 1));
+        assert_eq!(look(&mut usage, &[1, 10], &[(10, 120)]), (170, 1));
+        // Another one has the number of one that ended.
+        assert_eq!(look(&mut usage, &[10, 11], &[(10, 5), (11, 3)]), (178, 2));
+        assert_eq!(look(&mut usage, &[], &[]), (178, 0));
+    }
+
+    #[test]
+    fn too_many_threads_are_counted_once() {
+        let mut usage = CpuUsage::default();
+        let tids: Vec<u32> = (10..).take(MOST_THREADS + 1).collect();
+        let times: Vec<(u32, u64)> = tids.iter().map(|&tid| (tid, 10)).collect();
+        let most = MOST_THREADS as u32;
+        assert_eq!(look(&mut usage, &tids, &times), (u64::from(most) * 10, most));
+        // The last comes first: the one that it displaces was counted, and is there still.
+        let turned: Vec<u32> = tids.iter().rev().copied().collect();
+        assert_eq!(look(&mut usage, &turned, &times), (u64::from(most + 1) * 10, most + 1));
+        assert_eq!(look(&mut usage, &tids, &times), (u64::from(most + 1) * 10, most + 1));
+    }
+
+    #[test]
+    fn the_kernel_counts_where_it_says_so() {
+        let counts = std::fs::read_to_string("/proc/self/schedstat").is_ok_and(|text| times(&text).is_some());
+        let mut usage = CpuUsage::default();
+        let mut last = 0;
+        for _ in 0..3 {
+            std::thread::spawn(|| std::hint::black_box((0..100_000_u64).sum::<u64>())).join().unwrap();
+            match usage.look() {
+                Some(Record::Load { threads, ran_ns, .. }) => {
+                    assert!(threads >= 1 && ran_ns >= last, "{threads} threads, {ran_ns} ns after {last} ns");
+                    last = ran_ns;
+                }
+                other => assert!(other.is_none() && !counts, "{other:?}"),
+            }
+        }
+    }
+}

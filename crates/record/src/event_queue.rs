@@ -1,0 +1,197 @@
+//! Lock-free event queue from the threads to the stream writer, for single calls and memory events in `trace` mode.
+
+use crate::tree::NodeId;
+use stackline_recording::{Metric, TouchKind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Calls (or touches) that wait for the writer at most, per thread. It is woken when half of them do.
+const WAITING: usize = 1 << 17;
+/// Room that a thread has for them until it needs more: most threads are short.
+const FIRST: usize = 1 << 11;
+
+/// A call that ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Call {
+    /// When it began, `CLOCK_MONOTONIC`.
+    pub(crate) start: i64,
+    /// How long it took, in ns: the calls of a node add up to what its tree says.
+    pub(crate) took_ns: u64,
+    /// Where in the tree it belongs.
+    pub(crate) node: NodeId,
+    /// What autograd says of it.
+    pub(crate) sequence: Sequence,
+    /// Number of its [`CallName`], 0 if its node tells its name.
+    pub(crate) name: u32,
+}
+
+/// Exact name of a call whose node stands for many names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CallName {
+    /// Its number on the thread, from 1.
+    pub(crate) number: u32,
+    pub(crate) name: Box<str>,
+}
+
+/// Bytes of a [`CallName`] at most.
+pub(crate) const MAX_CALL_NAME: usize = 1024;
+
+/// Autograd's number of a call and, of a backward node, the thread of its forward operator: both in one word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sequence(pub(crate) u64);
+
+/// Bits of the number, which is one more than autograd's; above them is the thread.
+const NUMBER_BITS: u32 = 48;
+
+impl Sequence {
+    /// Nothing if either does not fit, as of a call without a number.
+    pub(crate) fn new(number: Option<u64>, forward_thread: Option<u64>) -> Self {
+        let number = number.map_or(0, |number| number.saturating_add(1));
+        let thread = forward_thread.unwrap_or(0);
+        let fits = number > 0 && number >> NUMBER_BITS == 0 && thread >> (u64::BITS - NUMBER_BITS) == 0;
+        Self(if fits { thread << NUMBER_BITS | number } else { 0 })
+    }
+
+    /// The number, and torch's id of the forward thread (0 for a forward operator).
+    pub(crate) fn get(self) -> Option<(u64, u64)> {
+        let number = self.0 & ((1 << NUMBER_BITS) - 1);
+        (number > 0).then(|| (number - 1, self.0 >> NUMBER_BITS))
+    }
+}
+
+/// A sample and its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TimedSample {
+    /// The tree that the node is of.
+    pub(crate) tree: u32,
+    pub(crate) node: NodeId,
+    /// When, in ticks.
+    pub(crate) at: u64,
+    pub(crate) metric: Metric,
+    pub(crate) value: u64,
+}
+
+/// Allocation, access or release of a tensor's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MemoryAccess {
+    /// When, `CLOCK_MONOTONIC`; of an input, when the operator began.
+    pub(crate) at: i64,
+    pub(crate) address: usize,
+    /// See [`stackline_recording::Record::Touch`].
+    pub(crate) bytes: u64,
+    pub(crate) node: NodeId,
+    pub(crate) kind: TouchKind,
+}
+
+/// Sender of the event queue, owned by a thread.
+#[derive(Debug)]
+pub(crate) struct EventSender<T> {
+    waiting: rtrb::Producer<T>,
+    /// Room of the ring.
+    room: usize,
+    inbox: EventReceiver<T>,
+}
+
+/// Receiver of the event queue, owned by the writer.
+#[derive(Debug)]
+pub(crate) struct EventReceiver<T> {
+    /// The thread's rings, the one that it posts to last. Locked by the thread only when it takes a larger one.
+    rings: Arc<Mutex<Vec<rtrb::Consumer<T>>>>,
+    lost: Arc<AtomicU64>,
+}
+
+impl<T> Clone for EventReceiver<T> {
+    fn clone(&self) -> Self {
+        Self { rings: Arc::clone(&self.rings), lost: Arc::clone(&self.lost) }
+    }
+}
+
+/// Both ends for one thread.
+pub(crate) fn mailbox<T>() -> (EventSender<T>, EventReceiver<T>) {
+    let (waiting, consumer) = rtrb::RingBuffer::new(FIRST);
+    let inbox = EventReceiver { rings: Arc::new(Mutex::new(vec![consumer])), lost: Arc::default() };
+    (EventSender { waiting, room: FIRST, inbox: inbox.clone() }, inbox)
+}
+
+impl<T> EventSender<T> {
+    /// Posts one; `true` if the writer should come. What finds no room is counted.
+    #[inline]
+    pub(crate) fn post(&mut self, one: T) -> bool {
+        if let Err(rtrb::PushError::Full(one)) = self.waiting.push(one) {
+            return self.post_elsewhere(one);
+        }
+        self.waiting.slots() == self.room / 2
+    }
+
+    /// Counts one that is not posted.
+    pub(crate) fn lose(&self) {
+        self.inbox.lost.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Posts to a larger ring, if there is none yet.
+    #[cold]
+    fn post_elsewhere(&mut self, one: T) -> bool {
+        if self.room == WAITING {
+            self.lose();
+            return false;
+        }
+        let (waiting, consumer) = rtrb::RingBuffer::new(WAITING);
+        self.inbox.rings.lock().unwrap_or_else(PoisonError::into_inner).push(consumer);
+        (self.waiting, self.room) = (waiting, WAITING);
+        self.post(one);
+        true
+    }
+}
+
+impl<T> EventReceiver<T> {
+    /// Takes all that was posted.
+    pub(crate) fn take(&self) -> Vec<T> {
+        let mut rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = Vec::new();
+        for ring in rings.iter_mut() {
+            let waiting = ring.slots();
+            taken.extend(ring.read_chunk(waiting).into_iter().flatten());
+        }
+        // Nothing more comes from those that are not the last one.
+        let outgrown = rings.len().saturating_sub(1);
+        rings.drain(..outgrown);
+        taken
+    }
+
+    /// How many found no room.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Call, FIRST, Sequence, WAITING, mailbox};
+    use crate::tree::NodeId;
+
+    #[test]
+    fn calls_arrive_in_order_and_what_is_too_much_is_counted() {
+        let (mut outbox, inbox) = mailbox();
+        let call = |start| Call { start, took_ns: 1, node: NodeId(3), sequence: Sequence::default(), name: 0 };
+        let room = FIRST + WAITING;
+        let wakes: Vec<i64> = (0..room as i64 + 5).filter(|&start| outbox.post(call(start))).collect();
+        let half_way = [FIRST / 2 - 1, FIRST, FIRST + WAITING / 2 - 1].map(|at| at as i64);
+        assert_eq!(wakes, half_way, "woken half-way, and when the first room was too small");
+        let taken = inbox.take();
+        assert_eq!((taken.len(), inbox.lost()), (room, 5));
+        assert!(taken.iter().enumerate().all(|(at, taken)| *taken == call(at as i64)));
+        assert!(!outbox.post(call(0)) && inbox.take() == [call(0)]);
+    }
+
+    #[test]
+    fn numbers_come_back_or_are_none() {
+        for (number, thread) in [(0, 0), (7, 3), ((1 << 48) - 2, (1 << 16) - 1)] {
+            assert_eq!(Sequence::new(Some(number), Some(thread)).get(), Some((number, thread)));
+        }
+        for (number, thread) in
+            [(None, Some(1)), (Some(1 << 48), None), (Some(u64::MAX), None), (Some(1), Some(1 << 16))]
+        {
+            assert_eq!(Sequence::new(number, thread).get(), None);
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Request coalescing: equal queries at the same time are computed once.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::OnceCell;
+
+/// Queries in progress, each computed once for all that ask it.
+#[derive(Debug)]
+pub(crate) struct RequestCoalescing<T>(Mutex<BTreeMap<String, Arc<OnceCell<T>>>>);
+
+impl<T> Default for RequestCoalescing<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T: Clone> RequestCoalescing<T> {
+    /// The answer to a question: the one that is being worked out for somebody else, or else the one that `make` gives.
+    /// Whoever may go away before the answer is there has this awaited by a task of its own.
+    pub(crate) async fn join<F: Future<Output = T>>(&self, question: &str, make: impl FnOnce() -> F) -> T {
+        let flight = Arc::clone(self.under_way().entry(question.to_owned()).or_default());
+        let answer = flight.get_or_init(make).await.clone();
+        let mut under_way = self.under_way();
+        if under_way.get(question).is_some_and(|now| Arc::ptr_eq(now, &flight)) {
+            under_way.remove(question);
+        }
+        answer
+    }
+
+    fn under_way(&self) -> MutexGuard<'_, BTreeMap<String, Arc<OnceCell<T>>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use tokio::sync::Semaphore;
+
+    /// How many hold the flight of a question.
+    fn holders(coalescing: &RequestCoalescing<usize>, question: &str) -> usize {
+        coalescing.under_way().get(question).map_or(0, |flight| Arc::strong_count(flight) - 1)
+    }
+
+    #[test]
+    fn what_many_ask_at_once_is_made_once() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().expect("a runtime");
+        let coalescing: Arc<RequestCoalescing<usize>> = Arc::default();
+        let (made, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
+        let ask = |question: &'static str| {
+            let (coalescing, made, gate) = (Arc::clone(&coalescing), Arc::clone(&made), Arc::clone(&gate));
+            runtime.spawn(async move {
+                let make = || async {
+                    let _ = gate.acquire().await.expect("open");
+                    made.fetch_add(1, Ordering::SeqCst)
+                };
+                coalescing.join(question, make).await
+            })
+        };
+        let asked: Vec<_> = (0..8).map(|_| ask("same")).collect();
+        // All of them wait before any may go on.
+        while holders(&coalescing, "same") < 8 {
+            std::thread::yield_now();
+        }
+        gate.add_permits(1);
+        let answers: Vec<usize> = asked.into_iter().map(|task| runtime.block_on(task).expect("answered")).collect();
+        assert_eq!(answers, [0; 8]);
+        assert_eq!(made.load(Ordering::SeqCst), 1);
+        // Later ones are made anew, others apart.
+        assert_eq!(holders(&coalescing, "same"), 0);
+        assert_eq!(runtime.block_on(ask("same")).expect("answered"), 1);
+        assert_eq!(runtime.block_on(ask("other")).expect("answered"), 2);
+    }
+}

@@ -1,0 +1,44 @@
+//! Track labels: text columns per track, repeated beside each of its events.
+
+use stackline_model::{StrId, Trace};
+
+/// Texts of one track; `None` where the source says nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Labels {
+    process: Option<String>,
+    process_name: Option<String>,
+    thread: Option<String>,
+    thread_name: Option<String>,
+}
+
+/// A text column made of track labels.
+pub(crate) struct TextColumn {
+    pub(crate) name: &'static str,
+    pub(crate) of: fn(&Labels) -> Option<&str>,
+}
+
+/// The text columns, in their order in the event table.
+pub(crate) const TEXT_COLUMNS: &[TextColumn] = &[
+    TextColumn { name: "process", of: |l| l.process.as_deref() },
+    TextColumn { name: "process_name", of: |l| l.process_name.as_deref() },
+    TextColumn { name: "thread", of: |l| l.thread.as_deref() },
+    TextColumn { name: "thread_name", of: |l| l.thread_name.as_deref() },
+];
+
+/// Labels of all tracks.
+pub(crate) fn labels(trace: &Trace) -> Vec<Labels> {
+    let key = |k| Some(trace.key_text(k)).filter(|t: &String| !t.is_empty());
+    let text = |s: StrId| s.some().map(|s| trace.strings.get(s).to_owned());
+    let tracks = trace.tracks.tracks.iter();
+    tracks
+        .map(|track| {
+            let process = trace.tracks.processes.get(track.process.index());
+            Labels {
+                process: process.and_then(|p| key(p.pid)),
+                process_name: process.and_then(|p| text(p.name)),
+                thread: key(track.tid),
+                thread_name: text(track.name),
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,161 @@
+//! Ambiguity check: a trace with complete records must allow no other cause than the true one.
+//!
+//! Who waits for a token is released, as far as a trace shows, by whatever of the right kind ended last inside the wait.
+//! Where something else of that kind ended later, or ended in a wait that nobody had to end, the trace misleads.
+
+use std::collections::BTreeMap;
+
+use crate::simulator::names;
+use crate::simulator::program::{Kind, Program, Role};
+use crate::simulator::run::{Cause, Outcome, Segment, State};
+
+/// The trace allows another cause than the true one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ambiguous;
+
+/// The end of something that may release a wait.
+#[derive(Debug, Clone, Copy)]
+struct End {
+    at: i64,
+    start: i64,
+    thread: usize,
+    what: What,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What {
+    /// A top-level span of a worker or of the pinning thread.
+    Item,
+    /// The main thread's `put` of an index.
+    Index,
+    /// The release of a lock.
+    Release,
+    /// A top-level Python frame of the main process.
+    Burst,
+}
+
+/// Fails if a cause is not unique.
+pub(crate) fn check(program: &Program, outcome: &Outcome) -> Result<(), Ambiguous> {
+    let ends = ends(outcome);
+    for (thread, (role, segments)) in outcome.threads.iter().enumerate() {
+        let last = segments.len();
+        for (i, segment) in segments.iter().enumerate().take(last) {
+            check_segment(outcome, &ends, (thread, *role), segment, i == 0)?;
+        }
+    }
+    for &(from, to) in &outcome.polls {
+        let ended = outcome.activities.iter().filter(|a| a.end > from && a.end <= to).count();
+        if ended != 1 {
+            return Err(Ambiguous);
+        }
+    }
+    check_room(program, outcome)?;
+    check_levels(program, outcome)
+}
+
+fn ends(outcome: &Outcome) -> Vec<End> {
+    let mut ends = Vec::new();
+    for span in &outcome.spans {
+        let (role, top) = (outcome.threads[span.thread].0, span.parent.is_none());
+        let mut add = |what| ends.push(End { at: span.end, start: span.start, thread: span.thread, what });
+        if top && matches!(role, Role::Worker(_) | Role::Pin) {
+            add(What::Item);
+        }
+        if top && span.kind == Kind::Python && !matches!(role, Role::Worker(_)) {
+            add(What::Burst);
+        }
+        match &*span.name {
+            names::QUEUE_PUT => add(What::Index),
+            names::RELEASE => add(What::Release),
+            _ => {}
+        }
+    }
+    ends.sort_by_key(|end| end.at);
+    ends
+}
+
+fn check_segment(
+    outcome: &Outcome,
+    ends: &[End],
+    (thread, role): (usize, Role),
+    segment: &Segment,
+    first: bool,
+) -> Result<(), Ambiguous> {
+    let span = segment.span.map(|id| &outcome.spans[id as usize]);
+    let releases = |end: &End| {
+        end.thread != thread
+            && match (span.map(|s| &*s.name), role) {
+                (Some(names::QUEUE_GET | names::PINNED_GET), _) => end.what == What::Item,
+                (Some(names::ACQUIRE), _) => matches!(end.what, What::Release | What::Item),
+                (Some(_), _) => false,
+                (None, Role::Worker(_)) => end.what == What::Index,
+                // A gap at the top level of the main process: also the GIL, if the frame was open when the gap began.
+                (None, Role::Pin) => is_worker_item(outcome, end) || is_burst(end, segment, first),
+                (None, _) => is_burst(end, segment, first),
+            }
+    };
+    let inside = ends.partition_point(|end| end.at < segment.start);
+    let found = ends[inside..].iter().take_while(|end| end.at <= segment.end).filter(|end| releases(end)).last();
+    let cause = match segment.state {
+        State::Waited { cause: Cause::Thread { thread, at }, .. } => Some((thread, at)),
+        _ => None,
+    };
+    let right = match (found, cause) {
+        (None, None) => true,
+        (Some(found), Some(cause)) => (found.thread, found.at) == cause,
+        // The engine's thread is told by the call of `run_backward`, and tells it, by rules of their own.
+        (None, Some(_)) => role == Role::Autograd || span.is_some_and(|s| s.name == names::RUN_BACKWARD),
+        (Some(_), None) => false,
+    };
+    if right { Ok(()) } else { Err(Ambiguous) }
+}
+
+fn is_worker_item(outcome: &Outcome, end: &End) -> bool {
+    end.what == What::Item && matches!(outcome.threads[end.thread].0, Role::Worker(_))
+}
+
+fn is_burst(end: &End, gap: &Segment, first: bool) -> bool {
+    end.what == What::Burst && end.start <= gap.start && end.at > gap.start && !first
+}
+
+/// Kernels of one level of a graph must overlap, so that none looks like the next level.
+fn check_levels(program: &Program, outcome: &Outcome) -> Result<(), Ambiguous> {
+    for pair in outcome.activities.windows(2) {
+        let [a, b] = pair else { continue };
+        let same = a.call == b.call && program.ops[a.op].level == program.ops[b.op].level;
+        if same && (a.end <= b.start || b.end <= a.start) {
+            return Err(Ambiguous);
+        }
+    }
+    Ok(())
+}
+
+/// A stream whose queue was full must have held up one of its calls for so many times the lower quartile of them.
+const HELD_UP: i64 = 3;
+
+/// The length of a queue is no part of a trace: only calls that take much longer than others tell that it was full.
+fn check_room(program: &Program, outcome: &Outcome) -> Result<(), Ambiguous> {
+    let mut held_up: Vec<(u32, usize)> = Vec::new();
+    for segment in outcome.threads.iter().flat_map(|(_, segments)| segments) {
+        if let (Some(call), State::Waited { cause: Cause::Op { op, .. }, .. }) = (segment.span, segment.state) {
+            held_up.push((call, op));
+        }
+    }
+    held_up.sort_unstable();
+    let mut streams: BTreeMap<usize, (Vec<i64>, i64)> = BTreeMap::new();
+    for activity in &outcome.activities {
+        let call = &outcome.spans[activity.call as usize];
+        let (durations, longest) = streams.entry(program.ops[activity.op].stream).or_default();
+        durations.push(call.end - call.start);
+        let from = held_up.partition_point(|&(held, _)| held < activity.call);
+        // A copy that blocks waits for itself.
+        if held_up[from..].first().is_some_and(|&(held, op)| held == activity.call && op != activity.op) {
+            *longest = (*longest).max(call.end - call.start);
+        }
+    }
+    let hidden = |(mut durations, longest): (Vec<i64>, i64)| {
+        durations.sort_unstable();
+        longest > 0 && longest < HELD_UP * durations[durations.len() / 4]
+    };
+    if streams.into_values().any(hidden) { Err(Ambiguous) } else { Ok(()) }
+}

@@ -1,0 +1,202 @@
+//! Communication that holds up the work.
+
+use super::Kind;
+use super::kernels::without;
+use super::planter::{At, Planter};
+use crate::rng::Rng;
+use crate::simulator::names;
+use crate::simulator::program::build::{Builder, COLLECTIVE, COMPUTE};
+use crate::simulator::program::{Step, Work};
+
+pub(super) const KINDS: &[Kind] = &[
+    Kind::gone("collective that nothing overlaps", "SL019", not_overlapped),
+    Kind::gone("collective that waits for a slower rank", "SL023", waits_for_others).also(&["SL019", "SL031"]),
+    Kind::gone("search for unused parameters", "SL021", search),
+    Kind::assumed("sums of which each rank keeps a part", "SL020", sums_of_shards).also(&["SL019"]),
+    Kind::gone("gradients reduced in each of several passes", "SL022", accumulation).also(&["SL019"]),
+    Kind::assumed("a collective for each parameter", "SL044", one_by_one).also(&["SL012", "SL019"]),
+];
+
+/// Operator, annotation and kernel of a collective.
+type Names = [&'static str; 3];
+
+const ALL_REDUCE: Names = ["c10d::allreduce_", "nccl:all_reduce", names::ALL_REDUCE];
+const BROADCAST: Names =
+    ["c10d::broadcast_", "nccl:broadcast", "ncclDevKernel_Broadcast_RING_LL(ncclDevKernelArgsStorage<4096ul>)"];
+
+/// An all-reduce on its own stream; returns its operation and the record of its end.
+fn all_reduce(b: &mut Builder<'_>, ns: i64) -> (usize, usize) {
+    collective(b, ALL_REDUCE, (1 << 20, ns))
+}
+
+/// A collective of so many elements that takes this long, on its own stream; returns its operation and the record of its end.
+fn collective(
+    b: &mut Builder<'_>,
+    [operator, annotation, kernel]: Names,
+    (elements, ns): (i64, i64),
+) -> (usize, usize) {
+    let mut found = (0, 0);
+    b.op(operator, |b| {
+        b.op("record_param_comms", |b| {
+            b.annotation(annotation, |b| {
+                let ready = b.record(COMPUTE, None);
+                b.spend(150, 700);
+                b.wait(COLLECTIVE, ready);
+                b.spend(150, 700);
+                b.launch(Work::Collective, kernel, COLLECTIVE, ns);
+                let op = b.program.ops.len() - 1;
+                b.program.ops[op].details.elements = Some(elements);
+                b.spend(150, 700);
+                found = (op, b.record(COLLECTIVE, None));
+            });
+        });
+    });
+    b.spend(200, 900);
+    found
+}
+
+/// One to three collectives in each step for which the work waits at once: 5 to 30 % of the step each. Repaired, nothing
+/// waits for them.
+fn not_overlapped(p: &mut Planter<'_>) {
+    let count = p.some(1, 3);
+    let ns = p.part(5, 30);
+    p.both(At::Forward, count, |p| {
+        let planted = p.write(|b| {
+            b.python("torch/distributed/distributed_c10d.py(2501): all_reduce", |b| {
+                let ns = b.rng.jitter(ns, 5);
+                let (_, done) = all_reduce(b, ns);
+                b.wait(COMPUTE, done);
+            });
+        });
+        // What waits last is the work.
+        let last = planted.iter().rposition(|step| matches!(step, Step::Wait { .. }));
+        let mut repaired = planted.clone();
+        if let Some(last) = last {
+            repaired.remove(last);
+        }
+        (planted, repaired)
+    });
+}
+
+/// One or two collectives in each step for which the work waits; one to three in all take 3 to 12 times as long as the
+/// others, since another rank comes late.
+fn waits_for_others(p: &mut Planter<'_>) {
+    let count = p.some(1, 2);
+    let (ns, times) = (p.part(3, 10), p.b.rng.between(3, 12));
+    let all = count * p.passes();
+    let late = p.some(1, 3).min((all - 1) / 2);
+    let which = p.b.rng.sample(all, late);
+    let mut call = 0;
+    p.faster(At::Forward, count, |b| {
+        let mut mended = Vec::new();
+        b.python("torch/distributed/distributed_c10d.py(2501): all_reduce", |b| {
+            let usual = b.rng.jitter(ns, 4);
+            let (op, done) = all_reduce(b, usual);
+            if which.contains(&call) {
+                b.program.ops[op].duration = usual * times;
+                mended.push((op, usual));
+            }
+            call += 1;
+            b.wait(COMPUTE, done);
+        });
+        mended
+    });
+}
+
+/// Each step looks for parameters that were not used: 0.5 to 1.5 times the step.
+fn search(p: &mut Planter<'_>) {
+    let ns = p.part(50, 150);
+    p.gone(At::Forward, 1, |b| {
+        b.python("torch/nn/parallel/distributed.py(1639): forward", |b| {
+            b.op("torch.distributed.ddp.reducer::search_unused_parameters", |b| b.around(ns, 8));
+        });
+    });
+}
+
+/// One to four buckets of gradients in each step are reduced, 2 to 10 % of the step each; behind the update the parameters
+/// come from the ranks that made them. Repaired, each sum takes half the time.
+fn sums_of_shards(p: &mut Planter<'_>) {
+    let (count, ns) = (p.some(1, 4), p.part(2, 10));
+    let places = p.places(At::Forward, count).len() as i64;
+    p.faster(At::Forward, places as usize, |b| {
+        let ns = b.rng.jitter(ns, 4);
+        let (op, done) = all_reduce(b, ns);
+        b.wait(COMPUTE, done);
+        vec![(op, ns / 2)]
+    });
+    p.both(At::End, 1, |p| {
+        let steps = p.write(|b| {
+            let ns = b.rng.jitter(ns * places / 2, 4);
+            let (_, done) = collective(b, BROADCAST, (places << 20, ns));
+            b.wait(COMPUTE, done);
+        });
+        (steps.clone(), steps)
+    });
+}
+
+/// Elements of two bytes that a collective moves in a ns: 50 GB/s.
+const ELEMENTS_PER_NS: i64 = 25;
+
+/// Behind the update 24 to 48 parameters are averaged over the ranks, by a collective each: 8 to 30 % of the step in latencies. Every second
+/// one is a bias and hardly takes more than a latency. Repaired, one collective moves all of them: in one latency and the time of all data.
+fn one_by_one(p: &mut Planter<'_>) {
+    let count = p.some(24, 48);
+    let latency = (p.part(8, 30) / count as i64).max(12_000);
+    let size = |i: usize, rng: &mut Rng| if i.is_multiple_of(2) { 1 << rng.between(12, 16) } else { 512 };
+    let sizes: Vec<i64> = (0..count).map(|i| size(i, &mut p.b.rng)).collect();
+    let all = [sizes.iter().sum()];
+    p.both(At::End, 1, |p| {
+        let planted = p.write(|b| average(b, &sizes, latency));
+        let repaired = p.write(|b| average(b, &all, latency));
+        (planted, repaired)
+    });
+}
+
+/// A collective for each of these numbers of elements, for the last of which the work waits.
+fn average(b: &mut Builder<'_>, sizes: &[i64], latency: i64) {
+    b.python("train.py(31): average_parameters", |b| {
+        let mut last = None;
+        for &elements in sizes {
+            let ns = b.rng.jitter(latency, 2) + elements / ELEMENTS_PER_NS;
+            b.python("torch/distributed/distributed_c10d.py(2501): all_reduce", |b| {
+                last = Some(collective(b, ALL_REDUCE, (elements, ns)).1);
+            });
+        }
+        if let Some(done) = last {
+            b.wait(COMPUTE, done);
+        }
+    });
+}
+
+/// Two to four passes go into each step of the optimizer, with one to three buckets that each reduces, 3 to 10 % of the step
+/// each, while nothing else runs. Repaired, the last pass alone reduces.
+fn accumulation(p: &mut Planter<'_>) {
+    const HOOK: &str = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad";
+    let (count, buckets, ns) = (p.some(2, 4), p.some(1, 3), p.part(3, 10));
+    let mut places = p.places(At::Forward, count);
+    places.sort_unstable();
+    for (i, &place) in places.iter().enumerate() {
+        for pass in 0..p.passes() {
+            let planted = p.write(|b| {
+                b.annotation("DistributedDataParallel.forward", |b| {
+                    b.operator_of("aten::addmm", "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_nn", 20_000);
+                });
+                b.spend(500, 2_000);
+                for _ in 0..buckets {
+                    let ns = b.rng.jitter(ns, 4);
+                    b.op(HOOK, |b| {
+                        let (_, done) = all_reduce(b, ns);
+                        b.wait(COMPUTE, done);
+                    });
+                    b.spend(200, 900);
+                }
+            });
+            let mut repaired = planted.clone();
+            if i + 1 < places.len() {
+                repaired = without(&planted, "c10d::allreduce_");
+                repaired.retain(|step| !matches!(step, Step::Wait { .. }));
+            }
+            p.put((At::Forward, place, pass), planted, repaired);
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! What keeps the host, or lets it wait.
+
+use super::Kind;
+use super::kernels::without;
+use super::planter::{At, Planter};
+use crate::simulator::Profile;
+use crate::simulator::program::build::{Builder, COMPUTE};
+use crate::simulator::program::{self, Span, Step, Target, Work, extras};
+
+pub(super) const KINDS: &[Kind] = &[
+    Kind::gone("item() in the step", "SL004", item),
+    Kind::gone("nonzero() in the step", "SL004", nonzero),
+    Kind::gone("torch.cuda.synchronize() in the step", "SL004", synchronize),
+    Kind::gone("gc.collect() in the step", "SL025", collect).also(&["SL005"]),
+    Kind::gone("Python collects garbage", "SL025", collect_by_itself).also(&["SL031"]).shape(more_steps),
+    Kind::gone("logging in the step", "SL029", logging).also(&["SL004", "SL005"]),
+    Kind::gone("recompilation", "SL026", recompile).also(&["SL031", "SL005"]).shape(more_steps),
+    Kind::gone("graph breaks", "SL027", graph_breaks).also(&["SL005"]),
+    Kind::gone("one slow step", "SL031", slow_step).also(&["SL005"]).shape(more_steps),
+    Kind::assumed("Python code that all wait for", "SL005", slow_code).least(6.0),
+    Kind::assumed("busy Python without a GPU", "SL043", busy_python).least(12.0),
+    Kind::gone("cudaMalloc in each step", "SL024", allocate).also(&["SL005"]),
+    Kind::assumed("a loop of small operators", "SL038", small_operators).also(&["SL005", "SL012"]),
+    Kind::gone("a wait for another thread", "SL039", wait_for_others).also(&["SL005"]),
+    Kind::measured("pauses of the profiler", "SL033", profiler_pauses).also(&["SL005"]),
+];
+
+/// Eight to twelve.
+pub(super) fn more_steps(profile: &mut Profile) {
+    profile.steps = 8 + profile.steps % 5;
+}
+
+/// One to three `item()` in each step, between modules or at its end, as a blocking copy or a copy and a wait.
+fn item(p: &mut Planter<'_>) {
+    let at = if p.b.chance(40) { At::End } else { At::Forward };
+    let count = p.some(1, 3);
+    p.gone(at, count, |b| b.python("train.py(88): log_loss", extras::item));
+}
+
+/// One or two `nonzero()` in each step; repaired they run without knowing how many there are.
+fn nonzero(p: &mut Planter<'_>) {
+    let count = p.some(1, 2);
+    p.both(At::Forward, count, |p| {
+        let planted = p.write(|b| b.python("model.py(61): select", |b| b.op("aten::nonzero", select)));
+        let mut wait = false;
+        let stays = |step: &Step| {
+            let goes = matches!(step, Step::Sync { .. })
+                || matches!(step, Step::Launch { name, .. } if name == "cudaMemcpyAsync");
+            wait |= goes;
+            !goes
+        };
+        let mut repaired = planted.clone();
+        repaired.retain(stays);
+        (planted, repaired)
+    });
+}
+
+fn select(b: &mut Builder<'_>) {
+    let counting = "void at_cuda_detail::cub::DeviceReduceKernel<at_cuda_detail::cub::DeviceReducePolicy<bool, int>>()";
+    let writing = "void at_cuda_detail::cub::DeviceSelectSweepKernel<at_cuda_detail::cub::DispatchSelectIf<long>>()";
+    let (first, second) = (b.rng.between(3_000, 20_000), b.rng.between(4_000, 30_000));
+    b.planted_kernel(counting, first);
+    b.spend(200, 900);
+    let ns = b.rng.between(1_100, 2_500);
+    b.launch(Work::DeviceToHost, "Memcpy DtoH (Device -> Pinned)", COMPUTE, ns);
+    b.spend(200, 900);
+    b.sync(Target::Stream(COMPUTE));
+    b.spend(200, 900);
+    b.planted_kernel(writing, second);
+}
+
+/// One or two waits for the device in each step.
+fn synchronize(p: &mut Planter<'_>) {
+    let at = if p.b.chance(50) { At::End } else { At::Forward };
+    let count = p.some(1, 2);
+    p.gone(at, count, |b| {
+        b.python("train.py(64): timed", |b| {
+            b.python("torch/cuda/__init__.py(985): synchronize", |b| b.sync(Target::Device));
+        });
+    });
+}
+
+/// A collection by request in each step: 0.4 to 1.5 times the step.
+fn collect(p: &mut Planter<'_>) {
+    let ns = p.part(40, 150);
+    p.gone(At::End, 1, |b| {
+        b.python("train.py(70): free", |b| {
+            b.python("<built-in method collect of module object at 0x7f52d1b40e50>", |b| b.around(ns, 5));
+        });
+    });
+}
+
+/// Collections wherever they come behind the first step: in every to every third step, 0.5 to 3 times the step each.
+fn collect_by_itself(p: &mut Planter<'_>) {
+    let (every, ns) = (p.some(1, 3), p.part(50, 300));
+    for pass in (p.some(1, 2)..p.passes()).step_by(every) {
+        let place = p.places(At::Forward, 1).first().copied().unwrap_or(0);
+        let planted = p.write(|b| b.python("Python GC", |b| b.around(ns, 30)));
+        p.put((At::Forward, place, pass), planted, Vec::new());
+    }
+}
+
+/// One to three calls in each step that write to a terminal or a file: 0.3 to 1.2 times the step together; some of them
+/// read a number from the GPU first.
+fn logging(p: &mut Planter<'_>) {
+    const FRAMES: &[&str] = &[
+        "<built-in function print>",
+        "logging/__init__.py(1479): info",
+        "tqdm/std.py(1325): refresh",
+        "torch/utils/tensorboard/writer.py(340): add_scalar",
+        "wandb/sdk/wandb_run.py(1703): log",
+    ];
+    let frame = FRAMES[p.b.rng.below(FRAMES.len())];
+    let (count, reads) = (p.some(1, 3), p.b.chance(40));
+    let at = if count == 1 { At::End } else { At::Forward };
+    let ns = p.part(30, 120) / count as i64;
+    p.gone(at, count, |b| {
+        b.python("train.py(95): report", |b| {
+            b.python(frame, |b| {
+                if reads {
+                    extras::item(b);
+                }
+                b.around(ns, 15);
+            });
+        });
+    });
+}
+
+/// In one to three steps behind the first something is compiled again: 1 to 6 times the step each.
+fn recompile(p: &mut Planter<'_>) {
+    let (times, ns) = (p.some(1, 3), p.part(100, 600));
+    let place = p.places(At::Forward, 1).first().copied().unwrap_or(0);
+    for pass in p.b.rng.sample(p.passes() - 1, times) {
+        let planted = p.write(|b| {
+            b.python("model.py(30): forward", |b| {
+                b.python("torch/_dynamo/convert_frame.py(1080): _compile", |b| b.around(ns, 30));
+            });
+        });
+        p.put((At::Forward, place, pass + 1), planted, Vec::new());
+    }
+}
+
+/// One to three functions in each step are cut in two; looking for the second piece takes 0.2 to 0.8 times the step.
+fn graph_breaks(p: &mut Planter<'_>) {
+    let count = p.some(1, 3);
+    let ns = p.part(40, 120) / count as i64;
+    p.both(At::Forward, count, |p| {
+        let parts = |b: &mut Builder<'_>, is_planted: bool| {
+            b.python("model.py(30): forward", |b| {
+                b.op("Torch-Compiled Region: 0/0", |b| {
+                    b.planted_kernel("triton_red_fused_relu_sum_0", 8_000);
+                    b.spend(500, 1_500);
+                    b.python("model.py(34): torch_dynamo_resume_in_forward_at_34", |b| {
+                        if is_planted {
+                            b.op("TorchDynamo Cache Lookup", |b| b.around(ns, 10));
+                        }
+                        b.op("Torch-Compiled Region: 1/0", |b| {
+                            b.planted_kernel("triton_poi_fused_mul_1", 6_000);
+                        });
+                    });
+                });
+            });
+        };
+        let planted = p.write(|b| parts(b, true));
+        let repaired = without(&planted, "TorchDynamo Cache Lookup");
+        (planted, repaired)
+    });
+}
+
+/// One step waits for something that the others do not: 0.5 to 4 times the step.
+fn slow_step(p: &mut Planter<'_>) {
+    let ns = p.part(150, 500);
+    let pass = 1 + p.b.rng.below(p.passes() - 2);
+    let planted = p.write(|b| b.python("train.py(140): evaluate", |b| b.around(ns, 0)));
+    p.put((At::End, 0, pass), planted, Vec::new());
+}
+
+/// A function of Python that keeps the host for 0.5 to 2.5 times the step; repaired it takes half.
+fn slow_code(p: &mut Planter<'_>) {
+    let ns = p.part(50, 250).max(400_000);
+    halved(p, ns);
+}
+
+/// A program of the CPU, in which a function of Python takes as long as 1 to 4 steps of the one with a GPU; repaired it takes half.
+fn busy_python(p: &mut Planter<'_>) {
+    p.on_the_cpu();
+    let ns = p.part(100, 400).max(400_000);
+    halved(p, ns);
+}
+
+/// A function of Python in each step that takes about so many ns; repaired it takes half.
+fn halved(p: &mut Planter<'_>, ns: i64) {
+    let half = |steps: &[Step]| {
+        let halved = |step: &Step| match step {
+            Step::Spend(own) => Step::Spend(own / 2),
+            step => step.clone(),
+        };
+        steps.iter().map(halved).collect()
+    };
+    p.both(At::Forward, 1, |p| {
+        let planted = p.write(|b| b.python("train.py(120): build_mask", |b| b.around(ns, 5)));
+        let repaired = half(&planted);
+        (planted, repaired)
+    });
+}
+
+/// One to three allocations by the driver in each step, with or without freeing before: 0.2 to 0.6 times the step each.
+/// Repaired, memory is there.
+fn allocate(p: &mut Planter<'_>) {
+    let (count, frees) = (p.some(1, 3), p.b.chance(50));
+    let ns = p.part(20, 60);
+    p.both(At::Forward, count, |p| {
+        let planted = p.write(|b| {
+            b.python("model.py(48): grow", |b| {
+                b.op("aten::empty", |b| {
+                    if frees {
+                        b.sync(Target::Free);
+                        b.spend(200, 1_500);
+                    }
+                    let own = b.rng.jitter(ns, 10);
+                    b.steps.push(Step::Call { name: "cudaMalloc".into(), own });
+                });
+            });
+        });
+        let mut repaired = planted.clone();
+        repaired.retain(|step| !matches!(step, Step::Call { .. } | Step::Sync { .. }));
+        (planted, repaired)
+    });
+}
+
+/// A loop in each step that calls one operator of the CPU at least 60 times: 0.5 to 1.5 times the step. Repaired, one call is
+/// left.
+fn small_operators(p: &mut Planter<'_>) {
+    let ns = p.part(50, 150);
+    let calls = (ns / 9_000).max(60);
+    let each = ns / calls;
+    p.both(At::Forward, 1, |p| {
+        let mut body = |calls: i64| {
+            p.write(|b| {
+                b.python("model.py(71): normalize_rows", |b| {
+                    for _ in 0..calls {
+                        b.around(each / 3, 10);
+                        b.op("aten::add", |b| b.around(each / 2, 10));
+                    }
+                });
+            })
+        };
+        (body(calls), body(1))
+    });
+}
+
+/// A function in each step waits for another thread or process: 0.4 to 1.5 times the step.
+fn wait_for_others(p: &mut Planter<'_>) {
+    const FRAMES: &[&str] = &[
+        "concurrent/futures/_base.py(428): result",
+        "threading.py(1115): join",
+        "multiprocessing/connection.py(246): recv",
+        "<built-in function sleep>",
+    ];
+    let frame = FRAMES[p.b.rng.below(FRAMES.len())];
+    let ns = p.part(40, 150);
+    p.gone(At::End, 1, |b| {
+        b.python("train.py(77): save", |b| b.python(frame, |b| b.around(ns, 5)));
+    });
+}
+
+/// The profiler stops the program in each step to write down what it has: 0.6 to 1.5 times the step.
+fn profiler_pauses(p: &mut Planter<'_>) {
+    let ns = p.part(60, 150);
+    p.gone(At::End, 1, |b| {
+        b.span(Span::new(program::Kind::Overhead, "Activity Buffer Request"), (1, 9), (1, 9), |b| b.around(ns, 5));
+    });
+}
+
+impl Builder<'_> {
+    /// Own time of about so many ns, give or take some percent.
+    pub(super) fn around(&mut self, ns: i64, percent: i64) {
+        let own = self.rng.jitter(ns, percent).max(1);
+        self.steps.push(Step::Spend(own));
+    }
+}

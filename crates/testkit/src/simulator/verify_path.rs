@@ -1,0 +1,128 @@
+//! Check of critical-path claims on damaged traces against ground truth.
+
+use crate::simulator::Simulated;
+use crate::simulator::damage::Damaged;
+use crate::simulator::kineto::{View, thread_label};
+use crate::simulator::run::record::Category;
+use crate::simulator::run::{Activity, Cause, Segment, State};
+
+/// A piece of a path that is said to be certain. Times in ns since the profiler was started, as the (damaged) trace shows
+/// them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Claim<'a> {
+    /// Where it begins: in a lag, where the release was.
+    pub start_ns: i64,
+    /// Where it ends: in a lag, where the released thing starts or goes on.
+    pub end_ns: i64,
+    /// As in `bound_by`.
+    pub category: &'a str,
+    /// As in [`crate::simulator::TrueSegment::track`]: of what was released.
+    pub track: &'a str,
+}
+
+impl Simulated {
+    /// Why a claim about the complete trace is wrong; `None` if it is true.
+    ///
+    /// An edge is true if what it leads from is a prerequisite of what it leads to, be it the one that bound or not: with
+    /// records missing the later one may be unknown. Own time of a thread is true if the thread did not stand still in
+    /// it, whatever it did: with frames missing it looks like that of what is around them.
+    #[must_use]
+    pub fn refute(&self, claim: &Claim<'_>) -> Option<String> {
+        self.refute_in(&View::complete(&self.outcome), claim)
+    }
+
+    /// Why a claim about a damaged trace of this program is wrong.
+    #[must_use]
+    pub fn refute_damaged(&self, damaged: &Damaged, claim: &Claim<'_>) -> Option<String> {
+        self.refute_in(&damaged.view, claim)
+    }
+
+    fn refute_in(&self, view: &View, claim: &Claim<'_>) -> Option<String> {
+        let thread = self.outcome.threads.iter().find(|(role, _)| thread_label(*role) == claim.track);
+        let right = match claim.category {
+            "gpu_compute" | "gpu_communication" | "gpu_copy" => self.ran(view, claim),
+            "gpu_queue" => self.started(view, claim).any(|a| self.released_by_op(view, a, claim.start_ns)),
+            "launch_latency" => self.started(view, claim).any(|a| self.released_by_call(a, claim)),
+            "sync_return" | "thread_handover" => thread.is_some_and(|t| self.resumed(view, &t.1, claim)),
+            "unknown" => true,
+            _ => thread.is_some_and(|t| was_busy(&t.1, claim)),
+        };
+        (!right).then(|| format!("nothing of the program is like {claim:?}"))
+    }
+
+    fn on_track<'a>(&'a self, track: &'a str) -> impl Iterator<Item = (usize, &'a Activity)> {
+        let number = track.strip_prefix("stream ").and_then(|number| number.parse::<i64>().ok());
+        let stream_of = |a: &Activity| self.program.streams[self.program.ops[a.op].stream].number;
+        self.outcome.activities.iter().enumerate().filter(move |(_, a)| Some(stream_of(a)) == number)
+    }
+
+    fn ran(&self, view: &View, claim: &Claim<'_>) -> bool {
+        self.on_track(claim.track).any(|(i, a)| {
+            let (start, end) = view.times[i];
+            self.program.ops[a.op].work.category().name() == claim.category
+                && start <= claim.start_ns
+                && end >= claim.end_ns
+        })
+    }
+
+    fn started<'a>(&'a self, view: &'a View, claim: &'a Claim<'a>) -> impl Iterator<Item = &'a Activity> {
+        self.on_track(claim.track).filter(|&(i, _)| view.times[i].0 == claim.end_ns).map(|(_, a)| a)
+    }
+
+    fn times_of(&self, view: &View, op: usize) -> Option<(i64, i64)> {
+        self.outcome.activities.iter().position(|a| a.op == op).map(|i| view.times[i])
+    }
+
+    fn released_by_op(&self, view: &View, activity: &Activity, at: i64) -> bool {
+        activity.after.iter().any(|&op| self.times_of(view, op).is_some_and(|(_, end)| end == at))
+    }
+
+    fn released_by_call(&self, activity: &Activity, claim: &Claim<'_>) -> bool {
+        let call = &self.outcome.spans[activity.call as usize];
+        call.end == claim.start_ns || (call.start <= claim.start_ns && claim.start_ns < call.end)
+    }
+
+    /// Whether a wait of the thread ended there and was for something that ended then; also one that the clocks alone
+    /// make look like a wait.
+    fn resumed(&self, view: &View, segments: &[Segment], claim: &Claim<'_>) -> bool {
+        // The path may enter the way back where another thread was released in it.
+        let inside = |segment: &&Segment| segment.start < claim.end_ns && claim.end_ns <= segment.end;
+        let Some(segment) = segments.iter().find(inside) else { return false };
+        let ended = |op: usize| self.times_of(view, op).is_some_and(|(_, end)| end == claim.start_ns);
+        let is_sync = claim.category == Category::SyncReturn.name();
+        match segment.state {
+            State::Waited { cause: Cause::Thread { at, .. }, .. } => !is_sync && at == claim.start_ns,
+            State::Waited { cause: Cause::Op { op, .. }, .. } if is_sync && ended(op) => true,
+            _ => is_sync && segment.span.is_some_and(|call| self.awaits(view, call, ended)),
+        }
+    }
+
+    /// Whether a call waits for an operation of this kind. With later ones of a stream lost, an earlier one is as far as
+    /// a trace can tell.
+    fn awaits(&self, view: &View, call: u32, ended: impl Fn(usize) -> bool) -> bool {
+        let listed = self.outcome.awaited.iter().find(|(span, _)| *span == call);
+        let awaited = listed.map_or(&[][..], |(_, ops)| ops);
+        let mut streams = awaited.iter().filter(|&&op| self.is_lost(view, op)).map(|&op| self.program.ops[op].stream);
+        awaited.iter().any(|&op| ended(op))
+            || streams
+                .any(|lost| (0..self.program.ops.len()).any(|op| self.program.ops[op].stream == lost && ended(op)))
+    }
+
+    fn is_lost(&self, view: &View, op: usize) -> bool {
+        let activity = self.outcome.activities.iter().position(|a| a.op == op);
+        activity.is_some_and(|i| view.hidden_activities[i])
+    }
+}
+
+/// Whether the thread did something of its own in all of this time.
+fn was_busy(segments: &[Segment], claim: &Claim<'_>) -> bool {
+    let inside = segments.iter().filter(|s| s.end > claim.start_ns && s.start < claim.end_ns);
+    let mut any = false;
+    for segment in inside {
+        any = true;
+        if matches!(segment.state, State::Waited { .. }) {
+            return false;
+        }
+    }
+    any
+}

@@ -1,0 +1,220 @@
+//! Wording of texts: phrases to avoid, length of sentences, American spelling. Areas are switched on one by one, and the number of
+//! findings of each may only fall.
+
+mod areas;
+mod markdown;
+mod phrases;
+mod source;
+
+use areas::{AREAS, Area, Text};
+use markdown::{Block, Sentence};
+use phrases::{PHRASES, Phrase, STEMS};
+
+use anyhow::{Result, bail};
+
+use crate::files;
+
+/// Longest sentence at the 95th percentile of a page, in words.
+const P95_WORDS: usize = 30;
+/// Longest sentence, in words.
+const MOST_WORDS: usize = 40;
+
+/// Prints the number of findings of each area, or the findings of one.
+pub(crate) fn run(wanted: Option<&str>) -> Result<()> {
+    if let Some(name) = wanted.filter(|name| !AREAS.iter().any(|area| area.name == *name)) {
+        bail!("no area {name}; the areas are {}", AREAS.iter().map(|area| area.name).collect::<Vec<_>>().join(", "));
+    }
+    let text_of = |path: &str| std::fs::read_to_string(files::root().join(path)).unwrap_or_default();
+    let paths = files::listed()?;
+    let mut faults = Vec::new();
+    for area in AREAS.iter().filter(|area| wanted.is_none_or(|name| name == area.name)) {
+        let found = findings(area, &paths, text_of);
+        if wanted.is_some() {
+            found.iter().for_each(|finding| println!("{finding}"));
+        }
+        println!(
+            "{:14} {:6} findings, {}",
+            area.name,
+            found.len(),
+            area.allowed.map_or("not checked".to_owned(), |n| format!("{n} allowed"))
+        );
+        compare(area, found, &mut faults);
+    }
+    if faults.is_empty() { Ok(()) } else { bail!("{}", faults.join("\n")) }
+}
+
+/// One line per finding of an area that has more than it may, and one per area that has fewer than the table says.
+pub(crate) fn check(paths: &[String], text_of: impl Fn(&str) -> String, faults: &mut Vec<String>) {
+    for area in AREAS.iter().filter(|area| area.allowed.is_some()) {
+        compare(area, findings(area, paths, &text_of), faults);
+    }
+}
+
+/// Compares an area with its limit.
+fn compare(area: &Area, found: Vec<String>, faults: &mut Vec<String>) {
+    let Some(allowed) = area.allowed else { return };
+    let (name, count) = (area.name, found.len());
+    if count > allowed {
+        faults.extend(found);
+        faults.push(format!(
+            "words: {name} has {count} findings, {allowed} are allowed (CONTRIBUTING.md lists the rules)"
+        ));
+    } else if count < allowed {
+        faults.push(format!(
+            "xtask/src/words/areas.rs: {name} has {count} findings; lower its number from {allowed} to {count}"
+        ));
+    }
+}
+
+/// Findings of an area, by file and line.
+fn findings(area: &Area, paths: &[String], text_of: impl Fn(&str) -> String) -> Vec<String> {
+    let mut found = Vec::new();
+    for path in paths.iter().filter(|path| areas::of_file(path).contains(&area.name)) {
+        if area.text == Text::FileNames {
+            check_name(path, &mut found);
+            continue;
+        }
+        let sentences = sentences(area.text, &text_of(path));
+        sentences.iter().for_each(|sentence| check_sentence(path, area.text, sentence, &mut found));
+        if area.text == Text::Markdown {
+            check_lengths(path, &sentences, &mut found);
+            check_opening(path, &sentences, &mut found);
+        }
+    }
+    found
+}
+
+/// Sentences of a file.
+fn sentences(text: Text, file: &str) -> Vec<Sentence> {
+    let of_parts = |parts: Vec<(usize, String)>| {
+        let moved = |(line, part): (usize, String)| {
+            let inside = markdown::sentences(&part).into_iter();
+            inside.map(move |sentence| Sentence { line: sentence.line + line - 1, ..sentence })
+        };
+        parts.into_iter().flat_map(moved).collect()
+    };
+    match text {
+        Text::Markdown => markdown::sentences(file),
+        Text::Help => of_parts(source::help(file)),
+        Text::DocComments => markdown::sentences(&source::doc_comments(file)),
+        Text::Messages => of_parts(source::messages(file)),
+        Text::Web => of_parts(source::page_text(file)),
+        Text::FileNames => Vec::new(),
+    }
+}
+
+/// Phrases, spelling and the limit of length.
+fn check_sentence(path: &str, text: Text, sentence: &Sentence, found: &mut Vec<String>) {
+    let words = sentence.words();
+    let line = sentence.line;
+    let is_comment = text == Text::DocComments;
+    let is_found = |phrase: &&Phrase| phrases::matches(phrase, &words, sentence.is_first, is_comment);
+    for phrase in PHRASES.iter().filter(is_found) {
+        found.push(format!("{path}:{line}: \"{}\": say {}", phrase.pattern, phrase.instead));
+    }
+    for word in &words {
+        if let Some(american) = phrases::american(word) {
+            found.push(format!("{path}:{line}: \"{word}\": American spelling: {american}"));
+        }
+    }
+    if words.len() > MOST_WORDS {
+        found.push(format!("{path}:{line}: a sentence of {} words, more than {MOST_WORDS}", words.len()));
+    }
+}
+
+/// Length of a page's sentences at the 95th percentile, tables and headings left out.
+fn check_lengths(path: &str, sentences: &[Sentence], found: &mut Vec<String>) {
+    let prose = sentences.iter().filter(|sentence| sentence.block == Block::Prose);
+    let mut lengths: Vec<(usize, usize)> = prose.map(|sentence| (sentence.words().len(), sentence.line)).collect();
+    lengths.sort_unstable();
+    let Some(at) = (lengths.len() * 95).div_ceil(100).checked_sub(1) else { return };
+    if lengths[at].0 > P95_WORDS {
+        let lines: Vec<String> =
+            lengths[at..].iter().rev().take(5).map(|(words, line)| format!("{line} ({words})")).collect();
+        found.push(format!(
+            "{path}: 95th percentile of sentences is {} words, more than {P95_WORDS}; longest: line {}",
+            lengths[at].0,
+            lines.join(", ")
+        ));
+    }
+}
+
+/// A page below `docs` opens with the question that it answers.
+fn check_opening(path: &str, sentences: &[Sentence], found: &mut Vec<String>) {
+    let opening = sentences.iter().find(|sentence| sentence.block == Block::Prose);
+    if path.starts_with("docs/")
+        && let Some(opening) = opening.filter(|sentence| !sentence.text.ends_with('?'))
+    {
+        found.push(format!("{path}:{}: the page opens without the question that it answers", opening.line));
+    }
+}
+
+fn check_name(path: &str, found: &mut Vec<String>) {
+    let file = path.rsplit('/').next().unwrap_or_default();
+    let stem = file.split('.').next().unwrap_or_default();
+    if let Some((_, example)) = STEMS.iter().find(|(name, _)| *name == stem) {
+        found.push(format!("{path}: \"{stem}\" does not name a content; such as {example}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(text: Text, path: &str, content: &str) -> Vec<String> {
+        let name = areas::of_file(path)
+            .into_iter()
+            .find(|name| AREAS.iter().any(|area| area.name == *name && area.text == text));
+        let area = Area { name: name.unwrap(), text, allowed: None };
+        findings(&area, &[path.to_owned()], |_| content.to_owned())
+    }
+
+    #[test]
+    fn each_rule_finds_its_fault() {
+        let long = format!("{}end.\n", "word ".repeat(MOST_WORDS));
+        assert!(found(Text::Markdown, "a.md", "# A page\n\nReport issues.\n").is_empty());
+        assert!(found(Text::Markdown, "a.md", "a\n\nThe note is told.\n")[0].starts_with("a.md:3: \"told|tells\""));
+        assert!(found(Text::Markdown, "a.md", "The colour.\n")[0].contains("color"));
+        let lengths = found(Text::Markdown, "a.md", &long);
+        assert!(
+            lengths.len() == 2 && lengths[0].contains("41 words") && lengths[1].contains("percentile"),
+            "{lengths:?}"
+        );
+        assert!(found(Text::Markdown, "a.md", &format!("```\n{long}```\n")).is_empty());
+        assert!(found(Text::Help, "docs/cli/a.md", "# a\n```text\nWhat runs\n```\n")[0].starts_with("docs/cli/a.md:3"));
+        assert!(found(Text::DocComments, "a/src/b.rs", "\n/// It is.\nfn a() {}\n")[0].starts_with("a/src/b.rs:2"));
+        assert!(
+            found(Text::Messages, "a/src/b.rs", "\nlet a = \"nothing that was told here\";\n")[0]
+                .starts_with("a/src/b.rs:2")
+        );
+        assert!(
+            found(Text::Web, "web/src/b.tsx", "<p>nothing that was told here</p>\n")[0].starts_with("web/src/b.tsx:1")
+        );
+        assert_eq!(found(Text::FileNames, "a/src/beside.rs", "").len(), 1);
+        assert!(found(Text::FileNames, "a/src/parse.rs", "").is_empty());
+    }
+
+    #[test]
+    fn pages_open_with_a_question() {
+        assert_eq!(found(Text::Markdown, "docs/a.md", "# A\n\nReport. How?\n").len(), 1);
+        assert!(found(Text::Markdown, "docs/a.md", "# A?\n\nHow does `a` work? Well.\n").is_empty());
+    }
+
+    #[test]
+    fn some_long_sentences_are_allowed() {
+        let page = format!("{}{}end.\n", "One two three. ".repeat(19), "Word ".repeat(P95_WORDS + 5));
+        assert!(found(Text::Markdown, "a.md", &page).is_empty());
+        let page = format!("{}{}end.\n", "One two three. ".repeat(18), "Word ".repeat(P95_WORDS + 5));
+        assert_eq!(found(Text::Markdown, "a.md", &page).len(), 1);
+    }
+
+    #[test]
+    fn the_number_may_only_fall_and_the_table_with_it() {
+        let faults = |allowed, count: usize| {
+            let mut faults = Vec::new();
+            compare(&Area { name: "docs", text: Text::Markdown, allowed }, vec!["x".to_owned(); count], &mut faults);
+            faults.len()
+        };
+        assert_eq!((faults(Some(2), 2), faults(Some(2), 3), faults(Some(2), 1), faults(None, 9)), (0, 4, 1, 0));
+    }
+}
