@@ -157,8 +157,11 @@ impl PathOfTrace {
     fn from_trace(trace: &Trace, with_hta: bool, scope: &Scope) -> Self {
         let looked = Looked::or_inferred(trace, scope);
         let Looked { choice, notes, .. } = &looked;
-        let start_up = StartUp::from_trace(trace).filter(|_| *scope == Scope::default());
-        let after = AfterSteps::from_trace(trace).filter(|_| *scope == Scope::default());
+        // The page asks for the steps of the default window by their numbers.
+        let is_default = scope.steps.is_none() || Looked::at(trace, &Scope::default()).choice == *choice;
+        let is_default = is_default && !scope.whole;
+        let start_up = StartUp::from_trace(trace).filter(|_| is_default);
+        let after = AfterSteps::from_trace(trace).filter(|_| is_default);
         let of = match choice {
             WindowChoice::Whole => String::new(),
             choice => format!(" of {}", choice.in_words()),
