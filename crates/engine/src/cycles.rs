@@ -64,12 +64,12 @@ fn name_without_numbers(name: &str) -> (&str, String) {
     (folder, without)
 }
 
-/// Position of a trace, and its cycle.
-type At<'a> = (usize, &'a Cycle);
+/// Cycle with the position of its trace.
+type PositionedCycle<'a> = (usize, &'a Cycle);
 
 /// For each trace that is an older cycle the position of the newest one of its process.
 fn newest(cycles: &[Option<Cycle>]) -> Vec<Option<usize>> {
-    let mut processes: BTreeMap<(Option<i64>, i64), Vec<At<'_>>> = BTreeMap::new();
+    let mut processes: BTreeMap<(Option<i64>, i64), Vec<PositionedCycle<'_>>> = BTreeMap::new();
     for (at, cycle) in cycles.iter().enumerate() {
         if let Some(cycle) = cycle {
             processes.entry((cycle.rank, cycle.pid)).or_default().push((at, cycle));

@@ -158,8 +158,8 @@ impl PathOfTrace {
         let looked = Looked::or_inferred(trace, scope);
         let Looked { choice, notes, .. } = &looked;
         // The page asks for the steps of the default window by their numbers.
-        let is_default = scope.steps.is_none() || Looked::at(trace, &Scope::default()).choice == *choice;
-        let is_default = is_default && !scope.whole;
+        let has_default_steps = || scope.steps.is_none() || Looked::at(trace, &Scope::default()).choice == *choice;
+        let is_default = !scope.whole && has_default_steps();
         let start_up = StartUp::from_trace(trace).filter(|_| is_default);
         let after = AfterSteps::from_trace(trace).filter(|_| is_default);
         let of = match choice {
