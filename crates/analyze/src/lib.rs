@@ -52,6 +52,10 @@ pub struct Analysis {
     pub tables: &'static [&'static str],
     /// Its window where none is asked for.
     pub window: DefaultWindow,
+    /// Commands that print its tables.
+    pub commands: &'static [TableCommand],
+    /// Tables that these commands print where the user names none.
+    pub display: Display,
     /// Runs it. Data that a trace lacks gives empty tables with a note that says so, never an error.
     pub run: fn(&Trace, &Scope) -> Vec<Table>,
 }
@@ -65,6 +69,34 @@ pub enum DefaultWindow {
     WholeAs(&'static str),
     /// The analysis' own choice, such as a row for each step.
     Own,
+}
+
+/// A command that prints tables of analyses and little else. Analyses appear in the order of the registry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TableCommand {
+    /// `stackline steps`.
+    Steps,
+    /// `stackline kernels`.
+    Kernels,
+    /// `stackline operators`.
+    Operators,
+    /// `stackline collectives`.
+    Collectives,
+    /// `stackline timeline`.
+    Timeline,
+    /// `stackline check`.
+    Check,
+}
+
+/// Tables of an analysis that a command prints as text where the user names no table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Display {
+    /// All tables.
+    All,
+    /// All but these, which have a row per operation or point in time, or many columns. JSON output has them.
+    Except(&'static [&'static str]),
+    /// None: the analysis has a row per record and runs only for `--table NAME`.
+    OnRequest,
 }
 
 impl std::fmt::Debug for Analysis {

@@ -58,11 +58,6 @@ pub(crate) fn lost_part<'r>(infos: &[TraceInfo], mut reports: impl Iterator<Item
     Some(format!("a part of {} was lost, as the read report says", infos.get(at)?.name))
 }
 
-/// Analyses by name.
-pub(crate) fn analyses(names: &[&str]) -> Vec<&'static Analysis> {
-    names.iter().filter_map(|name| stackline_analyze::analyses::find(name)).collect()
-}
-
 /// Opened traces and the options that go with them.
 pub(crate) struct Session<'a> {
     pub(crate) set: Arc<TraceSet>,
@@ -149,9 +144,9 @@ impl<'a> Session<'a> {
         Self { set, infos, scope, common, watch: Progress::new() }
     }
 
-    /// Runs analyses by name over all traces.
-    pub(crate) fn run(&self, names: &[&str]) -> Result<Vec<Table>> {
-        Ok(stackline_engine::run(&self.set, &analyses(names), &self.run_options())?)
+    /// Runs analyses over all traces.
+    pub(crate) fn run(&self, analyses: impl IntoIterator<Item = &'static Analysis>) -> Result<Vec<Table>> {
+        Ok(stackline_engine::run(&self.set, &analyses.into_iter().collect::<Vec<_>>(), &self.run_options())?)
     }
 
     /// Tables of each trace as tables of all.

@@ -134,14 +134,22 @@ pub(crate) fn parallel<T: Send>(count: usize, threads: usize, job: impl Fn(usize
 #[cfg(test)]
 mod tests {
     use super::*;
+    use stackline_analyze::Display;
     use stackline_model::Unit;
 
     fn length(trace: &Trace, _: &Scope) -> Vec<Table> {
         vec![Table::new("length", "").i64("events", Unit::None, [trace.report.events as i64])]
     }
 
-    const LENGTH: Analysis =
-        Analysis { name: "length", about: "", tables: &["length"], window: DefaultWindow::Own, run: length };
+    const LENGTH: Analysis = Analysis {
+        name: "length",
+        about: "",
+        tables: &["length"],
+        window: DefaultWindow::Own,
+        commands: &[],
+        display: Display::All,
+        run: length,
+    };
 
     fn set() -> TraceSet {
         let trace = |i| {

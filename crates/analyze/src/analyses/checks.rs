@@ -1,7 +1,7 @@
 //! Checks of a trace ([`crate::checks`]) as tables: one row for each check, and the events that break one.
 
 use crate::checks::{ALL, Check, Outcome};
-use crate::{Analysis, DefaultWindow, Scope};
+use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
 use stackline_model::{EventId, Table, Trace, Unit};
 
 /// The registered analysis.
@@ -10,6 +10,8 @@ pub(super) const CHECKS: Analysis = Analysis {
     about: "Breaches of causality, missing partners and missing fields, each counted, with the events",
     tables: &["checks", "check_events"],
     window: DefaultWindow::Own,
+    commands: &[TableCommand::Check],
+    display: Display::All,
     run,
 };
 

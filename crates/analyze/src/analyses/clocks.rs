@@ -2,7 +2,7 @@
 //! ([`stackline_model::DeviceClock`]), as recorded. Differences of a millisecond and more were removed by reading, before all
 //! other tables.
 
-use crate::{Analysis, DefaultWindow, Scope};
+use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
 use stackline_model::{DeviceClock, Table, Trace, Unit};
 
 /// The registered analysis.
@@ -11,6 +11,8 @@ pub(super) const CLOCKS: Analysis = Analysis {
     about: "Bounds on the difference between the clocks of host and devices",
     tables: &["clocks"],
     window: DefaultWindow::Own,
+    commands: &[TableCommand::Timeline],
+    display: Display::All,
     run,
 };
 

@@ -1,6 +1,6 @@
 //! Values of the counters that a trace recorded, one row per value.
 
-use crate::{Analysis, DefaultWindow, Scope};
+use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
 use stackline_model::{CounterSeries, CounterTable, Table, Trace, Unit};
 
 /// The registered analysis.
@@ -9,6 +9,8 @@ pub(super) const ANALYSIS: Analysis = Analysis {
     about: "Values of counters over time: clocks, utilization, memory, hardware counters",
     tables: &["counters"],
     window: DefaultWindow::Steps,
+    commands: &[TableCommand::Timeline],
+    display: Display::OnRequest,
     run,
 };
 

@@ -5,7 +5,7 @@
 //! (AMD-AGI/TraceLens#827, #728), so this table stands beside every share.
 
 use crate::summary::percent;
-use crate::{Analysis, DefaultWindow, Scope};
+use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
 use stackline_model::names::is_graph_launch;
 use stackline_model::{GpuId, Table, Trace, Unit};
 
@@ -15,6 +15,14 @@ pub(super) const COVERAGE: Analysis = Analysis {
     about: "How much of the GPU time has a known launch, operator, Python frame, module, annotation and step",
     tables: &["coverage"],
     window: DefaultWindow::Steps,
+    commands: &[
+        TableCommand::Steps,
+        TableCommand::Kernels,
+        TableCommand::Operators,
+        TableCommand::Collectives,
+        TableCommand::Timeline,
+    ],
+    display: Display::All,
     run,
 };
 

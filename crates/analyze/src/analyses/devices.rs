@@ -2,7 +2,7 @@
 //!
 //! Rates are those that the source states; else those of the product's data sheet ([`stackline_model::DataSheet`]), where the name fits one.
 
-use crate::{Analysis, DefaultWindow, Scope};
+use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
 use stackline_model::{Device, PeakFlops, Table, Trace, Unit};
 
 /// The registered analysis.
@@ -11,6 +11,8 @@ pub(super) const ANALYSIS: Analysis = Analysis {
     about: "Devices that the source describes: sizes, clock, memory bandwidth and peak rates by number format",
     tables: &["devices"],
     window: DefaultWindow::Own,
+    commands: &[TableCommand::Timeline],
+    display: Display::Except(&["devices"]),
     run,
 };
 

@@ -1,7 +1,7 @@
 //! Original operators of fused kernels, one row per kernel: lists of XLA's programs, and names of TorchInductor's kernels.
 
 use crate::scope::{GpuWork, HostWork};
-use crate::{Analysis, DefaultWindow, Scope};
+use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
 use stackline_model::{Fusion, GpuRecords, Table, Trace, Unit};
 use std::cmp::Reverse;
 
@@ -11,6 +11,8 @@ pub(super) const ANALYSIS: Analysis = Analysis {
     about: "Original operators of fused kernels, with evidence: compiled programs, names of kernels",
     tables: &["fused_operators"],
     window: DefaultWindow::Steps,
+    commands: &[TableCommand::Kernels],
+    display: Display::Except(&["fused_operators"]),
     run,
 };
 

@@ -5,7 +5,7 @@
 
 use crate::findings::{SourceLocations, launch_of};
 use crate::summary::percent;
-use crate::{Analysis, DefaultWindow, Scope};
+use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, StrId, Table, Trace, Unit};
 use std::collections::BTreeMap;
@@ -16,6 +16,8 @@ pub(super) const ANALYSIS: Analysis = Analysis {
     about: "Time of GPU operations by the line of the program that they came from",
     tables: &["gpu_lines"],
     window: DefaultWindow::Own,
+    commands: &[TableCommand::Kernels],
+    display: Display::All,
     run,
 };
 

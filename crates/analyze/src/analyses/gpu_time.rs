@@ -17,7 +17,7 @@ use crate::kernel_type::{KernelType, NameTypes, RULES};
 use crate::launch_handover::{Handovers, host_until};
 use crate::steps::Looked;
 use crate::summary::percent;
-use crate::{Analysis, DefaultWindow};
+use crate::{Analysis, DefaultWindow, Display, TableCommand};
 use stackline_model::{EventId, EventKind, GpuId, StrId, Table, Trace, TrackId, Unit, names};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,6 +27,8 @@ pub(super) const ANALYSIS: Analysis = Analysis {
     about: "Where the time of each GPU goes, in one sum: what runs and why nothing runs; kernels by name",
     tables: &["gpu_time", "gpu_kernels"],
     window: DefaultWindow::Own,
+    commands: &[TableCommand::Kernels, TableCommand::Timeline],
+    display: Display::All,
     run: |trace, scope| {
         let looked = Looked::at(trace, scope);
         let mut types = NameTypes::new(trace, RULES);

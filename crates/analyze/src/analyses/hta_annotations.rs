@@ -13,7 +13,7 @@
 
 use super::hta_kernel_breakdown::name_statistics;
 use crate::hta_rows::{HtaRows, Row};
-use crate::{Analysis, DefaultWindow, Scope};
+use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
 use rustc_hash::FxHashMap;
 use stackline_model::{Key, StrId, Table, Trace, Unit};
 use std::collections::BTreeMap;
@@ -24,6 +24,8 @@ pub const ANALYSIS: Analysis = Analysis {
     about: "Time by user annotation on GPU and CPU, and GPU operations by annotation",
     tables: &["kernels_by_annotation", "hta_gpu_annotations", "hta_cpu_annotations", "hta_kernels_by_annotation"],
     window: DefaultWindow::WholeAs("HTA"),
+    commands: &[TableCommand::Timeline],
+    display: Display::All,
     run: |trace, scope| {
         let rows = HtaRows::load(trace, scope);
         vec![exact(trace, scope), annotations(&rows, true, 1000), annotations(&rows, false, 1000), kernels(&rows)]

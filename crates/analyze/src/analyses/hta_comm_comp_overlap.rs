@@ -11,7 +11,7 @@ use crate::intervals::{intersect, total, union};
 use crate::kernel_type::{HTA_RULES, KernelType, NameTypes, RULES};
 use crate::stats::round;
 use crate::summary::percent;
-use crate::{Analysis, DefaultWindow, Scope};
+use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
 use stackline_model::{Table, Trace, Unit};
 use std::collections::BTreeMap;
 
@@ -21,6 +21,8 @@ pub const ANALYSIS: Analysis = Analysis {
     about: "Share of communication time that computation hides",
     tables: &["comm_comp_overlap", "hta_comm_comp_overlap"],
     window: DefaultWindow::WholeAs("HTA"),
+    commands: &[TableCommand::Collectives],
+    display: Display::All,
     run: |trace, scope| beside_shares(vec![exact(trace, scope), hta(&HtaRows::load(trace, scope))], trace, scope),
 };
 

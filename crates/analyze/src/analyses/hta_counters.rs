@@ -6,7 +6,7 @@
 //! the call, outermost first. Every argument of a range is a counter; one column each, by name.
 
 use crate::hta_rows::{HtaRows, Row};
-use crate::{Analysis, DefaultWindow};
+use crate::{Analysis, DefaultWindow, Display, TableCommand};
 use stackline_model::{EventKind, StrId, Table, Trace, Unit};
 use std::collections::BTreeSet;
 
@@ -16,6 +16,8 @@ pub const ANALYSIS: Analysis = Analysis {
     about: "Hardware counters per kernel with the operators that launched it",
     tables: &["hta_counters"],
     window: DefaultWindow::WholeAs("HTA"),
+    commands: &[TableCommand::Timeline],
+    display: Display::Except(&["hta_counters"]),
     run: |trace, scope| vec![counters(&HtaRows::load(trace, scope))],
 };
 

@@ -12,7 +12,7 @@
 use crate::hta_rows::{HtaRows, Row};
 use crate::stats::{Describe, columns, describe, round, sum};
 use crate::summary::percent;
-use crate::{Analysis, DefaultWindow, Scope};
+use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
 use stackline_model::{GpuId, Table, Trace, Unit};
 use std::collections::BTreeMap;
 
@@ -22,6 +22,8 @@ pub const ANALYSIS: Analysis = Analysis {
     about: "Idle time of GPU streams by cause: host wait, kernel wait, other",
     tables: &["idle_time", "hta_idle_time", "hta_idle_intervals"],
     window: DefaultWindow::WholeAs("HTA"),
+    commands: &[TableCommand::Timeline],
+    display: Display::Except(&["hta_idle_intervals"]),
     run: |trace, scope| {
         let [breakdown, intervals] = hta(&HtaRows::load(trace, scope), KERNEL_WAIT_US);
         vec![exact(trace, scope, KERNEL_WAIT_US * 1000), breakdown, intervals]

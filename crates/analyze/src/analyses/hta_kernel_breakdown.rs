@@ -14,7 +14,7 @@ use crate::hta_rows::{HtaRows, Row};
 use crate::intervals::Bound;
 use crate::kernel_type::{HTA_RULES, KernelType, NameTypes};
 use crate::stats::{mean_std, quantile, round, sum};
-use crate::{Analysis, DefaultWindow, Scope};
+use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
 use stackline_model::{Table, Trace, Unit};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -25,6 +25,8 @@ pub const ANALYSIS: Analysis = Analysis {
     about: "GPU time by kind of kernel and by kernel, as HTA counts it, with exact times beside",
     tables: &["hta_kernel_types", "hta_kernels", "hta_kernels_top"],
     window: DefaultWindow::WholeAs("HTA"),
+    commands: &[TableCommand::Kernels],
+    display: Display::All,
     run,
 };
 

@@ -12,7 +12,7 @@
 
 use crate::hta_rows::{CallPairs, HtaRows, Row, note_limited};
 use crate::stats::{columns, describe, sum};
-use crate::{Analysis, DefaultWindow, Scope};
+use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{Table, Trace, Unit};
 
@@ -22,6 +22,8 @@ pub const ANALYSIS: Analysis = Analysis {
     about: "Launch calls and delays: short kernels, slow calls, long delays",
     tables: &["launch_stats", "hta_launch_stats", "hta_launches"],
     window: DefaultWindow::WholeAs("HTA"),
+    commands: &[TableCommand::Kernels],
+    display: Display::Except(&["hta_launches"]),
     run: |trace, scope| {
         let (pairs, limited) = pairs_limited(&HtaRows::load(trace, scope), true);
         vec![exact(trace, scope), note_limited(hta_summary(&pairs), limited), hta_launches(&pairs)]

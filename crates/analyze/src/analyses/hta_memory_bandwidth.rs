@@ -11,7 +11,7 @@
 use crate::hta_rows::HtaRows;
 use crate::kernel_type::{HTA_RULES, KernelType, NameTypes};
 use crate::stats::{columns, describe};
-use crate::{Analysis, DefaultWindow, Scope};
+use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
 use stackline_model::{Table, Trace, Unit};
 use std::collections::BTreeMap;
 
@@ -21,6 +21,8 @@ pub const ANALYSIS: Analysis = Analysis {
     about: "Bytes, time and bandwidth of copies and fills, and bandwidth over time",
     tables: &["memory_bandwidth", "hta_memory_bandwidth_summary", "hta_memory_bandwidth"],
     window: DefaultWindow::WholeAs("HTA"),
+    commands: &[TableCommand::Timeline],
+    display: Display::Except(&["hta_memory_bandwidth"]),
     run: |trace, scope| {
         let series = series(&HtaRows::load(trace, scope));
         vec![exact(trace, scope), summary(&series), table(&series)]

@@ -12,7 +12,7 @@
 use crate::hta_rows::{CallPairs, HtaRows, note_limited};
 use crate::hta_view::LAUNCHES;
 use crate::stats::{columns, describe};
-use crate::{Analysis, DefaultWindow, Scope};
+use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{Column, EventId, Table, Unit, Values};
 use std::collections::BTreeMap;
@@ -23,6 +23,8 @@ pub const ANALYSIS: Analysis = Analysis {
     about: "Operations waiting on each GPU stream over time, and time with a full queue",
     tables: &["hta_queue_length_summary", "hta_full_queue", "hta_queue_length"],
     window: DefaultWindow::WholeAs("HTA"),
+    commands: &[TableCommand::Timeline],
+    display: Display::Except(&["hta_queue_length"]),
     run: |trace, scope: &Scope| {
         let rows = HtaRows::load(trace, scope);
         let (series, limited) = series_limited(&rows);

@@ -12,7 +12,7 @@ use crate::hta_rows::HtaRows;
 use crate::intervals::{total, union};
 use crate::kernel_type::{HTA_RULES, KernelType, NameTypes};
 use crate::stats::round;
-use crate::{Analysis, DefaultWindow};
+use crate::{Analysis, DefaultWindow, Display, TableCommand};
 use stackline_model::{Table, Unit};
 
 /// See the module.
@@ -21,6 +21,8 @@ pub const ANALYSIS: Analysis = Analysis {
     about: "GPU time by computation, other work and idle, as HTA counts it (exact: gpu_time)",
     tables: &["hta_temporal_breakdown"],
     window: DefaultWindow::WholeAs("HTA"),
+    commands: &[TableCommand::Timeline],
+    display: Display::All,
     run: |trace, scope| beside_shares(vec![hta(&HtaRows::load(trace, scope))], trace, scope),
 };
 

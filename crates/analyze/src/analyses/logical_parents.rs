@@ -1,7 +1,7 @@
 //! Logical parents of events that nesting on their own track does not give, one row per event: the call that launched a GPU
 //! operation, the forward operator of a backward operator, the event that handed work to another thread.
 
-use crate::{Analysis, DefaultWindow, Scope};
+use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
 use stackline_model::{EventId, ParentEvidence, Table, Trace, Unit};
 
 /// The registered analysis.
@@ -10,6 +10,8 @@ pub(super) const ANALYSIS: Analysis = Analysis {
     about: "Parents of events on other tracks, with evidence: launches, forward operators, work that was handed over",
     tables: &["logical_parents"],
     window: DefaultWindow::Steps,
+    commands: &[TableCommand::Timeline],
+    display: Display::OnRequest,
     run,
 };
 

@@ -30,29 +30,29 @@ pub mod tl_ops_summary_by_category;
 pub mod tl_ops_unique_args;
 pub mod tl_short_kernels;
 
-use crate::Analysis;
+use crate::{Analysis, TableCommand};
 
-/// Every registered analysis, in the order of `--help`.
+/// All registered analyses, in the order in which commands print their tables.
 #[rustfmt::skip]
 pub const ALL: &[Analysis] = &[
-    coverage::COVERAGE,
     gpu_time::ANALYSIS,
     gpu_lines::ANALYSIS,
+    steps::STEPS,
+    operators::OPERATORS,
+    tl_coll_analysis::COLL_ANALYSIS,
+    hta_comm_comp_overlap::ANALYSIS,
+    coverage::COVERAGE,
     tl_gpu_timeline::GPU_TIMELINE,
     tl_kernel_summary::KERNEL_SUMMARY,
     tl_ops_summary_by_category::OPS_SUMMARY_BY_CATEGORY,
     tl_ops_summary::OPS_SUMMARY,
     tl_ops_unique_args::OPS_UNIQUE_ARGS,
-    operators::OPERATORS,
     spans::ANALYSIS,
     fused_operators::ANALYSIS,
     tl_short_kernels::SHORT_KERNELS,
-    tl_coll_analysis::COLL_ANALYSIS,
-    steps::STEPS,
     hta_temporal_breakdown::ANALYSIS,
     hta_idle_time::ANALYSIS,
     hta_kernel_breakdown::ANALYSIS,
-    hta_comm_comp_overlap::ANALYSIS,
     hta_launch_stats::ANALYSIS,
     hta_queue_length::ANALYSIS,
     hta_memory_bandwidth::ANALYSIS,
@@ -66,7 +66,28 @@ pub const ALL: &[Analysis] = &[
     checks::CHECKS,
 ];
 
+/// Analyses of a command, in the order of its tables.
+pub fn of_command(command: TableCommand) -> impl Iterator<Item = &'static Analysis> {
+    ALL.iter().filter(move |analysis| analysis.commands.contains(&command))
+}
+
 /// The analysis with this name.
 pub fn find(name: &str) -> Option<&'static Analysis> {
     ALL.iter().find(|a| a.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ALL;
+    use crate::Display;
+
+    #[test]
+    fn commands_print_all_analyses_and_hide_tables_that_exist() {
+        for analysis in ALL {
+            assert!(!analysis.commands.is_empty(), "no command prints {}", analysis.name);
+            if let Display::Except(hidden) = analysis.display {
+                assert!(hidden.iter().all(|table| analysis.tables.contains(table)), "{}", analysis.name);
+            }
+        }
+    }
 }

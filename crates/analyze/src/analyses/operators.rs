@@ -2,7 +2,7 @@
 
 use crate::op_tree::{OpTree, ROOT};
 use crate::tracelens::{Definition, GpuView};
-use crate::{Analysis, DefaultWindow, Scope};
+use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
 use rustc_hash::FxHashMap;
 use stackline_model::{AttrColumn, EventId, EventKind, GpuId, StrId, Table, Trace, Unit};
 
@@ -12,6 +12,8 @@ pub(super) const OPERATORS: Analysis = Analysis {
     about: "Operators with self and total host time, kernel time, launches and shapes; flat and as a call tree",
     tables: &["operators", "operator_tree"],
     window: DefaultWindow::Steps,
+    commands: &[TableCommand::Operators],
+    display: Display::Except(&["operator_tree"]),
     run: |trace, scope| tables(trace, scope),
 };
 

@@ -1,7 +1,7 @@
 //! Samples that a trace recorded, one row per sample: where a thread was, and how much time or how many occurrences the sample
 //! stands for.
 
-use crate::{Analysis, DefaultWindow, Scope};
+use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
 use stackline_model::{Sample, SampleSeries, StackId, StrId, Table, Trace, Unit};
 
 /// The registered analysis.
@@ -10,6 +10,8 @@ pub(super) const ANALYSIS: Analysis = Analysis {
     about: "Samples of a sampling profiler: time, thread, call path, value",
     tables: &["samples"],
     window: DefaultWindow::Steps,
+    commands: &[TableCommand::Timeline],
+    display: Display::OnRequest,
     run,
 };
 

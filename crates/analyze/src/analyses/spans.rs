@@ -1,7 +1,7 @@
 //! Which spans the time of each host thread goes to, by name: the table for traces that know neither operators nor GPUs.
 //! The definitions are our own: self time by nesting, total time as the union of a name's spans.
 
-use crate::{Analysis, DefaultWindow, Scope};
+use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, StrId, Table, Trace, TrackId, TrackKind, Unit};
 
@@ -11,6 +11,8 @@ pub(super) const ANALYSIS: Analysis = Analysis {
     about: "Time of each span's name on each host thread, with and without what is inside",
     tables: &["spans"],
     window: DefaultWindow::Steps,
+    commands: &[TableCommand::Operators],
+    display: Display::All,
     run,
 };
 

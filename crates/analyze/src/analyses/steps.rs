@@ -5,7 +5,7 @@ use crate::stats;
 use crate::step_cycles::{Cycle, processes};
 use crate::steps::{Looked, between, with_gpu_work};
 use crate::summary::{Summary, percent};
-use crate::{Analysis, DefaultWindow, Scope};
+use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
 use stackline_model::names::is_fill_launch;
 use stackline_model::{EventId, EventKind, GpuId, Key, Step, StepIndex, Table, Trace, TrackKind, Unit};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +16,8 @@ pub(super) const STEPS: Analysis = Analysis {
     about: "Time of each step, their spread, and how busy the GPU was",
     tables: &["steps", "steps_spread"],
     window: DefaultWindow::Own,
+    commands: &[TableCommand::Steps],
+    display: Display::All,
     run: |trace, scope| tables(trace, scope),
 };
 

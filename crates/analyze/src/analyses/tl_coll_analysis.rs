@@ -5,7 +5,7 @@ use crate::classify::{Collective, element_bytes};
 use crate::host_collectives::host_collectives;
 use crate::summary::Summary;
 use crate::tracelens::{Definition, GpuView};
-use crate::{Analysis, DefaultWindow, Scope};
+use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
 use rustc_hash::FxHashMap;
 use stackline_model::{AttrColumn, AttrValue, EventId, EventKind, GpuId, StrId, Table, Trace, Unit};
 
@@ -15,6 +15,8 @@ pub(super) const COLL_ANALYSIS: Analysis = Analysis {
     about: "Collectives by group, type and message size, with algorithm and bus bandwidth",
     tables: &["coll_analysis"],
     window: DefaultWindow::Steps,
+    commands: &[TableCommand::Collectives],
+    display: Display::All,
     run: |trace, scope| vec![table(trace, scope, Definition::Exact)],
 };
 

@@ -2,7 +2,7 @@
 
 use crate::kernel_type::KernelType;
 use crate::tracelens::{Definition, GpuView, Recompute, Spans};
-use crate::{Analysis, DefaultWindow, Scope, summary};
+use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand, summary};
 use stackline_model::{GpuId, Table, Trace, Unit};
 
 /// The registered analysis.
@@ -11,6 +11,8 @@ pub(super) const GPU_TIMELINE: Analysis = Analysis {
     about: "GPU time by computation, exposed communication, exposed copies and idling",
     tables: &["gpu_timeline"],
     window: DefaultWindow::Steps,
+    commands: &[TableCommand::Timeline],
+    display: Display::All,
     run: |trace, scope| vec![table(trace, scope, Definition::Exact)],
 };
 

@@ -4,7 +4,7 @@ use crate::analyses::tl_gpu_timeline::extent_us;
 use crate::classify;
 use crate::summary::{Summary, percent};
 use crate::tracelens::{Definition, GpuView, Launchers, Recompute};
-use crate::{Analysis, DefaultWindow, Scope};
+use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, GpuId, StrId, Table, Trace, Unit};
 
@@ -14,6 +14,8 @@ pub(super) const KERNEL_SUMMARY: Analysis = Analysis {
     about: "Kernels by operator, name and stream, with counts and durations",
     tables: &["kernel_summary"],
     window: DefaultWindow::Steps,
+    commands: &[TableCommand::Kernels],
+    display: Display::All,
     run: |trace, scope| vec![table(trace, scope, Definition::Exact)],
 };
 

@@ -2,7 +2,7 @@
 
 use crate::op_groups::{self, By};
 use crate::tracelens::{Definition, GpuView, Launchers};
-use crate::{Analysis, DefaultWindow, Scope};
+use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
 use stackline_model::{Table, Trace, Unit};
 
 /// The registered analysis.
@@ -11,6 +11,8 @@ pub(super) const OPS_SUMMARY: Analysis = Analysis {
     about: "GPU time by the operator that launched it",
     tables: &["ops_summary", "ops_summary_by_module"],
     window: DefaultWindow::Steps,
+    commands: &[TableCommand::Operators],
+    display: Display::All,
     run: |trace, scope| tables(trace, scope, Definition::Exact),
 };
 

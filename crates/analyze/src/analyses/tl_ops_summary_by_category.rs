@@ -2,7 +2,7 @@
 
 use crate::op_groups::{self, By};
 use crate::tracelens::{Definition, GpuView, Launchers};
-use crate::{Analysis, DefaultWindow, Scope};
+use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
 use stackline_model::{StrId, Table, Trace, Unit};
 
 /// The registered analysis.
@@ -11,6 +11,8 @@ pub(super) const OPS_SUMMARY_BY_CATEGORY: Analysis = Analysis {
     about: "GPU time by what the operators compute: GEMM, convolution, attention, ...",
     tables: &["ops_summary_by_category", "ops_summary_by_category_and_module"],
     window: DefaultWindow::Steps,
+    commands: &[TableCommand::Operators],
+    display: Display::All,
     run: |trace, scope| tables(trace, scope, Definition::Exact),
 };
 

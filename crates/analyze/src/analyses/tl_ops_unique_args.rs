@@ -3,7 +3,7 @@
 use crate::op_groups;
 use crate::summary::{Summary, percent};
 use crate::tracelens::{Definition, GpuView, Launcher, Launchers};
-use crate::{Analysis, DefaultWindow, Scope};
+use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
 use rustc_hash::FxHashMap;
 use stackline_model::{StrId, Table, Trace, TrackId, Unit};
 use std::collections::BTreeMap;
@@ -19,6 +19,8 @@ pub(super) const OPS_UNIQUE_ARGS: Analysis = Analysis {
         "ops_unique_args_by_module_kernels",
     ],
     window: DefaultWindow::Steps,
+    commands: &[TableCommand::Operators],
+    display: Display::All,
     run: |trace, scope| tables(trace, scope, Definition::Exact),
 };
 

@@ -3,7 +3,7 @@
 use crate::analyses::tl_gpu_timeline::extent_us;
 use crate::summary::{Summary, percent};
 use crate::tracelens::{Definition, GpuView, Recompute};
-use crate::{Analysis, DefaultWindow, Scope};
+use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
 use rustc_hash::FxHashMap;
 use stackline_model::{EventKind, GpuId, StrId, Table, Trace, Unit};
 
@@ -13,6 +13,8 @@ pub(super) const SHORT_KERNELS: Analysis = Analysis {
     about: "Kernels below 10 µs: by operator and arguments, and a histogram of their durations",
     tables: &["short_kernels_summary", "short_kernel_histogram"],
     window: DefaultWindow::Steps,
+    commands: &[TableCommand::Kernels],
+    display: Display::All,
     run: |trace, scope| tables(trace, scope, Definition::Exact),
 };
 

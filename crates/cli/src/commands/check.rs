@@ -5,12 +5,14 @@ use crate::output::Answer;
 use crate::session::Session;
 use crate::view::{rows, select, text};
 use anyhow::Result;
+use stackline_analyze::TableCommand;
+use stackline_analyze::analyses::of_command;
 use stackline_model::Table;
 
 /// Runs the command.
 pub(crate) fn run(inputs: &Inputs, common: &Common) -> Result<()> {
     let session = Session::open(&inputs.inputs, common)?;
-    let tables = session.pick(session.run(super::tables::CHECK)?)?;
+    let tables = session.pick(session.run(of_command(TableCommand::Check))?)?;
     let people = common.format == Format::Table && common.tables.is_empty();
     let shown = people.then(|| tables.iter().map(for_people).collect());
     let head = if people { summary(&tables) } else { String::new() };

@@ -32,7 +32,7 @@ pub(crate) fn run(args: &DoctorArgs, common: &Common) -> Result<()> {
 
 fn traces(session: &Session<'_>) -> Result<Vec<Table>> {
     let mut tables = vec![inputs(session), contents(session), advice(session)];
-    tables.extend(session.run(&["clocks"])?);
+    tables.extend(session.run(stackline_analyze::analyses::find("clocks"))?);
     if session.set.traces.len() > 1 {
         let ends: Vec<CollectiveEnds> = session.set.traces.iter().map(CollectiveEnds::from_trace).collect();
         tables.push(stackline_engine::rank_clock_table(&stackline_engine::ranks(&session.set), &ends));

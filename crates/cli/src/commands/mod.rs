@@ -31,6 +31,7 @@ mod what_if;
 use crate::args::{Cli, Command};
 use crate::failure::{CONDITION_HELD, DONE};
 use anyhow::Result;
+use stackline_analyze::TableCommand;
 
 /// Runs the command; the result is the exit code.
 pub(crate) fn run(cli: &Cli) -> Result<u8> {
@@ -62,11 +63,11 @@ pub(crate) fn run(cli: &Cli) -> Result<u8> {
             return Ok(if held { CONDITION_HELD } else { DONE });
         }
         Command::Import(args) => import::run(args, common)?,
-        Command::Steps(args) => tables::run(name, tables::STEPS, args, common)?,
-        Command::Kernels(args) => tables::run(name, tables::KERNELS, args, common)?,
-        Command::Operators(args) => tables::run(name, tables::OPERATORS, args, common)?,
-        Command::Collectives(args) => tables::run(name, tables::COLLECTIVES, args, common)?,
-        Command::Timeline(args) => tables::run(name, tables::TIMELINE, args, common)?,
+        Command::Steps(args) => tables::run(name, TableCommand::Steps, args, common)?,
+        Command::Kernels(args) => tables::run(name, TableCommand::Kernels, args, common)?,
+        Command::Operators(args) => tables::run(name, TableCommand::Operators, args, common)?,
+        Command::Collectives(args) => tables::run(name, TableCommand::Collectives, args, common)?,
+        Command::Timeline(args) => tables::run(name, TableCommand::Timeline, args, common)?,
         Command::Export(args) => export::run(args, common)?,
         Command::Check(args) => check::run(args, common)?,
         Command::Doctor(args) => doctor::run(args, common)?,

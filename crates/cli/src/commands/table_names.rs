@@ -1,8 +1,8 @@
 //! Names of tables by the command that prints them, for who asks another command.
 
 use super::findings::IGNORED;
-use super::tables::{Analyses, CHECK, COLLECTIVES, KERNELS, OPERATORS, STEPS, TIMELINE};
-use crate::session;
+use stackline_analyze::TableCommand;
+use stackline_analyze::analyses::of_command;
 use stackline_analyze::calls::{CALL_LINES, CALLS};
 use stackline_analyze::critical_path::exact;
 use stackline_analyze::findings::{FINDINGS, UNCHECKED};
@@ -11,17 +11,17 @@ use stackline_memory::tables::{NAMES, NAMES_OF_COMPARISON};
 
 /// The tables of each command, from the registries; a table of several commands is first in that which is about it.
 fn tables() -> [(&'static str, Vec<&'static str>); 11] {
-    let of = |names: Analyses, more: &[&'static str]| {
-        let tables = session::analyses(names).into_iter().flat_map(|analysis| analysis.tables);
+    let of = |command: TableCommand, more: &[&'static str]| {
+        let tables = of_command(command).flat_map(|analysis| analysis.tables);
         tables.chain(more).copied().collect()
     };
     [
-        ("steps", of(STEPS, &[])),
-        ("kernels", of(KERNELS, &[])),
-        ("operators", of(OPERATORS, &[])),
-        ("collectives", of(COLLECTIVES, &[RANK_CLOCKS])),
-        ("timeline", of(TIMELINE, &[])),
-        ("check", of(CHECK, &[])),
+        ("steps", of(TableCommand::Steps, &[])),
+        ("kernels", of(TableCommand::Kernels, &[])),
+        ("operators", of(TableCommand::Operators, &[])),
+        ("collectives", of(TableCommand::Collectives, &[RANK_CLOCKS])),
+        ("timeline", of(TableCommand::Timeline, &[])),
+        ("check", of(TableCommand::Check, &[])),
         ("critical-path", exact::TABLES.to_vec()),
         ("findings", vec![FINDINGS, UNCHECKED, IGNORED]),
         ("memory", NAMES.into_iter().chain([FINDINGS, UNCHECKED]).collect()),

@@ -7,8 +7,9 @@ use crate::session::{self, Session};
 use crate::view::{number, without_gpu};
 use anyhow::Result;
 use serde_json::Value;
+use stackline_analyze::analyses::of_command;
 use stackline_analyze::steps::Looked;
-use stackline_analyze::{Scope, step_marks};
+use stackline_analyze::{Analysis, Display, Scope, TableCommand, step_marks};
 use stackline_engine::{CollectiveEnds, RunOptions, is_read_once};
 use stackline_model::{Table, Trace};
 use stackline_present::json::Extra;
@@ -16,61 +17,9 @@ use stackline_present::terminal;
 use stackline_query::INSTEAD_OF_OPERATORS;
 use std::path::PathBuf;
 
-/// Analyses of a command, in the order shown. The names of [`BULKY`] tables are left out of what people see.
-pub(crate) type Analyses = &'static [&'static str];
-
-pub(crate) const STEPS: Analyses = &["steps", "coverage"];
-pub(crate) const KERNELS: Analyses = &[
-    "gpu_time",
-    "gpu_lines",
-    "coverage",
-    "kernel_summary",
-    "fused_operators",
-    "short_kernels",
-    "hta_kernel_breakdown",
-    "hta_launch_stats",
-];
-pub(crate) const OPERATORS: Analyses =
-    &["operators", "coverage", "ops_summary_by_category", "ops_summary", "ops_unique_args", "spans"];
-pub(crate) const COLLECTIVES: Analyses = &["coll_analysis", "hta_comm_comp_overlap", "coverage"];
-pub(crate) const TIMELINE: Analyses = &[
-    "gpu_time",
-    "coverage",
-    "gpu_timeline",
-    "hta_temporal_breakdown",
-    "hta_idle_time",
-    "hta_queue_length",
-    "hta_memory_bandwidth",
-    "hta_annotations",
-    "hta_counters",
-    "counters",
-    "samples",
-    "logical_parents",
-    "devices",
-    "clocks",
-];
-
-/// Of `check`, which shows its tables in its own way.
-pub(crate) const CHECK: Analyses = &["checks"];
-
-/// Tables with a row per operation or per point in time, and wide ones: shown to people only where asked for with `--table`.
-const BULKY: &[&str] = &[
-    "hta_launches",
-    "hta_queue_length",
-    "hta_memory_bandwidth",
-    "hta_counters",
-    "operator_tree",
-    "hta_idle_intervals",
-    "launches",
-    "devices",
-    "fused_operators",
-];
-
-/// Analyses with a row per record, of which traces may have millions: run only where asked for with `--table`.
-const ON_DEMAND: &[&str] = &["counters", "samples", "logical_parents"];
-
 /// Commands whose tables are of the steps by default.
-const OF_STEPS: [Analyses; 4] = [KERNELS, OPERATORS, COLLECTIVES, TIMELINE];
+const OF_STEPS: [TableCommand; 4] =
+    [TableCommand::Kernels, TableCommand::Operators, TableCommand::Collectives, TableCommand::Timeline];
 
 /// What a command needs of one trace.
 struct OfTrace {
@@ -84,21 +33,26 @@ struct OfTrace {
 }
 
 impl OfTrace {
-    fn compute(trace: &Trace, (of, wanted): (Analyses, &[&str]), options: &RunOptions) -> Result<Self> {
+    fn compute(
+        trace: &Trace,
+        (command, wanted): (TableCommand, &[&'static Analysis]),
+        options: &RunOptions,
+    ) -> Result<Self> {
         Ok(Self {
-            tables: stackline_engine::run_trace(trace, &session::analyses(wanted), options)?,
-            looked: OF_STEPS.contains(&of).then(|| Looked::at(trace, &Scope::default())),
-            marks: if of == STEPS { step_marks::note(trace) } else { None },
-            ends: (of == COLLECTIVES).then(|| CollectiveEnds::from_trace(trace)),
+            tables: stackline_engine::run_trace(trace, wanted, options)?,
+            looked: OF_STEPS.contains(&command).then(|| Looked::at(trace, &Scope::default())),
+            marks: if command == TableCommand::Steps { step_marks::note(trace) } else { None },
+            ends: (command == TableCommand::Collectives).then(|| CollectiveEnds::from_trace(trace)),
         })
     }
 }
 
 /// Runs analyses and prints their tables.
-pub(crate) fn run(command: &str, analyses: Analyses, inputs: &Inputs, common: &Common) -> Result<()> {
-    let is_wanted = |name: &&&str| !ON_DEMAND.contains(*name) || common.tables.iter().any(|asked| asked == **name);
-    let wanted: Vec<&str> = analyses.iter().filter(is_wanted).copied().collect();
-    let of_trace = |trace: &Trace, options: &RunOptions| OfTrace::compute(trace, (analyses, &wanted), options);
+pub(crate) fn run(name: &str, command: TableCommand, inputs: &Inputs, common: &Common) -> Result<()> {
+    let is_named = |analysis: &Analysis| common.tables.iter().any(|table| analysis.tables.contains(&table.as_str()));
+    let (wanted, on_request): (Vec<&Analysis>, Vec<&Analysis>) =
+        of_command(command).partition(|analysis| analysis.display != Display::OnRequest || is_named(analysis));
+    let of_trace = |trace: &Trace, options: &RunOptions| OfTrace::compute(trace, (command, &wanted), options);
     let (session, of_traces) = Session::map(session::run_of(&inputs.inputs, common)?, common, &of_trace)?;
     let (mut of_each, mut looked, mut marks, mut ends) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for of in of_traces {
@@ -107,19 +61,19 @@ pub(crate) fn run(command: &str, analyses: Analyses, inputs: &Inputs, common: &C
         marks.extend(of.marks);
         ends.extend(of.ends);
     }
-    let is_of_steps = OF_STEPS.contains(&analyses);
+    let is_of_steps = OF_STEPS.contains(&command);
     let window = if is_of_steps { session.looked_at(&looked) } else { None };
     let mut tables = session.together(of_each);
-    if analyses == COLLECTIVES && session.infos.len() > 1 {
+    if command == TableCommand::Collectives && session.infos.len() > 1 {
         let ranks: Vec<i64> = session.infos.iter().map(|info| info.rank).collect();
         tables.push(stackline_engine::rank_clock_table(&ranks, &ends));
     }
     let tables = session.pick(tables)?;
     let people = common.format == Format::Table && common.tables.is_empty();
     let of_host = session.is_of_host_alone();
-    let of_gpu = [KERNELS, TIMELINE].contains(&analyses);
+    let of_gpu = [TableCommand::Kernels, TableCommand::Timeline].contains(&command);
     let mut head = window.clone().filter(|_| people).unwrap_or_default();
-    if people && analyses == STEPS {
+    if people && command == TableCommand::Steps {
         head.push_str(&notes(marks));
     }
     if people && of_host && of_gpu {
@@ -127,7 +81,10 @@ pub(crate) fn run(command: &str, analyses: Analyses, inputs: &Inputs, common: &C
     }
     let shown = people.then(|| {
         let operators = tables.iter().any(|t| t.name == "operators" && t.rows() > 0);
-        let bulky = |name: &str| BULKY.contains(&name) || (name == INSTEAD_OF_OPERATORS && operators);
+        let is_hidden = |analysis: &&Analysis, name: &str| matches!(analysis.display, Display::Except(tables) if tables.contains(&name));
+        let bulky = |name: &str| {
+            wanted.iter().any(|analysis| is_hidden(analysis, name)) || (name == INSTEAD_OF_OPERATORS && operators)
+        };
         let mut hidden: Vec<&str> = tables.iter().map(|t| t.name.as_str()).filter(|n| bulky(n)).collect();
         hidden.dedup();
         let mut shown: Vec<_> = tables.iter().filter(|t| !bulky(&t.name)).cloned().collect();
@@ -143,15 +100,15 @@ pub(crate) fn run(command: &str, analyses: Analyses, inputs: &Inputs, common: &C
         if let (Some(last), false) = (shown.last_mut(), hidden.is_empty()) {
             last.notes.push(format!("Not shown here: {}. Ask with --table NAME, or for JSON.", hidden.join(", ")));
         }
-        let on_demand: Vec<&str> = analyses.iter().filter(|name| !wanted.contains(*name)).copied().collect();
-        if let (Some(last), false) = (shown.last_mut(), on_demand.is_empty()) {
-            last.notes.push(format!("One row per record: {}. Ask with --table NAME.", on_demand.join(", ")));
+        if let (Some(last), false) = (shown.last_mut(), on_request.is_empty()) {
+            let names: Vec<&str> = on_request.iter().map(|analysis| analysis.name).collect();
+            last.notes.push(format!("One row per record: {}. Ask with --table NAME.", names.join(", ")));
         }
         shown
     });
     let text = window.map_or(Value::Null, |text| text.trim_end().into());
     let extra = if is_of_steps { vec![("window", Extra::Value(text))] } else { Vec::new() };
-    Answer { command, session: &session, extra, tables, head, shown }.write(common)
+    Answer { command: name, session: &session, extra, tables, head, shown }.write(common)
 }
 
 /// What tables of GPUs alone have to say of other traces.
@@ -183,20 +140,4 @@ fn operators_next(inputs: &[PathBuf], common: &Common) -> String {
         return String::new();
     }
     format!(" Next: {}", command_line("operators", inputs, &options_for("operators", common, None)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_analysis_is_registered_and_every_registered_one_is_shown() {
-        let used: Vec<&str> = [STEPS, KERNELS, OPERATORS, COLLECTIVES, TIMELINE, CHECK].concat();
-        for name in &used {
-            assert!(stackline_analyze::analyses::find(name).is_some(), "{name} is not registered");
-        }
-        for analysis in stackline_analyze::analyses::ALL {
-            assert!(used.contains(&analysis.name), "no command shows {}", analysis.name);
-        }
-    }
 }
