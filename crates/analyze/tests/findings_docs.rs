@@ -5,44 +5,85 @@ use stackline_model::format::capital;
 use std::fmt::Write;
 use std::path::PathBuf;
 
+/// Text above the lists of rules.
+const INTRODUCTION: &str = "\
+# Findings
+
+Which performance issues does `stackline findings` report, and in which order?
+
+Each rule below looks for one kind of issue. Its page says how the issue is measured, how to fix it, and when the rule is wrong. \
+`stackline findings --explain SL012` shows a page in the terminal.
+
+## Estimated gain
+
+- The gain is the time that a step gets shorter by when the dependency graph of the trace is replayed with the change \
+([what-if](../analyses/what-if.md)). Where a change cannot be replayed, the finding names the model that was used instead.
+- Bounds are a range, such as \"0 to 7.5 %\". A lower bound of 0 means that the change may gain nothing.
+- Percentages are of a step without the cost of recording. A step is its share of the window of steps; the share between steps is \
+reported where it is at least 1 %.
+- A gap without recorded calls is named in a note if it is as long as ten median steps and 20 % of the window. `--min-gain` then \
+compares gains with a step without the gap.
+- A program without marked steps but with a repeated pattern of launches, such as the decode loop of a server, has inferred steps. \
+A note says so, and findings that depend on steps have less confidence.
+
+## Order
+
+- Findings are sorted by likely gain. A finding with a lower bound of 0 keeps its rank, because recordings often cannot distinguish \
+work from waiting.
+- A finding with a lower bound of 0 and low confidence is listed after all others. `--fail-on new` ignores it.
+- Findings on memory (SL050 to SL060) are listed last. Their gain is in bytes at the highest peak of a device, predicted by a replay of \
+its allocations ([memory](../reference/memory.md#findings)). Runs without memory data are not checked for them.
+
+## Gain of all findings together
+
+All changes are replayed together, too. The bounds of this total are as far apart as those of single findings, whose errors partly \
+cancel. The total excludes speculative gains (such as half of a kernel's time), gains by a model, and changes that contradict \
+findings above them. Their numbers are listed next to it.
+
+## Time that no rule covers
+
+Uncovered time is listed below the findings if it takes 20 % of the window or more, or if findings cover less than half of the \
+critical path. The list has calls, operators, functions and GPU work by name, with the gain of their removal in replay. It also has time \
+without an event: waits with an unrecorded cause, and time of threads without recorded calls, with a way to record it. A wait \
+is listed under the call that was in progress meanwhile, never under the operation after it.
+
+## Options
+
+With `--baseline` each finding is new, gone or changed, compared with all findings of both runs, including ignored ones and those below \
+`--min-gain`.
+
+Recordings without single calls, and profiles, are checked by [fewer rules, whose gain is the time of the calls](sums-of-calls.md).
+";
+
+/// Text below the lists of rules.
+const RANKS_AND_PYTHON: &str = "
+## Several ranks
+
+Pass the folder with the traces of all ranks: `stackline findings DIRECTORY`. Traces are read one after another. Findings of one rule at \
+one source location become one finding, with the numbers of the rank that gains most and a list of all ranks that have it. A step, and \
+the gain of all findings together, are those of the rank with the longest step; percentages are of that step. SL040 compares the \
+ranks. `--rank 3` selects one rank.
+
+Each trace must contain its rank, or its file name must (`rank3.json`). Traces that are no ranks of one job are refused.
+
+## Rules of your own
+
+[Rules in Python](python-rules.md) check for issues that are specific to your program.
+";
+
 fn list() -> String {
-    let mut list = "# Findings\n\nWhat `stackline findings` looks for. The gain of each is predicted by replaying the \
-                    dependency graph of the trace with the change made ([what-if](../analyses/what-if.md)), with bounds; where a \
-                    change cannot be replayed, the finding names the model that was used instead. `stackline findings --explain SL012` \
-                    shows a page in the terminal.\n\nThey stand in the order of what they likely gain. One whose lower bound is no gain at all says \
-                    \"perhaps nothing\" and keeps its place: a recording often cannot tell work from waiting, and what gains most would come \
-                    last. If its confidence is low, too, it stands behind the others, and `--fail-on new` leaves it alone. \
-                    Percentages are of a step without what it cost to record it. A step takes its part of the whole stretch of steps; how much of that lies between steps is told where it is 1 % or more. A gap without recorded calls as long as ten median steps and 20 % of the window is named in a note with the steps beside it; `--min-gain` then compares gains with a step without the gap. Where a program marks no steps, but a pattern of launches repeats, as in decode loops of servers, the repeats are the steps: a note says so, and what depends on steps has less confidence.\n\nWhat all gain together is replayed, too; its bounds are as far apart as those of the single findings, whose errors partly even out. No part of it \
-                    are hopes (such as half of a kernel's time), gains by a model, and changes that contradict those above them: their \
-                    numbers are told beside it. What no rule covers is named below the list, if it takes 20 % of the window or more, or if findings \
-                     cover less than half of the critical path: calls, operators, functions and GPU work by name, with what their removal \
-                     gains in replay, and time in no event: waits whose cause is not recorded (told of the call that was in progress \
-                     meanwhile, if there is one, and never of the operation after it) and time of threads in which no call is \
-                     recorded, with what could record it. Each page says under \"How measured\" which of these a finding is.\n\nWith `--baseline` a \
-                    finding is new, gone or changed beside all that was found in both runs, whether it was listed, ignored or below \
-                    `--min-gain`.\n\nWhat is found in memory (SL050 to SL060) gains bytes at the \
-                    highest peak of a device, predicted by replaying its allocations ([memory](../reference/memory.md#findings)), and stands behind \
-                    what gains time: the one cannot be weighed against the other. Where a run does not tell of memory, these are not checked.\n\n\
-                    Of recordings without single calls, and of profiles, [fewer rules look, and gains are the time that goes](sums-of-calls.md).\n"
-        .to_owned();
+    let mut list = INTRODUCTION.to_owned();
     for area in Area::ALL {
         let of_area: Vec<&Rule> = rules::ALL.iter().filter(|rule| rule.area == area).collect();
         if of_area.is_empty() {
             continue;
         }
-        write!(list, "\n## {}\n\n| code | name | what it finds |\n|---|---|---|\n", capital(area.name())).unwrap();
+        write!(list, "\n## {}\n\n| code | name | issue |\n|---|---|---|\n", capital(area.name())).unwrap();
         for rule in of_area {
             writeln!(list, "| [{}]({}) | {} | {} |", rule.code, rule.page_file(), rule.name, rule.about).unwrap();
         }
     }
-    list.push_str(
-        "\n## Several ranks\n\nGive the folder with the traces of all ranks: `stackline findings DIRECTORY`. They are read one after \
-         another, and findings of one rule at one place become one, told of the rank that gains most by it, with all ranks that have \
-         it. A step, and what all gain together, are those of the rank with the longest step; percentages are of that step. SL040 \
-         compares the ranks. `--rank 3` looks at one alone. Each trace has to say which rank it is, or its file name has \
-         (`rank3.json`): traces that are no ranks of one job are refused.\n",
-    );
-    list.push_str("\n## Your own\n\n[Rules in Python](python-rules.md) look for what you know about your program.\n");
+    list.push_str(RANKS_AND_PYTHON);
     list
 }
 
