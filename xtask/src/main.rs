@@ -3,12 +3,13 @@
 //! * `tidy`: the rules that compilers do not check (sizes, directions between crates, pages and tests of what is registered)
 //! * `licences`: every dependency's licence is on the list in `deny.toml`
 //! * `lines`: lines of code and of tests of each crate
+//! * `new rule|analysis|source|query NAME`: writes a skeleton, registers it and names the steps that remain
 //! * `readme [FILE]`: runs the `sh` blocks of the README
 //! * `slowest [PROFILE]`: the slowest tests of the last run of `cargo nextest`
 //! * `picture [--check]`: draws the README's picture from real output, or checks that it is up to date
 //! * `words [AREA]`: findings of wording per area of text, or those of one area; `tidy` checks the limits
 //!
-//! `./dev test` calls all of them but `lines` and `words`.
+//! `./dev test` calls all of them but `lines`, `new` and `words`.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool that reports to people")]
 
@@ -17,6 +18,7 @@ mod layers;
 mod licences;
 mod lines;
 mod links;
+mod new;
 mod picture;
 mod readme;
 mod registered;
@@ -27,7 +29,7 @@ mod words;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo run -p xtask -- tidy | licences | lines | readme [FILE] | slowest [PROFILE] | picture [--check] | words [AREA]";
+const USAGE: &str = "usage: cargo run -p xtask -- tidy | licences | lines | new rule|analysis|source|query NAME | readme [FILE] | slowest [PROFILE] | picture [--check] | words [AREA]";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::run(),
         ["licences"] => licences::run(),
         ["lines"] => lines::run(),
+        ["new", kind, name] => new::run(kind, name),
         ["readme"] => readme::run("README.md"),
         ["readme", file] => readme::run(file),
         ["slowest"] => slowest::run("default"),
