@@ -8,8 +8,8 @@ use common::{recorder, stackline};
 use stackline_recording::{Reader, Record};
 use std::path::Path;
 
-/// Starts two processes: a worker, whose number of the system it prints, and what `multiprocessing` tracks resources with, which ends a
-/// moment after the program.
+/// Starts two processes: a worker, whose PID it prints, and the resource tracker of `multiprocessing`, which ends a moment after the program. It
+/// waits until both are recorded: a fast program could end before the tracker has started.
 const SPAWNS: &str = "
 import multiprocessing, os, sys, time
 
@@ -22,6 +22,9 @@ if __name__ == '__main__':
     worker.start()
     worker.join()
     assert worker.exitcode == 0
+    end = time.monotonic() + 30
+    while len(os.listdir('run.stackline/streams')) < 3 and time.monotonic() < end:
+        time.sleep(0.01)
 ";
 
 /// Calls Python code for some seconds; for one of them its files may not grow.
