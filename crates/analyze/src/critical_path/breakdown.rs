@@ -174,7 +174,7 @@ impl CriticalPath {
         let breakdown = self.breakdown();
         let top = self.top_names();
         vec![
-            shares_table("critical_path_breakdown", "What the critical path is bound by", &breakdown.bound_by),
+            shares_table("critical_path_breakdown", "Critical path by cause", &breakdown.bound_by),
             shares_table("critical_path_names", "Events with the largest share of the critical path", &top),
             self.edges_table(),
             self.nodes_table(),
@@ -206,7 +206,7 @@ impl CriticalPath {
             .map(|n| (nodes.event[n], nodes.is_start[n], nodes.time_ns[n]))
             .collect();
         let index = |e: u32| self.events.index.get(e as usize).map(|&i| i64::from(i));
-        Table::new("critical_path_nodes", "Points of the critical path in order")
+        Table::new("critical_path_nodes", "Start and end points on the critical path, in time order")
             .i64("event", Unit::None, points.iter().map(|p| index(p.0)))
             .text("at", points.iter().map(|p| if p.1 { "start" } else { "end" }.to_owned()))
             .i64("time", Unit::Ns, points.iter().map(|p| p.2.saturating_sub(self.window_start_ns)))

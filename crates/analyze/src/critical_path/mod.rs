@@ -85,32 +85,30 @@ impl WarningCode {
     pub fn message(self) -> &'static str {
         match self {
             Self::NegativeWeight => {
-                "spans end before they start after rounding to whole µs; they count as 0 in the search"
+                "spans have a negative duration after rounding to whole µs; the search counts them as 0"
             }
             Self::ChainCut => "GPU operations have no edge from a launch, a wait or an earlier kernel",
-            Self::UnevenQueue => "launches and launched GPU work differ in number, so queue lengths may be off",
+            Self::UnevenQueue => "launches and launched GPU operations differ in number, so queue lengths may be wrong",
             Self::AmbiguousRecord => "event records are reported on two streams; the first report was used",
             Self::SyncWithinStream => "waits are between kernels of the same stream",
-            Self::LaunchWithoutNode => "launches are of a kind that the rules give no node, so their delay is missing",
-            Self::UnknownSync => "synchronisation records are of an unknown kind and were left out",
-            Self::BrokenCycle => "edges against time were left out to break cycles",
-            Self::MissingInstances => "instances were asked for beyond the last one",
+            Self::LaunchWithoutNode => "launches are of a kind without a node in these rules, so their launch delay is missing",
+            Self::UnknownSync => "synchronization records of an unknown kind were excluded",
+            Self::BrokenCycle => "edges against time order were removed to break cycles",
+            Self::MissingInstances => "requested instances do not exist: their numbers are beyond the last one",
             Self::ManyContextSyncs => {
-                "synchronisations of the device wait for the GPU work that ended last only: streams times calls are too many"
+                "device synchronizations depend only on the GPU work that ended last, to limit the number of edges"
             }
             Self::LastStepLeftOut => {
-                "profiler step, the last one, is left out as incomplete, by HTA's rule; \
-                 --include-last-profiler-step (in Python include_last_profiler_step=True) keeps it"
+                "profiler step, the last one, is excluded as incomplete, by HTA's rule; \
+                 include it with --include-last-profiler-step (in Python include_last_profiler_step=True)"
             }
-            Self::WhatIfUnmatched => "what-if edits select nothing, so they change nothing",
-            Self::InferredWait => {
-                "waits are about work that no record names; a rule chose what was launched before them"
-            }
-            Self::UnknownWait => "waits are about work that is not known",
+            Self::WhatIfUnmatched => "what-if edits match no edge and have no effect",
+            Self::InferredWait => "waits have no recorded target; a rule inferred it from earlier launches",
+            Self::UnknownWait => "waits have an unknown target",
             Self::NoInterpreterLock => {
-                "the interpreter had no lock, so threads are not put in order and the path may end at one of them"
+                "the interpreter had no GIL, so threads have no order and the path may end on any of them"
             }
-            Self::NoGpuWork => "the window has no linked GPU work: this is a path of the host alone",
+            Self::NoGpuWork => "the window has no GPU work with a launch call; the path contains host work only",
         }
     }
 }

@@ -121,7 +121,7 @@ impl CriticalPath {
         let saved: Saved<'_> =
             serde_json::from_reader(std::io::BufReader::new(input)).map_err(|e| fail(e.to_string()))?;
         if saved.format != FORMAT || saved.version != VERSION {
-            return Err(fail(format!("format {} version {} is not known", saved.format, saved.version)));
+            return Err(fail(format!("format {} version {} is unknown", saved.format, saved.version)));
         }
         let nodes = NodeTable {
             event: saved.nodes.event.into_owned(),
@@ -193,7 +193,7 @@ impl SavedEdges {
         let row = |i: usize| {
             let attributed = match self.attributed[i] {
                 -1 => NO_EVENT,
-                event => u32::try_from(event).map_err(|_| format!("{event} is no event"))?,
+                event => u32::try_from(event).map_err(|_| format!("{event} is not an event"))?,
             };
             let (from, to, weight_us, kind) = (self.from[i], self.to[i], self.weight_us[i], self.kind[i]);
             Ok(Edge { from, to, weight_us, attributed, kind })

@@ -89,10 +89,10 @@ impl CriticalPath {
         let Some(pattern) = &select.name else { return "the graph has no such edge".to_owned() };
         let near = nearest(names, &pattern.replace('*', ""));
         if near.is_empty() {
-            return format!("nothing is named '{pattern}'");
+            return format!("no event is named '{pattern}'");
         }
         let near: Vec<String> = near.iter().map(|name| shortened(name)).collect();
-        format!("nothing is named '{pattern}'; nearest: '{}'", near.join("', '"))
+        format!("no event is named '{pattern}'; nearest: '{}'", near.join("', '"))
     }
 
     fn selects(&self, select: &Selector, named: Option<&[bool]>, edge: &Edge) -> bool {
@@ -117,8 +117,8 @@ fn shortened(name: &str) -> String {
 }
 
 /// `WHAT[:NAME]=CHANGE`: see [`Edit::parse`].
-const GRAMMAR: &str = "write WHAT[:NAME]=CHANGE, where WHAT is cpu, gpu, launch, gap or all, NAME is an event name with * \
-                       for any text, and CHANGE is x0.5 (times), -20% (less), or 0 (in µs); such as gpu:*gemm*=x0.5";
+const GRAMMAR: &str = "write WHAT[:NAME]=CHANGE, such as gpu:*gemm*=x0.5; WHAT is cpu, gpu, launch, gap or all, NAME an event name \
+                       (* matches any text), CHANGE a factor (x0.5), a percentage (-20%) or a duration in µs (0)";
 
 impl Edit {
     /// Reads an edit as text: `cpu=x0.5` (all host time halved), `gpu:ampere_*=x0.5`, `launch=0` (no launch delays),
@@ -139,11 +139,11 @@ impl Edit {
             _ => return Err(fail(GRAMMAR)),
         };
         if what.trim() == "launch" && name.is_some() {
-            return Err(refuse("launch delays are charged to no event, so they cannot be chosen by name"));
+            return Err(refuse("launch delays belong to no event, so a name cannot select them"));
         }
         let change = parse_change(change.trim()).ok_or_else(|| fail(GRAMMAR))?;
         if !is_in_range(change) {
-            return Err(refuse("a factor is from 0 to 1000 (-100% to +99900%), a duration from 0 to 1e9 µs"));
+            return Err(refuse("a factor must be from 0 to 1000 (-100% to +99900%), a duration from 0 to 1e9 µs"));
         }
         Ok(Self { select: Selector { kinds, resource, name }, change })
     }

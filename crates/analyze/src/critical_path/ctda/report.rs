@@ -188,7 +188,7 @@ impl CtdaReport {
             Phase::ALL.iter().map(|p| (p.name(), self.phases_us.get(p.name()).copied().unwrap_or(0.0))).collect();
         let path = &self.path;
         vec![
-            Table::new("hotspots", "What the time of the path went to")
+            Table::new("hotspots", "Hotspots of the critical path")
                 .text("name", spots.iter().map(|h| h.name.clone()))
                 .text("category", spots.iter().map(|h| h.category.clone()))
                 .i64("duration", Unit::Ns, spots.iter().map(|h| h.duration_ns))
@@ -202,7 +202,7 @@ impl CtdaReport {
                 .text("type", self.edges.keys().cloned())
                 .i64("edges", Unit::None, self.edges.values().map(|&n| n as i64))
                 .i64("on_path", Unit::None, self.edges.keys().map(|k| self.path_edges.get(k).map_or(0, |&n| n as i64))),
-            Table::new("critical_path", "The path, node by node")
+            Table::new("critical_path", "Nodes of the critical path in time order")
                 .text("resource", path.iter().map(|n| n.resource.clone()))
                 .text("phase", path.iter().map(|n| n.phase.name().to_owned()))
                 .text("track", path.iter().map(|n| n.track.clone()))

@@ -143,8 +143,8 @@ impl Exact<'_> {
         warnings.extend(self.slack_is_unknown(path.window).then_some(ExactWarning {
             code: "slack_unknown",
             count: 1,
-            message: "what is large but harmless is not told: the clocks of host and GPU are too far apart for slack \
-                      between them",
+            message: "false hotspots are not reported: slack across the host and GPU clocks is unknown, because \
+                      the clocks differ too much",
         }));
         warnings
     }
@@ -156,33 +156,33 @@ impl Exact<'_> {
             (
                 "early_kernels",
                 self.corrections.early_kernels,
-                "GPU operations start before their launch call; the clocks disagree",
+                "GPU operations start before their launch call; the host and GPU clocks disagree",
             ),
             (
                 "contradictions",
                 self.corrections.contradictions,
-                "waits end before what they wait for; the clocks disagree, or records are missing",
+                "waits end before the work they wait for; the host and GPU clocks disagree, or records are missing",
             ),
             (
                 "clocks_disagree",
                 self.clocks_disagree.len() as u64,
-                "the clocks of host and GPU disagree (`stackline doctor` tells by how much), so that what lies between them \
-                 is inferred, and times across them are off by as much; `stackline what-if` moves them to a likely difference",
+                "the clocks of host and GPU disagree (`stackline doctor` shows by how much), so dependencies between them are \
+                 inferred and their times have that error; `stackline what-if` corrects the clocks by a likely offset",
             ),
             (
                 "overlong_operations",
                 self.overlong.len() as u64,
-                "GPU operations are said to end long after the next one of their stream began, which is inferred, not \
-                 known (--clip-overlaps ends them there)",
+                "GPU operations end long after the start of the next one on their stream, so their ends are doubtful; \
+                 --clip-overlaps shortens them to that start",
             ),
-            ("broken_cycles", self.graph.broken_cycles, "edges were left out because they closed a cycle"),
-            ("unexplained_waits", self.unexplained_waits, "stream waits are recorded without what they wait for"),
+            ("broken_cycles", self.graph.broken_cycles, "edges were removed because they closed a cycle"),
+            ("unexplained_waits", self.unexplained_waits, "stream waits have no recorded target"),
             (
                 "awaited_operations_left_out",
                 self.left_out,
-                "operations are left out that calls waited for, but for each call the 256 that ended last",
+                "awaited operations were excluded; each call keeps the 256 that ended last",
             ),
-            ("no_gpu_work", u64::from(operations == 0), "no GPU work: this is a path of the host alone"),
+            ("no_gpu_work", u64::from(operations == 0), "no GPU work; the path contains host work only"),
         ];
         let warn = |(code, count, message)| ExactWarning { code, count, message };
         all.into_iter().filter(|(_, count, _)| *count > 0).map(warn).collect()

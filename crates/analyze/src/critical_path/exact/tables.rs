@@ -24,26 +24,30 @@ pub fn with_rows(tables: Vec<Table>) -> Vec<Table> {
 /// How much longer each event could take; `is_unknown` where clocks that disagree leave it open
 /// ([`super::Exact::slack_is_unknown`]).
 pub fn slack_table(rows: &[EventSlack<'_>], is_unknown: bool) -> Table {
-    let table = Table::new(SLACK, "How much longer each event could take without moving the end")
+    let table = Table::new(SLACK, "Slack: time by which an event may take longer without moving the end")
         .i64("start_ns", Unit::Ns, rows.iter().map(|r| r.start_ns))
         .i64("dur_ns", Unit::Ns, rows.iter().map(|r| r.dur_ns))
         .i64("slack_ns", Unit::Ns, rows.iter().map(|r| r.slack_ns))
         .text("kind", rows.iter().map(|r| r.kind.name().to_owned()))
         .i64("event", Unit::None, rows.iter().map(|r| i64::from(r.event)))
         .text("name", rows.iter().map(|r| r.name.to_owned()));
-    if is_unknown { table.note("The clocks of host and GPU are too far apart for slack between them.") } else { table }
+    if is_unknown {
+        table.note("Slack across the host and GPU clocks is unknown, because the clocks differ too much.")
+    } else {
+        table
+    }
 }
 
 /// All tables of a path but those of [`ON_DEMAND`]; those of slack by name and of steps may have no rows.
 pub fn tables(report: &ExactReport, harmless: &[Harmless], steps: &[StepSpread]) -> Vec<Table> {
     let mut causes: Vec<(&&str, &i64)> = report.bound_by_ns.iter().collect();
     causes.sort_by(|a, b| b.1.cmp(a.1).then_with(|| a.0.cmp(b.0)));
-    let bound_by = Table::new("bound_by", "What bounds the window")
+    let bound_by = Table::new("bound_by", "Critical path by cause")
         .text("bound_by", causes.iter().map(|(c, _)| (**c).to_owned()))
         .f64("percent", Unit::Percent, causes.iter().map(|(c, _)| report.bound_by.get(**c).copied()))
         .i64("time_ns", Unit::Ns, causes.iter().map(|(_, ns)| **ns));
     let story = &report.story;
-    let story = Table::new("story", "The path as a story, in time order")
+    let story = Table::new("story", "Summary of the critical path in time order")
         .i64("start_ns", Unit::Ns, story.iter().map(|c| c.start_ns))
         .i64("dur_ns", Unit::Ns, story.iter().map(|c| c.dur_ns))
         .f64("percent", Unit::Percent, story.iter().map(|c| c.percent))
@@ -51,7 +55,7 @@ pub fn tables(report: &ExactReport, harmless: &[Harmless], steps: &[StepSpread])
         .text("bound_by", story.iter().map(|c| c.bound_by.clone()))
         .text("longest", story.iter().map(|c| c.longest.clone()));
     let top = &report.top;
-    let top = Table::new("top", "Names with the most time on the path")
+    let top = Table::new("top", "Names with the most time on the critical path")
         .text("name", top.iter().map(|s| s.name.clone()))
         .f64("percent", Unit::Percent, top.iter().map(|s| s.percent))
         .f64("weight_us", Unit::Us, top.iter().map(|s| s.weight_us))
@@ -60,7 +64,7 @@ pub fn tables(report: &ExactReport, harmless: &[Harmless], steps: &[StepSpread])
 }
 
 fn harmless_table(rows: &[Harmless]) -> Table {
-    Table::new(HARMLESS, "Large but harmless: much time in sum, little of it on the path")
+    Table::new(HARMLESS, "False hotspots: large total time, little on the critical path")
         .text("name", rows.iter().map(|h| h.name.clone()))
         .text("resource", rows.iter().map(|h| h.resource.to_owned()))
         .i64("calls", Unit::None, rows.iter().map(|h| h.calls as i64))
@@ -72,19 +76,19 @@ fn harmless_table(rows: &[Harmless]) -> Table {
 
 fn steps_table(rows: &[StepSpread]) -> Table {
     let name = |s: &StepSpread| s.category.map_or("step", |c| c.name()).to_owned();
-    Table::new(STEPS, "Over all steps")
+    Table::new(STEPS, "Critical path per step: minimum, median and maximum over all steps")
         .text("bound_by", rows.iter().map(name))
         .i64("min_ns", Unit::Ns, rows.iter().map(|s| s.min_ns))
         .i64("median_ns", Unit::Ns, rows.iter().map(|s| s.median_ns))
         .i64("max_ns", Unit::Ns, rows.iter().map(|s| s.max_ns))
         .i64("max_step", Unit::None, rows.iter().map(|s| s.max_step))
-        .note("A step's path ends with the step on its own thread, so GPU work that goes on after it is not the step's; the path of the whole trace may differ.")
+        .note("The path of a step ends with the step on its own thread and excludes later GPU work. It may differ from the path of the whole trace.")
 }
 
 /// Name of the table of hops; JSON documents have them under `hops`.
 pub const HOPS: &str = "hops";
 /// Its title.
-pub const HOPS_TITLE: &str = "The path, hop by hop";
+pub const HOPS_TITLE: &str = "Critical-path segments in time order";
 
 /// The path as rows.
 pub fn hops_table(reports: &SegmentReports<'_>) -> Table {

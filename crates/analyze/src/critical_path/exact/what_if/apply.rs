@@ -74,7 +74,7 @@ pub(super) fn apply<'e>(
     let mut counts = Vec::new();
     for (i, edit) in edits.iter().enumerate() {
         if let Some(first) = repeats(edits, i) {
-            applier.notes.push(format!("'{edit}' is given more than once, and counts once"));
+            applier.notes.push(format!("'{edit}' is given more than once and applied once"));
             counts.push(counts[first]);
             continue;
         }
@@ -102,10 +102,12 @@ pub(super) fn apply<'e>(
     let Applier { mut changes, mut notes, .. } = applier;
     if !pinned.is_empty() {
         let how = match keep_up {
-            true => "its workers have time left: batches come as soon as asked for, at worst when they came",
-            false => "batches come when they came, at best as soon as asked for",
+            true => {
+                "workers have idle time, so batches are predicted on request; the lower bound keeps their recorded times"
+            }
+            false => "batches keep their recorded times; the upper bound has them on request",
         };
-        notes.push(format!("the trace does not show which worker of the loader makes which batch: {how}"));
+        notes.push(format!("the trace does not show which loader worker makes which batch: {how}"));
     }
     if keep_up {
         pinned.clear();
@@ -279,7 +281,7 @@ impl Applier<'_, '_> {
         let [least, likely, most] = sums;
         self.notes.push(format!(
             "'{edit}': between operators only calls that a sample hit have a span. From the samples, all calls take {likely:.3} ms in {} \
-             gaps between operators ({least:.3} to {most:.3} ms): each gap is changed by its share",
+             gaps between operators ({least:.3} to {most:.3} ms); the edit changes each gap by its share",
             gaps.len()
         ));
     }

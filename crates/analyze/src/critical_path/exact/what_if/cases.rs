@@ -68,7 +68,7 @@ impl<'e> Cases<'e> {
         let likely = of_case(Case::Likely);
         if likely.is_empty() {
             let text = edits[0].to_string();
-            let reason = "it is an alternative to other edits: give these, too".to_owned();
+            let reason = "the edit is an alternative to edits that are missing; give those as well".to_owned();
             return Err(CriticalPathError::RefusedEdit { text, reason });
         }
         let mut cases: Vec<Case> = edits.iter().map(|edit| edit.case).filter(|&case| case != Case::Likely).collect();
@@ -140,7 +140,7 @@ impl WhatIf<'_, '_> {
             let (gain, counts) = match self.gain_of_list(measured, edits, stop) {
                 Ok(gain) => gain,
                 Err(error) => {
-                    found.notes.push(format!("the bounds leave an alternative out ('{case}…'): {error}"));
+                    found.notes.push(format!("the bounds exclude the alternative '{case}…': {error}"));
                     continue;
                 }
             };

@@ -95,8 +95,8 @@ impl Corrected {
         let ranges: Vec<String> = self.shifts.iter().take(4).map(range).collect();
         let more = if self.shifts.len() > 4 { " and others" } else { "" };
         format!(
-            "the clocks of host and GPU disagree: times were moved for the prediction ({}{more}), and the bounds hold \
-             for the whole range",
+            "the clocks of host and GPU disagree: the prediction shifts GPU times ({}{more}), and the bounds cover \
+             the whole range of shifts",
             ranges.join(", ")
         )
     }
@@ -186,11 +186,8 @@ pub fn sweep(
         }
     }
     found.interrupted |= stop();
-    let stopped = if found.interrupted {
-        " But the search was stopped: the bounds may hold for the likely times alone."
-    } else {
-        ""
-    };
+    let stopped =
+        if found.interrupted { " The search was canceled, so the bounds may cover only the likely shift." } else { "" };
     found.notes.push(corrected.note() + stopped);
     Ok(found)
 }

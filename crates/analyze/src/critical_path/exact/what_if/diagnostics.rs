@@ -54,16 +54,17 @@ impl WhatIf<'_, '_> {
         }
         let grown = before.by_category.iter().zip(&after.by_category).map(|(b, a)| (a.1 - b.1, a.0));
         let (more, category) = grown.max_by_key(|&(more, category)| (more, std::cmp::Reverse(category)))?;
-        let mut text = format!("the edits take {} off the path, but only {} is gained", in_ms(taken), in_ms(gain));
+        let mut text =
+            format!("the edits remove {} from the critical path, but the gain is only {}", in_ms(taken), in_ms(gain));
         if more > 0 {
             let was = |name: &str| before.top.iter().find(|(n, c, _)| n == name && *c == category).map_or(0, |t| t.2);
             let names = after.top.iter().filter(|(_, c, _)| *c == category);
             let most = names
                 .map(|(name, _, ns)| (ns - was(name), name))
                 .max_by_key(|&(more, name)| (more, std::cmp::Reverse(name)));
-            text.push_str(&format!(": {} takes over ({} more on the path", category.name(), in_ms(more)));
+            text.push_str(&format!(": {} replaces it ({} more on the path", category.name(), in_ms(more)));
             if let Some((_, name)) = most.filter(|(more, _)| *more > 0) {
-                text.push_str(&format!(", most of it {}", short(name)));
+                text.push_str(&format!(", mostly {}", short(name)));
             }
             text.push(')');
         }
@@ -94,8 +95,8 @@ impl WhatIf<'_, '_> {
         let (before, after) = ((last - window.end).max(0), (last_after - end).max(0));
         (after - before > gain / 4 && (after - before) * 100 > window.length_ns() * LITTLE).then(|| {
             format!(
-                "work of the GPU that this window launches ends {} after it (before: {}): what is gained here, later \
-                 steps may lose; ask for several steps or the whole trace",
+                "GPU work launched in this window ends {} after the window (before the edits: {}), so later steps may \
+                 lose the gain; select several steps or the whole trace",
                 in_ms(after),
                 in_ms(before)
             )

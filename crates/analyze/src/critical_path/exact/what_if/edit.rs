@@ -97,7 +97,7 @@ impl Edit {
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let named = missing.iter().take(MISSING).map(String::as_str).collect::<Vec<_>>().join(", ");
         (!missing.is_empty()).then(|| {
-            format!("the trace has no events at these positions of `events:`, which are left out: {named}{more}")
+            format!("the trace has no events at these positions of `events:`, which are ignored: {named}{more}")
         })
     }
 
@@ -112,17 +112,17 @@ impl Edit {
             are_events || matches!(target, Target::Names(What::Kernel | What::Collective, _) | Target::Stream(_));
         match self.action {
             Action::Scale(factor) if !(factor.is_finite() && (0.0..=1000.0).contains(&factor)) => {
-                Some("a factor is a number from 0 to 1000")
+                Some("a factor must be a number from 0 to 1000")
             }
             Action::SetNs(ns) if !(0..=LONGEST_NS).contains(&ns) => {
-                Some("a duration is a number of ns from 0 to 1000000000000 (1,000 s)")
+                Some("a duration must be a number of ns from 0 to 1000000000000 (1,000 s)")
             }
-            Action::SetNs(_) if !(is_span || is_gpu) => Some("a duration can be set of kernels and spans only"),
+            Action::SetNs(_) if !(is_span || is_gpu) => Some("only kernels and spans have a duration that can be set"),
             Action::Fuse | Action::Graph if !is_span => {
-                Some("choose the spans whose kernels are meant by module:, annotation:, operator: or frame:")
+                Some("select the spans that launch the kernels with module:, annotation:, operator: or frame:")
             }
-            Action::Overlap if !is_gpu => Some("choose GPU work by collective:, kernel: or stream:"),
-            Action::AddLoaderWorkers(_) => Some("more workers need no selector"),
+            Action::Overlap if !is_gpu => Some("select GPU work with collective:, kernel: or stream:"),
+            Action::AddLoaderWorkers(_) => Some("more-workers takes no selector"),
             _ => None,
         }
     }
@@ -135,7 +135,7 @@ impl Edit {
         if (1..=1024).contains(&more) {
             return Ok(Self { action: Action::AddLoaderWorkers(more), selector: None, case: Case::Likely });
         }
-        let reason = "more workers are 1 to 1024".to_owned();
+        let reason = "the number of additional workers must be from 1 to 1024".to_owned();
         Err(CriticalPathError::RefusedEdit { text: format!("more-workers {more}"), reason })
     }
 

@@ -30,7 +30,7 @@ impl Applier<'_, '_> {
             self.remove_operations(&others);
             self.lengthen(first.node, time);
         }
-        if any { Ok(()) } else { Err(self.nothing(selector, "no such span launches two kernels on one stream")) }
+        if any { Ok(()) } else { Err(self.nothing(selector, "no selected span launches two kernels on one stream")) }
     }
 
     /// One launch in place of all host work of spans that do nothing but launch.
@@ -51,14 +51,16 @@ impl Applier<'_, '_> {
         }
         if done == 0 {
             let reason = match left_out {
-                0 => "no such span has two launches",
-                _ => "all such spans wait, record events or hand over to other threads, which a graph cannot hold",
+                0 => "no selected span has two launches",
+                _ => {
+                    "all selected spans wait, record events or signal other threads, which a CUDA graph cannot contain"
+                }
             };
             return Err(self.nothing(selector, reason));
         }
         if left_out > 0 {
             let all = done + left_out;
-            self.notes.push(format!("{left_out} of {all} spans of {} cannot be one graph: they wait, record events or hand over to other threads", selector.text));
+            self.notes.push(format!("{left_out} of {all} spans of {} cannot become CUDA graphs because they wait, record events or signal other threads", selector.text));
         }
         Ok(())
     }
@@ -137,7 +139,10 @@ impl Applier<'_, '_> {
                 }
             }
         }
-        self.notes.push("what uses the result of a collective is not in a trace: the prediction lets nothing but the host wait for it".to_owned());
+        self.notes.push(
+            "a trace does not show the users of a collective's result, so in the prediction only the host waits for it"
+                .to_owned(),
+        );
     }
 
     /// Waits for another stream or an event held these operations only because that stream waited for them.

@@ -17,7 +17,7 @@ pub(super) struct Listed {
 }
 
 pub(super) const GRAMMAR: &str =
-    "events are numbers, runs such as 3..7, and stretches such as [3-7] or (3-7), with commas between";
+    "write events as numbers, runs such as 3..7 and time ranges such as [3-7] or (3-7), separated by commas";
 
 impl Listed {
     /// Read the part behind `events:`.
@@ -37,7 +37,7 @@ impl Listed {
                 let one = item.parse().ok().map(|number: u32| (number, number));
                 (&mut listed.events, one.or_else(|| pair(item, "..")).filter(|(first, last)| first <= last))
             };
-            to.push(found.ok_or_else(|| format!("{item:?} is no event: {GRAMMAR}"))?);
+            to.push(found.ok_or_else(|| format!("{item:?} is not an event: {GRAMMAR}"))?);
         }
         Ok(listed)
     }

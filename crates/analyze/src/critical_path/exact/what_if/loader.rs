@@ -96,7 +96,7 @@ impl Applier<'_, '_> {
             Some(loaded) => loaded,
         };
         if count == 0 {
-            let reason = "the trace shows no wait for a loader of data".to_owned();
+            let reason = "the trace has no wait for a data loader".to_owned();
             return Err(CriticalPathError::RefusedEdit { text: format!("more-workers {more}"), reason });
         }
         Ok(count)
@@ -223,7 +223,8 @@ impl Applier<'_, '_> {
             self.changes.at_worst = Some(i64::from(more) * ASKING_NS);
         }
         if self.exact.loader_workers().is_empty() {
-            self.notes.push("the trace does not show the workers of the loader; one was assumed".to_owned());
+            self.notes
+                .push("the trace does not show the number of loader workers; the prediction assumes one".to_owned());
         }
         count
     }

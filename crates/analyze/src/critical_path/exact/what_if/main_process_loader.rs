@@ -99,14 +99,12 @@ impl Applier<'_, '_> {
             let least = if allowed < 1.0 { cut(1.0) } else { cut(left(take, busy(take))) };
             self.partly.push([least, of_allowed(left(take, READY_NS)), of_allowed(left(take, 0))]);
         }
-        let (are, each) =
-            if workers == 1 { ("is 1 worker that loads", "") } else { ("are workers that load", "each ") };
+        let (are, each) = if workers == 1 { ("1 worker process", "") } else { ("worker processes", "each ") };
         self.notes.push(format!(
-            "loading runs in the program itself: assumed {are} as fast as it does, {each}on a processor of its own ({workers} in all)"
+            "the main process loads the data; the prediction assumes {are} of the same speed, {each}on its own CPU core ({workers} in total)"
         ));
         if allowed < 1.0 {
-            self.notes
-                .push("the processors that the recording tells of would all be busy: no more is gained".to_owned());
+            self.notes.push("the gain is limited because all CPU cores of the recording would be busy".to_owned());
         }
         Some(takes.len())
     }

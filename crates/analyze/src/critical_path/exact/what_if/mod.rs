@@ -56,8 +56,8 @@ use lock_contention::Doubt;
 use path::End;
 use replay::{Changes, Mode, Plan};
 
-const CLOCKS_DISAGREE: &str = "the clocks of host and GPU disagree (`stackline doctor` tells by how much): times across \
-                               them are off by as much, and so are the prediction and its bounds";
+const CLOCKS_DISAGREE: &str = "the clocks of host and GPU disagree (`stackline doctor` shows by how much); the prediction \
+                               and its bounds have the same error";
 
 /// A trace prepared for what-if: many edits can be tried on it.
 pub struct WhatIf<'e, 'a> {

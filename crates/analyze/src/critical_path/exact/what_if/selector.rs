@@ -176,7 +176,7 @@ impl Selector {
 fn grammar() -> String {
     let kinds: Vec<&str> = KINDS.iter().map(|(name, _)| *name).collect();
     let kinds = kinds.join(", ");
-    format!("write WHAT:NAME, where WHAT is {kinds}, stream, category or events, and NAME may hold * or be ~REGEX")
+    format!("write WHAT:NAME, where WHAT is {kinds}, stream, category or events, and NAME may contain * or be ~REGEX")
 }
 
 fn stream(text: &str) -> Result<Pattern, String> {
@@ -184,7 +184,7 @@ fn stream(text: &str) -> Result<Pattern, String> {
     if text.starts_with('~') || text.split('/').count() <= 2 && text.split('/').all(is_number) {
         return glob_or_regex(text);
     }
-    Err("a stream is 7, or 0/7 with its device, where * stands for any digits, or ~REGEX".to_owned())
+    Err("write a stream as 7, as 0/7 with its device (* matches any digits), or as ~REGEX".to_owned())
 }
 
 fn category(text: &str) -> Result<Target, String> {
@@ -193,7 +193,7 @@ fn category(text: &str) -> Result<Target, String> {
     let found: Vec<Category> = known.iter().copied().filter(|c| pattern.matches(c.name())).collect();
     if found.is_empty() {
         let names: Vec<&str> = known.into_iter().map(Category::name).collect();
-        return Err(format!("there is no such category; there are {}", names.join(", ")));
+        return Err(format!("unknown category; the categories are {}", names.join(", ")));
     }
     Ok(Target::Categories(found))
 }
@@ -210,7 +210,7 @@ fn pattern(what: What, text: &str) -> Result<Pattern, String> {
         return glob_or_regex(text);
     }
     if text.is_empty() {
-        return Err("the name is missing; * stands for all".to_owned());
+        return Err("the name is missing; write * for all".to_owned());
     }
     let has_star = text.contains(['*', '?']);
     Ok(match what {
