@@ -1,12 +1,12 @@
-//! Why a critical path cannot be given.
+//! Errors of the critical-path analyses.
 
 use thiserror::Error;
 
-/// Why a critical path cannot be given. Each text says what to do about it.
+/// Error of a critical-path analysis. Each message names the fix.
 #[derive(Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum CriticalPathError {
-    /// No record has a category and a time that can be.
+    /// No record has a category and a usable time.
     #[error(
         "no event of this trace has a category and a usable start and duration, so there is no critical path; \
          `stackline doctor` lists the events and the rejected times"
@@ -15,38 +15,38 @@ pub enum CriticalPathError {
     /// No name contains the annotation text.
     #[error("no event name contains '{annotation}'; {}", offer(nearest))]
     AnnotationNotFound {
-        /// The text asked for.
+        /// Requested text.
         annotation: String,
         /// Annotations of the trace that look most like it, best first.
         nearest: Vec<String>,
     },
-    /// The instance is part of the last profiler step, which the rules leave out.
+    /// The instance is part of the last profiler step, which the rules exclude.
     #[error(
         "instance {instance} of '{annotation}' is in the last profiler step, which HTA's rules exclude as incomplete; \
          include it with --include-last-profiler-step (in Python include_last_profiler_step=True)"
     )]
     LastStepLeftOut {
-        /// The text asked for.
+        /// Requested text.
         annotation: String,
-        /// The instance asked for, counted from 0.
+        /// Requested instance, counted from 0.
         instance: usize,
     },
-    /// The annotation occurs less often.
+    /// The annotation has fewer instances.
     #[error("instance {instance} of '{annotation}' does not exist: there {}", count_text(*count))]
     InstanceOutOfRange {
-        /// The text asked for.
+        /// Requested text.
         annotation: String,
-        /// The instance asked for, counted from 0.
+        /// Requested instance, counted from 0.
         instance: usize,
-        /// How many instances there are.
+        /// Number of instances.
         count: usize,
     },
-    /// No step has such a number.
+    /// No step has a number in the requested range.
     #[error("no step has a number from {first} to {last}; {}", step_numbers(numbers))]
     StepsNotFound {
-        /// First number asked for.
+        /// First requested number.
         first: i64,
-        /// Last number asked for.
+        /// Last requested number.
         last: i64,
         /// Numbers of the trace's steps in time order.
         numbers: Vec<i64>,
@@ -62,7 +62,7 @@ pub enum CriticalPathError {
     /// The window has no length.
     #[error("the window is empty: it starts and ends at the same nanosecond; choose another step or annotation")]
     EmptyWindow,
-    /// Nothing in the window is an operator, a runtime call or launched GPU work.
+    /// The window has no operator, runtime call or launched GPU work.
     #[error(
         "the {} ({window_ns} ns, {rows} events) contains no operator, runtime call or launched GPU work with successors; {}",
         if *whole_trace { "whole trace" } else { "window" },
@@ -75,9 +75,9 @@ pub enum CriticalPathError {
     EmptyGraph {
         /// Length of the window in ns.
         window_ns: i64,
-        /// Events in it.
+        /// Number of events in the window.
         rows: usize,
-        /// Whether no annotation was asked for.
+        /// True if the request had no annotation.
         whole_trace: bool,
     },
     /// A pattern for data loading is not a regular expression.
@@ -85,26 +85,26 @@ pub enum CriticalPathError {
     InvalidPattern {
         /// The pattern.
         pattern: String,
-        /// What is wrong with it.
+        /// Error of the regular expression.
         reason: String,
     },
-    /// A what-if edit cannot be understood.
+    /// A what-if edit cannot be parsed.
     #[error("cannot parse the what-if edit '{text}': {reason}")]
     InvalidEdit {
         /// The edit as given.
         text: String,
-        /// What is wrong with it.
+        /// Error, and the expected form.
         reason: String,
     },
-    /// A what-if edit is understood, but cannot be made.
+    /// A what-if edit is valid, but cannot be applied.
     #[error("cannot apply the what-if edit '{text}': {reason}")]
     RefusedEdit {
         /// The edit as given.
         text: String,
-        /// Why not, and what can be done instead.
+        /// Reason, and an alternative.
         reason: String,
     },
-    /// Nothing in the trace is what a selector of a what-if names.
+    /// No event matches the selector of a what-if edit.
     #[error("no event of the trace matches {selector}; {}", offer_names(nearest))]
     NothingSelected {
         /// The selector as given.
@@ -112,24 +112,24 @@ pub enum CriticalPathError {
         /// Names of the trace that look most like it, best first.
         nearest: Vec<String>,
     },
-    /// Two edits of a what-if cannot both be made.
+    /// Two what-if edits select the same event with conflicting changes.
     #[error("'{first}' and '{second}' conflict because both select the same event; remove one of them")]
     ContradictingEdits {
-        /// The edit that came first.
+        /// The first edit.
         first: String,
-        /// The other one.
+        /// The second edit.
         second: String,
     },
-    /// Rules for phases cannot be understood.
+    /// Phase rules cannot be parsed.
     #[error("invalid phase rules: {reason}")]
     InvalidPhaseRules {
-        /// What is wrong with them, with the line.
+        /// Error, with the line.
         reason: String,
     },
     /// A saved critical path cannot be read.
     #[error("invalid saved critical path: {reason}")]
     Restore {
-        /// What is wrong with it.
+        /// Error of reading.
         reason: String,
     },
 }
@@ -141,7 +141,7 @@ fn offer(nearest: &[String]) -> String {
     format!("nearest: {}", quoted(nearest))
 }
 
-/// Longer names are cut: those of templated kernels fill screens.
+/// Maximum number of characters per name. Names of templated kernels can fill screens.
 const SHOWN: usize = 80;
 
 fn quoted(names: &[String]) -> String {
