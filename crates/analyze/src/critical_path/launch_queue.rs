@@ -250,8 +250,8 @@ impl Queue {
 mod tests {
     use super::*;
 
-    /// Kernels of one stream that a thread launches one after the other: `call` gives the length of a call from its number, when it begins
-    /// and the ends of all kernels before; `busy` the length of a kernel.
+    /// Kernels of one stream, launched in sequence by one thread. `call` returns the duration of a call from its
+    /// number, its start and the ends of all earlier kernels; `busy` returns the duration of a kernel.
     fn queue(count: usize, call: impl Fn(usize, i64, &[i64]) -> i64, busy: i64) -> Queue {
         let (mut now, mut free) = (0, 0);
         let (mut launched, mut ends) = (Vec::new(), Vec::new());
@@ -266,7 +266,7 @@ mod tests {
         Queue::from_launches(launched, ends.into_iter().enumerate().map(|(i, end)| (end, GpuId::new(i))).collect())
     }
 
-    /// A call of 3 µs, or until there is room among so many.
+    /// A call of 3 µs, or longer until the queue of this depth has space.
     fn limited(depth: usize) -> impl Fn(usize, i64, &[i64]) -> i64 {
         move |i, from, ends| i.checked_sub(depth).map_or(0, |at| ends[at] - from).max(0) + 3_000
     }
@@ -276,8 +276,8 @@ mod tests {
         let copying = FxHashSet::default();
         let (depth, blocked) = queue(3_000, limited(1_022), 20_000).blocked(&copying, &FxHashSet::default()).unwrap();
         assert!((1_020..=1_022).contains(&depth) && blocked.len() > 1_000, "{depth}, {}", blocked.len());
-        // Nothing limits this one, which holds one more with each fifth call. Some calls are long for another reason when it holds some
-        // 700, and kernels end while most calls run.
+        // No queue limits this program, whose number of pending launches grows by one with each fifth call. Some calls
+        // are long for another reason at about 700 pending launches, and kernels end during most calls.
         let call = |i: usize, _: i64, _: &[i64]| if (3_500..3_505).contains(&i) { 30_000 } else { 3_000 };
         let mut free = queue(12_000, call, 5_000);
         assert!(free.most > 2_000, "{}", free.most);
@@ -289,7 +289,8 @@ mod tests {
         );
     }
 
-    /// A launch that returns just as an operation ends may have waited for it; one of a graph takes as long by itself.
+    /// A launch that returns right after the end of an operation may have waited for it. A graph launch takes as long
+    /// without waiting.
     #[test]
     fn a_launch_of_a_graph_is_no_evidence() {
         let launch = |i: usize, from: i64, ends: &[i64]| if i == 9 { ends[0] - from + 1_000 } else { 1_000 };
