@@ -44,7 +44,7 @@ impl Evidence {
     }
 }
 
-/// Rule behind a dependency on GPU work.
+/// Rule from which a dependency on GPU work follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
     /// Recorded wait of a stream for an event.

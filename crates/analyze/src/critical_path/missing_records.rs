@@ -9,7 +9,7 @@ use stackline_model::gpu_calls::CallKind;
 use stackline_model::{EventId, GpuId, Key, Trace};
 use std::collections::BTreeMap;
 
-/// Missing records per process. Losses of one process do not affect the certainty of others.
+/// Missing records per process. Missing records of one process do not affect the certainty of others.
 pub(super) struct Losses<'a> {
     kinds: &'a CallKindCache,
     by_process: BTreeMap<Key, Lost>,

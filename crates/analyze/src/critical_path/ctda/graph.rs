@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub enum CtdaEdgeKind {
     /// Order in a thread or in a stream.
     Sequence = 0,
-    /// From a launch call to its GPU work.
+    /// Launch: between a launch call and its GPU work.
     Call = 1,
     /// Synchronization: of the host with a device, a stream or an event, or of a stream with an event of another
     /// stream.

@@ -115,7 +115,7 @@ pub enum LinkSide {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PhaseRule {
-    /// The phase.
+    /// Assigned phase.
     pub phase: Phase,
     /// Kinds of events; any kind if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -187,10 +187,11 @@ fn phase_of_frame(name: &str) -> Option<TrainingPhase> {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PhaseRules {
-    /// The rules.
+    /// Phase rules.
     #[serde(default)]
     pub rules: Vec<PhaseRule>,
-    /// Names of Python frames that wait for another thread or process, as those of rules. They run only where nothing else does.
+    /// Patterns of Python frames that wait for another thread or process. Such frames count only where no other work
+    /// runs.
     #[serde(default)]
     pub waits: Vec<String>,
 }

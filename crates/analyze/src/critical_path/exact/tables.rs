@@ -1,9 +1,9 @@
-//! The exact path as tables.
+//! Tables of the exact path.
 
 use super::{EventSlack, ExactReport, Harmless, SegmentReport, SegmentReports, StepSpread};
 use stackline_model::{Table, Unit};
 
-/// Tables that a path may have besides those of [`tables`], each large: made when they are asked for.
+/// Names of large tables outside of [`tables`], created on demand.
 pub const ON_DEMAND: [&str; 2] = [HOPS, SLACK];
 
 /// Names of all tables of a path.
@@ -15,14 +15,13 @@ const STEPS: &str = "steps";
 /// Name of the table of [`slack_table`].
 pub const SLACK: &str = "slack";
 
-/// Tables where none was asked for by name: those of slack by name and of steps say nothing without rows.
+/// Tables for output without selected names: removes empty tables of false hotspots and of steps.
 pub fn with_rows(tables: Vec<Table>) -> Vec<Table> {
     let says_nothing = |table: &Table| table.rows() == 0 && matches!(table.name.as_str(), HARMLESS | STEPS);
     tables.into_iter().filter(|table| !says_nothing(table)).collect()
 }
 
-/// How much longer each event could take; `is_unknown` where clocks that disagree leave it open
-/// ([`super::Exact::slack_is_unknown`]).
+/// Table of slack per event. `is_unknown` adds a note that clocks disagree ([`super::Exact::slack_is_unknown`]).
 pub fn slack_table(rows: &[EventSlack<'_>], is_unknown: bool) -> Table {
     let table = Table::new(SLACK, "Slack: time by which an event may take longer without moving the end")
         .i64("start_ns", Unit::Ns, rows.iter().map(|r| r.start_ns))
@@ -38,7 +37,7 @@ pub fn slack_table(rows: &[EventSlack<'_>], is_unknown: bool) -> Table {
     }
 }
 
-/// All tables of a path but those of [`ON_DEMAND`]; those of slack by name and of steps may have no rows.
+/// All tables of a path except [`ON_DEMAND`]. The tables of false hotspots and of steps may have no rows.
 pub fn tables(report: &ExactReport, harmless: &[Harmless], steps: &[StepSpread]) -> Vec<Table> {
     let mut causes: Vec<(&&str, &i64)> = report.bound_by_ns.iter().collect();
     causes.sort_by(|a, b| b.1.cmp(a.1).then_with(|| a.0.cmp(b.0)));
@@ -85,18 +84,18 @@ fn steps_table(rows: &[StepSpread]) -> Table {
         .note("The path of a step ends with the step on its own thread and excludes later GPU work. It may differ from the path of the whole trace.")
 }
 
-/// Name of the table of hops; JSON documents have them under `hops`.
+/// Name of the table of critical-path segments; JSON documents use the key `hops`.
 pub const HOPS: &str = "hops";
-/// Its title.
+/// Title of the table of critical-path segments.
 pub const HOPS_TITLE: &str = "Critical-path segments in time order";
 
-/// The path as rows.
+/// Table of critical-path segments.
 pub fn hops_table(reports: &SegmentReports<'_>) -> Table {
     table_of(&reports.hops().collect::<Vec<_>>())
 }
 
-/// The same in tables of at most so many rows, made one after the other: the text of a long path takes much memory. There is
-/// always one.
+/// The same table in parts of at most `rows` rows, created lazily because the text of a long path takes much memory.
+/// There is at least one part.
 pub fn hops_tables<'a>(reports: &'a SegmentReports<'_>, rows: usize) -> impl Iterator<Item = Table> + 'a {
     let (mut hops, mut part) = (reports.hops(), Vec::new());
     let mut is_first = true;

@@ -9,7 +9,7 @@ use crate::critical_path::CriticalPathError;
 use crate::critical_path::exact::graph::NodeKind;
 use crate::kernel_type::{KernelType, NameTypes, RULES};
 
-/// How much an applier had changed at some time.
+/// Number of changes made by an applier up to some point.
 #[derive(Clone, Copy)]
 pub(super) struct Mark {
     changes: usize,
@@ -17,7 +17,7 @@ pub(super) struct Mark {
     sampled: usize,
 }
 
-/// The earlier edit that an edit says once more. Two scales are two: they multiply.
+/// Position of an earlier edit that an edit repeats. Repeated scale edits multiply, so they are no repetition.
 pub(super) fn repeats(edits: &[Edit], at: usize) -> Option<usize> {
     let edit = &edits[at];
     let is_same = |other: &Edit| other.action == edit.action && other.selector == edit.selector;
@@ -30,7 +30,7 @@ impl Applier<'_, '_> {
         Mark { changes: self.changes.count(), cuts: self.cuts.len(), sampled: self.partly.len() }
     }
 
-    /// Only collectives can be overlapped: other operations are left out, and a note says how many.
+    /// Remove operations other than collectives from an overlap, with a note about their number.
     pub(super) fn keep_collectives(
         &mut self,
         selected: &mut Selected,
@@ -58,7 +58,7 @@ impl Applier<'_, '_> {
         }
     }
 
-    /// What a reader should know of an edit that changes nothing, or less than it seems.
+    /// Add a note about an edit without effect, or with less effect than expected.
     pub(super) fn explain(&mut self, edit: &Edit, count: usize, before: Mark) {
         let Some(selector) = &edit.selector else { return };
         let is_about_waits = matches!(selector.target, Target::Names(What::Sync | What::Wait, _));
@@ -86,7 +86,7 @@ impl Applier<'_, '_> {
         self.notes.push(format!("'{edit}' selects {events} and changes {changes}: {note}"));
     }
 
-    /// Whether anything was changed since.
+    /// True if anything changed since a mark.
     fn does_anything(&self, since: Mark) -> bool {
         let graph = &self.exact.graph;
         let works = |cut: &super::host_time::Cut| {
@@ -106,7 +106,7 @@ impl Applier<'_, '_> {
 }
 
 impl WhatIf<'_, '_> {
-    /// Why edits that change something gain nothing.
+    /// Reason why edits that change something have no gain.
     pub(super) fn no_gain(&self, measured: &Measured, applied: &Applied, (taken, gain): (i64, i64)) -> Option<String> {
         if gain != 0 || applied.changes.count() == 0 {
             return None;

@@ -1,4 +1,4 @@
-//! Edits of how work is launched: fusing, graphs, overlap.
+//! Edits of launches: fusion, CUDA graphs, overlap.
 
 use super::super::graph::{Dependency, NONE, NodeKind};
 use super::apply::Applier;
@@ -12,7 +12,7 @@ use rustc_hash::FxHashSet;
 use stackline_model::gpu_calls::CallKind;
 
 impl Applier<'_, '_> {
-    /// The kernels that a stretch launches one by one on its first stream become one, in place of the first.
+    /// Fuse the kernels that a time range launches one by one on its first stream into one, in place of the first.
     pub(super) fn fuse(&mut self, stretches: &[ThreadRange], selector: &Selector) -> Result<(), CriticalPathError> {
         let mut types = NameTypes::new(self.exact.trace, RULES);
         let rows = &self.exact.trace.gpu;
@@ -33,7 +33,7 @@ impl Applier<'_, '_> {
         if any { Ok(()) } else { Err(self.nothing(selector, "no selected span launches two kernels on one stream")) }
     }
 
-    /// One launch in place of all host work of spans that do nothing but launch.
+    /// Replace all host work of spans that only launch by one graph launch.
     pub(super) fn graph(&mut self, stretches: &[ThreadRange], selector: &Selector) -> Result<(), CriticalPathError> {
         let (mut done, mut left_out) = (0, 0);
         for &stretch in stretches {
@@ -65,14 +65,14 @@ impl Applier<'_, '_> {
         Ok(())
     }
 
-    /// Whether a stretch neither waits nor lets others go on.
+    /// True if a time range neither waits nor releases other threads.
     fn is_capturable(&self, (lane, from, to): ThreadRange) -> bool {
         let graph = &self.exact.graph;
         let (first, last) = self.exact.lane_nodes[lane as usize];
         let ends = &graph.end[first as usize..last as usize];
         let mut node = first + ends.partition_point(|&end| end <= from) as u32;
         while node < last && graph.start[node as usize] < to {
-            // What it waited for to begin, and whom its end lets go on, stay as they are.
+            // Waits before its start and releases at its end stay unchanged.
             let starts_inside = graph.start[node as usize] > from;
             let ends_inside = graph.end[node as usize] < to;
             let waits = graph.edges_into(node).iter().any(|e| e.dependency != Dependency::Program);
@@ -113,7 +113,7 @@ impl Applier<'_, '_> {
         }
     }
 
-    /// Nothing on the GPU waits for these operations any more but those among them.
+    /// Remove all dependencies of other GPU work on these operations.
     pub(super) fn overlap(&mut self, nodes: &[u32]) {
         let chosen: FxHashSet<u32> = nodes.iter().copied().collect();
         let (graph, plan) = (&self.exact.graph, self.plan);
@@ -145,7 +145,7 @@ impl Applier<'_, '_> {
         );
     }
 
-    /// Waits for another stream or an event held these operations only because that stream waited for them.
+    /// Remove waits for a stream or an event whose target waited for these operations only by stream order.
     fn let_threads_go(&mut self, chosen: &FxHashSet<u32>) {
         use CallKind::{EventSync, Query, StreamSync};
         for &(node, call) in &self.index.sync_nodes {
@@ -160,18 +160,18 @@ impl Applier<'_, '_> {
                 if !others.is_empty() {
                     self.changes.set_slack(at, i, GONE);
                 } else if self.is_edge(i, |d| d == Dependency::Sync(Reason::Polling)) {
-                    // What a loop of queries asked for is not known.
+                    // The target of a polling loop is unknown.
                     self.changes.doubt(at, i);
                 }
             }
         }
     }
 
-    /// The last operation before one on its stream that is not chosen.
+    /// Last operation before `node` on its stream that is not selected.
     fn before_on_stream(&self, node: u32, chosen: &FxHashSet<u32>) -> Option<u32> {
         let into = |n: u32| self.exact.graph.edges_into(n).iter();
         let before = |n: u32| into(n).find(|e| e.dependency.is_stream_order()).map(|e| e.from);
-        // Streams are finite; the bound keeps a broken graph from holding us here.
+        // Streams are finite; the limit prevents an endless loop in an invalid graph.
         let mut at = before(node)?;
         for _ in 0..self.plan.len() {
             if !chosen.contains(&at) {

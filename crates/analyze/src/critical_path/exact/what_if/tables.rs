@@ -1,16 +1,16 @@
-//! Predictions and sweeps as tables.
+//! Tables of predictions and sweeps.
 
 use super::path::shown;
 use super::sweep::{Candidate, Sweep};
 use super::{NewHop, Prediction};
 use stackline_model::{Table, Trace, Unit};
 
-/// A share in percent; nothing of nothing.
+/// Share in percent; `None` for an empty window.
 fn percent(ns: i64, window: i64) -> Option<f64> {
     (window > 0).then(|| 100.0 * ns as f64 / window as f64)
 }
 
-/// What bounds the window before and after, and the names with most time on the path after.
+/// Critical path by cause before and after the edits, and names with most time on the path after them.
 pub fn tables(found: &Prediction) -> Vec<Table> {
     let mut causes: Vec<_> = found
         .before
@@ -35,10 +35,10 @@ pub fn tables(found: &Prediction) -> Vec<Table> {
     vec![bound_by, top]
 }
 
-/// Name of the table of [`path_table`], which is large: made when it is asked for.
+/// Name of the table of [`path_table`], which is large and created on demand.
 pub const PATH: &str = "path";
 
-/// The path after the edits, hop by hop.
+/// Critical-path segments after the edits.
 pub fn path_table(trace: &Trace, hops: &[NewHop]) -> Table {
     let starts = || std::iter::once(0).chain(hops.iter().map(|hop| hop.end_ns));
     Table::new(PATH, "Critical path after the edits")
@@ -49,12 +49,12 @@ pub fn path_table(trace: &Trace, hops: &[NewHop]) -> Table {
         .text("name", hops.iter().map(|hop| shown(trace.strings.get(hop.name)).to_owned()))
 }
 
-/// The edits of a sweep by gain.
+/// Edits of a sweep by gain.
 pub fn sweep_table(sweep: &Sweep) -> Table {
     by_gain(sweep).text("also", sweep.candidates.iter().map(|c| c.also.join("; ")))
 }
 
-/// The same for a terminal, where long names leave no room: what else is the same time is a table of its own.
+/// Tables of a sweep for a terminal, where long names leave no space: edits of the same time are in a separate table.
 pub fn sweep_tables(sweep: &Sweep) -> Vec<Table> {
     let same = || sweep.candidates.iter().flat_map(|c| c.also.iter().map(move |also| (also, &c.edit)));
     let names = Table::new("same_time", "Edits of the same time under other names")
