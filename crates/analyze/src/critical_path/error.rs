@@ -17,7 +17,7 @@ pub enum CriticalPathError {
     AnnotationNotFound {
         /// Requested text.
         annotation: String,
-        /// Annotations of the trace that look most like it, best first.
+        /// Most similar annotations of the trace, best first.
         nearest: Vec<String>,
     },
     /// The instance is part of the last profiler step, which the rules exclude.
@@ -109,7 +109,7 @@ pub enum CriticalPathError {
     NothingSelected {
         /// The selector as given.
         selector: String,
-        /// Names of the trace that look most like it, best first.
+        /// Most similar names of the trace, best first.
         nearest: Vec<String>,
     },
     /// Two what-if edits select the same event with conflicting changes.

@@ -91,7 +91,9 @@ impl WarningCode {
             Self::UnevenQueue => "launches and launched GPU operations differ in number, so queue lengths may be wrong",
             Self::AmbiguousRecord => "event records are reported on two streams; the first report was used",
             Self::SyncWithinStream => "waits are between kernels of the same stream",
-            Self::LaunchWithoutNode => "launches are of a kind without a node in these rules, so their launch delay is missing",
+            Self::LaunchWithoutNode => {
+                "launches are of a kind without a node in these rules, so their launch delay is missing"
+            }
             Self::UnknownSync => "synchronization records of an unknown kind were excluded",
             Self::BrokenCycle => "edges against time order were removed to break cycles",
             Self::MissingInstances => "requested instances do not exist: their numbers are beyond the last one",

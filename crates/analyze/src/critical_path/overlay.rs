@@ -108,8 +108,8 @@ impl CriticalPath {
     }
 
     /// Time of an arrow's end: the start or end of a span. On GPU tracks it lies up to 1 µs before the span's end, so
-    /// that it is inside the span. Times are cut to whole µs, as in HTA, so an arrow may end up to 1 µs before its span
-    /// starts.
+    /// that it is inside the span. Times are cut to whole µs, as in HTA. So an arrow may point to a time less
+    /// than 1 µs before the start of its span.
     fn flow_end(&self, node: u32) -> FlowEnd {
         let (event, is_start) = (self.graph.nodes.event[node as usize], self.graph.nodes.is_start[node as usize]);
         let row = event as usize;

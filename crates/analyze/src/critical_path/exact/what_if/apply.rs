@@ -26,10 +26,11 @@ pub(super) struct Applied {
     pub(super) counts: Vec<usize>,
     /// Notes for readers, one or two sentences each.
     pub(super) notes: Vec<String>,
-    /// Variant with batches ready on request, if the edits leave this open. Used for the upper bound.
+    /// Variant for the upper bound: batches are ready on request, and sampled gaps have their largest share. None if the
+    /// edits leave neither open.
     pub(super) unpinned: Option<Box<Applied>>,
-    /// Variant in which host time with a possible wait keeps its length, if the edits shorten such time. Used for the
-    /// lower bound.
+    /// Variant for the lower bound: host time with a possible wait keeps its length, sampled gaps have their smallest
+    /// share, and batches keep their recorded times. None if the edits affect none of these.
     pub(super) stubborn: Option<Box<Applied>>,
 }
 
