@@ -157,7 +157,7 @@ def test_what_if(simple_add: sl.Run) -> None:
     assert found.before_ns - found.after_ns == found.gain_ns
     assert sum(found.bound_by_ns.values()) == found.after_ns
     assert set(found.tables) == {"bound_by", "top"}
-    with pytest.raises(sl.AnalysisError, match="nothing in the trace is"):
+    with pytest.raises(sl.AnalysisError, match="no event of the trace matches"):
         simple_add.what_if(["remove kernel:no-such"])
     with pytest.raises(sl.AnalysisError, match="contradict"):
         simple_add.what_if(["scale kernel:* 0.5", "remove kernel:*"])

@@ -291,7 +291,7 @@ fn damaged_saves_are_refused() {
         let mut bad = good.clone();
         *bad.pointer_mut(place).unwrap() = value;
         let error = CriticalPath::restore(&serde_json::to_vec(&bad).unwrap()[..]).unwrap_err();
-        assert!(error.to_string().starts_with("not a usable saved critical path"), "{place}: {error}");
+        assert!(error.to_string().starts_with("invalid saved critical path"), "{place}: {error}");
     }
     assert!(CriticalPath::restore(&file[..file.len() / 2]).is_err());
 }

@@ -61,7 +61,7 @@ fn a_function_may_be_named_without_file_and_line() {
     assert_eq!(gain("A.load"), gain("data.py(20): A.load"));
     let refused = |selector: &str| gain(selector).unwrap_err().to_string();
     let several =
-        "nothing in the trace is frame:load; nearest: 'frame:data.py(20): A.load', 'frame:files.py(8): B.load'";
+        "no event of the trace matches frame:load; nearest: 'frame:data.py(20): A.load', 'frame:files.py(8): B.load'";
     assert!(refused("load").starts_with(several), "{}", refused("load"));
     assert!(refused("agument").contains("'frame:data.py(5): augment'"), "{}", refused("agument"));
     assert!(refused("other.py:7 in augment").contains("'frame:data.py(5): augment'"));

@@ -1,4 +1,4 @@
-//! What the time on a path is bound by (section 2.6).
+//! Breakdown of the critical path by cause (section 2.6).
 
 use super::graph::{Edge, EdgeKind};
 use super::{CriticalPath, CriticalPathError};
@@ -10,7 +10,7 @@ use stackline_model::{Table, Unit};
 pub struct Step {
     /// Position in the graph's edges.
     pub edge: u32,
-    /// HTA's name of what bounds it; empty for dependencies and synchronisation, which weigh nothing.
+    /// HTA's name of the edge's cause; empty for dependencies and synchronization, which have weight 0.
     pub bound_by: &'static str,
     /// Weight in µs; negative where rounding made an event end before its start.
     pub weight_us: f64,
@@ -19,32 +19,32 @@ pub struct Step {
 /// A share of the path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Share {
-    /// What it is: a bound, or an event's name.
+    /// Name of the cause, or of the event.
     pub name: String,
     /// Summed weight in µs.
     pub weight_us: f64,
-    /// Of the sum over the path, in percent.
+    /// Percent of the total weight of the path.
     pub percent: f64,
     /// Number of edges.
     pub edges: usize,
 }
 
-/// A path's edges, classed.
+/// Edges of a path by cause.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Breakdown {
     /// One per edge of the path, in path order.
     pub steps: Vec<Step>,
-    /// Per bound, by name.
+    /// Shares per cause, sorted by name.
     pub bound_by: Vec<Share>,
 }
 
 impl CriticalPath {
-    /// What the path's time is bound by: `cpu_bound`, `data_loading`, `gpu_compute_bound`,
-    /// `gpu_communication_bound`, `gpu_kernel_kernel_overhead`, `gpu_kernel_launch_overhead`, or the empty text.
+    /// Break down the path by cause: `cpu_bound`, `data_loading`, `gpu_compute_bound`, `gpu_communication_bound`,
+    /// `gpu_kernel_kernel_overhead`, `gpu_kernel_launch_overhead`, or the empty text.
     pub fn breakdown(&self) -> Breakdown {
-        // The patterns were checked when the path was made; a restored file's bad ones match nothing.
+        // The analysis already checked these patterns. Invalid patterns in a restored file match nothing.
         let patterns = data_load_patterns(&self.options.data_load_events).unwrap_or_default();
-        // What a name stands for, on the host and on a stream, found out once.
+        // Cache of the causes per name, for host events and GPU events.
         let mut known = [vec![None; self.events.names.len()], vec![None; self.events.names.len()]];
         let steps: Vec<Step> = self
             .path
@@ -69,8 +69,8 @@ impl CriticalPath {
         Breakdown { steps, bound_by }
     }
 
-    /// Share of the path per name of the event that time is charged to, largest first. Launch delays, which are
-    /// charged to none, count for the launched kernel.
+    /// Share of the path per event name, largest first. Edges count for the event that they are attributed to. Launch
+    /// delays have no such event and count for the launched kernel.
     pub fn top_names(&self) -> Vec<Share> {
         let mut sums = vec![(0f64, 0usize); self.events.names.len()];
         for edge in self.path_edges() {
@@ -118,7 +118,7 @@ impl CriticalPath {
     }
 }
 
-/// Sums and numbers of edges with their part of the whole.
+/// Convert sums into shares of the total.
 fn shares(sums: Vec<(&str, f64, usize)>) -> Vec<Share> {
     let total: f64 = sums.iter().map(|s| s.1).sum();
     let share = |(name, weight_us, edges): (&str, f64, usize)| Share {
@@ -130,7 +130,7 @@ fn shares(sums: Vec<(&str, f64, usize)>) -> Vec<Share> {
     sums.into_iter().map(share).collect()
 }
 
-/// The texts for data loading as regular expressions.
+/// Compile the patterns for data loading as regular expressions.
 pub(super) fn data_load_patterns(texts: &[String]) -> Result<Vec<Regex>, CriticalPathError> {
     let compile = |text: &String| {
         Regex::new(text).map_err(|e| CriticalPathError::InvalidPattern { pattern: text.clone(), reason: e.to_string() })
@@ -138,12 +138,13 @@ pub(super) fn data_load_patterns(texts: &[String]) -> Result<Vec<Regex>, Critica
     texts.iter().map(compile).collect()
 }
 
-/// HTA's test for a communication kernel, on its shortened name. A kernel whose name starts with "hip" counts too.
+/// Test a shortened name for a communication kernel, as HTA does. A kernel whose name starts with "hip" counts as well.
 fn is_communication(name: &str) -> bool {
     ["nccl", "hip", "hccl"].iter().any(|p| name.starts_with(p)) || name.contains("ncclKernel")
 }
 
-/// HTA's short form of a name: without arguments and template arguments, last word. Memory operations stay.
+/// Shorten a name as HTA does: remove arguments and template arguments and keep the last word. Names of memory
+/// operations stay.
 fn shorten(name: &str) -> std::borrow::Cow<'_, str> {
     if name.starts_with("Mem") && (name.starts_with("Memcpy") || name.starts_with("Memset")) {
         return name.into();
@@ -161,7 +162,7 @@ fn shorten(name: &str) -> std::borrow::Cow<'_, str> {
                 continue;
             }
         };
-        // A closing bracket without opening one takes everything before it, as in HTA.
+        // A closing bracket without an opening one removes everything before it, as in HTA.
         let start = kept.rfind(open).unwrap_or(0);
         kept.truncate(start);
     }
@@ -169,12 +170,12 @@ fn shorten(name: &str) -> std::borrow::Cow<'_, str> {
 }
 
 impl CriticalPath {
-    /// The breakdown, the largest names and the edges as tables.
+    /// Breakdown, largest names, edges and nodes as tables.
     pub fn tables(&self) -> Vec<Table> {
         let breakdown = self.breakdown();
         let top = self.top_names();
         vec![
-            shares_table("critical_path_breakdown", "What the critical path is bound by", &breakdown.bound_by),
+            shares_table("critical_path_breakdown", "Critical path by cause", &breakdown.bound_by),
             shares_table("critical_path_names", "Events with the largest share of the critical path", &top),
             self.edges_table(),
             self.nodes_table(),
@@ -206,7 +207,7 @@ impl CriticalPath {
             .map(|n| (nodes.event[n], nodes.is_start[n], nodes.time_ns[n]))
             .collect();
         let index = |e: u32| self.events.index.get(e as usize).map(|&i| i64::from(i));
-        Table::new("critical_path_nodes", "Points of the critical path in order")
+        Table::new("critical_path_nodes", "Start and end points on the critical path, in time order")
             .i64("event", Unit::None, points.iter().map(|p| index(p.0)))
             .text("at", points.iter().map(|p| if p.1 { "start" } else { "end" }.to_owned()))
             .i64("time", Unit::Ns, points.iter().map(|p| p.2.saturating_sub(self.window_start_ns)))

@@ -3,7 +3,7 @@
 use stackline_model::gpu_calls::{CallKind, kind_of_name};
 use stackline_model::{EventId, StrId, Trace};
 
-/// What calls do to the order of work, per name of a trace, each looked up once.
+/// Kind of API call per name of a trace, computed once per name.
 pub(crate) struct CallKindCache(Vec<Option<CallKind>>);
 
 impl CallKindCache {
@@ -11,7 +11,7 @@ impl CallKindCache {
         Self(trace.strings.iter().map(kind_of_name).collect())
     }
 
-    /// What a call does; `None` for events that are no runtime or driver calls, and for no event.
+    /// Kind of a call; `None` for other events than runtime and driver calls.
     pub(crate) fn kind_of(&self, trace: &Trace, event: EventId) -> Option<CallKind> {
         if event.is_some() && trace.kind(event).is_api_call() {
             self.of_name(trace.events.name[event.index()])

@@ -1,4 +1,4 @@
-//! What the host told the GPU to do, in the order of the calls.
+//! GPU commands of the host in call order: launches, event records, waits and synchronizations.
 
 use super::call_kind_cache::CallKindCache;
 use super::streams::{Streams, start};
@@ -8,28 +8,28 @@ use rustc_hash::FxHashMap;
 use stackline_model::gpu_calls::CallKind;
 use stackline_model::{EventId, GpuId, Key, Trace};
 
-/// A recorded event: process, and correlation id of the call that recorded it.
+/// Key of a recorded CUDA event: process, and correlation ID of the call that recorded it.
 pub(super) type RecordKey = (Key, i64);
 
-/// One command.
+/// One command of the host.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Command {
-    /// An operation joins its stream.
+    /// Launch of an operation on its stream.
     Launch { gpu: GpuId, call: EventId },
-    /// An event is recorded on a stream.
+    /// Record of an event on a stream.
     Record { record: RecordKey, stream: usize },
-    /// A stream waits for a recorded event.
+    /// Wait of a stream for a recorded event.
     Wait { stream: usize, record: RecordKey },
-    /// Some stream waits for something.
+    /// Wait of an unknown stream for unknown work.
     UnknownWait { call: EventId },
-    /// The host waits.
+    /// Wait of the host.
     Sync { call: EventId, kind: CallKind, stream: Option<usize>, device: i32, record: Option<RecordKey> },
 }
 
-/// All commands by time.
+/// All commands sorted by time.
 pub(super) struct Commands {
     pub(super) list: Vec<((i64, u8, i64, u32), Command)>,
-    /// Whether the trace records what streams wait for.
+    /// True if the trace records the targets of stream waits.
     pub(super) has_wait_records: bool,
 }
 
@@ -37,7 +37,8 @@ impl Commands {
     pub(super) fn collect(trace: &Trace, kinds: &CallKindCache, streams: &Streams) -> Self {
         let records = SyncRecords::read(trace);
         let mut out = Self { list: Vec::new(), has_wait_records: records.has_stream_waits() };
-        // Correlation ids count per process, and ranks may share a file: records are known by the calls they belong to.
+        // Correlation IDs are unique per process only, and ranks may share a file. So keys of records contain the
+        // process.
         let pid = |call: EventId| trace.tracks.pid(trace.events.track[call.index()]);
         let all = trace.events.ids().filter(|&e| trace.events.is_plausible(e));
         let calls: Vec<(EventId, CallKind)> = all.filter_map(|e| Some((e, kinds.kind_of(trace, e)?))).collect();
@@ -91,7 +92,7 @@ impl Commands {
             };
             out.list.push(((at, rank, id, call.0), command));
         }
-        // No two commands have one key.
+        // Keys are unique.
         out.list.sort_unstable_by_key(|(key, _)| *key);
         out
     }

@@ -1,58 +1,58 @@
-//! Why a critical path cannot be given.
+//! Errors of the critical-path analyses.
 
 use thiserror::Error;
 
-/// Why a critical path cannot be given. Each text says what to do about it.
+/// Error of a critical-path analysis. Each message names the fix.
 #[derive(Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum CriticalPathError {
-    /// No record has a category and a time that can be.
+    /// No record has a category and a usable time.
     #[error(
-        "no event of this trace has a category and a start and duration that can be used; there is nothing to build a \
-         path from (`stackline doctor` lists what is in it, and which times were left out)"
+        "no event of this trace has a category and a usable start and duration, so there is no critical path; \
+         `stackline doctor` lists the events and the rejected times"
     )]
     NoTimedEvents,
     /// No name contains the annotation text.
     #[error("no event name contains '{annotation}'; {}", offer(nearest))]
     AnnotationNotFound {
-        /// The text asked for.
+        /// Requested text.
         annotation: String,
-        /// Annotations of the trace that look most like it, best first.
+        /// Most similar annotations of the trace, best first.
         nearest: Vec<String>,
     },
-    /// The instance is part of the last profiler step, which the rules leave out.
+    /// The instance is part of the last profiler step, which the rules exclude.
     #[error(
-        "instance {instance} of '{annotation}' is in the last profiler step, which HTA's rules leave out as incomplete; \
-         --include-last-profiler-step (in Python include_last_profiler_step=True) keeps it"
+        "instance {instance} of '{annotation}' is in the last profiler step, which HTA's rules exclude as incomplete; \
+         include it with --include-last-profiler-step (in Python include_last_profiler_step=True)"
     )]
     LastStepLeftOut {
-        /// The text asked for.
+        /// Requested text.
         annotation: String,
-        /// The instance asked for, counted from 0.
+        /// Requested instance, counted from 0.
         instance: usize,
     },
-    /// The annotation occurs less often.
+    /// The annotation has fewer instances.
     #[error("instance {instance} of '{annotation}' does not exist: there {}", count_text(*count))]
     InstanceOutOfRange {
-        /// The text asked for.
+        /// Requested text.
         annotation: String,
-        /// The instance asked for, counted from 0.
+        /// Requested instance, counted from 0.
         instance: usize,
-        /// How many instances there are.
+        /// Number of instances.
         count: usize,
     },
-    /// No step has such a number.
+    /// No step has a number in the requested range.
     #[error("no step has a number from {first} to {last}; {}", step_numbers(numbers))]
     StepsNotFound {
-        /// First number asked for.
+        /// First requested number.
         first: i64,
-        /// Last number asked for.
+        /// Last requested number.
         last: i64,
         /// Numbers of the trace's steps in time order.
         numbers: Vec<i64>,
     },
     /// A range of instances that ends before it starts.
-    #[error("instances {from}..{to} are none: give the smaller number first")]
+    #[error("the range of instances {from}..{to} is empty; give the smaller number first")]
     EmptyRange {
         /// First instance.
         from: usize,
@@ -60,90 +60,88 @@ pub enum CriticalPathError {
         to: usize,
     },
     /// The window has no length.
-    #[error(
-        "the window begins and ends at the same nanosecond, so that nothing is in it; choose another step or annotation"
-    )]
+    #[error("the window is empty: it starts and ends at the same nanosecond; choose another step or annotation")]
     EmptyWindow,
-    /// Nothing in the window is an operator, a runtime call or launched GPU work.
+    /// The window has no operator, runtime call or launched GPU work.
     #[error(
-        "the {} ({window_ns} ns, {rows} events) holds no operator, runtime call or launched GPU work with successors; {}",
+        "the {} ({window_ns} ns, {rows} events) contains no operator, runtime call or launched GPU work with successors; {}",
         if *whole_trace { "whole trace" } else { "window" },
         match (*whole_trace, *rows) {
-            (true, 0) => "events shorter than 1 µs do not take part by these rules: --method exact takes all",
-            (true, _) => "a path by these rules needs a recording of them (torch.profiler with ProfilerActivity.CPU)",
+            (true, 0) => "these rules exclude events shorter than 1 µs; use --method exact, which includes all events",
+            (true, _) => "record operators and calls with ProfilerActivity.CPU, which these rules require",
             (false, _) => "choose another annotation or instance, or the whole trace",
         }
     )]
     EmptyGraph {
         /// Length of the window in ns.
         window_ns: i64,
-        /// Events in it.
+        /// Number of events in the window.
         rows: usize,
-        /// Whether no annotation was asked for.
+        /// True if the request had no annotation.
         whole_trace: bool,
     },
     /// A pattern for data loading is not a regular expression.
-    #[error("'{pattern}' is not a usable regular expression: {reason}")]
+    #[error("'{pattern}' is not a valid regular expression: {reason}")]
     InvalidPattern {
         /// The pattern.
         pattern: String,
-        /// What is wrong with it.
+        /// Error of the regular expression.
         reason: String,
     },
-    /// A what-if edit cannot be understood.
-    #[error("cannot understand the what-if '{text}': {reason}")]
+    /// A what-if edit cannot be parsed.
+    #[error("cannot parse the what-if edit '{text}': {reason}")]
     InvalidEdit {
         /// The edit as given.
         text: String,
-        /// What is wrong with it.
+        /// Error, and the expected form.
         reason: String,
     },
-    /// A what-if edit is understood, but cannot be made.
-    #[error("cannot make the what-if '{text}': {reason}")]
+    /// A what-if edit is valid, but cannot be applied.
+    #[error("cannot apply the what-if edit '{text}': {reason}")]
     RefusedEdit {
         /// The edit as given.
         text: String,
-        /// Why not, and what can be done instead.
+        /// Reason, and an alternative.
         reason: String,
     },
-    /// Nothing in the trace is what a selector of a what-if names.
-    #[error("nothing in the trace is {selector}; {}", offer_names(nearest))]
+    /// No event matches the selector of a what-if edit.
+    #[error("no event of the trace matches {selector}; {}", offer_names(nearest))]
     NothingSelected {
         /// The selector as given.
         selector: String,
-        /// Names of the trace that look most like it, best first.
+        /// Most similar names of the trace, best first.
         nearest: Vec<String>,
     },
-    /// Two edits of a what-if cannot both be made.
-    #[error("'{first}' and '{second}' contradict each other: some event is in both; leave one of them out")]
+    /// Two what-if edits select the same event with conflicting changes.
+    #[error("'{first}' and '{second}' conflict because both select the same event; remove one of them")]
     ContradictingEdits {
-        /// The edit that came first.
+        /// The first edit.
         first: String,
-        /// The other one.
+        /// The second edit.
         second: String,
     },
-    /// Rules for phases cannot be understood.
-    #[error("not usable as phase rules: {reason}")]
+    /// Phase rules cannot be parsed.
+    #[error("invalid phase rules: {reason}")]
     InvalidPhaseRules {
-        /// What is wrong with them, with the line.
+        /// Error, with the line.
         reason: String,
     },
     /// A saved critical path cannot be read.
-    #[error("not a usable saved critical path: {reason}")]
+    #[error("invalid saved critical path: {reason}")]
     Restore {
-        /// What is wrong with it.
+        /// Error of reading.
         reason: String,
     },
 }
 
 fn offer(nearest: &[String]) -> String {
     if nearest.is_empty() {
-        return "the trace has no annotations; leave the annotation out to analyse the whole trace".to_owned();
+        return "the trace has no annotations; omit the annotation to analyze the whole trace".to_owned();
     }
     format!("nearest: {}", quoted(nearest))
 }
 
-/// Longer names are cut: those of templated kernels fill screens.
+/// Maximum number of characters per name. Names of templated kernels can fill screens.
 const SHOWN: usize = 80;
 
 fn quoted(names: &[String]) -> String {
@@ -156,9 +154,9 @@ fn quoted(names: &[String]) -> String {
 
 fn offer_names(nearest: &[String]) -> String {
     if nearest.is_empty() {
-        return "it has nothing of that kind".to_owned();
+        return "the trace has no event of that kind".to_owned();
     }
-    format!("nearest: {} (* stands for any text)", quoted(nearest))
+    format!("nearest: {} (* matches any text)", quoted(nearest))
 }
 
 fn step_numbers(numbers: &[i64]) -> String {

@@ -1,11 +1,11 @@
-//! The events of a critical path, kept apart from the trace so that a result stands on its own.
+//! Events of a critical path as columns, independent of the trace.
 
 use crate::hta_view::HtaView;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use stackline_model::{EventId, Key, Trace, TrackKind};
 
-/// A process or thread number or name, as in the source.
+/// Process or thread number or name, as in the source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum TrackKey {
@@ -13,7 +13,7 @@ pub enum TrackKey {
     Number(i64),
     /// Text.
     Text(String),
-    /// Not given.
+    /// Not given in the source.
     Missing,
 }
 
@@ -27,16 +27,16 @@ impl TrackKey {
     }
 }
 
-/// Where events of a path happened.
+/// Thread or stream of events on a path.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PathTrack {
-    /// Process, or device for GPU work, as in the source.
+    /// Process, or device of GPU work, as in the source.
     pub pid: TrackKey,
-    /// Thread or stream as in the source.
+    /// Thread or stream, as in the source.
     pub tid: TrackKey,
-    /// For people: the thread's name, or device and stream.
+    /// Label for readers: name of the thread, or device and stream.
     pub label: String,
-    /// What reading added to the times of events here, ns ([`Trace::clock_shift`]).
+    /// Shift in ns that reading added to the times of this track ([`Trace::clock_shift`]).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub clock_shift_ns: i64,
 }
@@ -46,7 +46,7 @@ fn is_zero(value: &i64) -> bool {
     *value == 0
 }
 
-/// Events of a path's graph as columns of equal length: those with nodes and those that time is charged to.
+/// Events of a path's graph as columns of equal length: events with nodes, and events that edges are attributed to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PathEvents {
     /// Position in the source's event list: HTA's event index.
@@ -55,13 +55,13 @@ pub struct PathEvents {
     pub name: Vec<u32>,
     /// Track: a row of `tracks`.
     pub track: Vec<u32>,
-    /// Start in ns as recorded, not rounded.
+    /// Recorded start in ns, not rounded.
     pub start_ns: Vec<i64>,
-    /// Duration in ns as recorded.
+    /// Recorded duration in ns.
     pub dur_ns: Vec<i64>,
-    /// Stream number as in the arguments, -1 for host events.
+    /// Stream number as in the arguments; -1 for host events.
     pub stream: Vec<i64>,
-    /// Whether the arguments name a device.
+    /// True if the arguments name a device.
     pub on_device: Vec<bool>,
     /// Distinct names.
     pub names: Vec<String>,
@@ -75,7 +75,7 @@ impl PathEvents {
         self.index.len()
     }
 
-    /// Whether there is no event.
+    /// True without events.
     pub fn is_empty(&self) -> bool {
         self.index.is_empty()
     }
@@ -90,17 +90,17 @@ impl PathEvents {
         self.track.get(row as usize).and_then(|&t| self.tracks.get(t as usize))
     }
 
-    /// For people: where an event happened.
+    /// Label of an event's track, for readers.
     pub fn track_label(&self, row: u32) -> &str {
         self.track(row).map_or("", |t| t.label.as_str())
     }
 
-    /// Whether an event is on a stream.
+    /// True if an event is on a stream.
     pub fn is_gpu(&self, row: u32) -> bool {
         self.stream.get(row as usize).is_some_and(|&s| s >= 0)
     }
 
-    /// Checks that columns are equally long and refer to existing names and tracks.
+    /// Check that columns have equal lengths and refer to existing names and tracks.
     pub(super) fn check(&self) -> Result<(), String> {
         let n = self.len();
         let lengths = [
@@ -122,11 +122,11 @@ impl PathEvents {
 
 const NONE: u32 = u32::MAX;
 
-/// Collects the events that a graph refers to.
+/// Builder that collects the events of a graph.
 pub(super) struct EventsBuilder<'a> {
     trace: &'a Trace,
     device: stackline_model::AttrColumn<'a>,
-    /// Per row of the view, per name and per track of the trace: the row in the result.
+    /// Row in the result, per row of the view, per name and per track of the trace.
     row: Vec<u32>,
     name: FxHashMap<u32, u32>,
     track: Vec<u32>,
@@ -145,12 +145,12 @@ impl<'a> EventsBuilder<'a> {
         }
     }
 
-    /// The event of a row of the view, added if new.
+    /// Return the event of a row of the view, and add it if it is new.
     pub(super) fn row_of(&mut self, view_row: u32, view: &HtaView) -> u32 {
         self.row_for(view_row, view.event[view_row as usize], view.stream[view_row as usize])
     }
 
-    /// The event that the caller knows by a number of its own, added if new.
+    /// Return the event with the caller's own number, and add it if it is new.
     pub(super) fn row_for(&mut self, number: u32, event: EventId, stream: i64) -> u32 {
         let known = self.row[number as usize];
         if known != NONE {

@@ -1,8 +1,8 @@
-//! In which order GPU work had to run, and what each call that waits for the GPU waited for.
+//! Order of GPU work: dependencies between operations, and the operations that host calls wait for.
 //!
-//! Commands are replayed in the order in which the host gave them: a stream keeps its last operation and what it was
-//! told to wait for; an event keeps what its stream held when it was recorded. So waits merge and pass on, as they do
-//! on the device. What the records do not tell is inferred by a named rule ([`Reason`]), never silently.
+//! Commands are replayed in the order of the host's calls. A stream keeps its last operation and its pending waits. An
+//! event keeps the content of its stream at the time of the record. So waits merge and propagate as on the device.
+//! Named rules ([`Reason`]) infer dependencies without a record.
 
 use super::call_kind_cache::CallKindCache;
 use super::commands::Commands;
@@ -19,18 +19,18 @@ use stackline_model::{EventId, GpuId, Key, Trace};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// How far the host's and the GPU's clock may disagree before a dependency is not believed, in ns.
+/// Maximum disagreement between the clocks of host and GPU at which a dependency is accepted, in ns.
 pub(crate) const CLOCK_TOLERANCE_NS: i64 = 50_000;
-/// By how much times in whole µs may be off, in ns.
+/// Maximum error of times in whole µs, in ns.
 pub(crate) const ROUNDING_NS: i64 = 2_000;
 
-/// How sure a dependency is.
+/// Evidence of a dependency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Evidence {
-    /// A record of the trace says so.
+    /// A record of the trace states the dependency.
     Exact,
-    /// A rule concludes it from names and times.
+    /// A rule infers the dependency from names and times.
     Inferred,
 }
 
@@ -44,43 +44,43 @@ impl Evidence {
     }
 }
 
-/// Why something waited for GPU work.
+/// Rule from which a dependency on GPU work follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
-    /// A stream waits for an event that a record names.
+    /// Recorded wait of a stream for an event.
     Event,
-    /// A stream waits for an event that a record names, but work that is not recorded may have come before the event.
+    /// Recorded wait of a stream for an event, with possibly missing work before the event.
     EventAmidLoss,
-    /// A stream waits, but no record says for what: the work of another stream that ended last before the start.
+    /// Wait of a stream without a recorded target: the work of another stream that ended last before the start.
     UnrecordedWait,
-    /// A long gap without recorded cause that ended right after work of another stream.
+    /// Long gap without recorded cause that ended right after work of another stream.
     OtherStream,
-    /// Of a device of which no launch is recorded: the work of another stream that ended last before the start.
+    /// On a device without any recorded launch: the work of another stream that ended last before the start.
     OtherStreamUnlaunched,
-    /// Copies of one direction follow one another on their engine.
+    /// Copies of one direction in sequence on one copy engine.
     CopyEngine,
-    /// The kernel of the same graph launch that ended last before the start.
+    /// Kernel of the same graph launch that ended last before the start.
     Graph,
-    /// A synchronisation whose record or name says what it waits for.
+    /// Synchronization with a target from its record or name.
     Synchronisation,
-    /// A synchronisation whose record or name says what it waits for, but work that is not recorded may have come later.
+    /// Synchronization with a target from its record or name, with possibly missing later work.
     SynchronisationAmidLoss,
-    /// A synchronisation without record: the work that ended last while it waited.
+    /// Synchronization without record: the work that ended last during the wait.
     UnrecordedSync,
-    /// A copy that returns when it is done.
+    /// Copy that returns after its completion.
     BlockingCopy,
-    /// A release of memory that waited for the device.
+    /// Release of memory that waited for the device.
     Free,
-    /// A loop of queries that ended when the work was done.
+    /// Polling loop that ended with the work.
     Polling,
-    /// The launch queue was full.
+    /// Full launch queue.
     BackPressure,
-    /// A value of the GPU was read (JAX): the copy to the host that was started meanwhile.
+    /// Read of a GPU value (JAX): the copy to the host that started during the read.
     ValueRead,
 }
 
 impl Reason {
-    /// How sure it is.
+    /// Evidence of dependencies by this rule.
     pub fn evidence(self) -> Evidence {
         match self {
             Self::Event | Self::Synchronisation | Self::BlockingCopy => Evidence::Exact,
@@ -110,64 +110,66 @@ impl Reason {
     }
 }
 
-/// An operation that another one waited for, on top of the order of its own stream.
+/// Dependency of an operation, in addition to the order of its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GpuDep {
-    /// The operation that had to end first.
+    /// Operation that must end first.
     pub on: GpuId,
-    /// Why.
+    /// Rule.
     pub reason: Reason,
 }
 
-/// A call (or a loop of queries) that waits for the GPU, whether it had to or not.
+/// Call or polling loop that waits for the GPU, including waits of length 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyncCall {
-    /// The call that returned when the wait was over.
+    /// Call whose return ends the wait.
     pub call: EventId,
-    /// When the wait may have begun, in ns since the base: the start of the call, or of the first query.
+    /// Earliest start of the wait in ns since the base: the start of the call, or of the first query.
     pub from: i64,
-    /// Operations that had to end first: at most one per stream.
+    /// Operations that must end first, at most one per stream.
     pub on: Vec<GpuId>,
-    /// Why.
+    /// Rule.
     pub reason: Reason,
 }
 
-/// The order of GPU work.
+/// Dependencies of GPU work.
 #[derive(Clone, Debug, Default)]
 pub struct GpuOrder {
-    /// Per operation its stream, as an index; `u32::MAX` for operations with unusable times.
+    /// Stream per operation, as an index; `u32::MAX` for operations with unusable times.
     pub stream: Vec<u32>,
-    /// Per operation the one before it on its stream.
+    /// Previous operation on the same stream, per operation.
     pub previous: Vec<GpuId>,
-    /// Per operation its place among all by time, then by what it is; `u32::MAX` for operations with unusable times.
+    /// Position in time order per operation, with ties in the order of device, stream, correlation ID and name;
+    /// `u32::MAX` for operations with unusable times.
     pub rank: Vec<u32>,
     /// Calls that wait, by (track, start).
     pub syncs: Vec<SyncCall>,
-    /// Calls that may have waited for something, though no record says so.
+    /// Calls with a possible wait that no record states.
     pub uncertain: FxHashSet<EventId>,
-    /// Calls that may have waited for work that has no record, by start.
+    /// Calls with a possible wait for work without record, by start.
     pub amid_loss: Vec<EventId>,
-    /// Loops of queries that saw nothing of the trace done: what surrounds the queries may have waited.
+    /// Polling loops that saw no end of recorded work. The spans around such queries may have waited.
     pub loops: Loops,
-    /// Processes whose clock visibly disagrees with that of a GPU: an operation starts before the call that launched it,
-    /// or ends after a call that waited for it.
+    /// Processes whose clock disagrees with that of a GPU. Evidence: an operation starts before its launch call, or
+    /// ends after a call that waited for it.
     pub clocks_disagree: BTreeSet<Key>,
-    /// Operations that are said to end long after the next one of their stream began: their ends may be wrong.
+    /// Operations whose recorded end is long after the start of the next operation on their stream, so that their ends
+    /// are doubtful.
     pub overlong: FxHashSet<GpuId>,
-    /// Per operation: whether one that is not recorded may have run between it and the one before it on its stream.
+    /// Per operation: true if an unrecorded operation may have run between it and the previous one on its stream.
     pub after_loss: Vec<bool>,
-    /// Whether no two processes have a stream of one number on a device of one number.
+    /// True if no two processes share a stream number on a device number.
     pub is_one_process: bool,
     dep_offset: Vec<u32>,
     deps: Vec<GpuDep>,
-    /// Waits that no record explains and no rule could.
+    /// Number of waits without record and without an applicable rule.
     pub unexplained_waits: u64,
-    /// Operations of very many that calls waited for and are not tied to.
+    /// Number of awaited operations without a dependency, because a call waits for too many.
     pub left_out: u64,
 }
 
 impl GpuOrder {
-    /// Works the order out.
+    /// Compute the order of all GPU work.
     pub(crate) fn new(trace: &Trace, kinds: &CallKindCache) -> Self {
         let streams = Streams::new(trace);
         let commands = Commands::collect(trace, kinds, &streams);
@@ -221,7 +223,7 @@ impl GpuOrder {
         }
     }
 
-    /// What an operation waited for, on top of the order of its stream and its launch.
+    /// Dependencies of an operation, in addition to its launch and the order of its stream.
     pub fn deps(&self, gpu: GpuId) -> &[GpuDep] {
         let at = |i: usize| self.dep_offset.get(i).map_or(0, |&o| o as usize);
         let range: Range<usize> = at(gpu.index())..at(gpu.index() + 1);
@@ -240,19 +242,19 @@ fn after_loss(trace: &Trace, streams: &Streams, losses: &Losses<'_>) -> Vec<bool
     trace.gpu.ids().map(is_after).collect()
 }
 
-/// Whether an operation starts before the call that launched it, by more than times in whole µs are off.
+/// True if an operation starts before its launch call by more than the rounding error of whole µs.
 fn starts_early(trace: &Trace, id: GpuId) -> bool {
     let call = trace.gpu.launch[id.index()].some();
     call.is_some_and(|call| start(trace, id) + ROUNDING_NS < trace.events.start[call.index()])
 }
 
-/// Overlaps up to this are noise of the clock, or by design where a GPU has programmatic dependent launch, in ns: as the
-/// reader tells them apart.
+/// Maximum overlap in ns that clock noise explains, or programmatic dependent launch where the device has it. Same
+/// limits as in the trace reader.
 const OVERLAP_NS: i64 = 3_000;
 const OVERLAP_BY_DESIGN_NS: i64 = 30_000;
 
-/// Operations that are said to run on while others of their stream that began later do, for longer than noise or design
-/// explains. Of all before an operation the one that ends last counts: its record may cover many operations.
+/// Operations that end after the start of later operations on their stream, by more than noise or dependent launch
+/// explains. Of all earlier operations, the one that ends last is marked, because its record may cover many operations.
 fn overlong(trace: &Trace, streams: &Streams) -> FxHashSet<GpuId> {
     let mut found = FxHashSet::default();
     if trace.report.count_of("stream_overlap") == 0 {
@@ -275,7 +277,7 @@ fn overlong(trace: &Trace, streams: &Streams) -> FxHashSet<GpuId> {
     found
 }
 
-/// Pairs (operation, what it waited for) as offsets and one flat list.
+/// Group pairs (operation, dependency) by operation: offsets and one flat list.
 fn by_target(operations: usize, mut pairs: Vec<(GpuId, GpuDep)>) -> (Vec<u32>, Vec<GpuDep>) {
     pairs.sort_by_key(|(to, dep)| (*to, dep.on, dep.reason));
     pairs.dedup_by_key(|(to, dep)| (*to, dep.on));

@@ -1,26 +1,26 @@
-//! The graph of a critical path: points in time of events, and edges that say what waited for what.
+//! Dependency graph of a critical path: nodes are starts and ends of events, edges are dependencies.
 
 use serde::{Deserialize, Serialize};
 
-/// What an edge means. Names and weights follow HTA's rule set (section 2.4 of the specification).
+/// Kind of an edge. Names and weights follow HTA's rule set (section 2.4 of the specification).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[repr(u8)]
 pub enum EdgeKind {
     /// Time inside an operator, a call or a kernel.
     OperatorKernel = 0,
-    /// Program order between top-level operators, and the order in which calls got the runtime's lock. Weighs nothing.
+    /// Program order between top-level operators, and the order in which calls acquired the runtime's lock. Weight 0.
     Dependency = 1,
-    /// From the start of a launching call to the start of its kernel.
+    /// Launch delay: from the start of a launch call to the start of its kernel.
     KernelLaunchDelay = 2,
-    /// From the end of a kernel to the start of the next one of its stream.
+    /// Kernel delay: from the end of a kernel to the start of the next one on its stream.
     KernelKernelDelay = 3,
-    /// Synchronisation of the host with the GPU or between streams. Weighs nothing.
+    /// Synchronization of the host with the GPU, or between streams. Weight 0.
     SyncDependency = 4,
 }
 
 impl EdgeKind {
-    /// Every kind, in the order of the discriminants.
+    /// All kinds, in the order of the discriminants.
     pub const ALL: [Self; 5] = [
         Self::OperatorKernel,
         Self::Dependency,
@@ -52,55 +52,55 @@ impl EdgeKind {
     }
 }
 
-/// "Attributed to no event": see [`Edge::attributed`].
+/// Value of [`Edge::attributed`] for edges without event.
 pub const NO_EVENT: u32 = u32::MAX;
 
 /// An edge between two nodes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Edge {
-    /// Node where it starts.
+    /// Source node.
     pub from: u32,
-    /// Node where it ends.
+    /// Target node.
     pub to: u32,
-    /// Weight in µs as the rules give it; negative where rounding made an event end before its start.
+    /// Weight in µs; negative if rounding made an event end before its start.
     pub weight_us: f64,
-    /// The event that its time is charged to: a row of the path's events, [`NO_EVENT`] for none.
+    /// Event that the edge's time counts for: a row of the path's events, or [`NO_EVENT`].
     pub attributed: u32,
-    /// What it means.
+    /// Kind of the edge.
     pub kind: EdgeKind,
 }
 
 impl Edge {
-    /// The weight that the search for the longest path uses: weights of -1 µs and below count as 0.
+    /// Weight in the search for the longest path: weights of -1 µs and below count as 0.
     pub fn search_weight_us(&self) -> f64 {
         if self.weight_us <= -1.0 { 0.0 } else { self.weight_us }
     }
 }
 
-/// Start and end points of events, sorted by (time, event, start before end). A node's number is its position.
+/// Starts and ends of events, sorted by (time, event, start before end). The position of a node is its number.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeTable {
-    /// The event: a row of the path's events.
+    /// Event: a row of the path's events.
     pub event: Vec<u32>,
-    /// Time in ns, rounded as the rules say.
+    /// Time in ns, rounded by the rules.
     pub time_ns: Vec<i64>,
-    /// Whether it is the event's start.
+    /// True for the start of the event.
     pub is_start: Vec<bool>,
 }
 
 impl NodeTable {
-    /// Number of nodes, those without edges included.
+    /// Number of nodes, including nodes without edges.
     pub fn len(&self) -> usize {
         self.event.len()
     }
 
-    /// Whether there is no node.
+    /// True without nodes.
     pub fn is_empty(&self) -> bool {
         self.event.is_empty()
     }
 }
 
-/// Nodes and edges. Edges are in the order in which the rules add them, which decides ties.
+/// Nodes and edges of the graph. The order of the edges is that of insertion by the rules, which decides ties.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Graph {
     /// The nodes.
@@ -109,7 +109,7 @@ pub struct Graph {
     pub edges: Vec<Edge>,
 }
 
-/// Edges by the node where they start, each node's in the order of insertion.
+/// Edges by source node, in the order of insertion per node.
 pub(super) struct Outgoing {
     offset: Vec<u32>,
     edge: Vec<u32>,
@@ -134,18 +134,18 @@ impl Outgoing {
         Self { offset, edge: order }
     }
 
-    /// The edges that start at a node.
+    /// Edges that start at a node.
     pub(super) fn edges_of(&self, node: usize) -> &[u32] {
         &self.edge[self.offset[node] as usize..self.offset[node + 1] as usize]
     }
 }
 
 impl Graph {
-    /// A graph of edges as the rules added them: where a pair of nodes got several edges, the last one's kind, weight
-    /// and attribution stand in the first one's place.
+    /// Build a graph from edges in the order of insertion. For repeated edges between a pair of nodes, the first
+    /// position keeps the last edge's kind, weight and attribution.
     pub(super) fn from_insertions(nodes: NodeTable, mut edges: Vec<Edge>) -> Self {
         let outgoing = Outgoing::new(nodes.len(), &edges);
-        // Per target node: the source it was last seen from, and by which edge.
+        // Source and edge of the last visit, per target node.
         let mut seen: Vec<(u32, u32)> = vec![(u32::MAX, 0); nodes.len()];
         let mut replaced = Vec::new();
         for from in 0..nodes.len() as u32 {
@@ -163,7 +163,7 @@ impl Graph {
         Self { nodes, edges }
     }
 
-    /// Number of nodes that have an edge.
+    /// Number of nodes with at least one edge.
     pub fn connected_nodes(&self) -> usize {
         let mut touched = vec![false; self.nodes.len()];
         for edge in &self.edges {
@@ -173,8 +173,8 @@ impl Graph {
         touched.into_iter().filter(|&t| t).count()
     }
 
-    /// Leaves out the edges against the order of the nodes among those that a topological order does not reach, which
-    /// breaks every cycle. Returns how many.
+    /// Break all cycles and return the number of removed edges. Of the edges between nodes that a topological order
+    /// does not reach, those against the order of the nodes are removed.
     pub(super) fn break_cycles(&mut self, reached: &[u32]) -> usize {
         let mut is_reached = vec![false; self.nodes.len()];
         for &node in reached {
@@ -186,7 +186,7 @@ impl Graph {
     }
 }
 
-/// Removes the edges at these positions.
+/// Remove the edges at these positions.
 fn remove(edges: &mut Vec<Edge>, mut positions: Vec<u32>) {
     if positions.is_empty() {
         return;

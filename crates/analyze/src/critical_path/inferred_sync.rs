@@ -12,7 +12,7 @@ fn direction(trace: &Trace, id: GpuId) -> Option<CopyDirection> {
     if trace.kind(event) == EventKind::Memcpy { copy_direction(trace.name(event)) } else { None }
 }
 
-/// Copies of one direction wait for one another, on devices where they never overlap.
+/// Infer an order of copies of one direction, on devices where such copies never overlap.
 pub(super) fn copy_engines(trace: &Trace, streams: &Streams, deps: &mut Vec<(GpuId, GpuDep)>) {
     let mut engines: FxHashMap<(i32, CopyDirection), Vec<GpuId>> = FxHashMap::default();
     for id in streams.operations.iter().flatten().copied() {
@@ -35,7 +35,8 @@ pub(super) fn copy_engines(trace: &Trace, streams: &Streams, deps: &mut Vec<(Gpu
     }
 }
 
-/// Kernels of one graph launch on several streams: each waits for the one of another stream that ended last before it.
+/// Infer dependencies of kernels of one graph launch on several streams: each waits for the kernel of another stream
+/// that ended last before it.
 pub(super) fn graphs(trace: &Trace, streams: &Streams, deps: &mut Vec<(GpuId, GpuDep)>) {
     let launch = |id: GpuId| trace.gpu.launch[id.index()];
     let stream = |id: GpuId| streams.of[id.index()];
@@ -61,7 +62,7 @@ pub(super) fn graphs(trace: &Trace, streams: &Streams, deps: &mut Vec<(GpuId, Gp
     }
 }
 
-/// Copies that return when they are done.
+/// Infer waits of copy calls that return after the end of their copy.
 pub(super) fn blocking_copies(trace: &Trace, kinds: &CallKindCache, streams: &Streams, syncs: &mut Vec<SyncCall>) {
     for id in streams.operations.iter().flatten().copied() {
         let Some(call) = trace.gpu.launch[id.index()].some() else { continue };
@@ -72,20 +73,20 @@ pub(super) fn blocking_copies(trace: &Trace, kinds: &CallKindCache, streams: &St
     }
 }
 
-/// Loops of queries that saw nothing of the trace done.
+/// Polling loops that saw no end of recorded work.
 #[derive(Clone, Debug, Default)]
 pub struct Loops {
-    /// Spans that are part of loops, and in which part of their time: the queries, and the spans around them.
+    /// Time ranges of loops per span: of the queries, and of the span around them.
     parts: FxHashMap<EventId, Vec<(i64, i64)>>,
 }
 
 impl Loops {
-    /// Spans that are part of loops, in no order.
+    /// Spans with a part in loops, unordered.
     pub(super) fn spans(&self) -> impl Iterator<Item = EventId> + '_ {
         self.parts.keys().copied()
     }
 
-    /// Adds a loop. Loops of one span come in the order of time.
+    /// Add a loop. Loops of one span must come in time order.
     fn add(&mut self, trace: &Trace, queries: &[EventId]) {
         let (Some(&first), Some(&last)) = (queries.first(), queries.last()) else { return };
         let stretch = (trace.events.start[first.index()], trace.events.end(last));
@@ -97,7 +98,7 @@ impl Loops {
         }
     }
 
-    /// Whether a span is part of a loop at a moment.
+    /// True if a span is part of a polling loop at a time.
     pub(crate) fn contains(&self, event: EventId, at: i64) -> bool {
         self.parts.get(&event).is_some_and(|stretches| {
             let begun = stretches.partition_point(|&(from, _)| from <= at);
@@ -106,8 +107,8 @@ impl Loops {
     }
 }
 
-/// Loops of queries on one thread, with nothing but queries between: the last one saw the work done. Returned are those
-/// that saw nothing of the trace done.
+/// Infer waits from polling loops: consecutive queries on one thread, of which the last one saw the end of the work.
+/// Returns the loops that saw no end of recorded work.
 pub(super) fn polling(trace: &Trace, kinds: &CallKindCache, streams: &Streams, syncs: &mut Vec<SyncCall>) -> Loops {
     let mut loops = Loops::default();
     let mut by_end: Vec<(i64, GpuId)> = streams.operations.iter().flatten().map(|&id| (end(trace, id), id)).collect();
@@ -123,7 +124,7 @@ pub(super) fn polling(trace: &Trace, kinds: &CallKindCache, streams: &Streams, s
     for track in trace.tracks.ids().filter(|&t| trace.tracks.get(t).kind == TrackKind::Thread) {
         let mut run: Vec<EventId> = Vec::new();
         for &event in trace.track_events(track) {
-            // Only what runs below the operators interrupts a loop: the loop may stand in one frame.
+            // Only calls below the operators interrupt a loop, because the loop may be in one Python frame.
             let queries = kinds.kind_of(trace, event) == Some(CallKind::Query);
             let elsewhere = |last: &EventId| trace.events.parent[last.index()] != trace.events.parent[event.index()];
             if !queries || run.last().is_some_and(elsewhere) {
@@ -138,7 +139,7 @@ pub(super) fn polling(trace: &Trace, kinds: &CallKindCache, streams: &Streams, s
     loops
 }
 
-/// The wait that a loop of queries makes: the last but one query still found the work running.
+/// Wait of a polling loop. The query before the last one still found the work running.
 fn poll(trace: &Trace, run: &[EventId], by_end: &[(i64, GpuId)]) -> Option<SyncCall> {
     let (&first, &[before, call]) = (run.first()?, run.last_chunk::<2>()?);
     let (after, until) = (trace.events.start[before.index()], trace.events.start[call.index()]);

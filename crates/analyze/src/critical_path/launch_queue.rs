@@ -1,10 +1,10 @@
-//! Full launch queues: launch calls that wait until the GPU is done with an operation launched long before.
+//! Full launch queues: launch calls that wait until the GPU finishes an operation launched long before.
 //!
-//! CUDA holds 1,022 to 1,024 pending launches (measured by R. Crovella and others on stackoverflow.com and forums.developer.nvidia.com;
-//! NVIDIA documents that the queue is finite, not its depth). A launch beyond that blocks its thread until the GPU takes one out. The
-//! depth is taken from the trace: the largest number of operations that were ever launched and not done. Whether each stream has a queue
-//! or all streams of a context share one, the trace decides, too: by which of the two explains more calls.
-//! Where CUPTI told which calls waited for room, these did.
+//! CUDA keeps 1,022 to 1,024 pending launches (measured by R. Crovella and others on stackoverflow.com and
+//! forums.developer.nvidia.com; NVIDIA documents a finite queue without its depth). A further launch blocks its thread
+//! until the GPU removes one. The trace determines the depth: the maximum number of launched and unfinished operations.
+//! The streams of a context may share a queue, or have one each; the choice that explains more calls is taken. If CUPTI
+//! recorded which calls waited for space in the queue, only these waited.
 
 use super::gpu_order::{Reason, SyncCall};
 use super::streams::{Streams, end};
@@ -13,22 +13,23 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::gpu_calls::is_graph_launch;
 use stackline_model::{EventId, EventKind, GpuId, Key, Trace};
 
-/// A queue is believed to be full only from this many operations on.
+/// Minimum depth of a queue that counts as full.
 const SMALLEST: usize = 8;
-/// From this many on it can be that of the hardware: calls that wait beside others that do not are no contradiction. Commands without a
-/// record, such as those of events, take room in it, too.
+/// Minimum depth of a hardware queue. Calls that do not wait are then no contradiction to others that do. Commands
+/// without a record, such as those of events, take space in the queue as well.
 const OF_HARDWARE: usize = 512;
-/// A call that was blocked takes so many times what calls take while there is room.
+/// Minimum duration of a blocked call, as a multiple of the usual duration of calls with free space.
 const BLOCKED_FACTOR: i64 = 3;
-/// It returns so soon after there is room; where the queue is that of the hardware its thread may have slept, in ns.
+/// Maximum time from free space to the return of a blocked call, in ns. With a hardware queue the thread may have
+/// slept.
 const RETURN_NS: i64 = 10_000;
 const RETURN_OF_HARDWARE_NS: i64 = 60_000;
-/// So many long calls make a full queue of the hardware's size.
+/// Minimum number of long calls that make a hardware queue full.
 const ENOUGH: usize = 3;
 
-/// Add launch calls that waited for room, and those that had room just so.
+/// Add launch calls that waited for space in the queue, and calls that just had space.
 pub(super) fn back_pressure(trace: &Trace, streams: &Streams, syncs: &mut Vec<SyncCall>) {
-    // A copy that blocks waits for more than room.
+    // A blocking copy waits for more than space in the queue.
     let copying: FxHashSet<EventId> = syncs.iter().map(|s| s.call).collect();
     let told = told(trace);
     let mut contexts: FxHashMap<(Key, i32), Vec<&[GpuId]>> = FxHashMap::default();
@@ -43,7 +44,7 @@ pub(super) fn back_pressure(trace: &Trace, streams: &Streams, syncs: &mut Vec<Sy
         let waits = |of: &[&[GpuId]]| Queue::new(trace, streams, of).waits(&copying, &told).unwrap_or_default();
         let apart: Vec<Waits> = of_context.iter().map(|operations| waits(&[operations])).collect();
         let shared = if of_context.len() > 1 { waits(&of_context) } else { Waits::default() };
-        // A short queue that all streams share is none of the hardware's.
+        // Streams share only hardware queues, never short ones.
         let is_shared =
             shared.depth >= OF_HARDWARE && shared.blocked > apart.iter().map(|waits| waits.blocked).sum::<usize>();
         let found = if is_shared { vec![shared] } else { apart };
@@ -51,8 +52,8 @@ pub(super) fn back_pressure(trace: &Trace, streams: &Streams, syncs: &mut Vec<Sy
     }
 }
 
-/// Calls that waited for room as the trace tells: CUPTI's record lies within the call in exports of Nsight Systems. (Kineto writes it on a
-/// row of its own, where it tells of no call.)
+/// Calls that waited for space in the queue according to CUPTI's record. In exports of Nsight Systems the record lies
+/// within the call. (Kineto writes it on a separate row, without relation to a call.)
 fn told(trace: &Trace) -> FxHashSet<EventId> {
     let Some(name) = trace.strings.find(COMMAND_BUFFER_FULL) else { return FxHashSet::default() };
     let is_told = |e: &EventId| trace.events.name[e.index()] == name && trace.kind(*e) == EventKind::Overhead;
@@ -60,18 +61,18 @@ fn told(trace: &Trace) -> FxHashSet<EventId> {
     trace.events.ids().filter(is_told).filter_map(call).collect()
 }
 
-/// What launch calls of a queue waited for.
+/// Waits of launch calls for one queue.
 #[derive(Default)]
 struct Waits {
     depth: usize,
-    /// How many calls were blocked.
+    /// Number of blocked calls.
     blocked: usize,
-    /// Those, and those that had room: these may have to wait if the host becomes faster.
+    /// Blocked calls, and calls with space. The latter may have to wait if the host becomes faster.
     calls: Vec<SyncCall>,
 }
 
-/// What streams ran first that was launched before the recording began. Of those that never have a call, nothing is known; operations of
-/// one graph were launched together.
+/// Operations launched before the recording began, which run first on their streams. Streams without any recorded call
+/// are excluded, because their launches are unknown. Operations of one graph count once.
 fn launched_before<'a>(trace: &'a Trace, of: &'a [&'a [GpuId]]) -> impl Iterator<Item = GpuId> + 'a {
     let has_call = |id: &GpuId| trace.gpu.launch[id.index()].is_some();
     let mut launches = FxHashSet::default();
@@ -85,23 +86,23 @@ fn launched_before<'a>(trace: &'a Trace, of: &'a [&'a [GpuId]]) -> impl Iterator
 
 /// Launches that share a queue.
 struct Queue {
-    /// Start and end of each call, the call, and what it launched; in the order of the starts. What was launched before the recording
-    /// began takes room, too: it stands first, without a call.
+    /// Start and end of each call, the call, and its operation, sorted by start. Operations launched before the
+    /// recording began take space as well: they come first, without a call.
     launched: Vec<(i64, i64, EventId, GpuId)>,
     /// Ends of operations, ascending.
     done: Vec<(i64, GpuId)>,
-    /// Per call how many operations were launched before and not done when it began.
+    /// Number of unfinished operations at the start of each call.
     held: Vec<usize>,
-    /// The most that was ever held.
+    /// Maximum of `held`.
     most: usize,
-    /// How long calls usually take while there is room, in ns.
+    /// Usual duration of calls with free space, in ns.
     usual: i64,
-    /// Those of the calls that launch graphs.
+    /// Calls that launch graphs.
     graphs: FxHashSet<EventId>,
 }
 
 impl Queue {
-    /// That of some streams, by their operations in order.
+    /// Build the queue of some streams from their operations in order.
     fn new(trace: &Trace, streams: &Streams, of: &[&[GpuId]]) -> Self {
         let row = |&id: &GpuId| {
             let call = trace.gpu.launch[id.index()].some()?;
@@ -112,7 +113,7 @@ impl Queue {
             launched.extend(launched_before(trace, of).map(|id| (i64::MIN, i64::MIN, EventId::NONE, id)));
         }
         launched.sort_unstable_by_key(|&(from, to, call, id)| (from, to, call, streams.rank[id.index()]));
-        // Operations of one graph launch count once, and are done when the last one is.
+        // The operations of one graph launch count once and end with the last of them.
         launched.dedup_by(|later, kept| {
             let same = later.2.is_some() && later.2 == kept.2;
             if same && end(trace, later.3) > end(trace, kept.3) {
@@ -127,14 +128,14 @@ impl Queue {
         Self { graphs, ..Self::from_launches(launched, done) }
     }
 
-    /// That of sorted launches and ends.
+    /// Build a queue from sorted launches and ends.
     fn from_launches(launched: Vec<(i64, i64, EventId, GpuId)>, done: Vec<(i64, GpuId)>) -> Self {
         let mut queue = Self { launched, done, held: Vec::new(), most: 0, usual: 1, graphs: FxHashSet::default() };
         let held = |i: usize| if queue.has_call(i) { i.saturating_sub(queue.done_by(queue.launched[i].0)) } else { 0 };
         queue.held = (0..queue.launched.len()).map(held).collect();
         queue.most = queue.held.iter().copied().max().unwrap_or(0);
-        // Most calls of a program that fills the hardware's queue wait; a short queue is full by chance, too: there a call is long only
-        // beside all others.
+        // Most calls of a program that fills the hardware queue wait. A short queue is sometimes full by coincidence;
+        // then a call is long only compared with all others.
         let is_of_hardware = queue.most >= OF_HARDWARE;
         let with_room = |&i: &usize| queue.has_call(i) && (!is_of_hardware || 2 * queue.held[i] <= queue.most);
         let mut durations: Vec<i64> = (0..queue.launched.len()).filter(with_room).map(|i| queue.duration(i)).collect();
@@ -148,7 +149,7 @@ impl Queue {
         self.launched[launched].2.is_some()
     }
 
-    /// How many operations were done at a moment.
+    /// Number of operations that ended by a time.
     fn done_by(&self, at: i64) -> usize {
         self.done.partition_point(|&(end, _)| end <= at)
     }
@@ -157,8 +158,8 @@ impl Queue {
         self.launched[call].1 - self.launched[call].0
     }
 
-    /// The operation that made room for a call, if its end explains when the call returned: the first one that ended while it ran, or
-    /// the last if room was made for several at once.
+    /// The operation whose end made space for a call, if that end explains the return of the call: the first one that
+    /// ended during the call, or the last one if space became free for several calls at once.
     fn room_for(&self, call: usize) -> Option<GpuId> {
         let (from, to, ..) = self.launched[call];
         let soon = if self.held[call] >= OF_HARDWARE { RETURN_OF_HARDWARE_NS } else { RETURN_NS };
@@ -172,25 +173,26 @@ impl Queue {
         self.duration(call) >= BLOCKED_FACTOR * self.usual
     }
 
-    /// Those of some calls that may have been blocked, with what made room for each.
+    /// Possibly blocked calls, each with the operation that made space.
     fn with_room(&self, calls: impl Iterator<Item = usize>) -> FxHashMap<usize, GpuId> {
         calls.filter_map(|i| Some((i, self.room_for(i)?))).collect()
     }
 
-    /// What the queue usually held when calls were blocked; none if no call was.
+    /// Median number of operations in the queue when calls were blocked; `None` without blocked calls.
     fn depth(&self, blocked: &FxHashMap<usize, GpuId>) -> Option<usize> {
         let mut depths: Vec<usize> = blocked.keys().map(|&i| self.held[i]).collect();
         depths.sort_unstable();
         depths.get(depths.len() / 2).copied()
     }
 
-    /// The depth of the queue and the calls that it blocked, with what made room for each; none if the queue was never full.
+    /// Depth of the queue and the blocked calls, each with the operation that made space; `None` if the queue was never
+    /// full.
     fn blocked(
         &self,
         copying: &FxHashSet<EventId>,
         told: &FxHashSet<EventId>,
     ) -> Option<(usize, FxHashMap<usize, GpuId>)> {
-        // Where the trace tells which calls waited, no others are supposed to have.
+        // If the trace records which calls waited, no others are inferred.
         if !told.is_empty() {
             let told = self.with_room((0..self.launched.len()).filter(|&i| told.contains(&self.launched[i].2)));
             return self.depth(&told).map(|depth| (depth, told));
@@ -202,18 +204,19 @@ impl Queue {
         if self.most < OF_HARDWARE {
             let full = || all().filter(|&i| self.held[i] == self.most);
             let blocked = self.with_room(full());
-            // A launch of a graph takes long by itself.
+            // A graph launch is long without waiting.
             let is_held_up = |i: usize| self.is_long(i) && !self.graphs.contains(&self.launched[i].2);
             return (full().all(|i| blocked.contains_key(&i)) && full().any(is_held_up))
                 .then_some((self.most, blocked));
         }
         let mut blocked = self.with_room(all().filter(|&i| self.held[i] >= OF_HARDWARE && self.is_long(i)));
         let depth = self.depth(&blocked)?;
-        // A queue never holds more than its depth, of which commands without a record take some: far more is no such queue.
+        // A queue never holds more than its depth, minus the space of unrecorded commands. A maximum far above that
+        // contradicts a queue of this depth.
         if 3 * self.most > 4 * depth {
             return None;
         }
-        // While the queue is full every call waits, however short: what is long elsewhere was long for another reason.
+        // While the queue is full, every call waits, even a short one. Otherwise the long calls have another reason.
         let full: Vec<usize> = all().filter(|&i| self.held[i] + depth / 128 >= depth).collect();
         let short = self.with_room(full.iter().copied());
         let long = full.iter().filter(|i| blocked.contains_key(i)).count();
@@ -228,7 +231,7 @@ impl Queue {
     fn waits(&self, copying: &FxHashSet<EventId>, told: &FxHashSet<EventId>) -> Option<Waits> {
         let (depth, blocked) = self.blocked(copying, told)?;
         let had_room = |i: usize| {
-            // A short queue may be one by chance: only calls that were blocked count.
+            // A short queue may be full by coincidence, so only blocked calls count.
             let (end, id) = self.done[i.checked_sub(depth).filter(|_| depth >= OF_HARDWARE)?];
             (end < self.launched[i].0).then_some(id)
         };
@@ -247,8 +250,8 @@ impl Queue {
 mod tests {
     use super::*;
 
-    /// Kernels of one stream that a thread launches one after the other: `call` gives the length of a call from its number, when it begins
-    /// and the ends of all kernels before; `busy` the length of a kernel.
+    /// Kernels of one stream, launched in sequence by one thread. `call` returns the duration of a call from its
+    /// number, its start and the ends of all earlier kernels; `busy` returns the duration of a kernel.
     fn queue(count: usize, call: impl Fn(usize, i64, &[i64]) -> i64, busy: i64) -> Queue {
         let (mut now, mut free) = (0, 0);
         let (mut launched, mut ends) = (Vec::new(), Vec::new());
@@ -263,7 +266,7 @@ mod tests {
         Queue::from_launches(launched, ends.into_iter().enumerate().map(|(i, end)| (end, GpuId::new(i))).collect())
     }
 
-    /// A call of 3 µs, or until there is room among so many.
+    /// A call of 3 µs, or longer until the queue of this depth has space.
     fn limited(depth: usize) -> impl Fn(usize, i64, &[i64]) -> i64 {
         move |i, from, ends| i.checked_sub(depth).map_or(0, |at| ends[at] - from).max(0) + 3_000
     }
@@ -273,8 +276,8 @@ mod tests {
         let copying = FxHashSet::default();
         let (depth, blocked) = queue(3_000, limited(1_022), 20_000).blocked(&copying, &FxHashSet::default()).unwrap();
         assert!((1_020..=1_022).contains(&depth) && blocked.len() > 1_000, "{depth}, {}", blocked.len());
-        // Nothing limits this one, which holds one more with each fifth call. Some calls are long for another reason when it holds some
-        // 700, and kernels end while most calls run.
+        // No queue limits this program, whose number of pending launches grows by one with each fifth call. Some calls
+        // are long for another reason at about 700 pending launches, and kernels end during most calls.
         let call = |i: usize, _: i64, _: &[i64]| if (3_500..3_505).contains(&i) { 30_000 } else { 3_000 };
         let mut free = queue(12_000, call, 5_000);
         assert!(free.most > 2_000, "{}", free.most);
@@ -286,7 +289,8 @@ mod tests {
         );
     }
 
-    /// A launch that returns just as an operation ends may have waited for it; one of a graph takes as long by itself.
+    /// A launch that returns right after the end of an operation may have waited for it. A graph launch takes as long
+    /// without waiting.
     #[test]
     fn a_launch_of_a_graph_is_no_evidence() {
         let launch = |i: usize, from: i64, ends: &[i64]| if i == 9 { ends[0] - from + 1_000 } else { 1_000 };

@@ -1,25 +1,27 @@
-//! The longest path of a graph without cycles (section 2.6), with HTA's ways of breaking ties.
+//! Longest path of an acyclic graph (section 2.6), with HTA's tie-breaking.
 
 use super::graph::{Edge, Outgoing};
 
 /// A path through a graph.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LongestPath {
-    /// Its nodes in order.
+    /// Nodes in path order.
     pub nodes: Vec<u32>,
-    /// Its edges in order, one fewer.
+    /// Edges in path order, one fewer than nodes.
     pub edges: Vec<u32>,
-    /// The sum of the weights that the search used, in µs.
+    /// Sum of the search weights in µs.
     pub weight_us: f64,
 }
 
 const NO_EDGE: u32 = u32::MAX;
 
-/// Finds the path of the largest weight. Ties: of several predecessors the one whose edge was added first, of several
-/// ends the first in topological order, which goes by generations: first all nodes without predecessor in the order
-/// in which edges name them, then each node when its last predecessor has been visited.
+/// Find the path with the largest weight by dynamic programming in topological order.
 ///
-/// Returns the nodes that a topological order reaches as error if the graph has a cycle.
+/// Ties: of several predecessors, the one whose edge was added first wins; of several ends, the first in topological
+/// order. That order goes by generations. It starts with all nodes without predecessor, in the order of their first
+/// edge. Each other node follows the visit of its last predecessor.
+///
+/// Returns the nodes that the topological order reaches as an error if the graph has a cycle.
 pub(super) fn longest_path(nodes: usize, edges: &[Edge]) -> Result<LongestPath, Vec<u32>> {
     let outgoing = Outgoing::new(nodes, edges);
     let mut open = vec![0u32; nodes];
@@ -59,7 +61,7 @@ pub(super) fn longest_path(nodes: usize, edges: &[Edge]) -> Result<LongestPath, 
     if visited_edges < edges.len() { Err(order) } else { Ok(trace_back(end, weight_us, &via, edges)) }
 }
 
-/// Nodes without predecessor in the order in which the edges name them.
+/// Nodes without predecessor, in the order of their first edge.
 fn first_generation(open: &[u32], edges: &[Edge]) -> Vec<u32> {
     let mut listed = vec![false; open.len()];
     let mut order = Vec::with_capacity(open.len());

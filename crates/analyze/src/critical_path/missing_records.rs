@@ -1,5 +1,5 @@
-//! Missing records of a trace: launches without operation, operations without launch. A dependency that something unrecorded
-//! may have come between is not certain.
+//! Missing records of a trace: launches without operation, operations without launch. A dependency is uncertain if
+//! unrecorded work may lie in between.
 
 use super::call_kind_cache::CallKindCache;
 use super::gpu_order::{Reason, SyncCall};
@@ -9,26 +9,26 @@ use stackline_model::gpu_calls::CallKind;
 use stackline_model::{EventId, GpuId, Key, Trace};
 use std::collections::BTreeMap;
 
-/// Where records are missing. Each process is judged for itself: what one lost does not make the others uncertain.
+/// Missing records per process. Missing records of one process do not affect the certainty of others.
 pub(super) struct Losses<'a> {
     kinds: &'a CallKindCache,
     by_process: BTreeMap<Key, Lost>,
-    /// Starts of operations of which nothing tells whose they are.
+    /// Starts of operations of an unknown process.
     unowned: Vec<i64>,
-    /// Calls that copy, without a copy.
+    /// Copy calls without a recorded copy.
     copies: Vec<EventId>,
 }
 
-/// What the records of a process lack, by time.
+/// Missing records of one process, by time.
 #[derive(Default)]
 struct Lost {
-    /// Starts of launch calls without an operation, and of all launches of graphs.
+    /// Starts of launch calls without an operation, and of all graph launches.
     launches: Vec<i64>,
     /// Starts of launch calls without an operation.
     unanswered: Vec<i64>,
     /// Starts of operations without a launch call.
     unlaunched: Vec<i64>,
-    /// Whether calls and operations are missing amid others: then some may have left no record at all.
+    /// True if calls and operations are missing between recorded ones, so that some may have left no record at all.
     pervasive: bool,
 }
 
@@ -36,7 +36,7 @@ impl<'a> Losses<'a> {
     pub(super) fn new(trace: &Trace, kinds: &'a CallKindCache, streams: &Streams) -> Self {
         let usable = trace.gpu.ids().filter(|id| is_usable(trace, *id));
         let linked: FxHashSet<EventId> = usable.map(|id| trace.gpu.launch[id.index()]).collect();
-        // A call that another call makes is the same launch.
+        // A call inside another API call belongs to the same launch.
         let is_outer = |e: EventId| trace.events.parent[e.index()].some().is_none_or(|p| !trace.kind(p).is_api_call());
         let process = |e: EventId| trace.tracks.pid(trace.events.track[e.index()]);
         let mut found = Self { kinds, by_process: BTreeMap::new(), unowned: Vec::new(), copies: Vec::new() };
@@ -73,31 +73,31 @@ impl<'a> Losses<'a> {
         found
     }
 
-    /// Whether an operation was launched as part of a graph. Recordings of graphs lack kernels, and nothing tells which.
+    /// True if an operation was launched as part of a graph. Recordings of graphs lack an unknown set of kernels.
     pub(super) fn is_of_graph(&self, trace: &Trace, id: GpuId) -> bool {
         let call = trace.gpu.launch[id.index()];
         self.kinds.kind_of(trace, call) == Some(CallKind::GraphLaunch)
     }
 
-    /// Calls that copy, and may have waited for a copy that has no record.
+    /// Copy calls with a possible wait for an unrecorded copy.
     pub(super) fn copies(&self) -> &[EventId] {
         &self.copies
     }
 
-    /// Whether a process may have launched an operation between two moments that is not recorded.
+    /// True if a process may have launched an unrecorded operation between two times.
     pub(super) fn may_miss_between(&self, process: Key, from: i64, to: i64) -> bool {
         let lost = self.by_process.get(&process);
         lost.is_some_and(|lost| lost.pervasive || has_between(&lost.launches, from, to))
     }
 
-    /// Whether an operation of a process was, or may have been, launched between two moments and has no record; kernels
-    /// of graphs, which every trace may lack, do not count.
+    /// True if a process launched, or may have launched, an unrecorded operation between two times. Excludes kernels of
+    /// graphs, which every trace may lack.
     fn is_missing_between(&self, process: Key, from: i64, to: i64) -> bool {
         let lost = self.by_process.get(&process);
         lost.is_some_and(|lost| lost.pervasive || has_between(&lost.unanswered, from, to))
     }
 
-    /// Calls that may have waited for work that has no record, by start.
+    /// Calls that may have waited for unrecorded work, by start.
     pub(super) fn calls_amid_loss(
         &self,
         trace: &Trace,
@@ -126,21 +126,22 @@ impl<'a> Losses<'a> {
         found
     }
 
-    /// Whether an operation of a process, launched at an unknown time and on whatever stream, starts between two
-    /// moments: it may be what a chain of waits between streams is about.
+    /// True if an operation of a process with unknown launch time, on any stream, starts between two times. A chain of
+    /// waits between streams may refer to it.
     pub(super) fn unlaunched_between(&self, process: Key, from: i64, to: i64) -> bool {
         let lost = self.by_process.get(&process);
         lost.is_some_and(|lost| has_between(&lost.unlaunched, from, to)) || has_between(&self.unowned, from, to)
     }
 }
 
-/// Whether calls of this kind give the GPU something to do.
+/// True if calls of this kind start GPU work.
 fn launches_work(kind: CallKind) -> bool {
     matches!(kind, CallKind::Launch | CallKind::GraphLaunch | CallKind::Copy)
 }
 
-/// Whether operations of a process without launch ran after others with one, and launches without operation, of which
-/// the first is given, came before others with one. At the ends of a recording both are usual.
+/// True if records are missing in the middle of a recording: operations without launch ran after operations with one,
+/// and launches without operation came before launches with one. `first_lost` is the first of the latter. Both are
+/// common at the ends of a recording.
 fn is_pervasive(trace: &Trace, streams: &Streams, process: Key, first_lost: i64) -> bool {
     let own = || streams.operations.iter().zip(&streams.process).filter(|(_, of)| **of == process).map(|(ids, _)| ids);
     let launch = |id: &GpuId| trace.gpu.launch[id.index()].some();
@@ -150,13 +151,13 @@ fn is_pervasive(trace: &Trace, streams: &Streams, process: Key, first_lost: i64)
     last.is_some_and(|last| first_lost < last) && own().any(amid_operations)
 }
 
-/// Whether one of these moments lies after one and before the other.
+/// True if a time lies between two others, exclusively.
 fn has_between(moments: &[i64], from: i64, to: i64) -> bool {
     let after = moments.partition_point(|&at| at <= from);
     moments.get(after).is_some_and(|&at| at < to)
 }
 
-/// When an operation was launched, in ns since the base: the start of its call, else its own start.
+/// Launch time of an operation in ns since the base: the start of its launch call, or its own start.
 pub(super) fn launched_at(trace: &Trace, id: GpuId) -> i64 {
     let began = start(trace, id);
     trace.gpu.launch[id.index()].some().map_or(began, |c| trace.events.start[c.index()])

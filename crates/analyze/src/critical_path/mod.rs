@@ -1,8 +1,8 @@
-//! Critical paths: the chain of host and GPU work that decides how long a window takes.
+//! Critical paths: the sequence of host and GPU work that determines the length of a window.
 //!
-//! A method turns a trace into a [`CriticalPath`]: a graph, its longest path, and what is needed to present both. From
-//! there on nothing depends on the trace: breakdown, what-if, overlay and saving work on a restored result as well.
-//! The methods are [`hta`], [`ctda`] and [`exact`]; what follows is about the first.
+//! A method turns a trace into a [`CriticalPath`]: a graph, its longest path, and the data to present both. The result
+//! is independent of the trace, so breakdown, what-if, overlay and saving work on a restored result as well. The
+//! methods are [`hta`], [`ctda`] and [`exact`]; the types of this module belong to the first.
 
 mod breakdown;
 mod call_kind_cache;
@@ -41,94 +41,94 @@ pub use what_if::{Change, Edit, Resource, Selector};
 use hta::HtaOptions;
 use serde::{Deserialize, Serialize};
 
-/// What an analysis met on the way that its reader should know.
+/// Warnings of an analysis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum WarningCode {
-    /// Spans that rounding made end before they start.
+    /// Spans with a negative duration after rounding.
     NegativeWeight,
-    /// GPU work without launch delay, kernel delay or wait: the chain of its stream is cut there.
+    /// GPU work without launch delay, kernel delay or wait, which cuts the chain of its stream.
     ChainCut,
-    /// Launches and launched GPU work differ in number; HTA fails here.
+    /// Different numbers of launches and launched GPU operations; HTA fails here.
     UnevenQueue,
-    /// An event record that is said to be on two streams; the first is used. HTA fails here.
+    /// Event record that is reported on two streams; the first one counts. HTA fails here.
     AmbiguousRecord,
-    /// A wait between two kernels of one stream; HTA fails here.
+    /// Wait between two kernels of one stream; HTA fails here.
     SyncWithinStream,
-    /// A launch call of a kind that makes no node; HTA fails here.
+    /// Launch call of a kind without node; HTA fails here.
     LaunchWithoutNode,
-    /// A synchronisation record of a kind that the rules do not know; HTA fails here.
+    /// Synchronization record of an unknown kind; HTA fails here.
     UnknownSync,
-    /// Edges left out because they ran against time in a cycle; HTA fails here.
+    /// Edges against time order that were removed from a cycle; HTA fails here.
     BrokenCycle,
-    /// Instances asked for beyond the last one.
+    /// Requested instances beyond the last one.
     MissingInstances,
-    /// No GPU work in the window: this is a path of the host alone. HTA fails here.
+    /// Window without GPU work, so that the path contains host work only. HTA fails here.
     NoGpuWork,
-    /// Synchronisations of the whole device that got an edge only from the GPU work that ended last.
+    /// Synchronizations of the whole device with an edge only from the GPU work that ended last.
     ManyContextSyncs,
-    /// The whole trace was asked for; the rules leave its last profiler step out.
+    /// Request for the whole trace, of which the rules exclude the last profiler step.
     LastStepLeftOut,
-    /// What-if edits that select no edge, so that they change nothing.
+    /// What-if edits that match no edge and have no effect.
     WhatIfUnmatched,
-    /// Waits whose object no record names: a rule chose it.
+    /// Waits without a recorded target, which a rule inferred.
     InferredWait,
-    /// Waits whose object is unknown.
+    /// Waits with an unknown target.
     UnknownWait,
-    /// Threads of the program ran without a common lock, so that no order between them is known.
+    /// Threads of the program ran without GIL, so that their order is unknown.
     NoInterpreterLock,
 }
 
 impl WarningCode {
-    /// One sentence for people; the count stands behind it.
+    /// Sentence for readers; callers print the count before or after it.
     pub fn message(self) -> &'static str {
         match self {
             Self::NegativeWeight => {
-                "spans end before they start after rounding to whole µs; they count as 0 in the search"
+                "spans have a negative duration after rounding to whole µs; the search counts them as 0"
             }
             Self::ChainCut => "GPU operations have no edge from a launch, a wait or an earlier kernel",
-            Self::UnevenQueue => "launches and launched GPU work differ in number, so queue lengths may be off",
+            Self::UnevenQueue => "launches and launched GPU operations differ in number, so queue lengths may be wrong",
             Self::AmbiguousRecord => "event records are reported on two streams; the first report was used",
             Self::SyncWithinStream => "waits are between kernels of the same stream",
-            Self::LaunchWithoutNode => "launches are of a kind that the rules give no node, so their delay is missing",
-            Self::UnknownSync => "synchronisation records are of an unknown kind and were left out",
-            Self::BrokenCycle => "edges against time were left out to break cycles",
-            Self::MissingInstances => "instances were asked for beyond the last one",
+            Self::LaunchWithoutNode => {
+                "launches are of a kind without a node in these rules, so their launch delay is missing"
+            }
+            Self::UnknownSync => "synchronization records of an unknown kind were excluded",
+            Self::BrokenCycle => "edges against time order were removed to break cycles",
+            Self::MissingInstances => "requested instances do not exist: their numbers are beyond the last one",
             Self::ManyContextSyncs => {
-                "synchronisations of the device wait for the GPU work that ended last only: streams times calls are too many"
+                "device synchronizations depend only on the GPU work that ended last, to limit the number of edges"
             }
             Self::LastStepLeftOut => {
-                "profiler step, the last one, is left out as incomplete, by HTA's rule; \
-                 --include-last-profiler-step (in Python include_last_profiler_step=True) keeps it"
+                "profiler step, the last one, is excluded as incomplete, by HTA's rule; \
+                 include it with --include-last-profiler-step (in Python include_last_profiler_step=True)"
             }
-            Self::WhatIfUnmatched => "what-if edits select nothing, so they change nothing",
-            Self::InferredWait => {
-                "waits are about work that no record names; a rule chose what was launched before them"
-            }
-            Self::UnknownWait => "waits are about work that is not known",
+            Self::WhatIfUnmatched => "what-if edits match no edge and have no effect",
+            Self::InferredWait => "waits have no recorded target; a rule inferred it from earlier launches",
+            Self::UnknownWait => "waits have an unknown target",
             Self::NoInterpreterLock => {
-                "the interpreter had no lock, so threads are not put in order and the path may end at one of them"
+                "the interpreter had no GIL, so threads have no order and the path may end on any of them"
             }
-            Self::NoGpuWork => "the window has no linked GPU work: this is a path of the host alone",
+            Self::NoGpuWork => "the window has no GPU work with a launch call; the path contains host work only",
         }
     }
 }
 
-/// A [`WarningCode`] and how often it applied.
+/// A [`WarningCode`] and its count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Warning {
-    /// What it is about.
+    /// Kind of the warning.
     pub code: WarningCode,
-    /// How often.
+    /// Number of occurrences.
     pub count: u64,
-    /// For people: which, where that helps.
+    /// Examples for readers, if useful.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub details: Vec<String>,
 }
 
 impl Warning {
-    /// Counts one more occurrence of a code, in words.
+    /// Add one occurrence with a detail for readers.
     fn tell(warnings: &mut Vec<Self>, code: WarningCode, detail: String) {
         Self::add(warnings, code, 1);
         if let Some(warning) = warnings.iter_mut().find(|w| w.code == code) {
@@ -136,7 +136,7 @@ impl Warning {
         }
     }
 
-    /// Counts more occurrences of a code; none if `count` is 0.
+    /// Add a number of occurrences; no warning if `count` is 0.
     fn add(warnings: &mut Vec<Self>, code: WarningCode, count: u64) {
         match warnings.iter_mut().find(|w| w.code == code) {
             _ if count == 0 => {}
@@ -146,28 +146,28 @@ impl Warning {
     }
 }
 
-/// A graph, its critical path, and all that is needed to present them.
+/// Dependency graph, its critical path, and the data to present them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CriticalPath {
-    /// How it was found, such as `hta`.
+    /// Name of the method, such as `hta`.
     pub method: String,
     /// Version of the method's rules.
     pub rule_set: String,
-    /// Settings.
+    /// Settings of the analysis.
     pub options: HtaOptions,
     /// Start of the window in ns since the trace's base.
     pub window_start_ns: i64,
     /// End of the window in ns since the trace's base.
     pub window_end_ns: i64,
-    /// Events that took part, with nodes or not.
+    /// Number of events in the analysis, with or without nodes.
     pub rows: usize,
-    /// The events that the graph refers to.
+    /// Events of the graph.
     pub events: PathEvents,
-    /// The graph.
+    /// Dependency graph.
     pub graph: Graph,
-    /// Its longest path.
+    /// Longest path of the graph.
     pub path: LongestPath,
-    /// What the reader should know.
+    /// Warnings for readers.
     pub warnings: Vec<Warning>,
 }
 
@@ -189,7 +189,7 @@ impl CriticalPath {
         rows
     }
 
-    /// Per event whether it has a node on the path.
+    /// Per event: true if it has a node on the path.
     fn path_marks(&self) -> Vec<bool> {
         let mut marks = vec![false; self.events.len()];
         for &node in &self.path.nodes {
@@ -201,7 +201,7 @@ impl CriticalPath {
         marks
     }
 
-    /// The path's edges.
+    /// Edges of the path.
     pub fn path_edges(&self) -> impl Iterator<Item = &Edge> + '_ {
         self.path.edges.iter().filter_map(|&e| self.graph.edges.get(e as usize))
     }

@@ -1,14 +1,14 @@
-//! Names that look like one that was not found.
+//! Similar names for a name that was not found.
 
 use rustc_hash::FxHashSet;
 use stackline_model::{EventKind, Trace};
 
-/// How many names to offer, how many to look at, and how many characters of each.
+/// Number of names to suggest, of names to compare, and of characters to compare per name.
 const OFFERED: usize = 3;
 const LOOKED_AT: usize = 20_000;
 const CHARACTERS: usize = 256;
 
-/// The annotations of the trace that look most like `wanted`, best first.
+/// Annotations of the trace most similar to `wanted`, best first.
 pub(super) fn nearest_annotations(trace: &Trace, wanted: &str) -> Vec<String> {
     let mut seen = FxHashSet::default();
     let mut names: Vec<&str> = Vec::new();
@@ -23,7 +23,7 @@ pub(super) fn nearest_annotations(trace: &Trace, wanted: &str) -> Vec<String> {
     nearest(names, wanted)
 }
 
-/// The names that look most like `wanted`, best first.
+/// Names most similar to `wanted`, best first.
 pub(super) fn nearest<'a>(names: impl IntoIterator<Item = &'a str>, wanted: &str) -> Vec<String> {
     let wanted = simplified(wanted);
     let scored = names.into_iter().take(LOOKED_AT).map(|n| (distance(&wanted, &simplified(n)), n));
@@ -36,7 +36,8 @@ fn simplified(text: &str) -> Vec<char> {
     text.chars().take(CHARACTERS).flat_map(char::to_lowercase).collect()
 }
 
-/// Fewest edits that turn `wanted` into some part of `name`, in quarter steps so that a whole match beats a part.
+/// Edit distance of `wanted` to the most similar part of `name`, times 4, plus 1 unless the lengths are equal. So a
+/// whole match is better than a part.
 fn distance(wanted: &[char], name: &[char]) -> usize {
     let mut row: Vec<usize> = vec![0; name.len() + 1];
     for (i, w) in wanted.iter().enumerate() {

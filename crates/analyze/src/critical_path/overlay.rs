@@ -1,73 +1,73 @@
-//! The critical path as marks and arrows on top of the trace file (section 2.7).
+//! Overlay of the critical path on the trace file: marks and arrows (section 2.7).
 
 use super::graph::{Edge, EdgeKind};
 use super::{CriticalPath, TrackKey};
 
-/// What an overlay shows.
+/// Content of an overlay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OverlayMode {
-    /// Leave out complete events that are neither on the path nor annotations nor Python frames. Takes precedence over
+    /// Omit complete events, except events on the path, annotations and Python frames. Takes precedence over
     /// `all_edges`.
     pub only_critical: bool,
-    /// Arrows for all edges of the graph, except launch edges of weight 0, instead of the path's dependencies, launch
-    /// delays and synchronisation.
+    /// Show all edges of the graph, except launch edges of weight 0, as arrows. Otherwise arrows show the path's
+    /// dependencies, launch delays and synchronizations.
     pub all_edges: bool,
 }
 
 /// One end of an arrow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowEnd {
-    /// Process as in the source.
+    /// Process, as in the source.
     pub pid: TrackKey,
-    /// Thread as in the source.
+    /// Thread, as in the source.
     pub tid: TrackKey,
-    /// Whole µs in the file's own time.
+    /// Whole µs in the time of the file.
     pub ts_us: i64,
 }
 
 /// An arrow between two events.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowPair {
-    /// Running number from 0.
+    /// Sequence number from 0.
     pub id: u64,
-    /// Where it starts.
+    /// Start of the arrow.
     pub from: FlowEnd,
-    /// Where it ends.
+    /// End of the arrow.
     pub to: FlowEnd,
     /// Weight of the edge in whole µs.
     pub weight_us: i64,
-    /// Whether the edge is on the path.
+    /// True if the edge is on the path.
     pub critical: bool,
     /// HTA's text for the kind of edge.
     pub kind: &'static str,
 }
 
-/// An event of the trace file to be marked, with what tells whether it is the one meant.
+/// Event of the trace file to mark, with data to verify its identity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mark {
     /// Position in the file's event list.
     pub index: u32,
     /// The event's name.
     pub name: String,
-    /// The event's start in ns, as the path has it.
+    /// Start of the event in ns, as in the path.
     pub start_ns: i64,
-    /// What reading may have added to it, ns: in the file it starts as much earlier, or there.
+    /// Shift in ns that reading may have added: the file has the start with or without it.
     pub clock_shift_ns: i64,
 }
 
-/// What to mark in the trace file and what to add to it.
+/// Marks and additions for the trace file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Overlay {
-    /// The events on the path, by ascending position.
+    /// Events on the path, by ascending position.
     pub critical: Vec<Mark>,
     /// Arrows to add.
     pub flows: Vec<FlowPair>,
-    /// Whether to leave out complete events that are not on the path.
+    /// True to omit complete events that are not on the path.
     pub only_critical: bool,
 }
 
 impl CriticalPath {
-    /// Marks and arrows, for whoever writes the trace file anew.
+    /// Marks and arrows for a writer of the trace file.
     pub fn overlay(&self, mode: OverlayMode) -> Overlay {
         let mut on_path = vec![false; self.graph.edges.len()];
         for &edge in &self.path.edges {
@@ -107,8 +107,9 @@ impl CriticalPath {
         Overlay { critical, flows, only_critical: mode.only_critical }
     }
 
-    /// An arrow touches a span at its start or end; on GPU tracks up to 1 µs before the end, so that it stays inside.
-    /// HTA cuts to whole µs, and so does this: where spans start between two, an arrow ends less than 1 µs ahead of its span.
+    /// Time of an arrow's end: the start or end of a span. On GPU tracks it lies up to 1 µs before the span's end, so
+    /// that it is inside the span. Times are cut to whole µs, as in HTA. So an arrow may point to a time less
+    /// than 1 µs before the start of its span.
     fn flow_end(&self, node: u32) -> FlowEnd {
         let (event, is_start) = (self.graph.nodes.event[node as usize], self.graph.nodes.is_start[node as usize]);
         let row = event as usize;

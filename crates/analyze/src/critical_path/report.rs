@@ -1,4 +1,4 @@
-//! The critical path as one serialisable value, for JSON output.
+//! Report of a critical path as one serializable value, for JSON output.
 
 use super::hta::HtaOptions;
 use super::{CriticalPath, Share, Warning};
@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// How many names [`CriticalPathReport::top`] lists.
+/// Maximum number of names in [`CriticalPathReport::top`].
 const TOP: usize = 20;
 
-/// A point of the path. Its fields stand in the order of documents, by the alphabet.
+/// A point of the path. Fields are in alphabetical order, as in the JSON document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PathPoint<'a> {
     /// `start` or `end`.
@@ -20,7 +20,7 @@ pub struct PathPoint<'a> {
     pub name: Cow<'a, str>,
     /// Time in ns since the start of the window.
     pub time_ns: i64,
-    /// Where it happened.
+    /// Track of the event.
     pub track: Cow<'a, str>,
 }
 
@@ -31,20 +31,20 @@ pub struct ReportShare {
     pub name: String,
     /// Summed weight in µs.
     pub weight_us: f64,
-    /// Of the sum over the path, in percent.
+    /// Percent of the total weight of the path.
     pub percent: f64,
     /// Number of edges.
     pub edges: usize,
 }
 
-/// What `critical-path --format json` prints, except the read report.
+/// Document of `critical-path --format json`, without the read report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CriticalPathReport<'a> {
-    /// How the path was found, such as `hta`.
+    /// Name of the method, such as `hta`.
     pub method: String,
     /// Version of the method's rules.
     pub rule_set: String,
-    /// Settings.
+    /// Settings of the analysis.
     pub options: HtaOptions,
     /// Length of the window in ns.
     pub window_ns: i64,
@@ -52,42 +52,42 @@ pub struct CriticalPathReport<'a> {
     pub window_start_ns: i64,
     /// End of the window in ns since the trace's base.
     pub window_end_ns: i64,
-    /// Events that took part, with nodes or not.
+    /// Number of events in the analysis, with or without nodes.
     pub rows: usize,
-    /// Nodes that have an edge.
+    /// Number of nodes with an edge.
     pub graph_nodes: usize,
-    /// Edges of the graph by type.
+    /// Number of edges of the graph by type.
     pub edges: BTreeMap<String, usize>,
-    /// Nodes on the path.
+    /// Number of nodes on the path.
     pub path_nodes: usize,
-    /// Events with a node on the path.
+    /// Number of events with a node on the path.
     pub path_events: usize,
-    /// Edges of the path by type.
+    /// Number of edges of the path by type.
     pub path_edges: BTreeMap<String, usize>,
     /// Weight of the path in µs.
     pub weight_us: f64,
-    /// What the path's time is bound by, in percent. Dependencies and synchronisation weigh nothing and are left out.
+    /// Percent of the path's time by cause. Dependencies and synchronization have weight 0 and are excluded.
     pub bound_by: BTreeMap<String, f64>,
-    /// The same in µs.
+    /// Time of the path by cause in µs.
     pub bound_by_us: BTreeMap<String, f64>,
-    /// Names with the largest shares.
+    /// Names with the largest shares of the path.
     pub top: Vec<ReportShare>,
-    /// The path.
+    /// Points of the path.
     pub path: Vec<PathPoint<'a>>,
-    /// What the reader should know.
+    /// Warnings for readers.
     pub warnings: Vec<Warning>,
 }
 
 impl CriticalPath {
-    /// The path as one serialisable value.
+    /// Report of the path.
     pub fn report(&self) -> CriticalPathReport<'_> {
         CriticalPathReport { path: self.points().collect(), ..self.summary() }
     }
 
-    /// The report without the points of the path, which are most of it.
+    /// Report without the points of the path, which are most of its size.
     pub fn summary(&self) -> CriticalPathReport<'static> {
         let mut bounds = self.breakdown().bound_by;
-        // Dependencies and synchronisation weigh nothing.
+        // Dependencies and synchronization have weight 0.
         bounds.retain(|s| !s.name.is_empty());
         let mut path_edges = BTreeMap::new();
         for edge in self.path_edges() {
@@ -116,7 +116,7 @@ impl CriticalPath {
         }
     }
 
-    /// The points of the path, made one at a time.
+    /// Points of the path, created lazily.
     pub fn points(&self) -> impl Iterator<Item = PathPoint<'_>> {
         let nodes = &self.graph.nodes;
         let point = |n: usize| {

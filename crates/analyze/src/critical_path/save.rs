@@ -1,5 +1,5 @@
-//! Saving a critical path as JSON and reading it back. Nothing in the file is ever executed, and a restored graph is
-//! checked before it is used.
+//! Save a critical path as JSON and restore it. Reading executes nothing from the file, and checks the graph before
+//! use.
 
 use super::graph::{Edge, EdgeKind, Graph, NO_EVENT, NodeTable};
 use super::hta::HtaOptions;
@@ -11,12 +11,12 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::io::{Read, Write};
 
-/// First words of the file.
+/// Format name in the file.
 const FORMAT: &str = "stackline-critical-path";
-/// Version of the layout.
+/// Version of the format.
 const VERSION: u32 = 1;
 
-/// The file: columns rather than records, since graphs have hundreds of thousands of edges.
+/// Content of the file. Columns instead of records, because graphs have hundreds of thousands of edges.
 #[derive(Serialize, Deserialize)]
 struct Saved<'a> {
     format: Cow<'a, str>,
@@ -32,7 +32,7 @@ struct Saved<'a> {
     nodes: SavedNodes<'a>,
     edges: SavedEdges,
     path: SavedPath<'a>,
-    /// What the caller wants to know of the trace later on, such as its read report.
+    /// Data of the caller about the trace, such as its read report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     source: Option<Value>,
 }
@@ -62,13 +62,12 @@ struct SavedPath<'a> {
 }
 
 impl CriticalPath {
-    /// Writes everything as JSON, to be read by [`Self::restore`].
+    /// Write everything as JSON for [`Self::restore`].
     pub fn save(&self, out: impl Write) -> std::io::Result<()> {
         self.save_with(None::<&()>, out)
     }
 
-    /// Writes everything as JSON together with what the caller wants to know of the trace later on, to be read by
-    /// [`Self::restore_with`].
+    /// Write everything as JSON with data of the caller about the trace, for [`Self::restore_with`].
     pub fn save_with(&self, source: Option<&impl Serialize>, out: impl Write) -> std::io::Result<()> {
         let edges = &self.graph.edges;
         let saved = Saved {
@@ -109,19 +108,18 @@ impl CriticalPath {
         out.flush()
     }
 
-    /// Reads what [`Self::save`] wrote. Everything that [`super`] offers works on the result, except that there is no
-    /// trace behind it.
+    /// Read a file of [`Self::save`]. All functions of [`super`] work on the result; only the trace is missing.
     pub fn restore(input: impl Read) -> Result<Self, CriticalPathError> {
         Self::restore_with::<Value>(input).map(|(path, _)| path)
     }
 
-    /// Reads what [`Self::save_with`] wrote; nothing of the trace where [`Self::save`] wrote it.
+    /// Read a file of [`Self::save_with`]; the caller's data is `None` in files of [`Self::save`].
     pub fn restore_with<S: DeserializeOwned>(input: impl Read) -> Result<(Self, Option<S>), CriticalPathError> {
         let fail = |reason: String| CriticalPathError::Restore { reason };
         let saved: Saved<'_> =
             serde_json::from_reader(std::io::BufReader::new(input)).map_err(|e| fail(e.to_string()))?;
         if saved.format != FORMAT || saved.version != VERSION {
-            return Err(fail(format!("format {} version {} is not known", saved.format, saved.version)));
+            return Err(fail(format!("format {} version {} is unknown", saved.format, saved.version)));
         }
         let nodes = NodeTable {
             event: saved.nodes.event.into_owned(),
@@ -151,7 +149,7 @@ impl CriticalPath {
         Ok((restored, source))
     }
 
-    /// Searches the longest path of the graph again: what [`Self::path`] holds already, unless the graph was edited.
+    /// Search the longest path of the graph again. The result equals [`Self::path`] unless the graph was edited.
     pub fn recompute(&mut self) {
         self.path = longest_path(self.graph.nodes.len(), &self.graph.edges).unwrap_or_default();
     }
@@ -193,7 +191,7 @@ impl SavedEdges {
         let row = |i: usize| {
             let attributed = match self.attributed[i] {
                 -1 => NO_EVENT,
-                event => u32::try_from(event).map_err(|_| format!("{event} is no event"))?,
+                event => u32::try_from(event).map_err(|_| format!("{event} is not an event"))?,
             };
             let (from, to, weight_us, kind) = (self.from[i], self.to[i], self.weight_us[i], self.kind[i]);
             Ok(Edge { from, to, weight_us, attributed, kind })

@@ -9,27 +9,27 @@ use stackline_model::gpu_calls::CallKind;
 use stackline_model::{EventId, GpuId, Key, Trace};
 use std::collections::BTreeSet;
 
-/// A call that waits for more operations than this is tied to those that ended last. An edit that delays one of the
-/// others past all of these does not delay the call: they are counted.
+/// Maximum number of operations that a call depends on: those that ended last. The others are counted, because an edit
+/// that delays one of them past these does not delay the call.
 const MOST_AWAITED: usize = 256;
 
-/// What a replay finds.
+/// Result of the simulation.
 #[derive(Default)]
 pub(super) struct Replayed {
     pub(super) deps: Vec<(GpuId, GpuDep)>,
     pub(super) syncs: Vec<SyncCall>,
-    /// Calls that may have waited for something, though no record says so.
+    /// Calls with a possible wait that no record states.
     pub(super) uncertain: FxHashSet<EventId>,
     /// Processes with an operation that ended after a call that waited for it.
     pub(super) ends_late: BTreeSet<Key>,
-    /// Operations that waited for an event whose record is not in the trace.
+    /// Operations that waited for an event without a record in the trace.
     pub(super) after_unknown: Vec<GpuId>,
     pub(super) unexplained: u64,
-    /// Operations that calls waited for and are not tied to.
+    /// Number of awaited operations without a dependency.
     pub(super) left_out: u64,
 }
 
-/// Replays the commands of a trace.
+/// Replay the commands of a trace.
 pub(super) fn replay(
     trace: &Trace,
     commands: &Commands,
@@ -54,23 +54,24 @@ pub(super) fn replay(
     replay.found
 }
 
-/// The state of streams and events.
+/// State of streams and events during the replay.
 struct Replay<'a> {
     trace: &'a Trace,
     streams: &'a Streams,
     losses: &'a Losses<'a>,
     overlong: &'a FxHashSet<GpuId>,
-    /// Per stream what a new operation has to wait for: its last operation, and the last ones of other streams.
+    /// Per stream: its last operation, and the last ones of other streams that a new operation must wait for.
     pending: Vec<Pending>,
-    /// By its record: what an event stands for.
+    /// Operations that an event covers, by its record.
     events: FxHashMap<RecordKey, Vec<GpuId>>,
-    /// Per thread a wait of unknown aim: the last operation of each stream when it was called.
+    /// Per thread: last operation of each stream at the time of a wait with unknown target.
     unknown_waits: FxHashMap<u32, Vec<GpuId>>,
     running: Running,
     found: Replayed,
 }
 
-/// Streams whose last operation is not done. Calls without record ask for these only: streams may be very many.
+/// Streams with an unfinished last operation. Calls without record only need these, because a trace may have very many
+/// streams.
 #[derive(Default)]
 struct Running {
     streams: Vec<usize>,
@@ -87,7 +88,7 @@ impl Running {
         }
     }
 
-    /// The streams that are not done at a moment; moments never go back.
+    /// Streams with unfinished work at a time. Times must not decrease.
     fn at(&mut self, mut is_done: impl FnMut(usize) -> bool) -> &[usize] {
         let is_listed = &mut self.is_listed;
         self.streams.retain(|&stream| {
@@ -102,7 +103,7 @@ impl Running {
 struct Pending {
     last: GpuId,
     waits: Vec<GpuId>,
-    /// A wait for an event whose record is not in the trace.
+    /// True after a wait for an event without a record in the trace.
     waits_for_unknown: bool,
 }
 
@@ -125,7 +126,7 @@ impl Replay<'_> {
             Command::UnknownWait { call } => {
                 let track = self.trace.events.track[call.index()];
                 let at = self.trace.events.start[call.index()];
-                // Nothing waits for what is done.
+                // Finished work causes no wait.
                 let held = self.running_at(at);
                 self.unknown_waits.insert(track.0, held);
             }
@@ -133,20 +134,20 @@ impl Replay<'_> {
         }
     }
 
-    /// The last operation of each stream that is not done at a moment.
+    /// Unfinished last operation of each stream at a time.
     fn running_at(&mut self, at: i64) -> Vec<GpuId> {
         let (trace, pending) = (self.trace, &self.pending);
         let streams = self.running.at(|stream| end(trace, pending[stream].last) <= at);
         streams.iter().map(|&stream| pending[stream].last).collect()
     }
 
-    /// What is not yet known to be done on a stream: its last operation and the waits after it.
+    /// Possibly unfinished work of a stream: its last operation and the waits after it.
     fn held(&self, stream: usize) -> Vec<GpuId> {
         let pending = &self.pending[stream];
         pending.last.some().into_iter().chain(pending.waits.iter().copied()).collect()
     }
 
-    /// Adds waits to a stream, keeping the latest operation of each other stream.
+    /// Add waits to a stream, and keep the latest operation of each other stream.
     fn merge(&mut self, stream: usize, held: Vec<GpuId>) {
         for id in held {
             let of = self.streams.of[id.index()];
@@ -163,7 +164,7 @@ impl Replay<'_> {
         }
     }
 
-    /// Whether work that is not recorded, or launched at an unknown time, may have come between two operations.
+    /// True if unrecorded work, or work with unknown launch time, may lie between two operations.
     fn may_miss(&self, on: GpuId, gpu: GpuId) -> bool {
         let process = self.streams.process_of(self.trace, gpu);
         [on, gpu].iter().any(|&g| self.losses.is_of_graph(self.trace, g))
@@ -174,7 +175,8 @@ impl Replay<'_> {
     fn launch(&mut self, gpu: GpuId, call: EventId, commands: &Commands) {
         let stream = self.streams.of[gpu.index()] as usize;
         let slot = &mut self.pending[stream];
-        // An operation without launch record takes its turn when it starts: later ones may have been launched before.
+        // An operation without launch record counts from its start, because later operations may have been launched
+        // earlier.
         if slot.last.is_none() || start(self.trace, slot.last) <= start(self.trace, gpu) {
             slot.last = gpu;
             self.running.add(stream);
@@ -200,8 +202,8 @@ impl Replay<'_> {
         }
     }
 
-    /// Operations without launch record that ended while a call waited were launched before it, unless another thread may
-    /// have launched them meanwhile.
+    /// Extend awaited operations by later operations without launch record that ended during a call. They were launched
+    /// before the call, unless another thread may have launched them during the call.
     fn with_unlaunched(&self, mut on: Vec<GpuId>, call: EventId) -> Vec<GpuId> {
         let events = &self.trace.events;
         let (from, to) = (events.start[call.index()], events.end(call));
@@ -225,7 +227,7 @@ impl Replay<'_> {
         on
     }
 
-    /// Whether an operation was certainly launched before a call, on its thread or on another one.
+    /// True if an operation was certainly launched before a call, on the same thread or another one.
     fn launched_before(&self, id: GpuId, call: EventId) -> bool {
         let events = &self.trace.events;
         let launch = self.trace.gpu.launch[id.index()].some();
@@ -235,7 +237,7 @@ impl Replay<'_> {
         })
     }
 
-    /// Of very many operations those that ended last.
+    /// Limit a list of operations to those that ended last.
     fn latest(&mut self, mut on: Vec<GpuId>) -> Vec<GpuId> {
         if on.len() > MOST_AWAITED {
             let key = |id: &GpuId| std::cmp::Reverse((end(self.trace, *id), self.streams.rank[id.index()]));
@@ -247,7 +249,7 @@ impl Replay<'_> {
         on
     }
 
-    /// The operations that a record or the name of a call says it waits for.
+    /// Operations that a call waits for according to its record or name.
     fn awaited(
         &self,
         kind: CallKind,
@@ -279,8 +281,8 @@ impl Replay<'_> {
         if is_aim_unknown || (finds_nothing && self.losses.may_miss_between(process, i64::MIN, from)) {
             self.found.uncertain.insert(call);
         }
-        // A record names what the call waited for: where that ended later, the clocks disagree, however far, unless the
-        // operation's end is doubtful anyway.
+        // A record names the awaited work. If that work ended later than the call, the clocks disagree, by any amount,
+        // unless the operation's end is doubtful.
         if record.is_some() || stream.is_some() || device >= 0 {
             let ended_late = |id: &GpuId| end(trace, *id) > to + ROUNDING_NS && self.launched_before(*id, call);
             let late: Vec<&GpuId> = known.iter().flatten().filter(|id| ended_late(id)).collect();
@@ -295,7 +297,7 @@ impl Replay<'_> {
             Some(on) => self.sync_known(call, kind, on),
             None if kind == CallKind::Free => self.sync_free(call),
             None => {
-                // The work that ended last while it waited.
+                // The work that ended last during the wait.
                 let ended = |id: &GpuId| end(trace, *id) <= to;
                 let streams = self.streams;
                 let key = |id: &GpuId| (end(trace, *id), streams.rank[id.index()]);
@@ -307,12 +309,12 @@ impl Replay<'_> {
         }
     }
 
-    /// A call of which it is known what it waits for.
+    /// Add a call with known awaited operations.
     fn sync_known(&mut self, call: EventId, kind: CallKind, mut on: Vec<GpuId>) {
         let trace = self.trace;
         let process = trace.tracks.pid(trace.events.track[call.index()]);
         let (from, to) = (trace.events.start[call.index()], trace.events.end(call));
-        // Work that ended well after the call returned is not what the call waited for.
+        // A call did not wait for work that ended well after its return.
         on.retain(|id| end(trace, *id) <= to + CLOCK_TOLERANCE_NS);
         let on = self.latest(on);
         if on.is_empty() {
@@ -332,7 +334,8 @@ impl Replay<'_> {
         self.found.syncs.push(SyncCall { call, from, on, reason });
     }
 
-    /// A release of memory waits for the device where it must; where all was done, faster threads may make it wait.
+    /// Add a release of memory, which may wait for the device. If all work had ended, the release may still wait once
+    /// threads are faster.
     fn sync_free(&mut self, call: EventId) {
         let (from, to) = (self.trace.events.start[call.index()], self.trace.events.end(call));
         let last = self.pending.iter().filter_map(|p| p.last.some());

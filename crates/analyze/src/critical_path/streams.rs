@@ -1,27 +1,28 @@
-//! Streams of the GPU and the operations on them.
+//! GPU streams and their operations.
 
 use rustc_hash::FxHashMap;
 use stackline_model::{GpuId, Key, Trace};
 
 /// Operations per stream.
 pub(crate) struct Streams {
-    /// Per operation its stream.
+    /// Stream per operation.
     pub(crate) of: Vec<u32>,
-    /// Per operation the one before it on its stream.
+    /// Previous operation on the same stream, per operation.
     pub(crate) previous: Vec<GpuId>,
-    /// Per stream its operations, in the order in which they ran.
+    /// Operations per stream, in execution order.
     pub(crate) operations: Vec<Vec<GpuId>>,
-    /// Per stream the process that gives it work; none where no record tells.
+    /// Process that launches on each stream; none if no record states it.
     pub(crate) process: Vec<Key>,
-    /// Device of each stream.
+    /// Device per stream.
     pub(crate) device: Vec<i32>,
-    /// Whether no two processes have a stream of one number on a device of one number.
+    /// True if no two processes share a stream number on a device number.
     pub(crate) is_one_process: bool,
-    /// The device, if all streams are of one of one process.
+    /// Device of all streams, if all belong to one device of one process.
     pub(crate) only_device: Option<i32>,
-    /// Per operation its place among all by time, then by what it is: the order of rows means nothing.
+    /// Position in time order per operation, with ties in the order of device, stream, correlation ID and name,
+    /// independent of the order of rows.
     pub(crate) rank: Vec<u32>,
-    /// By device and number; in files of several processes each has streams of its own, and none is known by these.
+    /// Stream by device and number; `None` if several processes of a file use the same device and number.
     by_number: FxHashMap<(i32, i64), Option<u32>>,
 }
 
@@ -36,9 +37,9 @@ impl Streams {
         let process = Vec::new();
         let mut streams =
             Self { of: none, previous, operations, process, device, is_one_process, only_device, rank, by_number };
-        // Devices of several processes (ranks in one file) may have one number; their tracks tell them apart.
+        // Devices of several processes (ranks in one file) may have the same number; tracks distinguish them.
         let mut by_process: FxHashMap<(Key, i32, i64), u32> = FxHashMap::default();
-        // Streams without number are told apart by their track.
+        // Tracks distinguish streams without number.
         let mut by_track: FxHashMap<u32, u32> = FxHashMap::default();
         let mut ids: Vec<GpuId> = gpu.ids().filter(|id| is_usable(trace, *id)).collect();
         ids.sort_by_key(|&id| (start(trace, id), end(trace, id), tie(trace, id)));
@@ -74,26 +75,26 @@ impl Streams {
         streams
     }
 
-    /// The process that gave an operation to the device.
+    /// Process that launched an operation.
     pub(crate) fn process_of(&self, trace: &Trace, id: GpuId) -> Key {
         launched_by(trace, id).unwrap_or_else(|| self.process[self.of[id.index()] as usize])
     }
 
-    /// The stream with this number on a device; on any device if that is -1 and only one has it.
+    /// Stream with a number on a device; on any device if `device` is negative and all streams are on one device.
     pub(crate) fn numbered(&self, device: i32, number: i64) -> Option<usize> {
         let known = |device: i32| self.by_number.get(&(device, number)).copied().flatten().map(|s| s as usize);
         known(device).or_else(|| self.only_device.filter(|_| device < 0).and_then(known))
     }
 }
 
-/// The process whose call launched an operation.
+/// Process of the call that launched an operation.
 fn launched_by(trace: &Trace, id: GpuId) -> Option<Key> {
     let call = trace.gpu.launch[id.index()].some()?;
     Some(trace.tracks.pid(trace.events.track[call.index()]))
 }
 
-/// Per stream the process that launches on it; for streams without launches the one that uses their device, or the
-/// only one that launches anything.
+/// Process per stream: the one that launches on it. Streams without launches belong to the process that uses their
+/// device, or to the only process with launches.
 fn processes(trace: &Trace, operations: &[Vec<GpuId>]) -> Vec<Key> {
     let known: Vec<Option<Key>> =
         operations.iter().map(|ids| ids.iter().find_map(|&id| launched_by(trace, id))).collect();
@@ -115,7 +116,8 @@ fn processes(trace: &Trace, operations: &[Vec<GpuId>]) -> Vec<Key> {
     operations.iter().zip(&known).map(of).collect()
 }
 
-/// What ended last, and what ended last on any other stream: whichever stream asks, one of the two is another one's.
+/// Operation that ended last, and the one that ended last on any other stream. For every stream, one of the two is from
+/// a different stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LastOfTwo<S, T> {
     slots: [Option<(S, T)>; 2],
@@ -126,7 +128,7 @@ impl<S: PartialEq + Copy, T: Copy> LastOfTwo<S, T> {
         Self { slots: [None; 2] }
     }
 
-    /// Something ended on a stream, later than all before it.
+    /// Register an end on a stream, later than all ends before.
     pub(crate) fn ended(&mut self, stream: S, what: T) {
         if self.slots[0].is_some_and(|(last, _)| last != stream) {
             self.slots[1] = self.slots[0];
@@ -134,13 +136,13 @@ impl<S: PartialEq + Copy, T: Copy> LastOfTwo<S, T> {
         self.slots[0] = Some((stream, what));
     }
 
-    /// What ended last on another stream than this.
+    /// Operation that ended last on a stream other than this one.
     pub(crate) fn elsewhere(&self, stream: S) -> Option<T> {
         self.slots.iter().flatten().find(|(of, _)| *of != stream).map(|(_, what)| *what)
     }
 }
 
-/// Whether an operation's times can be used.
+/// True if the times of an operation are usable.
 pub(crate) fn is_usable(trace: &Trace, id: GpuId) -> bool {
     trace.events.is_plausible(trace.gpu.event[id.index()])
 }
@@ -155,7 +157,7 @@ pub(crate) fn end(trace: &Trace, id: GpuId) -> i64 {
     trace.events.end(trace.gpu.event[id.index()])
 }
 
-/// Orders operations of equal times by what they are, so that the order of rows does not matter.
+/// Sort key for operations with equal times, independent of the order of rows.
 fn tie(trace: &Trace, id: GpuId) -> (i32, i64, i64, &str) {
     let row = &trace.gpu;
     let name = trace.name(row.event[id.index()]);

@@ -1,26 +1,26 @@
-//! Records of synchronisation (`cuda_sync`): what a call waits for, by stream and event.
+//! Synchronization records (`cuda_sync`): targets of waits by stream and event.
 
 use crate::hta_view::number;
 use rustc_hash::FxHashMap;
 use stackline_model::{AttrColumn, EventId, EventKind, Trace};
 
-/// A record that is so far from a call, in ns, is not about it, even if clocks disagree.
+/// Maximum distance in ns between a record and its call, even with clocks that disagree.
 const FAR_NS: i64 = 20_000_000;
 
-/// What a record says. Numbers are -1 where it does not say.
+/// Content of a synchronization record. Missing numbers are -1.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SyncRecord {
     pub(super) event: EventId,
     pub(super) device: i32,
-    /// The stream that it is on: of a stream synchronisation the one waited for, of a stream wait the one that waits.
+    /// Stream of the record: the awaited stream of a stream synchronization, or the waiting stream of a stream wait.
     pub(super) stream: i64,
-    /// The stream of the event record that is waited for.
+    /// Stream of the awaited event record.
     pub(super) on_stream: i64,
-    /// Correlation of the event record that is waited for.
+    /// Correlation ID of the awaited event record.
     pub(super) event_record: i64,
 }
 
-/// All records of a trace.
+/// All synchronization records of a trace.
 pub(super) struct SyncRecords<'a> {
     trace: &'a Trace,
     correlation: AttrColumn<'a>,
@@ -44,28 +44,28 @@ impl<'a> SyncRecords<'a> {
             };
             by_correlation.entry(value(&correlation)).or_default().push(record);
         }
-        // Records without correlation belong to no call.
+        // Records without correlation ID belong to no call.
         by_correlation.remove(&-1);
         Self { trace, correlation, by_correlation }
     }
 
-    /// Whether there is none.
+    /// True without records.
     pub(super) fn is_empty(&self) -> bool {
         self.by_correlation.is_empty()
     }
 
-    /// Whether one says for what a stream waits.
+    /// True if a record states the target of a stream wait.
     pub(super) fn has_stream_waits(&self) -> bool {
         self.by_correlation.values().flatten().any(|r| self.trace.name(r.event).contains("Stream Wait"))
     }
 
-    /// Correlation id of a call.
+    /// Correlation ID of a call.
     pub(super) fn id(&self, call: EventId) -> i64 {
         number(&self.correlation, call, self.trace)
     }
 
-    /// The record of a call: of those with its correlation id the one nearest in time. Correlation ids are used again by
-    /// other processes, and ranks may share a file: a record far from the call is another one's.
+    /// Record of a call: the nearest in time of those with the same correlation ID. Other processes reuse correlation
+    /// IDs, and ranks may share a file, so a record far from the call belongs to another call.
     pub(super) fn of_call(&self, call: EventId) -> Option<SyncRecord> {
         if self.is_empty() {
             return None;

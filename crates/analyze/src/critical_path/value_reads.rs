@@ -1,8 +1,8 @@
-//! Reads of values of the GPU by a JAX program, which wait until the value is on the host.
+//! Reads of GPU values by JAX programs, which wait until the value is on the host.
 //!
-//! No record says what such a span waits for. `float(value)`, `numpy.asarray(value)` and the like are one span of the thread that asks;
-//! threads of a pool start the copy meanwhile, and the span ends when the copy is done and has been handed on. `block_until_ready`
-//! waits for what was launched before.
+//! No record states the target of such a wait. `float(value)`, `numpy.asarray(value)` and similar calls are one span of
+//! the reading thread. Threads of a pool start the copy during the span, which ends after the copy and its handover.
+//! `block_until_ready` waits for work launched before.
 
 use super::gpu_order::{Reason, SyncCall};
 use super::missing_records::launched_at;
@@ -10,17 +10,17 @@ use super::streams::{Streams, end};
 use stackline_model::gpu_calls::{CopyDirection, copy_direction};
 use stackline_model::{EventId, EventKind, GpuId, Trace, TrackKind};
 
-/// The span in which an array becomes one of NumPy.
+/// Span that converts an array to NumPy.
 const READ: &str = "np.asarray(jax.Array)";
-/// Frames that wait for values and leave them where they are; the name of a frame ends with it.
+/// Suffix of frames that wait for values without a copy to the host.
 const BLOCKS: &str = " block_until_ready";
 
-/// Whether a span of this name waits for the GPU.
+/// True if a span of this name waits for the GPU.
 pub(crate) fn is_read(name: &str) -> bool {
     name == READ || (name.starts_with('$') && name.ends_with(BLOCKS))
 }
 
-/// Adds spans that wait for a value, with the copies that they wait for, or the work that ended last.
+/// Add spans that wait for a value, with the awaited copies or the work that ended last.
 pub(super) fn value_reads(trace: &Trace, streams: &Streams, syncs: &mut Vec<SyncCall>) {
     let is_named: Vec<bool> = trace.strings.iter().map(is_read).collect();
     if !is_named.contains(&true) {
@@ -44,8 +44,8 @@ pub(super) fn value_reads(trace: &Trace, streams: &Streams, syncs: &mut Vec<Sync
     }
 }
 
-/// When the last span without others inside ended within the first of some spans of a thread, which come by start; its start if it holds
-/// none. From then on it waits.
+/// Start of the wait in the first of `spans`, which are sorted by start: the end of the last leaf span inside it, or
+/// its own start if it has none.
 fn last_work_within(trace: &Trace, spans: &[EventId]) -> i64 {
     let Some((&span, inside)) = spans.split_first() else { return 0 };
     let until = trace.events.end(span);
@@ -59,11 +59,12 @@ fn last_work_within(trace: &Trace, spans: &[EventId]) -> i64 {
     ends.max().unwrap_or(trace.events.start[span.index()])
 }
 
-/// A span that ends so shortly before the read is around the wait, or behind it, in ns.
+/// Maximum distance in ns between the end of a leaf span and the end of the read at which the leaf contains the wait or
+/// follows it.
 const AROUND_NS: i64 = 10_000;
 
-/// What a span waits for: of what was launched before it ended the last that ended in it; of copies to the host only those that were
-/// launched in it.
+/// Awaited operation of a span: the last that ended within the span, of those launched before the span's end. For
+/// copies to the host, only copies launched within the span count.
 fn awaited(trace: &Trace, by_end: &[GpuId], (span, copies): (EventId, bool)) -> Option<GpuId> {
     let (from, to) = (trace.events.start[span.index()], trace.events.end(span));
     let ended = &by_end

@@ -1,7 +1,7 @@
-//! What would the path be if some of its parts took less time?
+//! What-if for graphs of method `hta`: edits of edge weights, followed by a new search for the longest path.
 //!
-//! An edit changes weights of edges; the longest path is then searched anew. Unlike HTA's, breakdown and overlay of the
-//! result go by the edited weights. Host work keeps its order, so a what-if says what waiting would remain.
+//! Breakdown and overlay of the result use the edited weights, unlike HTA's. Host work keeps its order, so the result
+//! shows the waits that would remain.
 
 use super::graph::{Edge, EdgeKind, NO_EVENT};
 use super::longest_path::longest_path;
@@ -11,50 +11,50 @@ use serde::{Deserialize, Serialize};
 use stackline_model::vocabulary::matches;
 use std::collections::BTreeSet;
 
-/// Whose time an edge is.
+/// Resource that the time of an edge counts for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Resource {
-    /// Charged to an event of the host.
+    /// Edges attributed to a host event.
     Cpu,
-    /// Charged to an event on a stream.
+    /// Edges attributed to an event on a stream.
     Gpu,
 }
 
-/// Which edges an edit is about: those that meet all conditions.
+/// Selector of edges that meet all conditions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Selector {
-    /// Of these kinds; of any if empty.
+    /// Edge kinds; any kind if empty.
     pub kinds: Vec<EdgeKind>,
-    /// Charged to the host or to the GPU.
+    /// Resource of the attributed event.
     pub resource: Option<Resource>,
-    /// Charged to an event whose whole name matches this pattern, in which `*` stands for any text.
+    /// Pattern for the whole name of the attributed event, in which `*` matches any text.
     pub name: Option<String>,
 }
 
-/// What an edit does to a weight.
+/// Change of a weight.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
-    /// Multiplies it.
+    /// Multiplication by a factor.
     Scale(f64),
-    /// Sets it, in µs.
+    /// New weight in µs.
     Set(f64),
 }
 
-/// An edit of weights.
+/// Edit of weights.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Edit {
-    /// Which edges.
+    /// Edges to edit.
     pub select: Selector,
-    /// What to do.
+    /// Change of their weights.
     pub change: Change,
 }
 
 impl CriticalPath {
-    /// The critical path after some edits, applied one after the other. Negative weights count as 0 from here on, as
-    /// they do in the search. An edit that selects nothing is told in the result's warnings.
+    /// Critical path after some edits, applied in sequence. Negative weights count as 0, as in the search. An edit that
+    /// matches no edge adds a warning to the result.
     pub fn apply(&self, edits: &[Edit]) -> Self {
         let mut result = self.clone();
         for edge in &mut result.graph.edges {
@@ -76,12 +76,12 @@ impl CriticalPath {
                 Warning::tell(&mut result.warnings, WarningCode::WhatIfUnmatched, self.unmatched(&edit.select));
             }
         }
-        // The edges are those of a graph without cycles, so that a path is found again.
+        // The edges are still those of an acyclic graph, so a path exists.
         result.path = longest_path(result.graph.nodes.len(), &result.graph.edges).unwrap_or_default();
         result
     }
 
-    /// Why a selector selects nothing, with the names that it may have meant.
+    /// Reason why a selector matches no edge, with similar names.
     fn unmatched(&self, select: &Selector) -> String {
         let any_name = Selector { name: None, ..select.clone() };
         let edges = self.graph.edges.iter().filter(|e| self.selects(&any_name, None, e));
@@ -89,10 +89,10 @@ impl CriticalPath {
         let Some(pattern) = &select.name else { return "the graph has no such edge".to_owned() };
         let near = nearest(names, &pattern.replace('*', ""));
         if near.is_empty() {
-            return format!("nothing is named '{pattern}'");
+            return format!("no event is named '{pattern}'");
         }
         let near: Vec<String> = near.iter().map(|name| shortened(name)).collect();
-        format!("nothing is named '{pattern}'; nearest: '{}'", near.join("', '"))
+        format!("no event is named '{pattern}'; nearest: '{}'", near.join("', '"))
     }
 
     fn selects(&self, select: &Selector, named: Option<&[bool]>, edge: &Edge) -> bool {
@@ -109,24 +109,24 @@ impl CriticalPath {
     }
 }
 
-/// The beginning of a name: those of kernels can be thousands of characters long.
+/// First characters of a name: names of kernels can have thousands of characters.
 fn shortened(name: &str) -> String {
     const CHARACTERS: usize = 60;
     let short: String = name.chars().take(CHARACTERS).collect();
     if short.len() < name.len() { short + "…" } else { short }
 }
 
-/// `WHAT[:NAME]=CHANGE`: see [`Edit::parse`].
-const GRAMMAR: &str = "write WHAT[:NAME]=CHANGE, where WHAT is cpu, gpu, launch, gap or all, NAME is an event name with * \
-                       for any text, and CHANGE is x0.5 (times), -20% (less), or 0 (in µs); such as gpu:*gemm*=x0.5";
+/// Form of an edit: `WHAT[:NAME]=CHANGE`; see [`Edit::parse`].
+const GRAMMAR: &str = "write WHAT[:NAME]=CHANGE, such as gpu:*gemm*=x0.5; WHAT is cpu, gpu, launch, gap or all, NAME an event name \
+                       (* matches any text), CHANGE a factor (x0.5), a percentage (-20%) or a duration in µs (0)";
 
 impl Edit {
-    /// Reads an edit as text: `cpu=x0.5` (all host time halved), `gpu:ampere_*=x0.5`, `launch=0` (no launch delays),
-    /// `gap=0` (no gaps between kernels), `cpu:cudaMalloc=0`, `gpu=-20%`.
+    /// Parse an edit: `cpu=x0.5` (all host time halved), `gpu:ampere_*=x0.5`, `launch=0` (no launch delays), `gap=0`
+    /// (no gaps between kernels), `cpu:cudaMalloc=0`, `gpu=-20%`.
     pub fn parse(text: &str) -> Result<Self, CriticalPathError> {
         let fail = |reason: &str| CriticalPathError::InvalidEdit { text: text.to_owned(), reason: reason.to_owned() };
         let refuse = |reason: &str| CriticalPathError::RefusedEdit { text: text.to_owned(), reason: reason.to_owned() };
-        // Kernel names may hold "=", a change never does.
+        // Kernel names may contain "=", changes never do.
         let (what, change) = text.rsplit_once('=').ok_or_else(|| fail(GRAMMAR))?;
         let (what, name) = what.split_once(':').map_or((what, None), |(w, n)| (w, Some(n.to_owned())));
         let operator = vec![EdgeKind::OperatorKernel];
@@ -139,17 +139,17 @@ impl Edit {
             _ => return Err(fail(GRAMMAR)),
         };
         if what.trim() == "launch" && name.is_some() {
-            return Err(refuse("launch delays are charged to no event, so they cannot be chosen by name"));
+            return Err(refuse("launch delays belong to no event, so a name cannot select them"));
         }
         let change = parse_change(change.trim()).ok_or_else(|| fail(GRAMMAR))?;
         if !is_in_range(change) {
-            return Err(refuse("a factor is from 0 to 1000 (-100% to +99900%), a duration from 0 to 1e9 µs"));
+            return Err(refuse("a factor must be from 0 to 1000 (-100% to +99900%), a duration from 0 to 1e9 µs"));
         }
         Ok(Self { select: Selector { kinds, resource, name }, change })
     }
 }
 
-/// Beyond these an edit is a slip: factors, and durations in µs (1,000 s).
+/// Limits of edits, beyond which an edit is a mistake: factors, and durations in µs (1,000 s).
 const LARGEST_FACTOR: f64 = 1_000.0;
 const LONGEST_US: f64 = 1e9;
 

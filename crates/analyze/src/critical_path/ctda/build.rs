@@ -1,4 +1,4 @@
-//! From threads and streams to the graph: nodes of the host, nodes of the GPU, and what they wait for.
+//! Construction of the CTDA graph's nodes from threads and streams: host nodes and GPU nodes.
 
 use super::gpu::{Gpu, StreamId};
 use super::marks::{self, Mark, MarkKind};
@@ -13,48 +13,48 @@ use stackline_model::{EventId, Trace, TrackId};
 use std::ops::Range;
 use std::rc::Rc;
 
-/// A node of the GPU is cut where its stream ran dry until at most this share of its time is idle. The paper names
+/// Maximum idle share of a GPU node. A node with more idle time is cut where its stream had no work. The paper names
 /// sparse nodes as the limit of aggregation (section 4.5.2).
 const IDLE_SHARE: f64 = 0.1;
 
-/// One logical thread with its nodes.
+/// Logical thread with its nodes.
 pub(super) struct LogicalThread {
-    /// Tracks of its threads.
+    /// Tracks of the logical thread's threads.
     pub(super) tracks: Vec<TrackId>,
     pub(super) marks: Vec<Mark>,
     pub(super) chain: Chain,
-    /// Number of its first node.
+    /// Number of the first node.
     pub(super) first_node: u32,
-    /// Streams that its process uses.
+    /// Streams of the process.
     pub(super) streams: Rc<[StreamId]>,
 }
 
-/// A node of the GPU.
+/// GPU node.
 #[derive(Clone, Debug)]
 pub(super) struct GpuNode {
     pub(super) stream: StreamId,
-    /// Its operations in [`Gpu::ops`].
+    /// Range of the node's operations in [`Gpu::ops`].
     pub(super) ops: Range<u32>,
-    /// The launching node; [`NO_NODE`] if the trace has none.
+    /// Node with the launch call; [`NO_NODE`] if the trace has none.
     pub(super) launched_by: u32,
     pub(super) start: i64,
     pub(super) end: i64,
     pub(super) phase: Phase,
 }
 
-/// All nodes.
+/// All nodes of the graph.
 pub(super) struct Nodes {
     pub(super) lanes: Vec<LogicalThread>,
-    /// Number of nodes of the host; those of the GPU follow.
+    /// Number of host nodes; GPU nodes follow.
     pub(super) host: u32,
     pub(super) gpu: Vec<GpuNode>,
-    /// Per operation: its node, counted from the first of the GPU.
+    /// Node per operation, counted from the first GPU node.
     pub(super) node_of_op: Vec<u32>,
-    /// By launching call: its mark's lane and position.
+    /// Lane and position of the mark of each launch call.
     pub(super) mark_of_call: FxHashMap<EventId, (u32, u32)>,
 }
 
-/// Cuts everything into nodes. With `one_lock`, the threads of a process are one logical thread.
+/// Cut all threads and streams into nodes. With `one_lock`, the threads of a process form one logical thread.
 pub(super) fn nodes(trace: &Trace, host: &mut Host, gpu: &Gpu, waits: &Waits<'_>, one_lock: bool) -> Nodes {
     let mut lanes = Vec::new();
     let orphans: Rc<[StreamId]> = orphan_streams(gpu).into();
@@ -83,14 +83,14 @@ pub(super) fn nodes(trace: &Trace, host: &mut Host, gpu: &Gpu, waits: &Waits<'_>
     Nodes { host: first, gpu: gpu_nodes, node_of_op, mark_of_call, lanes }
 }
 
-/// The streams that calls of a process launch on. A process without any uses the orphans.
+/// Streams on which calls of a process launch. A process without launches uses the streams of [`orphan_streams`].
 fn process_streams(threads: &[Thread], gpu: &Gpu) -> Vec<StreamId> {
     let calls = threads.iter().flat_map(|t| &t.calls);
     let ops: Vec<u32> = calls.flat_map(|&c| gpu.launched_by(c).iter().copied()).collect();
     gpu.streams_of(&ops)
 }
 
-/// The streams that no call of the trace launches on.
+/// Streams without any launch from the trace.
 fn orphan_streams(gpu: &Gpu) -> Vec<StreamId> {
     let orphan = |s: &StreamId| gpu.of_stream(*s).all(|op| gpu.ops[op as usize].launch.is_none());
     (0..gpu.streams.len() as u32).filter(orphan).collect()
@@ -119,8 +119,8 @@ fn lane(
     LogicalThread { tracks, marks, chain, first_node: 0, streams }
 }
 
-/// The launches that need a node of their own: those after the longest times in which their stream had nothing to do,
-/// until the GPU nodes are dense.
+/// Launches that get a node of their own, so that GPU nodes are dense: the launches after the longest idle times of
+/// their stream.
 fn starved_launches(gpu: &Gpu, marks: &[Mark], chain: &Chain) -> FxHashSet<usize> {
     let mark_of: FxHashMap<EventId, usize> = marks.iter().enumerate().map(|(at, m)| (m.event, at)).collect();
     let node_of = |call: EventId| mark_of.get(&call).map_or(NO_NODE, |&at| chain.node_of_mark[at]);
@@ -134,7 +134,7 @@ fn starved_launches(gpu: &Gpu, marks: &[Mark], chain: &Chain) -> FxHashSet<usize
             let gap = (op.start - until).max(0);
             (span, idle) = (span + gap + (op.end - until.max(op.start)).max(0), idle + gap);
             let mark = mark_of.get(&op.launch).copied();
-            // The rule of the search: the launch ended later than the work before it.
+            // Same rule as in the search: the launch ended later than the work before it.
             if let Some(mark) = mark.filter(|&m| gap > 0 && marks[m].end > until) {
                 gaps.push((gap, mark));
             }
@@ -152,7 +152,7 @@ fn starved_launches(gpu: &Gpu, marks: &[Mark], chain: &Chain) -> FxHashSet<usize
     starved
 }
 
-/// Runs of operations of one stream with the same launching node.
+/// Runs of consecutive operations of one stream with the same launching node.
 fn groups(gpu: &Gpu, node_of: &dyn Fn(EventId) -> u32, is_cut: &dyn Fn(u32) -> bool) -> Vec<(Range<u32>, u32)> {
     let mut groups: Vec<(Range<u32>, u32)> = Vec::new();
     for (op, at) in gpu.ops.iter().zip(0u32..) {

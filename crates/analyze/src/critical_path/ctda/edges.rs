@@ -1,4 +1,4 @@
-//! Edges between nodes (section 3.2.2 of the paper).
+//! Edges of the CTDA graph (section 3.2.2 of the paper).
 
 use super::build::{LogicalThread, Nodes};
 use super::gpu::{Gpu, StreamId};
@@ -9,7 +9,7 @@ use super::waits::{Waits, launch_streams};
 use rustc_hash::FxHashMap;
 use stackline_model::Trace;
 
-/// All edges, by (to, from, kind); of several alike the one that ends last.
+/// All edges, sorted by (to, from, kind). Of edges with an equal key, the one that ends last is kept.
 pub(super) fn all(trace: &Trace, nodes: &Nodes, gpu: &Gpu, waits: &mut Waits<'_>) -> Vec<CtdaEdge> {
     let mut edges = Vec::new();
     for lane in &nodes.lanes {
@@ -29,7 +29,8 @@ pub(super) fn all(trace: &Trace, nodes: &Nodes, gpu: &Gpu, waits: &mut Waits<'_>
     edges
 }
 
-/// Each node follows the one before it in the logical thread, and the one before it in its own.
+/// Edges for program order: each node follows the previous node of the logical thread, and the previous one of its own
+/// thread.
 fn thread_order(lane: &LogicalThread, edges: &mut Vec<CtdaEdge>) {
     let mut last: Vec<Option<u32>> = vec![None; lane.tracks.len()];
     let mut before: Option<u32> = None;
@@ -47,9 +48,9 @@ fn thread_order(lane: &LogicalThread, edges: &mut Vec<CtdaEdge>) {
     }
 }
 
-/// Each GPU node follows the one before it on its stream, and its launch.
+/// Edges for stream order and launches: each GPU node follows the previous one on its stream, and its launch.
 fn streams_and_launches(nodes: &Nodes, gpu: &Gpu, edges: &mut Vec<CtdaEdge>) {
-    // What came last on the stream may have ended before an earlier, longer node: the longest counts.
+    // The previous node of the stream may have ended before an earlier, longer one.
     let mut latest: Option<(StreamId, u32)> = None;
     for (node, at) in nodes.gpu.iter().zip(0u32..) {
         let to = nodes.host + at;
@@ -65,15 +66,16 @@ fn streams_and_launches(nodes: &Nodes, gpu: &Gpu, edges: &mut Vec<CtdaEdge>) {
     }
 }
 
-/// The launch rule: what a GPU node needs of the node that launches it ends with the call that launches its first
-/// operation, or when that operation starts, if the call returns later.
+/// Effective end of the launch edge of a GPU node: the end of the call that launches its first operation, or the start
+/// of that operation if the call returns later.
 fn launch_end(nodes: &Nodes, gpu: &Gpu, at: u32) -> i64 {
     let node = &nodes.gpu[at as usize];
     let op = &gpu.ops[node.ops.start as usize];
     let mark = nodes.mark_of_call.get(&op.launch).map(|&(lane, mark)| &nodes.lanes[lane as usize].marks[mark as usize]);
     let Some(mark) = mark else { return node.start };
     if mark.kind == MarkKind::Sync(SyncKind::OwnCopy) {
-        // Such a call returns after the copy. While the stream was busy it only waited; else it prepared the copy.
+        // Such a call returns after the copy. If the stream was busy, the call only waited; otherwise it prepared the
+        // copy.
         let before = node.ops.start.checked_sub(1).map(|o| &gpu.ops[o as usize]).filter(|o| o.stream == op.stream);
         let busy = before.is_some_and(|o| o.end > mark.start);
         return if busy { mark.start.min(node.start) } else { node.start };
@@ -81,7 +83,7 @@ fn launch_end(nodes: &Nodes, gpu: &Gpu, at: u32) -> i64 {
     mark.end.min(node.start)
 }
 
-/// What host and streams wait for.
+/// Edges for synchronization of the host and of streams.
 fn synchronisation(nodes: &Nodes, lane: &LogicalThread, gpu: &Gpu, waits: &mut Waits<'_>, edges: &mut Vec<CtdaEdge>) {
     let next_launches = NextLaunches::new(lane, gpu);
     let mut unfinished = Unfinished::new(lane, gpu);
@@ -102,7 +104,7 @@ fn synchronisation(nodes: &Nodes, lane: &LogicalThread, gpu: &Gpu, waits: &mut W
                     _ => waits.of_sync(mark, kind, &lane.streams, last_stream.get(&mark.thread).copied()),
                 };
                 for op in ops {
-                    // Another thread may have gone on while this call still waited.
+                    // Another thread may have continued while this call still waited.
                     let until = lane.chain.nodes[(to - lane.first_node) as usize].end.min(mark.end);
                     let at_ns = gpu.ops[op as usize].end.min(until);
                     edges.push(CtdaEdge { from: node_of(op), to, kind: CtdaEdgeKind::Sync, at_ns });
@@ -120,7 +122,7 @@ fn synchronisation(nodes: &Nodes, lane: &LogicalThread, gpu: &Gpu, waits: &mut W
     }
 }
 
-/// A node waits for operations of other streams. One that ended only later was not waited for.
+/// Add waits of a node for operations of other streams. Operations that ended after the node's start are excluded.
 fn stream_waits(nodes: &Nodes, gpu: &Gpu, (target, sources): (u32, &[u32]), edges: &mut Vec<CtdaEdge>) {
     let to = nodes.host + nodes.node_of_op[target as usize];
     let waiting = &gpu.ops[target as usize];
@@ -134,10 +136,10 @@ fn stream_waits(nodes: &Nodes, gpu: &Gpu, (target, sources): (u32, &[u32]), edge
     }
 }
 
-/// What a synchronisation of the device waits for: the last operation of each stream, but of streams only that it may
-/// still have to wait for. What had ended when an earlier one began, that one waited for, and everything after it too.
+/// Awaited operations of device synchronizations: the last operation of each stream with possibly unfinished work.
+/// Earlier synchronizations already waited for all work that had ended when they began.
 struct Unfinished {
-    /// When what was launched, ascending.
+    /// Launch times and streams, ascending.
     launches: Vec<(i64, StreamId)>,
     next: usize,
     streams: Vec<StreamId>,
@@ -155,7 +157,7 @@ impl Unfinished {
         Self { launches, next: 0, streams: Vec::new() }
     }
 
-    /// The operations at a time, which never decreases, by stream.
+    /// The operations at a time, by stream. Times must not decrease.
     fn at(&mut self, at: i64, gpu: &Gpu, waits: &Waits<'_>) -> Vec<u32> {
         let new = self.launches[self.next..].iter().take_while(|(launched, _)| *launched <= at);
         let before = self.streams.len();
@@ -169,12 +171,12 @@ impl Unfinished {
     }
 }
 
-/// The launches of each thread, to find what a call that lets a stream wait is about.
+/// Launches per thread, to find the launch that a stream wait refers to.
 #[derive(Default)]
 struct NextLaunches {
-    /// Per thread: mark, stream and first operation there, in the order of the marks.
+    /// Per thread: mark, stream and first operation on the stream, in the order of the marks.
     of_thread: FxHashMap<u32, Vec<(usize, StreamId, u32)>>,
-    /// The same per thread and stream.
+    /// The same, per thread and stream.
     of_stream: FxHashMap<(u32, StreamId), Vec<(usize, u32)>>,
 }
 
@@ -196,7 +198,7 @@ impl NextLaunches {
         found
     }
 
-    /// The next launch of a thread after a mark: stream and operation; of several streams the last.
+    /// Next launch of a thread after a mark, as stream and operation. For several streams, the last one.
     fn after(&self, thread: u32, mark: usize) -> Option<(StreamId, u32)> {
         let launches = self.of_thread.get(&thread)?;
         let next = launches.partition_point(|l| l.0 <= mark);
@@ -204,7 +206,7 @@ impl NextLaunches {
         of_next.last().map(|&(_, stream, op)| (stream, op))
     }
 
-    /// The first operation of the thread's next launch on a stream after a mark.
+    /// First operation of the thread's next launch on a stream after a mark.
     fn on_stream(&self, thread: u32, stream: StreamId, mark: usize) -> Option<u32> {
         let launches = self.of_stream.get(&(thread, stream))?;
         launches.get(launches.partition_point(|l| l.0 <= mark)).map(|l| l.1)

@@ -1,4 +1,4 @@
-//! The GPU side of the window: operations by stream, and by the call that launched them.
+//! GPU operations of the window, by stream and by launch call.
 
 use super::window::Window;
 use crate::launch_times::LaunchTimes;
@@ -8,39 +8,39 @@ use stackline_model::{EventId, Trace, TrackId};
 /// Position of a stream in [`Gpu::streams`].
 pub(super) type StreamId = u32;
 
-/// An operation, cut to the window.
+/// GPU operation, cut to the window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Op {
     pub(super) start: i64,
     pub(super) end: i64,
     pub(super) event: EventId,
     pub(super) stream: StreamId,
-    /// The call that launched it; [`EventId::NONE`] if the trace has none.
+    /// Launch call; [`EventId::NONE`] if the trace has none.
     pub(super) launch: EventId,
-    /// When that call began; its own start if there is none.
+    /// Start of the launch call, or of the operation if there is none.
     pub(super) launched_at: i64,
 }
 
 /// All operations of the window.
 #[derive(Debug, Default)]
 pub(super) struct Gpu {
-    /// Stream after stream, each by start.
+    /// Operations by stream, then by start.
     pub(super) ops: Vec<Op>,
-    /// Tracks of the streams, in an order that does not depend on the file's.
+    /// Tracks of the streams, in an order independent of the file.
     pub(super) streams: Vec<TrackId>,
-    /// Where each stream's operations start in `ops`; one more than streams.
+    /// First operation of each stream in `ops`, plus the total number.
     offsets: Vec<u32>,
-    /// Operations by (launch, position), and where each launch's start.
+    /// Operations by (launch, position), and the range of each launch.
     by_launch: Vec<u32>,
     launch_index: FxHashMap<EventId, (u32, u32)>,
-    /// Positions of operations by end.
+    /// Positions of operations, sorted by end.
     by_end: Vec<u32>,
-    /// Streams by device and number.
+    /// Stream by device and number.
     numbers: FxHashMap<(i32, i64), StreamId>,
 }
 
 impl Gpu {
-    /// Collects the operations that overlap the window.
+    /// Collect the operations that overlap the window.
     pub(super) fn collect(trace: &Trace, window: Window) -> Self {
         let mut gpu = Self::default();
         let mut ops: Vec<(TrackId, Op)> = Vec::new();
@@ -106,13 +106,13 @@ impl Gpu {
         self.by_launch = order;
     }
 
-    /// Operations that a call launched, as positions in [`Self::ops`], by start.
+    /// Operations of a launch call as positions in [`Self::ops`], by start.
     pub(super) fn launched_by(&self, call: EventId) -> &[u32] {
         let range = self.launch_index.get(&call).copied().unwrap_or((0, 0));
         &self.by_launch[range.0 as usize..range.1 as usize]
     }
 
-    /// The streams of some operations, ascending.
+    /// Streams of some operations, ascending.
     pub(super) fn streams_of(&self, ops: &[u32]) -> Vec<StreamId> {
         let mut streams: Vec<StreamId> = ops.iter().map(|&op| self.ops[op as usize].stream).collect();
         streams.sort_unstable();
@@ -126,8 +126,8 @@ impl Gpu {
         at(stream as usize)..at(stream as usize + 1)
     }
 
-    /// For an operation without recorded launch that its own stream did not hold up: the operation of another stream
-    /// of the device after which it began.
+    /// For an operation without recorded launch and without delay by its own stream: the operation of another stream of
+    /// the device that ended last before its start.
     pub(super) fn began_after(&self, trace: &Trace, op: u32) -> Option<u32> {
         let own = &self.ops[op as usize];
         if own.launch.is_some() || !self.of_stream(own.stream).contains(&op.checked_sub(1)?) {
@@ -141,13 +141,13 @@ impl Gpu {
         (other.stream != own.stream && device(other) == device(own) && !held_up).then_some(last)
     }
 
-    /// Operations that ended by a time, the last first.
+    /// Operations that ended by a time, latest first.
     pub(super) fn ended_by(&self, at: i64) -> impl Iterator<Item = &Op> {
         let ended = self.by_end.partition_point(|&op| self.ops[op as usize].end <= at);
         self.by_end[..ended].iter().rev().map(|&op| &self.ops[op as usize])
     }
 
-    /// The stream with this number on a device.
+    /// Stream with a number on a device.
     pub(super) fn stream_numbered(&self, device: i32, stream: i64) -> Option<StreamId> {
         self.numbers.get(&(device, stream)).copied()
     }

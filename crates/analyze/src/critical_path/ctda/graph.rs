@@ -1,29 +1,30 @@
-//! The dependency graph: nodes with the pieces of time that they are made of, and edges that say until when a node had
-//! to wait for another.
+//! Dependency graph of method `ctda`: nodes of time pieces, and edges with the time until which a node waits for
+//! another.
 
 use super::rules::Phase;
 use serde::{Deserialize, Serialize};
 
-/// What an edge means (section 3.2.2 of the paper).
+/// Kind of an edge (section 3.2.2 of the paper).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[repr(u8)]
 pub enum CtdaEdgeKind {
     /// Order in a thread or in a stream.
     Sequence = 0,
-    /// From the calls that launch to what they launched.
+    /// Launch: between a launch call and its GPU work.
     Call = 1,
-    /// Synchronisation: of the host with a device, a stream or an event, or of a stream with an event of another.
+    /// Synchronization: of the host with a device, a stream or an event, or of a stream with an event of another
+    /// stream.
     Sync = 2,
-    /// Order between threads that share the interpreter's lock.
+    /// Order between threads that share the GIL.
     CrossThread = 3,
 }
 
 impl CtdaEdgeKind {
-    /// Every kind, in the order of the discriminants.
+    /// All kinds, in the order of the discriminants.
     pub const ALL: [Self; 4] = [Self::Sequence, Self::Call, Self::Sync, Self::CrossThread];
 
-    /// The name in files and tables, such as `CROSS_THREAD`.
+    /// Name in files and tables, such as `CROSS_THREAD`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sequence => "SEQUENCE",
@@ -39,66 +40,66 @@ impl CtdaEdgeKind {
 pub struct CtdaEdge {
     /// Node that must come first.
     pub from: u32,
-    /// Node that depends on it.
+    /// Node that depends on `from`.
     pub to: u32,
-    /// What it means.
+    /// Kind of the edge.
     pub kind: CtdaEdgeKind,
-    /// Effective end of `from` for `to` in ns since the trace's base: when `to` no longer had to wait for it. For a
-    /// launch, the end of the launching call.
+    /// Effective end of `from` for `to` in ns since the trace's base: the time from which `to` no longer waits. For a
+    /// launch, the end of the launch call.
     pub at_ns: i64,
 }
 
-/// A node: events that run one after the other.
+/// Node: a sequence of events.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CtdaNode {
-    /// Whether it is work of a GPU.
+    /// True for GPU work.
     pub is_gpu: bool,
-    /// Its phase; that of the launching node for GPU work.
+    /// Phase; that of the launching node for GPU work.
     pub phase: Phase,
-    /// Where it ran: a row of the events' tracks.
+    /// Track: a row of the events' tracks.
     pub track: u32,
     /// Start in ns since the trace's base.
     pub start_ns: i64,
     /// End in ns since the trace's base.
     pub end_ns: i64,
-    /// Start of the synchronising call that it begins with or follows, in ns since the trace's base.
+    /// Start of the synchronizing call with which the node begins, or that it follows, in ns since the trace's base.
     pub sync_ns: Option<i64>,
-    /// First of its pieces.
+    /// First piece of the node.
     pub first_piece: u32,
-    /// Number of its pieces.
+    /// Number of pieces of the node.
     pub pieces: u32,
 }
 
-/// A stretch of time of one event in a node. Those of a node are disjoint and in order of time.
+/// Time range of one event in a node. The pieces of a node are disjoint and in time order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CtdaPiece {
     /// Start in ns since the trace's base.
     pub start_ns: i64,
     /// End in ns since the trace's base.
     pub end_ns: i64,
-    /// What ran: a row of the path's events.
+    /// Event: a row of the path's events.
     pub event: u32,
 }
 
-/// Nodes, pieces and edges.
+/// Nodes, pieces and edges of the graph.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CtdaGraph {
-    /// Nodes: those of the host in order of time per logical thread, then those of the GPU per stream.
+    /// Host nodes in time order per logical thread, then GPU nodes per stream.
     pub nodes: Vec<CtdaNode>,
     /// Pieces of all nodes.
     pub pieces: Vec<CtdaPiece>,
-    /// Edges by (to, from, kind).
+    /// Edges, sorted by (to, from, kind).
     pub edges: Vec<CtdaEdge>,
 }
 
 impl CtdaGraph {
-    /// The pieces of a node.
+    /// Pieces of a node.
     pub fn pieces_of(&self, node: &CtdaNode) -> &[CtdaPiece] {
         let first = node.first_piece as usize;
         self.pieces.get(first..first + node.pieces as usize).unwrap_or(&[])
     }
 
-    /// The edges to a node, by binary search.
+    /// Edges into a node, found by binary search.
     pub fn edges_to(&self, node: u32) -> &[CtdaEdge] {
         let from = self.edges.partition_point(|e| e.to < node);
         let to = from + self.edges[from..].partition_point(|e| e.to == node);

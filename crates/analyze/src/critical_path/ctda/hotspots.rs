@@ -1,4 +1,4 @@
-//! Hotspots: what the time of the path went to (section 3.4 of the paper).
+//! Hotspots: time on the path by name and category, by phase and by cause (section 3.4 of the paper).
 
 use super::CtdaPath;
 use super::rules::Phase;
@@ -11,18 +11,18 @@ pub struct Hotspot {
     pub name: String,
     /// Category as in the source.
     pub category: String,
-    /// Effective time on the path in ns: not while it overlapped with what the path went on with.
+    /// Effective time on the path in ns, without overlap with later work of the path.
     pub duration_ns: i64,
-    /// Stretches of time of such events on the path.
+    /// Number of time ranges of such events on the path.
     pub pieces: usize,
-    /// Part of the executed time of the path, in percent.
+    /// Percent of the path's executed time.
     pub proportion: f64,
-    /// Part of the window, in percent.
+    /// Percent of the window.
     pub prop_in_total: f64,
 }
 
 impl CtdaPath {
-    /// What the time of the path went to, by name and category, the most first.
+    /// Time on the path by name and category, largest first.
     pub fn hotspots(&self) -> Vec<Hotspot> {
         let mut sums: FxHashMap<(u32, u32), (i64, usize)> = FxHashMap::default();
         for (_, piece) in self.path_pieces() {
@@ -61,8 +61,8 @@ impl CtdaPath {
         Phase::ALL.map(|phase| (phase, sums[phase as usize]))
     }
 
-    /// What the path is bound by, by HTA's names, in ns: `cpu_bound`, `data_loading`, `gpu_compute_bound` or
-    /// `gpu_communication_bound`. By name.
+    /// Time on the path by cause in ns, with HTA's names: `cpu_bound`, `data_loading`, `gpu_compute_bound` or
+    /// `gpu_communication_bound`. Sorted by name.
     pub fn bound_by_ns(&self) -> Vec<(&'static str, i64)> {
         let mut sums =
             [("cpu_bound", 0), ("data_loading", 0), ("gpu_communication_bound", 0), ("gpu_compute_bound", 0)];
@@ -82,13 +82,13 @@ impl CtdaPath {
     }
 }
 
-/// Whether a kernel talks to other devices, by its name.
+/// Test a kernel's name for communication with other devices.
 fn communicates(name: &str) -> bool {
     use crate::kernel_type::{KernelType, RULES, by_name};
     by_name(RULES, name) == KernelType::Communication
 }
 
-/// A part in percent; 0 of nothing.
+/// Part in percent of the whole; 0 for an empty whole.
 pub(super) fn percent(part: i64, whole: i64) -> f64 {
     if whole <= 0 { 0.0 } else { part as f64 / whole as f64 * 100.0 }
 }

@@ -1,15 +1,15 @@
-//! Whether the interpreter of the recorded program had a lock.
+//! Detection of the GIL in the recorded program.
 
 use stackline_model::Trace;
 
-/// Top-level key of a trace that says whether Python's global lock was on: `true`, `false`, 1 or 0, as number or text.
-/// `prof.add_metadata_json("python_gil_enabled", "false")` writes it.
+/// Top-level key of a trace with the state of the GIL: `true`, `false`, 1 or 0, as number or text. Written by
+/// `prof.add_metadata_json("python_gil_enabled", "false")`.
 pub const GIL_KEY: &str = "python_gil_enabled";
 
-/// Top-level key with the text of `sys.version`, in which builds without lock say so.
+/// Top-level key with `sys.version`, in which free-threaded builds are named.
 const VERSION_KEY: &str = "python_version";
 
-/// Whether the threads of the program shared the interpreter's lock. So they did unless the trace says otherwise.
+/// True if the threads of the program shared the GIL, which is assumed unless the trace states otherwise.
 pub fn has_lock(trace: &Trace) -> bool {
     let entry = |key: &str| trace.meta.entry(key).map(|v| v.trim().trim_matches('"').to_ascii_lowercase());
     match entry(GIL_KEY).as_deref() {

@@ -1,11 +1,11 @@
-//! Calls of the accelerator's runtime at which nodes are cut: launches, synchronisations, event records and waits.
+//! Runtime calls at which nodes are cut: launches, synchronizations, event records and waits.
 
 use super::gpu::{Gpu, StreamId};
 use super::stacks::Thread;
 use stackline_model::gpu_calls::{CallKind, is_copy_launch, kind_of_name};
 use stackline_model::{EventId, Trace};
 
-/// What a call waits for.
+/// Target of a synchronizing call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SyncKind {
     /// All work of the device.
@@ -14,35 +14,35 @@ pub(super) enum SyncKind {
     Stream,
     /// Work before an event record.
     Event,
-    /// The copy that it starts.
+    /// The copy that the call starts.
     OwnCopy,
 }
 
-/// What a call does.
+/// Role of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum MarkKind {
-    /// Starts work on these streams, ascending.
+    /// Launch of work on these streams, ascending.
     Launch(Vec<StreamId>),
-    /// Waits on the host.
+    /// Wait of the host.
     Sync(SyncKind),
-    /// Lets a stream wait for an event.
+    /// Wait of a stream for an event.
     StreamWait,
-    /// Records an event.
+    /// Record of an event.
     Record,
 }
 
-/// A call with a role.
+/// Call with a role.
 #[derive(Clone, Debug)]
 pub(super) struct Mark {
     pub(super) start: i64,
     pub(super) end: i64,
     pub(super) event: EventId,
-    /// Position of its thread among those of the process.
+    /// Position of the call's thread among those of the process.
     pub(super) thread: u32,
     pub(super) kind: MarkKind,
 }
 
-/// The calls of a process with a role, by start.
+/// Find the calls of a process with a role, sorted by start.
 pub(super) fn find(trace: &Trace, threads: &[Thread], gpu: &Gpu) -> Vec<Mark> {
     let mut roles: Vec<Option<Option<MarkKind>>> = vec![None; trace.strings.len()];
     let mut marks = Vec::new();
@@ -58,7 +58,7 @@ pub(super) fn find(trace: &Trace, threads: &[Thread], gpu: &Gpu) -> Vec<Mark> {
             } else {
                 let waits = is_copy_launch(trace.strings.get(name))
                     && launched.iter().all(|&op| gpu.ops[op as usize].end <= end);
-                // A copy that is over when its call returns was waited for: pageable memory, or a blocking call.
+                // The host waited for a copy that ended before its call returned: pageable memory, or a blocking call.
                 if waits {
                     Some(MarkKind::Sync(SyncKind::OwnCopy))
                 } else {

@@ -1,11 +1,12 @@
 //! Method "ctda": the cross-thread dependency-aware critical path of Yang et al. (CTDA-CPA, sections 3.2 to 3.4 and
 //! algorithm 1).
 //!
-//! The threads of a process become one logical thread, since the interpreter's lock lets one of them get on at a time.
-//! Its time is cut into nodes by phase of training, by stream and by synchronisation; what a node launches is a node of
-//! the GPU. From the end of the window the search goes back to whatever ended last among what a node had to wait for.
+//! The threads of a process form one logical thread, because the GIL lets only one of them run at a time. The thread's
+//! time is cut into nodes by training phase, stream and synchronization. Work that a node launches becomes a GPU node.
+//! The search goes back from the end of the window to the prerequisite of each node that ended last.
 //!
-//! Where the paper leaves something open or its rule gives a wrong path, `docs/explanation/critical-path-ctda.md` says what is done.
+//! `docs/explanation/critical-path-ctda.md` lists the deviations from the paper: open questions, and rules that give a
+//! wrong path.
 
 mod build;
 mod edges;
@@ -42,25 +43,25 @@ use serde::{Deserialize, Serialize};
 use stackline_model::Trace;
 use waits::Waits;
 
-/// Version of the rules: the year of the paper, and our revision.
+/// Version of the rules: the year of the paper, and the local revision.
 pub const RULE_SET: &str = "2026.1";
 
-/// Settings of method "ctda".
+/// Settings of method `ctda`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CtdaOptions {
-    /// Analyse the window of host events whose name contains this text; empty for the whole trace.
+    /// Text in the name of the host event whose window is analyzed; empty for the whole trace.
     pub annotation: String,
-    /// Which of those events, in the order of the file from 0; the first if not given.
+    /// Instance of that event in the order of the file, from 0; default: the first.
     pub instance: Option<Instances>,
-    /// Analyse only these steps, by number, both ends included.
+    /// Range of step numbers to analyze, both ends included.
     pub steps: Option<(i64, i64)>,
-    /// Rules for phases other than the built-in ones.
+    /// Phase rules that replace the built-in ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase_rules: Option<PhaseRules>,
 }
 
-/// Finds the critical path of one trace.
+/// Find the critical path of a trace.
 ///
 /// ```
 /// use stackline_analyze::critical_path::{CriticalPathError, ctda};
@@ -70,7 +71,7 @@ pub struct CtdaOptions {
 /// ```
 ///
 /// # Errors
-/// If the window does not exist, or holds nothing that ran.
+/// Returns an error if the window does not exist or contains no events.
 pub fn analyze(trace: &Trace, options: &CtdaOptions) -> Result<CtdaPath, CriticalPathError> {
     let (window, missing) = window::select(trace, options)?;
     let built_in;

@@ -1,5 +1,5 @@
-//! CPU nodes (section 3.2.1 of the paper): what runs one after the other in one phase, launches to one stream, and has
-//! no synchronisation inside.
+//! CPU nodes (section 3.2.1 of the paper): sequences of work in one phase, with launches to one stream and without
+//! synchronization inside.
 
 use super::gpu::{Gpu, StreamId};
 use super::marks::{Mark, MarkKind, SyncKind};
@@ -9,48 +9,48 @@ use super::waits::launch_streams;
 use rustc_hash::FxHashSet;
 use std::ops::Range;
 
-/// "In no node".
+/// Node number for "in no node".
 pub(super) const NO_NODE: u32 = u32::MAX;
 
-/// A node of the host.
+/// Host node.
 #[derive(Clone, Debug)]
 pub(super) struct CpuNode {
-    /// Position of its thread among those of the process.
+    /// Position of the node's thread among those of the process.
     pub(super) thread: u32,
     pub(super) phase: Phase,
     pub(super) start: i64,
     pub(super) end: i64,
-    /// Its pieces in [`Chain::pieces`].
+    /// Range of the node's pieces in [`Chain::pieces`].
     pub(super) pieces: Range<usize>,
-    /// The mark of the synchronisation that it begins with or follows.
+    /// Mark of the synchronization with which the node begins, or that it follows.
     pub(super) sync: Option<usize>,
 }
 
-/// Nodes of one logical thread in order of time.
+/// Nodes of one logical thread in time order.
 #[derive(Debug, Default)]
 pub(super) struct Chain {
     pub(super) nodes: Vec<CpuNode>,
     pub(super) pieces: Vec<Piece>,
-    /// Per mark: its node.
+    /// Node per mark.
     pub(super) node_of_mark: Vec<u32>,
 }
 
-/// What nodes are made from.
+/// Input of the cut into nodes.
 pub(super) struct Source<'s> {
     /// Pieces of a logical thread.
     pub(super) pieces: &'s [Piece],
-    /// Calls with a role on its threads, by start.
+    /// Calls with a role on the thread, by start.
     pub(super) marks: &'s [Mark],
-    /// Per event.
+    /// Phase per event.
     pub(super) phase: &'s [Phase],
     pub(super) gpu: &'s Gpu,
-    /// Marks of event records that something waits for.
+    /// Marks of event records with a waiter.
     pub(super) waited_records: &'s FxHashSet<usize>,
-    /// Launches that get a node of their own, since their stream had run dry.
+    /// Launches that get a node of their own, because their stream had no work.
     pub(super) starved: &'s FxHashSet<usize>,
 }
 
-/// Cuts a logical thread into nodes.
+/// Cut a logical thread into nodes.
 pub(super) fn cut(source: &Source<'_>) -> Chain {
     let phases = smooth(source);
     let mut cutter = Cutter {
@@ -70,7 +70,8 @@ pub(super) fn cut(source: &Source<'_>) -> Chain {
     cutter.chain
 }
 
-/// Phases of the pieces. What no rule knows cuts nothing between two pieces of one phase.
+/// Phases of the pieces. Pieces of unknown phase between two pieces of one phase get that phase, so that they cause no
+/// cut.
 fn smooth(source: &Source<'_>) -> Vec<Phase> {
     let mut phases: Vec<Phase> = source.pieces.iter().map(|p| source.phase[p.event.index()]).collect();
     let mut known: Option<usize> = None;
@@ -93,7 +94,7 @@ struct Cutter<'s> {
     open: Option<CpuNode>,
     /// Stream of the open node's launches.
     stream: Option<StreamId>,
-    /// Cut at this time; the node behind follows this synchronisation.
+    /// Time of the next cut, and the synchronization that the node after the cut follows.
     pending: Option<(i64, Option<usize>)>,
     next_mark: usize,
 }
@@ -128,7 +129,7 @@ impl Cutter<'_> {
         self.push(&piece, from, piece.end);
     }
 
-    /// Applies the calls before a time that lie in no piece.
+    /// Apply the calls before a time that lie in no piece.
     fn marks_before(&mut self, at: i64) {
         while let Some(mark) = self.source.marks.get(self.next_mark).filter(|m| m.start < at) {
             self.cut_pending(mark.start);
@@ -142,19 +143,19 @@ impl Cutter<'_> {
         }
     }
 
-    /// Opens a node if none is open for this thread and phase.
+    /// Open a node unless one is open for this thread and phase.
     fn enter(&mut self, thread: u32, phase: Phase, at: i64) {
         if self.open.as_ref().is_some_and(|o| o.thread == thread && o.phase == phase) {
             return;
         }
-        // A synchronisation that cut here is still the reason for what follows, on whichever thread.
+        // A synchronization that cut here remains the reason for the following node, on any thread.
         let sync = self.open.as_ref().filter(|o| self.is_blank(o)).and_then(|o| o.sync);
         self.close();
         let first = self.chain.pieces.len();
         self.open = Some(CpuNode { thread, phase, start: at, end: at, pieces: first..first, sync });
     }
 
-    /// Whether nothing has happened yet in an open node.
+    /// True if an open node has no piece and no call yet.
     fn is_blank(&self, open: &CpuNode) -> bool {
         let number = self.chain.nodes.len() as u32;
         open.pieces.start == self.chain.pieces.len()
@@ -165,7 +166,7 @@ impl Cutter<'_> {
                 .any(|&n| n == number)
     }
 
-    /// Whether a call needs a new node.
+    /// True if a call requires a new node.
     fn cuts(&self, mark: usize) -> bool {
         let call = &self.source.marks[mark];
         let mut own = Vec::new();
@@ -178,7 +179,7 @@ impl Cutter<'_> {
         }
     }
 
-    /// Puts the next call into the open node.
+    /// Add the next call to the open node.
     fn apply(&mut self) {
         let at = self.next_mark;
         self.next_mark += 1;
@@ -195,7 +196,7 @@ impl Cutter<'_> {
             MarkKind::Launch(streams) if streams.len() > 1 => self.pending = Some((mark.end, None)),
             MarkKind::Record if self.source.waited_records.contains(&at) => self.pending = Some((mark.end, None)),
             MarkKind::Sync(SyncKind::OwnCopy) => {
-                // The call returns some time after the copy; that time belongs to what follows.
+                // The call returns some time after the copy. That time belongs to the following work.
                 let copied = gpu.launched_by(mark.event).iter().map(|&op| gpu.ops[op as usize].end).max();
                 let until = copied.map_or(mark.end, |end| end.clamp(mark.start, mark.end));
                 self.pending = Some((until, Some(at)));
@@ -231,7 +232,7 @@ impl Cutter<'_> {
         self.open = Some(CpuNode { thread: last.0, phase: last.1, start, end: start, pieces: first..first, sync });
     }
 
-    /// Ends the open node; one in which nothing happened vanishes.
+    /// Close the open node, or discard it if it is empty.
     fn close(&mut self) {
         let Some(open) = self.open.take() else { return };
         if self.is_blank(&open) {

@@ -1,21 +1,21 @@
-//! The critical path: back from the end of the window, by Algorithm 1 of the paper.
+//! Backward search for the critical path from the end of the window (Algorithm 1 of the paper).
 
 use super::graph::{CtdaEdge, CtdaEdgeKind, CtdaGraph};
 
-/// A node of the path, and which part of it counts.
+/// Node of the path, with the part that counts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CtdaStep {
-    /// The node.
+    /// Node number.
     pub node: u32,
-    /// From when on it counts, in ns since the trace's base: not while it waited for the step before.
+    /// Start of the part that counts, in ns since the trace's base, after the wait for the previous node.
     pub from_ns: i64,
-    /// Until when it counts, in ns since the trace's base: its effective end for the step after.
+    /// End of the part that counts, in ns since the trace's base: the node's effective end for the next node.
     pub to_ns: i64,
-    /// The edge from the step before; `None` for the first.
+    /// Kind of the edge from the previous node; `None` for the first.
     pub via: Option<CtdaEdgeKind>,
 }
 
-/// A path in order of time, and whether the search met a node again (times that contradict each other).
+/// Path in time order, and true if the search met a node twice because recorded times contradict each other.
 pub(super) fn search(graph: &CtdaGraph) -> (Vec<CtdaStep>, bool) {
     let mut steps = Vec::new();
     let Some(last) = last_node(graph) else { return (steps, false) };
@@ -26,7 +26,7 @@ pub(super) fn search(graph: &CtdaGraph) -> (Vec<CtdaStep>, bool) {
         seen[current as usize] = true;
         let node = &graph.nodes[current as usize];
         let edge = predecessor(graph, current);
-        // A node that waited counts from the end of the wait on.
+        // A node that waited counts from the end of the wait.
         let waited = edge.filter(|e| e.kind == CtdaEdgeKind::Sync && !node.is_gpu).map_or(node.start_ns, |e| e.at_ns);
         let from_ns = node.start_ns.max(waited).min(until);
         steps.push(CtdaStep { node: current, from_ns, to_ns: until, via: edge.map(|e| e.kind) });
@@ -42,17 +42,17 @@ pub(super) fn search(graph: &CtdaGraph) -> (Vec<CtdaStep>, bool) {
     (steps, false)
 }
 
-/// The node that ends last; one of the host wins a tie, then the first.
+/// Node that ends last; host nodes win ties, then the first node.
 fn last_node(graph: &CtdaGraph) -> Option<u32> {
     let key = |n: &u32| (graph.nodes[*n as usize].end_ns, !graph.nodes[*n as usize].is_gpu, std::cmp::Reverse(*n));
     (0..graph.nodes.len() as u32).max_by_key(key)
 }
 
-/// The edge from what decided when a node could start.
+/// Edge from the prerequisite that determined the start of a node.
 fn predecessor(graph: &CtdaGraph, node: u32) -> Option<&CtdaEdge> {
     let edges = graph.edges_to(node);
     let row = &graph.nodes[node as usize];
-    // Equal ends: order in thread or stream before launches before waits, then the earlier node.
+    // Ties: thread or stream order wins over launches, launches over waits, then the earlier node.
     let latest = |edges: &mut dyn Iterator<Item = &CtdaEdge>| -> Option<usize> {
         let key = |e: &&CtdaEdge| (e.at_ns, std::cmp::Reverse((e.kind, e.from)));
         let best = edges.max_by_key(key)?;
@@ -61,7 +61,7 @@ fn predecessor(graph: &CtdaGraph, node: u32) -> Option<&CtdaEdge> {
     let found = if row.is_gpu {
         latest(&mut edges.iter())
     } else {
-        // A synchronisation decides if there was something left to wait for when it was called.
+        // A synchronization decides if work was unfinished at the time of the call.
         let called = row.sync_ns.unwrap_or(i64::MAX);
         let waits = latest(&mut edges.iter().filter(|e| e.kind == CtdaEdgeKind::Sync && e.at_ns > called));
         waits.or_else(|| latest(&mut edges.iter().filter(|e| e.kind != CtdaEdgeKind::Sync)))

@@ -1,15 +1,16 @@
-//! Python functions that really block (section 3.2.1 of the paper): those in whose own code a node spends a share of its
-//! time that matters. The time of smaller ones counts for the smallest function around them that does.
+//! Python functions with a relevant share of their node's time in their own code (section 3.2.1 of the paper). The time
+//! of smaller functions counts for the innermost relevant function around them.
 
 use super::nodes::Chain;
 use super::stacks::Rank;
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, StrId, Trace};
 
-/// A function is kept if its own code, operators and runtime calls left out, has this share of its node's time.
+/// Minimum share of the node's time in a function's own code, without operators and runtime calls, for a function to be
+/// kept.
 const KEPT_SHARE: f64 = 0.01;
 
-/// Charges the Python time of each node to the functions that are kept.
+/// Assign the Python time of each node to the kept functions.
 pub(super) fn roll_up(trace: &Trace, parent: &[EventId], chain: &mut Chain) {
     for node in &chain.nodes {
         let least = (node.end.saturating_sub(node.start)) as f64 * KEPT_SHARE;
@@ -34,7 +35,7 @@ pub(super) fn roll_up(trace: &Trace, parent: &[EventId], chain: &mut Chain) {
                 *outermost.entry(found).or_default() += piece.end - piece.start;
             }
         }
-        // What reached the outermost frame may now be enough to keep that one.
+        // The time that reached the outermost frame may now be sufficient to keep that frame.
         for piece in pieces.iter_mut() {
             if outermost.get(&piece.event).is_some_and(|&time| (time as f64) < least) {
                 piece.event = EventId::NONE;
@@ -43,8 +44,8 @@ pub(super) fn roll_up(trace: &Trace, parent: &[EventId], chain: &mut Chain) {
     }
 }
 
-/// The innermost frame at or around an event that is kept, or operator that the frames are in, else the outermost
-/// frame. Remembers all frames on the way.
+/// Innermost kept frame at or around an event, or the operator around the frames, or the outermost frame. Caches the
+/// result for all frames on the way.
 fn nearest_kept(
     event: EventId,
     parent: &[EventId],

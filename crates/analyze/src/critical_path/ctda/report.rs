@@ -1,5 +1,5 @@
-//! The critical path as one serialisable value, for JSON output, and as tables. Keys that HTA's report has too mean the
-//! same.
+//! Report of the critical path as one serializable value, for JSON output, and as tables. Keys that also occur in HTA's
+//! report have the same meaning.
 
 use super::hotspots::percent;
 use super::rules::Phase;
@@ -9,30 +9,30 @@ use serde::{Deserialize, Serialize};
 use stackline_model::{Table, Unit};
 use std::collections::BTreeMap;
 
-/// A node of the path. Its fields stand in the order of documents, by the alphabet.
+/// Node of the path. Fields are in alphabetical order, as in the JSON document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReportNode {
-    /// End of what counts, in ns since the start of the window.
+    /// End of the part that counts, in ns since the start of the window.
     pub end_ns: i64,
-    /// Time in it in which events ran, in ns.
+    /// Time in which events of the node ran, in ns.
     pub executed_ns: i64,
-    /// Name of the event with the most time in it.
+    /// Name of the event with the most time in the node.
     pub mostly: String,
-    /// Its number in the graph.
+    /// Number of the node in the graph.
     pub node: u32,
-    /// Its phase.
+    /// Phase of the node.
     pub phase: Phase,
     /// `cpu` or `gpu`.
     pub resource: String,
-    /// Start of what counts, in ns since the start of the window.
+    /// Start of the part that counts, in ns since the start of the window.
     pub start_ns: i64,
-    /// Where it ran.
+    /// Track of the node.
     pub track: String,
-    /// The edge from the node before; `None` for the first.
+    /// Kind of the edge from the previous node; `None` for the first.
     pub via: Option<String>,
 }
 
-/// A hotspot. Its fields stand in the order of documents, by the alphabet.
+/// Hotspot. Fields are in alphabetical order, as in the JSON document.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReportHotspot {
     /// Category as in the source.
@@ -41,20 +41,20 @@ pub struct ReportHotspot {
     pub duration_ns: i64,
     /// Name.
     pub name: String,
-    /// Part of the window, in percent.
+    /// Percent of the window.
     pub prop_in_total: f64,
-    /// Part of the executed time of the path, in percent.
+    /// Percent of the path's executed time.
     pub proportion: f64,
 }
 
-/// What `critical-path --method ctda --format json` prints, except the read report.
+/// Document of `critical-path --method ctda --format json`, without the read report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CtdaReport {
-    /// How the path was found: `ctda`.
+    /// Name of the method: `ctda`.
     pub method: String,
     /// Version of the method's rules.
     pub rule_set: String,
-    /// Settings.
+    /// Settings of the analysis.
     pub options: CtdaOptions,
     /// Length of the window in ns.
     pub window_ns: i64,
@@ -62,33 +62,33 @@ pub struct CtdaReport {
     pub window_start_ns: i64,
     /// End of the window in ns since the trace's base.
     pub window_end_ns: i64,
-    /// Events that took part.
+    /// Number of events in the analysis.
     pub rows: usize,
-    /// Nodes of the graph.
+    /// Number of nodes of the graph.
     pub graph_nodes: usize,
-    /// Edges of the graph by kind.
+    /// Number of edges of the graph by kind.
     pub edges: BTreeMap<String, usize>,
-    /// Nodes on the path.
+    /// Number of nodes on the path.
     pub path_nodes: usize,
-    /// Events with time on the path.
+    /// Number of events with time on the path.
     pub path_events: usize,
-    /// Edges of the path by kind.
+    /// Number of edges of the path by kind.
     pub path_edges: BTreeMap<String, usize>,
     /// Executed time of the path in µs.
     pub weight_us: f64,
-    /// Executed time by length of the window.
+    /// Executed time of the path divided by the length of the window.
     pub cpcr: f64,
-    /// What the path's executed time is bound by, in percent of it.
+    /// Percent of the path's executed time by cause.
     pub bound_by: BTreeMap<String, f64>,
-    /// The same in µs.
+    /// Executed time by cause in µs.
     pub bound_by_us: BTreeMap<String, f64>,
     /// Executed time of the path in µs by phase of its nodes.
     pub phases_us: BTreeMap<String, f64>,
-    /// What the time of the path went to, the most first.
+    /// Hotspots, largest first.
     pub hotspots: Vec<ReportHotspot>,
-    /// The path.
+    /// Nodes of the path.
     pub path: Vec<ReportNode>,
-    /// What the reader should know.
+    /// Warnings for readers.
     pub warnings: Vec<Warning>,
 }
 
@@ -97,7 +97,7 @@ fn us(ns: i64) -> f64 {
 }
 
 impl CtdaPath {
-    /// The path as one serialisable value.
+    /// Report of the path.
     pub fn report(&self) -> CtdaReport {
         let executed = self.executed_ns();
         let bounds = self.bound_by_ns();
@@ -165,7 +165,7 @@ impl CtdaPath {
         rows
     }
 
-    /// The name with the most time; of several the first by the alphabet.
+    /// Name with the most time; ties go to the alphabetically first.
     fn largest_name(&self, mut sums: Vec<(u32, i64)>) -> String {
         sums.sort_unstable();
         sums.dedup_by(|next, kept| {
@@ -179,7 +179,7 @@ impl CtdaPath {
 }
 
 impl CtdaReport {
-    /// The report as tables: hotspots, phases, edges and the path node by node.
+    /// Report as tables: hotspots, phases, edges and nodes of the path.
     pub fn tables(&self) -> Vec<Table> {
         let spots = &self.hotspots;
         let executed: f64 = self.weight_us;
@@ -188,7 +188,7 @@ impl CtdaReport {
             Phase::ALL.iter().map(|p| (p.name(), self.phases_us.get(p.name()).copied().unwrap_or(0.0))).collect();
         let path = &self.path;
         vec![
-            Table::new("hotspots", "What the time of the path went to")
+            Table::new("hotspots", "Hotspots of the critical path")
                 .text("name", spots.iter().map(|h| h.name.clone()))
                 .text("category", spots.iter().map(|h| h.category.clone()))
                 .i64("duration", Unit::Ns, spots.iter().map(|h| h.duration_ns))
@@ -202,7 +202,7 @@ impl CtdaReport {
                 .text("type", self.edges.keys().cloned())
                 .i64("edges", Unit::None, self.edges.values().map(|&n| n as i64))
                 .i64("on_path", Unit::None, self.edges.keys().map(|k| self.path_edges.get(k).map_or(0, |&n| n as i64))),
-            Table::new("critical_path", "The path, node by node")
+            Table::new("critical_path", "Nodes of the critical path in time order")
                 .text("resource", path.iter().map(|n| n.resource.clone()))
                 .text("phase", path.iter().map(|n| n.phase.name().to_owned()))
                 .text("track", path.iter().map(|n| n.track.clone()))

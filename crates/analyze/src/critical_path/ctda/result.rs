@@ -1,4 +1,4 @@
-//! The result of the method, free of the trace.
+//! Result of method `ctda`, independent of the trace.
 
 use super::build::Nodes;
 use super::gpu::Gpu;
@@ -10,40 +10,40 @@ use crate::critical_path::events::EventsBuilder;
 use crate::critical_path::{PathEvents, Warning};
 use stackline_model::{EventId, Trace, TrackId};
 
-/// A dependency graph, its critical path, and all that is needed to present them.
+/// Dependency graph, its critical path, and the data to present them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CtdaPath {
-    /// Settings.
+    /// Settings of the analysis.
     pub options: CtdaOptions,
     /// Start of the window in ns since the trace's base.
     pub window_start_ns: i64,
     /// End of the window in ns since the trace's base.
     pub window_end_ns: i64,
-    /// Events that took part.
+    /// Number of events in the analysis.
     pub rows: usize,
-    /// The events that the graph's pieces refer to.
+    /// Events of the graph's pieces.
     pub events: PathEvents,
-    /// Per event: its category.
+    /// Category per event.
     pub categories: Categories,
-    /// The graph.
+    /// Dependency graph.
     pub graph: CtdaGraph,
-    /// The path, in order of time.
+    /// Nodes of the path, in time order.
     pub steps: Vec<CtdaStep>,
-    /// What the reader should know.
+    /// Warnings for readers.
     pub warnings: Vec<Warning>,
 }
 
 /// Categories of events as in the source.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Categories {
-    /// Per event: a row of `names`.
+    /// Category per event: a row of `names`.
     pub of_event: Vec<u32>,
     /// Distinct categories.
     pub names: Vec<String>,
 }
 
 impl Categories {
-    /// The category of an event, empty if there was none.
+    /// Category of an event; empty without one.
     pub fn get(&self, event: u32) -> &str {
         let name = self.of_event.get(event as usize).and_then(|&n| self.names.get(n as usize));
         name.map_or("", String::as_str)
@@ -60,7 +60,7 @@ impl Categories {
 }
 
 impl CtdaPath {
-    /// How the path was found.
+    /// Name of the method.
     pub const METHOD: &'static str = "ctda";
 
     /// Version of the method's rules.
@@ -73,7 +73,7 @@ impl CtdaPath {
         self.window_end_ns.saturating_sub(self.window_start_ns)
     }
 
-    /// The pieces of the path in order of time, cut to what counts.
+    /// Pieces of the path in time order, cut to the parts that count.
     pub fn path_pieces(&self) -> impl Iterator<Item = (&CtdaStep, CtdaPiece)> + '_ {
         self.steps.iter().flat_map(|step| {
             let node = self.graph.nodes.get(step.node as usize);
@@ -85,19 +85,20 @@ impl CtdaPath {
         })
     }
 
-    /// Time in ns in which events of the path ran.
+    /// Time in which events of the path ran, in ns.
     pub fn executed_ns(&self) -> i64 {
         self.path_pieces().map(|(_, p)| p.end_ns - p.start_ns).sum()
     }
 
-    /// The critical path coverage ratio (section 4.2 of the paper): executed time of the path by length of the window.
+    /// Critical path coverage ratio (section 4.2 of the paper): executed time of the path divided by the length of the
+    /// window.
     pub fn cpcr(&self) -> f64 {
         let window = self.window_ns();
         if window <= 0 { 0.0 } else { self.executed_ns() as f64 / window as f64 }
     }
 }
 
-/// Turns nodes into a graph that stands on its own.
+/// Convert nodes into a graph that is independent of the trace.
 pub(super) fn pack(
     trace: &Trace,
     nodes: &Nodes,
@@ -134,7 +135,7 @@ pub(super) fn pack(
         let first = packer.graph.pieces.len();
         let mut now = i64::MIN;
         for op in &gpu.ops[node.ops.start as usize..node.ops.end as usize] {
-            // Operations of a stream may overlap a little; each moment counts once.
+            // Operations of a stream may overlap slightly; overlapping time counts once.
             if op.end > now.max(op.start) {
                 let stream = stream_number(trace, gpu.streams[node.stream as usize], node.stream);
                 packer.piece(op.start.max(now), op.end, op.event, stream);
@@ -156,7 +157,7 @@ pub(super) fn pack(
     (packer.graph, packer.builder.finish(), packer.categories)
 }
 
-/// The number of a stream; its position where the trace has none.
+/// Number of a stream; its position if the trace has no number.
 fn stream_number(trace: &Trace, track: TrackId, position: u32) -> i64 {
     let number = trace.tracks.get(track).stream;
     if number >= 0 { number } else { i64::from(position) }

@@ -1,4 +1,4 @@
-//! Training phases and the rules that tell them, kept as data: [`BUILT_IN`] has the same form as a file of the user's.
+//! Training phases and their rules as data. [`BUILT_IN`] has the format of a user's rule file.
 
 use crate::critical_path::CriticalPathError;
 use crate::frame_names::frame;
@@ -8,11 +8,11 @@ use stackline_model::vocabulary::{FRAMEWORKS, PhaseSpan, TrainingPhase, matches,
 use stackline_model::{EventKind, StrId, Trace};
 use std::cell::LazyCell;
 
-/// The rules that come with the method, for PyTorch and for spans of any program. Those of frameworks on it come before them: see
-/// [`stackline_model::vocabulary`].
+/// Built-in rules for PyTorch and for spans of any program. Rules for frameworks on top of PyTorch come before them:
+/// see [`stackline_model::vocabulary`].
 pub const BUILT_IN: &str = include_str!("phase_rules.json");
 
-/// A phase of training (section 3.2.1 of the paper).
+/// Training phase (section 3.2.1 of the paper).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
@@ -22,22 +22,22 @@ pub enum Phase {
     Forward,
     /// Computing the loss.
     Loss,
-    /// The backward pass, a forward pass that it repeats included.
+    /// The backward pass, including a repeated forward pass.
     Backward,
-    /// Collectives and what prepares them.
+    /// Collectives and their preparation.
     Communication,
     /// The optimizer.
     Update,
-    /// No rule knows it.
+    /// Not matched by any rule.
     Other,
 }
 
 impl Phase {
-    /// Every phase, in the order of training.
+    /// All phases, in the order of training.
     pub const ALL: [Self; 7] =
         [Self::DataLoad, Self::Forward, Self::Loss, Self::Backward, Self::Communication, Self::Update, Self::Other];
 
-    /// The name in files and tables, such as `data_load`.
+    /// Name in files and tables, such as `data_load`.
     pub fn name(self) -> &'static str {
         match self {
             Self::DataLoad => "data_load",
@@ -50,7 +50,7 @@ impl Phase {
         }
     }
 
-    /// The phase that a framework's vocabulary tells.
+    /// Phase for a phase of a framework's vocabulary.
     fn of_framework(phase: TrainingPhase) -> Self {
         match phase {
             TrainingPhase::DataLoading => Self::DataLoad,
@@ -61,19 +61,20 @@ impl Phase {
         }
     }
 
-    /// The phase of an event of this phase inside one of phase `outer`. A forward pass inside the backward pass is
-    /// activation checkpointing at work, and belongs to the backward pass; so does a loss inside the optimizer (LBFGS).
+    /// Phase of an event of this phase inside one of phase `outer`. A forward pass inside the backward pass is
+    /// activation checkpointing and belongs to the backward pass. A loss inside the optimizer (LBFGS) belongs to the
+    /// optimizer.
     pub(crate) fn inside(self, outer: Self) -> Self {
         match (self, outer) {
             (Self::Forward | Self::Loss, Self::Backward | Self::Update) => outer,
-            // A forward function called for a loss is part of it.
+            // A forward function that a loss calls is part of the loss.
             (Self::Forward, Self::Loss) => outer,
             _ => self,
         }
     }
 }
 
-/// What a rule is about, as far as rules tell events apart.
+/// Kind of events that a rule matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RuleKind {
@@ -100,44 +101,44 @@ impl RuleKind {
     }
 }
 
-/// A side of the link between an operator and its derivative, which traces record by sequence number.
+/// Side of the link between an operator and its backward operator, which traces record by sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LinkSide {
-    /// The operator has a derivative in the trace.
+    /// The operator has a backward operator in the trace.
     Forward,
-    /// The operator is the derivative of one in the trace.
+    /// The operator is the backward operator of one in the trace.
     Backward,
 }
 
-/// One rule: events that meet all its conditions are of the phase.
+/// Rule that assigns a phase to events that meet all its conditions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PhaseRule {
-    /// The phase.
+    /// Assigned phase.
     pub phase: Phase,
-    /// Only events of these kinds; of any kind if empty.
+    /// Kinds of events; any kind if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kinds: Vec<RuleKind>,
-    /// The whole name matches this, in which `*` stands for any text, and `*/` at its beginning for any folders, or none.
+    /// Pattern for the whole name, in which `*` matches any text, and an initial `*/` matches any folders or none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The event is this side of a link between forward and backward operator.
+    /// Side of the link between forward and backward operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<LinkSide>,
-    /// What else runs on the thread of such events is of the phase too, if no other phase runs there.
+    /// True to assign the phase to the other work on the thread as well, if no other phase runs there.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub autograd_thread: bool,
-    /// Such events are of the phase inside the optimizer, too: its step calls them as its closure.
+    /// True to assign the phase inside the optimizer as well, whose step calls such events as its closure.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_closure: bool,
-    /// The frame is a function of a framework that belongs to this phase ([`phase_of_code`]); files have no such rules.
+    /// Framework phase of the frame's function ([`phase_of_code`]); rule files have no such condition.
     #[serde(skip)]
     code: Option<TrainingPhase>,
 }
 
 impl PhaseRule {
-    /// The phase of an event of this rule inside one of phase `outer` (see [`Phase::inside`]).
+    /// Phase of an event of this rule inside one of phase `outer` (see [`Phase::inside`]).
     pub(crate) fn inside(&self, outer: Phase) -> Phase {
         if self.in_closure && outer == Phase::Update { self.phase } else { self.phase.inside(outer) }
     }
@@ -147,7 +148,7 @@ impl PhaseRule {
         Self { phase, kinds, name: Some(name), link, autograd_thread: false, in_closure: false, code }
     }
 
-    /// Rule for a span that a framework writes.
+    /// Rule for a span of a framework.
     fn of_span(span: &PhaseSpan) -> Self {
         let phase = span.phase.map_or(Phase::Other, Phase::of_framework);
         Self { in_closure: span.in_closure, ..Self::named(phase, span.name.to_owned()) }
@@ -159,7 +160,7 @@ impl PhaseRule {
         Self { kinds, name: None, code: Some(phase), ..Self::named(Phase::of_framework(phase), String::new()) }
     }
 
-    /// Whether the rule is for what has this name, by names alone.
+    /// Match by name and kind alone, without links.
     fn fits(&self, name: &str, kind: RuleKind, code: impl FnOnce() -> Option<TrainingPhase>) -> bool {
         let of_kind = self.kinds.is_empty() || self.kinds.contains(&kind);
         of_kind
@@ -171,32 +172,33 @@ impl PhaseRule {
     }
 }
 
-/// Whether a name fits a pattern of rules. A `*/` that it begins with stands for any folders, or none.
+/// Match a name against a rule's pattern. An initial `*/` matches any folders or none.
 fn fits_pattern(pattern: &str, name: &str) -> bool {
     matches(pattern, name) || pattern.strip_prefix("*/").is_some_and(|rest| matches(rest, name))
 }
 
-/// What the vocabulary says of a Python frame.
+/// Phase of a Python frame in the vocabulary of frameworks.
 fn phase_of_frame(name: &str) -> Option<TrainingPhase> {
     let (file, _, function) = frame(name)?;
     phase_of_code(file, function)
 }
 
-/// Rules in order (the first that matches an event wins), and what counts as waiting.
+/// Ordered rules (the first match wins), and patterns of waiting frames.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PhaseRules {
-    /// The rules.
+    /// Phase rules.
     #[serde(default)]
     pub rules: Vec<PhaseRule>,
-    /// Names of Python frames that wait for another thread or process, as those of rules. They run only where nothing else does.
+    /// Patterns of Python frames that wait for another thread or process. Such frames count only where no other work
+    /// runs.
     #[serde(default)]
     pub waits: Vec<String>,
 }
 
 impl Default for PhaseRules {
     fn default() -> Self {
-        // A test reads the built-in text, so that the empty set is never met.
+        // A test parses the built-in text, so the empty set never occurs.
         let general = serde_json::from_str(BUILT_IN).unwrap_or(Self { rules: Vec::new(), waits: Vec::new() });
         let spans = FRAMEWORKS.iter().flat_map(|framework| framework.spans).map(PhaseRule::of_span);
         let code = TrainingPhase::ALL.into_iter().map(PhaseRule::of_code);
@@ -205,14 +207,14 @@ impl Default for PhaseRules {
 }
 
 impl PhaseRules {
-    /// The rule for what has this name, by names alone.
+    /// First rule that matches a name and kind, without links.
     pub fn of_name(&self, name: &str, kind: RuleKind) -> Option<&PhaseRule> {
         let code = LazyCell::new(|| phase_of_frame(name));
         self.rules.iter().find(|rule| rule.fits(name, kind, || *code))
     }
 
-    /// The rule of those that hold for names of every kind: those that PyTorch's own libraries and frameworks give. A program may call
-    /// its spans anything.
+    /// First rule that matches a name for events of every kind. Such rules cover names from PyTorch's libraries and
+    /// from frameworks, because the names of a program's own spans are arbitrary.
     pub fn of_library_name(&self, name: &str) -> Option<&PhaseRule> {
         let fits = |rule: &&PhaseRule| {
             rule.kinds.is_empty() && rule.name.as_ref().is_some_and(|pattern| fits_pattern(pattern, name))
@@ -220,10 +222,10 @@ impl PhaseRules {
         self.rules.iter().find(fits)
     }
 
-    /// The built-in rules after those of a JSON text, which thereby come first.
+    /// Combine the rules of a JSON text with the built-in ones. The text's rules come first.
     ///
     /// # Errors
-    /// If the text is no set of rules; the message names the line.
+    /// Returns an error with the line if the text is not a valid set of rules.
     pub fn extended_by(text: &str) -> Result<Self, CriticalPathError> {
         let invalid = |reason: String| CriticalPathError::InvalidPhaseRules { reason };
         let own: Self = serde_json::from_str(text).map_err(|e| invalid(e.to_string()))?;
@@ -236,13 +238,13 @@ impl PhaseRules {
     }
 }
 
-/// Answers for one trace, each name looked up once.
+/// Phase rules applied to one trace, with a cache per name.
 pub(super) struct RuleBook<'a> {
     trace: &'a Trace,
     rules: &'a PhaseRules,
-    /// Per name and kind: the first rule that matches by name alone.
+    /// First rule that matches by name alone, per name and kind.
     by_name: FxHashMap<(StrId, RuleKind), Option<usize>>,
-    /// The first rules for the two sides of a link.
+    /// First rules for the two sides of a link.
     by_link: [Option<usize>; 2],
     waits: FxHashMap<StrId, bool>,
 }
@@ -254,7 +256,7 @@ impl<'a> RuleBook<'a> {
         Self { trace, rules, by_name: FxHashMap::default(), by_link, waits: FxHashMap::default() }
     }
 
-    /// The rule for an event's own name and links, not those around it.
+    /// Rule for an event's own name and links, independent of enclosing events.
     pub(super) fn rule_for(&mut self, name: StrId, kind: EventKind, link: Option<LinkSide>) -> Option<&'a PhaseRule> {
         let kind = RuleKind::from_event_kind(kind)?;
         let (trace, rules) = (self.trace, self.rules);
@@ -271,7 +273,7 @@ impl<'a> RuleBook<'a> {
         best.and_then(|at| rules.rules.get(at))
     }
 
-    /// Whether a Python frame of this name waits for another thread.
+    /// True if a Python frame of this name waits for another thread.
     pub(super) fn waits(&mut self, name: StrId) -> bool {
         let (trace, rules) = (self.trace, self.rules);
         *self.waits.entry(name).or_insert_with(|| {
@@ -321,7 +323,7 @@ mod tests {
             (&steady, Phase::Other),
             ("DeepSpeedEngine.backward", Phase::Backward),
             ("[pl][profile][_EvaluationLoop].val_next", Phase::DataLoad),
-            // What any program may call its spans.
+            // Arbitrary names that a program may give its spans.
             ("my_backward", Phase::Backward),
         ];
         for (name, told) in spans {
@@ -339,7 +341,7 @@ mod tests {
         }
         for frame in [
             "deepspeed/runtime/engine.py(1): train",
-            // Folders of the user's that are called like a package, or end like one.
+            // Folders of a user with the name of a package, or with such an ending.
             "/data/me/optax/train.py(3): main",
             "mydeepspeed/runtime/engine.py(9): step",
             "mytorch/optim/adam.py(226): step",

@@ -1,6 +1,6 @@
-//! What each thread did at each moment: nesting, phases, and the innermost event.
+//! Activity of each thread over time: nesting, phases, and the innermost event.
 //!
-//! Nesting is found anew here instead of taken from the model, since it must not depend on the order of equal spans in
+//! Nesting is computed here instead of read from the model, because it must not depend on the order of equal spans in
 //! the file.
 
 use super::rules::{LinkSide, Phase, RuleBook};
@@ -8,18 +8,18 @@ use super::window::Window;
 use stackline_model::{EventId, EventKind, LinkKind, Trace, TrackId, TrackKind, flags};
 use std::cmp::Reverse;
 
-/// How a moment of a thread counts when several threads of a process are busy.
+/// Priority of a thread's activity when several threads of a process are active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
-    /// A Python frame that waits for another thread.
+    /// Python frame that waits for another thread.
     Wait,
-    /// Python code, and annotations that a rule knows.
+    /// Python code, and annotations that match a rule.
     Python,
-    /// Operators and runtime calls: somebody is at work.
+    /// Operators and runtime calls.
     Work,
 }
 
-/// A stretch of time in which one event is the innermost of its thread.
+/// Time range in which one event is the innermost of its thread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Segment {
     pub(super) start: i64,
@@ -28,29 +28,29 @@ pub(super) struct Segment {
     pub(super) rank: Rank,
 }
 
-/// A thread of a process.
+/// Thread of a process.
 #[derive(Debug)]
 pub(super) struct Thread {
     pub(super) track: TrackId,
-    /// In order of time, disjoint.
+    /// Disjoint segments in time order.
     pub(super) segments: Vec<Segment>,
-    /// Runtime and driver calls by start.
+    /// Runtime and driver calls, by start.
     pub(super) calls: Vec<EventId>,
 }
 
-/// The host side of the window.
+/// Host events of the window.
 pub(super) struct Host {
-    /// Threads of each process; both in an order that does not depend on the file's.
+    /// Threads per process, both in an order independent of the file.
     pub(super) processes: Vec<Vec<Thread>>,
-    /// Per event: its phase.
+    /// Phase per event.
     pub(super) phase: Vec<Phase>,
-    /// Per event: the innermost event around it that counts on the path.
+    /// Per event: the innermost enclosing event that counts on the path.
     pub(super) parent: Vec<EventId>,
-    /// Events looked at.
+    /// Number of events in the analysis.
     pub(super) rows: usize,
 }
 
-/// Walks all threads.
+/// Compute nesting, phases and segments of all threads.
 pub(super) fn walk<'a>(trace: &'a Trace, book: &mut RuleBook<'a>, window: Window) -> Host {
     let n = trace.events.len();
     let links = link_sides(trace);
@@ -72,7 +72,7 @@ pub(super) fn walk<'a>(trace: &'a Trace, book: &mut RuleBook<'a>, window: Window
         }
         process = Some(own);
     }
-    // Some traces show the frames of helper processes; they say nothing about the program while others do its work.
+    // Some traces show the frames of helper processes. They are irrelevant while other processes do the program's work.
     let works = |threads: &[Thread]| {
         threads.iter().any(|t| !t.calls.is_empty() || t.segments.iter().any(|s| s.rank == Rank::Work))
     };
@@ -82,8 +82,8 @@ pub(super) fn walk<'a>(trace: &'a Trace, book: &mut RuleBook<'a>, window: Window
     host
 }
 
-/// Per event: its side of a link between operator and derivative. An operator inside a derivative can be both; then it
-/// is the backward side that says what it does.
+/// Per event: its side of a link between operator and backward operator. An operator inside a backward operator can be
+/// both; the backward side wins.
 fn link_sides(trace: &Trace) -> Vec<Option<LinkSide>> {
     let mut sides = vec![None; trace.events.len()];
     for (from, _, _) in trace.links.of_kind(LinkKind::Backward) {
@@ -95,7 +95,7 @@ fn link_sides(trace: &Trace) -> Vec<Option<LinkSide>> {
     sides
 }
 
-/// An event on the stack.
+/// Event on the stack.
 struct Open {
     event: EventId,
     end: i64,
@@ -113,7 +113,7 @@ struct Walker<'w, 'a> {
 }
 
 impl Walker<'_, '_> {
-    /// One thread; `None` if nothing of it counts.
+    /// Process one thread; `None` if no event of it counts.
     fn thread(&mut self, track: TrackId) -> Option<Thread> {
         let events = self.ordered(track);
         let mut thread = Thread { track, segments: Vec::new(), calls: Vec::new() };
@@ -149,7 +149,7 @@ impl Walker<'_, '_> {
         (!thread.segments.is_empty() || !thread.calls.is_empty()).then_some(thread)
     }
 
-    /// The thread's events that overlap the window, outer ones first; equal spans by level and name.
+    /// Events of the thread that overlap the window, outer ones first; ties by level and name.
     fn ordered(&self, track: TrackId) -> Vec<EventId> {
         let (trace, window) = (self.trace, self.window);
         let takes_part = |e: &EventId| {
@@ -181,13 +181,14 @@ impl Walker<'_, '_> {
             }
             EventKind::PythonFunction if self.book.waits(self.trace.events.name[event.index()]) => Rank::Wait,
             EventKind::PythonFunction => Rank::Python,
-            // An annotation says what is done, and takes no time; one that a rule knows stands for the code in it.
+            // An annotation names work and has no time of its own. One that matches a rule represents the code inside
+            // it.
             EventKind::Annotation if has_rule => Rank::Python,
             _ => return None,
         })
     }
 
-    /// Ends what is over at a time.
+    /// Close events that ended by a time.
     fn close(&mut self, at: i64, segments: &mut Vec<Segment>) {
         while let Some(end) = self.open.last().map(|o| o.end).filter(|&end| end <= at) {
             self.emit(end, segments);
@@ -195,13 +196,14 @@ impl Walker<'_, '_> {
         }
     }
 
-    /// Gives the time up to here to the innermost open event.
+    /// Assign the time up to `until` to the innermost open event.
     fn emit(&mut self, until: i64, segments: &mut Vec<Segment>) {
         let start = self.cursor.max(self.window.start);
         let end = until.min(self.window.end);
         self.cursor = self.cursor.max(until);
         let Some(open) = self.open.last().filter(|_| end > start) else { return };
-        // Time before the innermost event began belongs to it only if something ended late; it was handed out then.
+        // Time before the start of the innermost event belongs to it only if another event ended late. That time was
+        // already assigned.
         let start = start.max(self.trace.events.start[open.event.index()]);
         let end = end.min(open.end);
         if end > start {

@@ -1,28 +1,28 @@
-//! The threads of a process as one logical thread (section 3.2.2 of the paper): under the interpreter's lock they take
-//! turns, so that at each moment one of them is the one that gets on.
+//! Merge of the threads of a process into one logical thread (section 3.2.2 of the paper). Under the GIL, only one
+//! thread runs at a time.
 
 use super::stacks::{Rank, Segment, Thread};
 use stackline_model::EventId;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// CPython's switch interval in ns. Between two pieces of work of one thread that are closer than this, Python frames
-/// of other threads are waiting, not working: a thread that got the lock would keep it as long.
+/// CPython's switch interval in ns. Between two pieces of work of one thread with a smaller distance, Python frames of
+/// other threads wait, because a thread that got the GIL would keep it as long.
 const SWITCH_INTERVAL_NS: i64 = 5_000_000;
 
-/// A stretch of time of the logical thread.
+/// Time range of the logical thread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Piece {
     pub(super) start: i64,
     pub(super) end: i64,
-    /// What ran; [`EventId::NONE`] for a Python frame that turned out too short to matter.
+    /// Event that ran; [`EventId::NONE`] for a Python frame that is too short to matter.
     pub(super) event: EventId,
-    /// Position of its thread among those of the process.
+    /// Position of the piece's thread among those of the process.
     pub(super) thread: u32,
     pub(super) rank: Rank,
 }
 
-/// Lays the segments of all threads one behind the other. The pieces are disjoint and in order of time.
+/// Merge the segments of all threads into disjoint pieces in time order.
 pub(super) fn merge(threads: &[Thread]) -> Vec<Piece> {
     let mut pieces = Vec::new();
     if let [only] = threads {
@@ -33,7 +33,7 @@ pub(super) fn merge(threads: &[Thread]) -> Vec<Piece> {
     for (thread, t) in (0u32..).zip(threads) {
         work.extend(t.segments.iter().filter(|s| s.rank == Rank::Work).map(|&s| (s, thread)));
     }
-    // Threads are in an order of their own, so that this does not depend on the order of the file.
+    // Threads have a fixed order, so the result does not depend on the order of the file.
     work.sort_by_key(|(s, thread)| (s.start, Reverse(s.end), *thread));
     let mut gaps = Gaps { threads, position: vec![0; threads.len()] };
     let mut now = i64::MIN;
@@ -43,7 +43,7 @@ pub(super) fn merge(threads: &[Thread]) -> Vec<Piece> {
             gaps.fill(now, segment.start, last, Some(thread), &mut pieces);
             now = segment.start;
         }
-        // What starts later takes over: it is what the process does now.
+        // A segment that starts later takes precedence, as the latest activity of the process.
         let until = work.get(i + 1).map_or(i64::MAX, |(next, _)| next.start).min(segment.end);
         if until > now {
             pieces.push(piece(&segment, thread, now, until));
@@ -60,7 +60,7 @@ fn piece(segment: &Segment, thread: u32, start: i64, end: i64) -> Piece {
     Piece { start, end, event: segment.event, thread, rank: segment.rank }
 }
 
-/// Joins neighbours of one event.
+/// Join adjacent pieces of one event.
 fn join(pieces: &mut Vec<Piece>) {
     pieces.dedup_by(|next, kept| {
         let same = kept.event == next.event && kept.end == next.start;
@@ -71,15 +71,15 @@ fn join(pieces: &mut Vec<Piece>) {
     });
 }
 
-/// Fills the time between work.
+/// Fills the gaps between work of all threads.
 struct Gaps<'a> {
     threads: &'a [Thread],
-    /// Per thread: the first segment that may still reach into what is to be filled.
+    /// Per thread: the first segment that may overlap the next gap.
     position: Vec<usize>,
 }
 
 impl Gaps<'_> {
-    /// Fills the time from `start` to `end` between work of the threads `before` and `after`.
+    /// Fill the gap from `start` to `end` between work of the threads `before` and `after`.
     fn fill(&mut self, start: i64, end: i64, before: Option<u32>, after: Option<u32>, pieces: &mut Vec<Piece>) {
         let mut found = Vec::new();
         match (before, after) {
@@ -95,7 +95,7 @@ impl Gaps<'_> {
         }
     }
 
-    /// What a thread has for the gap.
+    /// Collect the segments of a thread in the gap.
     fn take(&mut self, thread: u32, start: i64, end: i64, found: &mut Vec<Candidate>) {
         let segments = &self.threads[thread as usize].segments;
         let at = &mut self.position[thread as usize];
@@ -109,13 +109,13 @@ impl Gaps<'_> {
     }
 }
 
-/// A piece that could fill part of a gap.
+/// Piece that could fill part of a gap.
 struct Candidate {
     piece: Piece,
     since: i64,
 }
 
-/// At each moment the candidate that began last, those that wait behind all others.
+/// Choose, at each time, the candidate that began last. Waiting candidates have the lowest priority.
 fn choose(found: &[Candidate], pieces: &mut Vec<Piece>) {
     let mut points: Vec<(i64, bool, usize)> = Vec::with_capacity(2 * found.len());
     for (i, candidate) in found.iter().enumerate() {
@@ -161,7 +161,7 @@ mod tests {
     fn work_takes_turns_and_waiting_frames_stand_back() {
         let main = thread(&[(0, 10, 1, Rank::Work), (10, 60, 2, Rank::Wait), (60, 70, 3, Rank::Work)]);
         let autograd = thread(&[(20, 30, 4, Rank::Work), (33, 50, 5, Rank::Work)]);
-        // The gap of 3 between the backward pieces stays empty; at hand-overs the waiting frame is all there is.
+        // The gap of 3 between the backward pieces stays empty. During handovers only the waiting frame is active.
         let expected = [(0, 10, 1), (10, 20, 2), (20, 30, 4), (33, 50, 5), (50, 60, 2), (60, 70, 3)];
         assert_eq!(shown(&[main, autograd]), expected);
     }

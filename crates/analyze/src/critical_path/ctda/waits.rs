@@ -1,7 +1,7 @@
-//! Which GPU work a synchronising call waits for, and which work of one stream waits for work of another.
+//! Waits for GPU work: operations that a synchronizing call waits for, and dependencies between streams.
 //!
-//! Synchronisation records (`cuda_sync`) say it exactly where a trace has them. Else the rules below infer it, and the
-//! result says how often.
+//! Synchronization records (`cuda_sync`) state the target if the trace has them. Otherwise the rules below infer it,
+//! and the result counts the inferred waits.
 
 use super::gpu::{Gpu, StreamId};
 use super::marks::{Mark, MarkKind, SyncKind};
@@ -11,24 +11,24 @@ use rustc_hash::FxHashMap;
 use stackline_model::{EventId, Key, Trace};
 use std::borrow::Cow;
 
-/// Where a process uses more streams than this, only so many are looked at for a wait without record: those whose work
-/// ended last. Else many waits times many streams would take as long as both together.
+/// Maximum number of streams considered for a wait without record: those whose work ended last. Without this limit, the
+/// time would grow with the product of waits and streams.
 const MOST_STREAMS: usize = 64;
-/// So many operations are looked at to find them.
+/// Maximum number of operations in the search for these streams.
 const MOST_OPERATIONS: usize = 4_096;
 
-/// Finds waits. Positions are those of [`Gpu::ops`].
+/// Search for the targets of waits. Positions refer to [`Gpu::ops`].
 pub(super) struct Waits<'a> {
     trace: &'a Trace,
     gpu: &'a Gpu,
-    /// Per stream: when operations were launched, ascending, and the last position up to there.
+    /// Per stream: launch times of operations, ascending, and the last position up to that time.
     launches: Vec<Vec<(i64, u32)>>,
     records: SyncRecords<'a>,
-    /// By the call that recorded an event: the stream that it was recorded on.
+    /// Stream on which an event was recorded, by the recording call.
     recorded_on: FxHashMap<RecordKey, StreamId>,
-    /// By the call that recorded an event: when it began.
+    /// Start of the call that recorded an event, by that call.
     recorded_at: FxHashMap<RecordKey, i64>,
-    /// Waits that rules inferred, and waits that are about nothing known.
+    /// Number of inferred waits, and of waits with unknown target.
     pub(super) inferred: u64,
     pub(super) unknown: u64,
 }
@@ -50,7 +50,7 @@ impl<'a> Waits<'a> {
         waits
     }
 
-    /// Finds where and when the events were recorded that something waits for.
+    /// Find stream and time of the event records with a waiter.
     fn find_event_records(&mut self) {
         if self.records.is_empty() {
             return;
@@ -80,12 +80,12 @@ impl<'a> Waits<'a> {
         (self.process(call), self.records.id(call))
     }
 
-    /// Whether an event record is waited for by anything.
+    /// True if any call waits for an event record.
     pub(super) fn is_waited_for(&self, record: EventId) -> bool {
         !self.recorded_on.is_empty() && self.recorded_on.contains_key(&self.key(record))
     }
 
-    /// Per call that waits on the host: the operations it waits for, at most one per stream.
+    /// Operations that a host call waits for, at most one per stream.
     pub(super) fn of_sync(
         &mut self,
         mark: &Mark,
@@ -97,11 +97,11 @@ impl<'a> Waits<'a> {
         let one = |op: Option<u32>| op.into_iter().collect::<Vec<u32>>();
         match kind {
             SyncKind::OwnCopy => self.gpu.launched_by(mark.event).to_vec(),
-            // Those need to know what earlier ones waited for.
+            // A device synchronization depends on the targets of earlier ones, see `Unfinished` in `edges.rs`.
             SyncKind::Device => Vec::new(),
             SyncKind::Stream => match record.and_then(|r| self.stream(&r)) {
                 Some(stream) => one(self.last_launched(stream, mark.start)),
-                // PyTorch synchronises the stream that it has just used.
+                // PyTorch synchronizes the stream that it used last.
                 None if last.is_some() => {
                     self.inferred += 1;
                     one(last.and_then(|s| self.last_launched(s, mark.start)))
@@ -110,7 +110,7 @@ impl<'a> Waits<'a> {
             },
             SyncKind::Event => match record.map(|r| self.recorded_op(mark.event, r.event_record)) {
                 Some(op) => one(op),
-                // Without a record: what ended last before the call returned.
+                // Without a record: the work that ended last before the call returned.
                 None => {
                     let gpu = self.gpu;
                     let ended = |op: &u32| gpu.ops[*op as usize].end <= mark.end;
@@ -132,7 +132,7 @@ impl<'a> Waits<'a> {
         Vec::new()
     }
 
-    /// For a call that lets a stream wait: the stream, if it is known, and the operations that it waits for.
+    /// Stream and targets of a call that makes a stream wait; `None` for an unknown stream.
     pub(super) fn of_stream_wait(
         &mut self,
         mark: &Mark,
@@ -142,8 +142,8 @@ impl<'a> Waits<'a> {
         if let Some(record) = self.records.of_call(mark.event) {
             return (self.stream(&record), self.recorded_op(mark.event, record.event_record).into_iter().collect());
         }
-        // Without a record: whatever had been launched on the other streams. The search takes what ended last, and only
-        // if nothing else explains the start better.
+        // Without a record: all work launched on the other streams. The search takes the work that ended last, and only
+        // if no other dependency explains the start better.
         let waiting = next.map(|n| n.0);
         let until = next.map_or(i64::MAX, |(_, op)| self.gpu.ops[op as usize].start);
         let streams = self.busy_until(until, mark.start, streams);
@@ -153,7 +153,8 @@ impl<'a> Waits<'a> {
         (waiting, found)
     }
 
-    /// Of many streams those whose work ended last up to a time, of what was launched before another; of few all.
+    /// Streams to consider: all if they are few, otherwise those whose work ended last before `until`, of work launched
+    /// before `launched_by`.
     fn busy_until<'s>(&self, until: i64, launched_by: i64, streams: &'s [StreamId]) -> Cow<'s, [StreamId]> {
         if streams.len() <= MOST_STREAMS {
             return Cow::Borrowed(streams);
@@ -172,19 +173,20 @@ impl<'a> Waits<'a> {
         Cow::Owned(found)
     }
 
-    /// The stream that a record is on.
+    /// Stream of a record.
     fn stream(&self, record: &SyncRecord) -> Option<StreamId> {
         self.gpu.stream_numbered(record.device, record.stream)
     }
 
-    /// The last operation launched on the stream of an event record before the record; `call` is one of its process.
+    /// Last operation launched on the stream of an event record before the record. `call` is a call of the same
+    /// process.
     fn recorded_op(&self, call: EventId, record: i64) -> Option<u32> {
         let key = (self.process(call), record);
         let (stream, at) = (*self.recorded_on.get(&key)?, *self.recorded_at.get(&key)?);
         self.last_launched(stream, at)
     }
 
-    /// The last operation of a stream among those launched before a time.
+    /// Last operation of a stream that was launched before a time.
     pub(super) fn last_launched(&self, stream: StreamId, at: i64) -> Option<u32> {
         let launches = self.launches.get(stream as usize)?;
         let after = launches.partition_point(|&(launched, _)| launched <= at);
@@ -204,7 +206,7 @@ fn launches_of(gpu: &Gpu, stream: StreamId) -> Vec<(i64, u32)> {
     launches
 }
 
-/// Whether a mark starts work, and on which streams.
+/// Streams on which a mark starts work; empty if it starts none.
 pub(super) fn launch_streams<'m>(mark: &'m Mark, gpu: &Gpu, own: &'m mut Vec<StreamId>) -> &'m [StreamId] {
     match &mark.kind {
         MarkKind::Launch(streams) => streams,

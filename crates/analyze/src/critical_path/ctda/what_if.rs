@@ -1,5 +1,4 @@
-//! What if parts of the graph took less time? The nodes are played forward again in the order of their dependencies; then
-//! the path is searched anew.
+//! What-if of method `ctda`: replay of the nodes in dependency order with edited times, then a new search for the path.
 
 use super::graph::{CtdaEdge, CtdaEdgeKind, CtdaGraph};
 use super::{CtdaPath, path};
@@ -7,12 +6,12 @@ use crate::critical_path::{Change, EdgeKind, Edit, Resource, Selector};
 use stackline_model::vocabulary::matches;
 
 impl CtdaPath {
-    /// The graph and its path after some edits, applied one after the other. The window ends as much earlier or later as
-    /// the last node does.
+    /// Graph and path after some edits, applied in sequence. The end of the window shifts by the same time as the end
+    /// of the last node.
     ///
-    /// `cpu` and `gpu` edits change the time of events in all nodes, `launch` edits the time from the end of a launching
-    /// call to what it launched, `gap` edits the time between nodes of one stream; `all` edits change all three. Other
-    /// delays stay as they were observed. Without edits every time stays as it is.
+    /// Edits of `cpu` and `gpu` change the time of events in all nodes. Edits of `launch` change the time from the end
+    /// of a launch call to its work. Edits of `gap` change the time between nodes of one stream, and edits of `all`
+    /// change all three. Other delays keep their observed length. Without edits every time stays.
     #[must_use]
     pub fn apply(&self, edits: &[Edit]) -> Self {
         let mut replay = Replay::new(self, edits);
@@ -28,7 +27,7 @@ impl CtdaPath {
         result
     }
 
-    /// Per event: whether a selector is about its time.
+    /// Per event: true if a selector matches its time.
     fn selected(&self, select: &Selector) -> Vec<bool> {
         let named: Option<Vec<bool>> =
             select.name.as_ref().map(|pattern| self.events.names.iter().map(|n| matches(pattern, n)).collect());
@@ -42,8 +41,8 @@ impl CtdaPath {
     }
 }
 
-/// The nodes, each behind what it depends on. Where times contradict each other so that nodes wait for one another in a
-/// circle, the first by time is taken, as if it did not wait.
+/// Nodes in dependency order. If contradicting times make nodes wait for each other in a cycle, the first by time is
+/// placed as if it did not wait.
 fn order(graph: &CtdaGraph) -> Vec<u32> {
     let count = graph.nodes.len();
     let mut open: Vec<u32> = vec![0; count];
@@ -74,7 +73,7 @@ fn order(graph: &CtdaGraph) -> Vec<u32> {
     }
 }
 
-/// A delay or a duration after a change.
+/// Delay or duration after a change.
 fn changed(value: i64, change: Change) -> i64 {
     let new = match change {
         Change::Scale(factor) => value as f64 * factor,
@@ -87,7 +86,7 @@ struct Replay<'a> {
     old: &'a CtdaGraph,
     new: CtdaGraph,
     edits: &'a [Edit],
-    /// Per edit and event: whether it is chosen.
+    /// Per edit and event: true if selected.
     selected: Vec<Vec<bool>>,
     done: Vec<bool>,
 }
@@ -98,13 +97,13 @@ impl<'a> Replay<'a> {
         Self { old: &path.graph, new: path.graph.clone(), edits, selected, done: vec![false; path.graph.nodes.len()] }
     }
 
-    /// Places a node behind what it depends on.
+    /// Place a node after its prerequisites.
     fn node(&mut self, number: u32) {
         let node = &self.old.nodes[number as usize];
         let edges = self.old.edges_to(number);
         let waits = |e: &&CtdaEdge| e.kind == CtdaEdgeKind::Sync && !node.is_gpu;
         let order: Vec<&CtdaEdge> = edges.iter().filter(|e| !waits(e) && self.done[e.from as usize]).collect();
-        // What decided when it started keeps its delay; the others only must not come later.
+        // The binding prerequisite keeps its delay. The others must only not come later.
         let binding = order.iter().max_by_key(|e| (e.at_ns, std::cmp::Reverse((e.kind, e.from)))).copied();
         let mut start = match binding {
             Some(edge) => {
@@ -127,7 +126,7 @@ impl<'a> Replay<'a> {
         self.done[number as usize] = true;
     }
 
-    /// The delay of a deciding edge after the edits.
+    /// Delay of a binding edge after the edits.
     fn delay(&self, edge: &CtdaEdge, observed: i64) -> i64 {
         let on_gpu = self.old.nodes[edge.to as usize].is_gpu;
         let kind = match edge.kind {
@@ -142,14 +141,14 @@ impl<'a> Replay<'a> {
         self.edits.iter().filter(about).fold(observed, |delay, edit| changed(delay, edit.change))
     }
 
-    /// Moves a node and its pieces: what began at `old_base` begins at `base`.
+    /// Move a node and its pieces by the distance from `old_base` to `base`.
     fn place(&mut self, number: u32, (old_base, start, base): (i64, i64, i64)) {
         let node = &self.old.nodes[number as usize];
         let first = node.first_piece as usize;
         let mut shift = base - old_base;
         for at in first..first + node.pieces as usize {
             let piece = self.old.pieces[at];
-            // What lies before the base is a wait, which takes as long as it must.
+            // Time before the base is a wait, whose length follows from the other times.
             let begin = piece.start_ns.max(old_base).min(piece.end_ns);
             let length = self.edited(piece.event, piece.end_ns - begin);
             let new = &mut self.new.pieces[at];
@@ -169,11 +168,11 @@ impl<'a> Replay<'a> {
         chosen.fold(length, |length, (edit, _)| changed(length, edit.change))
     }
 
-    /// Where the effective end of an edge lies now.
+    /// New position of an edge's effective end.
     fn moved(&self, edge: &CtdaEdge) -> i64 {
         let (old, new) = (&self.old.nodes[edge.from as usize], &self.new.nodes[edge.from as usize]);
         let (before, after) = (self.old.pieces_of(old), self.new.pieces_of(new));
-        // The last piece that begins before the point carries it along.
+        // The last piece that begins before the point moves it.
         let next = before.partition_point(|p| p.start_ns < edge.at_ns);
         let Some(at) = next.checked_sub(1) else { return edge.at_ns - old.start_ns + new.start_ns };
         if edge.at_ns > before[at].end_ns {

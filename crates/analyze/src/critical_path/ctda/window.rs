@@ -1,4 +1,4 @@
-//! Which part of the trace is looked at.
+//! Selection of the analyzed window.
 
 use super::CtdaOptions;
 use crate::critical_path::CriticalPathError;
@@ -8,14 +8,14 @@ use crate::steps::host_window_of;
 use stackline_model::names::STEP_PREFIX;
 use stackline_model::{EventId, EventKind, Trace, TrackKind, flags};
 
-/// A window of time in ns since the trace's base.
+/// Time range in ns since the trace's base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Window {
     pub(super) start: i64,
     pub(super) end: i64,
 }
 
-/// The chosen window, and how many instances were asked for beyond those that exist.
+/// Selected window, and the number of requested instances that do not exist.
 pub(super) fn select(trace: &Trace, options: &CtdaOptions) -> Result<(Window, usize), CriticalPathError> {
     let whole =
         trace.events.ids().filter(|&e| counts(trace, e)).map(|e| (trace.events.start[e.index()], trace.events.end(e)));
@@ -37,7 +37,7 @@ pub(super) fn select(trace: &Trace, options: &CtdaOptions) -> Result<(Window, us
     Ok((window, missing))
 }
 
-/// Whether an event has a place in time that can be relied on.
+/// True if an event has a reliable start and duration on a thread or stream.
 fn counts(trace: &Trace, event: EventId) -> bool {
     let bits = trace.events.flags[event.index()] & (flags::HAS_DURATION | flags::NO_TIME | flags::IMPLAUSIBLE);
     let on_lane = |kind| matches!(kind, TrackKind::Thread | TrackKind::Stream);
@@ -53,7 +53,7 @@ fn steps(trace: &Trace, first: i64, last: i64) -> Result<(i64, i64), CriticalPat
     })
 }
 
-/// First start and last end of the chosen instances on the host, which count in the order of the file.
+/// First start and last end of the selected instances on the host, in the order of the file.
 fn annotated(
     trace: &Trace,
     options: &CtdaOptions,
@@ -97,7 +97,7 @@ fn annotated(
     }
 }
 
-/// Whether the options name no part of the trace.
+/// True if the options select the whole trace.
 pub(super) fn is_whole(options: &CtdaOptions) -> bool {
     options.annotation.is_empty() && options.steps.is_none()
 }

@@ -18,19 +18,20 @@ pub struct PathSegment {
     pub end: i64,
     /// Cause.
     pub category: Category,
-    /// Where: the thread or stream; none for time that nothing explains.
+    /// Thread or stream; none for unexplained time.
     pub track: TrackId,
-    /// What ran; for lags what they led to. None in gaps of a thread.
+    /// Event that ran; for lags, the event after the lag. None in gaps of a thread.
     pub event: EventId,
-    /// How sure the cause is.
+    /// Evidence of the cause.
     pub evidence: Evidence,
-    /// The rule behind it: `innermost_span` and `gap` for host time, `record` for GPU work, else the dependency's.
+    /// Rule of the segment: `innermost_span` and `gap` for host time, `record` for GPU work, otherwise that of the
+    /// dependency.
     pub rule: &'static str,
-    /// Node of the graph; for lags the one they led to.
+    /// Node of the graph; for lags, the node after the lag.
     pub node: u32,
 }
 
-/// Critical path: segments without gap or overlap, from the window's start to its end.
+/// Critical path: segments without gap or overlap, from the start to the end of the window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExactPath {
     /// The window.
@@ -40,12 +41,12 @@ pub struct ExactPath {
 }
 
 impl ExactPath {
-    /// Length in ns: that of the window.
+    /// Length in ns, equal to that of the window.
     pub fn length_ns(&self) -> i64 {
         self.hops.iter().map(|h| h.end - h.start).sum()
     }
 
-    /// Time per category in ns, in the order of [`Category::ALL`], zeros included.
+    /// Time per category in ns, in the order of [`Category::ALL`], including zeros.
     pub fn by_category(&self) -> [(Category, i64); 13] {
         let mut sums = Category::ALL.map(|c| (c, 0));
         for hop in self.hops.iter() {
@@ -54,12 +55,12 @@ impl ExactPath {
         sums
     }
 
-    /// Time whose cause is inferred, in ns.
+    /// Time with an inferred cause, in ns.
     pub fn inferred_ns(&self) -> i64 {
         self.hops.iter().filter(|h| h.evidence == Evidence::Inferred).map(|h| h.end - h.start).sum()
     }
 
-    /// The same by rule, in ns, without time that nothing explains.
+    /// Inferred time by rule in ns, without unexplained time.
     pub fn inferred_by_rule(&self) -> BTreeMap<&'static str, i64> {
         let mut sums = BTreeMap::new();
         let is_assumed = |h: &PathSegment| h.evidence == Evidence::Inferred && h.category != Category::Unknown;
@@ -78,7 +79,7 @@ struct BackwardPass<'a, 'b, 'c, F> {
     visit: F,
 }
 
-/// Shows the hops of the path through a window, the latest first.
+/// Visit the segments of the path through a window, latest first.
 pub(super) fn walk(exact: &Exact<'_>, categories: &mut Categories<'_>, window: Window, visit: impl FnMut(PathSegment)) {
     BackwardPass { exact, categories, from: window.start, visit }.run(window);
 }
@@ -87,7 +88,7 @@ impl<F: FnMut(PathSegment)> BackwardPass<'_, '_, '_, F> {
     fn run(&mut self, window: Window) {
         let graph = &self.exact.graph;
         let (mut node, mut at) = (window.anchor, window.end);
-        // Past the anchor's end nothing is known to run.
+        // After the anchor's end no work is known.
         if node != NONE && graph.end[node as usize] < at {
             at = self.unexplained(graph.end[node as usize], at);
         }
@@ -129,7 +130,7 @@ impl<F: FnMut(PathSegment)> BackwardPass<'_, '_, '_, F> {
         (self.visit)(hop);
     }
 
-    /// The time between the release of a node and its start.
+    /// Visit the time between the release of a node and its start.
     fn lag(&mut self, node: u32, edge: &InEdge, start: i64, end: i64) {
         let graph = &self.exact.graph;
         let place = graph.place[node as usize] as usize;
@@ -141,7 +142,7 @@ impl<F: FnMut(PathSegment)> BackwardPass<'_, '_, '_, F> {
             _ => (self.exact.lanes[place].track, EventId::NONE),
         };
         let category = of_lag(edge.dependency, end - start);
-        // A lag cut short by clocks that disagree is not what any record says.
+        // No record states a lag that was cut because of clocks that disagree.
         let guessed = category == Category::Unknown || end < graph.start[node as usize];
         self.push(PathSegment {
             start,
@@ -155,7 +156,7 @@ impl<F: FnMut(PathSegment)> BackwardPass<'_, '_, '_, F> {
         });
     }
 
-    /// How sure an edge into a node is in this trace.
+    /// Evidence of an edge into a node in this trace.
     fn evidence(&self, node: u32, edge: &InEdge) -> Evidence {
         let graph = &self.exact.graph;
         let host = match edge.dependency {
@@ -170,14 +171,14 @@ impl<F: FnMut(PathSegment)> BackwardPass<'_, '_, '_, F> {
         if graph.is_near_tie(node, edge) { Evidence::Inferred } else { edge.dependency.evidence() }
     }
 
-    /// Whether the clock of a thread's process disagrees with that of a GPU.
+    /// True if the clock of a thread's process disagrees with that of a GPU.
     fn clock_disagrees(&self, node: u32) -> bool {
         let Exact { trace, lanes, graph, clocks_disagree, .. } = self.exact;
         let process = || trace.tracks.pid(lanes[graph.place[node as usize] as usize].track);
         !clocks_disagree.is_empty() && clocks_disagree.contains(&process())
     }
 
-    /// The time inside a node.
+    /// Visit the time inside a node.
     fn inside(&mut self, node: u32, start: i64, end: i64) {
         let graph = &self.exact.graph;
         let (kind, place) = (graph.kind[node as usize], graph.place[node as usize] as usize);
@@ -187,7 +188,7 @@ impl<F: FnMut(PathSegment)> BackwardPass<'_, '_, '_, F> {
                 let event = self.exact.trace.gpu.event[place];
                 let category = self.categories.of_gpu(event);
                 let track = self.exact.trace.events.track[event.index()];
-                // A record that runs into those after it may tell the end wrong.
+                // The end of a record that overlaps later ones may be wrong.
                 let is_doubtful = self.exact.overlong.contains(&GpuId(place as u32));
                 let evidence = if is_doubtful { Evidence::Inferred } else { Evidence::Exact };
                 let rule = "record";
@@ -195,7 +196,7 @@ impl<F: FnMut(PathSegment)> BackwardPass<'_, '_, '_, F> {
             }
             NodeKind::SyncReturn | NodeKind::Resume => {
                 let edge = graph.release(node);
-                // Cut short by clocks that disagree.
+                // Cut because of clocks that disagree.
                 let is_cut = end < graph.end[node as usize];
                 let evidence = edge.filter(|_| !is_cut).map_or(Evidence::Inferred, |e| self.evidence(node, e));
                 let rule = edge.map_or("program_order", |e| e.dependency.rule());
@@ -206,7 +207,7 @@ impl<F: FnMut(PathSegment)> BackwardPass<'_, '_, '_, F> {
         }
     }
 
-    /// Host time, by innermost span.
+    /// Visit host time by innermost span.
     fn host(&mut self, node: u32, lane_index: usize, start: i64, end: i64) {
         let lane = &self.exact.lanes[lane_index];
         let Some(mut piece) = lane.piece_before(end) else { return };

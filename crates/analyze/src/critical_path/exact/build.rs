@@ -1,4 +1,4 @@
-//! From a trace to its dependency graph.
+//! Construction of the dependency graph from a trace.
 
 use super::graph::{ActivityGraph, Dependency, NONE, NewEdge, NodeKind};
 use super::other_streams::OtherStreams;
@@ -9,47 +9,48 @@ use crate::critical_path::streams::{end as gpu_end, start as gpu_start};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{EventId, GpuId, Trace, TrackId};
 
-/// How often records contradicted each other.
+/// Number of contradictions between records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Corrections {
     /// Operations that start before their launch call.
     pub(super) early_kernels: u64,
-    /// Dependencies on work that ended after what waited for it began; not believed beyond the clocks' tolerance.
+    /// Dependencies on work that ended after the start of the waiting work; rejected beyond the tolerance of the
+    /// clocks.
     pub(super) contradictions: u64,
 }
 
-/// A point of a lane at which something else is released.
+/// Point of a lane that releases other work.
 #[derive(Clone, Copy)]
 struct Source {
     lane: usize,
     at: i64,
 }
 
-/// A stretch of a lane in which its thread waits.
+/// Time range of a lane in which its thread waits.
 struct Wait {
     from: i64,
-    /// When it was over, as far as known.
+    /// Known end of the wait.
     until: i64,
-    /// When the thread went on with its own work.
+    /// Start of the thread's next own work.
     to: i64,
     kind: NodeKind,
     call: EventId,
-    /// What it waited for.
+    /// Awaited work.
     on: Vec<(Released, Dependency)>,
 }
 
-/// What releases: an operation, or a source (by position).
+/// Releasing work: an operation, or a source by its position.
 #[derive(Clone, Copy)]
 enum Released {
     By(GpuId),
     At(usize),
 }
 
-/// Nodes, and the edges that are to connect them.
+/// Nodes, and the edges between them.
 pub(super) struct Built {
     pub(super) graph: ActivityGraph,
     pub(super) edges: Vec<NewEdge>,
-    /// Per lane its nodes: from, to.
+    /// First node and end of the nodes per lane.
     pub(super) lane_nodes: Vec<(u32, u32)>,
     pub(super) corrections: Corrections,
 }
@@ -62,9 +63,9 @@ pub(super) struct Builder<'a> {
     graph: ActivityGraph,
     edges: Vec<NewEdge>,
     sources: Vec<Source>,
-    /// Per source the node that ends there.
+    /// Node that ends at each source.
     source_node: Vec<u32>,
-    /// Per operation: its node, and the source that launches it.
+    /// Node of each operation, and the source that launches it.
     gpu_node: Vec<u32>,
     launch_source: Vec<u32>,
     lane_nodes: Vec<(u32, u32)>,
@@ -72,7 +73,7 @@ pub(super) struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    /// Builds the nodes and edges of the graph.
+    /// Build the nodes and edges of the graph.
     pub(super) fn build(
         trace: &'a Trace,
         order: &'a GpuOrder,
@@ -115,7 +116,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Where on its thread each operation is released: at the return of its launch, or at its start if that is earlier.
+    /// Add the points on threads that release operations: the return of the launch call, or the operation's start if
+    /// that is earlier.
     fn add_launches(&mut self) {
         let blocking: FxHashSet<EventId> =
             self.order.syncs.iter().filter(|s| s.reason == Reason::BlockingCopy).map(|s| s.call).collect();
@@ -137,14 +139,14 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// When the last of the work that an operation waits for ended.
+    /// Latest end of the work that an operation waits for.
     fn work_before(&self, gpu: GpuId) -> Option<i64> {
         let latest = gpu_start(self.trace, gpu) + CLOCK_TOLERANCE_NS;
         let waits = self.order.deps(gpu).iter().map(|dep| gpu_end(self.trace, dep.on)).filter(|&ended| ended <= latest);
         waits.chain(self.order.previous[gpu.index()].some().map(|g| gpu_end(self.trace, g))).max()
     }
 
-    /// The start of the call in which a thread is at a moment; the moment, if it is in none.
+    /// Start of the API call that contains a time on a thread; the time itself outside of calls.
     fn before_call(&self, lane: usize, at: i64) -> i64 {
         let piece = self.lanes[lane].piece_before(at).map(|p| self.lanes[lane].pieces[p]);
         let call = piece.filter(|p| p.event.is_some() && self.trace.kind(p.event).is_api_call());
@@ -156,7 +158,7 @@ impl<'a> Builder<'a> {
         self.sources.len() - 1
     }
 
-    /// Waits of each lane by time.
+    /// Waits of each lane in time order.
     fn collect_waits(&mut self, threads: &Threads) -> Vec<Vec<Wait>> {
         let mut waits: Vec<Vec<Wait>> = self.lanes.iter().map(|_| Vec::new()).collect();
         let order = self.order;
@@ -175,7 +177,7 @@ impl<'a> Builder<'a> {
         waits
     }
 
-    /// Nodes end where calls return that may have waited for something unrecorded: an edit may meet them there.
+    /// End nodes at the return of calls with a possible wait for unrecorded work, so that an edit can apply there.
     fn cut_at_doubtful_calls(&mut self) {
         for &call in &self.order.amid_loss {
             if let Some(&lane) = self.lane_of.get(&self.trace.events.track[call.index()]) {
@@ -201,7 +203,8 @@ impl<'a> Builder<'a> {
     fn handover_wait(&mut self, handover: &Handover) -> Wait {
         let source = self.source(handover.source.0, handover.source.1);
         let dependency = Dependency::Thread(handover.rule, handover.evidence);
-        // A worker that starts has no way back: the lag of the edge is its time. A wait in a span has.
+        // A worker that starts has no return from a wait: its time is the lag of the edge. A wait in a span has a
+        // return.
         let starts = handover.from == handover.to || self.is_gap(handover);
         let until = if starts { handover.to } else { handover.source.1.clamp(handover.from, handover.to) };
         let on = vec![(Released::At(source), dependency)];
@@ -274,17 +277,17 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Cuts one lane into nodes at its sources and waits.
+/// Cuts a lane into nodes at its sources and waits.
 struct LaneCutter<'b, 'a> {
     builder: &'b mut Builder<'a>,
     inward: &'b mut Vec<(u32, Released, Dependency)>,
     lane: usize,
-    /// Up to where nodes were made.
+    /// End of the nodes so far.
     cursor: i64,
     last: u32,
-    /// Kind and call of nodes up to a moment: the way back from a wait.
+    /// End time, kind and call of the nodes of the return from a wait.
     returning: Option<(i64, NodeKind, EventId)>,
-    /// Waits that the next node follows.
+    /// Waits before the next node.
     pending: Vec<(Released, Dependency)>,
 }
 
@@ -300,7 +303,7 @@ impl<'b, 'a> LaneCutter<'b, 'a> {
             while let Some(&(at, source)) = sources.next_if(|(at, _)| *at <= wait.from) {
                 self.mark(at, source);
             }
-            // A wait inside another one adds nothing.
+            // A wait inside another one has no effect.
             if wait.from >= self.cursor {
                 self.wait(wait);
             }
@@ -317,7 +320,7 @@ impl<'b, 'a> LaneCutter<'b, 'a> {
 
     fn mark(&mut self, at: i64, source: usize) {
         self.advance(at);
-        // What is released while the thread waits was released when it began to.
+        // Work that is released during a wait was released at the start of the wait.
         let during_wait = at < self.cursor && self.last != NONE;
         if !during_wait && (!self.pending.is_empty() || self.last == NONE) {
             self.end_wait();
@@ -325,7 +328,7 @@ impl<'b, 'a> LaneCutter<'b, 'a> {
         self.builder.source_node[source] = self.last;
     }
 
-    /// Makes a node without length, so that what follows the last wait has a node to start at.
+    /// Add a node of length 0, so that work after the last wait has a start node.
     fn end_wait(&mut self) {
         let (kind, call) = self.returning.map_or((NodeKind::Host, EventId::NONE), |(_, kind, call)| (kind, call));
         self.node(self.cursor, kind, call);
@@ -333,7 +336,7 @@ impl<'b, 'a> LaneCutter<'b, 'a> {
 
     fn wait(&mut self, wait: Wait) {
         self.advance(wait.from);
-        // A wait right behind another one begins when that one is over, whatever it is for.
+        // A wait right after another one begins at the end of that wait, independent of its target.
         if !self.pending.is_empty() {
             self.end_wait();
         }
@@ -343,7 +346,7 @@ impl<'b, 'a> LaneCutter<'b, 'a> {
         self.returning = Some((wait.to, wait.kind, wait.call)).filter(|r| waited && r.0 > wait.until);
     }
 
-    /// Makes nodes up to a moment.
+    /// Add nodes up to a time.
     fn advance(&mut self, to: i64) {
         if let Some((until, kind, call)) = self.returning
             && self.cursor < to

@@ -1,4 +1,4 @@
-//! What a nanosecond on the path is charged to.
+//! Causes of time on the critical path, and their rules.
 
 use super::Exact;
 use super::enclosing::Around;
@@ -12,40 +12,41 @@ use rustc_hash::FxHashSet;
 use serde::Serialize;
 use stackline_model::{AttrColumn, EventId, EventKind, INFERRED, Trace};
 
-/// A cause of time.
+/// Cause of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Category {
-    /// A kernel computes.
+    /// Computing kernel.
     GpuCompute,
-    /// A kernel communicates.
+    /// Communicating kernel.
     GpuCommunication,
-    /// A copy or fill runs.
+    /// Copy or fill.
     GpuCopy,
-    /// The gap before an operation that was ready: its stream, an event or an engine came free.
+    /// Gap before a ready operation that waited for its stream, an event or a copy engine.
     GpuQueue,
-    /// From the return of the launch call (or the operation's start, if that is earlier) to the operation's start.
+    /// Launch latency: time between the return of the launch call (or the operation's start, if that is earlier) and
+    /// the operation's start.
     LaunchLatency,
-    /// A framework operator on the host.
+    /// Framework operator on the host.
     HostOperator,
-    /// A runtime or driver call that does not wait.
+    /// Runtime or driver call that does not wait.
     HostRuntime,
-    /// Python, or whatever runs between operators.
+    /// Python code, or other work between operators.
     HostPython,
-    /// Loading of data.
+    /// Data loading.
     HostDataLoading,
-    /// From the end of the GPU work to the return of the call that waited for it.
+    /// Return of a waiting call: time between the end of GPU work and the return of the call.
     SyncReturn,
-    /// From one thread's signal to the other's next work.
+    /// Handover between threads: time between the signal of one thread and the next work of the other.
     ThreadHandover,
     /// Work of the profiler.
     Profiler,
-    /// No rule explains it.
+    /// Not explained by any rule.
     Unknown,
 }
 
 impl Category {
-    /// Every category, in the order of reports.
+    /// All categories, in the order of reports.
     pub const ALL: [Self; 13] = [
         Self::GpuCompute,
         Self::GpuCommunication,
@@ -81,23 +82,23 @@ impl Category {
         }
     }
 
-    /// The category with this text name.
+    /// Category with this text name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|c| c.name() == name)
     }
 }
 
-/// A longer gap before an operation whose launch is not in the trace has no known cause, in ns.
+/// Maximum gap in ns with a known cause before an operation whose launch is not in the trace.
 pub(super) const UNLAUNCHED_GAP_NS: i64 = 10_000;
 
-/// A longer gap between two operations of a stream is no longer the time that a device takes to go on to the next, in
-/// ns: something held the operation back, and where nothing is found the cause is unknown.
+/// Maximum gap in ns between two operations of a stream that a device needs for the switch. A longer gap has another
+/// cause, which is unknown unless a rule finds it.
 pub(super) const LONG_GAP_NS: i64 = 100_000;
 
-/// No launch takes longer to arrive, in ns: something unrecorded held the operation back.
+/// Maximum launch latency in ns. A longer delay has an unrecorded cause.
 const LONG_LAUNCH_NS: i64 = 1_000_000;
 
-/// The category of a lag.
+/// Category of a lag.
 pub(super) fn of_lag(dependency: Dependency, lag: i64) -> Category {
     match dependency {
         Dependency::Launch | Dependency::LaunchByOperator if lag > LONG_LAUNCH_NS => Category::Unknown,
@@ -115,41 +116,41 @@ pub(super) fn of_lag(dependency: Dependency, lag: i64) -> Category {
     }
 }
 
-/// Categories of events.
+/// Lookup of the categories of events.
 pub(super) struct Categories<'a> {
     trace: &'a Trace,
     names: &'a Names,
     types: NameTypes<'a>,
     gaps: &'a [Gap],
     may_wait: MayWait<'a>,
-    /// Per event whether it is part of loading data.
+    /// Per event: true if it is part of data loading.
     loads: Around,
 }
 
-/// Spans of host time that may have been a wait.
+/// Lookup of host spans with a possible wait.
 pub(super) struct MayWait<'a> {
     trace: &'a Trace,
     names: &'a Names,
     uncertain: &'a FxHashSet<EventId>,
-    /// Whether a span is inferred.
+    /// Column that marks inferred spans.
     inferred: AttrColumn<'a>,
 }
 
 impl MayWait<'_> {
-    /// Whether a thread whose innermost span this is (none: it is in a gap) may wait there for what is not in the trace,
-    /// or was there already.
+    /// True if a thread may wait in this innermost span (none in a gap) for work that is missing in the trace, or that
+    /// had already ended.
     pub(super) fn span(&self, event: EventId) -> bool {
         event.is_none()
             || self.names.flags(self.trace, event) & (bits::WAITS | bits::RUNS_BACKWARD) != 0
             || self.uncertain.contains(&event)
             || (is_annotation(self.trace, event) || self.inferred.get(event).is_some())
-                // Python's collector works, and waits for nobody; samples see the function that it interrupted in it.
+                // Python's garbage collector runs and never waits. Samples show it inside the interrupted function.
                 && !self.names.collects(self.trace, event)
     }
 }
 
 impl Exact<'_> {
-    /// Which host time may have been a wait.
+    /// Lookup of host time with a possible wait.
     pub(super) fn may_wait(&self) -> MayWait<'_> {
         let Exact { trace, names, uncertain, .. } = self;
         MayWait { trace, names, uncertain, inferred: trace.attr(INFERRED) }
@@ -169,23 +170,23 @@ impl<'a> Categories<'a> {
         }
     }
 
-    /// Of GPU work.
+    /// Category of GPU work.
     pub(super) fn of_gpu(&mut self, event: EventId) -> Category {
         match self.types.of_event(event) {
             KernelType::Communication => Category::GpuCommunication,
             KernelType::Memory => Category::GpuCopy,
             KernelType::Computation => Category::GpuCompute,
-            // It waits on its own queue.
+            // The operation waits on its own queue.
             KernelType::Other => Category::GpuQueue,
         }
     }
 
-    /// Of the way back from a wait.
+    /// Category of the return from a wait.
     pub(super) fn of_return(kind: NodeKind) -> Category {
         if kind == NodeKind::SyncReturn { Category::SyncReturn } else { Category::ThreadHandover }
     }
 
-    /// Of host time whose innermost span is `event` (none: a gap), and how sure that is.
+    /// Category of host time with the innermost span `event` (none in a gap), and its evidence.
     pub(super) fn of_host(&mut self, lane_index: usize, event: EventId) -> (Category, Evidence) {
         if event.is_none() {
             return self.of_gap(lane_index);
@@ -214,7 +215,7 @@ impl<'a> Categories<'a> {
         (category, Evidence::Inferred)
     }
 
-    /// Whether a span is or lies in one that loads data.
+    /// True if a span is, or lies in, a span that loads data.
     fn loads_data(&mut self, event: EventId) -> bool {
         let (trace, names) = (self.trace, self.names);
         self.loads.any(trace, event, |e| names.flags(trace, e) & bits::LOADS_DATA != 0)

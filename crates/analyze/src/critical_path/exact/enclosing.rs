@@ -1,4 +1,4 @@
-//! What encloses each event: found once for all, so that deep stacks are climbed only once.
+//! Enclosing operator, frame and annotation of each event, precomputed in one pass because stacks can be deep.
 
 use super::names::{Names, bits};
 use super::wakeups::is_annotation;
@@ -7,19 +7,19 @@ use stackline_model::names::module_name;
 use stackline_model::{EventId, EventKind, Trace};
 use std::sync::OnceLock;
 
-/// Places nest deeper than any reader needs to know.
+/// Maximum number of nested annotations and modules in reports.
 pub(super) const DEPTH: usize = 12;
 
-/// By event: itself or the innermost event around it of a kind.
+/// Per event: the event itself or the innermost event of a kind around it.
 pub(super) struct Enclosing {
     operator: Vec<EventId>,
-    /// Made when first asked for: only those who tell of hops want it.
+    /// Computed on first use, because only reports of segments need it.
     frame: OnceLock<Vec<EventId>>,
-    /// Annotations and modules.
+    /// Innermost annotation or module.
     place: Vec<EventId>,
-    /// By place that lies deeper than [`DEPTH`]: the innermost of the outermost ones around it.
+    /// For annotations and modules deeper than [`DEPTH`]: the innermost of the outermost [`DEPTH`] ones around them.
     shown: FxHashMap<EventId, EventId>,
-    /// Whether it is or lies in a span that loads data ([`LOADS_DATA`]), in one that does nothing but wait.
+    /// Bits: inside a span that loads data ([`LOADS_DATA`]), inside a span that only waits.
     inside: Vec<u8>,
 }
 
@@ -35,7 +35,7 @@ impl Enclosing {
             shown: FxHashMap::default(),
             inside: vec![0; trace.events.len()],
         };
-        // By place how many places enclose it, itself included.
+        // Nesting depth of annotations and modules, including themselves.
         let mut depth = FxHashMap::default();
         for track in trace.tracks.ids() {
             // Enclosing events come first.
@@ -72,48 +72,48 @@ impl Enclosing {
         }
     }
 
-    /// The event if it is an operator, else the innermost one around it.
+    /// The event if it is an operator, otherwise the innermost operator around it.
     pub(super) fn operator(&self, event: EventId) -> EventId {
         self.operator[event.index()]
     }
 
-    /// The event if it is a Python frame, else the innermost one around it.
+    /// The event if it is a Python frame, otherwise the innermost frame around it.
     pub(super) fn frame(&self, trace: &Trace, event: EventId) -> EventId {
         self.frame.get_or_init(|| frames(trace))[event.index()]
     }
 
-    /// Whether the event is, or lies in, a span that loads data.
+    /// True if the event is, or lies in, a span that loads data.
     pub(super) fn loads_data(&self, event: EventId) -> bool {
         self.inside[event.index()] & LOADS_DATA != 0
     }
 
-    /// Whether the event is, or lies in, a frame that does nothing but wait.
+    /// True if the event is, or lies in, a frame that only waits.
     pub(super) fn only_waits(&self, event: EventId) -> bool {
         self.inside[event.index()] & ONLY_WAITS != 0
     }
 
-    /// The event if it is an operator, and the operators around it, innermost first.
+    /// Operators around an event, including itself, innermost first.
     pub(super) fn operators<'a>(&'a self, trace: &'a Trace, event: EventId) -> impl Iterator<Item = EventId> + 'a {
         let innermost = event.some().and_then(|e| self.operator[e.index()].some());
         std::iter::successors(innermost, |e| self.operator[trace.events.parent[e.index()].some()?.index()].some())
     }
 
-    /// The innermost annotation or module around an event, itself included.
+    /// Innermost annotation or module around an event, including itself.
     pub(super) fn place(&self, event: EventId) -> EventId {
         self.place[event.index()]
     }
 
-    /// Annotations and modules around an event, itself included: the outermost [`DEPTH`] of them, innermost first.
+    /// The outermost [`DEPTH`] annotations and modules around an event, including itself, innermost first.
     pub(super) fn shown_places<'a>(&'a self, trace: &'a Trace, event: EventId) -> impl Iterator<Item = EventId> + 'a {
         self.places_from(trace, self.shown_for(self.place[event.index()]))
     }
 
-    /// Of a place and those around it, the innermost of the outermost [`DEPTH`].
+    /// Innermost of the outermost [`DEPTH`] annotations and modules at or around `place`.
     fn shown_for(&self, place: EventId) -> EventId {
         self.shown.get(&place).copied().unwrap_or(place)
     }
 
-    /// Annotations and modules around an event, itself included: innermost first.
+    /// Annotations and modules around an event, including itself, innermost first.
     pub(super) fn places_outwards<'a>(
         &'a self,
         trace: &'a Trace,
@@ -128,7 +128,7 @@ impl Enclosing {
     }
 }
 
-/// By event: itself or the innermost Python frame around it.
+/// Per event: the event itself or the innermost Python frame around it.
 fn frames(trace: &Trace) -> Vec<EventId> {
     let mut frames = vec![EventId::NONE; trace.events.len()];
     for track in trace.tracks.ids() {
@@ -141,11 +141,11 @@ fn frames(trace: &Trace) -> Vec<EventId> {
     frames
 }
 
-/// Spans around each event (annotations, operators, Python frames): of the outermost [`Spans::DEPTH`] ones the innermost.
+/// Innermost of the outermost [`Spans::DEPTH`] spans (annotations, operators, Python frames) around each event.
 pub(super) struct Spans(Vec<EventId>);
 
 impl Spans {
-    /// Scripts begin with a dozen frames of launchers.
+    /// Maximum depth. Scripts begin with a dozen frames of launchers.
     pub(super) const DEPTH: usize = 40;
 
     pub(super) fn new(trace: &Trace) -> Self {
@@ -173,16 +173,16 @@ impl Spans {
         self.0[event.index()]
     }
 
-    /// Those around an event that is one of them, itself included: innermost first.
+    /// Spans around an event that is one of them, including itself, innermost first.
     pub(super) fn around<'a>(&'a self, trace: &'a Trace, event: EventId) -> impl Iterator<Item = EventId> + 'a {
         let outer = |e: &EventId| self.0[trace.events.parent[e.index()].some()?.index()].some();
         std::iter::successors(event.some(), outer)
     }
 }
 
-/// Whether events or something around them passes a test: each event is climbed over once.
+/// Cache of a test for events and their enclosing events, with one visit per event.
 pub(super) struct Around {
-    /// Per event: not known yet, no, yes.
+    /// Result per event; `None` if unknown.
     known: Vec<Option<bool>>,
 }
 
@@ -191,7 +191,7 @@ impl Around {
         Self { known: vec![None; trace.events.len()] }
     }
 
-    /// Whether an event or one around it passes; the test must be the same at every call.
+    /// True if an event or one around it passes the test. All calls must use the same test.
     pub(super) fn any(&mut self, trace: &Trace, event: EventId, test: impl Fn(EventId) -> bool) -> bool {
         let mut climbed = Vec::new();
         let mut at = event;

@@ -1,28 +1,29 @@
-//! Holders of the Python interpreter lock (GIL) over time.
+//! Holders of the GIL over time.
 
 use super::thread_timelines::ThreadTimeline;
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, Key, Trace};
 
-/// Time range of a thread whose outermost span is one Python frame (or several that touch).
+/// Time range of a thread whose outermost span is one Python frame, or several adjacent ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct GilHolder {
-    /// When the thread pauses next.
+    /// Next pause of the thread.
     pause: i64,
     lane: usize,
     from: i64,
     to: i64,
 }
 
-/// Stretches of Python of one process, by the pause behind them.
+/// Python time ranges of one process, sorted by the following pause.
 struct OfProcess {
     bursts: Vec<GilHolder>,
-    /// A binary tree over them: earliest start and latest end. The children of `i` are `2 i` and `2 i + 1`.
+    /// Segment tree over the ranges with earliest start and latest end. The children of node `i` are `2 i` and `2 i +
+    /// 1`.
     spans: Vec<(i64, i64)>,
     leaves: usize,
 }
 
-/// Holders of the interpreter lock by process.
+/// Holders of the GIL by process.
 pub(super) struct GilHolders(FxHashMap<Key, OfProcess>);
 
 impl GilHolders {
@@ -35,7 +36,7 @@ impl GilHolders {
         }
         for (number, lane) in lanes.iter().enumerate().filter(|(_, lane)| lane.has.python > 0) {
             let pid = trace.tracks.pid(lane.track);
-            // One thread has nobody to wait for.
+            // A single thread waits for no other.
             if threads.get(&pid).is_some_and(|&n| n > 1) {
                 add_bursts(&mut is_python, (number, lane), found.entry(pid).or_default());
             }
@@ -43,8 +44,8 @@ impl GilHolders {
         Self(found.into_iter().map(|(pid, bursts)| (pid, OfProcess::new(bursts))).collect())
     }
 
-    /// Of the stretches of Python of a process that hold a moment the one whose thread paused last, but not after `until`:
-    /// when, and its lane.
+    /// Pause and lane of the Python time range that contains a time. Of several ranges, the one with the latest pause
+    /// not after `until`.
     pub(super) fn paused(&self, pid: Key, at: i64, until: i64) -> Option<(i64, usize)> {
         let found = self.0.get(&pid)?.last(at, until)?;
         Some((found.pause, found.lane))
@@ -83,13 +84,13 @@ impl OfProcess {
         Self { bursts, spans, leaves }
     }
 
-    /// The last burst that holds a moment, of those whose pause is not after `until`.
+    /// Last range that contains a time, of those with a pause not after `until`.
     fn last(&self, at: i64, until: i64) -> Option<&GilHolder> {
         let to = self.bursts.partition_point(|b| b.pause <= until);
         self.search((1, 0, self.leaves), to, at).and_then(|i| self.bursts.get(i))
     }
 
-    /// The last leaf before `to` below a node (its number, first leaf and number of leaves) that holds a moment.
+    /// Last leaf before `to` below a node (number, first leaf, number of leaves) that contains a time.
     fn search(&self, (node, first, count): (usize, usize, usize), to: usize, at: i64) -> Option<usize> {
         let (from, end) = self.spans[node];
         if first >= to || from > at || end <= at {
@@ -104,7 +105,7 @@ impl OfProcess {
     }
 }
 
-/// Whether the outermost span around an event is a Python frame: each event is climbed over once.
+/// Cache: true if the outermost span around an event is a Python frame. One visit per event.
 struct Roots<'a> {
     trace: &'a Trace,
     known: Vec<Option<bool>>,

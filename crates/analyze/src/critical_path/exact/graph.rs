@@ -1,55 +1,56 @@
-//! The dependency graph: activities, and what each one's start waited for.
+//! Dependency graph: activities and the prerequisites of their starts.
 //!
-//! `start(n) = max over in-edges of (end(predecessor) + lag)`; with the lags of this graph that gives the observed times
-//! back exactly. The edge that attains the maximum in the trace is the *binding* one: the release of the activity.
+//! `start(n) = max over in-edges of (end(predecessor) + lag)`. The lags of this graph reproduce the observed times
+//! exactly. The edge with the maximum in the trace is the *binding* one: the release of the activity.
 
 use super::wakeups::ThreadRule;
 use crate::critical_path::gpu_order::{Evidence, ROUNDING_NS, Reason};
 use stackline_model::{EventId, GpuId};
 
-/// "No node", "no edge".
+/// Number for "no node" and "no edge".
 pub const NONE: u32 = u32::MAX;
 
-/// What a node is.
+/// Kind of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NodeKind {
-    /// A thread at work.
+    /// Activity of a thread.
     Host,
-    /// A thread on its way back from a wait for the GPU that is over.
+    /// Return of a thread from a finished wait for the GPU.
     SyncReturn,
-    /// A thread on its way back from a wait for another thread that is over.
+    /// Return of a thread from a finished wait for another thread.
     Resume,
-    /// A kernel, copy or fill.
+    /// Kernel, copy or fill.
     Gpu,
 }
 
-/// What an edge means.
+/// Kind of an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Dependency {
     /// Order within a thread.
     Program,
-    /// From a launch to its operation.
+    /// Launch of an operation.
     Launch,
-    /// From an operator to an operation whose launch call is not in the trace.
+    /// Launch of an operation by an operator, without a launch call in the trace.
     LaunchByOperator,
     /// Order within a stream.
     Stream,
-    /// Order within a stream, where work that is not recorded may have come between.
+    /// Order within a stream with possibly missing work in between.
     StreamAmidLoss,
-    /// The operation began before the one ahead of it ended (programmatic dependent launch, or clock noise).
+    /// Order within a stream if the operation began before the end of the previous one (programmatic dependent launch,
+    /// or clock noise).
     Overlap,
-    /// Order within a stream, for an operation whose launch is not in the trace.
+    /// Order within a stream for an operation without launch in the trace.
     Unlaunched,
-    /// A wait between streams.
+    /// Wait between streams.
     Gpu(Reason),
-    /// A wait of the host for the GPU.
+    /// Wait of the host for the GPU.
     Sync(Reason),
-    /// A wait of a thread for another one.
+    /// Wait of a thread for another one.
     Thread(ThreadRule, Evidence),
 }
 
 impl Dependency {
-    /// How sure it is.
+    /// Evidence of the dependency.
     pub fn evidence(self) -> Evidence {
         match self {
             Self::Program | Self::Launch | Self::Stream => Evidence::Exact,
@@ -59,12 +60,12 @@ impl Dependency {
         }
     }
 
-    /// Whether it is the order of one stream, known or concluded.
+    /// True for the order of one stream, recorded or inferred.
     pub fn is_stream_order(self) -> bool {
         matches!(self, Self::Stream | Self::StreamAmidLoss | Self::Overlap | Self::Unlaunched)
     }
 
-    /// Whether it is concluded for an operation whose launch is not in the trace.
+    /// True for inferred dependencies of operations without launch in the trace.
     pub fn is_without_launch(self) -> bool {
         matches!(self, Self::Unlaunched | Self::Gpu(Reason::OtherStreamUnlaunched))
     }
@@ -85,18 +86,18 @@ impl Dependency {
     }
 }
 
-/// An edge into a node.
+/// Edge into a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InEdge {
-    /// Node whose end releases.
+    /// Node whose end releases the target.
     pub from: u32,
-    /// What it means.
+    /// Kind of the edge.
     pub dependency: Dependency,
-    /// From that end to the start of the node, in ns; negative where clocks disagree or work overlaps.
+    /// Time from the end of `from` to the start of the node in ns; negative if clocks disagree or work overlaps.
     pub lag: i64,
 }
 
-/// An edge before its place and lag are known.
+/// Edge before its position and lag are known.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct NewEdge {
     pub(super) to: u32,
@@ -104,28 +105,28 @@ pub(super) struct NewEdge {
     pub(super) dependency: Dependency,
 }
 
-/// The graph. All columns of nodes have one length.
+/// Dependency graph. All columns of nodes have equal length.
 #[derive(Clone, Debug, Default)]
 pub struct ActivityGraph {
     /// Start in ns since the trace's base.
     pub start: Vec<i64>,
     /// End in ns since the trace's base.
     pub end: Vec<i64>,
-    /// What it is.
+    /// Kind of the node.
     pub kind: Vec<NodeKind>,
-    /// For GPU work the row of the GPU table, else the lane of the thread.
+    /// Row of the GPU table for GPU work, otherwise the lane of the thread.
     pub place: Vec<u32>,
-    /// The call that a [`NodeKind::SyncReturn`] returns from; none elsewhere.
+    /// Call of a [`NodeKind::SyncReturn`] node; none for other nodes.
     pub call: Vec<EventId>,
-    /// Per node its binding edge; [`NONE`] where nothing is known to come before.
+    /// Binding edge per node; [`NONE`] without known prerequisite.
     pub binding: Vec<u32>,
-    /// Nodes in an order in which predecessors come first.
+    /// Nodes in topological order.
     pub order: Vec<u32>,
     /// Edges by node: see [`Self::edges_into`].
     pub edges: Vec<InEdge>,
     edge_offset: Vec<u32>,
     usual: Usual,
-    /// Edges left out because they closed a cycle.
+    /// Number of edges that were removed because they closed a cycle.
     pub broken_cycles: u64,
 }
 
@@ -135,12 +136,12 @@ impl ActivityGraph {
         self.start.len()
     }
 
-    /// Whether there is no node.
+    /// True without nodes.
     pub fn is_empty(&self) -> bool {
         self.start.is_empty()
     }
 
-    /// Adds a node.
+    /// Add a node.
     pub(super) fn push(&mut self, kind: NodeKind, place: u32, (start, end): (i64, i64), call: EventId) -> u32 {
         self.start.push(start);
         self.end.push(end);
@@ -156,18 +157,18 @@ impl ActivityGraph {
         at(node as usize)..at(node as usize + 1)
     }
 
-    /// The edges into a node.
+    /// Edges into a node.
     pub fn edges_into(&self, node: u32) -> &[InEdge] {
         self.edges.get(self.edge_range(node)).unwrap_or(&[])
     }
 
-    /// The binding edge of a node.
+    /// Binding edge of a node.
     pub fn release(&self, node: u32) -> Option<&InEdge> {
         self.edges.get(*self.binding.get(node as usize)? as usize)
     }
 
-    /// Whether it is open if its launch or its stream held an operation back: `edge` is the one that did as far as ends tell, and the
-    /// other one with its usual lag would have let it start no earlier, give or take what times in whole µs are off.
+    /// True if launch and stream compete as the release of an operation. `edge` is the binding one by its end. With the
+    /// usual lag, the other one would allow a start no earlier, within the rounding error of whole µs.
     pub(super) fn is_near_tie(&self, node: u32, edge: &InEdge) -> bool {
         let is_launch = |e: &InEdge| matches!(e.dependency, Dependency::Launch | Dependency::LaunchByOperator);
         let is_queue = |e: &InEdge| e.dependency.is_stream_order();
@@ -177,12 +178,12 @@ impl ActivityGraph {
         self.kind[node as usize] == NodeKind::Gpu && self.edges_into(node).iter().filter(competes).any(is_late)
     }
 
-    /// The operation of a node.
+    /// Operation of a node.
     pub fn gpu(&self, node: u32) -> Option<GpuId> {
         (self.kind[node as usize] == NodeKind::Gpu).then(|| GpuId(self.place[node as usize]))
     }
 
-    /// Takes the edges, chooses the binding ones, sets the lags of the others, and sorts the nodes.
+    /// Add the edges: choose the binding ones, set the lags, and sort the nodes.
     pub(super) fn connect(&mut self, mut edges: Vec<NewEdge>) {
         edges.sort_unstable();
         let mut offset = vec![0u32; self.len() + 1];
@@ -200,7 +201,7 @@ impl ActivityGraph {
         self.sort();
     }
 
-    /// The edge whose predecessor ended last; an end after the node's start counts as at its start.
+    /// Choose the edge whose predecessor ended last. Ends after the node's start count as at its start.
     fn choose_binding(&self, node: u32) -> u32 {
         let start = self.start[node as usize];
         let key = |i: &usize| {
@@ -210,7 +211,7 @@ impl ActivityGraph {
         self.edge_range(node).max_by_key(key).map_or(NONE, |i| i as u32)
     }
 
-    /// Binding edges get the observed lag; the others the usual lag of their kind, at most the observed one.
+    /// Set the lags: the observed lag for binding edges, otherwise the usual lag of the kind, at most the observed one.
     fn set_lags(&mut self) {
         let mut usual = UsualLags::default();
         for node in 0..self.len() as u32 {
@@ -235,7 +236,8 @@ impl ActivityGraph {
         }
     }
 
-    /// Kahn's algorithm; where a cycle is left, the earliest node of it goes first, without the edges that wait.
+    /// Sort nodes topologically with Kahn's algorithm. In a remaining cycle, the earliest node goes first, without its
+    /// waiting edges.
     fn sort(&mut self) {
         let mut waits: Vec<u32> = (0..self.len() as u32).map(|n| self.edge_range(n).len() as u32).collect();
         let (offset, targets) = self.out_edges();
@@ -248,7 +250,7 @@ impl ActivityGraph {
                 next += 1;
                 done[node as usize] = true;
                 for &to in &targets[offset[node as usize] as usize..offset[node as usize + 1] as usize] {
-                    // A node that went first out of a cycle waits for nothing any more.
+                    // A node that was taken first from a cycle no longer waits.
                     if done[to as usize] {
                         continue;
                     }
@@ -278,7 +280,7 @@ impl ActivityGraph {
         self.order = order;
     }
 
-    /// Makes edges from nodes that are not done mean nothing: they point to the node that is certainly before.
+    /// Disable edges from unfinished nodes with a lag of minus infinity.
     fn drop_edges(&mut self, node: u32, done: &[bool]) -> u64 {
         let mut dropped = 0;
         for i in self.edge_range(node) {
@@ -297,9 +299,9 @@ impl ActivityGraph {
         dropped
     }
 
-    /// The targets of each node's edges: offsets and one flat list.
+    /// Targets of each node's edges: offsets and one flat list.
     fn out_edges(&self) -> (Vec<u32>, Vec<u32>) {
-        // Counted one place further on, so that filling the list moves each offset to where it belongs.
+        // Counts are shifted by one place, so that filling the list moves each offset to its final position.
         let mut offset = vec![0u32; self.len() + 2];
         for edge in &self.edges {
             offset[edge.from as usize + 2] += 1;
@@ -320,7 +322,7 @@ impl ActivityGraph {
     }
 }
 
-/// Which of two edges with equally late predecessors is named as the release.
+/// Order of preference for edges whose predecessors end at the same time; the largest becomes the release.
 fn preference(dependency: Dependency) -> u8 {
     match dependency {
         Dependency::Program => 0,
@@ -335,14 +337,14 @@ fn preference(dependency: Dependency) -> u8 {
     }
 }
 
-/// Median lags of binding edges.
+/// Observed lags of binding edges by kind.
 #[derive(Default)]
 struct UsualLags {
     launch: Vec<i64>,
     queue: Vec<i64>,
 }
 
-/// The medians, in ns.
+/// Median lags in ns.
 #[derive(Clone, Copy, Debug, Default)]
 struct Usual {
     launch: i64,

@@ -1,4 +1,4 @@
-//! Merged critical-path segments for readers: neighbors of one event become one, with operator and frame.
+//! Merged critical-path segments for reports: adjacent segments of one event become one, with operator and frame.
 
 use super::backward_pass::{ExactPath, PathSegment};
 use super::category::Category;
@@ -8,7 +8,7 @@ use crate::critical_path::gpu_order::Evidence;
 use serde::Serialize;
 use stackline_model::{EventId, TrackId};
 
-/// Critical-path segment with one cause on one track, in which one event ran.
+/// Critical-path segment with one cause, one track and one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MergedSegment {
     /// Start in ns since the trace's base.
@@ -17,24 +17,24 @@ pub struct MergedSegment {
     pub end: i64,
     /// Cause.
     pub category: Category,
-    /// Where; none for time that nothing explains.
+    /// Thread or stream; none for unexplained time.
     pub track: TrackId,
-    /// What ran: on threads the innermost span; none in gaps.
+    /// Event: on threads the innermost span; none in gaps.
     pub event: EventId,
-    /// Innermost operator around it: for GPU work the one that launched it.
+    /// Innermost operator around the event; for GPU work, the launching operator.
     pub operator: EventId,
-    /// Innermost Python frame around it: for GPU work the one around its launch.
+    /// Innermost Python frame around the event; for GPU work, the frame around its launch.
     pub frame: EventId,
-    /// How sure the cause is.
+    /// Evidence of the cause.
     pub evidence: Evidence,
-    /// The rule behind it.
+    /// Rule of the cause.
     pub rule: &'static str,
-    /// Node of the graph; [`NONE`] for time that nothing explains.
+    /// Node of the graph; [`NONE`] for unexplained time.
     pub node: u32,
 }
 
-/// A [`MergedSegment`] as text, times from the start of the window. Its fields stand in the order of documents, by the
-/// alphabet.
+/// [`MergedSegment`] as text, with times since the start of the window. Fields are in alphabetical order, as in the
+/// JSON document.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SegmentReport<'a> {
     /// Cause.
@@ -43,37 +43,37 @@ pub struct SegmentReport<'a> {
     pub end_ns: i64,
     /// Position of the event in the source's event list; none in gaps.
     pub event: Option<u32>,
-    /// How sure the cause is.
+    /// Evidence of the cause.
     pub evidence: Evidence,
-    /// Innermost Python frame around it; for GPU work the one around the launch.
+    /// Innermost Python frame around the event; for GPU work, the frame around its launch.
     pub frame: Option<&'a str>,
     /// Name of the event.
     pub name: &'a str,
-    /// Innermost operator around it; for GPU work the one that launched it.
+    /// Innermost operator around the event; for GPU work, the launching operator.
     pub operator: Option<&'a str>,
-    /// The rule behind it.
+    /// Rule of the cause.
     pub rule: &'static str,
     /// Start in ns since the start of the window.
     pub start_ns: i64,
-    /// Where.
+    /// Label of the thread or stream.
     pub track: &'a str,
 }
 
-/// Segments of a path as text. A long path has hundreds of thousands: each is made when it is asked for.
+/// Segments of a path as text, created lazily because a long path has hundreds of thousands.
 pub struct SegmentReports<'a> {
     exact: &'a Exact<'a>,
     path: &'a ExactPath,
-    /// Per track its label.
+    /// Label per track.
     labels: Vec<String>,
 }
 
 impl SegmentReports<'_> {
-    /// The hops in time order.
+    /// Segments in time order.
     pub fn hops(&self) -> impl Iterator<Item = SegmentReport<'_>> {
         self.exact.stretches(self.path).map(|s| self.hop(&s))
     }
 
-    /// The path as other methods have it: start and end of each hop with an event.
+    /// Path in the format of the other methods: start and end of each segment with an event.
     pub fn points(&self) -> impl Iterator<Item = PathPoint<'_>> {
         self.hops().filter_map(both_points).flatten()
     }
@@ -97,7 +97,7 @@ impl SegmentReports<'_> {
 }
 
 impl Exact<'_> {
-    /// The hops of a path, neighbours of one event and one cause put together.
+    /// Segments of a path, with adjacent ones of the same event and cause merged.
     pub fn stretches<'b>(&'b self, path: &'b ExactPath) -> impl Iterator<Item = MergedSegment> + 'b {
         let mut hops = path.hops.iter().peekable();
         std::iter::from_fn(move || {
@@ -115,7 +115,7 @@ impl Exact<'_> {
         MergedSegment { start, end, category, track, event, operator, frame, evidence, rule, node }
     }
 
-    /// Innermost operator and Python frame of an event: itself, around it, or around the launch of GPU work.
+    /// Innermost operator and Python frame of an event: the event itself, around it, or around the launch of GPU work.
     fn owners(&self, event: EventId) -> (EventId, EventId) {
         if event.is_none() {
             return (EventId::NONE, EventId::NONE);
@@ -126,12 +126,12 @@ impl Exact<'_> {
         }
     }
 
-    /// The stretches of a path as text.
+    /// Merged segments of a path as text.
     pub fn hop_reports<'b>(&'b self, path: &'b ExactPath) -> SegmentReports<'b> {
         SegmentReports { exact: self, path, labels: self.trace.tracks.ids().map(|t| self.track_label(t)).collect() }
     }
 
-    /// Process and thread, or device and stream, of a track.
+    /// Label of a track: process and thread, or device and stream.
     pub fn track_label(&self, track: TrackId) -> String {
         if track.is_none() {
             return String::new();
@@ -141,7 +141,7 @@ impl Exact<'_> {
     }
 }
 
-/// Start and end of a hop, if it has an event.
+/// Start and end points of a segment with an event.
 fn both_points(hop: SegmentReport<'_>) -> Option<[PathPoint<'_>; 2]> {
     let event = hop.event?;
     let point = |at: &'static str, time_ns| PathPoint {
@@ -154,7 +154,7 @@ fn both_points(hop: SegmentReport<'_>) -> Option<[PathPoint<'_>; 2]> {
     Some([point("start", hop.start_ns), point("end", hop.end_ns)])
 }
 
-/// Whether a stretch goes on: the same event for the same cause on the same thread.
+/// True if a segment continues the last one: same event, cause and thread.
 fn continues(last: &MergedSegment, next: &PathSegment) -> bool {
     last.event == next.event
         && last.category == next.category

@@ -1,8 +1,8 @@
-//! The exact critical path: walking back from the end of a window, every nanosecond has one cause.
+//! Method "exact": a backward pass from the end of a window that assigns one cause to every nanosecond.
 //!
-//! Threads are cut where something else depends on them, GPU work is put in order ([`super::gpu_order`]), and every
-//! activity's start is tied to what ended last among its prerequisites. The path's length is the window's, to the ns;
-//! what no record says is inferred by a named rule or is `unknown`.
+//! Threads are cut where other work depends on them, and GPU work is ordered ([`super::gpu_order`]). Each start of an
+//! activity depends on the prerequisite that ended last. The length of the path equals that of the window, to the ns.
+//! Named rules infer dependencies without a record; unexplained time is `unknown`.
 
 mod backward_pass;
 mod build;
@@ -56,34 +56,34 @@ use std::collections::BTreeSet;
 use std::sync::OnceLock;
 use thread_timelines::ThreadTimeline;
 
-/// A greater difference is a wrong record, not a clock, in ns: 1,000 s.
+/// Maximum difference of clocks in ns (1,000 s). A larger one is a wrong record.
 const MOST_NS: i64 = 1_000_000_000_000;
 
-/// By how much the clock of a device is off from the host's at least, in ns; 0 where it may be right.
+/// Minimum difference between the clock of a device and the host's, in ns; 0 if the clocks may agree.
 fn off_ns(clock: &DeviceClock) -> i64 {
     clock.least_ns.unwrap_or(0).max(clock.most_ns.map_or(0, i64::saturating_neg)).max(0)
 }
 
-/// A trace with its dependency graph, ready for paths, slack and what-if.
+/// Trace with its dependency graph, ready for paths, slack and what-if.
 pub struct Exact<'a> {
     trace: &'a Trace,
     names: Names,
     lanes: Vec<ThreadTimeline>,
-    /// Per lane what its gaps are.
+    /// Kind of gaps per lane.
     gaps: Vec<wakeups::Gap>,
-    /// Per lane its nodes: from, to.
+    /// First node and end of the nodes per lane.
     lane_nodes: Vec<(u32, u32)>,
     graph: ActivityGraph,
     corrections: build::Corrections,
     unexplained_waits: u64,
-    /// Calls that may have waited, though no record says so.
+    /// Calls with a possible wait that no record states.
     uncertain: FxHashSet<EventId>,
-    /// Calls that may have waited for work that has no record.
+    /// Calls with a possible wait for work without record.
     amid_loss: Vec<EventId>,
     loops: Loops,
     /// Processes whose clock disagrees with that of a GPU.
     clocks_disagree: BTreeSet<Key>,
-    /// Operations whose ends are doubtful.
+    /// Operations with doubtful ends.
     overlong: FxHashSet<GpuId>,
     left_out: u64,
     kinds: CallKindCache,
@@ -93,7 +93,7 @@ pub struct Exact<'a> {
 }
 
 impl<'a> Exact<'a> {
-    /// Builds the dependency graph of a trace. Linear in its events, but for sorting.
+    /// Build the dependency graph of a trace, in linear time except for sorting.
     pub fn new(trace: &'a Trace) -> Self {
         let names = Names::new(trace);
         let lanes = ThreadTimeline::all(trace);
@@ -102,7 +102,7 @@ impl<'a> Exact<'a> {
         let order = GpuOrder::new(trace, &kinds);
         let built = build::Builder::build(trace, &order, &lanes, &threads);
         let build::Built { mut graph, edges, lane_nodes, corrections } = built;
-        // What the graph was made of goes before the edges find their places, which takes the most memory.
+        // Drop the inputs of the graph before the edges get their positions, which needs the most memory.
         let GpuOrder { unexplained_waits, uncertain, loops, amid_loss, clocks_disagree, overlong, left_out, .. } =
             { order };
         let wakeups::Threads { gaps, .. } = { threads };
@@ -129,52 +129,52 @@ impl<'a> Exact<'a> {
         }
     }
 
-    /// What encloses each event.
+    /// Enclosing operators, frames and annotations of each event.
     fn enclosing(&self) -> &Enclosing {
         self.enclosing.get_or_init(|| Enclosing::new(self.trace, &self.names))
     }
 
-    /// Worker processes of loaders of data, as far as the trace shows them.
+    /// Worker processes of data loaders that the trace shows.
     pub fn loader_workers(&self) -> &LoaderWorkers {
         self.loader_workers.get_or_init(|| LoaderWorkers::from_trace(self.trace, &self.names, &self.lanes))
     }
 
-    /// What the recording says that the trace is of; `None` of other traces.
+    /// Recording metadata of the trace; `None` for traces without it.
     pub fn recording(&self) -> Option<&Recording> {
         self.recording.get_or_init(|| Recording::from_trace(self.trace)).as_ref()
     }
 
-    /// Whether the clocks of host and GPU visibly disagree: in the order of the work, or by what reading saw.
+    /// True if the clocks of host and GPU disagree, by the order of the work or by the reader's measurement.
     pub fn clocks_disagree(&self) -> bool {
         !self.clocks_disagree.is_empty() || self.trace.meta.clocks.iter().any(|clock| off_ns(clock) > ROUNDING_NS)
     }
 
-    /// The most of [`off_ns`] over all devices, wrong records left out.
+    /// Maximum of [`off_ns`] over all devices, without wrong records.
     fn clocks_differ_ns(&self) -> i64 {
         self.trace.meta.clocks.iter().map(off_ns).filter(|&ns| ns < MOST_NS).max().unwrap_or(0)
     }
 
-    /// The trace.
+    /// Underlying trace.
     pub fn trace(&self) -> &'a Trace {
         self.trace
     }
 
-    /// The graph.
+    /// Dependency graph.
     pub fn graph(&self) -> &ActivityGraph {
         &self.graph
     }
 
-    /// The critical path through a window.
+    /// Critical path through a window.
     ///
     /// # Errors
-    /// If there is no such window: see [`Self::window`].
+    /// Returns an error if the window does not exist: see [`Self::window`].
     pub fn path(&self, choice: &WindowChoice) -> Result<ExactPath, CriticalPathError> {
         Ok(self.path_of(self.window(choice)?))
     }
 
-    /// The critical path through a window that was resolved.
+    /// Critical path through a resolved window.
     pub fn path_of(&self, window: Window) -> ExactPath {
-        // A node is shown by its pieces, and the time before it.
+        // Each node contributes its pieces, and the time before the node.
         let most = self.lanes.iter().map(|lane| lane.pieces.len()).sum::<usize>() + 3 * self.graph.len() + 2;
         let mut hops = PathSegments::new(window.end, most);
         backward_pass::walk(self, &mut Categories::new(self), window, |hop| hops.push_front(&hop));

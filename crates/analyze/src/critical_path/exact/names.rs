@@ -1,4 +1,4 @@
-//! What the method knows by name, as data: frames that wait, frames that let others go on, data loading.
+//! Name rules of method "exact": frames that wait, frames that wake other threads, data loading.
 
 use crate::frame_names::fits;
 use crate::vocabulary::python::{LOADER_WITH_WORKERS, LOADER_WITHOUT_WORKERS};
@@ -8,33 +8,33 @@ use stackline_model::{EventId, EventKind, Trace};
 
 /// Bits of [`Names::flags`].
 pub(super) mod bits {
-    /// The frame that runs the autograd engine and waits for its threads.
+    /// Frame that runs the autograd engine and waits for its threads.
     pub(in super::super) const RUNS_BACKWARD: u16 = 1;
     /// Waits for another thread or process.
     pub(in super::super) const WAITS: u16 = 2;
-    /// Releases a lock, or wakes who waits.
+    /// Releases a lock, or wakes waiting threads.
     pub(in super::super) const RELEASES: u16 = 4;
-    /// Puts something into a queue.
+    /// Adds an item to a queue.
     pub(in super::super) const PUTS: u16 = 32;
-    /// Waits for a lock, which another thread releases.
+    /// Waits for a lock that another thread releases.
     pub(in super::super) const LOCKS: u16 = 16;
-    /// Belongs to the loading of data.
+    /// Part of data loading.
     pub(in super::super) const LOADS_DATA: u16 = 8;
-    /// Waits and does nothing else, whatever is recorded inside.
+    /// Only waits, independent of recorded calls inside.
     pub(in super::super) const ONLY_WAITS: u16 = 64;
-    /// Collects garbage of Python's.
+    /// Garbage collection of Python.
     pub(in super::super) const COLLECTS: u16 = 128;
-    /// Takes the next batch of a loader of data: with workers it waits for them, and does nothing else for long.
+    /// Takes the next batch of a data loader: with workers the frame mainly waits for them.
     pub(in super::super) const TAKES: u16 = 256;
-    /// Is what worker processes of a loader of data run.
+    /// Code of a data loader's worker processes.
     pub(in super::super) const RUNS_WORKER: u16 = 512;
-    /// Waits for the end of another thread, or of what it works on. Where no thread is seen to end then, it is the wait's own time.
+    /// Waits for the end of another thread, or of its task. If no thread is seen to end, the time is the wait's own.
     pub(in super::super) const JOINS: u16 = 1024;
-    /// What another thread or process may end.
+    /// Wait that another thread or process may end.
     pub(in super::super) const ENDED_BY_OTHERS: u16 = WAITS | JOINS;
 }
 
-/// All parts that a name must contain (see [`fits`]), and the bits that they stand for.
+/// Parts that a name must all contain (see [`fits`]), and the bits of such names.
 const RULES: &[(&[&str], u16)] = &[
     (&["run_backward", "_EngineBase"], bits::RUNS_BACKWARD),
     (&["graph.py(", "_engine_run_backward"], bits::RUNS_BACKWARD),
@@ -84,7 +84,7 @@ impl Names {
         Self(trace.strings.iter().map(classify).collect())
     }
 
-    /// The bits of an event's name; 0 for calls and for no event.
+    /// Bits of an event's name; 0 for API calls and without event.
     pub(super) fn flags(&self, trace: &Trace, event: EventId) -> u16 {
         let Some(name) = trace.events.name.get(event.index()) else { return 0 };
         match trace.kind(event) {
@@ -95,12 +95,12 @@ impl Names {
         }
     }
 
-    /// Whether a span is, or lies in, one that loads data.
+    /// True if a span is, or lies in, a span that loads data.
     pub(super) fn loads_data(&self, trace: &Trace, event: EventId) -> bool {
         self.is_within(trace, event, bits::LOADS_DATA)
     }
 
-    /// Whether a span is, or lies in, one that collects garbage.
+    /// True if a span is, or lies in, a span of garbage collection.
     pub(super) fn collects(&self, trace: &Trace, event: EventId) -> bool {
         self.is_within(trace, event, bits::COLLECTS)
     }
@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(classify(run), bits::RUNS_BACKWARD);
         assert_eq!(classify("multiprocessing/queues.py(103): get"), bits::WAITS);
         assert_eq!(classify("selectors.py(403): select"), bits::WAITS | bits::ONLY_WAITS);
-        // As recordings name them, and some versions of torch.profiler: with their class.
+        // Names in recordings, and in some versions of torch.profiler, contain the class.
         assert_eq!(classify("queue.py(154): Queue.get"), bits::WAITS);
         assert_eq!(classify("threading.py(295): Condition.wait"), bits::WAITS | bits::ONLY_WAITS);
         assert_eq!(classify("threading.py(1125): Thread._wait_for_tstate_lock"), bits::JOINS);

@@ -1,4 +1,4 @@
-//! Operations that the work of another stream held back, as far as times alone tell.
+//! Inferred dependencies on work of other streams, by time alone.
 
 use super::category::{LONG_GAP_NS, UNLAUNCHED_GAP_NS};
 use super::graph::{ActivityGraph, Dependency, NONE, NewEdge};
@@ -8,18 +8,18 @@ use rustc_hash::FxHashSet;
 use stackline_model::{GpuId, Key, Trace};
 use std::collections::BTreeMap;
 
-/// How soon after another stream's work an operation starts that was waiting for it, in ns.
+/// Maximum time in ns between the end of another stream's work and the start of an operation that waited for it.
 const SOON_NS: i64 = 50_000;
 
-/// A device by its number and, where several processes of a file number their own, the process.
+/// Device number, with the process if several processes of a file have their own numbers.
 type Device = (Key, i32);
 
-/// Operations by device, in the order in which they ended.
+/// Operations by device, sorted by end.
 pub(super) struct OtherStreams<'a> {
     trace: &'a Trace,
     order: &'a GpuOrder,
     by_end: BTreeMap<Device, Vec<(i64, GpuId)>>,
-    /// Devices of which the trace knows a launch.
+    /// Devices with a recorded launch.
     launched: FxHashSet<Device>,
 }
 
@@ -40,8 +40,8 @@ impl<'a> OtherStreams<'a> {
         Self { trace, order, by_end, launched }
     }
 
-    /// Dependencies of operations that start long after all that `edges` know to have held them back. `nodes` has the
-    /// node of each operation.
+    /// Dependencies of operations that start long after all prerequisites in `edges`. `nodes` contains the node of each
+    /// operation.
     pub(super) fn dependencies(&self, graph: &ActivityGraph, edges: &[NewEdge], nodes: &[u32]) -> Vec<NewEdge> {
         let mut released = vec![i64::MIN; graph.len()];
         for edge in edges {
@@ -57,12 +57,12 @@ impl<'a> OtherStreams<'a> {
         operations.filter_map(dependency).collect()
     }
 
-    /// The operation of another stream that may have held `gpu` back, which else was free to start at `after`; and why that is concluded.
+    /// Operation of another stream that may have delayed `gpu` beyond the time `after`, with the inference rule.
     fn held_back_by(&self, gpu: GpuId, after: i64) -> Option<(GpuId, Reason)> {
         let began = start(self.trace, gpu);
         let waited = began.saturating_sub(after);
         let device = device(self.trace, self.order, gpu);
-        // Where no launch is recorded, nothing else tells what the program did meanwhile.
+        // Without recorded launches, nothing else shows the program's activity.
         let (earliest, reason) = if !self.launched.contains(&device) {
             (after, Reason::OtherStreamUnlaunched)
         } else if after != i64::MIN && waited > LONG_GAP_NS {
@@ -83,7 +83,7 @@ impl<'a> OtherStreams<'a> {
 }
 
 fn device(trace: &Trace, order: &GpuOrder, gpu: GpuId) -> Device {
-    // Elsewhere the rows of one device may be processes of their own (TensorFlow 1 has one for each stream).
+    // Rows of one device may otherwise be separate processes (TensorFlow 1 has one per stream).
     let track = trace.events.track[trace.gpu.event[gpu.index()].index()];
     let process = if order.is_one_process { Key::None } else { trace.tracks.pid(track) };
     (process, trace.gpu.device[gpu.index()])

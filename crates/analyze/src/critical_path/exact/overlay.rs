@@ -1,4 +1,4 @@
-//! The exact path as marks and arrows on top of the trace file.
+//! Overlay of the exact path on the trace file: marks and arrows.
 
 use super::backward_pass::{ExactPath, PathSegment};
 use super::graph::NONE;
@@ -8,8 +8,8 @@ use crate::critical_path::{FlowEnd, FlowPair, Mark, Overlay};
 use stackline_model::EventId;
 
 impl Exact<'_> {
-    /// Marks for the events on a path, and an arrow wherever it goes from one thread or stream to another. With
-    /// `only_critical`, complete events that are neither on the path nor annotations nor Python frames are left out.
+    /// Marks for the events on a path, and arrows between segments of different threads or streams. With
+    /// `only_critical`, the overlay omits complete events, except events on the path, annotations and Python frames.
     pub fn overlay(&self, path: &ExactPath, only_critical: bool) -> Overlay {
         let mut events: Vec<EventId> = path.hops.iter().filter_map(|h| h.event.some()).collect();
         let index = |e: &EventId| self.trace.events.source_index[e.index()];
@@ -24,11 +24,11 @@ impl Exact<'_> {
         Overlay { critical: events.iter().map(mark).collect(), flows: self.arrows(path), only_critical }
     }
 
-    /// The arrows, in time order.
+    /// Arrows in time order.
     fn arrows(&self, path: &ExactPath) -> Vec<FlowPair> {
         let mut flows: Vec<FlowPair> = Vec::new();
         let mut before: Option<PathSegment> = None;
-        // The rule behind the time since the hop before.
+        // Rule of the time since the previous segment.
         let mut waited = None;
         for hop in path.hops.iter().filter(|h| h.track.is_some()) {
             if self.is_lag(&hop) {
@@ -50,12 +50,12 @@ impl Exact<'_> {
         flows
     }
 
-    /// Whether a hop is the time before what it names, not of it.
+    /// True if a segment is a lag before its event.
     fn is_lag(&self, hop: &PathSegment) -> bool {
         hop.node != NONE && hop.end <= self.graph.start[hop.node as usize]
     }
 
-    /// The rule by which the node of a hop was released.
+    /// Rule of the edge that released the node of a segment.
     fn rule_into(&self, hop: &PathSegment) -> &'static str {
         if hop.node == NONE {
             return hop.rule;
@@ -63,8 +63,8 @@ impl Exact<'_> {
         self.graph.release(hop.node).map_or(hop.rule, |edge| edge.dependency.rule())
     }
 
-    /// Start or end of a hop on its track, in whole µs within it if there are any, so that the arrow touches it; the end
-    /// of GPU work up to 1 µs earlier for the same reason.
+    /// Start or end of a segment on its track, in whole µs inside the segment if possible, so that the arrow touches
+    /// the segment. The end of GPU work is up to 1 µs earlier for the same reason.
     fn flow_end(&self, hop: &PathSegment, at: i64) -> FlowEnd {
         let trace = self.trace;
         let is_gpu = hop.node != NONE && self.graph.kind[hop.node as usize] == NodeKind::Gpu;

@@ -1,4 +1,4 @@
-//! The exact path as one serialisable value.
+//! Report of the exact path as one serializable value.
 
 use super::backward_pass::ExactPath;
 use super::category::Category;
@@ -11,25 +11,25 @@ use stackline_model::StrId;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// How many names [`ExactReport::top`] lists.
+/// Maximum number of names in [`ExactReport::top`].
 const TOP: usize = 20;
 
-/// What reading the path needs to know about the records behind it.
+/// Warning about the records from which the path was computed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ExactWarning {
     /// Stable name.
     pub code: &'static str,
-    /// How often.
+    /// Number of occurrences.
     pub count: u64,
-    /// One sentence for people; the count stands behind it.
+    /// Sentence for readers; callers print the count after it.
     #[serde(skip)]
     pub message: &'static str,
 }
 
-/// What `critical-path --method exact --format json` prints, except the read report and the path in full.
+/// Document of `critical-path --method exact --format json`, without the read report and the full path.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ExactReport {
-    /// `exact`.
+    /// Name of the method: `exact`.
     pub method: &'static str,
     /// Length of the window in ns.
     pub window_ns: i64,
@@ -37,37 +37,37 @@ pub struct ExactReport {
     pub window_start_ns: i64,
     /// End of the window in ns since the trace's base.
     pub window_end_ns: i64,
-    /// Length of the path in ns: that of the window.
+    /// Length of the path in ns, equal to that of the window.
     pub path_ns: i64,
-    /// The same in µs, under HTA's name.
+    /// Length of the path in µs, under HTA's name.
     pub weight_us: f64,
-    /// Nodes of the dependency graph.
+    /// Number of nodes of the dependency graph.
     pub graph_nodes: usize,
-    /// Edges of the graph by the rule behind them.
+    /// Number of edges of the graph by rule.
     pub edges: BTreeMap<&'static str, usize>,
-    /// Hops of the path.
+    /// Number of segments of the path.
     pub path_nodes: usize,
-    /// Events on the path.
+    /// Number of events on the path.
     pub path_events: usize,
-    /// Percent of the window per cause; causes without time are left out.
+    /// Percent of the window per cause, without causes of length 0.
     pub bound_by: BTreeMap<&'static str, f64>,
-    /// The same in ns.
+    /// Time per cause in ns.
     pub bound_by_ns: BTreeMap<&'static str, i64>,
-    /// Time whose cause is inferred, not recorded, in ns; time without known cause included.
+    /// Time with an inferred instead of a recorded cause in ns, including time of unknown cause.
     pub inferred_ns: i64,
-    /// The same without time of unknown cause, by the rule that was assumed to hold; `gap` and `innermost_span` are host
-    /// time that may have been a wait.
+    /// Inferred time by rule in ns, without time of unknown cause. `gap` and `innermost_span` are host time with a
+    /// possible wait.
     pub inferred_by_rule_ns: BTreeMap<&'static str, i64>,
-    /// Names with the most time on the path; time without event under its cause, such as `(no event: host_python)`.
+    /// Names with the most time on the path. Time without event is under its cause, such as `(no event: host_python)`.
     pub top: Vec<ReportShare>,
-    /// The path in at most some twenty lines.
+    /// Summary of the path in at most 20 lines.
     pub story: Vec<SummaryLine>,
-    /// What the reader should know.
+    /// Warnings for readers.
     pub warnings: Vec<ExactWarning>,
 }
 
 impl Exact<'_> {
-    /// The report of a path.
+    /// Report of a path.
     pub fn report(&self, path: &ExactPath) -> ExactReport {
         let (story, path_nodes) = summarize(self, path);
         let Window { start, end, .. } = path.window;
@@ -99,7 +99,7 @@ impl Exact<'_> {
         }
     }
 
-    /// How many events are on a path.
+    /// Number of events on a path.
     fn events_on(&self, path: &ExactPath) -> usize {
         let mut seen = vec![0u64; self.trace.events.len() / 64 + 1];
         for event in path.hops.iter().filter_map(|h| h.event.some()) {
@@ -108,12 +108,12 @@ impl Exact<'_> {
         seen.iter().map(|bits| bits.count_ones() as usize).sum()
     }
 
-    /// Names of events by their time on the path, time without event by its cause.
+    /// Names of events by their time on the path; time without event by its cause.
     fn top_names(&self, path: &ExactPath) -> Vec<ReportShare> {
         let mut named: FxHashMap<StrId, (i64, usize)> = FxHashMap::default();
         let mut nameless = Category::ALL.map(|category| (category, (0, 0)));
         for hop in path.hops.iter() {
-            // The event of time without known cause is only what came next.
+            // The event of time with unknown cause is only the next one.
             let event = hop.event.some().filter(|_| hop.category != Category::Unknown);
             let slot: &mut (i64, usize) = match event {
                 Some(event) => named.entry(self.trace.events.name[event.index()]).or_default(),
@@ -122,7 +122,7 @@ impl Exact<'_> {
             *slot = (slot.0 + hop.end - hop.start, slot.1 + 1);
         }
         let named = named.into_iter().map(|(name, sum)| (Cow::Borrowed(self.trace.strings.get(name)), sum));
-        // Time that belongs to no event has no name of its own.
+        // Time without event has no name.
         let gaps =
             nameless.into_iter().map(|(category, sum)| (Cow::Owned(format!("(no event: {})", category.name())), sum));
         let mut sums: Vec<(Cow<'_, str>, (i64, usize))> = named.chain(gaps).filter(|(_, sum)| sum.0 > 0).collect();
@@ -137,52 +137,52 @@ impl Exact<'_> {
         sums.into_iter().take(TOP).map(share).collect()
     }
 
-    /// The same, and what that means for this path.
+    /// Warnings of the graph and of this path.
     fn warnings_of(&self, path: &ExactPath) -> Vec<ExactWarning> {
         let mut warnings = self.warnings();
         warnings.extend(self.slack_is_unknown(path.window).then_some(ExactWarning {
             code: "slack_unknown",
             count: 1,
-            message: "what is large but harmless is not told: the clocks of host and GPU are too far apart for slack \
-                      between them",
+            message: "false hotspots are not reported: slack across the host and GPU clocks is unknown, because \
+                      the clocks differ too much",
         }));
         warnings
     }
 
-    /// What had to be corrected or could not be explained.
+    /// Corrections and unexplained waits of the graph.
     pub fn warnings(&self) -> Vec<ExactWarning> {
         let operations = self.graph.kind.iter().filter(|k| **k == NodeKind::Gpu).count();
         let all = [
             (
                 "early_kernels",
                 self.corrections.early_kernels,
-                "GPU operations start before their launch call; the clocks disagree",
+                "GPU operations start before their launch call; the host and GPU clocks disagree",
             ),
             (
                 "contradictions",
                 self.corrections.contradictions,
-                "waits end before what they wait for; the clocks disagree, or records are missing",
+                "waits end before the work they wait for; the host and GPU clocks disagree, or records are missing",
             ),
             (
                 "clocks_disagree",
                 self.clocks_disagree.len() as u64,
-                "the clocks of host and GPU disagree (`stackline doctor` tells by how much), so that what lies between them \
-                 is inferred, and times across them are off by as much; `stackline what-if` moves them to a likely difference",
+                "the clocks of host and GPU disagree (`stackline doctor` shows by how much), so dependencies between them are \
+                 inferred and their times have that error; `stackline what-if` corrects the clocks by a likely offset",
             ),
             (
                 "overlong_operations",
                 self.overlong.len() as u64,
-                "GPU operations are said to end long after the next one of their stream began, which is inferred, not \
-                 known (--clip-overlaps ends them there)",
+                "GPU operations end long after the start of the next one on their stream, so their ends are doubtful; \
+                 --clip-overlaps shortens them to that start",
             ),
-            ("broken_cycles", self.graph.broken_cycles, "edges were left out because they closed a cycle"),
-            ("unexplained_waits", self.unexplained_waits, "stream waits are recorded without what they wait for"),
+            ("broken_cycles", self.graph.broken_cycles, "edges were removed because they closed a cycle"),
+            ("unexplained_waits", self.unexplained_waits, "stream waits have no recorded target"),
             (
                 "awaited_operations_left_out",
                 self.left_out,
-                "operations are left out that calls waited for, but for each call the 256 that ended last",
+                "awaited operations were excluded; each call keeps the 256 that ended last",
             ),
-            ("no_gpu_work", u64::from(operations == 0), "no GPU work: this is a path of the host alone"),
+            ("no_gpu_work", u64::from(operations == 0), "no GPU work; the path contains host work only"),
         ];
         let warn = |(code, count, message)| ExactWarning { code, count, message };
         all.into_iter().filter(|(_, count, _)| *count > 0).map(warn).collect()

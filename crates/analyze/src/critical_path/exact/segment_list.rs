@@ -1,31 +1,32 @@
-//! The hops of a path, packed: a long path has more of them than the trace has events.
+//! Packed list of critical-path segments. A long path has more segments than the trace has events.
 
 use super::backward_pass::PathSegment;
 use super::category::Category;
 use crate::critical_path::gpu_order::Evidence;
 use stackline_model::{EventId, TrackId};
 
-/// Segments without gap or overlap: 10 bytes each, and 24 for each run of segments of one node.
+/// Segments without gap or overlap: 10 bytes each, plus 24 for each run of segments of one node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathSegments {
-    /// Start of the first one.
+    /// Start of the first segment.
     from: i64,
-    /// Latest first, as the walk finds them; so are the columns.
+    /// Runs of segments. All columns have the latest segment first, in the order of the backward pass.
     runs: Vec<Run>,
-    /// How long before the end of its run each one ends, in ns. Each begins where the one before it ends.
+    /// Time in ns from the end of each segment to the end of its run. Each segment begins at the end of the previous
+    /// one.
     before_end: Vec<u32>,
     event: Vec<EventId>,
     cause: Vec<u16>,
-    /// The causes that occur. There are a few dozen.
+    /// Distinct causes, a few dozen.
     causes: Vec<Cause>,
 }
 
-/// Hops of one node that follow one another within the time that a column can tell.
+/// Consecutive segments of one node, within the time range of a column.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Run {
-    /// End of the last one, in ns since the trace's base.
+    /// End of the last segment, in ns since the trace's base.
     end: i64,
-    /// Its row.
+    /// Row of the last segment.
     row: u32,
     node: u32,
     track: TrackId,
@@ -39,12 +40,12 @@ struct Cause {
 }
 
 impl PathSegments {
-    /// No hops, of a path that ends at `end`; there will be at most `most`.
+    /// Create an empty list for a path that ends at `end`, with at most `most` segments.
     pub(super) fn new(end: i64, most: usize) -> Self {
         Self {
             from: end,
             runs: Vec::new(),
-            // Columns that grow leave holes as large as they are; what is not filled takes no memory.
+            // Growing columns would leave unused copies in memory; unfilled capacity takes none.
             before_end: Vec::with_capacity(most),
             event: Vec::with_capacity(most),
             cause: Vec::with_capacity(most),
@@ -52,7 +53,7 @@ impl PathSegments {
         }
     }
 
-    /// Adds the hop before those that are there.
+    /// Add a segment before the existing ones.
     pub(super) fn push_front(&mut self, hop: &PathSegment) {
         debug_assert_eq!((hop.end, hop.start <= hop.end), (self.from, true), "a gap or an overlap");
         self.from = hop.start;
@@ -72,27 +73,27 @@ impl PathSegments {
         self.cause.push(known as u16);
     }
 
-    /// How many there are.
+    /// Number of segments.
     pub fn len(&self) -> usize {
         self.event.len()
     }
 
-    /// Whether there is none.
+    /// True without segments.
     pub fn is_empty(&self) -> bool {
         self.event.is_empty()
     }
 
-    /// The run of a row.
+    /// Run of a row.
     fn run_of(&self, row: usize) -> usize {
         self.runs.partition_point(|run| run.row as usize <= row) - 1
     }
 
-    /// When the hop in a row of a run ends.
+    /// End of the segment in a row of a run.
     fn end(&self, row: usize, run: usize) -> i64 {
         self.runs[run].end - i64::from(self.before_end[row])
     }
 
-    /// The hop in a row of a run.
+    /// Segment in a row of a run.
     fn hop(&self, row: usize, run: usize) -> PathSegment {
         let Cause { category, evidence, rule } = self.causes[usize::from(self.cause[row])];
         let Run { node, track, .. } = self.runs[run];
@@ -102,17 +103,17 @@ impl PathSegments {
         PathSegment { start, end: self.end(row, run), category, track, event: self.event[row], evidence, rule, node }
     }
 
-    /// Length of the hop at a position in time order, in ns.
+    /// Length in ns of the segment at a position in time order.
     ///
     /// # Panics
-    /// If there is none.
+    /// Panics if the position is out of range.
     pub fn length_ns(&self, position: usize) -> i64 {
         let row = self.len() - 1 - position;
         let hop = self.hop(row, self.run_of(row));
         hop.end - hop.start
     }
 
-    /// All hops in time order.
+    /// All segments in time order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = PathSegment> + '_ {
         let mut run = self.runs.len();
         (0..self.len()).rev().map(move |row| {
@@ -129,7 +130,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Lengths about as long as a run can tell, few nodes, all rules.
+    /// Lengths near the time range of a run, few nodes, all rules.
     fn hops() -> impl Strategy<Value = Vec<PathSegment>> {
         let length = prop_oneof![0..1000i64, (i64::from(u32::MAX) - 2)..(i64::from(u32::MAX) + 3)];
         let one = (length, 0..3u32, 0..2u32, 0..13usize, any::<bool>(), 0..3usize);

@@ -1,4 +1,4 @@
-//! Slack: how much longer something could take without moving the end of a window.
+//! Slack: time by which an event may take longer without moving the end of a window.
 
 use super::backward_pass::ExactPath;
 use super::graph::NONE;
@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 use stackline_model::{EventId, EventKind, StrId};
 
-/// A name whose events take long in sum but bound the window little: a false hotspot.
+/// Name of a false hotspot: large total time, little on the critical path.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Harmless {
     /// Name of kernels or operators.
@@ -17,34 +17,34 @@ pub struct Harmless {
     pub resource: &'static str,
     /// Number of events in the window.
     pub calls: usize,
-    /// Their time in the window in ns: of kernels the sum, of operators the sum without what they call.
+    /// Total time in the window in ns; for operators without their callees.
     pub total_ns: i64,
-    /// Of it on the path, in ns.
+    /// Time on the critical path in ns.
     pub on_path_ns: i64,
-    /// The least slack of any of them, in ns.
+    /// Minimum slack of the events in ns.
     pub min_slack_ns: i64,
-    /// The median slack, in ns.
+    /// Median slack in ns.
     pub median_slack_ns: i64,
 }
 
-/// How much longer an event could take.
+/// Slack of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventSlack<'a> {
     /// Position in the source's event list.
     pub event: u32,
-    /// Its name.
+    /// Name of the event.
     pub name: &'a str,
-    /// What it is.
+    /// Kind of the event.
     pub kind: EventKind,
     /// Start in ns since the start of the window.
     pub start_ns: i64,
-    /// Its length in ns.
+    /// Length of the event in ns.
     pub dur_ns: i64,
-    /// How much later it may end without moving the end of the window, in ns.
+    /// Time in ns by which the event may end later without moving the end of the window.
     pub slack_ns: i64,
 }
 
-/// What is summed per name.
+/// Sums per name.
 #[derive(Default)]
 struct Sum {
     total: i64,
@@ -53,11 +53,11 @@ struct Sum {
 }
 
 impl Exact<'_> {
-    /// Slack of each node in ns: how much later it may end without moving the end of the window. Nodes that nothing
-    /// depends on may last until the window ends; nodes that end after the window have none that matters: 0.
+    /// Slack of each node in ns: the time by which it may end later without moving the end of the window. Nodes without
+    /// dependents may last until the end of the window. Nodes that end after the window have slack 0.
     pub fn slack(&self, window: Window) -> Vec<i64> {
         let graph = &self.graph;
-        // What ends after the window holds nothing in it back.
+        // Work that ends after the window delays nothing in it.
         let unbound = |end: i64| if end > window.end { i64::MAX / 2 } else { window.end };
         let mut late: Vec<i64> = graph.end.iter().map(|&end| unbound(end)).collect();
         if window.anchor != NONE {
@@ -76,18 +76,18 @@ impl Exact<'_> {
         late.iter().zip(&graph.end).map(of).collect()
     }
 
-    /// Slack of a host span in ns: the least of the nodes in which it runs.
+    /// Slack of a host span in ns: the minimum over the nodes in which the span runs.
     pub fn slack_of_span(&self, slack: &[i64], lane: usize, start: i64, end: i64) -> i64 {
         let (from, to) = self.lane_nodes[lane];
         let ends = &self.graph.end[from as usize..to as usize];
         let first = from as usize + ends.partition_point(|&e| e <= start);
         let nodes = (first..to as usize).take_while(|&n| self.graph.start[n] < end);
-        // A span inside a wait has no node: what comes behind the wait counts.
+        // A span inside a wait has no node, so the node after the wait counts.
         nodes.map(|n| slack[n]).min().or_else(|| slack[..to as usize].get(first).copied()).unwrap_or(0)
     }
 
-    /// The slack of everything that runs in a window: GPU operations, and spans of threads (of these the least slack of
-    /// all that runs in them, so that of a frame around everything is 0). By start, then as in the source.
+    /// Slack of all events in a window: GPU operations and spans of threads, sorted by start, then in the order of the
+    /// source. A span has the minimum slack of all work inside it, so a frame around the whole program has slack 0.
     pub fn event_slacks(&self, window: Window) -> Vec<EventSlack<'_>> {
         let (slack, events) = (self.slack(window), &self.trace.events);
         let inside = |event: EventId| events.start[event.index()] < window.end && events.end(event) > window.start;
@@ -116,14 +116,14 @@ impl Exact<'_> {
         rows
     }
 
-    /// Whether the clocks of host and GPU disagree by more than a hundredth of a window.
+    /// True if the clocks of host and GPU disagree by more than 1 % of a window.
     pub fn slack_is_unknown(&self, window: Window) -> bool {
         self.clocks_differ_ns() > window.length_ns() / 100
     }
 
-    /// What a sum of times puts at the top and the path does not need: names with more than a hundredth of the window
-    /// in sum of which less than a tenth is on the path, by sum. None where the clocks of host and GPU disagree by more
-    /// than that hundredth: slack between them means nothing then.
+    /// False hotspots: names with more than 1 % of the window in total, of which less than 10 % is on the path, sorted
+    /// by total time. Empty if the clocks of host and GPU disagree by more than 1 %, because slack between them is then
+    /// unknown.
     pub fn large_but_harmless(&self, path: &ExactPath) -> Vec<Harmless> {
         if self.slack_is_unknown(path.window) {
             return Vec::new();
@@ -174,7 +174,7 @@ impl Exact<'_> {
         }
     }
 
-    /// Operators by their own time.
+    /// Sum operators by their self time.
     fn sum_host(&self, window: Window, slack: &[i64], sums: &mut FxHashMap<(bool, StrId), Sum>) {
         for (index, lane) in self.lanes.iter().enumerate() {
             let mut least: FxHashMap<EventId, i64> = FxHashMap::default();

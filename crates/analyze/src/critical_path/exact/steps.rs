@@ -1,11 +1,11 @@
-//! Paths of all steps, summarised: so that an unlucky step does not mislead.
+//! Spread of the critical paths over all steps, so that a single outlier does not mislead.
 
 use super::backward_pass::walk;
 use super::category::{Categories, Category};
 use super::{Exact, Window};
 use serde::Serialize;
 
-/// The path of one step.
+/// Path of one step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StepPath {
     /// Number of the step.
@@ -17,23 +17,23 @@ pub struct StepPath {
     pub by_category: [(Category, i64); 13],
 }
 
-/// One cause over all steps, times in ns.
+/// Spread of one cause over all steps, in ns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StepSpread {
-    /// The cause; none for the length of the step.
+    /// Cause; none for the length of the step.
     pub category: Option<Category>,
-    /// Least over the steps.
+    /// Minimum over the steps.
     pub min_ns: i64,
-    /// Median over the steps: between the middle two where their number is even, in whole ns.
+    /// Median over the steps: for an even number, the mean of the middle two, in whole ns.
     pub median_ns: i64,
-    /// Greatest over the steps.
+    /// Maximum over the steps.
     pub max_ns: i64,
-    /// Number of the step with the greatest value.
+    /// Number of the step with the maximum.
     pub max_step: i64,
 }
 
 impl Exact<'_> {
-    /// The path of each step, in time order.
+    /// Path of each step, in time order.
     pub fn step_paths(&self) -> Vec<StepPath> {
         let mut categories = Categories::new(self);
         let step = |(number, window): (i64, Window)| {
@@ -45,7 +45,7 @@ impl Exact<'_> {
     }
 }
 
-/// Spread of the length and of each cause that takes time in some step, largest median first.
+/// Spread of the step length and of each cause with time in some step, largest median first.
 pub fn spread(steps: &[StepPath]) -> Vec<StepSpread> {
     if steps.is_empty() {
         return Vec::new();

@@ -11,14 +11,14 @@ use stackline_model::names::module_name;
 use stackline_model::{EventId, EventKind, StrId};
 use std::cmp::Reverse;
 
-/// A story has at most so many lines.
+/// Maximum number of lines.
 const LINES: usize = 20;
 
-/// A line shorter than the window over this may join the one beside it,
+/// Divisor of the window's length: shorter lines may join an adjacent line.
 const SHORT: i64 = 200;
-/// as long as less than the window over this changes its place by that.
+/// Divisor of the window's length: maximum total time that such joins may move to another place.
 const MOVED: i64 = 20;
-/// So many depths in a row may give too many lines before deeper ones are not looked at.
+/// Maximum number of consecutive depths with too many lines before the search for deeper ones ends.
 const REFUSALS: usize = 3;
 
 /// Line of the critical-path summary.
@@ -28,25 +28,25 @@ pub struct SummaryLine {
     pub start_ns: i64,
     /// Length in ns.
     pub dur_ns: i64,
-    /// Of the window, in percent.
+    /// Percent of the window.
     pub percent: f64,
-    /// Where in the program: annotation or module, outside of them the operator or Python frame with most of its time.
-    /// `and others` stands behind it where a tenth or more of the time is that of others.
+    /// Place in the program: annotation or module; outside of them, the operator or Python frame with most of the time.
+    /// The text ends in `and others` if at least 10 % of the time belongs to others.
     pub place: String,
-    /// The causes of most of its time, such as `host_python 60 %, gpu_compute 30 %`.
+    /// Causes with most of the time, such as `host_python 60 %, gpu_compute 30 %`.
     pub bound_by: String,
-    /// What took longest in it; time without event under its cause, such as `(no event: host_python)`.
+    /// Longest event; time without event is under its cause, such as `(no event: host_python)`.
     pub longest: String,
-    /// Hops that it stands for.
+    /// Number of critical-path segments in this line.
     pub hops: usize,
 }
 
-/// A run of stretches with one place. Runs follow one another without gap.
+/// Run of consecutive segments with one place. Runs follow each other without gap.
 #[derive(Clone, Copy)]
 struct Run {
     start: i64,
     end: i64,
-    /// Of it in `place`, in ns; the rest joined it because it was short.
+    /// Time in `place` in ns; the rest joined the run because it was short.
     own: i64,
     place: EventId,
 }
@@ -56,7 +56,7 @@ impl Run {
         self.end - self.start
     }
 
-    /// Takes in the run behind it; the longer one says where.
+    /// Append the next run. The longer one determines the place.
     fn absorb(&mut self, next: Self) {
         if self.place == next.place {
             self.own += next.own;
@@ -67,16 +67,16 @@ impl Run {
     }
 }
 
-/// Where stretches are.
+/// Kinds of places for segments.
 enum Places {
-    /// In annotations and modules.
+    /// Annotations and modules.
     Named,
-    /// Where those tell little: in operators and Python frames, too.
+    /// Annotations, operators and Python frames, if annotations and modules give too little detail.
     Spans(Spans),
 }
 
 impl Places {
-    /// Puts the places around an event into `chain`, innermost first: of the outermost [`DEPTH`] ones.
+    /// Put the outermost [`DEPTH`] places around an event into `chain`, innermost first.
     fn around(&self, exact: &Exact<'_>, event: EventId, chain: &mut Vec<EventId>) {
         chain.clear();
         match self {
@@ -86,7 +86,7 @@ impl Places {
         }
     }
 
-    /// The deepest that a chain goes.
+    /// Maximum length of a chain.
     fn depth(&self) -> usize {
         match self {
             Self::Named => DEPTH,
@@ -103,11 +103,11 @@ impl Places {
     }
 }
 
-/// Tells a path, and in how many stretches.
+/// Summary lines of a path, and its number of merged segments.
 pub(super) fn summarize(exact: &Exact<'_>, path: &ExactPath) -> (Vec<SummaryLine>, usize) {
     let (inner, stretches) = runs(exact, path, &Places::Named);
     let mut lines = told(exact, path, &inner, &Places::Named);
-    // All in one place is no story.
+    // A path with almost all time in one place needs a more detailed summary.
     if lines.iter().any(|run| run.length() / 9 > (path.window.length_ns() - run.length())) {
         let spans = Places::Spans(Spans::new(exact.trace));
         let (inner, _) = runs(exact, path, &spans);
@@ -119,7 +119,7 @@ pub(super) fn summarize(exact: &Exact<'_>, path: &ExactPath) -> (Vec<SummaryLine
     (summary_lines(exact, path, &lines), stretches)
 }
 
-/// The innermost places along a path, and how many stretches it has.
+/// Runs of the innermost places along a path, and the number of merged segments.
 fn runs(exact: &Exact<'_>, path: &ExactPath, places: &Places) -> (Vec<Run>, usize) {
     let (mut runs, mut count): (Vec<Run>, usize) = (Vec::new(), 0);
     for stretch in exact.stretches(path) {
@@ -137,7 +137,7 @@ fn add(runs: &mut Vec<Run>, run: Run) {
     }
 }
 
-/// As deep as it goes within [`LINES`] lines.
+/// Runs at the greatest nesting depth that fits into [`LINES`] lines.
 fn told(exact: &Exact<'_>, path: &ExactPath, inner: &[Run], places: &Places) -> Vec<Run> {
     let window = path.window.length_ns();
     let mut chain = Vec::new();
@@ -150,7 +150,7 @@ fn told(exact: &Exact<'_>, path: &ExactPath, inner: &[Run], places: &Places) -> 
         }
         runs
     };
-    // Places only split as they go deeper, so that a few refusals are the end.
+    // Deeper places only split runs, so a few depths with too many lines end the search.
     let (mut best, mut refused) = (None, 0);
     for depth in 1..=places.depth() {
         let joined = join_short(&cut(depth), window / SHORT);
@@ -171,7 +171,7 @@ fn told(exact: &Exact<'_>, path: &ExactPath, inner: &[Run], places: &Places) -> 
     let mut least = (window / SHORT).max(1);
     while runs.len() > LINES {
         let joined = join_short(&runs, least);
-        // Where all are about as long, all at once would be short.
+        // If all runs have similar lengths, all would become short at once.
         if joined.len() < LINES / 2 {
             return sliced(&runs, path);
         }
@@ -181,7 +181,7 @@ fn told(exact: &Exact<'_>, path: &ExactPath, inner: &[Run], places: &Places) -> 
     runs
 }
 
-/// Runs joined by the part of the window in which their middle lies.
+/// Join runs by the slice of the window that contains their middle.
 fn sliced(runs: &[Run], path: &ExactPath) -> Vec<Run> {
     let slice = (path.window.length_ns() / LINES as i64).max(1);
     let number = |run: &Run| ((run.start + run.length() / 2 - path.window.start) / slice).min(LINES as i64 - 1);
@@ -194,7 +194,7 @@ fn sliced(runs: &[Run], path: &ExactPath) -> Vec<Run> {
     joined
 }
 
-/// Runs below a length join the longer one beside them.
+/// Join runs below a length with the longer adjacent run.
 fn join_short(runs: &[Run], least: i64) -> Vec<Run> {
     let mut joined: Vec<Run> = Vec::new();
     for &run in runs {
@@ -205,7 +205,7 @@ fn join_short(runs: &[Run], least: i64) -> Vec<Run> {
                 break;
             }
             last.absorb(run);
-            // It may now be next to its like.
+            // The run may now be adjacent to a run of the same place.
             let Some(grown) = joined.pop() else { break };
             run = grown;
             if joined.last().is_none_or(|before| before.place != run.place) {
@@ -217,7 +217,7 @@ fn join_short(runs: &[Run], least: i64) -> Vec<Run> {
     joined
 }
 
-/// What says where a stretch is: for GPU work what launched it; none in gaps.
+/// Event that determines the place of a segment: for GPU work, its launch; none in gaps.
 fn owner(exact: &Exact<'_>, stretch: &MergedSegment) -> EventId {
     let trace = exact.trace;
     let inner = match stretch.event.some().and_then(|e| trace.gpu.of_event(e)) {
@@ -227,13 +227,12 @@ fn owner(exact: &Exact<'_>, stretch: &MergedSegment) -> EventId {
     inner.into()
 }
 
-/// What is summed up for one chapter.
+/// Sums for one summary line.
 struct Told {
     causes: [(i64, Category); 13],
-    /// Of the longest stretches the first.
+    /// Longest segment; the first one wins ties.
     longest: (i64, EventId, Category),
-    /// Outside of places: time by name of operator or frame.
-    /// Under none that of time without either.
+    /// Outside of places: time by name of operator or frame; time without either under none.
     owners: FxHashMap<StrId, i64>,
     hops: usize,
 }
@@ -262,13 +261,14 @@ impl Told {
         self.hops += 1;
         self.causes[stretch.category as usize].0 += length;
         if length > self.longest.0 {
-            // The event of time without known cause is only what came next.
+            // The event of time with unknown cause is only the next one.
             let event = if stretch.category == Category::Unknown { EventId::NONE } else { stretch.event };
             self.longest = (length, event, stretch.category);
         }
         if run.place.is_none() {
-            // A call is no place: the operator around it is, or the frame that ran longest, or that around all.
-            // Of built-in functions, such as `<built-in method ... at 0x7f>`, the caller says more.
+            // A call is not a place. The operator around the call is, or the longest-running frame, or the frame around
+            // everything. For built-in functions, such as `<built-in method ... at 0x7f>`, the caller is more
+            // informative.
             let is_frame = |e: &EventId| {
                 exact.trace.kind(*e) == EventKind::PythonFunction && !exact.trace.name(*e).starts_with('<')
             };
@@ -305,7 +305,7 @@ impl Told {
         }
     }
 
-    /// Where, in words.
+    /// Text of the place.
     fn place(&self, exact: &Exact<'_>, run: &Run) -> String {
         let (name, own) = match run.place.some() {
             Some(event) => (exact.trace.name(event), run.own),

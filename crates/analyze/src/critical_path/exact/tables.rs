@@ -1,9 +1,9 @@
-//! The exact path as tables.
+//! Tables of the exact path.
 
 use super::{EventSlack, ExactReport, Harmless, SegmentReport, SegmentReports, StepSpread};
 use stackline_model::{Table, Unit};
 
-/// Tables that a path may have besides those of [`tables`], each large: made when they are asked for.
+/// Names of large tables outside of [`tables`], created on demand.
 pub const ON_DEMAND: [&str; 2] = [HOPS, SLACK];
 
 /// Names of all tables of a path.
@@ -15,35 +15,38 @@ const STEPS: &str = "steps";
 /// Name of the table of [`slack_table`].
 pub const SLACK: &str = "slack";
 
-/// Tables where none was asked for by name: those of slack by name and of steps say nothing without rows.
+/// Tables for output without selected names: removes empty tables of false hotspots and of steps.
 pub fn with_rows(tables: Vec<Table>) -> Vec<Table> {
     let says_nothing = |table: &Table| table.rows() == 0 && matches!(table.name.as_str(), HARMLESS | STEPS);
     tables.into_iter().filter(|table| !says_nothing(table)).collect()
 }
 
-/// How much longer each event could take; `is_unknown` where clocks that disagree leave it open
-/// ([`super::Exact::slack_is_unknown`]).
+/// Table of slack per event. `is_unknown` adds a note that clocks disagree ([`super::Exact::slack_is_unknown`]).
 pub fn slack_table(rows: &[EventSlack<'_>], is_unknown: bool) -> Table {
-    let table = Table::new(SLACK, "How much longer each event could take without moving the end")
+    let table = Table::new(SLACK, "Slack: time by which an event may take longer without moving the end")
         .i64("start_ns", Unit::Ns, rows.iter().map(|r| r.start_ns))
         .i64("dur_ns", Unit::Ns, rows.iter().map(|r| r.dur_ns))
         .i64("slack_ns", Unit::Ns, rows.iter().map(|r| r.slack_ns))
         .text("kind", rows.iter().map(|r| r.kind.name().to_owned()))
         .i64("event", Unit::None, rows.iter().map(|r| i64::from(r.event)))
         .text("name", rows.iter().map(|r| r.name.to_owned()));
-    if is_unknown { table.note("The clocks of host and GPU are too far apart for slack between them.") } else { table }
+    if is_unknown {
+        table.note("Slack across the host and GPU clocks is unknown, because the clocks differ too much.")
+    } else {
+        table
+    }
 }
 
-/// All tables of a path but those of [`ON_DEMAND`]; those of slack by name and of steps may have no rows.
+/// All tables of a path except [`ON_DEMAND`]. The tables of false hotspots and of steps may have no rows.
 pub fn tables(report: &ExactReport, harmless: &[Harmless], steps: &[StepSpread]) -> Vec<Table> {
     let mut causes: Vec<(&&str, &i64)> = report.bound_by_ns.iter().collect();
     causes.sort_by(|a, b| b.1.cmp(a.1).then_with(|| a.0.cmp(b.0)));
-    let bound_by = Table::new("bound_by", "What bounds the window")
+    let bound_by = Table::new("bound_by", "Critical path by cause")
         .text("bound_by", causes.iter().map(|(c, _)| (**c).to_owned()))
         .f64("percent", Unit::Percent, causes.iter().map(|(c, _)| report.bound_by.get(**c).copied()))
         .i64("time_ns", Unit::Ns, causes.iter().map(|(_, ns)| **ns));
     let story = &report.story;
-    let story = Table::new("story", "The path as a story, in time order")
+    let story = Table::new("story", "Summary of the critical path in time order")
         .i64("start_ns", Unit::Ns, story.iter().map(|c| c.start_ns))
         .i64("dur_ns", Unit::Ns, story.iter().map(|c| c.dur_ns))
         .f64("percent", Unit::Percent, story.iter().map(|c| c.percent))
@@ -51,7 +54,7 @@ pub fn tables(report: &ExactReport, harmless: &[Harmless], steps: &[StepSpread])
         .text("bound_by", story.iter().map(|c| c.bound_by.clone()))
         .text("longest", story.iter().map(|c| c.longest.clone()));
     let top = &report.top;
-    let top = Table::new("top", "Names with the most time on the path")
+    let top = Table::new("top", "Names with the most time on the critical path")
         .text("name", top.iter().map(|s| s.name.clone()))
         .f64("percent", Unit::Percent, top.iter().map(|s| s.percent))
         .f64("weight_us", Unit::Us, top.iter().map(|s| s.weight_us))
@@ -60,7 +63,7 @@ pub fn tables(report: &ExactReport, harmless: &[Harmless], steps: &[StepSpread])
 }
 
 fn harmless_table(rows: &[Harmless]) -> Table {
-    Table::new(HARMLESS, "Large but harmless: much time in sum, little of it on the path")
+    Table::new(HARMLESS, "False hotspots: large total time, little on the critical path")
         .text("name", rows.iter().map(|h| h.name.clone()))
         .text("resource", rows.iter().map(|h| h.resource.to_owned()))
         .i64("calls", Unit::None, rows.iter().map(|h| h.calls as i64))
@@ -72,27 +75,27 @@ fn harmless_table(rows: &[Harmless]) -> Table {
 
 fn steps_table(rows: &[StepSpread]) -> Table {
     let name = |s: &StepSpread| s.category.map_or("step", |c| c.name()).to_owned();
-    Table::new(STEPS, "Over all steps")
+    Table::new(STEPS, "Critical path per step: minimum, median and maximum over all steps")
         .text("bound_by", rows.iter().map(name))
         .i64("min_ns", Unit::Ns, rows.iter().map(|s| s.min_ns))
         .i64("median_ns", Unit::Ns, rows.iter().map(|s| s.median_ns))
         .i64("max_ns", Unit::Ns, rows.iter().map(|s| s.max_ns))
         .i64("max_step", Unit::None, rows.iter().map(|s| s.max_step))
-        .note("A step's path ends with the step on its own thread, so GPU work that goes on after it is not the step's; the path of the whole trace may differ.")
+        .note("The path of a step ends with the step on its own thread and excludes later GPU work. It may differ from the path of the whole trace.")
 }
 
-/// Name of the table of hops; JSON documents have them under `hops`.
+/// Name of the table of critical-path segments; JSON documents use the key `hops`.
 pub const HOPS: &str = "hops";
-/// Its title.
-pub const HOPS_TITLE: &str = "The path, hop by hop";
+/// Title of the table of critical-path segments.
+pub const HOPS_TITLE: &str = "Critical-path segments in time order";
 
-/// The path as rows.
+/// Table of critical-path segments.
 pub fn hops_table(reports: &SegmentReports<'_>) -> Table {
     table_of(&reports.hops().collect::<Vec<_>>())
 }
 
-/// The same in tables of at most so many rows, made one after the other: the text of a long path takes much memory. There is
-/// always one.
+/// The same table in parts of at most `rows` rows, created lazily because the text of a long path takes much memory.
+/// There is at least one part.
 pub fn hops_tables<'a>(reports: &'a SegmentReports<'_>, rows: usize) -> impl Iterator<Item = Table> + 'a {
     let (mut hops, mut part) = (reports.hops(), Vec::new());
     let mut is_first = true;

@@ -1,9 +1,9 @@
-//! Thread timelines: the innermost span of each host thread at each moment.
+//! Thread timelines: the innermost span of each host thread over time.
 
 use stackline_model::{EventId, EventKind, Key, Trace, TrackId, TrackKind};
 
-/// From `start` to the start of the next piece, `event` was the innermost span; none in gaps. Packed, since there are
-/// more of them than events.
+/// Piece of a timeline: from `start` to the start of the next piece, `event` is the innermost span; none in gaps.
+/// Packed, because pieces outnumber events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C, packed(4))]
 pub(super) struct Piece {
@@ -14,15 +14,15 @@ pub(super) struct Piece {
 /// Timeline of one host thread.
 pub(super) struct ThreadTimeline {
     pub(super) track: TrackId,
-    /// In time order; neighbours differ. The last one is a gap that starts at the end of the lane.
+    /// Pieces in time order; adjacent ones differ. The last piece is a gap at the end of the lane.
     pub(super) pieces: Vec<Piece>,
     /// Starts of the gaps, in time order.
     pub(super) gaps: Vec<i64>,
-    /// What the thread runs.
+    /// Kinds of spans on the thread.
     pub(super) has: Has,
 }
 
-/// Which kinds of spans a thread has.
+/// Number of spans of a thread by kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Has {
     pub(super) operators: u32,
@@ -32,7 +32,7 @@ pub(super) struct Has {
 }
 
 impl ThreadTimeline {
-    /// All host threads that have spans, by process and thread number.
+    /// Timelines of all host threads with spans, by process and thread number.
     pub(super) fn all(trace: &Trace) -> Vec<Self> {
         let mut tracks: Vec<TrackId> =
             trace.tracks.ids().filter(|&t| trace.tracks.get(t).kind == TrackKind::Thread).collect();
@@ -77,28 +77,28 @@ impl ThreadTimeline {
         self.pieces.last().map_or(0, |p| p.start)
     }
 
-    /// The piece in which a moment lies (a piece owns its start); `None` before the lane.
+    /// Piece that contains a time, including its start; `None` before the lane.
     pub(super) fn piece_at(&self, at: i64) -> Option<usize> {
         self.pieces.partition_point(|p| p.start <= at).checked_sub(1)
     }
 
-    /// The piece that runs up to a moment (a piece owns its end).
+    /// Piece that contains a time, including its end.
     pub(super) fn piece_before(&self, at: i64) -> Option<usize> {
         self.pieces.partition_point(|p| p.start < at).checked_sub(1)
     }
 
-    /// Where a piece ends; the last one never does.
+    /// End of a piece; the last one has no end.
     pub(super) fn piece_end(&self, piece: usize) -> i64 {
         self.pieces.get(piece + 1).map_or(i64::MAX, |p| p.start)
     }
 
-    /// Whether something runs right before a moment.
+    /// True if a span runs right before a time.
     pub(super) fn is_busy_before(&self, at: i64) -> bool {
         self.piece_before(at).is_some_and(|p| self.pieces[p].event.is_some())
     }
 }
 
-/// Whether an event is a span of host time.
+/// True if an event is a span of host time.
 pub(super) fn is_span(trace: &Trace, event: EventId) -> bool {
     let kind = trace.kind(event);
     let timed = trace.events.is_timed(event) && trace.events.dur[event.index()] > 0;
@@ -115,7 +115,7 @@ pub(super) fn is_span(trace: &Trace, event: EventId) -> bool {
         )
 }
 
-/// Puts spans of equal times in an order that the rows of the trace do not decide: by level, then by name.
+/// Sort spans of equal times by level, then by name, independent of the order of rows.
 fn outermost_first(trace: &Trace, spans: &mut [EventId]) {
     let times = |e: &EventId| (trace.events.start[e.index()], trace.events.dur[e.index()]);
     for run in spans.chunk_by_mut(|a, b| times(a) == times(b)) {
@@ -138,7 +138,7 @@ impl Sweep {
             Some(last) if last.event == event => {}
             Some(last) if last.start == start => {
                 last.event = event;
-                // The piece before may now be the same span.
+                // The previous piece may now be the same span.
                 if let [.., a, b] = self.pieces[..]
                     && a.event == b.event
                 {
@@ -149,7 +149,7 @@ impl Sweep {
         }
     }
 
-    /// Closes what ends at or before a moment. A span that outlives the one it began in stays open.
+    /// Close spans that end at or before a time. A span that ends after its parent stays open.
     fn close_until(&mut self, at: i64) {
         while let Some(&(_, end)) = self.open.last().filter(|(_, end)| *end <= at) {
             while self.open.last().is_some_and(|&(_, e)| e <= end) {

@@ -1,4 +1,4 @@
-//! Wakeups between threads: the thread and the moment that released each waiting thread.
+//! Wakeups between threads: the thread that released each waiting thread, and the time of the release.
 
 use super::gil_holders::GilHolders;
 use super::names::{Names, bits};
@@ -9,20 +9,20 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::names::STEP_PREFIX;
 use stackline_model::{EventId, EventKind, INFERRED, Key, LinkKind, Trace, TrackId};
 
-/// Why a thread went on.
+/// Rule by which a thread continued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ThreadRule {
-    /// The autograd engine was called; a Python frame or an arrow from forward to backward says so.
+    /// Call of the autograd engine, by a Python frame or a link from forward to backward.
     BackwardStarts,
-    /// The autograd engine returned.
+    /// Return of the autograd engine.
     BackwardReturns,
-    /// A wait ended after another thread's or process's work, or after it released or put something.
+    /// Wait that ended after work of another thread or process, or after its release of a lock or addition to a queue.
     Wakes,
-    /// The interpreter's lock became free.
+    /// Release of the GIL.
     InterpreterLock,
-    /// A thread began, or its pool woke it, while the main thread ran.
+    /// Thread that began, or that its pool woke, while the main thread ran.
     Starts,
-    /// A thread of XLA's pool took a task that another thread put.
+    /// Thread of XLA's pool that took a task of another thread.
     TakesTask,
 }
 
@@ -40,44 +40,44 @@ impl ThreadRule {
     }
 }
 
-/// A thread that waited and went on because of another one.
+/// Continuation of a waiting thread because of another thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Handover {
-    /// Lane that let it go on, and when.
+    /// Releasing lane, and time of the release.
     pub(super) source: (usize, i64),
-    /// Lane that waited.
+    /// Waiting lane.
     pub(super) target: usize,
-    /// When it began to wait.
+    /// Start of the wait.
     pub(super) from: i64,
-    /// When its next own work began.
+    /// Start of the lane's next own work.
     pub(super) to: i64,
     pub(super) rule: ThreadRule,
     pub(super) evidence: Evidence,
 }
 
-/// All hand-overs, and what the gaps of each lane are.
+/// All handovers, and the kind of gaps per lane.
 pub(super) struct Threads {
     pub(super) handovers: Vec<Handover>,
-    /// Per lane what its gaps are.
+    /// Kind of gaps per lane.
     pub(super) gaps: Vec<Gap>,
 }
 
-/// What a thread does where nothing is recorded.
+/// Activity of a thread in gaps between its spans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gap {
-    /// Runs the autograd engine.
+    /// Autograd engine.
     Engine,
-    /// Loads data.
+    /// Data loading.
     Loader,
-    /// Runs Python: it has frames, or it is the main thread of its process and runs operators.
+    /// Python: the thread has frames, or it is the main thread of its process and runs operators.
     Python,
-    /// Runs no Python: other threads of its process have frames, but not this one, which runs operators.
+    /// Native code: the thread runs operators and has no frames, and other threads of its process have frames.
     Native,
-    /// Nothing tells.
+    /// Unknown.
     Unseen,
 }
 
-/// Ends of work, by time: (end, lane).
+/// Ends of work, sorted by (end, lane).
 pub(super) type Ends = Vec<(i64, usize)>;
 
 struct Finder<'a> {
@@ -86,23 +86,23 @@ struct Finder<'a> {
     names: &'a Names,
     /// Main lane of each process.
     main: FxHashMap<Key, usize>,
-    /// Per lane the lane whose backward pass it runs.
+    /// Per lane: the lane whose backward pass it runs.
     forward_of: Vec<Option<usize>>,
-    /// Per lane whether it only loads data: a worker process, or the pinning thread.
+    /// Per lane: true if it only loads data, as a worker process or the pinning thread.
     is_loader: Vec<bool>,
-    /// By process: a lane that only loads data beside others.
+    /// Lane that only loads data, per process with other lanes.
     pinning: FxHashMap<Key, usize>,
     burst_ends: Ends,
-    /// Who ran Python when.
+    /// Holders of the GIL over time.
     python: GilHolders,
-    /// Ends of frames that release a lock, and of frames that put something into a queue.
+    /// Ends of frames that release a lock, and of frames that add an item to a queue.
     release_ends: Ends,
     put_ends: Ends,
     xla_pool: XlaPool,
     handovers: Vec<Handover>,
 }
 
-/// Finds who waited for whom.
+/// Find all handovers between threads.
 pub(super) fn find(trace: &Trace, lanes: &[ThreadTimeline], names: &Names) -> Threads {
     let main = main_lanes(trace, lanes);
     let forward_of = forward_lanes(trace, lanes, &main);
@@ -144,8 +144,8 @@ pub(super) fn find(trace: &Trace, lanes: &[ThreadTimeline], names: &Names) -> Th
     Threads { gaps: (0..lanes.len()).map(gap).collect(), handovers: finder.handovers }
 }
 
-/// The lane of each process that runs its steps, else the one whose thread number is that of the process, else the
-/// one with most spans of Python and operators.
+/// Main lane per process: the lane with its steps, or the one whose thread number equals the process number, or the one
+/// with most Python frames and operators.
 fn main_lanes(trace: &Trace, lanes: &[ThreadTimeline]) -> FxHashMap<Key, usize> {
     let steps: FxHashSet<TrackId> = trace.steps.iter().map(|s| trace.events.track[s.event.index()]).collect();
     let mut best: FxHashMap<Key, ((bool, bool, u32), usize)> = FxHashMap::default();
@@ -161,7 +161,7 @@ fn main_lanes(trace: &Trace, lanes: &[ThreadTimeline]) -> FxHashMap<Key, usize> 
     best.into_iter().map(|(pid, (_, lane))| (pid, lane)).collect()
 }
 
-/// Per lane the lane whose forward operators its backward operators belong to.
+/// Per lane: the lane with the forward operators of its backward operators.
 fn forward_lanes(trace: &Trace, lanes: &[ThreadTimeline], main: &FxHashMap<Key, usize>) -> Vec<Option<usize>> {
     let of_track: FxHashMap<TrackId, usize> = lanes.iter().enumerate().map(|(i, l)| (l.track, i)).collect();
     let lane = |e: EventId| of_track.get(&trace.events.track[e.index()]).copied();
@@ -190,7 +190,7 @@ fn forward_lanes(trace: &Trace, lanes: &[ThreadTimeline], main: &FxHashMap<Key, 
     found
 }
 
-/// Whether all that a lane does at the top level is loading data.
+/// True if a lane only loads data at the top level.
 fn is_loader(trace: &Trace, lane: &ThreadTimeline, names: &Names) -> bool {
     let mut bursts = lane
         .pieces
@@ -211,7 +211,7 @@ fn is_engine_node(trace: &Trace, event: EventId) -> bool {
             .any(|e| trace.kind(e) == EventKind::Operator && crate::vocabulary::autograd::is_node(trace.name(e)))
 }
 
-/// When the top-level work of each lane paused.
+/// Pauses of the top-level work of each lane.
 fn burst_ends(lanes: &[ThreadTimeline]) -> Ends {
     let mut ends: Ends = Vec::new();
     for (i, lane) in lanes.iter().enumerate() {
@@ -221,7 +221,7 @@ fn burst_ends(lanes: &[ThreadTimeline]) -> Ends {
     ends
 }
 
-/// When frames that let others go on ended.
+/// Ends of frames that release other threads.
 fn frame_ends(trace: &Trace, lanes: &[ThreadTimeline], names: &Names, wanted: u16) -> Ends {
     let mut ends: Ends = Vec::new();
     for (i, lane) in lanes.iter().enumerate() {
@@ -237,7 +237,7 @@ fn frame_ends(trace: &Trace, lanes: &[ThreadTimeline], names: &Names, wanted: u1
     ends
 }
 
-/// The latest end in `(after, until]` on a lane that is wanted.
+/// Latest end in `(after, until]` on a wanted lane.
 pub(super) fn latest(ends: &Ends, after: i64, until: i64, wanted: impl Fn(usize) -> bool) -> Option<(i64, usize)> {
     let to = ends.partition_point(|&(end, _)| end <= until);
     ends[..to].iter().rev().take_while(|(end, _)| *end > after).find(|(_, lane)| wanted(*lane)).copied()
@@ -248,7 +248,7 @@ impl Finder<'_> {
         self.trace.tracks.pid(self.lanes[lane].track)
     }
 
-    /// Gaps before top-level work: who woke the thread?
+    /// Find the thread that woke `lane` after each gap before top-level work.
     fn gaps(&mut self, lane: usize) {
         let lanes = self.lanes;
         let pieces = &lanes[lane].pieces;
@@ -271,28 +271,28 @@ impl Finder<'_> {
         }
     }
 
-    /// What called the engine, if the forward thread did anything of its own since the engine's last node.
+    /// Call of the autograd engine, if the forward thread did any own work after the engine's last node.
     fn backward_start(&self, forward: usize, from: Option<i64>, to: i64) -> Option<Source> {
         let lane = &self.lanes[forward];
         let piece = lane.piece_before(to)?;
         let Piece { event, start } = lane.pieces[piece];
         let is_frame = self.names.flags(self.trace, event) & bits::RUNS_BACKWARD != 0;
         if is_frame || !self.is_own_work(event) {
-            // It waits since `start`.
+            // The forward thread waits from `start` on.
             let evidence = if is_frame { Evidence::Exact } else { Evidence::Inferred };
             return from.is_none_or(|f| start > f).then_some(((forward, start), ThreadRule::BackwardStarts, evidence));
         }
-        // The forward thread works: it started the engine if that had paused for long.
+        // The forward thread works, so it started the engine after a long pause.
         let paused = from.is_none_or(|f| to - f >= ENGINE_PAUSE_NS);
         paused.then_some(((forward, to), ThreadRule::Starts, Evidence::Inferred))
     }
 
-    /// Whether a thread that is in this span works; in a gap or directly under an annotation it may wait.
+    /// True if a thread in this span works. In a gap, or directly in an annotation, it may wait.
     fn is_own_work(&self, event: EventId) -> bool {
         event.is_some() && !is_annotation(self.trace, event)
     }
 
-    /// Who put the task that a thread of XLA's pool begins; a short gap is the task's own.
+    /// Source of the task that a thread of XLA's pool begins. A short gap belongs to the task itself.
     fn task_begins(&self, (lane, first): (usize, EventId), from: Option<i64>, to: i64) -> Option<Source> {
         if let Some((at, by)) = self.xla_pool.put_by(self.trace, (lane, first), from.unwrap_or(i64::MIN)) {
             return Some(((by, at), ThreadRule::TakesTask, Evidence::Inferred));
@@ -301,7 +301,7 @@ impl Finder<'_> {
         if is_short { None } else { self.gap_ends(lane, from, to) }
     }
 
-    /// The end of a gap of a thread that runs no backward pass.
+    /// Source of the end of a gap on a thread without backward pass.
     fn gap_ends(&self, lane: usize, from: Option<i64>, to: i64) -> Option<Source> {
         let pid = self.pid(lane);
         let has = self.lanes[lane].has;
@@ -311,10 +311,10 @@ impl Finder<'_> {
             return None;
         }
         let after = from.unwrap_or(i64::MIN);
-        // A thread whose frames are recorded waits in one of them.
+        // A thread with recorded frames waits in one of them.
         let waits_unseen = has.python == 0 || self.is_loader[lane];
         let released = if waits_unseen { self.signal(lane, after, to) } else { None };
-        // The pinning thread takes what the workers made.
+        // The pinning thread takes batches of the workers.
         let made = latest(&self.burst_ends, after, to, |l| {
             self.is_loader[lane] && self.is_loader[l] && self.pid(l) != pid && self.main.get(&pid) != Some(&lane)
         });
@@ -329,21 +329,21 @@ impl Finder<'_> {
         })
     }
 
-    /// The last release of a lock or addition to a queue; those who load data wait for the latter only.
+    /// Last release of a lock or addition to a queue. Data loading lanes wait for additions only.
     fn signal(&self, lane: usize, after: i64, until: i64) -> Option<(i64, usize)> {
         let put = latest(&self.put_ends, after, until, |l| l != lane);
         let released = latest(&self.release_ends, after, until, |l| l != lane);
         if self.is_loader[lane] { put.or(released) } else { put.max(released) }
     }
 
-    /// A burst of Python on another thread of the process that ran when the gap began and ended in it.
+    /// Time range of Python on another thread of the process that contains the start of the gap and ends in it.
     fn interpreter_lock(&self, lane: usize, from: i64, to: i64) -> Option<Source> {
-        // The thread itself pauses then: it is none of those.
+        // The thread itself pauses then, so it is not among them.
         let (at, other) = self.python.paused(self.pid(lane), from, to)?;
         Some(((other, at), ThreadRule::InterpreterLock, Evidence::Inferred))
     }
 
-    /// Pieces in which a thread waits for another one.
+    /// Find the pieces in which a thread waits for another one.
     fn waits(&mut self, lane: usize) {
         let lanes = self.lanes;
         let pieces = &lanes[lane].pieces;
@@ -374,7 +374,7 @@ impl Finder<'_> {
         }
     }
 
-    /// The end of a piece. A wait that samples saw may go on after the last of them, until its thread does something else.
+    /// End of a piece. A sampled wait may continue after its last sample, until other work of the thread.
     fn wait_end(&self, lane: usize, piece: usize) -> i64 {
         let (lane, event) = (&self.lanes[lane], self.lanes[lane].pieces[piece].event);
         let is_wait = self.names.flags(self.trace, event) & bits::ENDED_BY_OTHERS != 0;
@@ -386,14 +386,14 @@ impl Finder<'_> {
         lane.piece_end(last)
     }
 
-    /// What ended a wait for a lock, a queue or a pipe.
+    /// Source of the end of a wait for a lock, a queue or a pipe.
     fn woken(&self, lane: usize, frame: EventId, from: i64, to: i64) -> Option<Source> {
         let pid = self.pid(lane);
         let has_pinning = self.pinning.get(&pid).is_some_and(|&l| l != lane);
         let may_wake = |l: usize| {
             l != lane && self.lanes[l].has.python > 0 && (self.pid(l) == pid || (self.is_loader[l] && !has_pinning))
         };
-        // Who takes a batch got it from those who load data.
+        // A thread that takes a batch waits for data loading lanes.
         let takes_batch =
             self.names.loads_data(self.trace, frame) && (0..self.lanes.len()).any(|l| may_wake(l) && self.is_loader[l]);
         let ended = || latest(&self.burst_ends, from, to, |l| may_wake(l) && (!takes_batch || self.is_loader[l]));
@@ -401,7 +401,7 @@ impl Finder<'_> {
         let put = || latest(&self.put_ends, from, to, |l| l != lane);
         let is_lock = self.names.flags(self.trace, frame) & bits::LOCKS != 0;
         let (at, source) = match () {
-            // Where releases are recorded, nothing else ends the wait for a lock.
+            // If releases are recorded, only they end a wait for a lock.
             () if is_lock && !self.release_ends.is_empty() => released(),
             () if takes_batch => ended().or_else(put),
             () => ended().or_else(put).or_else(released),
@@ -410,10 +410,10 @@ impl Finder<'_> {
     }
 }
 
-/// Longer than the engine takes between two nodes, in ns.
+/// Minimum pause in ns that is longer than the engine takes between two nodes.
 const ENGINE_PAUSE_NS: i64 = 100_000;
 
-/// Whether a span only marks a stretch of the program. Old traces record steps as operators.
+/// True if a span only marks a time range of the program. Old traces record steps as operators.
 pub(super) fn is_annotation(trace: &Trace, event: EventId) -> bool {
     match trace.kind(event) {
         EventKind::Annotation => true,
@@ -422,5 +422,5 @@ pub(super) fn is_annotation(trace: &Trace, event: EventId) -> bool {
     }
 }
 
-/// Lane and moment that let a thread go on, by which rule.
+/// Lane and time of a release, with rule and evidence.
 type Source = ((usize, i64), ThreadRule, Evidence);

@@ -1,4 +1,4 @@
-//! Which stretch of a trace a path is for.
+//! Windows of critical paths: time ranges of a trace.
 
 use super::Exact;
 use super::graph::{NONE, NodeKind};
@@ -12,23 +12,23 @@ use crate::steps::ends_with_work;
 use stackline_model::{EventId, EventKind, GpuId, Key, Step, Trace, TrackId, TrackKind};
 use std::collections::BTreeMap;
 
-/// Which stretch is wanted.
+/// Requested window.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum WindowChoice {
-    /// All of the trace.
+    /// The whole trace.
     #[default]
     Whole,
-    /// The same from a moment on, in ns since the trace's base.
+    /// The trace from a time on, in ns since the trace's base.
     From(i64),
-    /// From the start of the first to the end of the last step with such a number, both included.
+    /// Steps with a number in a range, both included: from the start of the first to the end of the last.
     Steps(i64, i64),
-    /// The same for throughput: from the moment at which all work of GPUs launched before is done, to that at which all work
-    /// launched in them is. Where the host runs ahead of the GPU, the time of steps is the GPU's.
+    /// Steps with their GPU work, for throughput: from the end of all GPU work launched before them to the end of all GPU
+    /// work launched in them. If the host runs ahead of the GPU, this is the GPU's time for the steps.
     StepsWithWork(i64, i64),
-    /// The work of GPUs between two moments, in ns since the trace's base: inferred steps, which nobody marks
+    /// GPU work between two times, in ns since the trace's base: inferred steps of programs without step marks
     /// ([`crate::launch_pattern`]).
     Between(i64, i64),
-    /// From the start of one to the end of another annotation whose name contains a text, counted from 0 in the order
+    /// Annotations whose name contains a text, from the start of one to the end of another, counted from 0 in the order
     /// of the source.
     Annotation {
         /// Part of the name.
@@ -39,12 +39,12 @@ pub enum WindowChoice {
 }
 
 impl WindowChoice {
-    /// The window in words.
+    /// Text of the window, for readers.
     #[must_use]
     pub fn in_words(&self) -> String {
         match self {
             Self::Whole => "the whole trace".to_owned(),
-            Self::From(_) => "the trace without its imports".to_owned(),
+            Self::From(_) => "the trace without imports at its start".to_owned(),
             Self::StepsWithWork(a, b) if a == b => format!("step {a} with its GPU work"),
             Self::StepsWithWork(a, b) => format!("steps {a} to {b} with their GPU work"),
             Self::Steps(a, b) if a == b => format!("step {a}"),
@@ -56,14 +56,14 @@ impl WindowChoice {
     }
 }
 
-/// A stretch of time, and the node in which it ends.
+/// Time range, and the node in which it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// Start in ns since the trace's base.
     pub start: i64,
     /// End in ns since the trace's base.
     pub end: i64,
-    /// Node where the walk begins.
+    /// Node where the backward pass begins.
     pub anchor: u32,
 }
 
@@ -75,10 +75,10 @@ impl Window {
 }
 
 impl Exact<'_> {
-    /// Resolves a choice.
+    /// Resolve a choice.
     ///
     /// # Errors
-    /// If the trace has no work, no such step or annotation, or too few of them, or if they take no time.
+    /// Returns an error if the trace has no work, the step or annotation does not exist, or the window has length 0.
     pub fn window(&self, choice: &WindowChoice) -> Result<Window, CriticalPathError> {
         let window = match choice {
             WindowChoice::Whole => return self.whole(),
@@ -87,7 +87,7 @@ impl Exact<'_> {
             WindowChoice::StepsWithWork(first, last) => {
                 let (steps, work) = self.steps_and_work(*first, *last)?;
                 let with_work = self.with_work(steps, work);
-                // Work that was launched before may end after all of the steps.
+                // Work launched before the steps may end after all of their work.
                 if with_work.length_ns() > 0 { with_work } else { self.steps(*first, *last)? }
             }
             WindowChoice::Between(from, to) => self.between(*from, *to)?,
@@ -96,7 +96,7 @@ impl Exact<'_> {
         if window.length_ns() > 0 { Ok(window) } else { Err(CriticalPathError::EmptyWindow) }
     }
 
-    /// A window per step, in time order.
+    /// Window of each step, in time order.
     pub fn step_windows(&self) -> Vec<(i64, Window)> {
         let window = |s: &Step| (s.number, self.span_window(s.event, s.start, s.end));
         self.trace.steps.iter().filter(|s| s.end > s.start).map(window).collect()
@@ -105,7 +105,8 @@ impl Exact<'_> {
     fn whole(&self) -> Result<Window, CriticalPathError> {
         let graph = &self.graph;
         let works_lane: Vec<bool> = self.lanes.iter().map(|lane| self.works(lane)).collect();
-        // What was still open when the recording ended ends with it, on every thread: those that compute go first.
+        // Spans that are open at the end of the recording end with it on every thread, so threads with operators come
+        // first.
         let computes = |n: u32| {
             let lane = self.lanes.get(graph.place[n as usize] as usize);
             graph.kind[n as usize] == NodeKind::Gpu || lane.is_some_and(|lane| lane.has.operators > 0)
@@ -121,7 +122,7 @@ impl Exact<'_> {
         Ok(Window { start, end: graph.end[anchor as usize], anchor })
     }
 
-    /// From a moment to the end of the last work of a GPU that is done by another one.
+    /// Window from a time to the end of the last GPU work that ended by another time.
     fn between(&self, from: i64, to: i64) -> Result<Window, CriticalPathError> {
         let graph = &self.graph;
         let ends_within = |n: &u32| graph.kind[*n as usize] == NodeKind::Gpu && graph.end[*n as usize] <= to;
@@ -130,8 +131,8 @@ impl Exact<'_> {
         Ok(Window { start: from, end: graph.end[anchor as usize], anchor })
     }
 
-    /// Whether a thread's end can be the end of the work: not if it only calls the runtime, as a watchdog does that
-    /// polls, nor if it still waits.
+    /// True if a thread's end can be the end of the work. Excluded are threads that only call the runtime, such as a
+    /// polling watchdog, and threads that still wait.
     pub(super) fn works(&self, lane: &ThreadTimeline) -> bool {
         let has = lane.has;
         let last = lane.pieces.iter().rev().find(|p| p.event.is_some()).map_or(EventId::NONE, |p| p.event);
@@ -153,8 +154,8 @@ impl Exact<'_> {
         CriticalPathError::StepsNotFound { first, last, numbers }
     }
 
-    /// The window of these steps on the CPU; and of each stream the last work that their processes launched before it, and before
-    /// the end of their last step.
+    /// Host window of the steps, and the last work per stream that their processes launched before the window and
+    /// before the end of their last step.
     pub(super) fn steps_and_work(&self, first: i64, last: i64) -> Result<(Window, [Vec<u32>; 2]), CriticalPathError> {
         let Some((from, ends)) = ends_with_work(self.trace, (first, last)) else {
             return Err(self.not_found(first, last));
@@ -166,7 +167,7 @@ impl Exact<'_> {
         Ok((self.span_window(to.event, from.start, to.end), [launched(from.start, from), within]))
     }
 
-    /// A window of a thread moved to where the GPUs are with what was launched before it and in it.
+    /// Move a window of a thread to the end of the GPU work launched before it and in it.
     fn with_work(&self, window: Window, [before, within]: [Vec<u32>; 2]) -> Window {
         let end = |n: &u32| self.graph.end[*n as usize];
         let start = before.iter().map(end).max().unwrap_or(i64::MIN).max(window.start);
@@ -177,8 +178,8 @@ impl Exact<'_> {
         }
     }
 
-    /// Of each stream the operation that ends last of those that a process launched before a moment, and of those that nothing tells
-    /// who launched.
+    /// Per stream, the operation that ends last among those that a process launched before a time, and those of unknown
+    /// launch.
     fn launched_by(&self, times: &LaunchTimes<'_>, before: i64, process: Key) -> Vec<u32> {
         let rows = &self.trace.gpu;
         let mut last: BTreeMap<(i32, i64), u32> = BTreeMap::new();
@@ -222,8 +223,8 @@ impl Exact<'_> {
         Window { start, end, anchor }
     }
 
-    /// The GPU work of a window that ends last, of a span that no thread has: a row of a device has marks of steps. If there is any
-    /// on the same device, one of its.
+    /// GPU work of a window that ends last, for a span without a thread: device rows may contain step marks. Work on
+    /// the same device is preferred.
     fn last_work(&self, track: TrackId, (start, end): (i64, i64)) -> u32 {
         let (graph, tracks) = (&self.graph, &self.trace.tracks);
         let is_within = |n: &u32| {
@@ -239,7 +240,7 @@ impl Exact<'_> {
         (0..graph.len() as u32).filter(is_within).max_by_key(key).unwrap_or(NONE)
     }
 
-    /// The work that ends last before a window on the stream of the work with which it ends.
+    /// Last work before a window on the stream of the window's last work.
     pub(super) fn work_before(&self, window: Window) -> Option<u32> {
         let (graph, rows) = (&self.graph, &self.trace.gpu);
         let stream = |n: u32| graph.gpu(n).map(|gpu| (rows.device[gpu.index()], rows.stream[gpu.index()]));
@@ -248,7 +249,7 @@ impl Exact<'_> {
         (0..graph.len() as u32).filter(is_before).max_by_key(|&n| (graph.end[n as usize], n))
     }
 
-    /// The node of a lane that ends at or runs over a moment.
+    /// Node of a lane that ends at or contains a time.
     fn node_at(&self, lane: usize, at: i64) -> u32 {
         let (from, to) = self.lane_nodes[lane];
         let ends = &self.graph.end[from as usize..to as usize];
@@ -257,15 +258,16 @@ impl Exact<'_> {
     }
 }
 
-/// From the start of the first to the end of the last of these annotations ([`WindowChoice::Annotation`]), in ns since the trace's base.
-/// `None` if the trace lacks one.
+/// Time range of annotations ([`WindowChoice::Annotation`]), from the start of the first to the end of the last, in ns
+/// since the trace's base. `None` if the trace lacks one.
 pub(crate) fn annotation_span(trace: &Trace, text: &str, (first, last): (usize, usize)) -> Option<(i64, i64)> {
     let found = annotations(trace, text);
     let (from, to) = (found.get(first)?, found.get(last)?);
     Some((trace.events.start[from.index()], trace.events.end(*to)))
 }
 
-/// Annotations of threads whose name contains a text, in the order of the source; if there are none, operators and Python frames.
+/// Annotations of threads whose name contains a text, in the order of the source. Without such annotations, operators
+/// and Python frames.
 fn annotations(trace: &Trace, text: &str) -> Vec<EventId> {
     let on_thread = |e: EventId| trace.tracks.get(trace.events.track[e.index()]).kind == TrackKind::Thread;
     let wanted = |e: &EventId| trace.events.is_timed(*e) && on_thread(*e) && trace.name(*e).contains(text);

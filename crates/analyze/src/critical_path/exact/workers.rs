@@ -1,20 +1,20 @@
-//! Worker processes of a loader of data, where a trace shows them.
+//! Worker processes of data loaders that a trace shows.
 
 use super::names::{Names, bits};
 use super::thread_timelines::ThreadTimeline;
 use stackline_model::{Key, Trace};
 use std::collections::BTreeMap;
 
-/// Processes that do nothing but load data for another one.
+/// Processes that only load data for another one.
 pub struct LoaderWorkers(Vec<LoaderWorker>);
 
-/// One of them.
+/// Worker process of a data loader.
 pub struct LoaderWorker {
-    /// Its number.
+    /// Process ID.
     pub pid: Key,
-    /// Its threads.
+    /// Lanes of the worker's threads.
     pub(super) lanes: Vec<u32>,
-    /// When it is first and last seen, in ns since the base.
+    /// Start of its first and end of its last span, in ns since the base.
     seen: (i64, i64),
 }
 
@@ -37,12 +37,12 @@ impl LoaderWorkers {
         Self(workers.into_values().collect())
     }
 
-    /// Whether there are none.
+    /// True without workers.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Those that are there at some time between two moments (ns since the base).
+    /// Workers that exist at some time between two times (ns since the base).
     pub fn during(&self, from: i64, to: i64) -> impl Iterator<Item = &LoaderWorker> {
         self.0.iter().filter(move |worker| worker.seen.0 <= to && worker.seen.1 >= from)
     }

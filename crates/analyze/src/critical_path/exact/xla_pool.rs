@@ -1,29 +1,30 @@
-//! Threads of XLA's pool: who gave them a task, and who waits until it is done.
+//! Threads of XLA's pool: sources of their tasks, and waits for the end of tasks.
 //!
-//! The pool starts copies between host and GPU for the thread that runs the program. The names of spans say which task follows which.
+//! The pool starts copies between host and GPU for the main thread of the program. The names of spans show the order of
+//! tasks.
 
 use super::thread_timelines::ThreadTimeline;
 use super::wakeups::{Ends, latest};
 use stackline_model::{EventId, Trace};
 
-/// Names of the pool's threads begin like this.
+/// Prefix of the names of the pool's threads.
 const POOL: &str = "pjrt_async_work_runner";
-/// The span with which a task begins, and those that put it.
+/// First span of each task, and the spans that add the task to the pool.
 const TASKS: &[(&str, &[&str])] = &[
     ("D2H Dispatch", &["CommonPjRtBuffer::ToLiteral"]),
     ("MemcpyD2H", &["D2H Dispatch"]),
     ("MemcpyH2D", &["CommonPjRtClient::LinearizeIntoImpl"]),
     ("GetEventForComputeStreamSyncPoint", &["CommonPjRtClient::LinearizeIntoImpl"]),
 ];
-/// The end of a span that waits until the pool has started the copies of its inputs, and the one that follows the wait.
+/// Suffix of spans that wait until the pool has started the copies of their inputs, and the span after the wait.
 const WAITS: &str = "PjRtStreamExecutorRawLoadedExecutable::Execute";
 const AFTER_WAIT: &str = "Resolve constant globals";
 
-/// What is known of the pool; nothing of most traces.
+/// State of the pool; empty for most traces.
 pub(super) struct XlaPool {
-    /// Per lane whether it is one of its threads.
+    /// Per lane: true for a thread of the pool.
     is_member: Vec<bool>,
-    /// Per task the ends of spans that put it.
+    /// Per task: ends of spans that add it to the pool.
     put: Vec<Ends>,
 }
 
@@ -48,18 +49,19 @@ impl XlaPool {
         Self { is_member, put: TASKS.iter().map(|(_, by)| put(by)).collect() }
     }
 
-    /// Whether a lane is a thread of the pool.
+    /// True if a lane is a thread of the pool.
     pub(super) fn has(&self, lane: usize) -> bool {
         self.is_member.get(lane).copied().unwrap_or(false)
     }
 
-    /// When and on which other lane the task that begins with a span was put, after a moment and before it begins.
+    /// Time and lane at which another thread added the task that begins with a span, after a time and before the start
+    /// of the span.
     pub(super) fn put_by(&self, trace: &Trace, (lane, first): (usize, EventId), after: i64) -> Option<(i64, usize)> {
         let task = TASKS.iter().position(|(name, _)| *name == trace.name(first))?;
         latest(&self.put[task], after, trace.events.start[first.index()], |other| other != lane)
     }
 
-    /// Whether a thread waits for the pool in a piece of a span, which the next span ends.
+    /// True if a thread waits for the pool in a piece of a span that the next span ends.
     pub(super) fn is_waited_for(&self, trace: &Trace, waiting: EventId, next: EventId) -> bool {
         !self.put.is_empty()
             && next.is_some()

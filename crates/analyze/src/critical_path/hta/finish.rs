@@ -1,4 +1,4 @@
-//! From the builder's rows to a result that stands on its own.
+//! Conversion of the builder's rows to a result that is independent of the trace.
 
 use super::RULE_SET;
 use super::build::Builder;
@@ -9,7 +9,7 @@ use crate::critical_path::longest_path::longest_path;
 use crate::critical_path::{CriticalPath, CriticalPathError, Warning, WarningCode};
 
 impl Builder<'_> {
-    /// Finds the path and packs everything up.
+    /// Find the longest path and build the result.
     pub(super) fn finish(mut self, roi: &Roi) -> Result<CriticalPath, CriticalPathError> {
         if self.edges.is_empty() {
             let window_ns = roi.window.1.saturating_sub(roi.window.0).max(0);
@@ -50,7 +50,7 @@ impl Builder<'_> {
     }
 }
 
-/// The longest path; cycles, which HTA fails on, are broken first.
+/// Find the longest path. Cycles, on which HTA fails, are broken first.
 fn search(graph: &mut Graph, warnings: &mut Vec<Warning>) -> crate::critical_path::LongestPath {
     match longest_path(graph.nodes.len(), &graph.edges) {
         Ok(path) => path,

@@ -1,4 +1,4 @@
-//! Edges of GPU work and synchronisation (section 2.5 D).
+//! Edges of GPU work and synchronization (section 2.5 D).
 
 use super::build::{Builder, NO_NODE};
 use super::names::{CONTEXT_SYNC, EVENT_SYNC, STREAM_SYNC, STREAM_WAIT};
@@ -10,30 +10,30 @@ use crate::critical_path::graph::EdgeKind;
 use rustc_hash::FxHashMap;
 use stackline_model::{EventKind, StrId};
 
-/// HTA takes longer gaps between kernels of a stream for idleness, not for a delay, in ns.
+/// Maximum gap between kernels of a stream in ns that HTA counts as a delay; a longer gap is idle time.
 const LONGEST_GAP_NS: i64 = 1_500_000;
 
-/// Edges from streams to synchronisations of the whole device. Traces have up to some dozens of streams and thousands of such
-/// calls; beyond this number only the work that ended last gets an edge, since streams times calls has no bound.
+/// Maximum number of edges from streams to device synchronizations. Their number is the product of streams (dozens) and
+/// calls (thousands). Beyond the limit only the work that ended last gets an edge.
 const MOST_CONTEXT_EDGES: usize = 1 << 20;
 
-/// What has run so far.
+/// State of the pass over GPU work.
 #[derive(Default)]
 struct Progress {
-    /// Place of each stream number in `last_end`. HTA does not tell devices apart here.
+    /// Position of each stream number in `last_end`. HTA does not distinguish devices here.
     streams: FxHashMap<i64, usize>,
-    /// End node of the last kernel per stream, streams in order of first use.
+    /// End node of the last kernel per stream, in the order of first use.
     last_end: Vec<u32>,
     /// End node of the kernel that ended last on any stream.
     latest_end: Option<u32>,
-    /// Edges that synchronisations of the whole device asked for.
+    /// Number of edges that device synchronizations require.
     context_edges: usize,
-    /// By row of a kernel: the row of the kernel that it was told to wait for.
+    /// Row of the awaited kernel, by the row of the waiting kernel.
     waits_for: FxHashMap<usize, usize>,
 }
 
 impl Builder<'_> {
-    /// Walks GPU work by start and synchronisation records by end.
+    /// Add edges for GPU work by start and for synchronization records by end.
     pub(super) fn kernel_edges(&mut self, queue: &QueueLengths, waits: &Waits) {
         let (view, sync) = (self.view, self.trace.strings.find("cuda_sync").unwrap_or(StrId::NONE));
         let is_sync = |row: usize| {
@@ -90,7 +90,7 @@ impl Builder<'_> {
         }
     }
 
-    /// The call behind a synchronisation record cannot end before the kernel.
+    /// Add the edge of a host wait: the call of a synchronization record cannot end before the kernel.
     fn host_waits(&mut self, kernel_end: u32, sync_row: usize) {
         let Some(call) = self.view.partner_of(sync_row) else { return };
         let call_end = self.end_node[call];
@@ -99,7 +99,8 @@ impl Builder<'_> {
         }
     }
 
-    /// The kernel of the next launch on this stream waits for the kernel that the event recorded.
+    /// Register a stream wait: the kernel of the next launch on this stream waits for the kernel before the event
+    /// record.
     fn remember_wait(&mut self, progress: &mut Progress, row: usize, waits: &Waits) {
         let source = waits.waited_launch(row).and_then(|launch| self.view.partner_of(launch));
         let next = self.view.partner_of(row).and_then(|call| waits.next_launch(call));
@@ -145,7 +146,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Adds a launch delay if the stream was empty and idle when the launch began.
+    /// Add a launch delay if the stream was empty and idle at the start of the launch.
     fn launch_delay(
         &mut self,
         row: usize,
@@ -172,7 +173,7 @@ impl Builder<'_> {
         true
     }
 
-    /// Adds the gap to the previous kernel of the stream unless it is too long or a wait explains it.
+    /// Add the gap to the previous kernel of the stream, unless the gap is too long or a wait explains it.
     fn kernel_delay(&mut self, start: u32, previous: Option<u32>, waits_for: Option<u32>) -> bool {
         let Some(previous) = previous else { return false };
         let time = |node: u32| self.nodes.time_ns[node as usize];

@@ -1,11 +1,11 @@
-//! The order in which calls got the runtime's lock (section 2.5 A).
+//! Order in which calls acquired the runtime's lock (section 2.5 A).
 
 use super::build::Builder;
 use crate::critical_path::graph::EdgeKind;
 
 impl Builder<'_> {
-    /// Of calls that overlap, the one that ends first had the lock first: each end depends on every open start and on
-    /// the end before it.
+    /// Add edges between overlapping calls. The call that ends first had the lock first, so each end depends on every
+    /// open start and on the previous end.
     pub(super) fn lock_edges(&mut self) {
         let mut open: Vec<u32> = Vec::new();
         let mut previous_end = None;

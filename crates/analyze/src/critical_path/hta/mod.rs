@@ -1,7 +1,7 @@
-//! Method "hta": the rules of HTA 0.6.1 (section 2 of our specification), kept to the node.
+//! Method "hta": the rules of HTA 0.6.1 (section 2 of the specification), reproduced node by node.
 //!
-//! Where HTA's own result depends on an unstable sort, this uses the order (time, launch before kernel, event index);
-//! where HTA aborts, this goes on and says so in a [`Warning`](super::Warning).
+//! If HTA's result depends on an unstable sort, the order here is (time, launch before kernel, event index). If HTA aborts,
+//! the analysis continues with a [`Warning`](super::Warning).
 
 mod build;
 mod finish;
@@ -19,38 +19,38 @@ use crate::hta_view::HtaView;
 use serde::{Deserialize, Serialize};
 use stackline_model::Trace;
 
-/// Version of HTA whose rules these are.
+/// Version of HTA whose rules are reproduced.
 pub const RULE_SET: &str = "0.6.1";
 
-/// Which instances of an annotation to analyse, counted from 0 in HTA's row order.
+/// Instances of an annotation, counted from 0 in HTA's row order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Instances {
     /// One instance.
     One(usize),
-    /// Several, both ends included.
+    /// Range of instances, both ends included.
     Range(usize, usize),
 }
 
-/// Settings of method "hta".
+/// Settings of method `hta`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HtaOptions {
-    /// Analyse the window of events whose name contains this text; empty for the whole trace.
+    /// Text in the name of the events whose window is analyzed; empty for the whole trace.
     pub annotation: String,
-    /// Which of those events; the first if not given.
+    /// Selected instances of these events; default: the first.
     pub instance: Option<Instances>,
-    /// Add an edge of weight 0 from each launch to its kernel where no launch delay applies, so that what-if edits
-    /// cannot let a kernel start before its launch.
+    /// True to add an edge of weight 0 from each launch to its kernel without launch delay, so that what-if edits
+    /// cannot move a kernel's start before its launch.
     pub zero_weight_launch_edges: bool,
-    /// Events whose name contains one of these texts become nodes; used as regular expressions, the same texts class
-    /// time on the path as data loading.
+    /// Texts in the names of events that get nodes. The same texts, as regular expressions, classify time on the path
+    /// as data loading.
     pub data_load_events: Vec<String>,
-    /// With several profiler steps HTA drops the last one; this keeps it.
+    /// True to keep the last of several profiler steps, which HTA drops.
     pub include_last_profiler_step: bool,
 }
 
-/// Finds the critical path of one trace.
+/// Find the critical path of a trace.
 ///
 /// ```
 /// use stackline_analyze::critical_path::{CriticalPathError, hta};

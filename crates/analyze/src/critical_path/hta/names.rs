@@ -1,14 +1,14 @@
-//! What rule set "hta" knows by name, as bits per name.
+//! Name classification of rule set "hta", as bits per name.
 
 use super::HtaOptions;
 use crate::hta_view::LAUNCHES;
 use stackline_model::{StrId, Trace};
 
-/// Calls that take the runtime's lock (section 2.5 A).
+/// Call that acquires the runtime's lock (section 2.5 A).
 pub(super) const LOCK: u16 = 1;
-/// Calls that block until the GPU is done: their own time weighs nothing.
+/// Call that blocks until the end of GPU work; its own time has weight 0.
 pub(super) const BLOCKING: u16 = 2;
-/// Calls that put work on a stream.
+/// Call that adds work to a stream.
 pub(super) const LAUNCH: u16 = 4;
 /// `cudaEventRecord`.
 pub(super) const EVENT_RECORD: u16 = 8;
@@ -32,7 +32,7 @@ pub(super) const DATA_LOAD: u16 = 2048;
 pub(super) const ANNOTATION: u16 = 4096;
 const KNOWN: u16 = 1 << 15;
 
-/// Bits per name, found out when first asked for.
+/// Bits per name, computed on first use.
 pub(super) struct Names<'a> {
     trace: &'a Trace,
     options: &'a HtaOptions,
@@ -44,7 +44,7 @@ impl<'a> Names<'a> {
         Self { trace, options, bits: vec![0; trace.strings.len()] }
     }
 
-    /// The bits of a name.
+    /// Bits of a name.
     pub(super) fn flags(&mut self, name: StrId) -> u16 {
         let Some(bits) = self.bits.get_mut(name.index()) else { return 0 };
         if *bits == 0 {

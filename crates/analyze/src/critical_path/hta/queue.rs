@@ -7,19 +7,19 @@ use crate::critical_path::WarningCode;
 use crate::hta_view::NO_ROW;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Queue length per row of the view; `None` where the row is neither a launch nor launched.
+/// Queue length per row of the view; `None` for rows that are neither a launch nor launched work.
 pub(super) struct QueueLengths(Vec<i32>);
 
 const UNKNOWN: i32 = i32::MIN;
 
 impl QueueLengths {
-    /// The length of its stream's queue after the row: itself counted at a launch, taken off at a start.
+    /// Length of the stream's queue after the row. A launch counts itself; a start has removed itself.
     pub(super) fn at(&self, row: usize) -> Option<i32> {
         self.0.get(row).copied().filter(|&q| q != UNKNOWN)
     }
 }
 
-/// One step of a stream's queue.
+/// Change of a stream's queue length.
 struct Step {
     time: i64,
     row: u32,
@@ -28,7 +28,7 @@ struct Step {
 }
 
 impl Builder<'_> {
-    /// Counts launches up and starts down, in order of (time, launch before kernel, event index).
+    /// Count launches up and starts down, in the order (time, launch before kernel, event index).
     pub(super) fn queue_lengths(&mut self) -> QueueLengths {
         let view = self.view;
         let mut launched: FxHashSet<i64> = FxHashSet::default();
@@ -40,7 +40,7 @@ impl Builder<'_> {
         if launches + unmatched != steps.len() - launches {
             self.warn(WarningCode::UnevenQueue, 1);
         }
-        // The list is launches in row order, then GPU work in row order: its positions break ties as wanted.
+        // The list has launches in row order, then GPU work in row order, so positions break ties as required.
         let order = by_time(steps.iter().map(|s| s.time));
         let mut lengths = vec![UNKNOWN; view.len()];
         let mut streams: FxHashMap<i64, i32> = FxHashMap::default();
@@ -53,9 +53,9 @@ impl Builder<'_> {
         QueueLengths(lengths)
     }
 
-    /// One step up per launch and GPU row of its correlation, and the number of launches without such a row. Notes the
-    /// correlations of launches. A second launch of one correlation counts for one row only: no trace that HTA accepts
-    /// has one, and damaged traces may have thousands.
+    /// Steps up for each launch and GPU row of its correlation ID, and the number of launches without such a row. Adds
+    /// the correlation IDs of launches to `launched`. A repeated launch of one correlation ID counts for one row only.
+    /// No trace that HTA accepts has one, but damaged traces may have thousands.
     fn launch_steps(&mut self, launched: &mut FxHashSet<i64>) -> (Vec<Step>, usize) {
         let view = self.view;
         let mut steps = Vec::new();

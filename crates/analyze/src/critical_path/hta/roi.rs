@@ -1,4 +1,4 @@
-//! Region of interest: which rows take part (section 2.2).
+//! Region of interest: rows in the analysis (section 2.2).
 
 use super::names::{ANNOTATION, Names, STREAM_WAIT};
 use super::{HtaOptions, Instances};
@@ -7,17 +7,17 @@ use crate::critical_path::nearest::nearest_annotations;
 use crate::hta_view::HtaView;
 use stackline_model::{EventId, Trace};
 
-/// The chosen window and the rows that take part.
+/// Selected window and its rows.
 pub(super) struct Roi {
-    /// Rows of the view that take part, ascending.
+    /// Rows of the view in the analysis, ascending.
     pub(super) kept: Vec<u32>,
     /// Window in ns, both ends included.
     pub(super) window: (i64, i64),
-    /// How many instances were asked for beyond those that exist.
+    /// Number of requested instances that do not exist.
     pub(super) missing_instances: usize,
 }
 
-/// Chooses the window and the rows.
+/// Select the window and its rows.
 pub(super) fn select(
     trace: &Trace,
     view: &HtaView,
@@ -34,7 +34,7 @@ pub(super) fn select(
     Ok(Roi { kept: keep(trace, view, names, window), window, missing_instances })
 }
 
-/// First start and last end of the chosen instances, which count in HTA's row order, not in time order.
+/// First start and last end of the selected instances, in HTA's row order, not in time order.
 fn annotated_window(
     trace: &Trace,
     view: &HtaView,
@@ -68,7 +68,7 @@ fn annotated_window(
     }
 }
 
-/// Whether an instance exists, but only in the last profiler step, which the rules leave out.
+/// True if an instance exists only in the last profiler step, which the rules exclude.
 fn is_left_out(trace: &Trace, names: &mut Names<'_>, options: &HtaOptions, instance: usize) -> bool {
     if options.include_last_profiler_step || !trace.strings.iter().any(|s| s.contains(&options.annotation)) {
         return false;
@@ -78,7 +78,7 @@ fn is_left_out(trace: &Trace, names: &mut Names<'_>, options: &HtaOptions, insta
     view.event.iter().filter(|&&e| is_meant(e)).count() > instance
 }
 
-/// No row at that position: if there is none at all, similar names help more than a count of 0.
+/// Error for a position without row. If no row matches at all, similar names help more than a count of 0.
 fn out_of_range(trace: &Trace, options: &HtaOptions, instance: usize, count: usize) -> CriticalPathError {
     let annotation = options.annotation.clone();
     if count > 0 {
@@ -87,13 +87,13 @@ fn out_of_range(trace: &Trace, options: &HtaOptions, instance: usize, count: usi
     CriticalPathError::AnnotationNotFound { nearest: nearest_annotations(trace, &annotation), annotation }
 }
 
-/// Host rows that start inside the window, and GPU rows linked from such a row, whenever they run.
+/// Host rows that start inside the window, and GPU rows linked from such a row, at any time.
 fn keep(trace: &Trace, view: &HtaView, names: &mut Names<'_>, window: (i64, i64)) -> Vec<u32> {
     let mut mark = vec![false; view.len()];
     let mut unlinked_call = false;
     for row in 0..view.len() {
         if view.stream[row] != -1 {
-            // Waits are kept wherever they are.
+            // Stream waits are always kept.
             mark[row] |= names.flags(trace.events.name[view.event[row].index()]) & STREAM_WAIT != 0;
             continue;
         }
@@ -106,7 +106,7 @@ fn keep(trace: &Trace, view: &HtaView, names: &mut Names<'_>, window: (i64, i64)
             None => unlinked_call |= view.correlation[row] >= 0,
         }
     }
-    // HTA's number 0 for "correlation without partner" is also the first event's index, which it thereby keeps.
+    // HTA's number 0 for "correlation without partner" is also the index of the first event, so HTA keeps that event.
     if view.event.first().is_some_and(|e| trace.events.source_index[e.index()] == 0) {
         mark[0] |= unlinked_call && view.stream[0] != -1;
     }

@@ -1,11 +1,11 @@
-//! Sorting by time with packed integer keys: most of the cost of building a graph is sorting.
+//! Sort by time with packed integer keys. Sorting is most of the cost of building a graph.
 
-/// Bits per pass of the radix sort: the counters of a pass stay in the first-level cache.
+/// Bits per pass of the radix sort, so that the counters of a pass fit into the first-level cache.
 const DIGIT: u32 = 11;
-/// Shorter lists are sorted by comparison.
+/// Minimum length for the radix sort; shorter lists use comparisons.
 const SHORT: usize = 1 << 10;
 
-/// The positions of `times` in order of time; at equal times in order of position.
+/// Positions of `times` in time order, with ties in the order of position.
 pub(super) fn by_time(times: impl Iterator<Item = i64> + Clone) -> Vec<u32> {
     let range = times.clone().fold(None, |range: Option<(i64, i64, u32)>, t| {
         Some(range.map_or((t, t, 1), |(low, high, n)| (low.min(t), high.max(t), n.saturating_add(1))))
@@ -28,7 +28,7 @@ pub(super) fn by_time(times: impl Iterator<Item = i64> + Clone) -> Vec<u32> {
     keys.into_iter().map(|key| (key & mask) as u32).collect()
 }
 
-/// Stable sort by the `bits` bits above the lowest `shift` ones.
+/// Radix sort (stable) by the `bits` bits above the lowest `shift` bits.
 fn radix(mut keys: Vec<u64>, shift: u32, bits: u32) -> Vec<u64> {
     let mut sorted = vec![0u64; keys.len()];
     for pass in 0..bits.div_ceil(DIGIT) {

@@ -1,8 +1,8 @@
 //! Edges along the call stack of each host thread (section 2.5 B).
 //!
-//! HTA walks a tree depth first that it built by pushing at each begin and popping at each end, whichever event the
-//! end belongs to. Begins then come in the tree's depth-first order, and each end leaves whatever is on top, so one
-//! pass over begins and ends with a stack does the same without a tree and without recursion.
+//! HTA builds a tree by a push at each begin and a pop at each end, independent of the ended event, and traverses it
+//! depth first. Begins then come in depth-first order, and each end pops the top of the stack. So one pass over begins
+//! and ends with a stack gives the same result without tree and recursion.
 
 use super::build::{Builder, NO_NODE};
 use super::names::{AUTOGRAD, FORWARD};
@@ -11,7 +11,7 @@ use crate::critical_path::graph::{EdgeKind, NO_EVENT};
 use stackline_model::{EventKind, Key, StrId};
 
 impl Builder<'_> {
-    /// Adds the edges of every host thread, threads in ascending order of process and thread number.
+    /// Add the edges of every host thread, in ascending order of process and thread number.
     pub(super) fn stack_edges(&mut self) {
         for rows in self.threads() {
             let is_host = rows.iter().all(|&row| self.view.stream[row as usize] < 0);
@@ -21,7 +21,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Rows that last, by process and thread; the backward thread's rows count as the forward thread's.
+    /// Rows by process and thread. Rows of the backward thread count for the forward thread.
     fn threads(&mut self) -> Vec<Vec<u32>> {
         let tracks = &self.trace.tracks;
         let merged = self.forward_and_backward();
@@ -43,8 +43,8 @@ impl Builder<'_> {
         rows
     }
 
-    /// The only thread number with "forward" operators or annotations, and the only one with "autograd" ones, if both
-    /// exist and differ.
+    /// The unique thread number with "forward" operators or annotations, and the unique one with "autograd" ones, if
+    /// both exist and differ.
     fn forward_and_backward(&mut self) -> Option<(Key, Key)> {
         let categories = ["cpu_op", "user_annotation"].map(|c| self.trace.strings.find(c).unwrap_or(StrId::NONE));
         let (mut forward, mut backward) = (Only::None, Only::None);
@@ -70,16 +70,16 @@ impl Builder<'_> {
         }
     }
 
-    /// Walks one thread's begins and ends in HTA's order.
+    /// Process the begins and ends of one thread in HTA's order.
     fn walk(&mut self, rows: &[u32]) {
-        // Rows without duration begin and end without anything in between: they have no nodes here and no children.
+        // Rows without duration begin and end at once, so they have no nodes and no children.
         let rows: Vec<u32> = rows.iter().copied().filter(|&r| self.view.dur(r as usize) > 0).collect();
         let begins = self.begins(&rows);
         let ends = self.ends(&rows);
         let mut walk = Walk { stack: Vec::new(), last: NO_NODE, last_parent: NO_EVENT, depth: 0 };
         let mut next_begin = begins.iter().copied().peekable();
         for end in ends {
-            // At the same time, ends come before begins.
+            // At equal times, ends come before begins.
             while let Some(row) = next_begin.next_if(|&b| self.view.start[b as usize] < self.view.end[end as usize]) {
                 self.enter(&mut walk, row);
             }
@@ -87,7 +87,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Rows by start; at equal starts the longer first, then by file order.
+    /// Rows by start. Ties: longer first, then file order.
     fn begins(&self, rows: &[u32]) -> Vec<u32> {
         let (start, end) = (&self.view.start, &self.view.end);
         let mut order = rows_by_time(rows, start);
@@ -97,7 +97,7 @@ impl Builder<'_> {
         order
     }
 
-    /// Rows by end; at equal ends the shorter first, then against file order.
+    /// Rows by end. Ties: shorter first, then reverse file order.
     fn ends(&self, rows: &[u32]) -> Vec<u32> {
         let (start, end) = (&self.view.start, &self.view.end);
         let mut order = rows_by_time(rows, end);
@@ -139,7 +139,7 @@ impl Builder<'_> {
         walk.depth = walk.depth.saturating_sub(1);
     }
 
-    /// Time on the host between two neighbouring points, charged to the innermost event that spans it.
+    /// Add the host time between two adjacent points, attributed to the innermost event around it.
     fn span_edge(&mut self, from: u32, to: u32, last_parent: u32, free: bool) {
         let (from_start, to_start) = (self.nodes.is_start[from as usize], self.nodes.is_start[to as usize]);
         let attributed = match (from_start, to_start) {
@@ -153,22 +153,22 @@ impl Builder<'_> {
         }
     }
 
-    /// Whether the lock pass already ordered the two points.
+    /// True if the lock pass already ordered the two points.
     fn is_lock_covered(&mut self, from: u32, to: u32) -> bool {
         let gap = !self.nodes.is_start[from as usize] && self.nodes.is_start[to as usize];
         !gap && self.is_lock(from) && self.is_lock(to)
     }
 }
 
-/// State of a walk over one thread.
+/// State of the pass over one thread.
 struct Walk {
-    /// Open events, nodes or not.
+    /// Open events, with or without nodes.
     stack: Vec<u32>,
-    /// Last node visited.
+    /// Last visited node.
     last: u32,
     /// Parent of the event of `last`.
     last_parent: u32,
-    /// Open events that have nodes.
+    /// Number of open events with nodes.
     depth: usize,
 }
 
@@ -178,7 +178,7 @@ impl Walk {
     }
 }
 
-/// Nothing yet, one value, or several.
+/// Distinct values so far: none, one or several.
 enum Only {
     None,
     One(Key),

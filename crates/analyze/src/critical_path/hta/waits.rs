@@ -1,5 +1,4 @@
-//! Which launch an event record follows and which launch a stream wait precedes (section 2.5 D), over all rows of the
-//! view.
+//! Resolution of event records and stream waits to launches (section 2.5 D), over all rows of the view.
 
 use super::build::Builder;
 use super::names::{EVENT_RECORD, LAUNCH, WAIT_CALL};
@@ -9,35 +8,35 @@ use rustc_hash::FxHashMap;
 use stackline_model::{AttrColumn, Key, TrackId};
 use std::hash::Hash;
 
-/// Launch calls around event records and waits, as rows of the view.
+/// Launch calls before event records and after waits, as rows of the view.
 #[derive(Default)]
 pub(super) struct Waits {
-    /// By correlation of a `cudaEventRecord`: the last launch at or before it on the stream it was recorded on.
+    /// Last launch at or before a `cudaEventRecord` on its stream, by the record's correlation ID.
     before_record: FxHashMap<i64, u32>,
-    /// By row of a `cudaStreamWaitEvent`: the next launch of its thread at or after it on the waiting stream.
+    /// Next launch of the thread at or after a `cudaStreamWaitEvent` on the waiting stream, by the row of the wait.
     after_wait: FxHashMap<u32, u32>,
-    /// By row of a synchronisation record: the correlation of the event record that it waits for.
+    /// Correlation ID of the awaited event record, by the row of a synchronization record.
     recorded_by: FxHashMap<u32, i64>,
 }
 
 impl Waits {
-    /// The launch whose kernel a synchronisation record waits for.
+    /// Launch of the kernel that a synchronization record waits for.
     pub(super) fn waited_launch(&self, sync_row: usize) -> Option<usize> {
         let record = self.recorded_by.get(&(sync_row as u32))?;
         self.before_record.get(record).map(|&r| r as usize)
     }
 
-    /// The launch that a wait call holds back.
+    /// Launch that a wait call delays.
     pub(super) fn next_launch(&self, wait_call: usize) -> Option<usize> {
         self.after_wait.get(&(wait_call as u32)).map(|&r| r as usize)
     }
 }
 
-/// Times and rows of launches, ascending, by where they go.
+/// Times and rows of launches, ascending, by target.
 type Launches<K> = FxHashMap<K, Vec<(i64, u32)>>;
 
 impl Builder<'_> {
-    /// Resolves event records and stream waits.
+    /// Resolve event records and stream waits.
     pub(super) fn find_waits(&mut self) -> Waits {
         let mut waits = Waits::default();
         let stream = self.trace.attr("wait_on_stream");
@@ -62,7 +61,7 @@ impl Builder<'_> {
         waits
     }
 
-    /// By correlation of an event record: device and stream it was recorded on, as synchronisation records tell.
+    /// Device and stream of event records from synchronization records, by correlation ID.
     fn record_places(
         &mut self,
         stream: &AttrColumn<'_>,
@@ -89,7 +88,7 @@ impl Builder<'_> {
         places
     }
 
-    /// Fills in the next launch of each linked wait call.
+    /// Add the next launch of each linked wait call.
     fn resolve_waits(&mut self, waits: &mut Waits) {
         let calls = self.rows_named(WAIT_CALL);
         if calls.is_empty() {
@@ -109,7 +108,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Launches with linked GPU work, by a key made of launch and GPU row, each list ordered by (start, row).
+    /// Launches with linked GPU work, by a key from the rows of launch and GPU work, each list sorted by (start, row).
     fn launches<K: Hash + Eq>(&mut self, key: impl Fn(&Self, usize, usize) -> K) -> Launches<K> {
         let mut launches: Launches<K> = FxHashMap::default();
         for row in self.rows_named(LAUNCH) {

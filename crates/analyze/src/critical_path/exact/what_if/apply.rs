@@ -1,4 +1,4 @@
-//! From edits to changes of the replay.
+//! Application of edits to the replay: conversion to changes of durations and dependencies.
 
 use super::super::Exact;
 use super::super::category::{Category, of_lag};
@@ -18,17 +18,19 @@ use crate::critical_path::CriticalPathError;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::EventId;
 
-/// What edits come to.
+/// Result of applying edits.
 pub(super) struct Applied {
     pub(super) changes: Changes,
     pub(super) host: HostTime,
-    /// Per edit how many events it is about.
+    /// Number of affected events per edit.
     pub(super) counts: Vec<usize>,
-    /// What the reader should know, a sentence each.
+    /// Notes for readers, one or two sentences each.
     pub(super) notes: Vec<String>,
-    /// The same where batches come as soon as they are asked for, if the edits leave open whether they do.
+    /// Variant for the upper bound: batches are ready on request, and sampled gaps have their largest share. None if the
+    /// edits leave neither open.
     pub(super) unpinned: Option<Box<Applied>>,
-    /// The same where host time that may have been a wait stays as it is, if the edits shorten such time.
+    /// Variant for the lower bound: host time with a possible wait keeps its length, sampled gaps have their smallest
+    /// share, and batches keep their recorded times. None if the edits affect none of these.
     pub(super) stubborn: Option<Box<Applied>>,
 }
 
@@ -39,9 +41,9 @@ pub(super) struct Applier<'a, 'e> {
     pub(super) changes: Changes,
     pub(super) notes: Vec<String>,
     pub(super) cuts: Vec<Cut>,
-    /// Cuts of gaps of which samples tell a part: at least, likely, at most.
+    /// Cuts of gaps of which samples show a part: lower bound, likely, upper bound.
     pub(super) partly: Vec<[Cut; 3]>,
-    /// Which edit touched an operation or a stretch first.
+    /// First edit of each operation or time range.
     operations: FxHashMap<u32, usize>,
     stretches: FxHashMap<ThreadRange, usize>,
     edits: &'e [Edit],
@@ -49,7 +51,7 @@ pub(super) struct Applier<'a, 'e> {
     pub(super) stop: Stop<'e>,
 }
 
-/// Makes changes of edits.
+/// Convert edits to changes of the replay.
 pub(super) fn apply<'e>(
     exact: &'e Exact<'_>,
     (plan, index): (&'e Plan, &'e Index),
@@ -74,7 +76,7 @@ pub(super) fn apply<'e>(
     let mut counts = Vec::new();
     for (i, edit) in edits.iter().enumerate() {
         if let Some(first) = repeats(edits, i) {
-            applier.notes.push(format!("'{edit}' is given more than once, and counts once"));
+            applier.notes.push(format!("'{edit}' is given more than once and applied once"));
             counts.push(counts[first]);
             continue;
         }
@@ -102,10 +104,12 @@ pub(super) fn apply<'e>(
     let Applier { mut changes, mut notes, .. } = applier;
     if !pinned.is_empty() {
         let how = match keep_up {
-            true => "its workers have time left: batches come as soon as asked for, at worst when they came",
-            false => "batches come when they came, at best as soon as asked for",
+            true => {
+                "workers have idle time, so batches are predicted on request; the lower bound keeps their recorded times"
+            }
+            false => "batches keep their recorded times; the upper bound has them on request",
         };
-        notes.push(format!("the trace does not show which worker of the loader makes which batch: {how}"));
+        notes.push(format!("the trace does not show which loader worker makes which batch: {how}"));
     }
     if keep_up {
         pinned.clear();
@@ -117,7 +121,7 @@ pub(super) fn apply<'e>(
     Ok(Applied { changes, host, counts, notes, unpinned, stubborn })
 }
 
-/// The same edits with other changes of host time, for bounds.
+/// Variant of the same edits with other changes of host time, for bounds.
 fn variant((exact, plan): (&Exact<'_>, &Plan), changes: &Changes, cuts: Vec<Cut>, counts: &[usize]) -> Box<Applied> {
     let (mut changes, host) = (changes.clone(), HostTime::new(exact.lanes.len(), cuts));
     host.apply(exact, plan, &mut changes);
@@ -172,7 +176,7 @@ impl Applier<'_, '_> {
         Ok(selected.count)
     }
 
-    /// Calls in these stretches that wait for the GPU.
+    /// Calls in these time ranges that wait for the GPU.
     fn waits_in(&self, stretches: &[ThreadRange]) -> Vec<EventId> {
         let trace = self.exact.trace;
         let is_inside = |call: &EventId| {
@@ -194,7 +198,7 @@ impl Applier<'_, '_> {
         calls
     }
 
-    /// An event that is scaled by one edit may be scaled by another one; all else contradicts.
+    /// Reject contradicting edits. Several edits may scale the same event; other combinations contradict each other.
     fn refuse_contradictions(&mut self, selected: &Selected) -> Result<(), CriticalPathError> {
         if self.edits.len() < 2 {
             return Ok(());
@@ -261,7 +265,7 @@ impl Applier<'_, '_> {
         self.scale_lags(selected, factor);
     }
 
-    /// Scales the part of gaps between operators that samples tell.
+    /// Scale the sampled part of gaps between operators.
     fn scale_sampled(&mut self, edit: &Edit, gaps: &[Partly], factor: f64) {
         if gaps.is_empty() {
             return;
@@ -279,7 +283,7 @@ impl Applier<'_, '_> {
         let [least, likely, most] = sums;
         self.notes.push(format!(
             "'{edit}': between operators only calls that a sample hit have a span. From the samples, all calls take {likely:.3} ms in {} \
-             gaps between operators ({least:.3} to {most:.3} ms): each gap is changed by its share",
+             gaps between operators ({least:.3} to {most:.3} ms); the edit changes each gap by its share",
             gaps.len()
         ));
     }
@@ -306,8 +310,8 @@ impl Applier<'_, '_> {
         self.scale_lags(selected, 0.0);
     }
 
-    /// Threads that waited for another one in these stretches may go on so much earlier, in ns: with what they did there, they do not
-    /// wait any more.
+    /// Allow threads that waited for another thread in these time ranges to continue earlier by the given time in ns,
+    /// because the edit removes the wait as well.
     fn release(&mut self, mut stretches: Vec<(ThreadRange, i64)>) {
         stretches.sort_unstable();
         if stretches.is_empty() {
@@ -330,7 +334,7 @@ impl Applier<'_, '_> {
         }
     }
 
-    /// Lags of categories that bind.
+    /// Scale binding lags of the selected categories.
     fn scale_lags(&mut self, selected: &Selected, factor: f64) {
         if selected.lags.is_empty() {
             return;
@@ -350,7 +354,7 @@ impl Applier<'_, '_> {
         }
     }
 
-    /// Operations go, and the calls that launched nothing else.
+    /// Remove operations, and the calls that launched nothing else.
     pub(super) fn remove_operations(&mut self, nodes: &[u32]) {
         let (trace, graph) = (self.exact.trace, &self.exact.graph);
         let mut gone: FxHashMap<EventId, u32> = FxHashMap::default();
@@ -361,7 +365,8 @@ impl Applier<'_, '_> {
             for i in self.plan.range(at) {
                 let observed = self.plan.edge(i).observed;
                 let Some(edge) = graph.edges.get(self.plan.edge(i).edge as usize) else { continue };
-                // What held the operation back is not recorded: it may hold back the next one, or go with this one.
+                // The cause of the operation's delay is not recorded. It may delay the next operation, or disappear
+                // with this one.
                 if of_lag(edge.dependency, observed) == Category::Unknown {
                     self.changes.set_slack_at_best(at, i, observed);
                 } else {
@@ -380,7 +385,8 @@ impl Applier<'_, '_> {
         self.remove_waits(&calls, false);
     }
 
-    /// Waits of these calls go; the calls' own time, too, unless they launch something or were cut already.
+    /// Remove the waits of these calls. With `cut`, the calls' own time is removed as well, except for calls that
+    /// launch work.
     fn remove_waits(&mut self, calls: &FxHashSet<EventId>, cut: bool) {
         if calls.is_empty() {
             return;
@@ -408,7 +414,7 @@ impl Applier<'_, '_> {
         }
     }
 
-    /// Whether an edge of the plan is of this kind.
+    /// Test the dependency of an edge of the plan.
     pub(super) fn is_edge(&self, index: usize, test: impl Fn(Dependency) -> bool) -> bool {
         self.exact.graph.edges.get(self.plan.edge(index).edge as usize).is_some_and(|e| test(e.dependency))
     }
@@ -427,7 +433,7 @@ impl Applier<'_, '_> {
     }
 }
 
-/// A time scaled, in whole ns.
+/// Scaled time in whole ns.
 pub(super) fn scaled(ns: i64, factor: f64) -> i64 {
     // Durations are far below 2^53 ns.
     (ns as f64 * factor).round() as i64

@@ -1,26 +1,26 @@
-//! Cancellation checks inside long loops.
+//! Periodic checks of a stop request inside long loops.
 
-/// Asks from time to time whether to stop.
+/// Stop request that long loops check periodically.
 #[derive(Clone, Copy)]
 pub(super) struct Stop<'s>(Option<&'s (dyn Fn() -> bool + Sync)>);
 
-/// Turns of a loop between two questions.
+/// Number of loop iterations between two checks.
 const TURNS: usize = 4096;
 
 impl<'s> Stop<'s> {
-    /// Nobody stops it.
+    /// Request that is never set.
     pub(super) const NEVER: Self = Self(None);
 
     pub(super) fn when(stop: &'s (dyn Fn() -> bool + Sync)) -> Self {
         Self(Some(stop))
     }
 
-    /// Whether to stop now. What was computed since is not to be used.
+    /// True if the computation must stop. Results since the last check are then invalid.
     pub(super) fn is_asked(self) -> bool {
         self.0.is_some_and(|stop| stop())
     }
 
-    /// The same within a loop, at its turn of this number: asks now and then only.
+    /// Same check inside a loop, done only every [`TURNS`] iterations.
     pub(super) fn is_asked_at(self, turn: usize) -> bool {
         turn.is_multiple_of(TURNS) && self.is_asked()
     }

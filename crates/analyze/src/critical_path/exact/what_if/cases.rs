@@ -1,29 +1,29 @@
-//! Cases: alternatives to a list of edits that the bounds of its gain hold, too.
+//! Cases: alternatives to a list of edits whose gains the bounds also cover.
 
 use super::edit::Edit;
 use super::{Gain, Measured, Stop, WhatIf, apply};
 use crate::critical_path::CriticalPathError;
 use std::borrow::Cow;
 
-/// Gain of edits that change nothing.
+/// Gain of edits without effect.
 pub(super) const NO_GAIN: Gain = Gain { ns: 0, low_ns: 0, high_ns: 0 };
 
-/// The list of edits that an edit belongs to.
+/// List that an edit belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Case {
-    /// The edits whose gain is predicted.
+    /// Edits whose gain is predicted.
     #[default]
     Likely,
-    /// An alternative, by its number: the bounds hold its gain and the bounds of that.
+    /// Alternative with a number: the bounds cover its gain and its bounds.
     Other(u32),
-    /// The edits whose gain is the lower bound.
+    /// Edits whose gain is the lower bound.
     Lower,
-    /// The edits whose upper bound is the upper bound.
+    /// Edits whose upper bound is the upper bound.
     Upper,
 }
 
 impl Case {
-    /// The case that a text begins with, and the edit after it.
+    /// Split a text into its case prefix and the edit.
     pub(super) fn split(text: &str) -> (Self, &str) {
         let found = text.split_once(": ").and_then(|(start, rest)| {
             let case = match start {
@@ -38,7 +38,7 @@ impl Case {
 }
 
 impl std::fmt::Display for Case {
-    /// The text that `split` reads.
+    /// Write the text that `split` reads.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Likely => Ok(()),
@@ -49,17 +49,17 @@ impl std::fmt::Display for Case {
     }
 }
 
-/// Edits by the case that they belong to.
+/// Edits by case.
 pub(super) struct Cases<'e> {
     pub(super) likely: Cow<'e, [Edit]>,
     others: Vec<(Case, Vec<Edit>)>,
 }
 
 impl<'e> Cases<'e> {
-    /// Groups edits.
+    /// Group edits by case.
     ///
     /// # Errors
-    /// If there are alternatives, but nothing that they are alternatives to.
+    /// Returns an error if there are alternatives without the edits that they replace.
     pub(super) fn new(edits: &'e [Edit]) -> Result<Self, CriticalPathError> {
         if edits.iter().all(|edit| edit.case == Case::Likely) {
             return Ok(Self { likely: Cow::Borrowed(edits), others: Vec::new() });
@@ -68,7 +68,7 @@ impl<'e> Cases<'e> {
         let likely = of_case(Case::Likely);
         if likely.is_empty() {
             let text = edits[0].to_string();
-            let reason = "it is an alternative to other edits: give these, too".to_owned();
+            let reason = "the edit is an alternative to edits that are missing; give those as well".to_owned();
             return Err(CriticalPathError::RefusedEdit { text, reason });
         }
         let mut cases: Vec<Case> = edits.iter().map(|edit| edit.case).filter(|&case| case != Case::Likely).collect();
@@ -79,13 +79,13 @@ impl<'e> Cases<'e> {
     }
 }
 
-/// The gain of an alternative.
+/// Gain of an alternative.
 pub(super) struct CaseGain {
     case: Case,
     gain: Gain,
 }
 
-/// Gains of alternatives, and what there is to say of them.
+/// Gains of alternatives, and notes about them.
 #[derive(Default)]
 pub(super) struct CaseGains {
     pub(super) gains: Vec<CaseGain>,
@@ -95,15 +95,15 @@ pub(super) struct CaseGains {
 }
 
 impl Gain {
-    /// Makes the bounds hold another gain and its bounds, too.
+    /// Extend the bounds to cover another gain and its bounds.
     pub(super) fn widen(&mut self, other: Self) {
         self.low_ns = self.low_ns.min(other.low_ns);
         self.high_ns = self.high_ns.max(other.high_ns);
     }
 
-    /// The gain with the bounds that its cases give it.
+    /// Gain with the bounds from its cases.
     pub(super) fn bounded_by(mut self, cases: &[CaseGain]) -> Self {
-        // In the order of cases: those that only widen come before those that say a bound.
+        // In the order of cases: those that only widen the bounds come before those that set a bound.
         for CaseGain { case, gain } in cases {
             match case {
                 Case::Likely => {}
@@ -117,10 +117,10 @@ impl Gain {
 }
 
 impl WhatIf<'_, '_> {
-    /// Gain of some edits, with the bounds that their cases give it, and the number of events of the first edit.
+    /// Gain of some edits, with the bounds from their cases, and the number of events of the first edit.
     ///
     /// # Errors
-    /// If the likely edits cannot be made.
+    /// Returns an error if the likely edits cannot be applied.
     pub(super) fn gain_with_cases(
         &self,
         measured: &Measured,
@@ -133,14 +133,14 @@ impl WhatIf<'_, '_> {
         Ok((gain.bounded_by(&self.gains_of_cases(measured, &cases, stop).gains), count))
     }
 
-    /// Gains of the alternatives that can be made.
+    /// Gains of the alternatives that can be applied.
     pub(super) fn gains_of_cases(&self, measured: &Measured, cases: &Cases<'_>, stop: Stop<'_>) -> CaseGains {
         let mut found = CaseGains::default();
         for (case, edits) in &cases.others {
             let (gain, counts) = match self.gain_of_list(measured, edits, stop) {
                 Ok(gain) => gain,
                 Err(error) => {
-                    found.notes.push(format!("the bounds leave an alternative out ('{case}…'): {error}"));
+                    found.notes.push(format!("the bounds exclude the alternative '{case}…': {error}"));
                     continue;
                 }
             };
@@ -150,7 +150,7 @@ impl WhatIf<'_, '_> {
         found
     }
 
-    /// Gain of edits made together, with the bounds of replay, and the number of events of each.
+    /// Gain of edits applied together, with the bounds of replay, and the number of events per edit.
     fn gain_of_list(
         &self,
         measured: &Measured,
@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(of(&[]), gain(100, 90, 110));
         assert_eq!(of(&[(Case::Other(1), gain(60, 50, 70)), (Case::Other(2), NO_GAIN)]), gain(100, 0, 110));
         assert_eq!(of(&[(Case::Other(1), gain(130, 120, 140))]), gain(100, 90, 140));
-        // The counting error of samples is all that is said of these: no bounds of replay.
+        // These gains only have the counting error of samples, and no bounds of replay.
         assert_eq!(of(&[(Case::Lower, gain(95, 2, 98)), (Case::Upper, gain(103, 4, 105))]), gain(100, 95, 105));
         assert_eq!(of(&[(Case::Lower, gain(120, 2, 98)), (Case::Upper, gain(80, 4, 85))]), gain(100, 100, 100));
     }

@@ -1,8 +1,8 @@
-//! What-if where the clocks of host and devices disagree.
+//! What-if for traces whose host and device clocks disagree.
 //!
-//! Times across two clocks are off by the clocks' difference. Causality bounds it
-//! ([`stackline_model::DeviceClock`]): the prediction is made with the times of each device put right by a likely
-//! difference, and the bounds of the gain hold for the least and the greatest one, too.
+//! Times across two clocks have an error equal to the difference of the clocks. Causality bounds this difference
+//! ([`stackline_model::DeviceClock`]). The prediction shifts the times of each device by a likely difference. The
+//! bounds of the gain also cover the smallest and the largest difference.
 
 use super::cases::NO_GAIN;
 use super::sweep::{Sweep, SweepOptions};
@@ -11,13 +11,13 @@ use crate::critical_path::CriticalPathError;
 use crate::critical_path::exact::{Exact, MOST_NS, WindowChoice};
 use stackline_model::{DeviceClock, Trace};
 
-/// How long the quickest launch of a trace takes at most from its call to its operation, and the quickest way back from a
-/// wait, in ns. What bounds a clock from one side bounds it from the other by this.
+/// Maximum latency in ns of the quickest launch of a trace, and of the quickest return from a wait. A bound of the
+/// clock's difference on one side gives a bound on the other side with this distance.
 const QUICKEST_NS: i64 = 20_000;
-/// How long they usually take, in ns.
+/// Usual latency in ns.
 const USUAL_NS: i64 = 4_000;
 
-/// What may have to be added to the times of a device, in ns.
+/// Possible shift of the times of a device, in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shift {
     device: i32,
@@ -27,13 +27,13 @@ struct Shift {
 }
 
 impl Shift {
-    /// `None` where the times of the device are possible, or nothing usable bounds them.
+    /// `None` if the times of the device are possible, or without a usable bound.
     fn new(clock: &DeviceClock) -> Option<Self> {
         let (least, most) = match (clock.least_ns, clock.most_ns) {
             (None, None) => return None,
             (Some(least), None) => (least, least.max(0).saturating_add(QUICKEST_NS)),
             (None, Some(most)) => (most.min(0).saturating_sub(QUICKEST_NS), most),
-            // Clocks that drift, or noise: the truth lies somewhere between.
+            // Clocks with drift or noise: the true difference lies between the two.
             (Some(least), Some(most)) => (least.min(most), least.max(most)),
         };
         if (least <= 0 && most >= 0) && !clock.is_contradictory() || least < -MOST_NS || most > MOST_NS {
@@ -53,16 +53,16 @@ impl Shift {
     }
 }
 
-/// A trace with the times of its devices moved.
+/// Trace with shifted device times.
 struct Corrected {
     trace: Trace,
     shifts: Vec<Shift>,
-    /// Per device by how much its times were moved, in the order of `shifts`.
+    /// Current shift per device, in the order of `shifts`.
     moved: Vec<i64>,
 }
 
 impl Corrected {
-    /// `None` where nothing can be put right.
+    /// `None` if no clock can be corrected.
     fn new(trace: &Trace) -> Option<Self> {
         let shifts: Vec<Shift> = trace.meta.clocks.iter().filter_map(Shift::new).collect();
         let moved = vec![0; shifts.len()];
@@ -95,27 +95,27 @@ impl Corrected {
         let ranges: Vec<String> = self.shifts.iter().take(4).map(range).collect();
         let more = if self.shifts.len() > 4 { " and others" } else { "" };
         format!(
-            "the clocks of host and GPU disagree: times were moved for the prediction ({}{more}), and the bounds hold \
-             for the whole range",
+            "the clocks of host and GPU disagree: the prediction shifts GPU times ({}{more}), and the bounds cover \
+             the whole range of shifts",
             ranges.join(", ")
         )
     }
 }
 
-/// Predicts what edits, made together, do to a window of a trace ([`super::WhatIf::predict`]); where its clocks disagree,
-/// with its times put right.
+/// Predict the effect of edits, applied together, on a window of a trace ([`super::WhatIf::predict`]). If the clocks
+/// disagree, device times are corrected.
 ///
 /// # Errors
-/// If there is no such window, an edit's selector finds nothing, or edits contradict each other.
+/// Returns an error if the window does not exist, a selector matches no event, or edits contradict each other.
 pub fn predict(trace: &Trace, choice: &WindowChoice, edits: &[Edit]) -> Result<Prediction, CriticalPathError> {
     predict_in(Exact::new(trace), choice, edits, None)
 }
 
-/// The same, with all of the path after the edits: each hop from the end of the one before (the first from the window's
-/// start), neighbours of one cause and name as one.
+/// Same prediction, with all critical-path segments after the edits. Each begins at the end of the previous one (the
+/// first at the start of the window). Adjacent segments of one cause and name are merged.
 ///
 /// # Errors
-/// As [`predict`].
+/// Returns the same errors as [`predict`].
 pub fn predict_with_hops(
     trace: &Trace,
     choice: &WindowChoice,
@@ -126,10 +126,10 @@ pub fn predict_with_hops(
     Ok((found, hops))
 }
 
-/// The same of a trace whose graph is made. If `hops` are wanted, they get all of the path after the edits.
+/// Same prediction for a trace with an existing graph. `hops` receives the critical-path segments after the edits.
 ///
 /// # Errors
-/// As [`predict`].
+/// Returns the same errors as [`predict`].
 pub fn predict_in(
     exact: Exact<'_>,
     choice: &WindowChoice,
@@ -144,23 +144,23 @@ pub fn predict_in(
     for end in [|s: &Shift| s.least, |s: &Shift| s.most] {
         corrected.move_to(end);
         let other = match Exact::new(&corrected.trace).what_if().gain_of(choice, edits) {
-            // What waits depends on the shift: where nothing waits, nothing is gained.
+            // Waits depend on the shift. Without a wait there is no gain.
             Err(CriticalPathError::NothingSelected { .. }) => NO_GAIN,
             other => other?,
         };
         found.gain.widen(other);
     }
-    // Said of the trace as it was recorded; the next note says what was done about it.
+    // That note is about the recorded trace; the next one describes the correction.
     found.notes.retain(|note| note != super::CLOCKS_DISAGREE);
     found.notes.push(corrected.note());
     Ok(found)
 }
 
-/// Tries what has most time on the path ([`super::WhatIf::sweep`]); where the clocks of the trace disagree, with its times put
-/// right.
+/// Try edits of the events with most time on the path ([`super::WhatIf::sweep`]). If the clocks of the trace disagree,
+/// device times are corrected.
 ///
 /// # Errors
-/// If there is no such window.
+/// Returns an error if the window does not exist.
 pub fn sweep(
     trace: &Trace,
     choice: &WindowChoice,
@@ -186,33 +186,29 @@ pub fn sweep(
         }
     }
     found.interrupted |= stop();
-    let stopped = if found.interrupted {
-        " But the search was stopped: the bounds may hold for the likely times alone."
-    } else {
-        ""
-    };
+    let stopped =
+        if found.interrupted { " The search was canceled, so the bounds may cover only the likely shift." } else { "" };
     found.notes.push(corrected.note() + stopped);
     Ok(found)
 }
 
-/// A trace prepared to tell what many lists of edits gain; where its clocks disagree, with its times put right.
+/// Trace prepared to estimate the gains of many lists of edits, with corrected device times if its clocks disagree.
 pub struct Gains<'e, 'a> {
     exact: &'e Exact<'a>,
-    /// None where times must be put right, each time anew: for one moment of the clocks after the other.
+    /// None if times must be corrected, which is repeated for each shift of the clocks.
     ready: Option<WhatIf<'e, 'a>>,
 }
 
 impl<'e, 'a> Gains<'e, 'a> {
-    /// Prepares a trace.
+    /// Prepare a trace.
     pub fn new(exact: &'e Exact<'a>) -> Self {
         Self { exact, ready: (!exact.clocks_disagree()).then(|| exact.what_if()) }
     }
 
-    /// What each list of edits gains, those of a list made together ([`WhatIf::gains_of`]). `None` for those that cannot be
-    /// made.
+    /// Gain of each list of edits, applied together ([`WhatIf::gains_of`]). `None` for lists that cannot be applied.
     ///
     /// # Errors
-    /// If there is no such window.
+    /// Returns an error if the window does not exist.
     pub fn compute<E: AsRef<[Edit]> + Sync>(
         &self,
         choice: &WindowChoice,

@@ -1,4 +1,4 @@
-//! Diagnostics of a prediction: gains far below the time on the path, work that only moved to the next step.
+//! Diagnostics of a prediction: gains far below the removed path time, and work that only moves to the next step.
 
 use super::apply::Applied;
 use super::cancellation::Stop;
@@ -8,18 +8,18 @@ use super::{Measured, WhatIf};
 use crate::critical_path::exact::backward_pass::PathSegment;
 use crate::critical_path::exact::graph::{NONE, NodeKind};
 
-/// A gain below this share of what the edits take off the path needs an explanation, in percent.
+/// Maximum gain in percent of the removed path time that requires an explanation.
 const FAR_BELOW: i64 = 75;
-/// What is below this share of the window needs none, in percent.
+/// Maximum removed path time in percent of the window that requires no explanation.
 const LITTLE: i64 = 1;
 
-/// A time for readers.
+/// Time in ms, for readers.
 fn in_ms(ns: i64) -> String {
     format!("{:.3} ms", ns as f64 / 1e6)
 }
 
 impl WhatIf<'_, '_> {
-    /// By how much the edits shorten what is on the path before, in ns.
+    /// Time that the edits remove from the original path, in ns.
     pub(super) fn taken_off(&self, measured: &Measured, applied: &Applied) -> i64 {
         let path = self.exact.path_of(measured.window);
         path.hops.iter().map(|hop| self.taken_off_hop(&hop, applied)).sum()
@@ -33,7 +33,7 @@ impl WhatIf<'_, '_> {
         let node = hop.node as usize;
         let length = hop.end - hop.start;
         let at = self.plan.position[node];
-        // A lag in front of its node.
+        // A lag before its node.
         if hop.end <= graph.start[node] {
             let binding = self.plan.range(at).find(|&i| self.plan.edge(i).edge == graph.binding[node]);
             let slack = binding.and_then(|i| applied.changes.slack(i));
@@ -46,7 +46,7 @@ impl WhatIf<'_, '_> {
         -(applied.changes.time[at as usize] as f64 * length as f64 / whole as f64).round() as i64
     }
 
-    /// Why the gain is far below what the edits take off the path: what took over.
+    /// Explanation of a gain far below the removed path time: the cause that replaces it.
     pub(super) fn took_over(&self, taken: i64, gain: i64, (before, after): (&NewPath, &NewPath)) -> Option<String> {
         let window: i64 = before.by_category.iter().map(|(_, ns)| ns).sum();
         if taken * 100 <= window * LITTLE || gain * 100 >= taken * FAR_BELOW {
@@ -54,23 +54,24 @@ impl WhatIf<'_, '_> {
         }
         let grown = before.by_category.iter().zip(&after.by_category).map(|(b, a)| (a.1 - b.1, a.0));
         let (more, category) = grown.max_by_key(|&(more, category)| (more, std::cmp::Reverse(category)))?;
-        let mut text = format!("the edits take {} off the path, but only {} is gained", in_ms(taken), in_ms(gain));
+        let mut text =
+            format!("the edits remove {} from the critical path, but the gain is only {}", in_ms(taken), in_ms(gain));
         if more > 0 {
             let was = |name: &str| before.top.iter().find(|(n, c, _)| n == name && *c == category).map_or(0, |t| t.2);
             let names = after.top.iter().filter(|(_, c, _)| *c == category);
             let most = names
                 .map(|(name, _, ns)| (ns - was(name), name))
                 .max_by_key(|&(more, name)| (more, std::cmp::Reverse(name)));
-            text.push_str(&format!(": {} takes over ({} more on the path", category.name(), in_ms(more)));
+            text.push_str(&format!(": {} replaces it ({} more on the path", category.name(), in_ms(more)));
             if let Some((_, name)) = most.filter(|(more, _)| *more > 0) {
-                text.push_str(&format!(", most of it {}", short(name)));
+                text.push_str(&format!(", mostly {}", short(name)));
             }
             text.push(')');
         }
         Some(text)
     }
 
-    /// Whether a window on a thread only gets shorter because work of the GPU moves behind its end.
+    /// Warning that a window on a thread gets shorter only because GPU work moves past its end.
     pub(super) fn moved_on(&self, measured: &Measured, applied: &Applied, gain: i64) -> Option<String> {
         let window = measured.window;
         if measured.is_whole || measured.work.is_some() || !self.is_on_thread(window) || gain <= 0 {
@@ -94,8 +95,8 @@ impl WhatIf<'_, '_> {
         let (before, after) = ((last - window.end).max(0), (last_after - end).max(0));
         (after - before > gain / 4 && (after - before) * 100 > window.length_ns() * LITTLE).then(|| {
             format!(
-                "work of the GPU that this window launches ends {} after it (before: {}): what is gained here, later \
-                 steps may lose; ask for several steps or the whole trace",
+                "GPU work launched in this window ends {} after the window (before the edits: {}), so later steps may \
+                 lose the gain; select several steps or the whole trace",
                 in_ms(after),
                 in_ms(before)
             )
@@ -103,7 +104,7 @@ impl WhatIf<'_, '_> {
     }
 }
 
-/// A name that leaves room for the sentence around it.
+/// Name shortened to fit into a sentence.
 fn short(name: &str) -> String {
     const MOST: usize = 60;
     match name.char_indices().nth(MOST) {

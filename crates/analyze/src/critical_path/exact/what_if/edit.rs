@@ -1,42 +1,42 @@
-//! What may be changed, as text and as data.
+//! Edits of a what-if, as text and as data.
 
 use super::cases::Case;
 use super::selector::{Selector, Target, What};
 use crate::critical_path::CriticalPathError;
 use stackline_model::Trace;
 
-/// So many positions that a trace does not have are named.
+/// Maximum number of missing positions in a message.
 const MISSING: usize = 8;
 
-/// What is done to what a selector means.
+/// Change of the selected events.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Action {
-    /// It takes this many times as long. For modules and annotations their GPU work, too.
+    /// Multiply the time by a factor. For modules and annotations, this includes their GPU work.
     Scale(f64),
-    /// It is gone: kernels with their launch calls, waits with what they waited for, spans with all that they did.
+    /// Remove events: kernels with their launch calls, waits with their dependencies, spans with all their work.
     Remove,
-    /// Each of it takes this long, in ns.
+    /// Set the duration of each event, in ns.
     SetNs(i64),
-    /// The kernels that one span launches on its first stream become one, in place of the first.
+    /// Fuse the kernels that one span launches on its first stream into one, in place of the first.
     Fuse,
-    /// One graph launch in place of all host work of a span that does nothing but launch.
+    /// Replace all host work of a span that only launches by one graph launch.
     Graph,
-    /// Nothing but waits of the host depends on these collectives.
+    /// Remove all dependencies on these collectives, except waits of the host.
     Overlap,
-    /// So many more workers load data.
+    /// Add data loading workers.
     AddLoaderWorkers(u32),
-    /// It stays as it is: the alternative to edits that may gain nothing.
+    /// Change nothing: the alternative to edits that may have no gain.
     Nothing,
 }
 
-/// A change.
+/// Edit of a what-if.
 #[derive(Clone, Debug)]
 pub struct Edit {
-    /// What is done.
+    /// Change of the selected events.
     pub action: Action,
-    /// To what; none for more workers.
+    /// Selected events; none for more workers.
     pub selector: Option<Selector>,
-    /// The list that it belongs to.
+    /// Case that the edit belongs to.
     pub case: Case,
 }
 
@@ -44,27 +44,27 @@ const GRAMMAR: &str = "write 'scale SELECTOR FACTOR', 'set SELECTOR NANOSECONDS'
                        'graph SELECTOR', 'overlap SELECTOR' or 'more-workers N', such as 'scale kernel:*gemm* 0.5'; \
                        alternatives that the bounds must hold begin with 'case N: ', and may be 'nothing'";
 
-/// What an edit says that changes nothing.
+/// Text of an edit without effect.
 const NOTHING: &str = "nothing";
 
 const VERBS: &[&str] = &["scale", "set", "remove", "fuse", "graph", "overlap", "more-workers"];
 
-/// The longest duration that can be set, in ns: sums over all events of a trace stay far from overflowing.
+/// Maximum duration of an edit in ns, far from overflow in sums over all events of a trace.
 const LONGEST_NS: i64 = 1_000_000_000_000;
 
 impl Edit {
-    /// An edit of what a selector means.
+    /// Create an edit of the events that a selector matches.
     ///
     /// # Errors
-    /// If the action cannot be done to such things, or the selector cannot be understood.
+    /// Returns an error if the action does not apply to such events, or the selector is invalid.
     pub fn new(action: Action, selector: &str) -> Result<Self, CriticalPathError> {
         Self::on(action, Selector::parse(selector)?)
     }
 
-    /// An edit of what a selector means.
+    /// Create an edit of the events that a selector matches.
     ///
     /// # Errors
-    /// If the action cannot be done to such things.
+    /// Returns an error if the action does not apply to such events.
     pub fn on(action: Action, selector: Selector) -> Result<Self, CriticalPathError> {
         let edit = Self { action, selector: Some(selector), case: Case::Likely };
         match edit.refusal() {
@@ -79,17 +79,17 @@ impl Edit {
         Self { case, ..self }
     }
 
-    /// The case in which nothing is changed.
+    /// Edit without effect, as a case.
     pub fn nothing(case: Case) -> Self {
         Self { action: Action::Nothing, selector: None, case }
     }
 
-    /// Whether it changes nothing.
+    /// True for an edit without effect.
     pub(super) fn is_nothing(&self) -> bool {
         self.action == Action::Nothing
     }
 
-    /// Which listed events the trace does not have, as a note.
+    /// Note about listed events that are missing in the trace.
     pub(super) fn missing(&self, trace: &Trace) -> Option<String> {
         let Target::Listed(listed) = &self.selector.as_ref()?.target else { return None };
         let missing = listed.missing(trace);
@@ -97,14 +97,14 @@ impl Edit {
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let named = missing.iter().take(MISSING).map(String::as_str).collect::<Vec<_>>().join(", ");
         (!missing.is_empty()).then(|| {
-            format!("the trace has no events at these positions of `events:`, which are left out: {named}{more}")
+            format!("the trace has no events at these positions of `events:`, which are ignored: {named}{more}")
         })
     }
 
-    /// Why the action cannot be done to what is selected.
+    /// Reason why the action does not apply to the selected events.
     fn refusal(&self) -> Option<&'static str> {
         let target = &self.selector.as_ref()?.target;
-        // Events say themselves what they are: those that an action cannot be done to are left as they are.
+        // Events determine their own kind. Those to which an action does not apply stay unchanged.
         let are_events = matches!(target, Target::Events(..) | Target::Listed(..));
         let is_span = are_events
             || matches!(target, Target::Names(What::Operator | What::Module | What::Annotation | What::Frame, _));
@@ -112,37 +112,37 @@ impl Edit {
             are_events || matches!(target, Target::Names(What::Kernel | What::Collective, _) | Target::Stream(_));
         match self.action {
             Action::Scale(factor) if !(factor.is_finite() && (0.0..=1000.0).contains(&factor)) => {
-                Some("a factor is a number from 0 to 1000")
+                Some("a factor must be a number from 0 to 1000")
             }
             Action::SetNs(ns) if !(0..=LONGEST_NS).contains(&ns) => {
-                Some("a duration is a number of ns from 0 to 1000000000000 (1,000 s)")
+                Some("a duration must be a number of ns from 0 to 1000000000000 (1,000 s)")
             }
-            Action::SetNs(_) if !(is_span || is_gpu) => Some("a duration can be set of kernels and spans only"),
+            Action::SetNs(_) if !(is_span || is_gpu) => Some("only kernels and spans have a duration that can be set"),
             Action::Fuse | Action::Graph if !is_span => {
-                Some("choose the spans whose kernels are meant by module:, annotation:, operator: or frame:")
+                Some("select the spans that launch the kernels with module:, annotation:, operator: or frame:")
             }
-            Action::Overlap if !is_gpu => Some("choose GPU work by collective:, kernel: or stream:"),
-            Action::AddLoaderWorkers(_) => Some("more workers need no selector"),
+            Action::Overlap if !is_gpu => Some("select GPU work with collective:, kernel: or stream:"),
+            Action::AddLoaderWorkers(_) => Some("more-workers takes no selector"),
             _ => None,
         }
     }
 
-    /// More workers for the loading of data.
+    /// Create an edit that adds data loading workers.
     ///
     /// # Errors
-    /// If it is none, or more than 1024.
+    /// Returns an error if the number is 0 or more than 1024.
     pub fn more_workers(more: u32) -> Result<Self, CriticalPathError> {
         if (1..=1024).contains(&more) {
             return Ok(Self { action: Action::AddLoaderWorkers(more), selector: None, case: Case::Likely });
         }
-        let reason = "more workers are 1 to 1024".to_owned();
+        let reason = "the number of additional workers must be from 1 to 1024".to_owned();
         Err(CriticalPathError::RefusedEdit { text: format!("more-workers {more}"), reason })
     }
 
-    /// Reads several edits with `; ` between them, as findings have them; names may hold a `; `, too.
+    /// Parse several edits separated by `; `, as in findings. Names may contain `; ` as well.
     ///
     /// # Errors
-    /// As [`Self::parse`], of the first one that is none.
+    /// Returns the error of [`Self::parse`] for the first invalid edit.
     pub fn parse_all(text: &str) -> Result<Vec<Self>, CriticalPathError> {
         const BETWEEN: &str = "; ";
         let begins = |rest: &str| {
@@ -157,12 +157,13 @@ impl Edit {
         ends.map(&mut one).collect()
     }
 
-    /// Reads an edit as text: `scale kernel:*gemm* 0.5`, `remove sync:item()`, `set kernel:~flash 20000` (in ns),
-    /// `fuse module:LayerNorm`, `graph annotation:forward`, `overlap collective:AllReduce`, `more-workers 2`; of a case
-    /// `case 1: scale kernel:*gemm* 0.7`, `case 2: nothing`, `lower: remove sync:item()`, `upper: remove sync:*`.
+    /// Parse an edit: `scale kernel:*gemm* 0.5`, `remove sync:item()`, `set kernel:~flash 20000` (in ns), `fuse
+    /// module:LayerNorm`, `graph annotation:forward`, `overlap collective:AllReduce`, `more-workers 2`. Edits of a case
+    /// have a prefix: `case 1: scale kernel:*gemm* 0.7`, `case 2: nothing`, `lower: remove sync:item()`, `upper: remove
+    /// sync:*`.
     ///
     /// # Errors
-    /// If the text is none of these.
+    /// Returns an error if the text has none of these forms.
     pub fn parse(text: &str) -> Result<Self, CriticalPathError> {
         let fail = || CriticalPathError::InvalidEdit { text: text.to_owned(), reason: GRAMMAR.to_owned() };
         let (case, edit) = Case::split(text.trim());
@@ -193,21 +194,22 @@ impl Edit {
 }
 
 impl std::fmt::Display for Edit {
-    /// The text for people: [`Self::parse`] reads it back unless its events were chosen one by one ([`Selector::new`]).
+    /// Write the text for readers. [`Self::parse`] reads it back unless its events were selected individually
+    /// ([`Selector::new`]).
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.text_on(self.selector.as_ref().map_or("", |s| s.text.as_str())))
     }
 }
 
 impl Edit {
-    /// A text from which [`Self::parse`] makes the same edit of this trace.
+    /// Text from which [`Self::parse`] creates the same edit of this trace.
     pub fn exact_text(&self, trace: &Trace) -> String {
         self.text_on(&self.selector.as_ref().map(|selector| selector.listed(trace)).unwrap_or_default())
     }
 
     fn text_on(&self, on: &str) -> String {
         let edit = match self.action {
-            // 300 digits help nobody.
+            // A number of 300 digits is unreadable.
             Action::Scale(factor) if factor.abs() >= 1e6 => format!("scale {on} {factor:e}"),
             Action::Scale(factor) => format!("scale {on} {factor}"),
             Action::Remove => format!("remove {on}"),

@@ -1,18 +1,19 @@
-//! Python functions by plain names, as findings write them: `augment`, `data.py: augment`, `data.py:7 in augment`.
+//! Python functions by plain name, as in findings: `augment`, `data.py: augment`, `data.py:7 in augment`.
 
 use crate::frame_names::frame;
 
-/// A function as it was typed.
+/// Function as typed by the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Function<'t> {
-    /// Its file, with or without folders, if it was typed.
+    /// File with or without folders, if given.
     file: Option<&'t str>,
-    /// Its name, with or without its class.
+    /// Name with or without class.
     name: &'t str,
 }
 
 impl<'t> Function<'t> {
-    /// Lines that were typed do not count: frames are named by the first line of their function, and findings by the one that ran.
+    /// Parse a function. A line number is ignored, because frames have the first line of their function, and findings
+    /// the executed line.
     pub(super) fn parse(text: &'t str) -> Self {
         if let Some((place, name)) = text.rsplit_once(" in ") {
             let file = match place.rsplit_once(':') {
@@ -27,7 +28,7 @@ impl<'t> Function<'t> {
         }
     }
 
-    /// Whether a frame is of this function.
+    /// True if a frame belongs to this function.
     pub(super) fn is(&self, name: &str) -> bool {
         let Some((file, _, function)) = frame(name) else { return false };
         let ends_with = |whole: &str, part: &str, separator: char| {

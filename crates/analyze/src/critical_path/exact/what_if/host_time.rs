@@ -1,10 +1,10 @@
-//! Time of threads that edits shorten or lengthen.
+//! Thread time that edits shorten or lengthen.
 
 use super::super::Exact;
 use super::super::graph::NodeKind;
 use super::replay::{Changes, Plan};
 
-/// A stretch of a thread whose time an edit scales.
+/// Time range of a thread that an edit scales.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cut {
     pub(super) lane: u32,
@@ -13,7 +13,7 @@ pub(super) struct Cut {
     pub(super) factor: f64,
 }
 
-/// A stretch with what all edits together make of it.
+/// Time range with the combined factor of all edits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Segment {
     from: i64,
@@ -21,7 +21,7 @@ struct Segment {
     factor: f64,
 }
 
-/// Per lane its scaled segments: disjoint, by time.
+/// Scaled segments per lane, disjoint and in time order.
 pub(super) struct HostTime(Vec<Box<[Segment]>>);
 
 impl HostTime {
@@ -38,14 +38,14 @@ impl HostTime {
         Self(segments)
     }
 
-    /// By how much time of a thread changes, in ns.
+    /// Change of a thread's time in ns.
     pub(super) fn change(&self, lane: u32, from: i64, to: i64) -> i64 {
         let list = &self.0[lane as usize];
         let first = list.partition_point(|s| s.to <= from);
         list[first..].iter().take_while(|s| s.from < to).map(|s| s.change(from, to)).sum()
     }
 
-    /// Changes the durations of the nodes of threads at work.
+    /// Apply the changes to the durations of host nodes.
     pub(super) fn apply(&self, exact: &Exact<'_>, plan: &Plan, changes: &mut Changes) {
         let graph = &exact.graph;
         for (lane, list) in self.0.iter().enumerate() {
@@ -72,8 +72,8 @@ impl Segment {
     }
 }
 
-/// Cuts that shorten no time that may have been a wait: what ended it is not in the trace, and an edit may not touch it.
-/// `None` if there is no such time in them.
+/// Cuts without host time that may have been a wait: the end of such a wait is not in the trace, so an edit may not
+/// affect it. `None` if the cuts contain no such time.
 pub(super) fn cuts_without_waits(exact: &Exact<'_>, cuts: &[Cut]) -> Option<Vec<Cut>> {
     let may_wait = exact.may_wait();
     let mut kept = Vec::with_capacity(cuts.len());
@@ -101,7 +101,7 @@ pub(super) fn cuts_without_waits(exact: &Exact<'_>, cuts: &[Cut]) -> Option<Vec<
     found.then_some(kept)
 }
 
-/// Cuts of one lane by start, to disjoint segments in which the factors are multiplied.
+/// Merge cuts of one lane, sorted by start, into disjoint segments with multiplied factors.
 fn merged(cuts: &[Cut]) -> Vec<Segment> {
     let mut segments: Vec<Segment> = Vec::new();
     let mut open: Vec<Cut> = Vec::new();

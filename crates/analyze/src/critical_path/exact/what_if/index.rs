@@ -1,4 +1,4 @@
-//! Where things of a trace are: events by name, operations by launch, threads by track. Made once per trace.
+//! Index of a trace: events by name, operations by launch, threads by track. Built once per trace.
 
 use super::super::Exact;
 use super::super::graph::{Dependency, NONE, NodeKind};
@@ -11,13 +11,13 @@ use stackline_model::{EventId, EventKind, StrId, Trace, TrackId};
 /// Time range of a thread: lane, from, to, in ns since the base.
 pub(super) type ThreadRange = (u32, i64, i64);
 
-/// An operation and where it was launched.
+/// Operation and its launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Launched {
-    /// Start of the call.
+    /// Start of the launch call.
     pub(super) at: i64,
     pub(super) call: EventId,
-    /// The operation's node.
+    /// Node of the operation.
     pub(super) node: u32,
 }
 
@@ -27,15 +27,15 @@ pub(super) struct Index {
     /// Node per row of the GPU table.
     pub(super) gpu_node: Vec<u32>,
     lane_of: FxHashMap<TrackId, u32>,
-    /// Per lane what it launched, by time.
+    /// Operations launched by each lane, in time order.
     launches: Vec<Vec<Launched>>,
-    /// Operations per launch call.
+    /// Number of operations per launch call.
     launched_by: FxHashMap<EventId, u32>,
-    /// Nodes with an edge from GPU work to a thread, and the call that waited.
+    /// Nodes with an edge from GPU work to a thread, and the waiting call.
     pub(super) sync_nodes: Vec<(u32, EventId)>,
-    /// Per node whether another thread waits for it.
+    /// Per node: true if another thread waits for it.
     pub(super) releases_thread: Vec<bool>,
-    /// What each call does.
+    /// Kind of each call.
     pub(super) calls: CallKindCache,
 }
 
@@ -95,36 +95,36 @@ impl Index {
         }
     }
 
-    /// The thread of an event.
+    /// Lane of an event's thread.
     pub(super) fn lane(&self, trace: &Trace, event: EventId) -> Option<u32> {
         self.lane_of.get(&trace.events.track[event.index()]).copied()
     }
 
-    /// Events of a name.
+    /// Events with a name.
     pub(super) fn named(&self, name: StrId) -> &[EventId] {
         let at = |i: usize| self.name_offset.get(i).map_or(self.by_name.len(), |&o| o as usize);
         self.by_name.get(at(name.index())..at(name.index() + 1)).unwrap_or(&[])
     }
 
-    /// What a stretch of a thread launched, by time.
+    /// Operations launched in a time range of a thread, in time order.
     pub(super) fn launched_in(&self, (lane, from, to): ThreadRange) -> &[Launched] {
         let list = &self.launches[lane as usize];
         &list[list.partition_point(|l| l.at < from)..list.partition_point(|l| l.at < to)]
     }
 
-    /// How many operations a call launched.
+    /// Number of operations that a call launched.
     pub(super) fn operations_of(&self, call: EventId) -> u32 {
         self.launched_by.get(&call).copied().unwrap_or(0)
     }
 
-    /// Whether a call waits for the GPU, or asks whether it is done.
+    /// True if a call waits for the GPU, or queries it.
     pub(super) fn is_sync(&self, trace: &Trace, event: EventId) -> bool {
         use CallKind::{DeviceSync, EventSync, Free, Query, StreamSync};
         matches!(self.calls.kind_of(trace, event), Some(DeviceSync | EventSync | Free | Query | StreamSync))
     }
 }
 
-/// The call in which a thread waited for the GPU before a node.
+/// Call in which a thread waited for the GPU before a node.
 pub(super) fn waiting_call(exact: &Exact<'_>, node: u32) -> EventId {
     let call = exact.graph.call[node as usize];
     if call.is_some() {
@@ -136,7 +136,7 @@ pub(super) fn waiting_call(exact: &Exact<'_>, node: u32) -> EventId {
     if event.is_some() && exact.trace.kind(event).is_api_call() { event } else { EventId::NONE }
 }
 
-/// Events with a duration, by name.
+/// Events with a duration, grouped by name.
 fn by_name(trace: &Trace) -> (Vec<u32>, Vec<EventId>) {
     let usable = |e: EventId| trace.events.is_timed(e);
     let names = trace.strings.len();
@@ -161,13 +161,13 @@ fn by_name(trace: &Trace) -> (Vec<u32>, Vec<EventId>) {
     (offset, events)
 }
 
-/// The name of a module's class: without the number behind.
+/// Class of a module's name, without the number at its end.
 pub(crate) fn module_class(module: &str) -> &str {
     let class = module.trim_end_matches(|c: char| c.is_ascii_digit());
     class.strip_suffix('_').filter(|c| !c.is_empty() && class.len() < module.len()).unwrap_or(module)
 }
 
-/// Whether an event is a span of a thread of this kind.
+/// True if an event has this kind.
 pub(super) fn is_kind(trace: &Trace, event: EventId, kind: EventKind) -> bool {
     trace.kind(event) == kind
 }

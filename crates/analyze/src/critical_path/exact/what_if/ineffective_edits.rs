@@ -9,7 +9,7 @@ use crate::critical_path::CriticalPathError;
 use crate::critical_path::exact::graph::NodeKind;
 use crate::kernel_type::{KernelType, NameTypes, RULES};
 
-/// How much an applier had changed at some time.
+/// Number of changes made by an applier up to some point.
 #[derive(Clone, Copy)]
 pub(super) struct Mark {
     changes: usize,
@@ -17,7 +17,7 @@ pub(super) struct Mark {
     sampled: usize,
 }
 
-/// The earlier edit that an edit says once more. Two scales are two: they multiply.
+/// Position of an earlier edit that an edit repeats. Repeated scale edits multiply, so they are no repetition.
 pub(super) fn repeats(edits: &[Edit], at: usize) -> Option<usize> {
     let edit = &edits[at];
     let is_same = |other: &Edit| other.action == edit.action && other.selector == edit.selector;
@@ -30,7 +30,7 @@ impl Applier<'_, '_> {
         Mark { changes: self.changes.count(), cuts: self.cuts.len(), sampled: self.partly.len() }
     }
 
-    /// Only collectives can be overlapped: other operations are left out, and a note says how many.
+    /// Remove operations other than collectives from an overlap, with a note about their number.
     pub(super) fn keep_collectives(
         &mut self,
         selected: &mut Selected,
@@ -45,49 +45,48 @@ impl Applier<'_, '_> {
         match all - selected.count {
             0 => Ok(()),
             n if n == all => {
-                let reason = "none of it is a collective, by its names: only communication can go on beside what waits \
-                              for it; choose by collective:";
+                let reason = "no selected operation is a collective, by its name, and only communication can overlap \
+                              dependent work; select with collective:";
                 Err(self.nothing(selector, reason))
             }
             others => {
                 let text = &selector.text;
-                self.notes.push(format!(
-                    "{others} of the {all} operations of {text} are no collectives: they stay as they are"
-                ));
+                self.notes
+                    .push(format!("{others} of the {all} operations of {text} are not collectives and stay unchanged"));
                 Ok(())
             }
         }
     }
 
-    /// What a reader should know of an edit that changes nothing, or less than it seems.
+    /// Add a note about an edit without effect, or with less effect than expected.
     pub(super) fn explain(&mut self, edit: &Edit, count: usize, before: Mark) {
         let Some(selector) = &edit.selector else { return };
         let is_about_waits = matches!(selector.target, Target::Names(What::Sync | What::Wait, _));
         let note = if is_about_waits && matches!(edit.action, Action::Scale(_)) {
-            "a wait ends when what it waits for ends, however fast the call itself is: scale that work, or remove the wait"
+            "a wait ends with the awaited work, independent of the call's own time; scale that work or remove the wait"
         } else if self.does_anything(before) {
             return;
         } else {
             match (edit.action, &selector.target) {
-                (Action::Scale(1.0), _) => "times 1 is as before",
-                (Action::Overlap, _) => "nothing on the GPU waits for it",
-                (_, Target::Categories(_)) => "no time of this cause holds anything up",
+                (Action::Scale(1.0), _) => "a factor of 1 keeps the time",
+                (Action::Overlap, _) => "no GPU work waits for these events",
+                (_, Target::Categories(_)) => "no time of this cause delays other work",
                 (Action::SetNs(_), Target::Names(What::Kernel | What::Collective, _) | Target::Stream(_)) => {
-                    "it takes that long already"
+                    "the events already have this duration"
                 }
                 (
                     _,
                     Target::Names(What::Kernel | What::Collective | What::Sync | What::Wait, _) | Target::Stream(_),
-                ) => "it takes no time",
-                _ => "its thread does no work of its own there: it waits, and a wait ends when what it waits for ends",
+                ) => "the events take no time",
+                _ => "the thread only waits there, and a wait ends with the awaited work",
             }
         };
         let events = if count == 1 { "1 event".to_owned() } else { format!("{count} events") };
-        let changes = if self.does_anything(before) { "the calls' own time only" } else { "nothing" };
+        let changes = if self.does_anything(before) { "only the calls' own time" } else { "nothing" };
         self.notes.push(format!("'{edit}' selects {events} and changes {changes}: {note}"));
     }
 
-    /// Whether anything was changed since.
+    /// True if anything changed since a mark.
     fn does_anything(&self, since: Mark) -> bool {
         let graph = &self.exact.graph;
         let works = |cut: &super::host_time::Cut| {
@@ -107,7 +106,7 @@ impl Applier<'_, '_> {
 }
 
 impl WhatIf<'_, '_> {
-    /// Why edits that change something gain nothing.
+    /// Reason why edits that change something have no gain.
     pub(super) fn no_gain(&self, measured: &Measured, applied: &Applied, (taken, gain): (i64, i64)) -> Option<String> {
         if gain != 0 || applied.changes.count() == 0 {
             return None;
@@ -115,11 +114,10 @@ impl WhatIf<'_, '_> {
         let first = applied.changes.first_position()?;
         let start = self.exact.graph.start[self.plan.node[first as usize] as usize];
         if start >= measured.window.end {
-            return Some("all that the edits change comes after the window".to_owned());
+            return Some("all changed work comes after the window".to_owned());
         }
         (taken == 0).then(|| {
-            "nothing that the edits change is on the critical path: it may take longer without moving the window's end"
-                .to_owned()
+            "no changed work is on the critical path, so its duration does not decide the end of the window".to_owned()
         })
     }
 }

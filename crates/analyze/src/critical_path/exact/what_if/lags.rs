@@ -1,33 +1,34 @@
-//! How long dependencies take that did not bind: what the trace shows of others of their kind.
+//! Lags of dependencies that did not bind, estimated from binding ones of the same kind.
 
 use super::super::category::LONG_GAP_NS;
 use super::super::graph::{ActivityGraph, Dependency, NodeKind};
 
-/// Slack of an edge that is gone, in ns. Far from overflow when a shift is taken off.
+/// Slack of a removed edge in ns, far from overflow when a shift is subtracted.
 pub(super) const GONE: i64 = i64::MAX / 4;
 
-/// How much is taken for what the trace does not tell.
+/// Assumption about unknown times and dependencies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// Lags that did not bind are short; inferred dependencies bind only where something else would allow it, too.
+    /// Upper bound: lags that did not bind are short. Inferred dependencies bind only if another prerequisite allows
+    /// the start as well.
     Optimistic = 0,
-    /// Lags that did not bind are the usual ones, inferred dependencies hold.
+    /// Prediction: lags that did not bind have their usual length, and inferred dependencies hold.
     Usual = 1,
-    /// Lags that did not bind are as long as any, what inferred dependencies might hide holds as well, and work of several streams
-    /// that never ran at the same time does not begin to.
+    /// Lower bound: lags that did not bind have the maximum length. Dependencies that inferred ones may hide hold as
+    /// well. Work of streams that never ran concurrently stays separate.
     Pessimistic = 2,
 }
 
-/// What decides the lag of an edge that did not bind.
+/// Class of a non-binding edge, which determines its lag.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Class {
     Launch = 0,
     Queue = 1,
     Other = 2,
     Overlap = 3,
-    /// Room on the device.
+    /// Capacity of the device.
     Capacity = 4,
-    /// Inferred, and did not bind.
+    /// Inferred edges that did not bind.
     DoubtfulQueue = 5,
     DoubtfulOther = 6,
 }
@@ -37,7 +38,7 @@ const CLASSES: usize = 7;
 /// Lags by class, in ns.
 pub(super) type Lags = [i64; CLASSES];
 
-/// The class of a dependency of such a node.
+/// Class of a dependency of a node of this kind.
 pub(super) fn class_of(kind: NodeKind, dependency: Dependency) -> Class {
     match dependency {
         _ if kind != NodeKind::Gpu => Class::Other,
@@ -49,12 +50,12 @@ pub(super) fn class_of(kind: NodeKind, dependency: Dependency) -> Class {
     }
 }
 
-/// Fewer lags than this say little about the shortest and the longest.
+/// Minimum number of lags for a reliable minimum and maximum.
 const ENOUGH: usize = 100;
-/// The longest launch and the longest gap to expect where a trace does not show enough of them, in ns.
+/// Longest expected launch and longest expected gap in traces with too few of them, in ns.
 const LONG_LAGS: [i64; 2] = [20_000, 4_000];
 
-/// Lags of edges that did not bind: the least, the median and the greatest of those of their class that did.
+/// Lags of non-binding edges per mode: minimum, median and maximum of the binding edges of their class.
 pub(super) fn lag_tables(graph: &ActivityGraph) -> [Lags; 3] {
     let mut seen = [Vec::new(), Vec::new()];
     for node in 0..graph.len() as u32 {
@@ -74,7 +75,7 @@ pub(super) fn lag_tables(graph: &ActivityGraph) -> [Lags; 3] {
             table[class] = lag;
         }
     }
-    // Only the pessimist keeps apart what was apart.
+    // Only the lower bound keeps work separate that never ran concurrently.
     tables[Mode::Optimistic as usize][Class::Capacity as usize] = -GONE;
     tables[Mode::Usual as usize][Class::Capacity as usize] = -GONE;
     for table in &mut tables {

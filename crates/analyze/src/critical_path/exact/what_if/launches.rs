@@ -1,4 +1,4 @@
-//! Edits of how work is launched: fusing, graphs, overlap.
+//! Edits of launches: fusion, CUDA graphs, overlap.
 
 use super::super::graph::{Dependency, NONE, NodeKind};
 use super::apply::Applier;
@@ -12,7 +12,7 @@ use rustc_hash::FxHashSet;
 use stackline_model::gpu_calls::CallKind;
 
 impl Applier<'_, '_> {
-    /// The kernels that a stretch launches one by one on its first stream become one, in place of the first.
+    /// Fuse the kernels that a time range launches one by one on its first stream into one, in place of the first.
     pub(super) fn fuse(&mut self, stretches: &[ThreadRange], selector: &Selector) -> Result<(), CriticalPathError> {
         let mut types = NameTypes::new(self.exact.trace, RULES);
         let rows = &self.exact.trace.gpu;
@@ -30,10 +30,10 @@ impl Applier<'_, '_> {
             self.remove_operations(&others);
             self.lengthen(first.node, time);
         }
-        if any { Ok(()) } else { Err(self.nothing(selector, "no such span launches two kernels on one stream")) }
+        if any { Ok(()) } else { Err(self.nothing(selector, "no selected span launches two kernels on one stream")) }
     }
 
-    /// One launch in place of all host work of spans that do nothing but launch.
+    /// Replace all host work of spans that only launch by one graph launch.
     pub(super) fn graph(&mut self, stretches: &[ThreadRange], selector: &Selector) -> Result<(), CriticalPathError> {
         let (mut done, mut left_out) = (0, 0);
         for &stretch in stretches {
@@ -51,26 +51,28 @@ impl Applier<'_, '_> {
         }
         if done == 0 {
             let reason = match left_out {
-                0 => "no such span has two launches",
-                _ => "all such spans wait, record events or hand over to other threads, which a graph cannot hold",
+                0 => "no selected span has two launches",
+                _ => {
+                    "all selected spans wait, record events or signal other threads, which a CUDA graph cannot contain"
+                }
             };
             return Err(self.nothing(selector, reason));
         }
         if left_out > 0 {
             let all = done + left_out;
-            self.notes.push(format!("{left_out} of {all} spans of {} cannot be one graph: they wait, record events or hand over to other threads", selector.text));
+            self.notes.push(format!("{left_out} of {all} spans of {} cannot become CUDA graphs because they wait, record events or signal other threads", selector.text));
         }
         Ok(())
     }
 
-    /// Whether a stretch neither waits nor lets others go on.
+    /// True if a time range neither waits nor releases other threads.
     fn is_capturable(&self, (lane, from, to): ThreadRange) -> bool {
         let graph = &self.exact.graph;
         let (first, last) = self.exact.lane_nodes[lane as usize];
         let ends = &graph.end[first as usize..last as usize];
         let mut node = first + ends.partition_point(|&end| end <= from) as u32;
         while node < last && graph.start[node as usize] < to {
-            // What it waited for to begin, and whom its end lets go on, stay as they are.
+            // Waits before its start and releases at its end stay unchanged.
             let starts_inside = graph.start[node as usize] > from;
             let ends_inside = graph.end[node as usize] < to;
             let waits = graph.edges_into(node).iter().any(|e| e.dependency != Dependency::Program);
@@ -111,7 +113,7 @@ impl Applier<'_, '_> {
         }
     }
 
-    /// Nothing on the GPU waits for these operations any more but those among them.
+    /// Remove all dependencies of other GPU work on these operations.
     pub(super) fn overlap(&mut self, nodes: &[u32]) {
         let chosen: FxHashSet<u32> = nodes.iter().copied().collect();
         let (graph, plan) = (&self.exact.graph, self.plan);
@@ -137,10 +139,13 @@ impl Applier<'_, '_> {
                 }
             }
         }
-        self.notes.push("what uses the result of a collective is not in a trace: the prediction lets nothing but the host wait for it".to_owned());
+        self.notes.push(
+            "a trace does not show the users of a collective's result, so in the prediction only the host waits for it"
+                .to_owned(),
+        );
     }
 
-    /// Waits for another stream or an event held these operations only because that stream waited for them.
+    /// Remove waits for a stream or an event whose target waited for these operations only by stream order.
     fn let_threads_go(&mut self, chosen: &FxHashSet<u32>) {
         use CallKind::{EventSync, Query, StreamSync};
         for &(node, call) in &self.index.sync_nodes {
@@ -155,18 +160,18 @@ impl Applier<'_, '_> {
                 if !others.is_empty() {
                     self.changes.set_slack(at, i, GONE);
                 } else if self.is_edge(i, |d| d == Dependency::Sync(Reason::Polling)) {
-                    // What a loop of queries asked for is not known.
+                    // The target of a polling loop is unknown.
                     self.changes.doubt(at, i);
                 }
             }
         }
     }
 
-    /// The last operation before one on its stream that is not chosen.
+    /// Last operation before `node` on its stream that is not selected.
     fn before_on_stream(&self, node: u32, chosen: &FxHashSet<u32>) -> Option<u32> {
         let into = |n: u32| self.exact.graph.edges_into(n).iter();
         let before = |n: u32| into(n).find(|e| e.dependency.is_stream_order()).map(|e| e.from);
-        // Streams are finite; the bound keeps a broken graph from holding us here.
+        // Streams are finite; the limit prevents an endless loop in an invalid graph.
         let mut at = before(node)?;
         for _ in 0..self.plan.len() {
             if !chosen.contains(&at) {

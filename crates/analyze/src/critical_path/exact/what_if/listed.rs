@@ -1,13 +1,14 @@
-//! Events listed by number: the text form of what a rule or a program chose one by one.
+//! Events listed by number: the text form of events that a rule or a program selected individually.
 //!
-//! `events:12,15..18,[30-34],(40-44)`: event 12; events 15 to 18; the time of a thread from the start of event 30 to the end of event
-//! 34; that from the end of event 40 to the start of event 44. Numbers are positions in the source's list of events, as in all documents.
+//! Example `events:12,15..18,[30-34],(40-44)`: event 12; events 15 to 18; the time of a thread from the start of event
+//! 30 to the end of event 34; the time from the end of event 40 to the start of event 44. Numbers are positions in the
+//! source's list of events, as in all documents.
 
 use super::selector::Chosen;
 use stackline_model::{EventId, Trace};
 use std::fmt::Write;
 
-/// Events and stretches by position in the source's list of events, ascending.
+/// Events and time ranges by position in the source's list of events, ascending.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Listed {
     /// First and last number of each run of events.
@@ -17,10 +18,10 @@ pub(super) struct Listed {
 }
 
 pub(super) const GRAMMAR: &str =
-    "events are numbers, runs such as 3..7, and stretches such as [3-7] or (3-7), with commas between";
+    "write events as numbers, runs such as 3..7 and time ranges such as [3-7] or (3-7), separated by commas";
 
 impl Listed {
-    /// Read the part behind `events:`.
+    /// Parse the text after `events:`.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let mut listed = Self::default();
         for item in text.split(',').map(str::trim) {
@@ -37,12 +38,12 @@ impl Listed {
                 let one = item.parse().ok().map(|number: u32| (number, number));
                 (&mut listed.events, one.or_else(|| pair(item, "..")).filter(|(first, last)| first <= last))
             };
-            to.push(found.ok_or_else(|| format!("{item:?} is no event: {GRAMMAR}"))?);
+            to.push(found.ok_or_else(|| format!("{item:?} is not an event: {GRAMMAR}"))?);
         }
         Ok(listed)
     }
 
-    /// Numbers that the trace does not have, each once: those of single events and of ends of stretches, and runs with none.
+    /// Missing numbers of the trace, each once: single events, ends of time ranges, and runs without any event.
     pub(super) fn missing(&self, trace: &Trace) -> Vec<String> {
         let numbers = &trace.events.source_index;
         let has = |number: &u32| numbers.binary_search(number).is_ok();
@@ -58,9 +59,9 @@ impl Listed {
         self.events.iter().filter(is_empty).map(run).chain(ends.iter().map(u32::to_string)).collect()
     }
 
-    /// The events of a trace that are meant.
+    /// Resolve the listed events in a trace.
     ///
-    /// Numbers that the trace does not have are left out: whatever is left of a list is still replayed, and counted once.
+    /// Numbers without event are ignored. The rest of a list is still replayed, and each event counts once.
     pub(super) fn resolve(&self, trace: &Trace) -> Chosen {
         let numbers = &trace.events.source_index;
         let event = |number: u32| numbers.binary_search(&number).ok().map(EventId::new);
@@ -83,7 +84,7 @@ fn each_once<T: Ord>(listed: impl Iterator<Item = T>) -> Vec<T> {
     listed
 }
 
-/// The selector of exactly these events, as text.
+/// Text of a selector of exactly these events.
 pub(super) fn text_of(trace: &Trace, chosen: &Chosen) -> String {
     let number = |event: EventId| trace.events.source_index[event.index()];
     let mut text = "events:".to_owned();
@@ -94,7 +95,7 @@ pub(super) fn text_of(trace: &Trace, chosen: &Chosen) -> String {
             let _ = write!(text, "{between}{last}{close}");
         }
     };
-    // Rows are neighbours where no event of the source lies between them.
+    // Rows are adjacent if no event of the source lies between them.
     for run in chosen.events.chunk_by(|a, b| a.index() + 1 == b.index()) {
         let (first, last) = (number(run[0]), number(run[run.len() - 1]));
         add("", first, if first == last { "" } else { ".." }, last, "");
@@ -135,7 +136,7 @@ mod tests {
         let trace = trace(&[0, 2, 3, 7]);
         let missing = |text: &str| Listed::parse(text).unwrap().missing(&trace);
         assert!(missing("0,2..3,[2-7],(0-3)").is_empty());
-        // Of a run that holds an event, the others may be anything.
+        // Other numbers of a run that contains an event are arbitrary.
         assert_eq!(missing("5,2..6,4..6,[2-9],(1-9)"), ["5", "4..6", "1", "9"]);
     }
 
@@ -148,13 +149,13 @@ mod tests {
         let text = text_of(&trace, &chosen);
         assert_eq!(text, "events:0,7..8,20,[2-3],(3-20)");
         assert_eq!(Listed::parse(text.strip_prefix("events:").unwrap()).unwrap().resolve(&trace), chosen);
-        // Runs of rows whose numbers have gaps: what lies in no trace is no event.
+        // Runs of rows whose numbers have gaps: a number without event is skipped.
         let chosen = Chosen { events: ids(&[1, 2, 3]), ..Chosen::default() };
         let text = text_of(&trace, &chosen);
         assert_eq!(text, "events:2..7");
         assert_eq!(Listed::parse("2..7").unwrap().resolve(&trace), chosen);
         assert_eq!(Listed::parse("4,[1-2]").unwrap().resolve(&trace), Chosen::default());
-        // Whatever is listed twice, or in runs that overlap, is meant once.
+        // Events that are listed twice, or in overlapping runs, count once.
         let once = Listed::parse("3,7..9,[2-7],(3-9)").unwrap().resolve(&trace);
         for more in ["9,3,3,7..9,[2-7],(3-9)", "8..9,7..8,3..6,(3-9),[2-7],(3-9),[2-7]"] {
             assert_eq!(Listed::parse(more).unwrap().resolve(&trace), once, "{more}");

@@ -1,4 +1,4 @@
-//! More workers for the loading of data.
+//! Edit that adds data loading workers.
 
 use super::super::category::LONG_GAP_NS;
 use super::super::graph::{Dependency, InEdge, NONE, NodeKind};
@@ -14,27 +14,28 @@ use crate::critical_path::exact::LoaderWorker;
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, INFERRED, Key};
 
-/// A batch: what a worker does from one request to the next.
+/// Batch: the work of a worker from one request to the next.
 struct Batch {
-    /// First and last node of the worker's work on it.
+    /// First and last node of the worker's work on the batch.
     begun: u32,
     done: u32,
-    /// The node whose end asked for it; none if that is not in the trace, or the request lay there already.
+    /// Node whose end requested the batch; none if that node is not in the trace, or the request came before the worker
+    /// was ready.
     asked: u32,
-    /// The node that took it; none if it lay there when it was wanted.
+    /// Node that took the batch; none if the batch was ready before the program requested it.
     taken: u32,
 }
 
-/// Workers that run, or wait for a processor, for less of the time than this have some left.
+/// Maximum share of time in which workers run or wait for a CPU core, for workers with idle time.
 const MOST_READY: f64 = 0.5;
-/// Of workers that have, the program waits for less than this part of the window.
+/// Maximum share of the window in which the program waits for workers with idle time.
 const MOST_WAITED: f64 = 0.1;
 
-/// What it takes at most to ask a worker for a batch, in ns.
+/// Maximum time to request a batch from a worker, in ns.
 const ASKING_NS: i64 = 25_000;
 
-/// Which part of the time between two batches goes with more workers, where so many are seen: threads that do `room` times as
-/// much as now find a processor.
+/// Share of the time between two batches that more workers save, for `seen` workers. `room` is the factor by which the
+/// threads' CPU time can grow on the available CPU cores.
 fn part_gone(seen: usize, more: u32, room: Option<f64>) -> f64 {
     let by_crew = f64::from(more) / (seen.max(1) as f64 + f64::from(more));
     let by_processors = room.filter(|_| seen > 0).map_or(1.0, |room| 1.0 - 1.0 / room);
@@ -42,8 +43,9 @@ fn part_gone(seen: usize, more: u32, room: Option<f64>) -> f64 {
 }
 
 impl Applier<'_, '_> {
-    /// With workers in the trace each batch is begun when a worker of the larger crew is free; where the process that trains
-    /// loads itself, the workers do; where workers are not in the trace, waits for the loader shrink as its throughput grows.
+    /// Add workers. If the trace shows workers, a batch begins as soon as a worker of the larger group is free. If the
+    /// main process loads data itself, workers do so instead. If the trace shows no workers, waits for the loader
+    /// shrink as its throughput grows.
     pub(super) fn more_workers(&mut self, more: u32) -> Result<usize, CriticalPathError> {
         let batches = self.batches();
         if batches.is_empty() {
@@ -63,8 +65,8 @@ impl Applier<'_, '_> {
                     self.changes.set_slack(at, edge, super::replay::GONE);
                 }
             }
-            // A request goes out when the batch is taken that is as many before it as there are workers: what asked for an
-            // earlier one asks for this one now.
+            // A request goes out when the program takes an earlier batch, as many batches before as there are workers.
+            // With more workers, that earlier request is for this batch.
             let asked = i.checked_sub(more).map(|i| &batches[i]).filter(|b| b.asked != NONE);
             let before = i.checked_sub(crew).map(|i| &batches[i]);
             if let Some(earlier) = asked {
@@ -77,7 +79,7 @@ impl Applier<'_, '_> {
                 self.changes.add_edge(at, self.at(released), slack);
             }
             if asked.is_none() && before.is_none() {
-                // The first batches are begun as early as the first of all.
+                // The first batches begin as early as the very first one.
                 self.changes.add_edge(at, NONE, start(batch.begun) - start(batches[0].begun));
             }
         }
@@ -86,8 +88,8 @@ impl Applier<'_, '_> {
         Ok(count)
     }
 
-    /// Where the batches of workers are not seen. A program may load for training in workers, and itself for an evaluation, or
-    /// the other way round: what it loads itself workers do, and waits for the others shrink.
+    /// Add workers for batches of unseen workers. A program may load training data in workers and evaluation data
+    /// itself, or the reverse. Workers take over its own loading, and waits for the others shrink.
     fn more_unseen_workers(&mut self, more: u32) -> Result<usize, CriticalPathError> {
         let own = self.own_stretches();
         let count = match self.load_in_workers(more, &own) {
@@ -96,14 +98,15 @@ impl Applier<'_, '_> {
             Some(loaded) => loaded,
         };
         if count == 0 {
-            let reason = "the trace shows no wait for a loader of data".to_owned();
+            let reason = "the trace has no wait for a data loader".to_owned();
             return Err(CriticalPathError::RefusedEdit { text: format!("more-workers {more}"), reason });
         }
         Ok(count)
     }
 
-    /// Which worker makes which batch, and in which order they come, the trace of a smaller crew does not tell: at best
-    /// nobody waits for data any more, at worst nothing changes but that more batches are asked for at first.
+    /// Mark dependencies on workers as uncertain, because the trace of fewer workers does not show the assignment and
+    /// order of batches with more. Upper bound: no waits for data. Lower bound: no change except the cost of more
+    /// requests at the start.
     fn doubt_workers(&mut self, more: u32) {
         let graph = &self.exact.graph;
         let lanes = self.exact.lanes.iter();
@@ -124,7 +127,7 @@ impl Applier<'_, '_> {
         self.changes.at_worst = Some(i64::from(more) * ASKING_NS);
     }
 
-    /// Batches that worker processes made, in the order in which they were begun; none if nobody is seen to wait for one.
+    /// Batches of worker processes in the order of their starts; empty if the trace shows no wait for one.
     fn batches(&self) -> Vec<Batch> {
         let (graph, trace) = (&self.exact.graph, self.exact.trace);
         let lane = |node: u32| graph.place[node as usize] as usize;
@@ -137,7 +140,7 @@ impl Applier<'_, '_> {
                 let between = |e: &&InEdge| wakes(e.dependency) && pid(e.from) != pid(node);
                 for edge in graph.edges_into(node).iter().filter(between) {
                     if is_worker(edge.from) {
-                        // Of several that it woke, the first.
+                        // Of several nodes that the worker woke, the first.
                         taken.entry(edge.from).or_insert(node);
                     } else if is_worker(node) {
                         asked.insert(node, edge.from);
@@ -166,9 +169,9 @@ impl Applier<'_, '_> {
         batches
     }
 
-    /// Whether a span waits: by its own name, or as part of a frame that does nothing else. (Profilers of Python may lack the
-    /// innermost call, or show the one before it instead.) Samples of CPU time meet no frame that waits: where workers are
-    /// seen to load, a frame that takes their batches and calls nothing waits for them.
+    /// True if a span waits, by its own name or as part of a frame that only waits. (Python profilers may lack the
+    /// innermost call, or show the previous one instead.) Samples of CPU time contain no waiting frame. So if the trace
+    /// shows loading workers, a sampled frame that takes their batches counts as a wait.
     fn is_wait(&self, event: EventId) -> bool {
         if event.is_none() {
             return false;
@@ -185,21 +188,21 @@ impl Applier<'_, '_> {
         event.is_some() && self.exact.enclosing().loads_data(event)
     }
 
-    /// Waits inside the loader's frames: the time between two batches shrinks as the throughput grows, the rest of the
-    /// loop stays. Where workers are seen, but not which batch is whose, they do so much less; else one is assumed. What the
-    /// program loads itself, if that is edited too, is no wait. How many waits there are.
+    /// Shorten waits inside the loader's frames: the time between two batches shrinks as the throughput grows, and the
+    /// rest of the loop stays. Visible workers without assignment of batches give the number of workers; otherwise one
+    /// is assumed. Loading by the program itself, if edited as well, is not a wait. Returns the number of waits.
     fn shrink_waits(&mut self, more: u32, own: &[ThreadRange]) -> usize {
         let waits = self.loader_waits(own);
         let (count, mut before) = (waits.len(), None);
         if waits.is_empty() {
             return 0;
         }
-        // Where the processors are busy, more workers find none.
+        // Busy CPU cores have no capacity for more workers.
         let room = self.exact.recording().and_then(|recording| {
             let (from, to) = (waits.iter().map(|w| w.1).min()?, waits.iter().map(|w| w.2).max()?);
             recording.room(from, to)
         });
-        // Looking whether a batch is there, and finding it, is no wait, and begins no period.
+        // A check that finds a ready batch is not a wait and begins no period.
         let is_wait = |(_, from, to): &ThreadRange| to - from > LONG_GAP_NS;
         for (lane, from, to) in waits.into_iter().filter(is_wait) {
             let period = before.filter(|&(l, _)| l == lane).map_or(to - from, |(_, end)| to - end);
@@ -208,7 +211,7 @@ impl Applier<'_, '_> {
             let gone = part_gone(workers.len(), more, room);
             let saved = scaled(period, gone).min(to - from);
             if !own.is_empty() {
-                // What is gained of the program's own loading is gained in any case: only this wait may stay.
+                // The gain from the program's own loading is certain; only this wait may remain.
                 let cut = |factor: f64| Cut { lane, from: to - saved, to, factor };
                 self.partly.push([cut(1.0), cut(0.0), cut(0.0)]);
                 continue;
@@ -218,19 +221,20 @@ impl Applier<'_, '_> {
                 self.cut_out((lane, to - saved, to));
             }
         }
-        // As many workers as there were may have been enough.
+        // The existing workers may have been sufficient.
         if own.is_empty() {
             self.changes.at_worst = Some(i64::from(more) * ASKING_NS);
         }
         if self.exact.loader_workers().is_empty() {
-            self.notes.push("the trace does not show the workers of the loader; one was assumed".to_owned());
+            self.notes
+                .push("the trace does not show the number of loader workers; the prediction assumes one".to_owned());
         }
         count
     }
 
-    /// Workers that are not in the trace go on as they did, whatever becomes of the thread that waits for their batches:
-    /// what it gains before such a wait it waits longer, as far as the cuts of its own time tell. At the window's begin they are as far
-    /// ahead as they were.
+    /// Lengthen waits for unseen workers by the time that the waiting thread gains before them. Workers outside of the
+    /// trace keep their pace, so the thread waits longer instead. At the start of the window their lead stays
+    /// unchanged. `cuts` gives the changes of the thread's own time.
     pub(super) fn pins(&self, cuts: &[Cut], window: Window) -> Vec<Cut> {
         let mut pins = Vec::new();
         if cuts.is_empty() {
@@ -251,15 +255,15 @@ impl Applier<'_, '_> {
                     let factor = 1.0 + gained as f64 / length as f64;
                     pins.push(Cut { lane: number, from: piece.start, to, factor });
                 }
-                // What it loses, it waits less.
+                // Lost time shortens the wait.
                 gained = gained.min(0);
             }
         }
         pins
     }
 
-    /// Whether workers of which the trace does not show which batch is whose have time left: hardly anybody waits for them, and none
-    /// of them runs, or waits for a processor, for most of the window.
+    /// True if workers with unknown assignment of batches have idle time. Then the program rarely waits for them, and
+    /// none of them runs, or waits for a CPU core, for most of the window.
     pub(super) fn workers_keep_up(&self, Window { start, end, .. }: Window) -> bool {
         let Some(recording) = self.exact.recording() else { return false };
         let mut workers = self.exact.loader_workers().during(start, end).peekable();
@@ -282,13 +286,13 @@ impl Applier<'_, '_> {
         (waited as f64) < MOST_WAITED * (end - start) as f64
     }
 
-    /// Whether a piece of a lane is a wait for a batch of a worker that is not in the trace.
+    /// True if a piece of a lane is a wait for a batch of a worker outside of the trace.
     fn waits_for_unseen(&self, lane: u32, event: EventId, (from, to): (i64, i64)) -> bool {
-        // Looking whether a batch is there, and finding it, is no wait.
+        // A check that finds a ready batch is not a wait.
         if to - from <= LONG_GAP_NS || !self.is_wait(event) || !self.is_loader(event) {
             return false;
         }
-        // With a worker in the trace there is a node for the way back from the wait.
+        // With a worker in the trace, a node represents the return from the wait.
         let graph = &self.exact.graph;
         let (first, last) = self.exact.lane_nodes[lane as usize];
         let ends = &graph.end[first as usize..last as usize];
@@ -297,19 +301,19 @@ impl Applier<'_, '_> {
         is_one && graph.end[node as usize] >= to
     }
 
-    /// Stretches in which threads wait inside the loader's frames, but for those in which the program loads itself. Where no
-    /// frame that waits is recorded, all time inside the loader's: it may load in the process itself.
+    /// Waits of threads inside the loader's frames, except for loading by the program itself. Without a recorded
+    /// waiting frame, all time inside the loader's frames, which may load in the process itself.
     fn loader_waits(&self, own: &[ThreadRange]) -> Vec<ThreadRange> {
         let others = |mut stretches: Vec<ThreadRange>| {
             stretches.retain(|&stretch| !overlaps(own, stretch));
             stretches
         };
         let known = others(self.loader_stretches(|event| self.is_wait(event)));
-        // Taking over a batch that is there, and unpacking it, takes as long with more workers.
+        // Taking and unpacking a ready batch takes as long with more workers.
         if known.is_empty() { others(self.loader_stretches(|_| true)) } else { known }
     }
 
-    /// Stretches of the loader's frames whose innermost span passes a test.
+    /// Time ranges of the loader's frames whose innermost span passes a test.
     pub(super) fn loader_stretches(&self, test: impl Fn(EventId) -> bool) -> Vec<ThreadRange> {
         let mut found: Vec<ThreadRange> = Vec::new();
         for (number, lane) in self.exact.lanes.iter().enumerate() {
@@ -328,7 +332,7 @@ impl Applier<'_, '_> {
     }
 }
 
-/// Whether one of some stretches that do not overlap, by thread and time, shares time with another one.
+/// True if one of several disjoint time ranges, sorted by thread and time, overlaps another one.
 pub(super) fn overlaps(stretches: &[ThreadRange], (lane, from, to): ThreadRange) -> bool {
     let before = &stretches[..stretches.partition_point(|s| (s.0, s.1) < (lane, to))];
     before.last().is_some_and(|last| last.0 == lane && last.2 > from)
@@ -342,9 +346,9 @@ mod tests {
     fn more_workers_share_the_work_and_the_processors() {
         assert_eq!([part_gone(0, 1, None), part_gone(1, 1, None), part_gone(2, 2, None)], [0.5; 3]);
         assert_eq!(part_gone(3, 1, None), 0.25);
-        // Half of the processors are idle; or none is.
+        // Half of the CPU cores are idle, or none.
         assert_eq!([part_gone(1, 9, Some(2.0)), part_gone(1, 9, Some(1.0))], [0.5, 0.0]);
-        // Whose the load is, nobody knows where no worker is seen.
+        // Without visible workers, the source of the CPU load is unknown.
         assert_eq!(part_gone(0, 1, Some(1.0)), 0.5);
     }
 }

@@ -1,7 +1,7 @@
-//! Lock contention: the order in which threads hold locks and the interpreter, which an edit may change.
+//! Lock contention: changes in the order in which threads hold locks and the GIL after an edit.
 //!
-//! A thread that asks while another one holds on waits until that one lets go. The replay keeps who waited for whom; here
-//! is found who would wait after an edit and did not, or the other way round.
+//! A thread that requests a lock waits until the current holder releases it. The replay keeps the recorded waits. This
+//! module finds waits that an edit would add or remove.
 
 use super::super::Exact;
 use super::super::graph::{Dependency, NodeKind};
@@ -12,18 +12,18 @@ use super::order_conflicts::{Interval, Moment, covered, find_order_conflicts};
 use crate::critical_path::gpu_order::Reason;
 use stackline_model::{EventId, EventKind};
 
-/// What threads of one process hold and ask for.
+/// Lock holders and requests of one process.
 #[derive(Default)]
 struct Group {
-    /// Per lane stretches in which it holds, by time: disjoint.
+    /// Per lane: disjoint time ranges in which it holds the lock, in time order.
     holds: Vec<(u32, Vec<(i64, i64)>)>,
-    /// Lane and moment.
+    /// Lane and time of each request.
     requests: Vec<(u32, i64)>,
 }
 
 impl Group {
-    /// Whether the stretches can be turns. Where more than two threads are in theirs at a time, all in all, spans do not
-    /// tell who holds.
+    /// True if the time ranges can be exclusive. If on average more than two threads hold the lock at a time, the spans
+    /// do not identify the holder.
     fn takes_turns(&self) -> bool {
         let all: Vec<(i64, i64)> = self.holds.iter().flat_map(|(_, holds)| holds).copied().collect();
         let sum: i64 = all.iter().map(|(from, to)| to - from).sum();
@@ -31,14 +31,14 @@ impl Group {
     }
 }
 
-/// Threads that contend for locks and for the interpreter.
+/// Threads that contend for locks and the GIL.
 pub(super) struct LockContention {
-    /// Per node whether a lock, the interpreter or a full queue released it.
+    /// Per node: true if a lock, the GIL or a full queue released it.
     pub(super) is_turn: Vec<bool>,
     groups: Vec<Group>,
 }
 
-/// By how much turns that change may lengthen or shorten a window, in ns.
+/// Maximum change of a window's length by a changed order, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Doubt {
     pub(super) longer: i64,
@@ -64,13 +64,14 @@ impl LockContention {
         Self { is_turn, groups }
     }
 
-    /// Nobody waits for anybody's turn.
+    /// State without any contention.
     #[cfg(test)]
     pub(super) fn nobody(nodes: usize) -> Self {
         Self { is_turn: vec![false; nodes], groups: Vec::new() }
     }
 
-    /// What turns that change may add or take, where `moved` tells when a moment of a lane is after an edit.
+    /// Maximum time that a changed order may add or remove. `moved` returns the time of a point on a lane after an
+    /// edit.
     pub(super) fn doubt(&self, moved: impl Fn(u32, i64) -> i64) -> Doubt {
         let (mut doubt, mut longest) = (Doubt::default(), 0);
         for group in &self.groups {
@@ -89,18 +90,18 @@ impl LockContention {
             let requests: Vec<Moment> = group.requests.iter().map(asked).collect();
             let after: Vec<Interval> = before.iter().map(|s| Interval { x: s.y, y: s.x, ..*s }).collect();
             let asked_after: Vec<Moment> = requests.iter().map(|m| Moment { x: m.y, y: m.x, ..*m }).collect();
-            // Who was waited for and is no more, and the other way round.
+            // Removed waits, and added ones.
             let (gone, new) = (find_order_conflicts(&before, &requests), find_order_conflicts(&after, &asked_after));
             doubt.shorter = doubt.shorter.saturating_add(gone.left);
             doubt.longer = doubt.longer.saturating_add(new.left);
             longest = longest.max(gone.longest).max(new.longest);
         }
-        // One turn that changes makes others change.
+        // One changed wait affects others.
         Doubt { longer: doubt.longer.saturating_add(longest), shorter: doubt.shorter.saturating_add(longest) }
     }
 }
 
-/// Whether a node follows a wait for a lock.
+/// True if a node follows a wait for a lock.
 fn is_lock(exact: &Exact<'_>, node: u32) -> bool {
     let graph = &exact.graph;
     if graph.kind[node as usize] == NodeKind::Gpu {
@@ -111,7 +112,7 @@ fn is_lock(exact: &Exact<'_>, node: u32) -> bool {
     event.is_some_and(|e| e.is_some() && exact.names.flags(exact.trace, e) & bits::LOCKS != 0)
 }
 
-/// Lanes of each process that a test lets pass.
+/// Lanes of each process that pass a test.
 fn by_process(exact: &Exact<'_>, test: impl Fn(&ThreadTimeline) -> bool) -> Vec<Vec<usize>> {
     let mut lanes: Vec<usize> = (0..exact.lanes.len()).filter(|&lane| test(&exact.lanes[lane])).collect();
     let pid = |lane: &usize| exact.trace.tracks.pid(exact.lanes[*lane].track);
@@ -119,8 +120,8 @@ fn by_process(exact: &Exact<'_>, test: impl Fn(&ThreadTimeline) -> bool) -> Vec<
     lanes.chunk_by(|a, b| pid(a) == pid(b)).map(<[usize]>::to_vec).collect()
 }
 
-/// Locks: asked for at the start of a frame that acquires one, held from its end to that of the next frame that releases
-/// one.
+/// Locks: requested at the start of a frame that acquires one, and held from its end to the end of the next frame that
+/// releases one.
 fn locks(exact: &Exact<'_>) -> Vec<Group> {
     let marks = |event: EventId| if event.is_some() { exact.names.flags(exact.trace, event) } else { 0 };
     let acquires = |event: EventId| marks(event) & bits::LOCKS != 0;
@@ -148,7 +149,7 @@ fn locks(exact: &Exact<'_>) -> Vec<Group> {
     by_process(exact, |lane| lane.pieces.iter().any(|p| acquires(p.event))).into_iter().map(of_process).collect()
 }
 
-/// The interpreter: asked for at the start of each pause between spans of a thread, held by bursts of Python.
+/// GIL: requested at the start of each pause between spans of a thread, and held by time ranges of Python.
 fn interpreters(exact: &Exact<'_>) -> Vec<Group> {
     let of_process = |lanes: Vec<usize>| {
         let mut group = Group::default();
@@ -163,7 +164,7 @@ fn interpreters(exact: &Exact<'_>) -> Vec<Group> {
     by_process(exact, |lane| lane.gaps.len() > 1 && lane.has.python > 0).into_iter().map(of_process).collect()
 }
 
-/// Bursts of Python of a lane.
+/// Python time ranges of a lane.
 fn bursts(exact: &Exact<'_>, lane: &ThreadTimeline) -> Vec<(i64, i64)> {
     let mut began: Option<(i64, EventId)> = None;
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! Workers for a loader of data that loads in the process that trains (`num_workers=0`).
+//! Workers for a data loader that loads in the main process (`num_workers=0`).
 
 use super::super::Exact;
 use super::super::names::bits;
@@ -10,18 +10,18 @@ use crate::vocabulary::aten;
 use crate::vocabulary::python::{LOADER_WITH_WORKERS, LOADER_WITHOUT_WORKERS};
 use stackline_model::{EventId, EventKind};
 
-/// What it takes to get a batch that a worker has ready, in ns: where processors are idle, and at most, as measured where they are busy.
+/// Time to take a ready batch of a worker in ns: with idle CPU cores, and the measured maximum with busy ones.
 const READY_NS: i64 = 100_000;
 const READY_BUSY_NS: i64 = 1_100_000;
 /// Frames of loaders with workers.
 const WITH_WORKERS: [&str; 2] = [LOADER_WITH_WORKERS, "_try_get_data"];
 
-/// A batch that takes so many times as long as usual is one of a cold start, or of a file that is opened.
+/// Minimum duration of a batch of a cold start or an opened file, as a multiple of the usual duration.
 const COLD: i64 = 10;
-/// So many batches a worker is asked for ahead (`prefetch_factor`).
+/// Number of batches requested in advance per worker (`prefetch_factor`).
 const AHEAD: i64 = 2;
 
-/// How long a batch took, and how long the program did other things before it, in ns.
+/// Duration of a batch, and of the program's other work before it, in ns.
 #[derive(Clone, Copy)]
 struct Take {
     stretch: ThreadRange,
@@ -38,13 +38,13 @@ fn has(exact: &Exact<'_>, part: &str) -> bool {
     exact.trace.strings.iter().any(|name| name.contains(part))
 }
 
-/// Whether frames are those of loaders with workers.
+/// True if the trace has frames of loaders with workers.
 pub(super) fn shows_workers(exact: &Exact<'_>) -> bool {
     WITH_WORKERS.iter().any(|part| has(exact, part))
 }
 
-/// The outermost spans in which the process that trains loads data: those with frames of a loader without workers, or, where no
-/// frame says which kind it is, all. None where the trace shows workers.
+/// Outermost spans in which the main process loads data. These contain frames of a loader without workers; if no frame
+/// shows the kind of loader, all loading spans count. Empty if the trace shows workers.
 pub(crate) fn own_loading(exact: &Exact<'_>) -> Vec<EventId> {
     let is_known = has(exact, LOADER_WITHOUT_WORKERS);
     if !exact.loader_workers().is_empty() || (!is_known && shows_workers(exact)) {
@@ -61,7 +61,7 @@ pub(crate) fn own_loading(exact: &Exact<'_>) -> Vec<EventId> {
     spans
 }
 
-/// Batches but those of cold starts: what one of a running program takes.
+/// Batches without those of cold starts.
 fn steady(takes: &[Take]) -> Vec<Take> {
     let mut lengths: Vec<i64> = takes.iter().map(Take::length).collect();
     lengths.sort_unstable();
@@ -70,8 +70,8 @@ fn steady(takes: &[Take]) -> Vec<Take> {
 }
 
 impl Applier<'_, '_> {
-    /// Takes the loading out of the process that trains, as far as so many workers keep up with it; how many batches that are.
-    /// None where workers load, or may.
+    /// Remove the loading from the main process as far as `workers` keep up, and return the number of batches. `None`
+    /// if workers load data already, or may do so.
     pub(super) fn load_in_workers(&mut self, workers: u32, own: &[ThreadRange]) -> Option<usize> {
         let long: Vec<ThreadRange> = own.iter().copied().filter(|(_, from, to)| to - from > READY_NS).collect();
         let takes = self.with_time_before(&long);
@@ -83,7 +83,7 @@ impl Applier<'_, '_> {
         }
         let (collating, each) = (self.collating_ns(&steady) / count, loading / count / i64::from(workers));
         let ahead = AHEAD * i64::from(workers);
-        // Batches of so many workers come no faster than one in `each`, and none is begun earlier than it is asked for.
+        // Batches of all workers come at most once per `each` ns, and none begins before its request.
         let behind = |take: &Take| {
             let before = ahead.saturating_mul(each.max(take.since_last));
             (each - take.since_last).max(take.length() - before).max(0)
@@ -99,19 +99,17 @@ impl Applier<'_, '_> {
             let least = if allowed < 1.0 { cut(1.0) } else { cut(left(take, busy(take))) };
             self.partly.push([least, of_allowed(left(take, READY_NS)), of_allowed(left(take, 0))]);
         }
-        let (are, each) =
-            if workers == 1 { ("is 1 worker that loads", "") } else { ("are workers that load", "each ") };
+        let (are, each) = if workers == 1 { ("1 worker process", "") } else { ("worker processes", "each ") };
         self.notes.push(format!(
-            "loading runs in the program itself: assumed {are} as fast as it does, {each}on a processor of its own ({workers} in all)"
+            "the main process loads the data; the prediction assumes {are} of the same speed, {each}on its own CPU core ({workers} in total)"
         ));
         if allowed < 1.0 {
-            self.notes
-                .push("the processors that the recording tells of would all be busy: no more is gained".to_owned());
+            self.notes.push("the gain is limited because all CPU cores of the recording would be busy".to_owned());
         }
         Some(takes.len())
     }
 
-    /// Stretches in which the process that trains loads a batch, in time order by thread.
+    /// Time ranges in which the main process loads a batch, in time order per thread.
     pub(super) fn own_stretches(&self) -> Vec<ThreadRange> {
         let trace = self.exact.trace;
         let stretch =
@@ -123,7 +121,7 @@ impl Applier<'_, '_> {
         stretches
     }
 
-    /// Batches with the time since the one before; for the first of a thread that behind the last one, once more.
+    /// Batches with the time since the previous one. The first batch of a thread gets the time after the last one.
     fn with_time_before(&self, stretches: &[ThreadRange]) -> Vec<Take> {
         let mut takes: Vec<Take> = Vec::new();
         for of_lane in stretches.chunk_by(|a, b| a.0 == b.0) {
@@ -140,7 +138,7 @@ impl Applier<'_, '_> {
         takes
     }
 
-    /// Time in which batches are put together, in ns.
+    /// Time for collating batches, in ns.
     fn collating_ns(&self, takes: &[Take]) -> i64 {
         let trace = self.exact.trace;
         let collates = |e: EventId| trace.kind(e) == EventKind::Operator && aten::COLLATES.contains(&trace.name(e));
@@ -154,7 +152,8 @@ impl Applier<'_, '_> {
         trace.events.ids().filter(outermost).filter(inside).map(|e| trace.events.dur[e.index()]).sum()
     }
 
-    /// What is saved at most where all that threads compute is spread over the processors, in ns; none if nobody counted them.
+    /// Maximum saving if the work of all threads is spread over the CPU cores, in ns; `None` without a recorded number
+    /// of cores.
     fn most_saved(&self, takes: &[Take]) -> Option<f64> {
         let from = takes.iter().map(|take| take.stretch.1).min()?;
         let to = takes.iter().map(|take| take.stretch.2).max()?;

@@ -1,26 +1,26 @@
-//! Bounds of a prediction where records of GPU work are missing.
+//! Bounds of a prediction with missing records of GPU work.
 //!
-//! A call that waited for such work, or an operation behind it on its stream, is in the trace as if it had taken its time by
-//! itself. Against the edits it goes on no sooner than it did; in favour of edits of GPU work the time was such work, and
-//! changes with it.
+//! A call that waited for missing work, or a later operation on its stream, appears in the trace as if it had taken
+//! this time itself. For the lower bound, such a wait ends no sooner. For the upper bound of edits of GPU work, the
+//! time was missing work and changes with the edit.
 
 use super::super::Exact;
 use super::super::graph::{Dependency, NodeKind};
 use super::lags::{GONE, Lags};
 use rustc_hash::FxHashMap;
 
-/// What may be hidden in a node.
+/// Possible wait for missing work inside a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Hidden {
-    /// How much of its time may have been a wait, in ns.
+    /// Maximum wait in ns.
     wait: i64,
-    /// Its length in ns.
+    /// Length of the node in ns.
     length: i64,
-    /// Whether its start was held back, not its end.
+    /// True if the start was delayed, not the end.
     at_start: bool,
 }
 
-/// Nodes in which waits for unrecorded work may be hidden.
+/// Nodes that may contain waits for missing work.
 #[derive(Default)]
 pub(super) struct Losses(FxHashMap<u32, Hidden>);
 
@@ -41,7 +41,7 @@ impl Losses {
                 found.insert(node, Hidden { wait, length: end - start, at_start: false });
             }
         }
-        // Every graph may lack kernels; where nothing else is missing, those are not looked for.
+        // Every graph may lack kernels. Without other missing records, these are ignored.
         let nodes = if exact.amid_loss.is_empty() { 0 } else { graph.len() as u32 };
         for node in 0..nodes {
             let amid_loss = |d: Dependency| matches!(d, Dependency::StreamAmidLoss);
@@ -58,12 +58,12 @@ impl Losses {
         Self(found)
     }
 
-    /// Whether there are none.
+    /// True without such nodes.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The shift of a node's end where nothing unrecorded ends sooner than it did, of that shift and the time added to it.
+    /// Shift of a node's end if no missing work ends sooner. `shift` includes the time added to the node.
     pub(super) fn at_worst(&self, node: u32, shift: i64, time: i64) -> i64 {
         match self.0.get(&node) {
             Some(hidden) if hidden.at_start => (shift - time).max(0) + time,
@@ -72,7 +72,7 @@ impl Losses {
         }
     }
 
-    /// The same where so large a part of unrecorded work's time goes.
+    /// Shift of a node's end if the edit removes a part of the missing work's time.
     pub(super) fn at_best(&self, node: u32, shift: i64, time: i64, part: f64) -> i64 {
         let Some(hidden) = self.0.get(&node) else { return shift };
         let most = if hidden.at_start { hidden.wait } else { hidden.wait.min(hidden.length + time).max(0) };

@@ -1,8 +1,8 @@
-//! What-if: how long would the window take if some of its parts took less time?
+//! What-if: predicted length of a window after edits of durations and dependencies.
 //!
-//! The dependency graph is replayed forward with changed durations and dependencies. What the trace does
-//! not tell (lags of dependencies that did not bind, inferred dependencies, whether the GPU has room for more at a time)
-//! is taken as usual for the prediction, and once in favour of the edit and once against it for its bounds.
+//! The dependency graph is replayed forward with the edits. Some facts are missing in a trace: lags of dependencies
+//! that did not bind, correctness of inferred dependencies, and free capacity of the GPU. The prediction uses usual
+//! values for them, the upper bound favorable ones, and the lower bound unfavorable ones.
 
 mod apply;
 mod cancellation;
@@ -56,45 +56,45 @@ use lock_contention::Doubt;
 use path::End;
 use replay::{Changes, Mode, Plan};
 
-const CLOCKS_DISAGREE: &str = "the clocks of host and GPU disagree (`stackline doctor` tells by how much): times across \
-                               them are off by as much, and so are the prediction and its bounds";
+const CLOCKS_DISAGREE: &str = "the clocks of host and GPU disagree (`stackline doctor` shows by how much); the prediction \
+                               and its bounds have the same error";
 
-/// A trace prepared for what-if: many edits can be tried on it.
+/// Trace prepared for what-if, to try many edits.
 pub struct WhatIf<'e, 'a> {
     exact: &'e Exact<'a>,
     plan: Plan,
     index: Index,
-    /// Per lane whether its end can be the end of the work.
+    /// Per lane: true if its end can be the end of the work.
     works: Vec<bool>,
 }
 
-/// How much a window would gain, in ns: `low <= gain <= high`. Negative where it would take longer.
+/// Predicted gain of a window in ns: `low <= gain <= high`. Negative if the window gets longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gain {
-    /// Predicted.
+    /// Predicted gain.
     pub ns: i64,
-    /// At least, if what the trace does not tell is against the edit.
+    /// Lower bound: missing facts are assumed against the edit.
     pub low_ns: i64,
-    /// At most, if it is in favour of it.
+    /// Upper bound: missing facts are assumed in favor of the edit.
     pub high_ns: i64,
 }
 
-/// What edits would do to a window.
+/// Predicted effect of edits on a window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prediction {
-    /// The window as it was.
+    /// Window before the edits.
     pub window: Window,
-    /// Its length after the edits, in ns.
+    /// Length of the window after the edits, in ns.
     pub after_ns: i64,
-    /// What is gained.
+    /// Gain with bounds.
     pub gain: Gain,
-    /// Per edit its text and how many events it is about.
+    /// Text and number of affected events per edit.
     pub edits: Vec<(String, usize)>,
-    /// The path as it was.
+    /// Path before the edits.
     pub before: NewPath,
-    /// The path after the edits.
+    /// Path after the edits.
     pub after: NewPath,
-    /// What the reader should know, a sentence each.
+    /// Notes for readers, one or two sentences each.
     pub notes: Vec<String>,
 }
 
@@ -104,60 +104,60 @@ impl Prediction {
         self.window.length_ns()
     }
 
-    /// A gain in percent of the window.
+    /// Gain in percent of the window.
     pub fn percent(&self, ns: i64) -> f64 {
         percent(ns, self.before_ns())
     }
 }
 
-/// A share in percent; 0 of nothing.
+/// Part in percent of the whole; 0 for an empty whole.
 pub(super) fn percent(part: i64, whole: i64) -> f64 {
     if whole == 0 { 0.0 } else { 100.0 * part as f64 / whole as f64 }
 }
 
 impl<'a> Exact<'a> {
-    /// Prepares the graph for what-if. Linear in its edges, but for sorting.
+    /// Prepare the graph for what-if, in linear time of its edges except for sorting.
     pub fn what_if(&self) -> WhatIf<'_, 'a> {
         let works = self.lanes.iter().map(|lane| self.works(lane)).collect();
         WhatIf { exact: self, plan: Plan::new(self), index: Index::new(self), works }
     }
 }
 
-/// Bounds are wider by the window's length over this, for clocks and rounding,
+/// Divisor of the window's length by which bounds widen, for clocks and rounding.
 const BLUR: i64 = 10_000;
-/// and where anything moves by one more gap or hand-over, in ns.
+/// Additional width of the bounds in ns if any time changes: one more gap or handover.
 const LAG_NS: i64 = 4_000;
 
-/// A window whose length is asked for.
+/// Window whose length is predicted.
 struct Measured {
     window: Window,
-    /// Whether the end is whatever ends last.
+    /// True if the end of the window is the end of the last work.
     is_whole: bool,
-    /// If work of GPUs counts that was launched before the window's moments, too.
+    /// Work launched before the window's start and end, for windows of GPU throughput.
     work: Option<Work>,
-    /// Of a window that ends with work of a GPU and lies on no thread: the last work before it on that stream, if there is any.
+    /// For a window that ends with GPU work and lies on no thread: the last work before it on that stream.
     before: Option<u32>,
 }
 
-/// What begins and ends a window for throughput: a thread, and the last operations of streams.
+/// Start and end of a throughput window: a thread, and the last operations of streams.
 struct Work {
-    /// The stretch of the thread.
+    /// Time range of the thread.
     host: Window,
     begins: Vec<u32>,
     ends: Vec<u32>,
 }
 
 impl WhatIf<'_, '_> {
-    /// Predicts what edits, made together, do to a window.
+    /// Predict the effect of edits, applied together, on a window.
     ///
     /// # Errors
-    /// If there is no such window, an edit's selector finds nothing, or edits contradict each other.
+    /// Returns an error if the window does not exist, a selector matches no event, or edits contradict each other.
     pub fn predict(&self, choice: &WindowChoice, edits: &[Edit]) -> Result<Prediction, CriticalPathError> {
         self.predict_hops(choice, edits, None)
     }
 
-    /// The same. If `hops` are wanted, they get all of the path after the edits: each from the end of the one before (the
-    /// first from the window's start), neighbours of one cause and name as one.
+    /// Same prediction; `hops` receives the critical-path segments after the edits. Each begins at the end of the
+    /// previous one (the first at the start of the window). Adjacent segments of one cause and name are merged.
     fn predict_hops(
         &self,
         choice: &WindowChoice,
@@ -197,13 +197,13 @@ impl WhatIf<'_, '_> {
         })
     }
 
-    /// Gain of edits made together, with the bounds that their cases give it.
+    /// Gain of edits applied together, with the bounds from their cases.
     fn gain_of(&self, choice: &WindowChoice, edits: &[Edit]) -> Result<Gain, CriticalPathError> {
         let measured = self.measured(choice)?;
         self.gain_with_cases(&measured, edits, Stop::NEVER).map(|(gain, _)| gain)
     }
 
-    /// Start and end of every node as a replay without edits gives them, in ns: those observed.
+    /// Start and end of every node in ns by a replay without edits, which equal the observed times.
     pub fn replayed(&self) -> Vec<(i64, i64)> {
         let mut changes = Changes::none(&self.plan);
         changes.replay_from_start();
@@ -228,12 +228,12 @@ impl WhatIf<'_, '_> {
         Ok(Measured { window, is_whole: *choice == WindowChoice::Whole, work, before })
     }
 
-    /// Whether a window ends on a thread.
+    /// True if a window ends on a thread.
     fn is_on_thread(&self, window: Window) -> bool {
         window.anchor != NONE && self.exact.graph.kind[window.anchor as usize] != NodeKind::Gpu
     }
 
-    /// What is gained where the prediction is `after` ns, and `shifts` are those of its replay.
+    /// Gain with bounds for a predicted length of `after` ns. `shifts` are those of its replay.
     fn gain(&self, measured: &Measured, applied: &Applied, after: i64, shifts: &mut Vec<i64>, stop: Stop<'_>) -> Gain {
         let before = measured.window.length_ns();
         let moves = |shifts: &[i64]| shifts.iter().any(|&shift| shift != 0);
@@ -248,7 +248,7 @@ impl WhatIf<'_, '_> {
         let favoured = applied.unpinned.as_deref().unwrap_or(applied);
         let best = self.end_after(measured, favoured, Mode::Optimistic, shifts, stop).length;
         moved |= moves(shifts);
-        // Where nothing moves, whatever is taken for what the trace does not tell, the edits change nothing.
+        // If nothing moves under any assumption, the edits have no effect.
         let nothing_moves = !moved && [after, worst, best] == [before; 3] && applied.changes.at_worst.is_none();
         if nothing_moves || self.plan.is_as_before(&applied.changes) {
             return NO_GAIN;
@@ -265,11 +265,11 @@ impl WhatIf<'_, '_> {
             () if low == 0 && high == 0 => before / BLUR,
             () => before / BLUR + LAG_NS,
         };
-        // More than there was cannot be gained.
+        // The gain cannot exceed the length of the window.
         Gain { ns, low_ns: low.saturating_sub(blur), high_ns: high.saturating_add(blur).min(before.max(ns)) }
     }
 
-    /// What turns at locks may add or take.
+    /// Time that changed lock contention may add or remove.
     fn doubt(&self, applied: &Applied, shifts: &[i64]) -> Doubt {
         if !applied.changes.any() {
             return Doubt::default();
@@ -277,7 +277,7 @@ impl WhatIf<'_, '_> {
         self.plan.turns.doubt(|lane, at| self.lane_moment(lane, at, applied, shifts))
     }
 
-    /// Where the window ends after the edits, and how long it is then.
+    /// End and length of the window after the edits.
     fn end_after(
         &self,
         measured: &Measured,
@@ -320,7 +320,7 @@ impl WhatIf<'_, '_> {
         End { node: window.anchor, at: window.end, length }
     }
 
-    /// The same where GPU work that was launched before the window's moments counts.
+    /// End and length of a throughput window, including GPU work launched before its start and end.
     fn end_of_work(&self, work: &Work, applied: &Applied, mode: Mode, shifts: &mut Vec<i64>, stop: Stop<'_>) -> End {
         let (graph, host) = (&self.exact.graph, work.host);
         let nodes = || work.begins.iter().chain(&work.ends).chain([&host.anchor]);
@@ -336,7 +336,7 @@ impl WhatIf<'_, '_> {
         End { node, at, length: (end - start).max(0) }
     }
 
-    /// When a moment in (or after) a node of a thread is after the edits.
+    /// Time after the edits of a point in or after a node of a thread.
     fn moment(&self, node: u32, lane: u32, at: i64, applied: &Applied, shifts: &[i64]) -> i64 {
         let graph = &self.exact.graph;
         let (from, to) = (graph.start[node as usize], graph.end[node as usize]);
@@ -349,7 +349,7 @@ impl WhatIf<'_, '_> {
         at + began + applied.host.change(lane, from, at.max(from))
     }
 
-    /// When a moment of a thread is after the edits. In a wait it moves with what came before.
+    /// Time after the edits of a point on a thread. Inside a wait, the point moves with the previous node.
     fn lane_moment(&self, lane: u32, at: i64, applied: &Applied, shifts: &[i64]) -> i64 {
         let (first, last) = self.exact.lane_nodes[lane as usize];
         let starts = &self.exact.graph.start[first as usize..last as usize];

@@ -1,7 +1,8 @@
-//! Order conflicts: moments inside an interval before an edit and outside of it afterwards, or the other way round.
+//! Order conflicts: points in time inside an interval before an edit and outside of it afterwards, or the reverse.
 //!
-//! With many threads nearly every moment lies in stretches of all of them, so pairs are not looked at one by one: of each
-//! stretch only the first moment matters that is on the other axis outside of it, and a tree finds that.
+//! With many threads, almost every point lies in intervals of all threads, so a test of all pairs would be too slow.
+//! For each interval, only the first point matters that lies outside on the other axis. A segment tree finds that
+//! point.
 
 /// Half-open interval on two axes; the second one may be empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +13,7 @@ pub(super) struct Interval {
     pub(super) length: i64,
 }
 
-/// A moment on both axes.
+/// Point on both axes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Moment {
     pub(super) group: u32,
@@ -20,17 +21,18 @@ pub(super) struct Moment {
     pub(super) y: i64,
 }
 
-/// Order conflicts over all intervals that hold a moment of another group on the first axis but not on the second.
+/// Order conflicts of all intervals that contain a point of another group on the first axis but not on the second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct OrderConflicts {
-    /// From the first such moment to the end of the stretch on the first axis: how much of that axis all of these cover.
-    /// Whoever waits, at each time waits for one holder, and a path is with one waiter at a time.
+    /// Covered length of the first axis, by the ranges from the first such point to the end of the interval. A waiting
+    /// thread waits for one holder at a time, and a path contains one waiting thread at a time.
     pub(super) left: i64,
-    /// The longest such stretch.
+    /// Length of the longest such interval.
     pub(super) longest: i64,
 }
 
-/// Find order conflicts. Linear but for sorting and searching, and for moments outside of stretches of their own group.
+/// Find order conflicts, in linear time except for sorting, searching, and points outside of intervals of their own
+/// group.
 pub(super) fn find_order_conflicts(stretches: &[Interval], moments: &[Moment]) -> OrderConflicts {
     let mut moments = moments.to_vec();
     moments.sort_by_key(|m| (m.x, m.y, m.group));
@@ -51,7 +53,7 @@ pub(super) fn find_order_conflicts(stretches: &[Interval], moments: &[Moment]) -
     OrderConflicts { left: covered(left), longest }
 }
 
-/// How much of their axis stretches cover.
+/// Length of the union of intervals.
 pub(super) fn covered(mut stretches: Vec<(i64, i64)>) -> i64 {
     stretches.sort_unstable();
     let (mut sum, mut until) = (0, i64::MIN);
@@ -63,10 +65,10 @@ pub(super) fn covered(mut stretches: Vec<(i64, i64)>) -> i64 {
     sum
 }
 
-/// The least and the greatest second coordinate of runs of moments.
+/// Segment tree with the minimum and maximum second coordinate of points.
 struct Extremes {
     leaves: usize,
-    /// A binary tree: the children of `i` are `2 i` and `2 i + 1`.
+    /// Nodes of the tree: the children of `i` are `2 i` and `2 i + 1`.
     nodes: Vec<(i64, i64)>,
 }
 
@@ -82,10 +84,10 @@ impl Extremes {
         Self { leaves, nodes }
     }
 
-    /// The first moment in a range whose second coordinate is outside of a stretch.
+    /// First point in a range whose second coordinate is outside of an interval.
     fn first_outside(&self, range: std::ops::Range<usize>, (low, high): (i64, i64)) -> Option<usize> {
         let holds = |node: usize| self.nodes[node].0 < low || self.nodes[node].1 >= high;
-        // The nodes that make up the range, leftmost first on the way up, then the others.
+        // Nodes that cover the range: leftmost first on the way up, then the others.
         let (mut from, mut to) = (range.start + self.leaves, range.end + self.leaves);
         let mut right = Vec::new();
         let mut found = None;
@@ -113,7 +115,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Every pair, and every point of the axis, looked at.
+    /// Brute force over every pair and every point of the axis.
     fn one_by_one(stretches: &[Interval], moments: &[Moment]) -> OrderConflicts {
         let mut found = OrderConflicts::default();
         let mut points = std::collections::BTreeSet::new();
@@ -129,7 +131,7 @@ mod tests {
         found
     }
 
-    /// Stretches of one group that follow one another on both axes: gaps and lengths on both.
+    /// Consecutive intervals of one group on both axes: gaps and lengths on both.
     fn group(drawn: Vec<(i64, i64, i64, i64)>, group: u32) -> Vec<Interval> {
         let (mut x, mut y) = (0, 0);
         let next = |(gap, length, other_gap, other): (i64, i64, i64, i64)| {

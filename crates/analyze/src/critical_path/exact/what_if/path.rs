@@ -1,4 +1,4 @@
-//! The path after an edit: back over what binds in the replayed times.
+//! Critical path after an edit: backward pass over the binding dependencies of the replayed times.
 
 use super::super::Exact;
 use super::super::category::{Categories, Category, of_lag};
@@ -8,39 +8,38 @@ use super::replay::{Mode, Plan};
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, StrId};
 
-/// What a path's time is spent on.
+/// Time of a path by cause and name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewPath {
-    /// Time per category in ns, in the order of [`Category::ALL`], zeros included.
+    /// Time per category in ns, in the order of [`Category::ALL`], including zeros.
     pub by_category: [(Category, i64); 13],
-    /// What has most time on it: name, category, ns; most first.
+    /// Names with most time: name, category, ns; largest first.
     pub top: Vec<(String, Category, i64)>,
 }
 
-/// A part of a path after an edit.
+/// Critical-path segment after an edit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewHop {
-    /// Its end after the edit, in ns since the start of the window.
+    /// End after the edit, in ns since the start of the window.
     pub end_ns: i64,
     /// Cause.
     pub category: Category,
-    /// Name of the event; none for time that is no event's.
+    /// Name of the event; none for time without event.
     pub name: StrId,
 }
 
 impl NewPath {
-    /// The category with most time: what to look at next.
+    /// Category with most time.
     pub fn bound_by(&self) -> Option<Category> {
         let most = self.by_category.iter().filter(|(_, ns)| *ns > 0).max_by_key(|(c, ns)| (*ns, std::cmp::Reverse(*c)));
         most.map(|(category, _)| *category)
     }
 }
 
-/// How many names a path keeps.
+/// Maximum number of names in [`NewPath::top`].
 const TOP: usize = 20;
 
-/// Where a path ends: the node, how much of it (from its end, in observed ns) is past the window, and the length of the
-/// window after the edits.
+/// End of a path: node, observed time in ns at which the window ends, and length of the window after the edits.
 #[derive(Clone, Copy)]
 pub(super) struct End {
     pub(super) node: u32,
@@ -57,11 +56,11 @@ struct Walk<'e, 'a> {
     left: i64,
     by_category: [(Category, i64); 13],
     by_name: FxHashMap<(Category, StrId), i64>,
-    /// Latest first, if they are wanted.
+    /// Segments, latest first, if requested.
     hops: Option<&'e mut Vec<NewHop>>,
 }
 
-/// The path that ends there, by replayed times. Its hops come into `hops`, if they are wanted.
+/// Path to an end, by replayed times. `hops` receives its segments, if requested.
 pub(super) fn path(
     exact: &Exact<'_>,
     plan: &Plan,
@@ -96,7 +95,7 @@ pub(super) fn path(
 }
 
 impl Walk<'_, '_> {
-    /// Time of the node's end after the edits.
+    /// End of a node after the edits.
     fn new_end(&self, node: u32) -> i64 {
         self.exact.graph.end[node as usize] + self.shift(node)
     }
@@ -117,7 +116,7 @@ impl Walk<'_, '_> {
         }
         let past = end.at - self.exact.graph.end[node as usize];
         self.charge(Category::Unknown, EventId::NONE, past.max(0));
-        // By how much of the node's end is not on the path, in time after the edits.
+        // Time after the edits by which the node's end lies beyond the path.
         let mut skip = match past {
             0.. => 0,
             _ => self.skipped(node, end.at),
@@ -139,7 +138,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// How much of a node's time after the edits lies behind an observed moment in it.
+    /// Time of a node after the edits that follows an observed point in it.
     fn skipped(&self, node: u32, at: i64) -> i64 {
         let graph = &self.exact.graph;
         let end = graph.end[node as usize];
@@ -149,7 +148,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// What holds a node back most in the replayed times.
+    /// Binding dependency of a node in the replayed times.
     fn release(&self, node: u32) -> Option<(u32, Dependency)> {
         let graph = &self.exact.graph;
         let at = self.plan.position[node as usize];
@@ -242,7 +241,7 @@ impl Walk<'_, '_> {
     }
 }
 
-/// Time that is nobody's.
+/// Name of time without event.
 const NAMELESS: &str = "(between spans)";
 
 pub(super) fn shown(name: &str) -> &str {

@@ -1,8 +1,8 @@
-//! Forward replay: when would everything start if some durations and dependencies were others?
+//! Forward replay of the dependency graph with edited durations and dependencies.
 //!
-//! Replay counts in shifts from the observed times: `shift(n) = max over in-edges of (shift of the end of its
-//! predecessor - slack)`, where slack is by how much the predecessor could end later before the edge binds. Binding
-//! edges have none. So without changes every shift is 0 and the observed times come back exactly.
+//! The replay computes shifts from the observed times: `shift(n) = max over in-edges of (shift of the end of its
+//! predecessor - slack)`. Slack is the time by which the predecessor may end later before the edge binds; binding edges
+//! have none. Without changes every shift is 0, which reproduces the observed times exactly.
 
 use super::super::Exact;
 use super::super::category::{LONG_GAP_NS, UNLAUNCHED_GAP_NS};
@@ -17,7 +17,7 @@ use super::waits::Waits;
 use crate::critical_path::gpu_order::Evidence;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// An edge by position.
+/// Edge by position.
 #[derive(Clone, Copy)]
 pub(super) struct PlanEdge {
     /// Observed start minus observed end of the predecessor, in ns.
@@ -28,7 +28,7 @@ pub(super) struct PlanEdge {
     is_binding: bool,
     is_inferred: bool,
     is_sync: bool,
-    /// Whether it is the order of a stream in a trace in which operations overlap.
+    /// True for stream order in a trace with overlapping operations.
     follows: bool,
     /// Position of the edge in the graph; none for capacity.
     pub(super) edge: u32,
@@ -40,7 +40,7 @@ impl PlanEdge {
     }
 }
 
-/// The graph's columns in an order in which predecessors come first.
+/// Columns of the graph in topological order.
 pub(super) struct Plan {
     /// Position of each node.
     pub(super) position: Vec<u32>,
@@ -48,25 +48,24 @@ pub(super) struct Plan {
     pub(super) node: Vec<u32>,
     offset: Vec<u32>,
     edges: Vec<PlanEdge>,
-    /// Per position whether what bound it is inferred.
+    /// Per position: true if its binding dependency is inferred.
     is_inferred: Vec<bool>,
-    /// Per position whether it is an operation without launch that started long after all that is known to have held it
-    /// back: maybe as soon as the program launched it.
+    /// Per position: true for an operation without launch that started long after all known prerequisites, possibly
+    /// right after its unrecorded launch.
     without_cause: Vec<bool>,
-    /// Who takes turns at locks and full queues: after an edit there may be nothing to wait for.
+    /// Contention for locks and full queues: after an edit, such a wait may disappear.
     pub(super) turns: LockContention,
-    /// The longest overlap of two operations of a stream, in ns; 0 if none do.
+    /// Maximum overlap of two operations of a stream in ns; 0 without overlaps.
     most_overlap: i64,
-    /// Per position whether it follows a wait for the GPU.
+    /// Per position: true if it follows a wait for the GPU.
     is_sync: Vec<bool>,
     waits: Waits,
     losses: Losses,
     /// Observed start per position, in ns.
     start: Vec<i64>,
-    /// Per mode.
+    /// Lags per mode.
     lags: [Lags; 3],
-    /// In traces in which operations overlap the one ahead of them on their stream: positions of operations, with the
-    /// next one of their stream.
+    /// In traces with overlapping operations: positions of operations, with the next operation of their stream.
     next_on_stream: FxHashMap<u32, u32>,
 }
 
@@ -79,7 +78,7 @@ impl Plan {
         plan
     }
 
-    /// `others`: per node one that may hold it back after an edit though it never did in the trace.
+    /// `others`: per node, another node that may delay it after an edit, though it never did in the trace.
     pub(super) fn of_graph(
         graph: &ActivityGraph,
         waits: Waits,
@@ -119,7 +118,7 @@ impl Plan {
         for i in graph.edge_range(node) {
             let edge = &graph.edges[i];
             let from = self.position[edge.from as usize];
-            // Edges that closed a cycle were dropped by the graph; they would point backwards here.
+            // The graph disables edges that closed a cycle, which would point backward here.
             if from >= at || edge.lag <= i64::MIN / 4 {
                 continue;
             }
@@ -142,7 +141,7 @@ impl Plan {
             let (is_sync, edge) = (matches!(edge.dependency, Dependency::Sync(_)), i as u32);
             self.edges.push(PlanEdge { observed, from, class, is_binding, is_inferred, is_sync, follows, edge });
         }
-        // Room on the device alone releases nothing.
+        // Capacity of the device alone never releases a node.
         let has_edges = self.edges.len() > self.offset[at as usize] as usize;
         if let Some(&other) = capacity.get(&node).filter(|_| has_edges) {
             let from = self.position[other as usize];
@@ -172,27 +171,28 @@ impl Plan {
         self.node.len()
     }
 
-    /// Positions among [`Self::edge`] of the edges into a node.
+    /// Range of the edges into a node, for [`Self::edge`].
     pub(super) fn range(&self, at: u32) -> std::ops::Range<usize> {
         self.offset[at as usize] as usize..self.offset[at as usize + 1] as usize
     }
 
-    /// An edge.
+    /// Edge at an index.
     pub(super) fn edge(&self, index: usize) -> &PlanEdge {
         &self.edges[index]
     }
 
-    /// How much later an operation's edge of this usual lag binds, in ns.
+    /// Slack of an edge with its usual lag, in ns.
     pub(super) fn usual_slack(&self, index: usize) -> i64 {
         self.edges[index].slack(&self.lags[Mode::Usual as usize])
     }
 
-    /// Whether changes are none, for work without record, too.
+    /// True if changes have no effect, including on missing work.
     pub(super) fn is_as_before(&self, changes: &Changes) -> bool {
         changes.count == 0 && changes.at_worst.is_none() && (changes.unrecorded == 0.0 || self.losses.is_empty())
     }
 
-    /// Shift of the end of every node before `until`, by position, in ns. Asked to stop, it leaves the rest at 0.
+    /// Compute the shift of the end of every node before `until`, by position, in ns. After a stop request, the
+    /// remaining shifts are 0.
     pub(super) fn replay(&self, changes: &Changes, mode: Mode, (until, stop): (u32, Stop<'_>), shifts: &mut Vec<i64>) {
         let lags = &self.lags[mode as usize];
         let first = changes.first.min(until);
@@ -215,7 +215,7 @@ impl Plan {
         }
     }
 
-    /// The shift of a node's end, taking in what may be hidden in it that has no record.
+    /// Shift of a node's end, including possible missing work inside the node.
     fn with_losses(&self, changes: &Changes, mode: Mode, at: u32, shift: i64) -> i64 {
         if self.losses.is_empty() {
             return shift;
@@ -229,7 +229,7 @@ impl Plan {
         }
     }
 
-    /// Shift of the start of a node by the usual lags, given the shifts of those before it.
+    /// Shift of a node's start with the usual lags, from the shifts of earlier nodes.
     pub(super) fn start_shift(&self, changes: &Changes, at: u32, shifts: &[i64]) -> i64 {
         if self.is_sync[at as usize] {
             return self.special_shift(changes, Mode::Usual, at, shifts).0;
@@ -237,11 +237,11 @@ impl Plan {
         shifts[at as usize] - changes.time[at as usize]
     }
 
-    /// Shift of the start of a node whose edges are not all as observed, and by how much its way back from a wait changes.
+    /// Shift of the start of a node whose edges are not all as observed, and the change of its return from a wait.
     fn special_shift(&self, changes: &Changes, mode: Mode, at: u32, shifts: &[i64]) -> (i64, i64) {
         let inferred = self.is_inferred[at as usize];
         let gone = |i: usize| changes.gone_at_best.contains(&(i as u32));
-        // There may be nothing to wait for any more.
+        // The wait may have disappeared.
         let may_go = self.turns.is_turn[self.node[at as usize] as usize]
             || (mode == Mode::Optimistic && !changes.gone_at_best.is_empty() && self.range(at).any(gone));
         let mut terms = Terms { unmoved: true, ..Terms::default() };
@@ -260,7 +260,7 @@ impl Plan {
                         terms.sure = terms.sure.max(Some(term));
                     }
                 }
-                // What took longer than lags do, something else held back.
+                // A longer delay than any lag has another cause.
                 Mode::Pessimistic if inferred && edge.class != Class::Capacity && edge.observed <= LONG_GAP_NS => {
                     terms.sure = terms.sure.max(Some(term.max(observed)));
                 }
@@ -283,7 +283,7 @@ impl Plan {
         (shift, 0)
     }
 
-    /// What an edge asks for, and what it would ask for with the observed lag. `None` if it is gone.
+    /// Shift that an edge requires, and the shift with the observed lag. `None` for a removed edge.
     pub(super) fn term(
         &self,
         changes: &Changes,
@@ -305,11 +305,11 @@ impl Plan {
         let mut term = shift - slack;
         let change = changes.time[edge.from as usize];
         if edge.class == Class::Overlap {
-            // It may not begin before the one that it overlaps.
+            // The operation may not begin before the one that it overlaps.
             term = term.max(shift - change - (self.start[at as usize] - self.start[edge.from as usize]));
         }
         if change != 0 && edge.follows {
-            // Whether operations overlap may differ where one of them does.
+            // Operations may start or stop to overlap if one of them changes.
             term = match mode {
                 Mode::Optimistic => term.min(shift - slack - edge.observed - self.most_overlap),
                 Mode::Usual => term,
@@ -320,19 +320,19 @@ impl Plan {
     }
 }
 
-/// What the edges into a node ask for.
+/// Shifts that the edges into a node require.
 #[derive(Default)]
 struct Terms {
     sure: Option<i64>,
     binding: Option<i64>,
     other: Option<i64>,
-    /// Whether no predecessor moved.
+    /// True if no predecessor moved.
     unmoved: bool,
 }
 
 impl Terms {
     fn shift(&self) -> i64 {
-        // Where nothing moved, nothing is in doubt.
+        // Without movement, no dependency is in doubt.
         let doubtful = match (self.binding, self.other) {
             (Some(0), _) if self.unmoved => Some(0),
             (Some(binding), Some(other)) => Some(binding.min(other)),
@@ -342,28 +342,28 @@ impl Terms {
     }
 }
 
-/// What an edit changes, by position.
+/// Changes of edits, by position.
 #[derive(Clone)]
 pub(super) struct Changes {
-    /// Time added to each node's duration, in ns.
+    /// Time added to the duration of each node, in ns.
     pub(super) time: Vec<i64>,
-    /// Whether its edges need a look at what follows.
+    /// Per position: true if its edges need the fields below.
     special: Vec<bool>,
     /// New slack of edges, by index in the plan.
     overrides: FxHashMap<u32, i64>,
-    /// The same where things are taken in favour of the edits.
+    /// New slack of edges for the upper bound.
     at_best: FxHashMap<u32, i64>,
-    /// Edges on top: position (none: nothing, a moment) and slack.
+    /// Additional edges: position of the predecessor (none: a fixed time) and slack.
     pub(super) extra: FxHashMap<u32, Vec<(u32, i64)>>,
-    /// Edges, by index in the plan, that the optimist takes away.
+    /// Edges that are removed for the upper bound, by index in the plan.
     gone_at_best: FxHashSet<u32>,
-    /// The largest part of the time of GPU work that edits take: as much may go of work that has no record.
+    /// Largest share of the time of GPU work that edits remove. The same share of missing work may disappear.
     unrecorded: f64,
-    /// If the edits may come to nothing: what they cost then, in ns.
+    /// Cost in ns if the edits have no effect.
     pub(super) at_worst: Option<i64>,
-    /// First position at which anything changes.
+    /// First position with a change.
     first: u32,
-    /// How many changes were made.
+    /// Number of changes.
     count: usize,
 }
 
@@ -383,7 +383,7 @@ impl Changes {
         }
     }
 
-    /// Adds time to a node.
+    /// Add time to a node.
     pub(super) fn add_time(&mut self, plan: &Plan, at: u32, ns: i64) {
         self.time[at as usize] += ns;
         self.first = self.first.min(at);
@@ -393,30 +393,30 @@ impl Changes {
         }
     }
 
-    /// Sets the slack of an edge into a node; [`GONE`] takes it away.
+    /// Set the slack of an edge into a node; [`GONE`] removes the edge.
     pub(super) fn set_slack(&mut self, at: u32, index: usize, slack: i64) {
         self.overrides.insert(index as u32, slack);
         self.mark(at);
     }
 
-    /// Sets the slack of an edge into a node where things are taken in favour of the edits.
+    /// Set the slack of an edge into a node for the upper bound.
     pub(super) fn set_slack_at_best(&mut self, at: u32, index: usize, slack: i64) {
         self.at_best.insert(index as u32, slack);
         self.mark(at);
     }
 
-    /// The slack that was set of an edge, in ns.
+    /// Slack that was set for an edge, in ns.
     pub(super) fn slack(&self, index: usize) -> Option<i64> {
         self.overrides.get(&(index as u32)).copied()
     }
 
-    /// Takes an edge into a node away where things are taken in favour of the edits.
+    /// Remove an edge into a node for the upper bound.
     pub(super) fn doubt(&mut self, at: u32, index: usize) {
         self.gone_at_best.insert(index as u32);
         self.mark(at);
     }
 
-    /// Adds an edge.
+    /// Add an edge.
     pub(super) fn add_edge(&mut self, at: u32, from: u32, slack: i64) {
         if from < at || from == NONE {
             self.extra.entry(at).or_default().push((from, slack));
@@ -424,27 +424,27 @@ impl Changes {
         }
     }
 
-    /// So large a part of the time of GPU work goes.
+    /// Register the share of the time of GPU work that an edit removes.
     pub(super) fn take_gpu_time(&mut self, part: f64) {
         self.unrecorded = self.unrecorded.max(part.clamp(0.0, 1.0));
     }
 
-    /// Whether there are any.
+    /// True if there are changes.
     pub(super) fn any(&self) -> bool {
         (self.first as usize) < self.time.len()
     }
 
-    /// How many changes were made so far; those of no time are none.
+    /// Number of changes so far, without changes of time 0.
     pub(super) fn count(&self) -> usize {
         self.count
     }
 
-    /// The first position at which anything changes.
+    /// First position with a change.
     pub(super) fn first_position(&self) -> Option<u32> {
         self.any().then_some(self.first)
     }
 
-    /// Makes the replay look at everything.
+    /// Replay all nodes.
     pub(super) fn replay_from_start(&mut self) {
         self.first = 0;
     }
@@ -456,7 +456,7 @@ impl Changes {
     }
 }
 
-/// Nodes by start, where that is an order; else in that of the graph.
+/// Nodes by start if that is a topological order, otherwise in the order of the graph.
 fn by_time(graph: &ActivityGraph) -> Vec<u32> {
     let rank = positions(&graph.order);
     let mut nodes = graph.order.clone();
@@ -477,7 +477,7 @@ fn positions(order: &[u32]) -> Vec<u32> {
     position
 }
 
-/// The longest overlap of two operations of a stream, in ns.
+/// Longest overlap of two operations of a stream, in ns.
 fn most_overlap(graph: &ActivityGraph) -> i64 {
     let overlaps = (0..graph.len() as u32).filter_map(|node| {
         let edge = graph.release(node).filter(|e| e.dependency == Dependency::Overlap)?;
@@ -486,7 +486,7 @@ fn most_overlap(graph: &ActivityGraph) -> i64 {
     overlaps.filter(|&ns| ns <= LONG_OVERLAP_NS).max().unwrap_or(0)
 }
 
-/// A longer overlap is no programmatic dependent launch, in ns.
+/// Maximum overlap of programmatic dependent launch, in ns.
 const LONG_OVERLAP_NS: i64 = 20_000;
 
 #[cfg(test)]

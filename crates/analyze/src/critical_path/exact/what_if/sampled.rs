@@ -1,8 +1,9 @@
-//! Frames that samples saw between operators: calls that no sample hit have no span, and run all the same.
+//! Sampled frames between operators: unsampled calls have no span, but run as well.
 //!
-//! A recording has a span of a Python frame where an operator or a sample shows it. Between two operators, of all calls only those have one
-//! that a sample hit. Gaps between operators that are called from the same places are the same part of the program: the frame's time in
-//! all of them is what its samples stand for, with the error that counts have, whether a sample hit the gap or not.
+//! A recording has a span for a Python frame only if an operator or a sample shows it. So between two operators, only
+//! sampled calls have a span. Gaps between operators with the same call paths belong to the same part of the program.
+//! The frame's time in all of these gaps is the time of its samples, with their counting error, independent of the
+//! sampled gap.
 
 use super::super::Exact;
 use super::index::{Index, ThreadRange};
@@ -10,38 +11,39 @@ use crate::findings::counted;
 use stackline_model::{EventId, EventKind, SampleMetric, StackId, StrId, Trace, TrackId};
 use std::collections::BTreeMap;
 
-/// A gap between operators, and which part of it is the frame's: at least, likely, at most.
+/// Gap between operators, and the share of the frame in it: lower bound, likely, upper bound.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Partly {
     pub(super) gap: ThreadRange,
     pub(super) shares: [f64; 3],
 }
 
-/// Gaps count as a part of the program of their own if so many samples are to be expected in them.
+/// Minimum expected number of samples for gaps to count as a separate part of the program.
 const SAMPLES: i64 = 5;
 
-/// From where an operator is called, and its name.
+/// Call path of an operator, and its name.
 type Caller = (usize, StrId);
 
-/// A sample of a thread's time.
+/// Sample of a thread's time.
 struct Sample {
     at: i64,
     ns: i64,
     is_wall: bool,
-    /// Whether it saw the frame.
+    /// True if the sample contains the frame.
     saw: bool,
 }
 
-/// Gaps of one kind, and what samples saw in them.
+/// Gaps of one kind, and the samples in them.
 #[derive(Default)]
 struct Gaps {
     gaps: Vec<ThreadRange>,
     ns: i64,
-    /// How many samples saw the frame, and how long they stand for.
+    /// Number of samples with the frame, and their total time.
     seen: (usize, i64),
 }
 
-/// The gaps between operators in which frames of some names ran, apart from those that lie all in one of `spans` (by lane and time).
+/// Gaps between operators in which frames of some names ran, except gaps that lie entirely in one of `spans` (sorted by
+/// lane and time).
 pub(super) fn partly(
     exact: &Exact<'_>,
     index: &Index,
@@ -75,7 +77,7 @@ pub(super) fn partly(
     found
 }
 
-/// Samples of each thread, by time.
+/// Samples of each thread, in time order.
 fn samples(trace: &Trace, names: &dyn Fn(StrId) -> bool) -> BTreeMap<TrackId, Vec<Sample>> {
     let table = trace.samples();
     let saw: Vec<bool> = table.locations().iter().map(|&location| trace.frames_at(location).any(names)).collect();
@@ -87,7 +89,7 @@ fn samples(trace: &Trace, names: &dyn Fn(StrId) -> bool) -> BTreeMap<TrackId, Ve
         of.extend(rows.map(|row| Sample { at: row.time, ns: row.weight, is_wall, saw: saw[row.location as usize] }));
     }
     found.values_mut().for_each(|of| of.sort_unstable_by_key(|sample| (sample.at, sample.ns)));
-    // Samples of wall-clock time see both, computing and waiting.
+    // Samples of wall time include both computing and waiting.
     for of in found.values_mut().filter(|of| of.iter().any(|sample| sample.is_wall)) {
         of.retain(|sample| sample.is_wall);
     }
@@ -147,7 +149,7 @@ impl Gaps {
     }
 }
 
-/// Stretches without what lies in some gaps, both by lane and time and disjoint.
+/// Time ranges without the parts in some gaps, both disjoint and sorted by lane and time.
 pub(super) fn outside(stretches: &[ThreadRange], gaps: &[Partly]) -> Vec<ThreadRange> {
     let mut left = Vec::with_capacity(stretches.len());
     for &(lane, mut from, to) in stretches {

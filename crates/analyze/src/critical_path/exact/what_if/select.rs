@@ -1,4 +1,4 @@
-//! What a selector means in a trace.
+//! Resolution of selectors to events of a trace.
 
 use super::super::Exact;
 use super::super::category::{Categories, Category};
@@ -16,33 +16,32 @@ use stackline_model::gpu_calls::kind_of_name;
 use stackline_model::names::module_name;
 use stackline_model::{EventId, EventKind, RECORDING, StrId};
 
-/// What an edit is about.
+/// Selected parts of a trace.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Selected {
     /// Nodes of GPU work, ascending.
     pub(super) gpu: Vec<u32>,
-    /// Stretches of threads, disjoint, by lane and time.
+    /// Time ranges of threads, disjoint, sorted by lane and time.
     pub(super) stretches: Vec<ThreadRange>,
     /// Calls that wait.
     pub(super) calls: Vec<EventId>,
-    /// Nodes of ways back from waits.
+    /// Nodes of returns from waits.
     pub(super) returns: Vec<u32>,
     /// Lags of these categories.
     pub(super) lags: Vec<Category>,
-    /// Gaps between operators of which parts are meant, as samples tell.
+    /// Gaps between operators of which samples show selected parts.
     pub(super) partly: Vec<Partly>,
-    /// Whether the stretches are modules or annotations, whose GPU work belongs to them.
+    /// True if the time ranges are modules or annotations, which include their GPU work.
     pub(super) owns_gpu: bool,
-    /// Whether the stretches are spans of a name: what they launch and wait for goes with them.
+    /// True if the time ranges are spans of a name, which include their launches and waits.
     pub(super) is_of_name: bool,
-    /// Whether the stretches are time between operators, of which some is scaled: the waits in it, as samples tell.
+    /// True if the time ranges lie between operators and are scaled in part, including the sampled waits in them.
     pub(super) is_between: bool,
-    /// How many events, operations or stretches were found.
+    /// Number of selected events, operations or time ranges.
     pub(super) count: usize,
 }
 
-/// Finds what a selector means.
-/// Asked to stop, it may leave some out.
+/// Resolve a selector. After a stop request, the result may be incomplete.
 pub(super) fn select(
     exact: &Exact<'_>,
     index: &Index,
@@ -51,12 +50,13 @@ pub(super) fn select(
 ) -> Result<Selected, CriticalPathError> {
     let mut selected = match &selector.target {
         Target::Names(what, pattern) => {
-            // A name that is all of some name of the trace means that one, though it may be part of others or hold a `*`.
+            // A name that equals a whole name of the trace selects that name, even if it is part of others or contains
+            // a `*`.
             let whole = selector.whole_name().filter(|(_, name)| exact.trace.strings.iter().any(|s| s == *name));
             let whole = whole.map(|(whole, _)| named(exact, index, (*what, &whole), stop));
             let found = whole.filter(|found| found.count > 0);
             let found = found.unwrap_or_else(|| named(exact, index, (*what, pattern), stop));
-            // The plain name of a function means its frame, if there is one alone.
+            // The plain name of a function selects its frame, if the frame is unique.
             let functions = if found.count == 0 { functions(exact, index, selector) } else { Vec::new() };
             match functions[..] {
                 [only] => named(exact, index, (*what, &Pattern::exactly(only)), stop),
@@ -76,7 +76,7 @@ pub(super) fn select(
     Ok(selected)
 }
 
-/// Names of the frames of a function that a selector of frames names plainly.
+/// Names of the frames of a function that a frame selector names plainly.
 fn functions<'a>(exact: &'a Exact<'_>, index: &Index, selector: &Selector) -> Vec<&'a str> {
     let Some(function) = selector.function() else { return Vec::new() };
     let found = names(exact, |name| function.is(name)).into_iter();
@@ -84,7 +84,7 @@ fn functions<'a>(exact: &'a Exact<'_>, index: &Index, selector: &Selector) -> Ve
     found.filter(|(id, _)| is_frame(*id)).map(|(_, name)| name).collect()
 }
 
-/// What a pattern means.
+/// Resolve a pattern.
 fn named(exact: &Exact<'_>, index: &Index, (what, pattern): (What, &Pattern), stop: Stop<'_>) -> Selected {
     match what {
         What::Sync | What::Wait => syncs(exact, index, (what, pattern), stop),
@@ -113,7 +113,7 @@ fn node(exact: &Exact<'_>, index: &Index, event: EventId) -> Option<u32> {
     index.gpu_node.get(gpu.index()).copied().filter(|&n| n != super::super::graph::NONE)
 }
 
-/// Names that occur in the trace and pass a test.
+/// Names of the trace that pass a test.
 fn names<'a>(exact: &'a Exact<'_>, test: impl Fn(&str) -> bool) -> Vec<(StrId, &'a str)> {
     let all = exact.trace.strings.iter().enumerate();
     all.filter(|(_, name)| test(name)).map(|(i, name)| (StrId::new(i), name)).collect()
@@ -130,7 +130,7 @@ fn is_wanted(exact: &Exact<'_>, event: EventId, what: What) -> bool {
     }
 }
 
-/// Whether a span of this name is meant.
+/// True if a span of this name is selected.
 fn fits((what, pattern): (What, &Pattern), name: &str) -> bool {
     match what {
         What::Module => module_name(name).is_some_and(|module| {
@@ -140,7 +140,7 @@ fn fits((what, pattern): (What, &Pattern), name: &str) -> bool {
     }
 }
 
-/// The operators, modules, annotations and frames that a selector means; those that it lists, of whatever kind they are.
+/// Operators, modules, annotations and frames that a selector matches; listed events of any kind.
 pub(crate) fn spans_of(exact: &Exact<'_>, selector: &Selector) -> Vec<EventId> {
     let (what, pattern) = match &selector.target {
         Target::Events(chosen) => return chosen.events.clone(),
@@ -156,7 +156,7 @@ pub(crate) fn spans_of(exact: &Exact<'_>, selector: &Selector) -> Vec<EventId> {
         let is_meant = |&e: &EventId| wanted.contains(&exact.trace.events.name[e.index()]) && is_wanted(exact, e, what);
         exact.trace.events.ids().filter(is_meant).collect()
     };
-    // As `select` does.
+    // Same order of preference as in `select`.
     let whole = selector.whole_name().map(|(whole, _)| of(&whole)).filter(|found| !found.is_empty());
     whole.unwrap_or_else(|| of(pattern))
 }
@@ -186,13 +186,13 @@ fn spans(exact: &Exact<'_>, index: &Index, (what, pattern): (What, &Pattern), st
     Selected { stretches, partly: gaps, owns_gpu, is_of_name: true, count, ..Selected::default() }
 }
 
-/// Stretches that lie in no other one.
+/// Time ranges that lie in no other one.
 pub(super) fn outermost(mut stretches: Vec<ThreadRange>) -> Vec<ThreadRange> {
     stretches.sort_unstable_by_key(|&(lane, from, to)| (lane, from, std::cmp::Reverse(to)));
     let mut kept: Vec<ThreadRange> = Vec::with_capacity(stretches.len());
     for (lane, from, to) in stretches {
         match kept.last_mut() {
-            // One that outlives the one it began in makes it longer.
+            // A range that ends after the enclosing one extends it.
             Some(last) if last.0 == lane && from < last.2 => last.2 = last.2.max(to),
             _ => kept.push((lane, from, to)),
         }
@@ -214,7 +214,7 @@ fn syncs(exact: &Exact<'_>, index: &Index, (what, pattern): (What, &Pattern), st
     Selected { count: calls.len(), calls, ..Selected::default() }
 }
 
-/// Calls that wait for the GPU or ask whether it is done; of [`What::Wait`] only those that did wait.
+/// Calls that wait for the GPU or query it; for [`What::Wait`] only calls that waited.
 fn waiting_calls(exact: &Exact<'_>, index: &Index, what: What) -> Vec<EventId> {
     let waited = |node: u32| exact.graph.kind[node as usize] == NodeKind::SyncReturn;
     let blocking = index.sync_nodes.iter().filter(|(node, _)| what == What::Sync || waited(*node));
@@ -232,7 +232,7 @@ fn waiting_calls(exact: &Exact<'_>, index: &Index, what: What) -> Vec<EventId> {
 fn of_stream(exact: &Exact<'_>, index: &Index, pattern: &Pattern) -> Selected {
     let rows = &exact.trace.gpu;
     let with_device = pattern.text().contains('/');
-    // There are few streams and many operations.
+    // Streams are few and operations many.
     let mut known: FxHashMap<(i32, i64), bool> = FxHashMap::default();
     let mut wanted = |i: &usize| {
         let (device, stream) = (rows.device[*i], rows.stream[*i]);
@@ -245,8 +245,8 @@ fn of_stream(exact: &Exact<'_>, index: &Index, pattern: &Pattern) -> Selected {
     Selected { count: gpu.len(), gpu, ..Selected::default() }
 }
 
-/// Operations of GPUs, calls that wait, and of all else the time on its thread; with their GPU work if all of it are modules
-/// and annotations. Stretches are time on a thread and nothing else.
+/// Resolve individually selected events: GPU operations, waiting calls, and the thread time of other events. GPU work
+/// is included if all of them are modules and annotations. Time ranges contain thread time only.
 fn of_chosen(exact: &Exact<'_>, index: &Index, chosen: &Chosen) -> Selected {
     let Chosen { events, stretches, between } = chosen;
     let trace = exact.trace;
@@ -318,7 +318,7 @@ fn of_categories(exact: &Exact<'_>, wanted: &[Category], stop: Stop<'_>) -> Sele
     found
 }
 
-/// Names of the wanted kind that look like the pattern of a selector that found nothing.
+/// Similar names of the requested kind, for a selector without match.
 fn names_like(exact: &Exact<'_>, index: &Index, selector: &Selector) -> Vec<String> {
     match &selector.target {
         Target::Stream(_) => {
@@ -352,7 +352,7 @@ fn names_like(exact: &Exact<'_>, index: &Index, selector: &Selector) -> Vec<Stri
                 all.map(|(_, name)| if *what == What::Module { module_name(name).unwrap_or(name) } else { name });
             let mut near = nearest(shown, pattern.text());
             if *what == What::Frame {
-                // Those of the function come first, and all as they can be typed.
+                // Names of the function come first, all in a form that can be typed.
                 let functions = functions(exact, index, selector);
                 near.retain(|name| !functions.contains(&name.as_str()));
                 let all = functions.into_iter().map(str::to_owned).chain(near);
@@ -363,17 +363,17 @@ fn names_like(exact: &Exact<'_>, index: &Index, selector: &Selector) -> Vec<Stri
     }
 }
 
-/// How many names are offered.
+/// Maximum number of suggested names.
 const OFFERED: usize = 3;
 
-/// The same name as a selector of another kind, where it would find something.
+/// Selectors of other kinds that match the same name.
 fn as_other_kinds(exact: &Exact<'_>, index: &Index, (what, pattern): (What, &Pattern)) -> Vec<String> {
     let finds = |other: What| {
         let fits =
             |name: &str| pattern.matches(if other == What::Module { module_name(name).unwrap_or("") } else { name });
         names(exact, fits).iter().any(|(id, _)| index.named(*id).iter().any(|&e| is_offered(exact, e, other)))
     };
-    // What fits anything says nothing of what was meant.
+    // A pattern that matches everything does not show the intended name.
     if pattern.matches("") {
         return Vec::new();
     }
@@ -382,7 +382,7 @@ fn as_other_kinds(exact: &Exact<'_>, index: &Index, (what, pattern): (What, &Pat
     found.map(|other| format!("{}:{}", other.name(), pattern.typed())).collect()
 }
 
-/// Names by which calls that wait can be chosen: theirs, and those of operators and frames around them.
+/// Names by which waiting calls can be selected: their own, and those of operators and frames around them.
 fn names_around_syncs<'a>(exact: &'a Exact<'_>, index: &Index, what: What) -> Vec<&'a str> {
     let trace = exact.trace;
     let mut found: Vec<StrId> = Vec::new();

@@ -1,4 +1,4 @@
-//! Which parts of a trace an edit is about, as text: `WHAT:PATTERN`.
+//! Selectors of the events of an edit, as text: `WHAT:PATTERN`.
 
 use super::super::category::Category;
 use super::functions::Function;
@@ -8,42 +8,42 @@ use regex_lite::Regex;
 use stackline_model::{EventId, Trace};
 use std::sync::Arc;
 
-/// What the pattern of a selector is compared with.
+/// Names that the pattern of a selector is matched against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     /// Names of kernels, copies and fills.
     Kernel,
     /// Names of operators.
     Operator,
-    /// Names of modules, with or without `nn.Module: ` in front and the number behind.
+    /// Names of modules, with or without the prefix `nn.Module: ` and the number at the end.
     Module,
     /// Names of annotations.
     Annotation,
     /// Names of Python frames.
     Frame,
-    /// Names of GPU work that communicates.
+    /// Names of communicating GPU work.
     Collective,
-    /// Calls that wait for the GPU: their names, or those of operators and frames around them.
+    /// Names of calls that wait for the GPU, or of operators and frames around them.
     Sync,
-    /// The same, but only calls that did wait.
+    /// Same names as [`Self::Sync`], but only for calls that waited.
     Wait,
 }
 
-/// A pattern for names.
+/// Pattern for names.
 #[derive(Clone, Debug)]
 pub enum Pattern {
-    /// All of the name; `*` stands for any text, `?` for one character.
+    /// Glob for the whole name; `*` matches any text, `?` one character.
     Glob(String),
-    /// A regular expression, found anywhere in the name.
+    /// Regular expression, matched anywhere in the name.
     Regex(Regex),
-    /// The whole words of this text, anywhere in the name, in capitals or not.
+    /// Whole words of this text, anywhere in the name, case-insensitive.
     Words(String),
 }
 
-/// Parts of a trace.
+/// Selector of parts of a trace.
 #[derive(Clone, Debug)]
 pub struct Selector {
-    /// As it was typed.
+    /// Text as typed.
     pub text: String,
     pub(super) target: Target,
 }
@@ -51,24 +51,24 @@ pub struct Selector {
 #[derive(Clone, Debug)]
 pub(super) enum Target {
     Names(What, Pattern),
-    /// Of numbers, such as `7`, or of device and number, such as `0/7`.
+    /// Number, such as `7`, or device and number, such as `0/7`.
     Stream(Pattern),
-    /// In the order of [`Category::ALL`].
+    /// Categories in the order of [`Category::ALL`].
     Categories(Vec<Category>),
-    /// These and no others.
+    /// Exactly these events.
     Events(Arc<Chosen>),
-    /// The same by number, of whatever trace.
+    /// Events by number, for any trace.
     Listed(Arc<Listed>),
 }
 
-/// Events that are chosen one by one, and time of threads.
+/// Individually selected events, and time of threads.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Chosen {
-    /// Operations of GPUs, calls that wait, spans of threads;
+    /// GPU operations, waiting calls, spans of threads.
     pub events: Vec<EventId>,
-    /// all that threads do from the start of one event to the end of another one of the same thread;
+    /// Time of a thread from the start of one event to the end of another one on the same thread.
     pub stretches: Vec<(EventId, EventId)>,
-    /// and from the end of one to the start of another.
+    /// Time of a thread from the end of one event to the start of another one.
     pub between: Vec<(EventId, EventId)>,
 }
 
@@ -84,13 +84,13 @@ const KINDS: &[(&str, What)] = &[
 ];
 
 impl What {
-    /// The word in front of the colon.
+    /// Word before the colon.
     pub(super) fn name(self) -> &'static str {
         KINDS.iter().find(|(_, what)| *what == self).map_or("", |(name, _)| name)
     }
 }
 
-/// Selectors of the same text select the same, but for those of events.
+/// Selectors with the same text are equal, except for those of events.
 impl PartialEq for Selector {
     fn eq(&self, other: &Self) -> bool {
         self.text == other.text
@@ -103,12 +103,12 @@ impl PartialEq for Selector {
 }
 
 impl Selector {
-    /// Reads `kernel:GLOB`, `kernel:~REGEX`, likewise `operator:`, `module:`, `annotation:`, `frame:`, `collective:`,
-    /// `sync:`, `wait:`, `stream:` (`7`, or with its device `0/7`), `category:` (`gpu_compute`) and `events:` (`12,15..18`, by position
-    /// in the source).
+    /// Parse a selector: `kernel:GLOB` or `kernel:~REGEX`; likewise `operator:`, `module:`, `annotation:`, `frame:`,
+    /// `collective:`, `sync:`, `wait:`; `stream:` (`7`, or `0/7` with its device), `category:` (`gpu_compute`) and
+    /// `events:` (`12,15..18`, by position in the source).
     ///
     /// # Errors
-    /// If the text is none of these.
+    /// Returns an error if the text has none of these forms.
     pub fn parse(text: &str) -> Result<Self, CriticalPathError> {
         let fail = |reason: String| CriticalPathError::InvalidEdit { text: text.to_owned(), reason };
         let (kind, rest) = text.split_once(':').ok_or_else(|| fail(grammar()))?;
@@ -124,9 +124,10 @@ impl Selector {
         Ok(Self { text: text.to_owned(), target })
     }
 
-    /// These events and stretches of time, under a text for people, which cannot be parsed: `listed` gives one that can.
+    /// Selector of these events and time ranges. Its text is for readers and cannot be parsed; `listed` returns one
+    /// that can.
     pub fn new(text: impl Into<String>, mut chosen: Chosen) -> Self {
-        // Each counts once, in whatever order and however often it was chosen.
+        // Each event counts once, independent of the order and repetitions.
         chosen.events.sort_unstable();
         chosen.events.dedup();
         for pairs in [&mut chosen.stretches, &mut chosen.between] {
@@ -136,7 +137,7 @@ impl Selector {
         Self { text: text.into(), target: Target::Events(Arc::new(chosen)) }
     }
 
-    /// A text from which [`Self::parse`] makes a selector of the same parts of this trace.
+    /// Text from which [`Self::parse`] creates a selector of the same parts of this trace.
     pub(super) fn listed(&self, trace: &Trace) -> String {
         match &self.target {
             Target::Events(chosen) => listed::text_of(trace, chosen),
@@ -144,8 +145,8 @@ impl Selector {
         }
     }
 
-    /// The pattern that only the name itself fits, as it was typed; none for regular expressions, and for modules, which
-    /// are chosen by their class, too.
+    /// Pattern that only matches the name as typed, and the name. `None` for regular expressions, and for modules,
+    /// which can also be selected by class.
     pub(super) fn whole_name(&self) -> Option<(Pattern, &str)> {
         match &self.target {
             Target::Names(What::Module, _) | Target::Names(_, Pattern::Regex(_)) => None,
@@ -157,7 +158,7 @@ impl Selector {
         }
     }
 
-    /// The function that a selector of frames names; none for patterns.
+    /// Function that a frame selector names; `None` for patterns.
     pub(super) fn function(&self) -> Option<Function<'_>> {
         match &self.target {
             Target::Names(What::Frame, Pattern::Glob(text)) if !text.contains(['*', '?']) => {
@@ -167,7 +168,7 @@ impl Selector {
         }
     }
 
-    /// The selector of exactly this name.
+    /// Selector of exactly this name.
     pub(super) fn exactly(kind: &str, what: What, name: &str) -> Self {
         Self { text: format!("{kind}:{name}"), target: Target::Names(what, Pattern::exactly(name)) }
     }
@@ -176,7 +177,7 @@ impl Selector {
 fn grammar() -> String {
     let kinds: Vec<&str> = KINDS.iter().map(|(name, _)| *name).collect();
     let kinds = kinds.join(", ");
-    format!("write WHAT:NAME, where WHAT is {kinds}, stream, category or events, and NAME may hold * or be ~REGEX")
+    format!("write WHAT:NAME, where WHAT is {kinds}, stream, category or events, and NAME may contain * or be ~REGEX")
 }
 
 fn stream(text: &str) -> Result<Pattern, String> {
@@ -184,7 +185,7 @@ fn stream(text: &str) -> Result<Pattern, String> {
     if text.starts_with('~') || text.split('/').count() <= 2 && text.split('/').all(is_number) {
         return glob_or_regex(text);
     }
-    Err("a stream is 7, or 0/7 with its device, where * stands for any digits, or ~REGEX".to_owned())
+    Err("write a stream as 7, as 0/7 with its device (* matches any digits), or as ~REGEX".to_owned())
 }
 
 fn category(text: &str) -> Result<Target, String> {
@@ -193,7 +194,7 @@ fn category(text: &str) -> Result<Target, String> {
     let found: Vec<Category> = known.iter().copied().filter(|c| pattern.matches(c.name())).collect();
     if found.is_empty() {
         let names: Vec<&str> = known.into_iter().map(Category::name).collect();
-        return Err(format!("there is no such category; there are {}", names.join(", ")));
+        return Err(format!("unknown category; the categories are {}", names.join(", ")));
     }
     Ok(Target::Categories(found))
 }
@@ -210,7 +211,7 @@ fn pattern(what: What, text: &str) -> Result<Pattern, String> {
         return glob_or_regex(text);
     }
     if text.is_empty() {
-        return Err("the name is missing; * stands for all".to_owned());
+        return Err("the name is missing; write * for all".to_owned());
     }
     let has_star = text.contains(['*', '?']);
     Ok(match what {
@@ -220,26 +221,26 @@ fn pattern(what: What, text: &str) -> Result<Pattern, String> {
     })
 }
 
-/// The glob that matches this text alone.
+/// Glob that matches only this text.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('*', "\\*").replace('?', "\\?")
 }
 
 impl Pattern {
-    /// The pattern of exactly this name.
+    /// Pattern of exactly this name.
     pub(super) fn exactly(name: &str) -> Self {
         Self::Glob(escaped(name))
     }
 
-    /// Reads a glob, or a regular expression behind `~`.
+    /// Parse a glob, or a regular expression after `~`.
     ///
     /// # Errors
-    /// If it is no regular expression.
+    /// Returns an error if the regular expression is invalid.
     pub fn parse(text: &str) -> Result<Self, String> {
         glob_or_regex(text)
     }
 
-    /// Whether a name fits.
+    /// True if a name matches.
     pub fn matches(&self, name: &str) -> bool {
         match self {
             Self::Glob(glob) => glob_matches(glob.as_bytes(), name.as_bytes()),
@@ -248,7 +249,7 @@ impl Pattern {
         }
     }
 
-    /// The pattern as it is typed behind the colon.
+    /// Pattern as typed after the colon.
     pub(super) fn typed(&self) -> String {
         match self {
             Self::Glob(text) | Self::Words(text) => text.clone(),
@@ -256,7 +257,7 @@ impl Pattern {
         }
     }
 
-    /// The pattern as text, for the search of names that look like it.
+    /// Pattern as text, for the search for similar names.
     pub(super) fn text(&self) -> &str {
         match self {
             Self::Glob(text) | Self::Words(text) => text,
@@ -265,7 +266,7 @@ impl Pattern {
     }
 }
 
-/// Whether all of `name` fits a glob. Linear but for going back to the last `*`.
+/// Match the whole `name` against a glob, in linear time except for backtracking to the last `*`.
 fn glob_matches(glob: &[u8], name: &[u8]) -> bool {
     let (mut g, mut n) = (0, 0);
     let mut back: Option<(usize, usize)> = None;
@@ -279,7 +280,7 @@ fn glob_matches(glob: &[u8], name: &[u8]) -> bool {
             Some(b'?') => Some(1),
             Some(b'\\') if glob.get(g + 1) == Some(&name[n]) => Some(2),
             Some(c) if *c != b'\\' && *c == name[n] => Some(1),
-            // A backslash that escapes nothing stands for itself.
+            // A backslash that escapes nothing matches itself.
             Some(b'\\') if name[n] == b'\\' && !matches!(glob.get(g + 1), Some(b'*' | b'?' | b'\\')) => Some(1),
             _ => None,
         };

@@ -1,4 +1,4 @@
-//! What a path suggests to change.
+//! Candidate edits from the critical path.
 
 use super::super::backward_pass::ExactPath;
 use super::super::category::Category;
@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use stackline_model::names::module_name;
 use stackline_model::{EventId, EventKind, StrId};
 
-/// What a stretch of the path suggests.
+/// Candidate from a critical-path segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Suggestion {
     Kernel(StrId),
@@ -23,31 +23,31 @@ pub(super) enum Suggestion {
     Workers,
 }
 
-/// A suggestion, and the hops of the path that it is about.
+/// Candidate, and the critical-path segments to which it applies.
 pub(super) struct Planned {
     pub(super) suggestion: Suggestion,
-    /// Their time, in ns.
+    /// Time of these segments in ns.
     pub(super) on_path_ns: i64,
-    /// Positions on the path: disjoint runs (first, behind the last), ascending.
+    /// Positions on the path: disjoint half-open runs, ascending.
     pub(super) hops: Vec<(u32, u32)>,
-    /// Others of its kind around it that are about the same part of the path.
+    /// Enclosing candidates of the same kind for the same part of the path.
     pub(super) also: Vec<Suggestion>,
 }
 
-/// Of a deep stack so many operators and modules are looked at, from the innermost on. (And so many of the outermost modules:
-/// [`super::super::enclosing::DEPTH`].)
+/// Maximum number of operators and modules of a deep stack, from the innermost on. (Plus the outermost
+/// [`super::super::enclosing::DEPTH`] modules.)
 const NEAREST: usize = 12;
 
-/// Two edits are the same if they differ by no more than this, in percent.
+/// Maximum difference of two equal edits, in percent.
 const ALIKE: i64 = 10;
 
-/// Whether two numbers are more than a tenth apart.
+/// True if two numbers differ by more than [`ALIKE`] percent.
 pub(super) fn differ(x: i64, y: i64) -> bool {
     (x - y).abs() * 100 > x.abs().max(y.abs()) * ALIKE
 }
 
 impl Planned {
-    /// Whether two suggestions are about the same part of the path.
+    /// True if two candidates apply to the same part of the path.
     pub(super) fn is_part_of(&self, other: &Self, path: &ExactPath) -> bool {
         if differ(self.on_path_ns, other.on_path_ns) {
             return false;
@@ -56,13 +56,13 @@ impl Planned {
         !differ(shared, self.on_path_ns.max(other.on_path_ns))
     }
 
-    /// Whether what it is about nests.
+    /// True if events of this kind nest.
     fn nests(&self) -> bool {
         matches!(self.suggestion, Suggestion::Operator(_) | Suggestion::Module(_))
     }
 }
 
-/// Time of hops that are in both of two lists of runs.
+/// Time of segments that are in both of two lists of runs.
 fn shared_ns(a: &[(u32, u32)], b: &[(u32, u32)], length_ns: impl Fn(usize) -> i64) -> i64 {
     let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
     let mut ns = 0;
@@ -77,8 +77,8 @@ fn shared_ns(a: &[(u32, u32)], b: &[(u32, u32)], length_ns: impl Fn(usize) -> i6
     ns
 }
 
-/// Of operators and of modules that are about the same part of the path, the innermost stands for all. `planned`: most time
-/// first. Only those with the same longest hop are compared.
+/// Merge operators, and modules, of the same part of the path: the innermost represents all. `planned` is sorted by
+/// time, largest first. Only candidates with the same longest segment are compared.
 pub(super) fn fold(planned: Vec<Planned>, path: &ExactPath, stop: Stop<'_>) -> Vec<Planned> {
     let length = |i: &u32| path.hops.length_ns(*i as usize);
     let mut groups: Vec<Vec<Planned>> = Vec::new();
@@ -94,8 +94,8 @@ pub(super) fn fold(planned: Vec<Planned>, path: &ExactPath, stop: Stop<'_>) -> V
             continue;
         };
         let near = by_hop.entry((std::mem::discriminant(&plan.suggestion), longest)).or_default();
-        // A group is those that are about the part of its first one, or it would grow inwards without end. Times shrink
-        // from group to group.
+        // A group contains candidates for the part of its first one; otherwise groups would grow inward without limit.
+        // Times decrease from group to group.
         let found = near.iter().rev().take_while(|g| !differ(groups[**g][0].on_path_ns, plan.on_path_ns));
         match found.copied().find(|&g| plan.is_part_of(&groups[g][0], path)) {
             Some(group) => groups[group].push(plan),
@@ -113,7 +113,8 @@ pub(super) fn fold(planned: Vec<Planned>, path: &ExactPath, stop: Stop<'_>) -> V
     groups.into_iter().filter_map(innermost).collect()
 }
 
-/// At most so many, in turns of each kind what has most time on the path; and how many were left out.
+/// Select at most `most` candidates, alternating between the kinds in the order of their time on the path. Also returns
+/// the number of the others.
 pub(super) fn fair_share(planned: Vec<Planned>, most: usize) -> (Vec<Planned>, usize) {
     let mut seen: FxHashMap<std::mem::Discriminant<Suggestion>, usize> = FxHashMap::default();
     let mut ranked: Vec<(usize, Planned)> = Vec::with_capacity(planned.len());
@@ -132,7 +133,7 @@ pub(super) fn fair_share(planned: Vec<Planned>, most: usize) -> (Vec<Planned>, u
 }
 
 impl WhatIf<'_, '_> {
-    /// What the path suggests, with its time on the path: most first.
+    /// Candidates from the path with their time on it, largest first.
     pub(super) fn suggestions(&self, path: &ExactPath, stop: Stop<'_>) -> Vec<Planned> {
         let mut found: FxHashMap<Suggestion, (i64, Vec<(u32, u32)>)> = FxHashMap::default();
         let mut seen = Vec::new();
@@ -165,7 +166,7 @@ impl WhatIf<'_, '_> {
         all
     }
 
-    /// Whether it is about something that has no name to select it by.
+    /// True if a candidate has no name to select it by.
     fn is_nameless(&self, suggestion: Suggestion) -> bool {
         use Suggestion::{Collective, Kernel, Module, Operator, Wait};
         match suggestion {
@@ -191,7 +192,7 @@ impl WhatIf<'_, '_> {
                 found.push(Suggestion::Category(category));
             }
             Category::HostDataLoading => found.extend([Suggestion::Category(category), Suggestion::Workers]),
-            // Only calls that waited: the time of others is their own work (`host_runtime`).
+            // Only calls that waited: the time of other calls is their own work (`host_runtime`).
             Category::SyncReturn => found.extend(event.some().map(|e| Suggestion::Wait(self.name_of_sync(e)))),
             Category::HostPython | Category::HostOperator => found.push(Suggestion::Category(category)),
             Category::Profiler | Category::Unknown => {}
@@ -208,7 +209,7 @@ impl WhatIf<'_, '_> {
         self.modules_around(event, found);
     }
 
-    /// The modules around an event, itself included: the innermost and the outermost ones.
+    /// Modules around an event, including itself: the innermost and the outermost ones.
     fn modules_around(&self, event: EventId, found: &mut Vec<Suggestion>) {
         let trace = self.exact.trace;
         let Some(event) = event.some() else { return };
@@ -220,7 +221,7 @@ impl WhatIf<'_, '_> {
         found.extend(around.map(|e| Suggestion::Module(trace.events.name[e.index()])));
     }
 
-    /// The operator around a call that waits, or the call itself: what a reader of the program knows it by.
+    /// Operator around a waiting call, or the call itself: the name that a reader of the program knows.
     fn name_of_sync(&self, call: EventId) -> StrId {
         let trace = self.exact.trace;
         let enclosing = self.exact.enclosing();
@@ -228,7 +229,7 @@ impl WhatIf<'_, '_> {
         trace.events.name[outermost.unwrap_or(call).index()]
     }
 
-    /// A suggestion as an edit.
+    /// Candidate as an edit.
     pub(super) fn edit(&self, suggestion: Suggestion) -> Option<Edit> {
         let strings = &self.exact.trace.strings;
         let on = |kind: &str, what: What, name: StrId, action: Action| {
@@ -284,7 +285,7 @@ mod tests {
             hops: vec![hops],
             ..planned(Suggestion::Module(StrId::new(i)), on_path_ns)
         };
-        // Around both; around the first two hops; inside that; the last hop.
+        // Around both; around the first two segments; inside that; the last segment.
         let all = vec![module(0, 200, (0, 3)), module(3, 100, (2, 3)), module(1, 100, (0, 2)), module(2, 95, (1, 2))];
         let found = fold(all, &path, Stop::NEVER);
         let kept: Vec<_> = found.iter().map(|p| (p.suggestion, p.also.clone())).collect();

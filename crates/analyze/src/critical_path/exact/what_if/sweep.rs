@@ -1,4 +1,4 @@
-//! What to fix first: each likely edit alone, ranked by what it gains.
+//! Sweep: likely edits, each tried alone, ranked by estimated gain.
 
 use super::super::backward_pass::ExactPath;
 use super::super::window::WindowChoice;
@@ -9,12 +9,12 @@ use super::{Gain, Measured, WhatIf};
 use crate::critical_path::CriticalPathError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How a sweep goes.
+/// Settings of a sweep.
 #[derive(Clone, Copy, Debug)]
 pub struct SweepOptions {
-    /// Candidates at most: those of each kind with most time on the path are tried.
+    /// Maximum number of candidates: those of each kind with most time on the path.
     pub candidates: usize,
-    /// Threads; 0 means one per core. Never changes the result.
+    /// Number of threads; 0 means one per core. Has no effect on the result.
     pub threads: usize,
 }
 
@@ -24,41 +24,41 @@ impl Default for SweepOptions {
     }
 }
 
-/// An edit that was tried.
+/// Edit that was tried.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
-    /// The edit, as it can be typed.
+    /// Edit in a form that can be typed.
     pub edit: String,
-    /// Time of what it is about on the path before, in ns.
+    /// Time of its events on the original path, in ns.
     pub on_path_ns: i64,
-    /// How many events it is about.
+    /// Number of its events.
     pub count: usize,
-    /// What it gains.
+    /// Estimated gain.
     pub gain: Gain,
-    /// Other edits that are about the same time and gain about the same, such as the modules around a module.
+    /// Other edits for the same time with a similar gain, such as the modules around a module.
     pub also: Vec<String>,
 }
 
-/// The edits by gain, most first.
+/// Edits ranked by gain, largest first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sweep {
     /// Length of the window in ns.
     pub window_ns: i64,
-    /// What was tried, the same time once.
+    /// Tried edits, each time only once.
     pub candidates: Vec<Candidate>,
-    /// How many were to be tried; more than were, if the sweep was stopped.
+    /// Number of planned candidates; larger than `tried` if the sweep was stopped.
     pub planned: usize,
-    /// How many were tried. Those of the same time as another one are part of that.
+    /// Number of tried candidates, including those that were merged with others.
     pub tried: usize,
-    /// How many more the path suggests than were to be tried.
+    /// Number of further candidates beyond the maximum.
     pub left_out: usize,
-    /// Whether it was stopped before its end.
+    /// True if the sweep was stopped early.
     pub interrupted: bool,
-    /// What the reader should know, a sentence each.
+    /// Notes for readers, one or two sentences each.
     pub notes: Vec<String>,
 }
 
-/// `job` of all items on up to `threads` threads, results in the order of the items.
+/// Run `job` for all items on up to `threads` threads, with results in the order of the items.
 fn in_parallel<T: Sync, R: Send>(items: &[T], threads: usize, job: impl Fn(&T) -> Option<R> + Sync) -> Vec<R> {
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let threads = if threads == 0 { cores() } else { threads }.min(items.len());
@@ -82,12 +82,13 @@ fn in_parallel<T: Sync, R: Send>(items: &[T], threads: usize, job: impl Fn(&T) -
 }
 
 impl WhatIf<'_, '_> {
-    /// Tries what has most time on the path: kernels, operators and modules twice as fast, waits removed, collectives
-    /// overlapped, more workers for the loading of data, launches and queues without delay. `stop` is asked between
-    /// candidates and while one is tried; once it says so, what was found so far is the result. Threads do not change it.
+    /// Try edits of the events with most time on the path: kernels, operators and modules twice as fast, waits removed,
+    /// collectives overlapped, more data loading workers, launches and queues without delay. `stop` is called between
+    /// candidates and during each; after it returns true, the partial result is returned. The number of threads has no
+    /// effect on the result.
     ///
     /// # Errors
-    /// If there is no such window.
+    /// Returns an error if the window does not exist.
     pub fn sweep(
         &self,
         choice: &WindowChoice,
@@ -97,7 +98,7 @@ impl WhatIf<'_, '_> {
         self.sweep_with_edits(choice, options, stop).map(|(sweep, _)| sweep)
     }
 
-    /// The same, with the edit of each candidate.
+    /// Same sweep, with the edit of each candidate.
     pub(super) fn sweep_with_edits(
         &self,
         choice: &WindowChoice,
@@ -125,11 +126,10 @@ impl WhatIf<'_, '_> {
         Ok((Sweep { window_ns, candidates, planned, tried, left_out, interrupted, notes: Vec::new() }, edits))
     }
 
-    /// What each list of edits gains, those of a list made together; none of those that cannot be made, or after being asked
-    /// to stop.
+    /// Gain of each list of edits, applied together. `None` for lists that cannot be applied, and after a stop request.
     ///
     /// # Errors
-    /// If there is no such window.
+    /// Returns an error if the window does not exist.
     pub fn gains_of<E: AsRef<[Edit]> + Sync>(
         &self,
         choice: &WindowChoice,
@@ -143,8 +143,8 @@ impl WhatIf<'_, '_> {
         Ok(in_parallel(lists, threads, gain))
     }
 
-    /// What edits, made together, gain, and how many events the first one is about. A suggestion that cannot be made, such as
-    /// workers that cannot be told, is none; so is what was not finished.
+    /// Gain of edits applied together, and the number of events of the first one. `None` for edits that cannot be
+    /// applied, such as more workers for an unknown loader, and for unfinished ones.
     fn gain_of_these(&self, measured: &Measured, edits: &[Edit], stop: Stop<'_>) -> Option<(Gain, usize)> {
         if stop.is_asked() {
             return None;
@@ -154,10 +154,11 @@ impl WhatIf<'_, '_> {
     }
 }
 
-/// A candidate with its edit, and what suggested it.
+/// Candidate with its edit and its plan.
 type Tried<'p> = ((Candidate, Edit), &'p Planned);
 
-/// Edits of the same time become one: the one about the fewest events, which says best where to look. By gain.
+/// Merge edits of the same time. The one with the least time on the path is kept, because it is the most specific.
+/// Sorted by gain.
 fn folded(mut tried: Vec<Tried<'_>>, path: &ExactPath) -> Vec<(Candidate, Edit)> {
     tried.sort_by(|((a, _), _), ((b, _), _)| by_gain(a, b));
     let mut kept: Vec<Tried<'_>> = Vec::new();
@@ -181,13 +182,13 @@ fn folded(mut tried: Vec<Tried<'_>>, path: &ExactPath) -> Vec<(Candidate, Edit)>
     kept
 }
 
-/// Most first.
+/// Order by gain, largest first.
 fn by_gain(a: &Candidate, b: &Candidate) -> std::cmp::Ordering {
     let key = |c: &Candidate| (c.gain.ns, c.gain.low_ns, c.on_path_ns);
     key(b).cmp(&key(a)).then_with(|| a.edit.cmp(&b.edit))
 }
 
-/// Whether two edits gain about the same and are about the same part of the path.
+/// True if two edits have similar gains and apply to the same part of the path.
 fn is_same((a, of_a): (&Candidate, &Planned), (b, of_b): (&Candidate, &Planned), path: &ExactPath) -> bool {
     let is_scaled =
         |of: &Planned| !matches!(of.suggestion, Suggestion::Workers | Suggestion::Wait(_) | Suggestion::Collective(_));

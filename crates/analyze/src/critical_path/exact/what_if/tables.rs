@@ -1,16 +1,16 @@
-//! Predictions and sweeps as tables.
+//! Tables of predictions and sweeps.
 
 use super::path::shown;
 use super::sweep::{Candidate, Sweep};
 use super::{NewHop, Prediction};
 use stackline_model::{Table, Trace, Unit};
 
-/// A share in percent; nothing of nothing.
+/// Share in percent; `None` for an empty window.
 fn percent(ns: i64, window: i64) -> Option<f64> {
     (window > 0).then(|| 100.0 * ns as f64 / window as f64)
 }
 
-/// What bounds the window before and after, and the names with most time on the path after.
+/// Critical path by cause before and after the edits, and names with most time on the path after them.
 pub fn tables(found: &Prediction) -> Vec<Table> {
     let mut causes: Vec<_> = found
         .before
@@ -21,13 +21,13 @@ pub fn tables(found: &Prediction) -> Vec<Table> {
         .filter(|(_, before, after)| *before > 0 || *after > 0)
         .collect();
     causes.sort_by_key(|&(category, before, after)| (std::cmp::Reverse((after, before)), category));
-    let bound_by = Table::new("bound_by", "What bounds the window, before and after")
+    let bound_by = Table::new("bound_by", "Critical path by cause, before and after the edits")
         .text("bound_by", causes.iter().map(|(c, ..)| c.name().to_owned()))
         .i64("before_ns", Unit::Ns, causes.iter().map(|(_, before, _)| *before))
         .i64("after_ns", Unit::Ns, causes.iter().map(|(.., after)| *after))
         .f64("after_percent", Unit::Percent, causes.iter().map(|(.., ns)| percent(*ns, found.after_ns)));
     let top = &found.after.top;
-    let top = Table::new("top", "Names with the most time on the path after")
+    let top = Table::new("top", "Names with the most time on the critical path after the edits")
         .text("name", top.iter().map(|(name, ..)| name.clone()))
         .text("bound_by", top.iter().map(|(_, category, _)| category.name().to_owned()))
         .i64("time_ns", Unit::Ns, top.iter().map(|(.., ns)| *ns))
@@ -35,13 +35,13 @@ pub fn tables(found: &Prediction) -> Vec<Table> {
     vec![bound_by, top]
 }
 
-/// Name of the table of [`path_table`], which is large: made when it is asked for.
+/// Name of the table of [`path_table`], which is large and created on demand.
 pub const PATH: &str = "path";
 
-/// The path after the edits, hop by hop.
+/// Critical-path segments after the edits.
 pub fn path_table(trace: &Trace, hops: &[NewHop]) -> Table {
     let starts = || std::iter::once(0).chain(hops.iter().map(|hop| hop.end_ns));
-    Table::new(PATH, "The path after the edits")
+    Table::new(PATH, "Critical path after the edits")
         .i64("start_ns", Unit::Ns, starts().take(hops.len()))
         .i64("end_ns", Unit::Ns, hops.iter().map(|hop| hop.end_ns))
         .i64("dur_ns", Unit::Ns, hops.iter().zip(starts()).map(|(hop, start)| hop.end_ns - start))
@@ -49,15 +49,15 @@ pub fn path_table(trace: &Trace, hops: &[NewHop]) -> Table {
         .text("name", hops.iter().map(|hop| shown(trace.strings.get(hop.name)).to_owned()))
 }
 
-/// The edits of a sweep by gain.
+/// Edits of a sweep by gain.
 pub fn sweep_table(sweep: &Sweep) -> Table {
     by_gain(sweep).text("also", sweep.candidates.iter().map(|c| c.also.join("; ")))
 }
 
-/// The same for a terminal, where long names leave no room: what else is the same time is a table of its own.
+/// Tables of a sweep for a terminal, where long names leave no space: edits of the same time are in a separate table.
 pub fn sweep_tables(sweep: &Sweep) -> Vec<Table> {
     let same = || sweep.candidates.iter().flat_map(|c| c.also.iter().map(move |also| (also, &c.edit)));
-    let names = Table::new("same_time", "The same time under other names")
+    let names = Table::new("same_time", "Edits of the same time under other names")
         .text("edit", same().map(|(also, _)| also.clone()))
         .text("listed_as", same().map(|(_, edit)| edit.clone()));
     let any = same().next().is_some();
@@ -67,7 +67,7 @@ pub fn sweep_tables(sweep: &Sweep) -> Vec<Table> {
 fn by_gain(sweep: &Sweep) -> Table {
     let rows = &sweep.candidates;
     let share = |ns: fn(&Candidate) -> i64| rows.iter().map(move |c| percent(ns(c), sweep.window_ns));
-    let table = Table::new("sweep", "What to fix first")
+    let table = Table::new("sweep", "Edits by estimated gain, each tried alone")
         .text("edit", rows.iter().map(|c| c.edit.clone()))
         .i64("gain_ns", Unit::Ns, rows.iter().map(|c| c.gain.ns))
         .f64("gain_percent", Unit::Percent, share(|c| c.gain.ns))
@@ -76,7 +76,7 @@ fn by_gain(sweep: &Sweep) -> Table {
         .i64("on_path_ns", Unit::Ns, rows.iter().map(|c| c.on_path_ns))
         .i64("events", Unit::None, rows.iter().map(|c| c.count as i64));
     let left_out = (sweep.left_out > 0).then(|| {
-        format!("{} more edits that the path suggests were not tried (--candidates sets how many are).", sweep.left_out)
+        format!("{} more candidate edits were not tried; --candidates sets the number of tries.", sweep.left_out)
     });
     sweep.notes.iter().cloned().chain(left_out).fold(table, Table::note)
 }

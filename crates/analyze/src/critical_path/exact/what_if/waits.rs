@@ -1,7 +1,7 @@
-//! How long calls that wait for the GPU take on their way back, should they wait, and by themselves, should they not.
+//! Return times of calls that wait for the GPU, and own times of calls that do not.
 //!
-//! A trace shows one of the two for each call; the other one is that of other calls of its name. A loop of queries ends
-//! some time within its period.
+//! A trace shows one of the two for each call; the other one is estimated from other calls of the same name. A polling
+//! loop ends at some point within its period.
 
 use super::super::Exact;
 use super::super::graph::{Dependency, NodeKind};
@@ -11,21 +11,21 @@ use crate::critical_path::gpu_order::Reason;
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, StrId};
 
-/// A call that waits or might.
+/// Call with an actual or possible wait.
 #[derive(Clone, Copy)]
 struct Wait {
-    /// Whether it did.
+    /// True if the call waited.
     waited: bool,
-    /// Way back, or time of the call itself, in ns.
+    /// Time of the return, or of the call itself, in ns.
     time: i64,
-    /// Usual times of calls of its name, by mode.
+    /// Usual times of calls of the same name, by mode.
     back: [i64; 3],
     own: [i64; 3],
-    /// From one query to the next, in ns; 0 for other calls.
+    /// Time from one query to the next in ns; 0 for other calls.
     period: i64,
 }
 
-/// Calls that wait or might, by node.
+/// Calls with an actual or possible wait, by node.
 #[derive(Default)]
 pub(super) struct Waits(FxHashMap<u32, Wait>);
 
@@ -58,7 +58,7 @@ impl Waits {
             let none = [Vec::new(), Vec::new()];
             let [own, back] = seen.get(&name).unwrap_or(&none);
             for (i, percent) in [0, 50, 100].into_iter().enumerate() {
-                // Nothing known: from none at all to as long as the other.
+                // Without data: from 0 to twice the recorded time.
                 let instead = [0, wait.time, 2 * wait.time][i];
                 wait.own[i] = at(own, percent).unwrap_or(instead);
                 wait.back[i] = at(back, percent).unwrap_or(instead);
@@ -68,7 +68,7 @@ impl Waits {
         Self(waits.collect())
     }
 
-    /// By how much the time after a wait changes where the call waits now, or does not.
+    /// Change of the time after a wait, for a call that now waits or no longer waits.
     pub(super) fn change(&self, node: u32, mode: Mode, waits: bool) -> i64 {
         let Some(wait) = self.0.get(&node) else { return 0 };
         match (wait.waited, waits) {
@@ -84,7 +84,7 @@ impl Waits {
     }
 }
 
-/// From the query before a last one to that one.
+/// Time between the last query of a loop and the query before it.
 fn period(exact: &Exact<'_>, node: u32, call: EventId) -> i64 {
     const LOOKED_AT: usize = 8;
     let trace = exact.trace;

@@ -4,8 +4,8 @@ use crate::critical_path::gpu_order::Reason;
 use proptest::prelude::*;
 use stackline_model::EventId;
 
-/// A node that starts so long after the last of its predecessors, and lasts so long, and its edges: how many nodes
-/// before, and of which kind.
+/// Random node: on the GPU or not, delay after its last predecessor, duration, and edges as (distance to the earlier
+/// node, kind).
 type Drawn = (bool, i64, i64, Vec<(usize, u8)>);
 
 fn dependency(from: NodeKind, to: NodeKind, kind: u8) -> Dependency {
@@ -18,14 +18,14 @@ fn dependency(from: NodeKind, to: NodeKind, kind: u8) -> Dependency {
     }
 }
 
-/// A graph of threads and GPU work without waits of threads, in which everything starts when it may.
+/// Graph of threads and GPU work without waits of threads, in which every node starts as soon as possible.
 fn graph(drawn: &[Drawn]) -> ActivityGraph {
     let mut graph = ActivityGraph::default();
     let mut edges = Vec::new();
     for (i, (is_gpu, lag, length, before)) in drawn.iter().enumerate() {
         let kind = if *is_gpu { NodeKind::Gpu } else { NodeKind::Host };
         let mut from: Vec<(usize, u8)> = before.iter().filter(|(n, _)| *n < i).map(|&(n, k)| (i - 1 - n, k)).collect();
-        // What a thread does depends on threads only: waits for the GPU have times of their own.
+        // Thread nodes depend on threads only, because waits for the GPU have times of their own.
         from.retain(|(n, _)| *is_gpu || graph.kind[*n] == NodeKind::Host);
         from.sort_unstable();
         from.dedup_by_key(|(n, _)| *n);
@@ -51,7 +51,7 @@ fn drawn() -> impl Strategy<Value = Vec<Drawn>> {
 }
 
 proptest! {
-    /// Without edits nothing moves, whatever is assumed of what the trace does not tell.
+    /// Without edits no node moves, under any assumption.
     #[test]
     fn without_edits_times_are_those_observed(drawn in drawn()) {
         let plan = plan(&graph(&drawn));
@@ -64,7 +64,7 @@ proptest! {
         }
     }
 
-    /// Less time nowhere makes anything end later, and nothing gains more than all that was taken away.
+    /// Shorter nodes delay no end, and the gain is at most the removed time.
     #[test]
     fn shorter_nodes_delay_nothing(drawn in drawn(), parts in proptest::collection::vec((0usize..60, 0i64..=100), 1..8)) {
         let graph = graph(&drawn);
@@ -83,7 +83,7 @@ proptest! {
         prop_assert!(shifts.iter().all(|&s| -taken <= s && s <= 0), "{taken} {shifts:?}");
     }
 
-    /// More time never makes anything end sooner, nor later than by all that was added.
+    /// A longer node hastens no end, and delays ends by at most the added time.
     #[test]
     fn longer_nodes_hasten_nothing(drawn in drawn(), node in 0usize..60, more in 0i64..500_000) {
         let graph = graph(&drawn);
