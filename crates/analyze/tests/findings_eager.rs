@@ -217,7 +217,8 @@ fn gpu_work_that_was_not_recorded_is_not_little() {
         let of = found.unchecked.iter().find(|of| of.rule.code == code);
         assert!(of.is_some_and(|of| matches!(of.reason, Reason::Missing(Requirement::GpuRecords))), "{code}: {of:?}");
     }
-    let told = "GPU times are incomplete (3 of 9 launches have no device record): rules that compare with them are not checked (";
+    let told = "GPU times are incomplete (3 of 9 launches have no device record), so rules that compare with GPU \
+        times are not checked (";
     assert!(found.notes.iter().any(|note| note.starts_with(told)), "{:?}", found.notes);
 }
 

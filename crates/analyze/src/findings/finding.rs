@@ -190,7 +190,7 @@ pub const REPLAY: &str = "replay";
 /// of those that a rule of the user's own states,
 pub const STATED: &str = "rule";
 /// and of those that are replayed of a hope.
-pub const SPECULATIVE: &str = "replay of a hope";
+pub const SPECULATIVE: &str = "speculative replay";
 
 impl Finding {
     /// The predicted gain, in ns per step; 0 where there is none.

@@ -20,21 +20,21 @@ impl Rule {
         let mut page = format!("# {} {}\n\n{}.\n\n", self.code, self.name, capital(self.about));
         let mut section = |title: &str, text: &str| page.push_str(&format!("## {title}\n\n{text}\n\n"));
         section(if self.is_of_memory() { "Why it matters" } else { "Why it costs time" }, self.why);
-        section("How measured", &self.how_measured());
-        section("What to do", self.advice);
+        section("How the gain is estimated", &self.how_measured());
+        section("Fix", self.advice);
         section("Example", &format!("```python\n# before\n{before}\n\n# after\n{after}\n```"));
         for other in self.advice_variants {
             let (before, after) = other.example;
-            let title = format!("In programs {}", other.programs);
+            let title = format!("Fix in programs {}", other.programs);
             section(&title, &format!("{}\n\n```python\n# before\n{before}\n\n# after\n{after}\n```", other.advice));
         }
-        section("What the change costs", &format!("{}.", capital(self.cost)));
-        section("When it is wrong", self.false_positives);
-        section("What it needs", &needs(self));
+        section("Cost of the change", &format!("{}.", capital(self.cost)));
+        section("False positives", self.false_positives);
+        section("Requirements", &needs(self));
         if !self.settings.is_empty() {
             section("Settings", &settings(self));
         }
-        section("Where it comes from", &format!("{}.", capital(self.source)));
+        section("Source", &format!("{}.", capital(self.source)));
         page.trim_end().to_owned() + "\n"
     }
 }
@@ -42,13 +42,13 @@ impl Rule {
 fn needs(rule: &Rule) -> String {
     let needs: Vec<&str> = rule.needs.iter().map(|need| need.missing()).collect();
     match needs.is_empty() {
-        true => "It looks at every trace.".to_owned(),
-        false => format!("It is not checked where the trace has {}.", needs.join(", or ")),
+        true => "None: the rule checks every trace.".to_owned(),
+        false => format!("The rule is not checked if the trace has {}.", needs.join(", or ")),
     }
 }
 
 fn settings(rule: &Rule) -> String {
-    let mut table = "| `--set` | default | range | what it is |\n|---|---|---|---|".to_owned();
+    let mut table = "| `--set` | default | range | description |\n|---|---|---|---|".to_owned();
     for setting in rule.settings {
         let ((least, most), default) = (setting.range, setting.default);
         table.push_str(&format!(

@@ -174,9 +174,10 @@ impl Requirement {
         match self {
             Self::GpuWork => "no GPU operations",
             Self::GpuRecords => {
-                "incomplete GPU times (launches without a device record, operations without a time, or a file that breaks off)"
+                "incomplete GPU times (launches without a device record, operations without a time, or a truncated \
+                 file)"
             }
-            Self::RuntimeCalls => "no calls of the GPU's runtime",
+            Self::RuntimeCalls => "no calls of the GPU runtime",
             Self::Operators => "no operators",
             Self::PythonFrames => {
                 "no Python frames (torch.profiler: with_stack=True; or `stackline record --mode trace`)"
@@ -187,21 +188,21 @@ impl Requirement {
             Self::BackwardLinks => "no links from forward to backward operators",
             Self::InstructionSamples => "no samples of GPU instructions",
             Self::Collectives => "no collectives",
-            Self::ClockCounters => "no counters of the GPU's clocks",
-            Self::GpuModel => "no description of its GPUs",
-            Self::Ranks => "one rank only (give the folder with the traces of all)",
+            Self::ClockCounters => "no counters of GPU clocks",
+            Self::GpuModel => "no GPU properties",
+            Self::Ranks => "one rank only (pass the folder with the traces of all ranks)",
             Self::Processors => {
-                "no number of processors, or no samples of CPU time (`stackline record --mode trace` has both)"
+                "no number of processors or no samples of CPU time (`stackline record --mode trace` has both)"
             }
             Self::PythonTimes => "no samples of CPU time (`stackline record` without --sample-hz 0)",
-            Self::Events => "no events but those of memory",
+            Self::Events => "only memory events",
             Self::SingleCalls => {
-                "sums of calls alone, and no single ones (`stackline record --mode trace`, or torch.profiler)"
+                "only sums of calls, no single calls (`stackline record --mode trace`, or torch.profiler)"
             }
-            Self::Memory => "no allocations of memory (`stackline record --mode trace --memory`)",
-            Self::MemoryAccesses => "no records of who touches memory (`stackline record --mode trace --memory`)",
-            Self::MemoryRanges => "no records of which bytes are touched",
-            Self::MemoryEnd => "neither the end of the program nor steps enough: what is alive may be freed yet",
+            Self::Memory => "no memory allocations (`stackline record --mode trace --memory`)",
+            Self::MemoryAccesses => "no memory accesses (`stackline record --mode trace --memory`)",
+            Self::MemoryRanges => "no byte ranges of memory accesses",
+            Self::MemoryEnd => "neither the end of the program nor enough steps: live objects may still be freed",
         }
     }
 
@@ -283,7 +284,7 @@ pub struct Setting {
 impl Setting {
     /// `share`: the least part of the GPU's time that a rule reports.
     pub(super) const fn share_of_gpu(default: f64) -> Self {
-        let about = "least part of the GPU's busy time that is reported, in percent";
+        let about = "minimum reported share of GPU busy time, in percent";
         Self { name: "share", default, range: (0.0, 100.0), about }
     }
 }

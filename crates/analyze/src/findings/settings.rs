@@ -25,17 +25,17 @@ impl std::fmt::Display for SettingsError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Malformed(text) => {
-                write!(f, "{text:?} is no setting; write CODE.NAME=NUMBER, such as SL001.share=10")
+                write!(f, "{text:?} is no setting. Write CODE.NAME=NUMBER, such as SL001.share=10")
             }
             Self::UnknownRule(code) => write!(f, "there is no rule {code}"),
             Self::UnknownSetting(name, known) if known.is_empty() => {
-                write!(f, "there is no setting {name}; its rule has none")
+                write!(f, "unknown setting {name}: its rule has no settings")
             }
             Self::UnknownSetting(name, known) => {
-                write!(f, "there is no setting {name}; there are {}", known.join(", "))
+                write!(f, "unknown setting {name}. Use one of {}", known.join(", "))
             }
             Self::OutOfRange(name, value, least, most) => {
-                write!(f, "{name}={value} is out of range; it may be {least} to {most}")
+                write!(f, "{name}={value} is out of range. Use a value from {least} to {most}")
             }
         }
     }
