@@ -138,7 +138,7 @@ fn copies_on_a_cpu() {
     };
     let found = copy("aten::contiguous").found("SL017");
     assert!((300..=330).contains(&only(&found)), "{}", text(&found));
-    assert!(found[0].title.contains("into another order"), "{}", text(&found));
+    assert!(found[0].title.contains("into another memory layout"), "{}", text(&found));
     assert_eq!(copy("aten::_to_copy").found("SL017"), [], "a conversion");
     let plain = steps(|p| p.op("aten::clone", |p| p.op("aten::copy_", |p| p.work(300)))).found("SL017");
     assert!(

@@ -46,7 +46,7 @@ fn copies_that_all_others_wait_for() {
     assert_eq!(found.len(), 1);
     let title = &found[0].title;
     assert!(
-        title.starts_with("copies of 23.84 MiB a step (Memcpy HtoD (Pinned -> Device)) are the critical path for 8"),
+        title.starts_with("Copies of 23.84 MiB a step (Memcpy HtoD (Pinned -> Device)): 8"),
         "{title}"
     );
     let gain = found[0].gain.expect("replayed");

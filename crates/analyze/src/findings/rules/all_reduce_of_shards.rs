@@ -13,21 +13,24 @@ pub(super) const RULE: Rule = Rule {
     code: "SL020",
     name: "all-reduce-of-shards",
     area: Area::Communication,
-    about: "AllReduce where ReduceScatter does: each rank uses a part of the sum, and what follows is gathered again",
-    why: "In a ring AllReduce moves every element twice, ReduceScatter once. With a sharded optimizer each rank updates its part \
-          of the parameters only, and they are gathered (or broadcast) afterwards: the other parts of the sum are thrown away.",
-    advice: "Let gradients be scattered: FSDP (fully_shard) in place of DDP with a sharded optimizer; \"reduce_scatter\": true in \
-             DeepSpeed's zero_optimization; dist.reduce_scatter_tensor in code of your own.",
+    about: "gradients are all-reduced, although each rank needs only its shard",
+    why: "In a ring, AllReduce moves every element twice and ReduceScatter once. With a sharded optimizer, each rank \
+        updates only its part of the parameters, which are gathered or broadcast afterwards. The other parts of the \
+        sum are wasted.",
+    advice: "Use ReduceScatter for gradients: FSDP (fully_shard) instead of DDP with a sharded optimizer, \
+        \"reduce_scatter\": true in DeepSpeed's zero_optimization, or dist.reduce_scatter_tensor.",
     example: (
         "dist.all_reduce(grads)\npart = grads.chunk(world)[rank]\nstep(part)\ndist.all_gather_into_tensor(params, part)",
         "part = grads.new_empty(grads.numel() // world)\ndist.reduce_scatter_tensor(part, grads)\nstep(part)\n\
          dist.all_gather_into_tensor(params, part)",
     ),
-    cost: "a few lines, and padding to a multiple of the number of ranks; the norm of all gradients is one more small AllReduce",
-    false_positives: "Something else needs all of the sum on each rank. That parameters are gathered is told from their number: as many \
-                 elements as are reduced. The gain is a replay with the cost of a ring: each AllReduce takes half as long, \
-                 without what it waits for other ranks (what it takes longer than the median of its size). The lower bound is \
-                 that of 40 % less; on eight GPUs 44 % were measured (CTDA-CPA). Collectives that switches compute (NVLS, SHARP) are left alone.",
+    cost: "a few lines, and padding to a multiple of the number of ranks; the norm of all gradients needs one more \
+        small AllReduce",
+    false_positives: "Other code needs the whole sum on each rank. The rule infers the gather of parameters from \
+        element counts: as many elements are gathered as reduced. The gain assumes the cost of a ring: each \
+        AllReduce takes half as long, without its wait for other ranks (the time beyond the median of its size). The \
+        lower bound assumes 40 % less; 44 % were measured on eight GPUs (CTDA-CPA). Collectives that switches \
+        compute (NVLS, SHARP) are excluded.",
     source: "CTDA-CPA 4.4, DeepSpeed ZeRO-2 on eight GPUs",
     needs: &[Requirement::GpuWork, Requirement::Collectives],
     settings: &[
@@ -35,14 +38,9 @@ pub(super) const RULE: Rule = Rule {
             name: "match",
             default: 10.0,
             range: (0.0, 50.0),
-            about: "by how much elements that are gathered may differ from those that are reduced, in percent",
+            about: "maximum difference between gathered and reduced elements, in percent",
         },
-        Setting {
-            name: "elements",
-            default: 65536.0,
-            range: (1.0, 1e12),
-            about: "least elements of a collective that counts",
-        },
+        Setting { name: "elements", default: 65536.0, range: (1.0, 1e12), about: "minimum elements of a collective" },
     ],
     advice_variants: &[],
     check,
@@ -105,7 +103,7 @@ fn candidate(context: &RuleContext<'_>, reduces: &[Collective], gathered: i64, s
     let calls = events.len().div_ceil(context.steps().max(1));
     Some(Candidate {
         title: format!(
-            "{calls} AllReduces{} where each rank keeps a part: ReduceScatter moves half as much",
+            "AllReduce of sharded gradients: {calls} calls{}, ReduceScatter moves half as much",
             context.words().a_step()
         ),
         place,
@@ -113,7 +111,7 @@ fn candidate(context: &RuleContext<'_>, reduces: &[Collective], gathered: i64, s
             Fact::count("AllReduces", events.len()),
             Fact::count("elements reduced, a step", context.per_step(elements) as usize),
             Fact::count("elements gathered, a step", context.per_step(gathered) as usize),
-            Fact::time("reducing, a step", context.per_step(context.total(&events))),
+            Fact::time("AllReduce time, a step", context.per_step(context.total(&events))),
         ],
         events,
         support,

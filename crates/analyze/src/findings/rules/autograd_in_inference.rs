@@ -14,19 +14,21 @@ pub(super) const RULE: Rule = Rule {
     code: "SL048",
     name: "autograd-in-inference",
     area: Area::Host,
-    about: "the program only runs forward, and autograd records a graph for a backward pass that never comes",
-    why: "Each operator makes a node, saves its inputs, and frees them later; what is saved keeps memory of all layers at once.",
-    advice: "Run it under torch.inference_mode(), or torch.no_grad() where its outputs are used in training later.",
+    about: "autograd records a graph, although the program runs no backward pass",
+    why: "Each operator creates a graph node, saves its inputs, and frees both later. The saved inputs keep memory \
+        of all layers allocated.",
+    advice: "Run the forward pass under torch.inference_mode(), or under torch.no_grad() if training uses its \
+        outputs later.",
     example: ("def serve(x):\n    return model(x)", "@torch.inference_mode()\ndef serve(x):\n    return model(x)"),
     cost: "one line; outputs of inference_mode cannot take part in training",
-    false_positives: "The backward pass was not recorded, or comes later: the trace is of a part of training. The evidence is that operators have \
-                 sequence numbers, which they get only while autograd records, that the numbers grow, as they do with each node that is \
-                 made, and that no backward node and no optimizer runs anywhere in the trace. Functions of the program's own (torch.autograd.Function) \
-                 do not count: they make a node in any mode. The gain is that of the host's time for so many nodes; \
-                 memory that is not kept is no part of it.",
+    false_positives: "The trace is a part of training, and its backward pass was not recorded or comes later. \
+        Evidence of the rule: operators have sequence numbers, which exist only while autograd records, and the \
+        numbers grow with each graph node. The trace has no backward node and no optimizer step. Subclasses of \
+        torch.autograd.Function do not count, as they create a node in any mode. The gain is the host time of the \
+        nodes, without effects of the saved memory.",
     source: "field practice; PyTorch's performance tuning guide",
     needs: &[Requirement::Operators],
-    settings: &[Setting { name: "nodes", default: 10.0, range: (1.0, 1e9), about: "least nodes a step" }],
+    settings: &[Setting { name: "nodes", default: 10.0, range: (1.0, 1e9), about: "minimum graph nodes a step" }],
     advice_variants: &[],
     check,
 };
@@ -57,7 +59,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let bounds = BOUNDS_NS.map(shorter).into_iter().flatten().collect();
     let candidate = |likely| Candidate {
         title: format!(
-            "autograd makes {} nodes{} for a backward pass that never comes",
+            "Autograd in inference: {} graph nodes{} without a backward pass",
             nodes / context.steps().max(1) as i64,
             context.words().a_step()
         ),
@@ -65,7 +67,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
         facts: vec![
             Fact::count("nodes", nodes as usize),
             Fact::count("operators with a sequence number", operators.len()),
-            Fact::time("in them on the host, a step", context.per_step(context.total(&operators))),
+            Fact::time("host time of these operators, a step", context.per_step(context.total(&operators))),
         ],
         events: operators.clone(),
         support: Support::Inferred,

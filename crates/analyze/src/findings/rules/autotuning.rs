@@ -13,23 +13,24 @@ pub(super) const RULE: Rule = Rule {
     code: "SL062",
     name: "autotuning-in-step",
     area: Area::Kernels,
-    about: "steps after the first try out which algorithm or configuration of a kernel is fastest",
-    why: "Each candidate runs, twice with cuDNN, while the host waits for it. It is done once for each new shape: where shapes differ from \
-          step to step it never ends.",
-    advice: "torch.backends.cudnn.benchmark = False where input sizes vary (or torch.backends.cudnn.benchmark_limit for fewer candidates); \
-             pad or crop to few sizes where they need not vary. Fewer keys or configurations in @triton.autotune; run all shapes once \
-             before the training.",
+    about: "steps after the first search for the fastest algorithm or configuration of a kernel",
+    why: "Each candidate runs, twice with cuDNN, while the host waits for it. The search runs once per new shape, so \
+        it never ends if shapes differ from step to step.",
+    advice: "Set torch.backends.cudnn.benchmark = False if input sizes vary, or lower \
+        torch.backends.cudnn.benchmark_limit. Pad or crop inputs to a few sizes. Use fewer keys or configurations in \
+        @triton.autotune, and run all shapes once before training.",
     example: ("torch.backends.cudnn.benchmark = True  # images of any size", "torch.backends.cudnn.benchmark = False"),
-    cost: "one line; the algorithm that is taken without a search may be slower",
-    false_positives: "All shapes have been seen soon, and the recording is of the beginning. A search is known by a convolution that launches \
-                 kernels and waits for the GPU at least three times, or by frames of Triton's or FlashInfer's autotuner.",
+    cost: "one line; the algorithm chosen without a search may be slower",
+    false_positives: "The recording covers the start of the program, and soon all shapes have been seen. A search is \
+        a convolution that launches kernels and waits for the GPU at least three times, or a frame of the autotuner \
+        of Triton or FlashInfer.",
     source: "field practice; cuDNN frontend, time_sorted_plan (what a search does)",
     needs: &[Requirement::GpuWork, Requirement::RuntimeCalls, Requirement::Steps],
     settings: &[Setting {
         name: "share",
         default: 3.0,
         range: (0.0, 100.0),
-        about: "least part of the critical path in searches from one place, in percent",
+        about: "minimum share of the searches at one source location in the critical path, in percent",
     }],
     advice_variants: &[],
     check,
@@ -175,7 +176,7 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, searches: &[Searc
         return None;
     }
     let name = trace.name(*events.first()?);
-    let what = if is_autotuner(name) { "An autotuner" } else { "cuDNN (or MIOpen)" };
+    let what = if is_autotuner(name) { "an autotuner" } else { "cuDNN (or MIOpen)" };
     let in_steps = match late.len() == searches.len() {
         true => format!("{} of the {} steps after the first", steps_with(context, later, &late), later.len()),
         false => format!("all {} steps", steps_with(context, all, &searches)),
@@ -184,13 +185,13 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, searches: &[Searc
     // What else a first step does once may lie in its searches.
     let least = if late.len() < searches.len() { vec![self::edits(context, name, &late)?] } else { Vec::new() };
     Some(Candidate {
-        title: format!("{what} tries out kernels in {in_steps}: {share:.0} % of the critical path"),
+        title: format!("Autotuning: {what} benchmarks kernels in {in_steps}, {share:.0} % of the critical path"),
         place,
         facts: vec![
             Fact::count("searches", searches.len()),
-            Fact::count("kernels that were tried", candidates.len()),
+            Fact::count("candidate kernels", candidates.len()),
             Fact { name: "part of the critical path", value: share, unit: Unit::Percent },
-            Fact::time("in calls that search, a step", context.per_step(context.total(&events))),
+            Fact::time("time of searching calls, a step", context.per_step(context.total(&events))),
         ],
         gain_estimate: if least.is_empty() { GainEstimate::Edits(edits) } else { GainEstimate::Range(edits, least) },
         events,

@@ -15,15 +15,16 @@ pub(super) const RULE: Rule = Rule {
     code: "SL006",
     name: "backward-much-slower",
     area: Area::Kernels,
-    about: "the backward of an operator takes several times its forward on the GPU",
-    why: "Most backward operators do up to twice the work of their forward; much more means a slow algorithm: ordered sums, \
-          colliding additions, poor layouts.",
-    advice: "Look at the kernels of the backward: use another operator that computes the same, allow algorithms that are not \
-             deterministic, or change the layout of what it reads.",
+    about: "the backward pass of an operator takes several times its forward pass on the GPU",
+    why: "Most backward operators take at most twice the time of their forward operator. A larger ratio indicates a \
+        slow algorithm: ordered sums, colliding additions, or unsuitable memory layouts.",
+    advice: "Inspect the kernels of the backward pass. Use another operator with the same result, allow \
+        nondeterministic algorithms, or change the memory layout of the inputs.",
     example: ("y = table[indices]", "y = table.index_select(0, indices)"),
     cost: "depends on the operator",
-    false_positives: "The backward has to do more, as with recomputation or views. Embeddings, gathers and index_select are not looked at: \
-                 their forward reads the rows that are asked for, and their backward writes a gradient for the whole table. The gain is that of a backward of twice the forward.",
+    false_positives: "The backward pass has more work, as with recomputation or views. Embeddings, gather and \
+        index_select are excluded: their forward pass reads the requested rows, and their backward pass writes a \
+        gradient of the whole table. The gain assumes a backward pass of twice the forward pass.",
     source: "DeepContext 4.3 and 6.1, forward/backward operator analysis",
     needs: &[Requirement::GpuWork, Requirement::BackwardLinks, Requirement::GpuRecords],
     settings: &[
@@ -31,13 +32,13 @@ pub(super) const RULE: Rule = Rule {
             name: "times",
             default: 3.0,
             range: (1.0, 1000.0),
-            about: "how many times the forward the backward must take",
+            about: "minimum ratio of backward to forward time",
         },
         Setting {
             name: "share",
             default: 2.0,
             range: (0.0, 100.0),
-            about: "least part of the GPU's busy time that the backward takes, in percent",
+            about: "minimum share of the backward pass in GPU busy time, in percent",
         },
     ],
     advice_variants: &[],
@@ -99,7 +100,8 @@ fn candidate(context: &RuleContext<'_>, name: &str, Group { place, forward, back
     let edit = context.edit(Action::Scale((USUAL / times).min(1.0)), format!("backward of {name}"), &backward)?;
     Some(Candidate {
         title: format!(
-            "the backward of {} takes {times:.1} times its forward, {share:.0} % of the GPU's time; if it took twice",
+            "Slow backward pass: {} takes {times:.1} times its forward pass, {share:.0} % of GPU time (gain assumes \
+             2 times)",
             super::short(name)
         ),
         place: place?,

@@ -16,20 +16,22 @@ pub(super) const RULE: Rule = Rule {
     code: "SL043",
     name: "busy-python",
     area: Area::Host,
-    about: "in a program without a GPU, what a function does in Python itself, outside of operators, takes much of the step",
-    why: "Parsing, cutting text, and loops over numbers are slow in Python, and often the same is done again in each step.",
-    advice: "Do it once before the loop, keep what comes out, or do it in a loader's worker; read a format that needs no parsing; \
-             write loops over numbers as operators.",
+    about: "Python code of a function outside of operators takes a large share of the step, in a program without a \
+        GPU",
+    why: "Parsing, string processing and loops over numbers are slow in Python, and are often repeated in each step.",
+    advice: "Move the work before the loop and keep its result, or move it into a DataLoader worker. Read a format \
+        without parsing, and write loops over numbers as tensor operators.",
     example: (
         "def step(batch):\n    table = torch.tensor(json.load(open(path)))",
         "table = torch.tensor(json.load(open(path)))\n\ndef step(batch):\n    ...",
     ),
     cost: "depends on the work",
-    false_positives: "The work differs from step to step and cannot be done beside it. The gain is that of half of it, the upper bound that of \
-                 all of it, and the lower one nothing: a trace does not tell what can go. Of recordings the upper bound also holds what no \
-                 sample says whose it is, and operators as quick as the quickest tenth of their calls: without it they find more in the caches. Where a profiler records each call of Python \
-                 (torch.profiler: with_stack), those of short functions seem longer than they are (SL033). What frameworks do in \
-                 Python themselves, loading of data (SL009), what prepares it (SL010), logging (SL029) and collections (SL025) do not count.",
+    false_positives: "The work differs from step to step and cannot run concurrently. The gain assumes half of the \
+        work; the bounds are 0 and all of it, as a trace does not show which work is avoidable. In recordings, the \
+        upper bound also covers time that no sample attributes. It further assumes operators as fast as the fastest \
+        tenth of their calls, because they find more data in caches. If a profiler records each Python call \
+        (torch.profiler: with_stack), short functions seem slower than they are (SL033). Python code of frameworks, \
+        data loading (SL009), preprocessing (SL010), logging (SL029) and garbage collection (SL025) is excluded.",
     source: "field practice",
     needs: &[Requirement::PythonFrames, Requirement::PythonTimes],
     settings: &[
@@ -37,13 +39,14 @@ pub(super) const RULE: Rule = Rule {
             name: "share",
             default: 20.0,
             range: (0.0, 100.0),
-            about: "least part of the time that one function takes, in percent; of recordings without what its thread waited for a processor",
+            about: "minimum share of one function in the time, in percent; in recordings, time in which its thread \
+                waits for a processor is excluded",
         },
         Setting {
             name: "stretch_us",
             default: 200.0,
             range: (0.0, 1e6),
-            about: "least time between two operators, or of a call without what it calls, in the mean, in µs",
+            about: "minimum mean time between two operators, or of a call without its callees, in µs",
         },
     ],
     advice_variants: &[],
@@ -195,7 +198,7 @@ fn is_start(context: &RuleContext<'_>, times: usize) -> bool {
 }
 
 pub(super) fn title(share: f64) -> String {
-    format!("what Python does here outside of operators takes {share:.0} % of the time (the gain is that of half)")
+    format!("Python code outside of operators: {share:.0} % of the time (gain assumes half)")
 }
 
 /// Where calls are recorded: a function's own time on the critical path, with that of what it calls and is no operator.

@@ -13,32 +13,36 @@ pub(super) const RULE: Rule = Rule {
     code: "SL017",
     name: "copy-chains",
     area: Area::Copies,
-    about: "contiguous() and reshape() copy tensors whose elements lie in another order, or clone() and deepcopy() copy them as they are",
-    why: "After transpose, permute, expand or slicing a tensor is not contiguous: such a copy reads and writes all of it; so does \
-          clone().",
-    advice: "Choose layouts in which the next operator takes the tensor as it is: einsum, a transposed weight, one permute instead \
-             of several, repeat only after the product, or torch.compile, which reads in the other order while it computes. No clone() of \
-             what nobody changes afterwards.",
+    about: "contiguous() and reshape() copy tensors into another memory layout, or clone() and deepcopy() duplicate \
+        them",
+    why: "After transpose, permute, expand or slicing, a tensor is not contiguous. A copy into contiguous memory \
+        reads and writes all of it, and so does clone().",
+    advice: "Choose memory layouts that the next operator accepts: einsum, a transposed weight, or one permute \
+        instead of several. Repeat tensors only after the product, or use torch.compile, which reads any layout \
+        while it computes. Remove clone() of tensors that no code changes afterwards.",
     example: (
         "k = k.transpose(1, 2).contiguous()\ny = F.scaled_dot_product_attention(q, k, v)",
         "y = F.scaled_dot_product_attention(q, k.transpose(1, 2), v)",
     ),
-    cost: "some thought on the order of dimensions",
-    false_positives: "The next kernel needs this order and is slower without: then only a part of the gain is had.",
+    cost: "a review of the order of dimensions",
+    false_positives: "The next kernel needs the layout and is slower without the copy. Then only a part of the gain \
+        is achieved.",
     source: "field practice",
     needs: &[Requirement::Operators],
     settings: &[Setting {
         name: "share",
         default: 2.0,
         range: (0.0, 100.0),
-        about: "least part of the GPU's busy time, without GPU of all time, that copies of one place take, in percent",
+        about: "minimum share of the copies of one source location in GPU busy time, or in the window without a GPU, \
+            in percent",
     }],
     advice_variants: &[AdviceVariant::for_all(
         "that copy with copy.deepcopy",
         |candidate| candidate.title.starts_with(DEEP),
-        "Do not copy a model in the loop. For an average of its weights keep one copy and update it in place \
-         (torch._foreach_lerp_, torch.optim.swa_utils.AveragedModel); for a checkpoint keep the last one in preallocated memory with copy_, \
-         or save beside the next steps; for one that is only read use it under torch.no_grad() as it is.",
+        "Do not copy a model in the loop. For an average of its weights, keep one copy and update it in place \
+         (torch._foreach_lerp_, torch.optim.swa_utils.AveragedModel). For a checkpoint, use copy_ into preallocated \
+         memory, or save concurrently with the next steps. For reading only, use the model itself under \
+         torch.no_grad().",
         (
             "ema = copy.deepcopy(model)  # in each step",
             "torch._foreach_lerp_(list(ema.parameters()), list(model.parameters()), 0.01)",
@@ -122,9 +126,9 @@ fn deep_copy(
         title: deep_title(share, context.words().in_each_step()),
         place,
         facts: vec![
-            Fact::count("operators in it", operators.len()),
-            Fact::time("all of it, a step", context.per_step(ns)),
-            Fact::time("in operators alone, a step", context.per_step(context.total(&operators))),
+            Fact::count("operators in deepcopy", operators.len()),
+            Fact::time("total time, a step", context.per_step(ns)),
+            Fact::time("operator time, a step", context.per_step(context.total(&operators))),
         ],
         events: operators,
         support: if is_recorded { Support::Exact } else { Support::Partial },
@@ -135,13 +139,13 @@ fn deep_copy(
 
 /// The title of copies of whole objects that take this part of the time, in percent, and when.
 pub(super) fn deep_title(share: f64, when: &str) -> String {
-    format!("{DEEP}{when} takes {share:.0} % of the time")
+    format!("{DEEP}{when}: {share:.0} % of the time")
 }
 
 /// The title of copies by an operator that take this part of someone's time, in percent.
 pub(super) fn title(operator: &str, share: f64, whose: &str, is_on_gpu: bool) -> String {
     // Kernels say that they put elements into another order; on a CPU nothing tells it of clone().
-    let order = if !is_on_gpu && operator == aten::CLONE { "" } else { " into another order" };
+    let order = if !is_on_gpu && operator == aten::CLONE { "" } else { " into another memory layout" };
     format!("{} copies tensors{order}: {share:.0} % of {whose}", super::short(operator))
 }
 
@@ -197,7 +201,7 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, copies: Vec<Event
     let ns = context.total(&copies);
     let (share, whose, gone) = if context.uses_gpu() {
         let operators = context.operators_of_nothing_else(&copies);
-        (context.percent_of_gpu(ns), "the GPU's time", operators.into_iter().chain(copies.iter().copied()).collect())
+        (context.percent_of_gpu(ns), "GPU time", operators.into_iter().chain(copies.iter().copied()).collect())
     } else {
         (context.percent(ns), "the time", copies.clone())
     };
@@ -209,7 +213,7 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, copies: Vec<Event
     Some(Candidate {
         title: title(&operator, share, whose, context.uses_gpu()),
         place,
-        facts: vec![Fact::count("copies", copies.len()), Fact::time("together, a step", context.per_step(ns))],
+        facts: vec![Fact::count("copies", copies.len()), Fact::time("total time, a step", context.per_step(ns))],
         events: copies,
         support: Support::Exact,
         confidence: Confidence::Medium,

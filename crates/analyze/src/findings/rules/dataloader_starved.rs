@@ -14,47 +14,49 @@ pub(super) const RULE: Rule = Rule {
     code: "SL009",
     name: "dataloader-starved",
     area: Area::Data,
-    about: "the program waits for its DataLoader, and the GPU with it",
-    why: "A batch that is not ready when it is wanted stops everything; loading can go on beside the computing.",
-    advice: "Give the DataLoader workers, or more of them (num_workers), with pin_memory and persistent_workers; make \
-             loading cheaper: see SL010.",
+    about: "the program and its GPU wait for the DataLoader",
+    why: "A batch that is not ready stops all work. Loading can run concurrently with computation.",
+    advice: "Add workers to the DataLoader (num_workers), with pin_memory and persistent_workers. Reduce the cost of \
+        loading (SL010).",
     example: (
         "loader = DataLoader(data, batch_size=64)",
         "loader = DataLoader(data, batch_size=64, num_workers=8,\n                    pin_memory=True, persistent_workers=True)",
     ),
-    cost: "one line; each worker takes a core and holds a few batches in memory",
-    false_positives: "There are no cores left for more workers (a recording knows how many the program may use and how many of \
-                 its threads want one: where they are all busy, nothing is said to be gained), or the disk is what is slow. \
-                 Recordings show the workers that there are. Other traces do not: there one is assumed, and the number of \
-                 workers told is for each that there is; nor do they tell whether a processor is free for them, so that confidence is \
-                 high in recordings alone, and they count no threads of other programs. The gain assumes workers that load as fast as the program does now, each on a processor of its own: no more than so many \
-                 workers can load, and no more than the processors allow that a recording knows of, then perhaps nothing, as other programs \
-                 take their part. Taking a batch from a worker costs 0.1 ms; the upper bound leaves \
-                 nothing, the lower one 1.1 ms, as measured where all processors were busy, and what it took to put the batch together \
-                 (aten::stack, aten::cat), but at most half of the loading: so long can it take to read it from a worker's memory.",
+    cost: "one line; each worker uses a core and keeps a few batches in memory",
+    false_positives: "No cores are free for more workers, or the disk is the bottleneck. A recording counts the \
+        usable processors and the threads that need one. If all processors are busy, the finding has no gain. \
+        Recordings also show the existing workers. For other traces the rule assumes one existing worker, and the \
+        reported number of workers applies to each existing one. Only recordings show free processors, so only they \
+        give high confidence; they do not count threads of other programs. The gain assumes workers that load at the \
+        program's current speed, each on its own processor. It is limited by the number of workers, and by the \
+        processors that a recording shows. In the second case the lower bound is 0, because other programs need \
+        processors, too. Taking a batch from a worker costs 0.1 ms; the upper bound assumes 0. The lower bound \
+        assumes 1.1 ms, as measured with all processors busy, plus the time to assemble the batch (aten::stack, \
+        aten::cat), but at most half of the loading. Reading a batch from a worker's memory can take that long.",
     source: "CTDA-CPA, section 5.4; DeepContext 6 (U-Net: 1.15 times)",
     needs: &[],
     settings: &[Setting {
         name: "share",
         default: 3.0,
         range: (0.0, 100.0),
-        about: "least part of the critical path that loads data or waits for it, in percent",
+        about: "minimum share of loading and of waiting for data in the critical path, in percent",
     }],
     advice_variants: &[
         AdviceVariant {
             programs: "whose processors are all busy",
             which: Programs::Where(|context| Room::new(context, &takes(context)).is_full()),
             fits: |_| true,
-            advice: "Make loading cheaper: see SL010, or load once and keep what was loaded. More workers would find no processor; with \
-                     torch.set_num_threads(1) in them and fewer threads in the program those that there are get more of it.",
+            advice: "Reduce the cost of loading (SL010), or load once and keep the result. More workers would find \
+                no free processor. Give the existing workers more processor time: torch.set_num_threads(1) in the \
+                workers, and fewer threads in the program.",
             example: (
                 "def __getitem__(self, i):\n    return resize(decode(self.paths[i]))",
                 "def __getitem__(self, i):\n    return self.small[i]  # resized once, before the training",
             ),
         },
         AdviceVariant::without_gpu(
-            "Give the DataLoader workers, or more of them (num_workers), with persistent_workers, and leave them cores: \
-         torch.set_num_threads; make loading cheaper: see SL010.",
+            "Add workers to the DataLoader (num_workers), with persistent_workers. Leave cores for them with \
+             torch.set_num_threads. Reduce the cost of loading (SL010).",
             (
                 "loader = DataLoader(data, batch_size=64)",
                 "loader = DataLoader(data, batch_size=64, num_workers=4, persistent_workers=True)",
@@ -90,20 +92,20 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let is_sure = loads_itself && room.room.is_some() && !is_full && !is_bounded;
     let confidence = if is_sure { Confidence::High } else { Confidence::Medium };
     let how = match () {
-        () if loads_itself => "its loading runs in the program itself",
-        () => "its workers are too slow",
+        () if loads_itself => "batches are loaded in the main process",
+        () => "DataLoader workers are too slow",
     };
     let assumed = match (workers, loads_itself) {
         _ if is_full => ", and all processors are busy: make loading cheaper".to_owned(),
-        _ if loads_itself && is_bounded => " (the gain is what the processors allow)".to_owned(),
-        (1, true) => " (the gain is that of 1 worker with a processor of its own)".to_owned(),
-        (_, true) => format!(" (the gain is that of {workers} workers, each with a processor of its own)"),
-        _ => format!(" (the gain is that of {workers} more, each with a processor of its own)"),
+        _ if loads_itself && is_bounded => " (gain limited by free processors)".to_owned(),
+        (1, true) => " (gain assumes 1 worker with its own processor)".to_owned(),
+        (_, true) => format!(" (gain assumes {workers} workers, each with its own processor)"),
+        _ => format!(" (gain assumes {workers} more workers, each with its own processor)"),
     };
     let place = context.by_place(&takes).into_iter().max_by_key(|(_, of)| context.total(of)).map(|(place, _)| place);
     let add = (!is_full).then(|| Fact::count("workers to add", workers as usize));
     vec![Candidate {
-        title: format!("the program waits for data {share:.0} % of the time: {how}{assumed}"),
+        title: format!("Waiting for data: {share:.0} % of the time, {how}{assumed}"),
         place: place.unwrap_or_default(),
         facts: [
             Fact::count("batches", takes.len()),
@@ -173,7 +175,7 @@ impl Room {
     fn facts(&self) -> impl Iterator<Item = Fact> {
         let number = |name, value: Option<f64>| value.map(|value| Fact { name, value, unit: Unit::None });
         let crew = (self.crew > 0).then(|| Fact::count("workers", self.crew));
-        let busy = number("threads that want a processor", self.busy);
+        let busy = number("threads that need a processor", self.busy);
         [crew, number("usable processors", self.usable), busy].into_iter().flatten()
     }
 }

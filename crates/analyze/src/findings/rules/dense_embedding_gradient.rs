@@ -14,22 +14,23 @@ pub(super) const RULE: Rule = Rule {
     code: "SL065",
     name: "dense-embedding-gradient",
     area: Area::Kernels,
-    about: "the gradient of an embedding table is dense, though a batch looks up few of its rows",
-    why: "A dense gradient is as large as the table: each step fills it with zeros, and the optimizer reads and writes all rows and \
-          their state, of which nearly none has changed.",
-    advice: "Create the table with sparse=True, and give it an optimizer that takes sparse gradients: SparseAdam, SGD or Adagrad; all \
-             other parameters keep theirs.",
+    about: "an embedding table has a dense gradient, although a batch looks up few of its rows",
+    why: "A dense gradient is as large as the table. Each step fills it with zeros, and the optimizer reads and \
+        writes all rows and their state, although few rows changed.",
+    advice: "Create the table with sparse=True, and use an optimizer with sparse gradients for it: SparseAdam, SGD \
+        or Adagrad. All other parameters keep their optimizer.",
     example: (
         "table = nn.Embedding(10_000_000, 64)\noptimizer = torch.optim.Adam(model.parameters())",
         "table = nn.Embedding(10_000_000, 64, sparse=True)\nof_table = torch.optim.SparseAdam(table.parameters())\n\
          optimizer = torch.optim.Adam(others)",
     ),
-    cost: "a second optimizer; SparseAdam leaves the state of rows alone that a batch does not look up, so results differ slightly; no weight \
-           decay, and DistributedDataParallel gathers sparse gradients",
-    false_positives: "The weights are also used otherwise, such as tied to the last layer (tables whose shape another product takes are left out), or \
-                 gradients are clipped by their norm. The gain supposes that work on the table shrinks to three times the share of rows that the \
-                 largest lookup reads, its bounds to that share and to ten times of it, or three times what all lookups of a step read. Work of \
-                 optimizers on long lists of tensors, whose shapes traces leave out, is not counted.",
+    cost: "a second optimizer; SparseAdam skips the state of rows that a batch does not look up, so results differ \
+        slightly; no weight decay, and DistributedDataParallel gathers sparse gradients",
+    false_positives: "The weights have another use, such as a last layer with tied weights, or gradients are clipped \
+        by their norm. Tables whose shape is an input of another matrix product are excluded. The gain assumes that \
+        work on the table shrinks to three times the share of rows in the largest lookup. The bounds are one and ten \
+        times that share, or three times the rows of all lookups of a step. Optimizer work on long lists of tensors, \
+        whose shapes traces omit, does not count.",
     source: "field practice; PyTorch's nn.Embedding(sparse=True)",
     needs: &[Requirement::Operators],
     settings: &[
@@ -37,13 +38,13 @@ pub(super) const RULE: Rule = Rule {
             name: "rows",
             default: 10.0,
             range: (0.0, 100.0),
-            about: "largest share of the table's rows that a lookup reads, in percent",
+            about: "maximum share of the table's rows in a lookup, in percent",
         },
         Setting {
             name: "share",
             default: 5.0,
             range: (0.0, 100.0),
-            about: "least share of the window, or of the GPU's time, that work on all such tables takes, in percent",
+            about: "minimum share of the work on all such tables in the window, or in GPU time, in percent",
         },
     ],
     advice_variants: &[],
@@ -206,14 +207,14 @@ fn candidate(context: &RuleContext<'_>, tables: &BTreeMap<Shape, Table>) -> Opti
         return None;
     }
     let [likely, least, most] = LEFT.map(|times| edits(context, &works, times));
-    let whose = if uses_gpu { "of the GPU's time" } else { "of the window" };
+    let whose = if uses_gpu { "of GPU time" } else { "of the window" };
     let percent = 100.0 * works.iter().map(|(shape, table, _)| used(shape.0, table.largest)).fold(0.0, f64::max);
     let what = match works.len() {
-        1 => format!("a dense gradient of {rows} × {columns}"),
-        count => format!("dense gradients of {count} shapes, such as {rows} × {columns},"),
+        1 => format!("Dense embedding gradient of {rows} × {columns}"),
+        count => format!("Dense embedding gradients of {count} shapes, such as {rows} × {columns}"),
     };
     Some(Candidate {
-        title: format!("{what} of whose rows a lookup reads {percent:.1} % at most: {share:.0} % {whose}"),
+        title: format!("{what}: lookups read at most {percent:.1} % of the rows, {share:.0} % {whose}"),
         place: context.place(first.lookup.or(first.first)?),
         facts: vec![
             Fact::count("rows", usize::try_from(rows).unwrap_or(0)),

@@ -14,29 +14,39 @@ pub(super) const RULE: Rule = Rule {
     code: "SL036",
     name: "eager-not-compiled",
     area: Area::Kernels,
-    about: "chains of elementwise kernels, each of which could be one kernel, were they compiled",
-    why: "Each kernel of such a chain reads what the one before wrote; compiled, the chain is one kernel.",
-    advice: "Call torch.compile on the function that runs them; in a program that compiles its model already, mend the graph break that leaves it out (TORCH_LOGS=graph_breaks).",
+    about: "chains of elementwise kernels are not compiled into one kernel each",
+    why: "Each kernel of a chain reads the output of the previous kernel from memory. Compiled, the chain is one \
+        kernel.",
+    advice: "Call torch.compile on the function that runs these kernels. If the program already compiles its model, \
+        fix the graph break that excludes the function (TORCH_LOGS=graph_breaks).",
     example: ("y = activate(x)", "activate = torch.compile(activate)\ny = activate(x)"),
-    cost: "longer compilation; graph breaks to mend",
-    false_positives: "The chain handles different tensors, which happen to follow each other. The gain supposes that of each chain its \
-                 longest kernel stays; more is gained where reductions between chains become part of them. What runs in the optimizer \
-                 is SL015's. A program that compiles nothing is told only of chains of three kernels and more.",
+    cost: "longer compilation; graph breaks to fix",
+    false_positives: "The kernels of a chain process different tensors and only happen to follow each other. The \
+        gain assumes that the longest kernel of each chain stays; the upper bound also fuses reductions between \
+        chains. Optimizer kernels are reported by SL015. In a program without compiled code, only chains of at least \
+        three kernels count.",
     source: "DeepContext table 3 (kernel counts of eager and compiled programs)",
     needs: &[Requirement::GpuWork, Requirement::Operators],
     settings: &[
-        Setting { name: "kernels", default: 20.0, range: (1.0, 1e6), about: "least kernels a step that would vanish" },
+        Setting {
+            name: "kernels",
+            default: 20.0,
+            range: (1.0, 1e6),
+            about: "minimum kernels a step that compilation \
+            would remove",
+        },
         Setting {
             name: "compiled",
             default: 10.0,
             range: (1.0, 1e6),
-            about: "least kernels of a program that compiles parts of its model",
+            about: "minimum compiled kernels of a program that counts as partly compiled",
         },
         Setting {
             name: "share",
             default: 10.0,
             range: (0.0, 100.0),
-            about: "least part of the critical path in kernels that would vanish, in percent, in a program that compiles nothing",
+            about: "minimum share of removable kernels in the critical path, in percent, in a program without \
+                compiled code",
         },
     ],
     advice_variants: &[],
@@ -109,16 +119,13 @@ fn candidate(
         let all: Vec<EventId> = operators.iter().chain(kernels).copied().collect();
         Some(vec![context.edit(Action::Remove, "elementwise kernels that are not compiled", &all)?])
     };
-    let like = if compiled.is_some() { " like the rest" } else { "" };
+    let like = if compiled.is_some() { ", as in the compiled part" } else { "" };
     Some(Candidate {
-        title: format!(
-            "{per_step} elementwise kernels{} could be part of others, were they compiled{like}",
-            context.words().a_step()
-        ),
+        title: format!("Not compiled: {per_step} elementwise kernels{} could be fused{like}", context.words().a_step()),
         place,
         facts: vec![
             Fact::count("kernels", gone.len()),
-            Fact::time("together, a step", context.per_step(context.total(&gone))),
+            Fact::time("total time, a step", context.per_step(context.total(&gone))),
             Fact::time("operators that launch nothing else, a step", context.per_step(context.total(&operators))),
             Fact::count("compiled kernels", compiled.unwrap_or(0)),
         ],

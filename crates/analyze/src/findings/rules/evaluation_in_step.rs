@@ -14,27 +14,30 @@ pub(super) const RULE: Rule = Rule {
     code: "SL047",
     name: "evaluation-in-step",
     area: Area::Host,
-    about: "training steps also run modules forward that no backward pass follows: an evaluation, or a network that is not trained",
-    why: "An evaluation takes as long as a part of the training, and between two steps the model hardly changes.",
-    advice: "Evaluate every so many steps, or once an epoch, on a part of the data. If it is a network that is not trained (a teacher, a \
-             frozen encoder), compute its outputs once and keep them, or run it in a lower precision.",
+    about: "training steps also run modules forward without a backward pass: an evaluation, or a network that is not \
+        trained",
+    why: "An evaluation takes a share of the training time, and the model hardly changes between two steps.",
+    advice: "Evaluate every N steps or once per epoch, on a part of the data. For a network that is not trained (a \
+        teacher, a frozen encoder), compute its outputs once and keep them, or run it in lower precision.",
     example: (
         "for batch in loader:\n    train_step(batch)\n    evaluate(model, validation)",
         "for i, batch in enumerate(loader):\n    train_step(batch)\n    if i % 100 == 0:\n        evaluate(model, validation)",
     ),
-    cost: "one line; what the evaluation tells is seen less often",
-    false_positives: "What runs forward belongs to the method: a teacher, a target network, a roll-out of reinforcement learning; then the \
-                 gain is a hope. It is taken for an evaluation where a word of the function's name (eval, evaluate, evaluation, validate, \
-                 validation, test), or a call of Module.eval in it, says so. Seen are functions of the user's own whose modules run without a single operator that autograd differentiates, in every step, or evaluations in two steps or more; \
-                 the first pass of activation checkpointing is none. Recorded steps may be just those that evaluate. The upper bound is the forward pass's own time, and no bound of what is gained: the \
-                 training beside it finds more in caches once it is gone.",
+    cost: "one line; evaluation results are available less often",
+    false_positives: "The forward pass belongs to the method: a teacher, a target network, or a roll-out of \
+        reinforcement learning. Then the gain is speculative. A function is an evaluation if its name has one of the \
+        words eval, evaluate, evaluation, validate, validation and test, or if it calls Module.eval. The rule finds \
+        user functions whose modules run without any operator that autograd differentiates, in every step. An \
+        evaluation counts if it is in two steps or more. The first pass of activation checkpointing is excluded. The \
+        recorded steps may be the only steps that evaluate. The upper bound is the time of the forward pass itself. \
+        The true gain may exceed it, because training finds more data in caches without the forward pass.",
     source: "field practice",
     needs: &[Requirement::PythonFrames, Requirement::Steps, Requirement::BackwardLinks],
     settings: &[Setting {
         name: "share",
         default: 3.0,
         range: (0.0, 100.0),
-        about: "least part of the critical path in calls of one function, in percent",
+        about: "minimum share of the calls of one function in the critical path, in percent",
     }],
     advice_variants: &[],
     check,
@@ -124,7 +127,7 @@ fn candidate(context: &RuleContext<'_>, calls: Vec<EventId>, is_evaluation: bool
         return None;
     }
     let function = context.trace().name(calls[0]);
-    let what = if is_evaluation { "an evaluation" } else { "a forward pass that no backward pass follows" };
+    let what = if is_evaluation { "an evaluation" } else { "a forward pass without a backward pass" };
     let holds = if of_each {
         format!("{} {what}", context.words().each_step_holds())
     } else {
@@ -139,14 +142,14 @@ fn candidate(context: &RuleContext<'_>, calls: Vec<EventId>, is_evaluation: bool
     let remove = edit(Action::Remove)?;
     Some(Candidate {
         title: format!(
-            "{holds}: {share:.0} % of the critical path (the gain is that of none; without it the training may be faster, too)"
+            "{holds}: {share:.0} % of the critical path (gain assumes its removal; training may also get faster)"
         ),
         place: context.place(calls[0]),
         facts: vec![
             Fact::count("calls", calls.len()),
             Fact { name: "part of the critical path", value: share, unit: Unit::Percent },
-            Fact::time("in it on the host, a step", context.per_step(context.total(&calls))),
-            Fact::time("its GPU work, a step", context.per_step(context.total(&launched))),
+            Fact::time("host time, a step", context.per_step(context.total(&calls))),
+            Fact::time("GPU work, a step", context.per_step(context.total(&launched))),
         ],
         gain_estimate: if is_evaluation {
             GainEstimate::Range(remove, vec![edit(Action::Scale(SELDOM))?])

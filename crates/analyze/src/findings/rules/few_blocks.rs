@@ -13,17 +13,18 @@ pub(super) const RULE: Rule = Rule {
     code: "SL041",
     name: "few-blocks",
     area: Area::Kernels,
-    about: "a hot kernel launches fewer blocks than the GPU has multiprocessors, of more threads than it needs",
-    why: "A block runs on one multiprocessor: where there are fewer blocks, the others have nothing to do. Numbers of threads that \
-          suit one vendor's GPU make too few blocks on another's, which has more multiprocessors or larger groups of threads.",
-    advice: "Launch smaller blocks, and more of them, on this GPU; for a reduction, divide it among blocks. In PyTorch, look for \
-             another implementation of the operator, or report it with the numbers of the finding.",
+    about: "a hot kernel launches fewer blocks than the GPU has multiprocessors, although its blocks could be smaller",
+    why: "A block runs on one multiprocessor; with fewer blocks, the other multiprocessors are idle. Block sizes \
+        that suit one vendor's GPU give too few blocks on another GPU with more multiprocessors or larger warps.",
+    advice: "Launch more and smaller blocks on this GPU, or divide a reduction among blocks. In PyTorch, use another \
+        implementation of the operator, or report the operator with the numbers of the finding.",
     example: ("kernel<<<40, 512>>>(x)", "kernel<<<160, 128>>>(x)"),
     cost: "one number, and a measurement",
-    false_positives: "Other kernels run beside it and use the multiprocessors; threads of a block work together and cannot be divided; \
-                 memory is the bound. Kernels that limit their blocks on purpose are left out: those of communication, cooperative launches, \
-                 names of persistent kernels and of attention, and kernels with one number of blocks for inputs of all sizes. The gain supposes that the same work takes as much less time as more multiprocessors share it, \
-                 down to blocks of one group of threads.",
+    false_positives: "Other kernels run concurrently and use the multiprocessors. Threads of a block cooperate and \
+        cannot be divided. The kernel is memory-bound. Kernels that limit their blocks by design are excluded: \
+        communication, cooperative launches, persistent and attention kernels (by name), and kernels with one grid \
+        for all input sizes. The gain assumes that the time shrinks with the number of multiprocessors in use, down \
+        to blocks of one warp.",
     source: "DeepContext 6.4 (instance norm of U-Net on MI250: fewer blocks than on A100 with the same threads)",
     needs: &[Requirement::GpuWork, Requirement::GpuModel],
     settings: &[
@@ -31,19 +32,19 @@ pub(super) const RULE: Rule = Rule {
             name: "share",
             default: 5.0,
             range: (0.0, 100.0),
-            about: "least part of the GPU's busy time that the kernel takes, in percent",
+            about: "minimum share of the kernel in GPU busy time, in percent",
         },
         Setting {
             name: "filled",
             default: 50.0,
             range: (0.0, 100.0),
-            about: "most multiprocessors that its blocks fill, in percent",
+            about: "maximum share of multiprocessors that its blocks fill, in percent",
         },
         Setting {
             name: "mean_us",
             default: 20.0,
             range: (0.0, 1e6),
-            about: "least mean of a launch, in µs: what is shorter is mostly its launch",
+            about: "minimum mean time of the kernel, in µs; shorter kernels take mostly launch overhead",
         },
     ],
     advice_variants: &[],
@@ -147,17 +148,17 @@ fn candidate(
     let (place, _) = context.by_code(&kernels).into_iter().next()?;
     Some(Candidate {
         title: format!(
-            "{} launches {blocks} blocks of {threads} threads on a GPU with {units} multiprocessors; if all of them \
-             shared its work",
+            "Too few blocks: {} launches {blocks} blocks of {threads} threads on {units} multiprocessors (gain \
+             assumes all in use)",
             super::short(name)
         ),
         place,
         facts: vec![
             Fact::count("calls", kernels.len()),
             Fact::count("blocks", blocks as usize),
-            Fact::count("threads of a block", threads as usize),
+            Fact::count("threads per block", threads as usize),
             Fact::count("multiprocessors", units as usize),
-            Fact::time("together, a step", context.per_step(ns)),
+            Fact::time("total time, a step", context.per_step(ns)),
         ],
         events: kernels,
         support: Support::Exact,

@@ -14,26 +14,27 @@ pub(super) const RULE: Rule = Rule {
     code: "SL025",
     name: "garbage-collection",
     area: Area::Host,
-    about: "Python collects garbage within the work: by itself, or told to by gc.collect()",
-    why: "A collection looks at all objects that live, and nothing else of Python runs meanwhile; models are many objects.",
-    advice: "gc.collect(); gc.freeze() after the set-up, so that it need not be looked at again; gc.disable() and a \
-             collection every so many steps; no gc.collect() in steps.",
+    about: "Python runs garbage collection during the work, automatically or by gc.collect()",
+    why: "A collection visits all live objects and blocks all other Python code. Models consist of many objects.",
+    advice: "Call gc.collect() and gc.freeze() after setup, so that collections skip the existing objects. Call \
+        gc.disable(), and collect every N steps. Remove gc.collect() from steps.",
     example: (
         "for x in loader:\n    step(x)",
         "gc.collect()\ngc.freeze()\ngc.disable()\nfor i, x in enumerate(loader):\n    step(x)\n    if i % 1000 == 0:\n        gc.collect()",
     ),
-    cost: "a few lines; garbage in cycles lives longer",
-    false_positives: "The program makes so much garbage in cycles that memory runs out without. Only collections that recur are counted: in two \
-                 or more steps after the first of the trace, or, in traces without steps, in three of four parts of the window. Recordings do not tell whether gc.collect() was \
-                 called or Python collected by itself: a line is named where nearly all collections come at that line. Collections that Python begins by \
-                 itself are only in recordings, and in traces made with record_python_gc_info.",
+    cost: "a few lines; cyclic garbage lives longer",
+    false_positives: "The program creates so much cyclic garbage that memory runs out without collections. Only \
+        recurring collections count: in two or more steps after the first, or, in traces without steps, in three of \
+        four quarters of the window. Recordings do not distinguish gc.collect() from automatic collections. The \
+        finding names a line if nearly all collections happen there. Automatic collections are only in recordings, \
+        and in traces made with record_python_gc_info.",
     source: "field practice",
     needs: &[],
     settings: &[Setting {
         name: "share",
         default: 0.5,
         range: (0.0, 100.0),
-        about: "least part of the time of the threads' collections that is reported, in percent of the window",
+        about: "minimum reported time of all collections, in percent of the window",
     }],
     advice_variants: &[],
     check,
@@ -115,7 +116,7 @@ fn line_of(context: &RuleContext<'_>, collections: &[EventId]) -> SourceLocation
 
 /// The title of collections that take so long.
 pub(super) fn title(each: &str, words: StepWords) -> String {
-    format!("Python collects garbage for {each}{}", words.a_step())
+    format!("Garbage collection: {each}{}", words.a_step())
 }
 
 fn candidate(context: &RuleContext<'_>, place: SourceLocation, events: Vec<EventId>) -> Option<Candidate> {

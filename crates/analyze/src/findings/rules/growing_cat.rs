@@ -13,15 +13,17 @@ pub(super) const RULE: Rule = Rule {
     code: "SL046",
     name: "growing-cat",
     area: Area::Copies,
-    about: "a cache or history grows by torch.cat: each time all of it is copied again",
-    why: "torch.cat makes a new tensor and copies both parts: n times a bit more is copied in n steps, and memory for two is needed.",
-    advice: "Allocate it once at its largest size and write each part where it belongs: StaticCache for keys and values of \
-             transformers, index_copy_ or slices elsewhere; a list, and one cat at the end, where only the end is read.",
+    about: "a cache or history grows by torch.cat, which copies all of it each time",
+    why: "torch.cat allocates a new tensor and copies both parts. The copied bytes grow with the square of the \
+        number of calls, and memory for two tensors is needed.",
+    advice: "Allocate the tensor once at its maximum size and write each part in place: StaticCache for keys and \
+        values of transformers, otherwise index_copy_ or slices. If only the final tensor is read, collect the parts \
+        in a list and call cat once.",
     example: ("keys = torch.cat([keys, k], dim=1)", "keys[:, at : at + 1] = k  # allocated once\nat += 1"),
-    cost: "some lines; memory of the largest size from the beginning",
-    false_positives: "The sizes grow because the inputs do. What begins anew within each step is left alone where it grows fewer than a hundred \
-                 times: so grow the features of a DenseNet. The gain supposes that of each copy the part of the new \
-                 elements is left.",
+    cost: "some lines; memory of the maximum size from the start",
+    false_positives: "The sizes grow because the inputs grow. Growth that restarts within each step is excluded \
+        below a hundred calls, such as the features of a DenseNet. The gain assumes that each copy keeps only the \
+        new elements.",
     source: "field practice",
     needs: &[Requirement::Operators, Requirement::Shapes],
     settings: &[
@@ -29,13 +31,15 @@ pub(super) const RULE: Rule = Rule {
             name: "calls",
             default: 3.0,
             range: (3.0, 1e6),
-            about: "least calls from one place that grow one after the other, in three steps or more; in fewer steps twenty times as many, and 34 times where sizes begin again",
+            about: "minimum consecutive growing calls at one source location, in three or more steps; in fewer steps \
+                20 times as many, and 34 times as many if sizes restart",
         },
         Setting {
             name: "share",
             default: 2.0,
             range: (0.0, 100.0),
-            about: "least part of the GPU's busy time, without GPU of all time, that such calls of one line take, in percent",
+            about: "minimum share of such calls of one line in GPU busy time, or in the window without a GPU, in \
+                percent",
         },
     ],
     advice_variants: &[],
@@ -154,7 +158,7 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, calls: &[Call]) -
     let kernels: Vec<EventId> = operators.iter().flat_map(|&operator| context.launched_in(operator)).collect();
     let (copies, share, whose) = if context.uses_gpu() {
         let share = context.percent_of_gpu(context.total(&kernels));
-        (kernels, share, "the GPU's busy time")
+        (kernels, share, "GPU busy time")
     } else {
         let share = context.percent(context.total(&operators));
         (operators.clone(), share, "the time")
@@ -171,20 +175,17 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, calls: &[Call]) -
     )?;
     let largest = calls.iter().map(|call| call.all).max().unwrap_or(0);
     Some(Candidate {
-        title: format!(
-            "a tensor grows by torch.cat {} times, and is copied each time: {share:.0} % of {whose}",
-            calls.len()
-        ),
+        title: format!("Tensor grows by torch.cat {} times, copied each time: {share:.0} % of {whose}", calls.len()),
         place,
         facts: vec![
             Fact::count("calls", calls.len()),
-            Fact { name: "elements of the largest", value: largest as f64, unit: Unit::None },
+            Fact { name: "elements of the largest tensor", value: largest as f64, unit: Unit::None },
             Fact {
-                name: "copied again, of all that is copied",
+                name: "repeated copies, share of all copied elements",
                 value: 100.0 * old / f64::max(all, 1.0),
                 unit: Unit::Percent,
             },
-            Fact::time("together, a step", context.per_step(context.total(&copies))),
+            Fact::time("total time, a step", context.per_step(context.total(&copies))),
         ],
         events: operators,
         support: Support::Exact,

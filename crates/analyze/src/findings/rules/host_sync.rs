@@ -15,26 +15,27 @@ pub(super) const RULE: Rule = Rule {
     code: "SL004",
     name: "host-sync",
     area: Area::Synchronization,
-    about: "the host waits for the GPU: item(), cpu(), nonzero(), synchronize(), copies from memory that is not pinned",
-    why: "While the host waits it launches nothing, and when the GPU is done it has nothing to do until the next launch.",
-    advice: "Keep values on the GPU: no .item(), print or `if tensor` in each step; gather them and read them every so many \
-             steps, or with a copy that does not block.",
+    about: "the host waits for the GPU: item(), cpu(), nonzero(), synchronize(), or copies from unpinned memory",
+    why: "While the host waits it launches no kernels, so the GPU is idle from the end of its work until the next \
+        launch.",
+    advice: "Keep values on the GPU: avoid .item(), print and `if tensor` in each step. Collect the values and read \
+        them every N steps, or with a non-blocking copy.",
     example: ("total += loss.item()", "total += loss.detach()  # .item() once, at the end"),
-    cost: "a few lines; values are known some steps later",
-    false_positives: "The value decides what the program does next. The GPU may have been behind anyway: then the gain says 0. A call \
-                 during which the trace has no GPU work waits for work that was not recorded, or takes its time by itself: where most of \
-                 them are such, the wait is inferred.",
+    cost: "a few lines; values are available some steps later",
+    false_positives: "The value decides the next action of the program. If the GPU is the bottleneck anyway, the \
+        gain is 0. A call without concurrent GPU work in the trace waits for work that was not recorded, or takes \
+        its time itself. If most calls are such, the wait is inferred.",
     source: "field practice; DeepContext 4.3, CPU latency analysis",
     needs: &[Requirement::GpuWork, Requirement::RuntimeCalls],
     settings: &[Setting {
         name: "wait_us",
         default: 5.0,
         range: (0.0, 1e6),
-        about: "least time of a call that counts as a wait, in µs",
+        about: "minimum time of a call that counts as a wait, in µs",
     }],
     advice_variants: &[AdviceVariant::of_jax(
-        "Keep values on the GPU: no float(value), print or numpy.asarray of one in each step; keep the arrays and read them every so many \
-         steps, or call value.copy_to_host_async() and read it a step later.",
+        "Keep values on the GPU: avoid float(value), print and numpy.asarray in each step. Keep the arrays and read \
+         them every N steps, or call value.copy_to_host_async() and read the value one step later.",
         ("losses.append(float(loss))", "losses.append(loss)  # jax.device_get(losses) once, at the end"),
     )],
     check,

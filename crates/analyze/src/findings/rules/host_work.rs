@@ -16,15 +16,16 @@ pub(super) const RULE: Rule = Rule {
     code: "SL005",
     name: "cpu-much-longer-than-gpu",
     area: Area::Host,
-    about: "a function, module or annotated stretch keeps the host busy, the GPU does next to nothing for it, and all wait",
-    why: "While the host works on something else it launches nothing.",
-    advice: "Do this work in a loader's worker or another thread, on the GPU, less often, or once before the loop.",
+    about: "a function, module or annotated range keeps the host busy while the GPU has little work",
+    why: "While the host does other work, it launches no kernels.",
+    advice: "Move the work into a DataLoader worker, another thread or the GPU, run it less often, or run it once \
+        before the loop.",
     example: (
         "def step(batch):\n    mask = build_mask(batch)  # Python loop",
         "mask = batch.mask  # built by the loader's workers",
     ),
     cost: "depends on the work",
-    false_positives: "Recording makes it slow: Python frames cost time of their own. The gain is that of half its time.",
+    false_positives: "Recording makes the code slow: Python frames add overhead. The gain assumes half of the time.",
     source: "DeepContext 4.3, CPU latency analysis",
     needs: &[Requirement::GpuWork, Requirement::RuntimeCalls, Requirement::GpuRecords],
     settings: &[
@@ -32,26 +33,21 @@ pub(super) const RULE: Rule = Rule {
             name: "share",
             default: 10.0,
             range: (0.0, 100.0),
-            about: "least part of the time that it is what all wait for, in percent",
+            about: "minimum share of the code in the critical path, in percent",
         },
-        Setting {
-            name: "times",
-            default: 10.0,
-            range: (1.0, 1e6),
-            about: "how many times its GPU work the host's time must be",
-        },
+        Setting { name: "times", default: 10.0, range: (1.0, 1e6), about: "minimum ratio of host time to GPU time" },
         Setting {
             name: "launch_us",
             default: 200.0,
             range: (0.0, 1e6),
-            about: "least host time per call and launch, in µs: below, it is the launching that is slow",
+            about: "minimum host time per call and launch, in µs; below, launching is the bottleneck",
         },
     ],
     advice_variants: &[AdviceVariant::for_all(
-        "whose model takes the time",
+        "that spend the time in the model",
         |candidate| candidate.facts.iter().any(|fact| fact.name == MODEL),
-        "Shorten what the host does in the model: compile it (torch.compile), and take out of forward what does not depend on the batch, \
-         such as masks and positions: make it once, in __init__.",
+        "Shorten the host work of the model: compile it (torch.compile), and move code that does not depend on the \
+         batch, such as masks and positions, from forward to __init__.",
         (
             "def forward(self, x):\n    mask = build_mask(self.length)  # Python loop\n    return self.layers(x, mask)",
             "def __init__(self, length):\n    ...\n    self.register_buffer(\"mask\", build_mask(length))",
@@ -173,12 +169,15 @@ fn candidate(context: &RuleContext<'_>, name: &str, mut group: Group) -> Option<
     }
     let edit = context.edit(Action::Scale(0.5), format!("host work of {name}"), &spans)?;
     Some(Candidate {
-        title: format!("all wait for {} {share:.0} % of the time; if it took half", super::short(name)),
+        title: format!(
+            "Slow host code: {} is {share:.0} % of the critical path (gain assumes half)",
+            super::short(name)
+        ),
         place: context.place(spans[0]),
         facts: vec![
             Fact::count(if is_of_model(context, spans[0]) { MODEL } else { "calls" }, spans.len()),
             Fact::time("on the critical path, a step", context.per_step(on_path_ns)),
-            Fact::time("its GPU work, a step", context.per_step(gpu_ns)),
+            Fact::time("GPU work, a step", context.per_step(gpu_ns)),
         ],
         events: spans,
         support: Support::Inferred,
