@@ -308,7 +308,9 @@ fn page(rule: &RuleInfo, said: &ExternalRule) -> String {
     let needs: Vec<&str> = said.needs.iter().filter_map(|need| Some(Requirement::from_name(need)?.missing())).collect();
     match needs.is_empty() {
         true => section("Requirements", "None: the rule checks every trace."),
-        false => section("Requirements", &format!("The rule is not checked if the trace has {}.", needs.join(", or "))),
+        false => {
+            section("Requirements", &format!("The rule is not checked if the trace has:\n\n- {}", needs.join("\n- ")))
+        }
     }
     if !said.thresholds.is_empty() {
         let one = |(name, value): (&String, &f64)| format!("`--set {}.{name}={value}`", rule.code);

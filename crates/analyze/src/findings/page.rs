@@ -43,7 +43,7 @@ fn needs(rule: &Rule) -> String {
     let needs: Vec<&str> = rule.needs.iter().map(|need| need.missing()).collect();
     match needs.is_empty() {
         true => "None: the rule checks every trace.".to_owned(),
-        false => format!("The rule is not checked if the trace has {}.", needs.join(", or ")),
+        false => format!("The rule is not checked if the trace has:\n\n- {}", needs.join("\n- ")),
     }
 }
 

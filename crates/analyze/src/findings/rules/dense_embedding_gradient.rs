@@ -209,12 +209,12 @@ fn candidate(context: &RuleContext<'_>, tables: &BTreeMap<Shape, Table>) -> Opti
     let [likely, least, most] = LEFT.map(|times| edits(context, &works, times));
     let whose = if uses_gpu { "of GPU time" } else { "of the window" };
     let percent = 100.0 * works.iter().map(|(shape, table, _)| used(shape.0, table.largest)).fold(0.0, f64::max);
-    let what = match works.len() {
+    let gradients = match works.len() {
         1 => format!("Dense embedding gradient of {rows} × {columns}"),
         count => format!("Dense embedding gradients of {count} shapes, such as {rows} × {columns}"),
     };
     Some(Candidate {
-        title: format!("{what}: lookups read at most {percent:.1} % of the rows, {share:.0} % {whose}"),
+        title: format!("{gradients}: lookups read at most {percent:.1} % of the rows, {share:.0} % {whose}"),
         place: context.place(first.lookup.or(first.first)?),
         facts: vec![
             Fact::count("rows", usize::try_from(rows).unwrap_or(0)),
