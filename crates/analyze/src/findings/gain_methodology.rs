@@ -1,27 +1,27 @@
-//! Methodology of gain estimates, as shown on the pages of the rules.
+//! Methodology of gain estimates, as printed on rule pages.
 
 use super::finding::{Finding, REPLAY, SPECULATIVE};
 use super::rule::Rule;
 
-/// Method of a gain estimate. Pages name those of their rule; [`Finding::measured`] tells which one a finding has.
+/// Method of a gain estimate. Pages list the methods of their rule; [`Finding::measured`] returns the one of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GainMethod {
-    /// Replay of a repair,
+    /// Replay of the graph with the change.
     Replay,
-    /// of what is no repair but a hope,
+    /// Replay of a speculative change.
     Speculative,
-    /// a model that the finding names,
+    /// A model that the finding names.
     Model,
-    /// replay of the allocations of a memory trace;
+    /// Replay of the allocations of a memory trace.
     Memory,
-    /// no gain is told.
+    /// No gain.
     Nothing,
 }
 
 use GainMethod::{Memory, Model, Nothing, Replay, Speculative};
 
 impl GainMethod {
-    /// What that means, for a page.
+    /// Description for rule pages.
     fn about(self) -> &'static str {
         match self {
             Self::Replay => {
@@ -53,7 +53,7 @@ impl GainMethod {
 }
 
 impl Finding {
-    /// How its gain was measured.
+    /// Method of the gain estimate.
     pub fn measured(&self) -> GainMethod {
         match self.method {
             _ if self.memory.is_some() => Memory,
@@ -66,12 +66,12 @@ impl Finding {
 }
 
 impl Rule {
-    /// The ways in which gains of its findings are measured; none if nobody wrote them down.
+    /// Methods of the gain estimates of this rule; empty if the table has no entry.
     pub fn measured(&self) -> &'static [GainMethod] {
         told(self.code).map_or(&[], |(ways, _)| ways)
     }
 
-    /// How gains of its findings are measured, for its page.
+    /// Methodology text of the rule page.
     pub(super) fn how_measured(&self) -> String {
         let Some((ways, text)) = told(self.code) else { return String::new() };
         let ways: Vec<&str> = ways.iter().map(|way| way.about()).collect();
@@ -79,7 +79,7 @@ impl Rule {
     }
 }
 
-/// Of the rule with this code: the ways, and what is measured and changed.
+/// Methods, and the description of measured and changed times, by code of the rule.
 fn told(code: &str) -> Option<(&'static [GainMethod], &'static str)> {
     METHODOLOGY.iter().find(|(of, ..)| *of == code).map(|(_, ways, text)| (*ways, *text))
 }

@@ -1,20 +1,20 @@
-//! The page of a rule: what it finds, why, what to do, and when it is wrong.
+//! Markdown page of a rule: summary, reason, fix, false positives, requirements.
 
 use super::rule::Rule;
 use stackline_model::format::capital;
 
 impl Rule {
-    /// Its page in the repository: `docs/findings/SL001-hotspot.md`.
+    /// Path of the page in the repository: `docs/findings/SL001-hotspot.md`.
     pub fn page_path(&self) -> String {
         format!("docs/findings/{}", self.page_file())
     }
 
-    /// The name of the file of its page.
+    /// File name of the page.
     pub fn page_file(&self) -> String {
         format!("{}-{}.md", self.code, self.name)
     }
 
-    /// Its page, as Markdown: the file in `docs/findings` is made of it.
+    /// Render the page as Markdown, the content of its file in `docs/findings`.
     pub fn page(&self) -> String {
         let (before, after) = self.example;
         let mut page = format!("# {} {}\n\n{}.\n\n", self.code, self.name, capital(self.about));
