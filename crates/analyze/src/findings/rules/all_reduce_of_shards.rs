@@ -1,4 +1,4 @@
-//! SL020: gradients are all-reduced, though each rank keeps a part of them.
+//! SL020: gradients are all-reduced, although each rank keeps only a shard.
 
 use crate::critical_path::exact::what_if::{Action, Edit};
 use crate::findings::collectives::Collective;
@@ -46,7 +46,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// What is left of a ring's AllReduce: by the model, and at most.
+/// Remaining share of a ring's AllReduce: by the model, and at most.
 const LEFT: f64 = 0.5;
 const LEFT_AT_MOST: f64 = 0.6;
 
@@ -78,7 +78,7 @@ fn of_group(context: &RuleContext<'_>, of: &[Collective]) -> Option<Candidate> {
     candidate(context, &of_shards, gathered, Support::Exact)
 }
 
-/// Whether code that keeps a part of the sum asked for it.
+/// True if code that keeps only a part of the sum called the collective.
 fn is_of_shards(context: &RuleContext<'_>, event: EventId) -> bool {
     let trace = context.trace();
     let is_sharded = |name: &str| SHARDED_GRADIENTS.iter().any(|part| name.contains(part));
@@ -92,7 +92,7 @@ fn candidate(context: &RuleContext<'_>, reduces: &[Collective], gathered: i64, s
     for reduce in reduces {
         by_size.entry(reduce.elements?).or_default().push(reduce.event);
     }
-    // What one takes longer than it usually does for its size, it waits for other ranks, as ReduceScatter would.
+    // Time beyond the usual for its size is a wait for other ranks, which ReduceScatter would also have.
     let median = |lengths: &[i64]| lengths[lengths.len() / 2];
     let likely = edits(context, &by_size, (LEFT, median))?;
     let least = edits(context, &by_size, (LEFT_AT_MOST, |lengths| lengths[0]))?;
@@ -120,11 +120,11 @@ fn candidate(context: &RuleContext<'_>, reduces: &[Collective], gathered: i64, s
     })
 }
 
-/// So much is left of what AllReduces take without waits, and this is how long they take then, given the lengths of all
-/// of one size, ascending, in ns.
+/// Remaining share of an AllReduce's time without waits, and the usual time without waits in ns. The function takes the
+/// sorted lengths of all AllReduces of one size.
 type Model = (f64, fn(&[i64]) -> i64);
 
-/// AllReduces of each size take what a model leaves of them; none without any.
+/// Edits that scale the AllReduces of each size by a model; none without AllReduces.
 fn edits(context: &RuleContext<'_>, by_size: &BTreeMap<i64, Vec<EventId>>, (left, usual): Model) -> Option<Vec<Edit>> {
     let edit = |(size, of): (&i64, &Vec<EventId>)| {
         let lengths = context.lengths(of);

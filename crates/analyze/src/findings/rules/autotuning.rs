@@ -1,4 +1,4 @@
-//! SL062: algorithms are tried out in later steps, as cuDNN's benchmark mode and autotuners do for each new shape.
+//! SL062: steps after the first search for algorithms, as cuDNN's benchmark mode and autotuners do for each new shape.
 
 use crate::critical_path::exact::what_if::{Action, Edit};
 use crate::findings::{
@@ -36,16 +36,16 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// Waits of a search for one candidate: before it, after it ran for the first time, and after it was timed.
+/// Waits of a search per candidate: before it, after its first run, and after its timed run.
 const LEAST_WAITS: usize = 3;
 
-/// Kernels of a search for one candidate, which runs twice.
+/// Kernels of a search per candidate, which runs twice.
 const LEAST_KERNELS: usize = 2;
 
-/// Fewer steps after the first do not show that each searches.
+/// Minimum number of later steps that show that each of them searches.
 const LEAST_LATER: usize = 2;
 
-/// Functions in which an autotuner runs its candidates.
+/// Functions in which an autotuner runs candidates.
 const AUTOTUNERS: &[&[&str]] =
     &[&["triton/runtime/autotuner.py(", "): _bench"], &["flashinfer/autotuner.py(", "): _profile_single_kernel"]];
 
@@ -53,12 +53,12 @@ fn is_autotuner(name: &str) -> bool {
     AUTOTUNERS.iter().any(|parts| super::fits(name, parts))
 }
 
-/// What a search did: all that goes with it.
+/// One search with its removable work.
 struct Search {
-    /// The convolution, or the autotuner's function.
+    /// Convolution, or function of the autotuner.
     span: EventId,
     gone: Vec<EventId>,
-    /// How long the span goes on when the search is over, in ns; 0 of those that are nothing else.
+    /// Time of the span after the end of the search, in ns; 0 if the span consists only of the search.
     left_ns: i64,
 }
 
@@ -68,14 +68,14 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     groups.into_iter().filter_map(|(place, searches)| candidate(context, place, &searches)).collect()
 }
 
-/// What searches of convolutions did, but for those of a warm-up: other rules leave it to this one.
+/// Work of convolution searches, except those of a warm-up. Other rules exclude it.
 pub(super) fn events_of_searches(context: &RuleContext<'_>) -> FxHashSet<EventId> {
     let groups = by_place(context, of_convolutions(context));
     groups.into_iter().flat_map(|(_, searches)| searches).flat_map(|search| search.gone).collect()
 }
 
-/// Searches of the later steps by place. Where each of those searches, and one as often as the first step, that one does so for the same
-/// reason, and counts, too.
+/// Searches of later steps by source location. If each later step searches, and the first step does so no more often,
+/// its searches count, too: they have the same reason.
 fn by_place(context: &RuleContext<'_>, searches: Vec<Search>) -> Vec<(SourceLocation, Vec<Search>)> {
     let (later, all) = (context.later_steps(), &context.trace().steps);
     let spans: Vec<EventId> = searches.iter().map(|search| search.span).collect();
@@ -96,12 +96,12 @@ fn by_place(context: &RuleContext<'_>, searches: Vec<Search>) -> Vec<(SourceLoca
     context.by_place(&spans).into_iter().filter_map(counted).collect()
 }
 
-/// Whether a search is in a step after the first.
+/// True if a search is in a step after the first.
 fn is_late(context: &RuleContext<'_>, span: EventId) -> bool {
     context.step_of(context.later_steps(), span).is_some()
 }
 
-/// The calls that wait within each of the outermost convolutions.
+/// Waiting calls in each of the outermost convolutions.
 fn waits_by_convolution(context: &RuleContext<'_>) -> BTreeMap<EventId, Vec<EventId>> {
     let trace = context.trace();
     let mut waits: BTreeMap<EventId, Vec<EventId>> = BTreeMap::new();
@@ -120,11 +120,11 @@ fn waits_by_convolution(context: &RuleContext<'_>) -> BTreeMap<EventId, Vec<Even
 fn of_convolutions(context: &RuleContext<'_>) -> Vec<Search> {
     let trace = context.trace();
     let waits = waits_by_convolution(context).into_iter().filter(|(_, waits)| waits.len() >= LEAST_WAITS);
-    // When the last candidate was done: what follows is the convolution itself.
+    // End of the last candidate; the rest of the span is the convolution itself.
     let ends: BTreeMap<EventId, i64> = waits
         .map(|(span, waits)| (span, waits.iter().map(|&e| trace.events.end(e)).max().unwrap_or_default()))
         .collect();
-    // Mostly only the first step searches.
+    // Usually only the first step searches.
     if !ends.keys().any(|&span| is_late(context, span)) {
         return Vec::new();
     }
@@ -142,7 +142,7 @@ fn of_convolutions(context: &RuleContext<'_>) -> Vec<Search> {
         };
         gone.extend(context.launched_in(*span).filter(launched));
     }
-    // Waits alone may be those of an allocator that frees memory.
+    // Waits alone may come from an allocator that frees memory.
     let kernels = |gone: &[EventId]| gone.iter().filter(|&&e| trace.kind(e) == EventKind::Kernel).count();
     let searches = gone.into_iter().filter(|(_, gone)| kernels(gone) >= LEAST_KERNELS);
     let search = |(span, gone)| Search { span, gone, left_ns: (trace.events.end(span) - ends[&span]).max(0) };
@@ -182,7 +182,7 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, searches: &[Searc
         false => format!("all {} steps", steps_with(context, all, &searches)),
     };
     let edits = edits(context, name, &searches)?;
-    // What else a first step does once may lie in its searches.
+    // Searches of a first step may include other one-time work.
     let least = if late.len() < searches.len() { vec![self::edits(context, name, &late)?] } else { Vec::new() };
     Some(Candidate {
         title: format!("Autotuning: {what} benchmarks kernels in {in_steps}, {share:.0} % of the critical path"),
@@ -200,18 +200,18 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, searches: &[Searc
     })
 }
 
-/// In how many of some steps searches are.
+/// Number of steps with a search.
 fn steps_with(context: &RuleContext<'_>, steps: &[Step], searches: &[&Search]) -> usize {
     context.steps_with(steps, searches.iter().map(|search| search.span)).len()
 }
 
-/// Without some searches.
+/// Edits that remove searches.
 fn edits(context: &RuleContext<'_>, name: &str, searches: &[&Search]) -> Option<Vec<Edit>> {
     let kind = if is_autotuner(name) { "frame" } else { "operator" };
     let gone: Vec<EventId> = searches.iter().flat_map(|search| search.gone.iter().copied()).collect();
     let spans: Vec<EventId> = searches.iter().map(|search| search.span).collect();
     let remove = context.edit(Action::Remove, format!("{kind}:{name}, its search"), &gone)?;
-    // What cuDNN does between its calls goes, too.
+    // Time of cuDNN between its calls goes, too.
     let left = searches.iter().map(|search| search.left_ns).sum::<i64>() as f64 / context.total(&spans).max(1) as f64;
     let rest = context.edit(Action::Scale(left.min(1.0)), format!("{kind}:{name}, without its search"), &spans);
     Some(std::iter::once(remove).chain(rest.filter(|_| left > 0.0)).collect())

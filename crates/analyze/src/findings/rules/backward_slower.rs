@@ -1,4 +1,4 @@
-//! SL006: the backward of an operator takes much longer than its forward.
+//! SL006: the backward pass of an operator takes much longer than its forward pass.
 
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{
@@ -45,10 +45,11 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// What the backward would take at best, times the forward.
+/// Ratio of backward to forward time after the change.
 const USUAL: f64 = 2.0;
 
-/// Whether an operator reads some rows of a table: its gradient is all of the table, however few rows were read.
+/// True for operators that read some rows of a table. Their gradient covers the whole table, however few rows were
+/// read.
 fn is_table(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     ["embedding", "gather", "index_select"].iter().any(|part| name.contains(part))
@@ -56,7 +57,7 @@ fn is_table(name: &str) -> bool {
 
 #[derive(Default)]
 struct Group {
-    /// The first of them.
+    /// Source location of the first operator.
     place: Option<SourceLocation>,
     forward: Vec<EventId>,
     backward: Vec<EventId>,
@@ -66,13 +67,14 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let trace = context.trace();
     let mut types = context.kernel_types();
     let mut seen = FxHashSet::default();
-    // The same module many times over is one line of the program.
+    // Instances of one module class share a line of the program.
     let mut groups: BTreeMap<(SourceLocation, &str), Group> = BTreeMap::new();
     for (from, to, _) in
         trace.links.of_kind(LinkKind::Backward).filter(|(from, to, _)| context.counts(*from) && context.counts(*to))
     {
         let name = trace.name(from);
-        // Indexing has a rule of its own; checkpoints run their forward again; tables are read by rows and their gradient is a table.
+        // Indexing has its own rule (SL007), checkpoints repeat their forward pass, and table lookups have a gradient
+        // of the whole table.
         if name == aten::INDEX || name.contains("Checkpoint") || is_table(name) {
             continue;
         }
@@ -93,7 +95,7 @@ fn candidate(context: &RuleContext<'_>, name: &str, Group { place, forward, back
     let (forward_ns, backward_ns) = (context.total(&forward), context.total(&backward));
     let times = backward_ns as f64 / forward_ns.max(1) as f64;
     let share = context.percent_of_gpu(backward_ns);
-    // What does nothing in its forward is a view: its backward has to.
+    // An operator without GPU work in its forward pass is a view, and its backward pass has work.
     if forward_ns == 0 || times < context.setting("times") || share < context.setting("share") {
         return None;
     }

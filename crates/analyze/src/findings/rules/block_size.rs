@@ -1,4 +1,4 @@
-//! SL035: kernels whose blocks do not fill the groups in which the GPU runs threads.
+//! SL035: kernels whose block size is not a multiple of the warp size.
 
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{
@@ -41,7 +41,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// No GPU runs larger blocks.
+/// Upper limit of plausible threads per block.
 const MOST_THREADS: i64 = 1 << 16;
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
@@ -64,14 +64,14 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     .collect()
 }
 
-/// A property that all devices of the trace have in common.
+/// Property that all devices of the trace share; none if devices differ.
 pub(super) fn common<T: PartialEq>(devices: &[Device], property: impl Fn(&Device) -> Option<T>) -> Option<T> {
     let mut all: Vec<Option<T>> = devices.iter().map(property).collect();
     all.dedup();
     if all.len() == 1 { all.pop()? } else { None }
 }
 
-/// Threads of a warp or wavefront: recorded, else by the product.
+/// Threads per warp or wavefront: recorded, or else by product name.
 pub(super) fn warp_size(devices: &[Device]) -> Option<i64> {
     common(devices, |device| match device.vendor {
         _ if device.warp_size.is_some() => device.warp_size,
@@ -82,7 +82,7 @@ pub(super) fn warp_size(devices: &[Device]) -> Option<i64> {
     })
 }
 
-/// Threads of a block, or blocks of a grid.
+/// Product of a launch dimension: threads per block, or blocks per grid.
 pub(super) fn product(context: &RuleContext<'_>, key: &str, kernel: EventId) -> Option<i64> {
     let sizes = context.json(key, kernel)?;
     sizes.as_array()?.iter().map(Value::as_i64).try_fold(1_i64, |product, n| product.checked_mul(n?))

@@ -1,4 +1,4 @@
-//! SL043: in a program without a GPU, plain Python in one function takes much of the step.
+//! SL043: Python code of one function takes a large share of the step, in a program without a GPU.
 
 use super::{dataloader_starved, garbage_collection, host_waits, logging_in_step, preprocessing, rebuilt_constants};
 use crate::critical_path::exact::Category;
@@ -54,7 +54,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
-    // SL005 looks at the others.
+    // SL005 covers programs with a GPU.
     if context.uses_gpu() {
         return Vec::new();
     }
@@ -63,7 +63,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     if context.host_gaps().all.is_empty() {
         return of_calls(context, &names, least_ns);
     }
-    // Lists that are made into tensors are SL045's.
+    // Conversion of lists to tensors belongs to SL045.
     let lists = rebuilt_constants::list_lines(context);
     let is_of_list = |sample: EventId| !lists.is_empty() && lists.contains(&context.line_of(sample));
     let plain = |sample: EventId| names.own(context.frames_of_sample(sample)).is_some() && !is_of_list(sample);
@@ -71,12 +71,12 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     seen.into_iter().filter_map(|(place, seen)| of_samples(context, place, (&seen, &times))).collect()
 }
 
-/// What is known of each name of the trace.
+/// Classification of each name in the trace.
 struct Names<'s, 'a> {
     context: &'s RuleContext<'a>,
-    /// What a framework does.
+    /// Names of framework code.
     framework: Vec<bool>,
-    /// What other rules look at.
+    /// Names that other rules cover.
     other: Vec<bool>,
 }
 
@@ -86,8 +86,8 @@ impl<'s, 'a> Names<'s, 'a> {
         Self { context, framework: names().map(is_framework).collect(), other: names().map(is_other).collect() }
     }
 
-    /// The innermost function of the user's own among those that run, innermost first; none if it has a framework do it, or if
-    /// other rules look at any of them.
+    /// Innermost user function of a stack, given innermost first. None if framework code runs below it, or if another
+    /// rule covers any of the frames.
     fn own(&self, frames: impl Iterator<Item = StrId>) -> Option<StrId> {
         let is = |of: &[bool], name: StrId| of.get(name.index()).copied().unwrap_or(false);
         let mut found = None;
@@ -103,7 +103,7 @@ impl<'s, 'a> Names<'s, 'a> {
     }
 }
 
-/// Whether a frame is of a framework: what those do in Python is not the user's to change.
+/// True for frames of a framework, whose Python code the user cannot change.
 pub(super) fn is_framework(name: &str) -> bool {
     name.starts_with(MODULE_PREFIX) || is_in_package(name, TORCH) || is_framework_code(name)
 }
@@ -116,13 +116,13 @@ fn is_other(name: &str) -> bool {
         || kinds.iter().any(|kind_of| kind_of(name).is_some())
 }
 
-/// Where samples tell what is done between operators.
+/// Candidate from samples between operators.
 fn of_samples(
     context: &RuleContext<'_>,
     place: SourceLocation,
     (seen, times): (&Seen, &CpuTimes),
 ) -> Option<Candidate> {
-    // Threads do it beside each other: no more goes than what one of them does.
+    // Threads run it concurrently: the gain is at most the time of one thread.
     let of_time = context.percent(seen.of_one_thread() as i64);
     let share = times.share_of_processor(context, seen).max(of_time);
     if share < context.setting("share") || is_start(context, seen.stretches.len()) {
@@ -147,7 +147,7 @@ fn of_samples(
     })
 }
 
-/// Where threads wait for processors for longer than this part of the time, it is told, in percent.
+/// Minimum share of waiting for a processor that is reported, in percent.
 const NOTED_PERCENT: f64 = 2.0;
 
 /// CPU time in the window by samples, in ns.
@@ -158,7 +158,7 @@ struct CpuTimes {
 }
 
 impl CpuTimes {
-    /// Those of a recording; nothing of other traces.
+    /// Read the samples of a recording; empty for other traces.
     fn new(context: &RuleContext<'_>) -> Self {
         let (trace, (from, to)) = (context.trace(), context.window());
         let mut found = Self::default();
@@ -175,9 +175,9 @@ impl CpuTimes {
         found
     }
 
-    /// The part that it takes of the time in which its thread had a processor or waited for anything else, in percent. Other programs on
-    /// the machine make steps longer, and what is done in them no smaller: what a thread waits for processors is left out, as far as the
-    /// system counted it for the process, by the thread's part of the process's CPU time.
+    /// Share of the sampled time in the time in which its thread did not wait for a processor, in percent. Other
+    /// programs on the machine lengthen steps, but not the Python code. The wait for processors, as counted by the
+    /// system for the process, is split among threads by their CPU time, and subtracted.
     fn share_of_processor(&self, context: &RuleContext<'_>, seen: &Seen) -> f64 {
         let (from, to) = context.window();
         let window = context.steps_ns() as f64;
@@ -192,7 +192,7 @@ impl CpuTimes {
     }
 }
 
-/// What happens once, in a trace without steps, is how a program begins.
+/// True for work that occurs once in a trace without steps: the start of a program.
 fn is_start(context: &RuleContext<'_>, times: usize) -> bool {
     times < 2 && context.trace().steps.is_empty()
 }
@@ -201,7 +201,8 @@ pub(super) fn title(share: f64) -> String {
     format!("Python code outside of operators: {share:.0} % of the time (gain assumes half)")
 }
 
-/// Where calls are recorded: a function's own time on the critical path, with that of what it calls and is no operator.
+/// Candidates from recorded calls: self time of a function on the critical path, including its callees that are no
+/// operators.
 fn of_calls(context: &RuleContext<'_>, names: &Names<'_, '_>, least_ns: i64) -> Vec<Candidate> {
     let trace = context.trace();
     let mut by_call: BTreeMap<EventId, i64> = BTreeMap::new();

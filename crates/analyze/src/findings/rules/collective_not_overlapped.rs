@@ -1,4 +1,4 @@
-//! SL019: the critical path runs through communication.
+//! SL019: collectives on the critical path.
 
 use super::small_collectives::{MIDDLE, latency_bound, small_size};
 use crate::critical_path::exact::what_if::Action;
@@ -43,7 +43,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let mut types = context.kernel_types();
     let mut collectives = context.gpu_work();
     collectives.retain(|&event| types.of_event(event) == KernelType::Communication);
-    // Of many small ones the latencies are what counts.
+    // Many small collectives are bound by latency and belong to SL044.
     let told_elsewhere = latency_bound(context);
     collectives.retain(|event| !told_elsewhere.contains(event));
     let sizes: FxHashMap<EventId, i64> =

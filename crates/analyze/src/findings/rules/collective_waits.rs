@@ -1,4 +1,4 @@
-//! SL023: collectives that take much longer than the quickest of their kind: they wait for other ranks.
+//! SL023: collectives that take much longer than others of the same kind, because they wait for other ranks.
 
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{
@@ -40,7 +40,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let sizes = trace.attr("In msg nelems");
     let mut groups: BTreeMap<(StrId, Option<i64>), Vec<EventId>> = BTreeMap::new();
     for event in context.gpu_work() {
-        // Without a size, collectives of all sizes would be compared.
+        // Collectives without a recorded size are not comparable.
         if let Some(size) = sizes.i64(event).filter(|_| types.of_event(event) == KernelType::Communication) {
             groups.entry((trace.events.name[event.index()], Some(size))).or_default().push(event);
         }

@@ -1,4 +1,4 @@
-//! SL017: copies that only put tensors in order.
+//! SL017: copies that only change the memory layout, or duplicate tensors.
 
 use crate::critical_path::exact::what_if::{Action, Chosen};
 use crate::findings::{
@@ -51,19 +51,19 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// What titles of copies of whole objects begin with.
+/// First word of titles on copies of whole objects.
 pub(super) const DEEP: &str = "copy.deepcopy";
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let copies = if context.uses_gpu() { copies_on_gpu(context) } else { copies_on_cpu(context) };
-    // Frames of each operator are looked at only where there is such a frame.
+    // Stacks of operators are inspected only if the trace has such a frame.
     let deep_names: Vec<bool> = context.trace().strings.iter().map(is_deep_frame).collect();
     let has_deep = deep_names.contains(&true);
     let deep = if has_deep { context.outermost(&context.operators()) } else { Vec::new() };
     let deep: Vec<EventId> = deep.into_iter().filter(|&operator| is_deep(context, &deep_names, operator)).collect();
     let plain: Vec<EventId> =
         copies.into_iter().filter(|&copy| !has_deep || !is_deep(context, &deep_names, copy)).collect();
-    // One call copies by several operators, and modules of any class.
+    // One call copies with several operators, and modules of any class.
     let mut by_line: BTreeMap<SourceLocation, Vec<EventId>> = BTreeMap::new();
     for (place, of) in context.by_place(&deep) {
         by_line.entry(SourceLocation { operator: None, module: None, ..place }).or_default().extend(of);
@@ -73,14 +73,14 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     deep.chain(plain).collect()
 }
 
-/// Whether a frame is a call of Python's `copy.deepcopy`, or of what PyTorch does in one.
+/// True for frames of Python's `copy.deepcopy`, or of PyTorch's functions in it.
 pub(super) fn is_deep_frame(name: &str) -> bool {
     super::fits(name, &["copy.py(", "): deepcopy"])
         || super::fits(name, &["torch/_tensor.py(", "): __deepcopy__"])
         || super::fits(name, &["torch/nn/parameter.py(", "): __deepcopy__"])
 }
 
-/// Whether an operation is done in such a call; `deep_names` tells by name which frames are one.
+/// True if an operation runs in such a call. `deep_names` marks the names of such frames.
 fn is_deep(context: &RuleContext<'_>, deep_names: &[bool], copy: EventId) -> bool {
     let trace = context.trace();
     let is_deep = |name: StrId| deep_names.get(name.index()).copied().unwrap_or(false);
@@ -89,7 +89,7 @@ fn is_deep(context: &RuleContext<'_>, deep_names: &[bool], copy: EventId) -> boo
         || context.stack(copy).any(|e| context.stack_frames(e).into_iter().any(is_deep))
 }
 
-/// A copy of whole objects by these operators: what Python does between them goes with them.
+/// Candidate for copies of whole objects by these operators, including the Python time between them.
 fn deep_copy(
     context: &RuleContext<'_>,
     deep_names: &[bool],
@@ -98,7 +98,7 @@ fn deep_copy(
 ) -> Option<Candidate> {
     let trace = context.trace();
     let calls = calls_around(context, deep_names, &operators);
-    // Calls that were recorded say where the copying begins and ends; of those that samples saw, and of others, operators do.
+    // Recorded calls give the start and end of the copy. For sampled and other calls, the operators do.
     let is_recorded = !calls.is_empty() && calls.iter().all(|&call| trace.attr(INFERRED).get(call).is_none());
     let runs = context.runs_of(&operators);
     let gone = |chosen: Chosen| {
@@ -112,7 +112,7 @@ fn deep_copy(
         (context.total(&calls), likely.clone(), likely)
     } else {
         let stretches = || runs.runs.clone();
-        // What is done before the first copy of a run may be its beginning, or something else.
+        // Time before the first copy of a run may be its start, or other work.
         let before = runs.runs.iter().zip(&runs.neighbours);
         let before = before.filter_map(|((first, _), (before, _))| Some(((*before)?, *first))).collect();
         let likely = gone(Chosen { stretches: stretches(), ..Chosen::default() })?;
@@ -137,19 +137,19 @@ fn deep_copy(
     })
 }
 
-/// The title of copies of whole objects that take this part of the time, in percent, and when.
+/// Title for copies of whole objects: share of the time in percent, and frequency.
 pub(super) fn deep_title(share: f64, when: &str) -> String {
     format!("{DEEP}{when}: {share:.0} % of the time")
 }
 
-/// The title of copies by an operator that take this part of someone's time, in percent.
+/// Title for copies by an operator: share in percent, and its reference.
 pub(super) fn title(operator: &str, share: f64, whose: &str, is_on_gpu: bool) -> String {
-    // Kernels say that they put elements into another order; on a CPU nothing tells it of clone().
+    // Kernel names show a change of layout; on a CPU, clone() does not show it.
     let order = if !is_on_gpu && operator == aten::CLONE { "" } else { " into another memory layout" };
     format!("{} copies tensors{order}: {share:.0} % of {whose}", super::short(operator))
 }
 
-/// The outermost calls of `copy.deepcopy` around some operators.
+/// Outermost calls of `copy.deepcopy` around operators.
 fn calls_around(context: &RuleContext<'_>, deep_names: &[bool], operators: &[EventId]) -> Vec<EventId> {
     let trace = context.trace();
     let is_deep = |e: EventId| deep_names.get(trace.events.name[e.index()].index()).copied().unwrap_or(false);
@@ -161,7 +161,7 @@ fn calls_around(context: &RuleContext<'_>, deep_names: &[bool], operators: &[Eve
     calls
 }
 
-/// Kernels that put tensors in order, launched by operators that do nothing else.
+/// Kernels that change the memory layout, launched by operators without other work.
 fn copies_on_gpu(context: &RuleContext<'_>) -> Vec<EventId> {
     let trace = context.trace();
     let copies = context.named(&[EventKind::Kernel], is_reordering);
@@ -177,12 +177,12 @@ fn copies_on_gpu(context: &RuleContext<'_>) -> Vec<EventId> {
     copies.into_iter().filter(asked_for).collect()
 }
 
-/// Whether a kernel's name says that it copies elements one by one, without converting them.
+/// True for kernels that, by name, copy elements one by one without conversion.
 fn is_reordering(name: &str) -> bool {
     name.contains("direct_copy_kernel") && name.contains("nocast") && !name.contains("vectorized_elementwise_kernel")
 }
 
-/// Outermost operators that put tensors in order, and did copy.
+/// Outermost operators that change the memory layout and did copy.
 fn copies_on_cpu(context: &RuleContext<'_>) -> Vec<EventId> {
     let trace = context.trace();
     let copies = context.named(&[EventKind::Operator], |name| name == aten::COPY);

@@ -66,9 +66,9 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// More workers than this for each that there is are no sensible advice.
+/// Maximum number of advised workers per existing worker.
 const MOST_WORKERS: f64 = 16.0;
-/// Where fewer than so many times as many threads find a processor, workers are not what is missing.
+/// Minimum ratio of threads that fit on the processors to current threads; below it, more workers do not help.
 const LEAST_ROOM: f64 = 1.15;
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
@@ -81,14 +81,14 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let loads_itself = loads_itself(context, &takes);
     let room = Room::new(context, &takes);
     let rest = (context.steps_ns() - on_path).max(1);
-    // So many times as fast that nothing waits.
+    // Number of workers with which nothing waits.
     let workers = (room.crew.max(1) as f64 * on_path as f64 / rest as f64).ceil().clamp(1.0, room.most()) as u32;
     let is_full = room.is_full();
-    // Loading beside the computing may keep all processors busy.
+    // Concurrent loading may keep all processors busy.
     let is_bounded = room.most_gain(context).is_some_and(|most| most < context.total(&takes));
     let Ok(edit) = Edit::more_workers(workers) else { return Vec::new() };
     let gain_estimate = if is_full { GainEstimate::None } else { GainEstimate::Edits(vec![edit]) };
-    // That workers find a processor only a recording tells.
+    // Only recordings show free processors for workers.
     let is_sure = loads_itself && room.room.is_some() && !is_full && !is_bounded;
     let confidence = if is_sure { Confidence::High } else { Confidence::Medium };
     let how = match () {
@@ -123,20 +123,20 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     }]
 }
 
-/// Each time that the program takes a batch.
+/// Calls in which the program takes a batch.
 fn takes(context: &RuleContext<'_>) -> Vec<EventId> {
     let kinds = [EventKind::Annotation, EventKind::Operator, EventKind::PythonFunction];
     context.outermost(&context.named(&kinds, is_next))
 }
 
-/// What there is for workers.
+/// Workers and processors available to the loader.
 struct Room {
-    /// Workers that there are; 0 if the trace shows none.
+    /// Existing workers; 0 if the trace shows none.
     crew: usize,
-    /// Processors that the program may use, and how many of its threads want one, in the mean; none if that is not known.
+    /// Usable processors, and the mean number of threads that need one; none if unknown.
     usable: Option<f64>,
     busy: Option<f64>,
-    /// How many times as many threads would find one.
+    /// Ratio of threads that would find a processor to current threads.
     room: Option<f64>,
 }
 
@@ -160,12 +160,12 @@ impl Room {
         self.room.is_some_and(|room| room < LEAST_ROOM)
     }
 
-    /// What is gained at most where all that threads compute is spread over the processors, in ns of the whole window.
+    /// Upper bound of the gain if all computation is spread over the processors, in ns of the whole window.
     fn most_gain(&self, context: &RuleContext<'_>) -> Option<i64> {
         self.room.map(|room| (context.steps_ns() as f64 * (1.0 - 1.0 / room)) as i64)
     }
 
-    /// Most workers to add, at least one: as many as find a processor when all do as much as those that there are.
+    /// Maximum number of added workers, at least one: as many as find a processor if each works like the existing ones.
     fn most(&self) -> f64 {
         let crew = self.crew.max(1) as f64;
         let spare = if self.crew > 0 { self.room.map(|room| (crew * (room - 1.0)).ceil()) } else { self.usable };
@@ -180,26 +180,26 @@ impl Room {
     }
 }
 
-/// Whether the program that trains loads its batches itself, or most of them where it has several loaders.
+/// True if the main process loads its batches itself, or most of them if it has several loaders.
 fn loads_itself(context: &RuleContext<'_>, takes: &[EventId]) -> bool {
     let with = |name: &str| -> Vec<EventId> {
         takes.iter().copied().filter(|&take| calls_inside(context, take, name)).collect()
     };
-    // What makes workers may lie before the window.
+    // Workers may have started before the window.
     let has_workers = !context.loader_workers().is_empty()
         || context.trace().strings.iter().any(|name| name.contains(LOADER_WITH_WORKERS));
     let by_itself = context.total(&with(LOADER_WITHOUT_WORKERS));
     2 * by_itself > context.total(takes) || (!has_workers && with("_try_get_data").is_empty())
 }
 
-/// Taking the next batch.
+/// True for names of calls that take the next batch.
 pub(super) fn is_next(name: &str) -> bool {
     name.starts_with(TAKE_BATCH)
         || lightning::takes_batch(name)
         || super::fits(name, &["dataloader.py(", "): __next__"])
 }
 
-/// Whether taking a batch calls something of this name.
+/// True if taking a batch calls a function with this name.
 fn calls_inside(context: &RuleContext<'_>, take: EventId, name: &str) -> bool {
     let trace = context.trace();
     let (from, to) = (trace.events.start[take.index()], trace.events.end(take));

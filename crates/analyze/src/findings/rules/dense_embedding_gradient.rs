@@ -1,4 +1,4 @@
-//! SL065: the gradient of a large embedding table is dense, though a batch looks up few of its rows.
+//! SL065: a large embedding table has a dense gradient, although a batch looks up few of its rows.
 
 use crate::critical_path::exact::what_if::{Action, Edit};
 use crate::findings::{
@@ -51,28 +51,28 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// What is left of the work on a table, as multiples of the share of rows that a lookup reads: likely, at least and at most.
+/// Remaining work on a table, as multiples of the share of looked-up rows: likely, minimum and maximum.
 const LEFT: [f64; 3] = [3.0, 1.0, 10.0];
 
 /// Rows and columns.
 type Shape = (i64, i64);
 
-/// Operators or kernels, and the part of each that is the table's: an optimizer's may take several tensors.
+/// Operators or kernels, and the table's share of each; an optimizer's operator may process several tensors.
 type Work = Vec<(EventId, f64)>;
 
-/// A table, or several of one shape, whose gradient is dense.
+/// One or more tables of one shape with a dense gradient.
 #[derive(Default)]
 struct Table {
-    /// The first backward pass that fills a gradient of it.
+    /// First backward pass that fills a gradient of the table.
     first: Option<EventId>,
-    /// Indices of the largest lookup, and of all of them.
+    /// Number of indices in the largest lookup, and in all lookups.
     largest: i64,
     all: i64,
-    /// An operator that looks rows up.
+    /// Operator that looks up rows.
     lookup: Option<EventId>,
-    /// What goes over all of its rows from the first backward pass on.
+    /// Work on all rows from the first backward pass on.
     work: Work,
-    /// Whether the model multiplies by it, too: its gradient is dense then.
+    /// True if the table is also an input of a matrix product, so that its gradient is dense.
     is_multiplied: bool,
 }
 
@@ -92,7 +92,7 @@ fn used(rows: i64, indices: i64) -> f64 {
     (indices as f64 / rows.max(1) as f64).min(1.0)
 }
 
-/// Tables by their shape, from backward passes: each fills a gradient with zeros first.
+/// Tables by shape, from backward passes, each of which fills a gradient with zeros first.
 fn tables(context: &RuleContext<'_>, operators: &[EventId]) -> BTreeMap<Shape, Table> {
     let trace = context.trace();
     let is_pass = |e: &EventId| aten::EMBEDDING_BACKWARD.contains(&trace.name(*e));
@@ -117,7 +117,7 @@ fn tables(context: &RuleContext<'_>, operators: &[EventId]) -> BTreeMap<Shape, T
     tables
 }
 
-/// Notes what the operators do with the tables that they take.
+/// Add the work of operators on the tables among their inputs.
 fn add_work(context: &RuleContext<'_>, operators: &[EventId], tables: &mut BTreeMap<Shape, Table>) {
     let trace = context.trace();
     let column = trace.attr("Input Dims");
@@ -145,7 +145,7 @@ fn add_work(context: &RuleContext<'_>, operators: &[EventId], tables: &mut BTree
         let name = trace.name(event);
         for &(shape, part) in &known[&dims] {
             let Some(table) = tables.get_mut(&shape) else { continue };
-            // Before, it is made; a copy of it is none of the gradient's.
+            // Earlier operators create the table, and copies of the table do not belong to the gradient.
             let is_behind = table.first.is_some_and(|first| start(first) <= start(event));
             if aten::EMBEDDING.contains(&name) {
                 table.lookup = table.lookup.or(Some(event));
@@ -156,8 +156,8 @@ fn add_work(context: &RuleContext<'_>, operators: &[EventId], tables: &mut BTree
     }
 }
 
-/// The tables among an operator's inputs, with the part of its first input that each is: the whole, or tensors of a list; none if it
-/// only reads it.
+/// Tables among an operator's inputs, with their share of its first input: the whole input, or tensors of a list; none
+/// for a table that the operator only reads.
 fn parts(dims: &str, is_table: impl Fn(Shape) -> bool) -> Vec<(Shape, Option<f64>)> {
     let Ok(inputs) = serde_json::from_str::<Value>(dims) else { return Vec::new() };
     let inputs = inputs.as_array().map(Vec::as_slice).unwrap_or_default();
@@ -190,7 +190,7 @@ fn sizes(shape: &Value) -> Vec<i64> {
     shape.as_array().into_iter().flatten().filter_map(Value::as_i64).collect()
 }
 
-/// One finding of all tables: what an optimizer does with them is often one operator.
+/// One finding for all tables, as one operator of an optimizer often processes all of them.
 fn candidate(context: &RuleContext<'_>, tables: &BTreeMap<Shape, Table>) -> Option<Candidate> {
     let uses_gpu = context.uses_gpu();
     let works: Vec<(&Shape, &Table, Work)> = tables
@@ -229,8 +229,8 @@ fn candidate(context: &RuleContext<'_>, tables: &BTreeMap<Shape, Table>) -> Opti
     })
 }
 
-/// Edits that leave so many times the share of rows that a lookup reads of the tables' part of the work; where that is most, what all lookups
-/// of a step read, were their rows different ones.
+/// Edits that scale the tables' share of the work to `times` the share of rows in the largest lookup. For the maximum,
+/// at least the rows of all lookups of a step remain, as if all were distinct.
 fn edits(context: &RuleContext<'_>, works: &[(&Shape, &Table, Work)], times: f64) -> Vec<Edit> {
     let mut gone: BTreeMap<EventId, f64> = BTreeMap::new();
     for ((rows, _), table, work) in works {
@@ -251,7 +251,7 @@ fn edits(context: &RuleContext<'_>, works: &[(&Shape, &Table, Work)], times: f64
     by_scale.into_iter().filter_map(edit).collect()
 }
 
-/// The kernels that operators launch, with their parts.
+/// Kernels that the operators launch, with the tables' shares.
 fn kernels_of(context: &RuleContext<'_>, work: &Work) -> Work {
     let trace = context.trace();
     let launched = work.iter().flat_map(|&(operator, part)| context.launched_in(operator).map(move |e| (e, part)));

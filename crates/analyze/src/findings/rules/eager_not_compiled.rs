@@ -1,4 +1,4 @@
-//! SL036: chains of elementwise kernels that are not compiled.
+//! SL036: chains of elementwise kernels without compilation.
 
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{
@@ -53,13 +53,13 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// What Inductor calls its kernels.
+/// Name prefixes of Inductor's kernels.
 const COMPILED: &[&str] = &["triton_poi_", "triton_red_", "triton_per_", "triton_tem_", "triton_for_", "triton__0d"];
-/// Parts of names of PyTorch's own kernels that compute element by element.
+/// Name parts of PyTorch's own elementwise kernels.
 const ELEMENTWISE: &[&str] = &["elementwise_kernel"];
-/// The same of those that reduce, which a compiler makes parts of what comes before them.
+/// Name parts of PyTorch's reduction kernels, which a compiler fuses with preceding kernels.
 const REDUCTIONS: &[&str] = &["reduce_kernel"];
-/// In a program that compiles nothing a chain has so many kernels: two follow each other by chance.
+/// Minimum length of a chain in a program without compiled code, as two kernels may follow each other by accident.
 const LEAST_CHAIN: usize = 3;
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
@@ -82,11 +82,12 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     candidate(context, gone, &most, compiles.then_some(compiled)).into_iter().collect()
 }
 
-/// Kernels that would be part of others: of each chain of kernels of some names, launched one after the other, all but the longest.
+/// Kernels that fusion would remove: all but the longest of each chain of consecutively launched kernels with matching
+/// names.
 fn vanishing(context: &RuleContext<'_>, names: &[&str], shortest: usize) -> Vec<EventId> {
     let trace = context.trace();
     let is_eager = |name: &str| name.contains(NATIVE_NAMESPACE) && names.iter().any(|part| name.contains(part));
-    // Nobody compiles what the engine of autograd does; the optimizer's kernels are SL015's.
+    // Accumulation in the autograd engine cannot be compiled; kernels of the optimizer belong to SL015.
     let is_elsewhere = |&kernel: &EventId| {
         context.stack(kernel).any(|e| is_accumulation(trace.name(e)) || trace.name(e).starts_with(OPTIMIZER))
     };
@@ -104,7 +105,7 @@ fn vanishing(context: &RuleContext<'_>, names: &[&str], shortest: usize) -> Vec<
     gone
 }
 
-/// `compiled`: how many kernels the program compiled, if it compiles parts of its model.
+/// `compiled`: number of compiled kernels, if the program compiles parts of its model.
 fn candidate(
     context: &RuleContext<'_>,
     gone: Vec<EventId>,

@@ -1,4 +1,4 @@
-//! SL047: training steps also evaluate: a forward pass that no backward pass follows.
+//! SL047: training steps with a forward pass that has no backward pass.
 
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{
@@ -43,19 +43,19 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// The edits' least: it is done in every tenth step.
+/// Remaining share of the work in the lower bound: an evaluation in every tenth step.
 const SELDOM: f64 = 0.1;
-/// Words in names of functions that evaluate.
+/// Words in names of evaluation functions.
 const EVALUATES: &[&str] = &["eval", "evaluate", "evaluation", "validate", "validation", "test"];
-/// What runs modules forward and backward later: it is part of training.
+/// Names of code that repeats forward passes for the backward pass, which is part of training.
 const RECOMPUTED: &[&str] = &["utils/checkpoint.py(", "CheckpointFunction"];
 
-/// What a call of a function of the user's own holds.
+/// Operators in a call of a user function.
 #[derive(Clone, Copy, Default)]
 struct Held {
-    /// Operators that autograd differentiates.
+    /// True if autograd differentiates some operators.
     is_trained: bool,
-    /// Operators of modules that it does not.
+    /// True if some operators of modules are not differentiated.
     is_forward: bool,
 }
 
@@ -73,7 +73,8 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let candidate = |calls: Vec<EventId>| {
         let is_evaluation = evaluates(context, &calls);
         let of_each = in_each_step(&calls);
-        // One that is seen once may come once in a thousand steps; what else runs forward only in some is not known to be needless.
+        // An evaluation that occurs once may recur only after a thousand steps. Other forward passes in only some steps
+        // are not known to be avoidable.
         let comes_again = || context.steps_with(&trace.steps, calls.iter().copied()).len() >= 2;
         (of_each || (is_evaluation && comes_again()))
             .then(|| candidate(context, calls, is_evaluation, of_each))
@@ -82,7 +83,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     by_function.into_values().filter_map(candidate).collect()
 }
 
-/// Calls of the user's own functions in which modules run and nothing is differentiated.
+/// Calls of user functions in which modules run and nothing is differentiated.
 fn forward_only(context: &RuleContext<'_>) -> Vec<EventId> {
     let trace = context.trace();
     let has = |parts: &'static [&str]| {
@@ -98,9 +99,9 @@ fn forward_only(context: &RuleContext<'_>) -> Vec<EventId> {
         if around().any(|e| is_recomputed(e) || is_optimizer(e)) || is_recomputed(operator) {
             continue;
         }
-        // What a function of autograd does within itself is differentiated as a whole.
+        // A function of autograd is differentiated as a whole, with all operators in it.
         let is_trained = differentiated.contains(&operator) || around().any(|e| differentiated.contains(&e));
-        // A module that a call is inside of is not run by it.
+        // Only modules within the call count, not those around it.
         let mut in_module = false;
         for around in around() {
             if context.is_own_frame(around) {
@@ -162,7 +163,7 @@ fn candidate(context: &RuleContext<'_>, calls: Vec<EventId>, is_evaluation: bool
     })
 }
 
-/// Whether the function's name, or a call of `Module.eval` in it, says that it evaluates.
+/// True if the function's name, or a call of `Module.eval` in it, identifies an evaluation.
 fn evaluates(context: &RuleContext<'_>, calls: &[EventId]) -> bool {
     let trace = context.trace();
     let function = trace.name(calls[0]).rsplit("): ").next().unwrap_or_default();
@@ -173,7 +174,7 @@ fn evaluates(context: &RuleContext<'_>, calls: &[EventId]) -> bool {
         || modes.any(|mode| trace.ancestors(mode).any(|around| all.contains(&around)))
 }
 
-/// The words of a name such as `run_test` or `runTest`, in small letters.
+/// Words of a name such as `run_test` or `runTest`, in lower case.
 fn words(name: &str) -> Vec<String> {
     let (mut parted, mut before) = (String::new(), '_');
     for letter in name.chars() {

@@ -1,4 +1,4 @@
-//! SL041: kernels that launch fewer blocks than the GPU has multiprocessors, though their blocks could be divided.
+//! SL041: kernels with fewer blocks than the GPU has multiprocessors, although their blocks could be divided.
 
 use super::block_size::{common, product, warp_size};
 use crate::critical_path::exact::what_if::Action;
@@ -51,11 +51,11 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// Blocks, and threads of each.
+/// Number of blocks, and threads per block.
 type Shape = (i64, i64);
 
-/// Parts of names of kernels that take a fixed part of the GPU on purpose: each block takes one piece of work after the other, or the
-/// rest is left to what runs beside them.
+/// Name parts of kernels that use a fixed part of the GPU by design. Their blocks process one work item after another,
+/// or leave multiprocessors to concurrent work.
 const ON_PURPOSE: &[&str] = &[
     "persistent",
     "cooperative",
@@ -76,7 +76,7 @@ const ON_PURPOSE: &[&str] = &[
     "reduce_scatter",
 ];
 
-/// Whether the number of blocks was chosen for the GPU, not for the work.
+/// True if the number of blocks was chosen for the GPU instead of the work.
 fn is_on_purpose(context: &RuleContext<'_>, name: &str, kernels: &[EventId], units: i64) -> bool {
     let name = name.to_ascii_lowercase();
     let trace = context.trace();
@@ -89,8 +89,8 @@ fn is_on_purpose(context: &RuleContext<'_>, name: &str, kernels: &[EventId], uni
         || is_one_grid_for_all(context, kernels, units)
 }
 
-/// Whether launches on inputs of different sizes all have as many blocks: a persistent kernel. Also if they are a whole number for each
-/// multiprocessor.
+/// True for persistent kernels: launches on inputs of different sizes have the same number of blocks, or the number is
+/// a multiple of the multiprocessors.
 fn is_one_grid_for_all(context: &RuleContext<'_>, kernels: &[EventId], units: i64) -> bool {
     let trace = context.trace();
     let blocks: BTreeSet<i64> = kernels.iter().filter_map(|&kernel| product(context, "grid", kernel)).collect();
@@ -107,7 +107,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let devices = context.devices();
     let units = common(&devices, |device| device.multiprocessors);
     let Some((group, units)) = warp_size(&devices).zip(units) else { return Vec::new() };
-    // Collectives take few multiprocessors on purpose: they wait for other ranks.
+    // Collectives use few multiprocessors by design, as they wait for other ranks.
     let mut types = context.kernel_types();
     let computes = |kernel: &EventId| types.of_event(*kernel) == KernelType::Computation;
     let kernels: Vec<EventId> = context.kernels().into_iter().filter(computes).collect();

@@ -1,4 +1,4 @@
-//! SL021: DistributedDataParallel looks for unused parameters in each step.
+//! SL021: DistributedDataParallel searches for unused parameters in each step.
 
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Candidate, Confidence, Fact, GainEstimate, Requirement, Rule, RuleContext, Support};

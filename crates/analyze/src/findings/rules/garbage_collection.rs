@@ -1,4 +1,4 @@
-//! SL025: Python collects garbage in the middle of the work.
+//! SL025: recurring garbage collection of Python.
 
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::step_words::StepWords;
@@ -40,10 +40,10 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// A line at which this part of the time is spent, in percent, is where collections come from.
+/// Minimum share of collection time at one line that makes it the source location, in percent.
 const NEARLY_ALL: i64 = 90;
 
-/// Names of torch.profiler and of Python for collections. (`gc` and `gc (dynamo_timed)` are torch.compile's.)
+/// True for names of collections in torch.profiler and Python. (`gc` and `gc (dynamo_timed)` belong to torch.compile.)
 pub(super) fn is_collection(name: &str) -> bool {
     matches!(name, COLLECTION | "gc.collect" | "<built-in function collect>")
         || name.starts_with("<built-in method collect of module object")
@@ -66,11 +66,11 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     groups.into_iter().filter_map(|(place, of)| candidate(context, place, of)).collect()
 }
 
-/// Parts of the window of a trace without steps, and how many of them have some of what recurs.
+/// Parts of the window of a trace without steps, and the minimum number of parts with a recurring collection.
 const PARTS: i64 = 4;
 const LEAST_PARTS: usize = 3;
 
-/// Those of some collections that recur in steady state. The set-up collects once: in imports, before `gc.freeze()`, in a first step.
+/// Collections that recur in steady state. Setup collects once: in imports, before `gc.freeze()`, in a first step.
 fn recurring(context: &RuleContext<'_>, collections: Vec<EventId>) -> Vec<EventId> {
     let trace = context.trace();
     let imports = |event: EventId| trace.ancestors(event).any(|around| trace.name(around).starts_with(IMPORTS));
@@ -84,7 +84,7 @@ fn recurring(context: &RuleContext<'_>, collections: Vec<EventId>) -> Vec<EventI
     let (later, early): (Vec<EventId>, Vec<EventId>) =
         collections.into_iter().partition(|&event| step_begun(trace, event).is_some_and(|step| step > 0));
     let steps: BTreeSet<Option<usize>> = later.iter().map(|&event| step_begun(trace, event)).collect();
-    // Of two steps the first one has to show that what the other one has is not done once.
+    // With two steps, the first must also collect: a collection in only one of them may be a single event.
     let recurs = steps.len() >= 2 || context.later_steps().len() == 1 && !early.is_empty() && !later.is_empty();
     if !recurs {
         return Vec::new();
@@ -94,16 +94,16 @@ fn recurring(context: &RuleContext<'_>, collections: Vec<EventId>) -> Vec<EventI
     early.into_iter().filter(is_alike).chain(later).collect()
 }
 
-/// The step of its process, as its place in the trace's list, that was the last to begin before an event did: what lies behind a step
-/// counts as that step's. Of processes without steps those of all.
+/// Index of the last step of the event's process that started before the event. Time after a step counts as that step.
+/// Processes without steps use the steps of all.
 fn step_begun(trace: &Trace, event: EventId) -> Option<usize> {
     let pid = |event: EventId| trace.tracks.pid(trace.events.track[event.index()]);
     let begun = &trace.steps[..trace.steps.partition_point(|step| step.start <= trace.events.start[event.index()])];
     begun.iter().rposition(|step| pid(step.event) == pid(event)).or(begun.len().checked_sub(1))
 }
 
-/// The line at which nearly all collections come that Python told of: gc.collect() is called there, or most garbage made. None
-/// where they come wherever they come.
+/// Line with nearly all automatic collections: the caller of gc.collect(), or the main source of garbage. Empty if
+/// collections are spread.
 fn line_of(context: &RuleContext<'_>, collections: &[EventId]) -> SourceLocation {
     let mut lines: BTreeMap<SourceLocation, i64> = BTreeMap::new();
     for (place, of) in context.by_place(collections) {
@@ -114,7 +114,7 @@ fn line_of(context: &RuleContext<'_>, collections: &[EventId]) -> SourceLocation
     most.filter(|(_, ns)| is_nearly_all(*ns)).map(|(place, _)| place).unwrap_or_default()
 }
 
-/// The title of collections that take so long.
+/// Title with the time of collections.
 pub(super) fn title(each: &str, words: StepWords) -> String {
     format!("Garbage collection: {each}{}", words.a_step())
 }

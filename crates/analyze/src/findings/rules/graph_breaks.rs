@@ -1,4 +1,4 @@
-//! SL027: `torch.compile` could not compile a function in one piece.
+//! SL027: functions that `torch.compile` could not compile in one piece.
 
 use crate::critical_path::exact::what_if::{Action, Gain};
 use crate::findings::{
@@ -35,7 +35,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// Names of compiled pieces, of the functions that go on behind a break, of the search for the next piece.
+/// Names of compiled pieces, of resumed functions after a break, and of the lookup of the next piece.
 const REGION: &str = "Torch-Compiled Region";
 const RESUMED: &str = "torch_dynamo_resume_in_";
 const LOOKUP: &str = "TorchDynamo Cache Lookup";
@@ -44,7 +44,8 @@ const MODEL: &str = "model: one check per break (SL027.check_us), at most three 
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let spans = [EventKind::Operator, EventKind::Annotation];
-    // The function behind a break is part of the compiled one; one that is called by it and compiled by itself, too.
+    // The resumed function after a break is part of the compiled function, and so is a callee that is compiled
+    // separately.
     let resumed = context.named(&[EventKind::PythonFunction], |name| {
         name.rsplit_once("): ").is_some_and(|(_, function)| function.starts_with(RESUMED))
     });
@@ -60,13 +61,13 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let lookups = context.named(&spans, |name| name.starts_with(LOOKUP));
     let lookups = inside_regions(context, &lookups);
     let by_place = context.by_place(&breaks);
-    // Which check belongs to which break is not told: they are shared out over the places.
+    // The trace does not connect checks with breaks, so checks count only for a single source location.
     let one_place = by_place.len() == 1;
     let lookups = if one_place { lookups } else { Vec::new() };
     by_place.into_iter().filter_map(|(place, of)| candidate(context, place, of, &lookups)).collect()
 }
 
-/// Checks within a compiled piece: those behind a break.
+/// Checks within a compiled piece, which follow a break.
 fn inside_regions(context: &RuleContext<'_>, lookups: &[EventId]) -> Vec<EventId> {
     let of_region = |&lookup: &EventId| {
         let trace = context.trace();
@@ -109,7 +110,7 @@ fn counted(breaks: f64) -> String {
     if breaks < 1.5 { "a graph break".to_owned() } else { format!("{breaks:.0} graph breaks") }
 }
 
-/// The function and line of a break: `torch_dynamo_resume_in_forward_at_12` goes on behind line 12 of `forward`.
+/// Function and line of a break: `torch_dynamo_resume_in_forward_at_12` resumes after line 12 of `forward`.
 fn origin(function: &str) -> (Option<&str>, Option<u32>) {
     let Some((name, line)) = function.strip_prefix(RESUMED).and_then(|rest| rest.rsplit_once("_at_")) else {
         return (None, None);

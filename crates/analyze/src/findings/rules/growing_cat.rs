@@ -1,4 +1,4 @@
-//! SL046: a tensor that grows by `cat`, step by step.
+//! SL046: a tensor that grows by `cat` from step to step.
 
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{
@@ -46,7 +46,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// A call of `cat`: elements of its largest input, and of all.
+/// Call of `cat` with the elements of its largest input, and of all inputs.
 struct Call {
     event: EventId,
     start: i64,
@@ -54,18 +54,20 @@ struct Call {
     all: i64,
 }
 
-/// What grows in so many steps grows from step to step: nothing that begins anew in each.
+/// Minimum number of steps with a chain that grows across steps instead of restarting in each.
 const LEAST_STEPS: usize = 3;
-/// What fewer steps show has to be so many times as long: a model that joins what its layers made grows within each forward.
+/// Factor of the minimum length in fewer steps: a model that concatenates the outputs of its layers grows within each
+/// forward pass.
 const LONG: f64 = 20.0;
-/// What begins again from the same size, too, such as the cache of each prompt: so many times. No model joins what so many layers made.
+/// Factor of the minimum length for chains that restart from the same size, such as the cache of each prompt. No model
+/// concatenates the outputs of so many layers.
 const LONG_AGAIN: f64 = 34.0;
-/// So many calls of one place later nothing goes on that has not gone on since.
+/// Maximum number of calls at one source location between two calls of a chain.
 const MOST_BETWEEN: usize = 4096;
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let operators = context.named(&[EventKind::Operator], |name| name == aten::CAT);
-    // Layers grow each by itself; a line is told once.
+    // Each layer has its own chain; a line is reported once.
     let mut by_line: BTreeMap<SourceLocation, Vec<Call>> = BTreeMap::new();
     for (place, of) in context.by_place(&operators) {
         for growing in growing(context, &of) {
@@ -76,7 +78,8 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     by_line.into_iter().filter_map(|(place, calls)| candidate(context, place, &calls)).collect()
 }
 
-/// Calls of one place of which each begins with what the one before made, from step to step: one list for each tensor that grows.
+/// Chains of calls at one source location, one per growing tensor: each call starts with the result of the previous
+/// call, across steps.
 fn growing(context: &RuleContext<'_>, operators: &[EventId]) -> Vec<Vec<Call>> {
     let call = |&event: &EventId| {
         let (largest, all) = sizes(&context.json("Input Dims", event)?)?;
@@ -97,9 +100,9 @@ fn growing(context: &RuleContext<'_>, operators: &[EventId]) -> Vec<Vec<Call>> {
     chains
 }
 
-/// Calls in the order of time, of which each begins with what the one before made: its largest input is as large as what came out.
+/// Chains of calls in order of time. The largest input of each call is as large as the result of the previous call.
 fn chains(calls: Vec<Call>) -> Vec<Vec<Call>> {
-    // By what came out, with the number of the last call: tensors of one size take turns.
+    // Open chains by size of the result, with the number of the last call: tensors of one size alternate.
     let mut open: BTreeMap<i64, VecDeque<(usize, Vec<Call>)>> = BTreeMap::new();
     let mut order: VecDeque<(usize, i64)> = VecDeque::new();
     let mut chains = Vec::new();
@@ -114,7 +117,7 @@ fn chains(calls: Vec<Call>) -> Vec<Vec<Call>> {
             && let Some((number, size)) = order.pop_front()
             && let Some(of_size) = open.get_mut(&size)
         {
-            // None of its size waits for longer.
+            // No other chain of this size is older.
             let is_it = of_size.front().is_some_and(|(last, _)| *last == number);
             let ended = if is_it { of_size.pop_front() } else { None };
             chains.extend(ended.map(|(_, chain)| chain).filter(|chain| chain.len() > 1));
@@ -128,7 +131,7 @@ fn chains(calls: Vec<Call>) -> Vec<Vec<Call>> {
     chains
 }
 
-/// Sizes from which a chain begins after another one from the same size has ended.
+/// Sizes from which a chain starts after the end of another chain from the same size.
 fn begins_anew(chains: &[Vec<Call>]) -> BTreeSet<i64> {
     let mut first_end: BTreeMap<i64, i64> = BTreeMap::new();
     for chain in chains {
@@ -139,7 +142,7 @@ fn begins_anew(chains: &[Vec<Call>]) -> BTreeSet<i64> {
     chains.iter().filter(is_behind).map(|chain| chain[0].largest).collect()
 }
 
-/// Elements of the largest input of a call, and of all of them; none where one is not a part of the other, or nothing is as large.
+/// Elements of the largest input of a call, and of all inputs; none if the largest is all of them, empty or too large.
 fn sizes(dims: &Value) -> Option<(i64, i64)> {
     let sizes: Vec<i64> = dims.get(0)?.as_array()?.iter().map(elements).collect::<Option<_>>()?;
     let largest = *sizes.iter().max()?;
@@ -147,7 +150,7 @@ fn sizes(dims: &Value) -> Option<(i64, i64)> {
     (largest > 0 && largest < all).then_some((largest, all))
 }
 
-/// Elements of a shape.
+/// Number of elements of a shape.
 fn elements(shape: &Value) -> Option<i64> {
     let mut sizes = shape.as_array()?.iter().map(|n| n.as_i64().filter(|n| *n >= 0));
     sizes.try_fold(1_i64, |product, n| product.checked_mul(n?))

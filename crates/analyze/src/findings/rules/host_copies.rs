@@ -1,4 +1,4 @@
-//! SL064: the critical path runs through copies between host and GPU.
+//! SL064: copies between host and GPU on the critical path.
 
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{
@@ -48,7 +48,7 @@ pub(super) const RULE: Rule = Rule {
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let least = (context.setting("kib") * 1024.0) as i64;
-    // Copies to the GPU from memory that is not pinned are SL011's.
+    // Copies to the GPU from pageable memory belong to SL011.
     let is_host_copy = |name: &str| {
         copy_direction(name).is_some_and(|direction| direction != CopyDirection::OnDevice)
             && !name.contains("Pageable -> Device")
@@ -103,7 +103,7 @@ fn candidate(context: &RuleContext<'_>, name: &str, copies: Vec<EventId>) -> Opt
     })
 }
 
-/// Outermost operators that launched nothing but these copies: what stays on the GPU is not asked for.
+/// Outermost operators that launched only these copies. Data that stays on the GPU does not need them.
 fn copying_operators(context: &RuleContext<'_>, copies: &[EventId]) -> Vec<EventId> {
     let trace = context.trace();
     let operator = |call: EventId| trace.ancestors(call).filter(|&e| trace.kind(e) == EventKind::Operator).last();

@@ -1,4 +1,4 @@
-//! SL039: the program waits for a thread, a process, a lock or the network in its steps.
+//! SL039: steps wait for a thread, a process, a lock or the network.
 
 use super::dataloader_starved::is_next;
 use super::logging_in_step;
@@ -114,18 +114,18 @@ const QUEUE_OF_PROCESS: &str = "a queue of another process";
 const NETWORK: &str = "the network";
 const FILE: &str = "a file or a pipe";
 const SLEEP: &str = "time.sleep";
-/// Collectives of the process run meanwhile: other ranks come late.
+/// The process runs collectives meanwhile: other ranks arrive late.
 pub(super) const OTHER_RANKS: &str = "other ranks";
 
-/// What is waited for, and parts of names of frames that do: see `fits`.
+/// Wait targets, and name parts of the frames that wait for them, as `fits` matches them.
 const FRAMES: &[(&str, &[&str])] = &[
     ("the result of another thread", &["concurrent/futures/_base.py(", "): result"]),
     ("the results of other threads", &["concurrent/futures/_base.py(", "): wait"]),
     ("a thread", &["threading.py(", "): join"]),
-    // It waits for the other thread to have begun.
+    // `start` waits until the new thread has started.
     (START, &["threading.py(", "): start"]),
     (CONDITION, &["threading.py(", "): wait"]),
-    // What is built in has no file: `with lock` enters it.
+    // Built-in functions have no file: `with lock` calls `__enter__`.
     (LOCK, &["<built-in method acquire of _thread."]),
     (LOCK, &["<built-in method __enter__ of _thread."]),
     (LOCK, &["<method 'acquire' of '_thread."]),
@@ -153,7 +153,8 @@ pub(super) fn kind_of(name: &str) -> Option<&'static str> {
     super::kind_in(FRAMES, name)
 }
 
-/// Calls that wait, as far as samples do not say more of it. Waits for data, and those of a data loader's own threads, are SL009's.
+/// Calls that wait, except those that samples describe better. SL009 covers waits for data, and those of a data
+/// loader's own threads.
 pub(super) fn calls(context: &RuleContext<'_>) -> Vec<EventId> {
     let trace = context.trace();
     let frames = context.named(&[EventKind::PythonFunction], |name| kind_of(name).is_some());
@@ -176,9 +177,10 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     named.chain(unnamed.filter_map(|(place, seen)| of_samples(context, place, &seen))).collect()
 }
 
-/// Waits for nobody knows what: a thread does not compute between two operators for longer than samples of its CPU time explain.
+/// Candidate for waits with an unknown target: between two operators, a thread is idle for longer than its CPU samples
+/// explain.
 fn of_samples(context: &RuleContext<'_>, place: SourceLocation, seen: &Seen) -> Option<Candidate> {
-    // Threads wait beside each other: no more goes than what one of them waits.
+    // Threads wait concurrently: the gain is at most the wait of one thread.
     let share = context.percent(seen.of_one_thread() as i64);
     if share < context.setting("share") {
         return None;
@@ -210,10 +212,10 @@ fn of_samples(context: &RuleContext<'_>, place: SourceLocation, seen: &Seen) -> 
     })
 }
 
-/// Collectives of CPUs that run for this part of some waits are what is waited for.
+/// Minimum share of the wait in CPU collectives that makes other ranks the target.
 const IN_COLLECTIVES: f64 = 0.7;
 
-/// Whether collectives of the process's CPUs run in most of some waits, and end with them.
+/// True if CPU collectives of the process run during most of the waits.
 fn in_collectives(context: &RuleContext<'_>, waits: impl Iterator<Item = (i64, i64)>) -> bool {
     let trace = context.trace();
     let span = |(event, _): (EventId, _)| (trace.events.start[event.index()], trace.events.end(event));
@@ -224,12 +226,13 @@ fn in_collectives(context: &RuleContext<'_>, waits: impl Iterator<Item = (i64, i
     !collectives.is_empty() && (all - beside) as f64 >= IN_COLLECTIVES * all.max(1) as f64
 }
 
-/// The title of waits of a kind that take this part of the time, in percent.
+/// Title of waits of one kind: share of the time in percent.
 pub(super) fn title(share: f64, kind: &str, words: StepWords) -> String {
     format!("{} {share:.0} % of the time for {kind}", words.steps_wait())
 }
 
-/// The line that waits, where samples within the calls saw it in the function that they are in: calls alone know where that begins.
+/// Source location with the waiting line, if samples within the calls show it in the same function. Calls alone have
+/// only the first line of the function.
 fn waiting_line(context: &RuleContext<'_>, place: SourceLocation, calls: &[EventId]) -> SourceLocation {
     let trace = context.trace();
     let calls = Spans::from_trace(trace, calls);
@@ -243,7 +246,7 @@ fn waiting_line(context: &RuleContext<'_>, place: SourceLocation, calls: &[Event
     }
 }
 
-/// What most of some samples saw a thread wait for: what its own function called, as far as its name tells.
+/// Wait target in most samples: the outermost library function below the user's function with a known name.
 fn kind_of_samples(context: &RuleContext<'_>, samples: &[EventId]) -> Option<&'static str> {
     let mut kinds: BTreeMap<Option<&'static str>, usize> = BTreeMap::new();
     for &sample in samples {

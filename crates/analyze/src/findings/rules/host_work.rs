@@ -1,4 +1,4 @@
-//! SL005: code that takes the host much longer than the GPU, while all wait for it.
+//! SL005: code on the critical path with much more host time than GPU time.
 
 use crate::critical_path::exact::Category;
 use crate::critical_path::exact::what_if::Action;
@@ -56,33 +56,33 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// The fact that counts calls of a model, or within one: no other thread can do these.
+/// Name of the fact that counts calls of a model, or within one. Other threads cannot do this work.
 const MODEL: &str = "calls in the model";
 
-/// A first call that takes so many times as long as the others in the mean is none of them.
+/// Minimum ratio of the first call to the mean of the others at which it is excluded.
 const LONGER: i64 = 4;
-/// Stretches that other rules look at.
+/// Prefixes of spans that other rules cover.
 const OF_OTHERS: &[&str] = &[STEP_PREFIX, OPTIMIZER, TAKE_BATCH, "PyTorch Profiler"];
 
-/// Functions that other rules look at: SL025, SL029 and SL039.
+/// Functions that other rules cover: SL025, SL029 and SL039.
 const TOLD: &[&str] = &["<built-in function collect>", "torch/serialization.py(", "<built-in function sleep>"];
 
-/// How spans of a model's forward end: `DistributedDataParallel.forward`, `model.py(3): forward`.
+/// Suffixes of spans of a model's forward pass: `DistributedDataParallel.forward`, `model.py(3): forward`.
 const FORWARD: [&str; 2] = [".forward", ": forward"];
 
-/// Spans of one name, with the time of each on the path, in ns.
+/// Spans of one name, with the time of each on the critical path in ns.
 type Group = Vec<(EventId, i64)>;
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let trace = context.trace();
-    // Some recordings know of the GPU only that it was called.
+    // Some recordings have GPU calls but no GPU times.
     if context.gpu_ns() == 0 {
         return Vec::new();
     }
     let mut by_span: FxHashMap<EventId, i64> = FxHashMap::default();
     let operators = context.operators();
     let around = |operator: &EventId| trace.ancestors(*operator).filter(|&e| context.is_own_frame(e));
-    // Functions that run operators or launch GPU work.
+    // User functions that run operators or launch GPU work.
     let mut working: FxHashSet<EventId> = operators.iter().flat_map(around).collect();
     working
         .extend(context.gpu_work().iter().flat_map(|&work| context.stack(work).filter(|&e| context.is_own_frame(e))));
@@ -107,8 +107,8 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     groups.into_iter().filter_map(|(name, group)| candidate(context, trace.strings.get(name), group)).collect()
 }
 
-/// The span whose time an event's is: the innermost one, or, of functions that are not `working`, the outermost one: what a generator
-/// does is that of the function that asks it.
+/// Span to which an event's time is attributed: the innermost span. For functions that are not `working`, it is the
+/// outermost such function, so that the time of a generator counts for its caller.
 fn span_of(context: &RuleContext<'_>, event: EventId, working: &FxHashSet<EventId>) -> Option<EventId> {
     let first = context.stack(event).find(|&e| is_span(context, e))?;
     let functions = context.stack(first).filter(|&e| context.is_own_frame(e));
@@ -116,24 +116,24 @@ fn span_of(context: &RuleContext<'_>, event: EventId, working: &FxHashSet<EventI
     Some(outermost.unwrap_or(first))
 }
 
-/// Whether an event is a stretch of code that a reader would know.
+/// True for ranges of code that a user recognizes.
 fn is_span(context: &RuleContext<'_>, event: EventId) -> bool {
     let trace = context.trace();
     match trace.kind(event) {
-        // Elsewhere its time may be a wait for other threads, of which nothing is recorded.
+        // On other threads the time may be a wait for threads that were not recorded.
         EventKind::Annotation => context.is_on_launching_thread(event),
         EventKind::PythonFunction => trace.name(event).starts_with(MODULE_PREFIX) || context.is_own_frame(event),
         _ => false,
     }
 }
 
-/// Whether a stretch is the call of a model, or lies within one.
+/// True if a span is a call of a model, or lies within one.
 fn is_of_model(context: &RuleContext<'_>, span: EventId) -> bool {
     let is_call = |name: &str| name.starts_with(MODULE_PREFIX) || FORWARD.iter().any(|end| name.ends_with(end));
     context.stack(span).any(|event| is_call(context.trace().name(event)))
 }
 
-/// Leaves out a first call that takes far longer than the others: libraries load and tune their kernels.
+/// Exclude a first call that takes far longer than the others: libraries load and tune their kernels.
 fn without_first_call(context: &RuleContext<'_>, group: &mut Group) {
     let [first, others @ ..] = &group[..] else { return };
     let mean = others.iter().map(|(span, _)| context.dur(*span)).sum::<i64>() / others.len().max(1) as i64;
@@ -152,10 +152,10 @@ fn candidate(context: &RuleContext<'_>, name: &str, mut group: Group) -> Option<
     let gpu_ns = context.total(&work);
     let is_other =
         OF_OTHERS.iter().any(|prefix| name.starts_with(prefix)) || is_compilation(name) || lightning::takes_batch(name);
-    // A span that mostly calls others is not what takes the time.
+    // A span that mostly calls others does not take the time itself.
     let is_own = context.total(&spans) <= 2 * on_path_ns;
     let per_launch = on_path_ns as f64 / 1e3 / work.len().max(spans.len()) as f64;
-    // What happens once, in a trace without steps, is how a program begins.
+    // Work that occurs once in a trace without steps is the start of the program.
     let is_start = is_once && context.trace().steps.is_empty();
     let is_slow = on_path_ns as f64 >= context.setting("times") * gpu_ns as f64;
     if is_start

@@ -1,4 +1,4 @@
-//! SL001: one kernel takes a large part of the GPU's time.
+//! SL001: one kernel takes a large share of GPU time.
 
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{
