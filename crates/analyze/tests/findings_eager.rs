@@ -179,7 +179,7 @@ fn work_of_the_host_in_a_model() {
         (only.rule.advice.clone(), only.facts[0].name.clone())
     };
     let outside = steps(mask);
-    assert!(advice(&outside).0.starts_with("Do this work in a loader's worker"), "{:?}", advice(&outside));
+    assert!(advice(&outside).0.starts_with("Move the work into a DataLoader worker"), "{:?}", advice(&outside));
     let inside = steps(|p| p.python("nn.Module: Model_0", mask));
     let annotated = steps(|p| {
         p.annotation("DistributedDataParallel.forward", |p| {
@@ -192,10 +192,7 @@ fn work_of_the_host_in_a_model() {
     });
     for program in [inside, annotated] {
         let (advice, calls) = advice(&program);
-        assert!(
-            advice.starts_with("Shorten what the host does in the model") && !advice.contains("worker"),
-            "{advice}"
-        );
+        assert!(advice.starts_with("Shorten the host work of the model") && !advice.contains("worker"), "{advice}");
         assert_eq!(calls, "calls in the model");
     }
 }
