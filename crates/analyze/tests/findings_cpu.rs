@@ -376,7 +376,7 @@ fn advice_fits_what_is_waited_for() {
     assert!(advice("threading.py(327): Condition.wait").starts_with("Start the other thread one step earlier"));
     assert!(advice("<built-in function sleep>").starts_with("Remove the sleep"));
     assert!(
-        advice("concurrent/futures/_base.py(428): Future.result").starts_with("Let the other thread or process work")
+        advice("concurrent/futures/_base.py(428): Future.result").starts_with("Let the other thread or process run")
     );
 }
 

@@ -21,8 +21,8 @@ pub(super) const RULE: Rule = Rule {
     area: Area::Host,
     about: "steps wait for a thread, a process, a lock, a file or the network",
     why: "During the wait, the program computes nothing and launches nothing.",
-    advice: "Let the other thread or process work concurrently with the next step, and read its result later: keep \
-        the future and wait for the previous one. Use a bounded queue instead of join().",
+    advice: "Let the other thread or process run concurrently with the program, and read its result later: keep the \
+        future and wait for the previous one. Use a bounded queue instead of join().",
     example: (
         "writer.submit(save, values).result()",
         "pending.append(writer.submit(save, values))\nif len(pending) > 8:\n    pending.popleft().result()",
