@@ -29,7 +29,7 @@ test("both lengths of a step are named, on the Overview, beside findings and in 
     const rule = await page.locator(".rule pre").innerText();
     const code = (await page.locator(".card .what small").first().innerText()).match(/[A-Z]+\d{3}/)![0];
     expect(rule).toMatch(new RegExp(`^# ${code} `));
-    expect(rule).toContain("## When it is wrong");
+    expect(rule).toContain("## False positives");
     // Findings about one thing alone.
     await open(page, url, "page=issues");
     const all = await page.locator("main .card").count();

@@ -38,7 +38,7 @@ test("rules that looked say from what on they report, and their pages are at han
   await open(page, served.url, "page=issues");
   await page.getByText(/\d+ rules looked/).click();
   const looked = page.locator("details", { hasText: "rules looked" });
-  expect(await looked.innerText()).toMatch(/SL001\.share = \d+: least part of the GPU's busy time/);
+  expect(await looked.innerText()).toMatch(/SL001\.share = \d+: minimum share of a kernel in GPU busy time/);
   await looked.getByRole("button", { name: "SL001" }).click();
   const rule = page.getByRole("region", { name: "Page of SL001" });
   await rule.waitFor();

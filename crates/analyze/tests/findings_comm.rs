@@ -326,7 +326,7 @@ fn a_wait_for_another_rank_is_an_effect() {
     let of = |code: &str| found.findings.iter().filter(|f| f.rule.code == code).collect::<Vec<_>>();
     let [straggler] = of("SL040")[..] else { panic!("{}", text(&found.findings)) };
     assert_eq!(straggler.told_of(), Some(1));
-    assert!(straggler.title.contains("; there SL009: the program waits for data"), "{}", straggler.title);
+    assert!(straggler.title.contains("; there SL009: Waiting for data"), "{}", straggler.title);
     // A cause that moves, or is mended, makes it no other finding: where to change it is told, its own place is none.
     let cause = &waits_for_rank(2900, 100).found("SL009")[0];
     assert_eq!((&straggler.place, straggler.change_place()), (&SourceLocation::default(), cause.change_place()));

@@ -138,7 +138,7 @@ fn copies_on_a_cpu() {
     };
     let found = copy("aten::contiguous").found("SL017");
     assert!((300..=330).contains(&only(&found)), "{}", text(&found));
-    assert!(found[0].title.contains("into another order"), "{}", text(&found));
+    assert!(found[0].title.contains("into another memory layout"), "{}", text(&found));
     assert_eq!(copy("aten::_to_copy").found("SL017"), [], "a conversion");
     let plain = steps(|p| p.op("aten::clone", |p| p.op("aten::copy_", |p| p.work(300)))).found("SL017");
     assert!(
@@ -370,12 +370,14 @@ fn advice_fits_what_is_waited_for() {
         found[0].rule.advice.clone()
     };
     let lock = advice("<built-in method acquire of _thread.lock object at 0x7f52d1b40e50>");
-    assert!(lock.starts_with("Hold the lock for less"), "{lock}");
+    assert!(lock.starts_with("Shorten the time under the lock"), "{lock}");
     assert_eq!(advice("<built-in method __enter__ of _thread.RLock object at 0x7f52d1b40e50>"), lock);
-    assert!(advice("queue.py(154): Queue.get").starts_with("Of get(): let the producer run ahead"));
-    assert!(advice("threading.py(327): Condition.wait").starts_with("Start the other thread earlier"));
+    assert!(advice("queue.py(154): Queue.get").starts_with("For get(): let the producer run ahead"));
+    assert!(advice("threading.py(327): Condition.wait").starts_with("Start the other thread one step earlier"));
     assert!(advice("<built-in function sleep>").starts_with("Remove the sleep"));
-    assert!(advice("concurrent/futures/_base.py(428): Future.result").starts_with("Let the other one work"));
+    assert!(
+        advice("concurrent/futures/_base.py(428): Future.result").starts_with("Let the other thread or process run")
+    );
 }
 
 /// A folder that is called like a framework is the user's own where traces have whole paths.

@@ -1,4 +1,4 @@
-//! The page of each finding, and the list of all: made from the rules (`STACKLINE_BLESS=1` writes them).
+//! Pages of rules and their index, generated from the rules (`STACKLINE_BLESS=1` writes them).
 
 use stackline_analyze::findings::{Area, Rule, rules};
 use stackline_model::format::capital;
@@ -78,7 +78,7 @@ fn list() -> String {
         if of_area.is_empty() {
             continue;
         }
-        write!(list, "\n## {}\n\n| code | name | issue |\n|---|---|---|\n", capital(area.name())).unwrap();
+        write!(list, "\n## {}\n\n| code | name | problem |\n|---|---|---|\n", capital(area.name())).unwrap();
         for rule in of_area {
             writeln!(list, "| [{}]({}) | {} | {} |", rule.code, rule.page_file(), rule.name, rule.about).unwrap();
         }
@@ -100,9 +100,9 @@ fn pages_are_those_of_the_rules() {
     }
     for (name, text) in &pages {
         let written = std::fs::read_to_string(folder.join(name)).unwrap_or_default();
-        assert_eq!(&written, text, "docs/findings/{name}: write it with STACKLINE_BLESS=1");
+        assert_eq!(&written, text, "docs/findings/{name} is stale: write it with STACKLINE_BLESS=1");
     }
     let names = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
     let there = names.filter(|name| name.starts_with("SL") || name == "README.md").count();
-    assert_eq!(there, pages.len(), "pages of rules that are gone");
+    assert_eq!(there, pages.len(), "pages of removed rules");
 }

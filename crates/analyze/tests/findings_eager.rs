@@ -62,7 +62,7 @@ fn chains_in_a_program_that_compiles_nothing() {
     let found = chains(&["", eager, eager, eager, eager, reduce]);
     let of = found.found("SL036");
     let [only] = &of[..] else { panic!("{}", text(&of)) };
-    assert_eq!(only.title, "3 elementwise kernels a step could be part of others, were they compiled");
+    assert_eq!(only.title, "Not compiled: 3 elementwise kernels a step could be fused");
     let gain = only.gain.unwrap();
     assert!((gain.ns - 300_000).abs() <= 5_000 && (gain.high_ns - 400_000).abs() <= 5_000, "{gain:?}");
     assert_eq!(chains(&[eager, eager, "gemm", eager, eager]).found("SL036"), [], "two are there by chance");
@@ -179,7 +179,7 @@ fn work_of_the_host_in_a_model() {
         (only.rule.advice.clone(), only.facts[0].name.clone())
     };
     let outside = steps(mask);
-    assert!(advice(&outside).0.starts_with("Do this work in a loader's worker"), "{:?}", advice(&outside));
+    assert!(advice(&outside).0.starts_with("Move the work into a DataLoader worker"), "{:?}", advice(&outside));
     let inside = steps(|p| p.python("nn.Module: Model_0", mask));
     let annotated = steps(|p| {
         p.annotation("DistributedDataParallel.forward", |p| {
@@ -192,10 +192,7 @@ fn work_of_the_host_in_a_model() {
     });
     for program in [inside, annotated] {
         let (advice, calls) = advice(&program);
-        assert!(
-            advice.starts_with("Shorten what the host does in the model") && !advice.contains("worker"),
-            "{advice}"
-        );
+        assert!(advice.starts_with("Shorten the host work of the model") && !advice.contains("worker"), "{advice}");
         assert_eq!(calls, "calls in the model");
     }
 }
@@ -217,7 +214,8 @@ fn gpu_work_that_was_not_recorded_is_not_little() {
         let of = found.unchecked.iter().find(|of| of.rule.code == code);
         assert!(of.is_some_and(|of| matches!(of.reason, Reason::Missing(Requirement::GpuRecords))), "{code}: {of:?}");
     }
-    let told = "GPU times are incomplete (3 of 9 launches have no device record): rules that compare with them are not checked (";
+    let told = "GPU times are incomplete (3 of 9 launches have no device record), so rules that compare with GPU \
+        times are not checked (";
     assert!(found.notes.iter().any(|note| note.starts_with(told)), "{:?}", found.notes);
 }
 

@@ -57,7 +57,7 @@ fn evaluations_in_each_step() {
 fn networks_that_are_not_trained_are_a_hope() {
     let found = evaluation("teacher_logits", false);
     assert_eq!((found[0].method, found[0].confidence), (SPECULATIVE, Confidence::Low), "{}", text(&found));
-    assert!(found[0].title.starts_with("each step holds a forward pass that no backward pass follows"));
+    assert!(found[0].title.starts_with("each step holds a forward pass without a backward pass"));
 }
 
 /// What follows the optimizer lies in the next step where steps end with it.
@@ -203,7 +203,7 @@ fn nodes_that_were_not_recorded_do_not_count() {
     let (title, gain) = told(0);
     assert_eq!(told(100_000), (title.clone(), gain));
     assert_eq!(told(1 << 62), (title.clone(), gain));
-    assert!(title.starts_with("autograd makes 19 nodes a step"), "{title}");
+    assert!(title.starts_with("Autograd in inference: 19 graph nodes a step"), "{title}");
 }
 
 /// Under no_grad operators have no number; where nothing needs gradients the number does not grow; with a backward pass it is training.

@@ -276,7 +276,7 @@ fn busy_python_on_a_busy_machine_is_found() {
         "{}",
         text(&busy)
     );
-    assert!(busy[0].title.contains("takes 10 % of the time"), "{}", text(&busy));
+    assert!(busy[0].title.contains("outside of operators: 10 % of the time"), "{}", text(&busy));
     assert!(share(&idle) > 40.0);
     assert_eq!(found(8000, false), [], "the system did not count: the operators may take so long");
 }

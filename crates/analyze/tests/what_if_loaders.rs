@@ -55,7 +55,7 @@ fn waits_for_workers_shrink_beside_a_loader_without_workers() {
     assert!((40.0..44.0).contains(&without), "{without}");
     assert!((without - with).abs() < 2.0 && bounds.low_ns >= 0, "{without} {with} {bounds:?}");
     let found = waiting(Some(500)).found("SL009");
-    assert!(found[0].title.contains("its workers are too slow"), "{}", text(&found));
+    assert!(found[0].title.contains("DataLoader workers are too slow"), "{}", text(&found));
     // Nor do a few short waits make a gain uncertain that is one of the program's own loading.
     let mut own = loading(9000);
     own.python(OF_WORKERS, |p| p.python(WAIT, |p| p.work(500)));

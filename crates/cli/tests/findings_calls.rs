@@ -42,7 +42,7 @@ fn a_profile_tells_what_takes_time() {
     assert!(text.starts_with("2 findings; the thread that runs it takes 10.00 s."), "{text}");
     assert!(text.contains(" 1. /srv/me/data.py:12 in fetch  gains 2000 ms"), "{text}");
     assert!(text.contains("for a queue") && text.contains("logging holds up the work for 1000 ms"), "{text}");
-    assert!(text.contains("sums of calls alone, and no single ones"), "{text}");
+    assert!(text.contains("only sums of calls, no single calls"), "{text}");
     assert!(text.contains("nothing marks its steps"), "{text}");
     let (_, json, _) = run(&["findings", &path, "--format", "json"]);
     let json: Value = serde_json::from_str(&json).unwrap();

@@ -117,9 +117,9 @@ fn a_trace_without_memory_says_so() {
     let of_memory: Vec<&Value> =
         unchecked.iter().filter(|row| ("SL050".."SL061").contains(&row["code"].as_str().unwrap())).collect();
     assert_eq!(of_memory.len(), 11);
-    assert!(of_memory.iter().all(|row| row["missing"].as_str().unwrap().contains("no allocations of memory")));
+    assert!(of_memory.iter().all(|row| row["missing"].as_str().unwrap().contains("no memory allocations")));
     assert_eq!(document["peaks"], json!([]));
-    assert!(case.shown(&["findings", &trace, "--top", "0"]).contains("no allocations of memory"));
+    assert!(case.shown(&["findings", &trace, "--top", "0"]).contains("no memory allocations"));
     assert!(case.shown(&["findings", "--explain", "SL055"]).contains("memory-leak"));
 }
 

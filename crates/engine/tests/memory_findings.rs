@@ -293,13 +293,13 @@ fn what_the_source_does_not_tell_is_not_looked_for() {
     // Who touches memory is not told at all.
     let snapshot = missing("a x 64; f x");
     assert_eq!(snapshot.len(), 11);
-    assert!(snapshot[0].1.contains("who touches memory"), "{snapshot:?}");
+    assert!(snapshot[0].1.contains("memory accesses"), "{snapshot:?}");
     // Which bytes are touched is not told; the program did not end.
     let open: Vec<String> = missing("a x 64; k one x>x; f x").into_iter().map(|(code, _)| code).collect();
     assert_eq!(open, ["SL055", "SL058", "SL059", "SL060"]);
     let alone = Findings::of_memory_alone(found("a x 64; k one x[0:60]>x[0:60]; f x; end"));
     assert_eq!(alone.rules.len(), rules::ALL.len());
-    assert!(alone.unchecked.iter().all(|one| one.reason.sentence() == "the trace has no events but those of memory"));
+    assert!(alone.unchecked.iter().all(|one| one.reason.sentence() == "the trace has only memory events"));
 }
 
 /// A trace that ends before the program: what each turn of training leaves behind is told, without a gain.

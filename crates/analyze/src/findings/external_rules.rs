@@ -303,18 +303,20 @@ fn page(rule: &RuleInfo, said: &ExternalRule) -> String {
     let mut page = format!("# {} {}\n\n{about}\n\n", rule.code, rule.name);
     let mut section = |title: &str, text: &str| page.push_str(&format!("## {title}\n\n{text}\n\n"));
     if !rule.advice.is_empty() {
-        section("What to do", &rule.advice);
+        section("Fix", &rule.advice);
     }
     let needs: Vec<&str> = said.needs.iter().filter_map(|need| Some(Requirement::from_name(need)?.missing())).collect();
     match needs.is_empty() {
-        true => section("What it needs", "It looks at every trace."),
-        false => section("What it needs", &format!("It is not checked where the trace has {}.", needs.join(", or "))),
+        true => section("Requirements", "None: the rule checks every trace."),
+        false => {
+            section("Requirements", &format!("The rule is not checked if the trace has:\n\n- {}", needs.join("\n- ")))
+        }
     }
     if !said.thresholds.is_empty() {
         let one = |(name, value): (&String, &f64)| format!("`--set {}.{name}={value}`", rule.code);
         section("Thresholds", &said.thresholds.iter().map(one).collect::<Vec<_>>().join("\n"));
     }
-    section("Where it comes from", &format!("A rule of your own: {}.", said.source));
+    section("Source", &format!("A Python rule: {}.", said.source));
     page.trim_end().to_owned() + "\n"
 }
 

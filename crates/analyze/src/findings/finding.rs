@@ -1,4 +1,4 @@
-//! What a rule found.
+//! Findings, and the candidates from which they are made.
 
 use super::memory::MemoryGain;
 use super::rule::RuleInfo;
@@ -7,19 +7,19 @@ use crate::critical_path::exact::what_if::{Edit, Gain};
 use stackline_model::{EventId, Unit};
 use std::sync::Arc;
 
-/// How sure it is that the trace shows what is said.
+/// Level of evidence for a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Support {
-    /// Records say so.
+    /// Records state it.
     Exact,
-    /// Records say so of a part.
+    /// Records state a part of it.
     Partial,
-    /// It follows from a rule.
+    /// A heuristic of the rule derives it.
     Inferred,
 }
 
 impl Support {
-    /// All of them, the surest first.
+    /// All levels, in descending order.
     pub const ALL: [Self; 3] = [Self::Exact, Self::Partial, Self::Inferred];
 
     /// Stable text name.
@@ -32,24 +32,24 @@ impl Support {
     }
 }
 
-/// How sure it is that the change helps.
+/// Confidence that the change helps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Confidence {
-    /// It nearly always does.
+    /// The change nearly always helps.
     High,
-    /// It mostly does.
+    /// The change usually helps.
     Medium,
-    /// It is worth a look.
+    /// The change may help.
     Low,
 }
 
 impl Confidence {
-    /// One less.
+    /// Next lower level; `Low` stays.
     pub(super) fn lower(self) -> Self {
         if self == Self::High { Self::Medium } else { Self::Low }
     }
 
-    /// All of them, the surest first.
+    /// All levels, in descending order.
     pub const ALL: [Self; 3] = [Self::High, Self::Medium, Self::Low];
 
     /// Stable text name.
@@ -62,148 +62,149 @@ impl Confidence {
     }
 }
 
-/// What a finding rests on: a number, with its unit. Rules that are built in name it by what they hold themselves.
+/// Fact that supports a finding: a named number with its unit. Built-in rules use static names.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fact<N = &'static str> {
-    /// What was measured, in words.
+    /// Measured quantity, in words.
     pub name: N,
-    /// Its value.
+    /// Value.
     pub value: f64,
     /// Unit of the value.
     pub unit: Unit,
 }
 
 impl Fact {
-    /// How many.
+    /// Fact with a count.
     pub fn count(name: &'static str, count: usize) -> Self {
         Self { name, value: count as f64, unit: Unit::None }
     }
 
-    /// A time given in ns, in µs.
+    /// Fact with a time: input in ns, value in µs.
     pub fn time(name: &'static str, ns: i64) -> Self {
         Self { name, value: ns as f64 / 1e3, unit: Unit::Us }
     }
 }
 
-/// Estimated gain of a change, as its rule states it.
+/// Estimated gain of a change, in the form in which its rule states it.
 #[derive(Clone, Debug)]
 pub enum GainEstimate {
-    /// These edits, made together: their gain is computed by replay.
+    /// Replay of these edits, applied together.
     Edits(Vec<Edit>),
-    /// The same where it is not certain what a repair leaves: the gain is that of the first list, and its bounds hold those of
-    /// the others, too.
+    /// Replay with bounds for an uncertain effect of the change. The first list gives the gain; the bounds also cover
+    /// the other lists.
     Range(Vec<Edit>, Vec<Vec<Edit>>),
-    /// The same of work that samples saw, with the error that counting them has: the gain is that of the first list, at least that of
-    /// the second and at most that of the third.
+    /// Replay for sampled work, with the sampling error: likely, lower and upper bound.
     Sampled {
-        /// As it likely is.
+        /// Likely case.
         likely: Vec<Edit>,
-        /// If it is as little as it may be.
+        /// Lower bound.
         least: Vec<Edit>,
-        /// If it is as much as it may be.
+        /// Upper bound.
         most: Vec<Edit>,
     },
-    /// As `Edits` for a speculative change, such as half the time: its lower bound is 0, and it is no part of what all
-    /// findings gain together.
+    /// Replay of a speculative change, such as half of the time. The lower bound is 0, and the combined gain excludes
+    /// it.
     Speculative(Vec<Edit>),
-    /// The same where all of it may go: the gain is that of the first list, and at most that of the second.
+    /// Replay of a speculative change that may remove all of the work: the gain of the first list, the upper bound of
+    /// the second.
     SpeculativeRange(Vec<Edit>, Vec<Edit>),
-    /// Replay cannot express the change: per step, in ns, by the model that is named.
+    /// Gain by a named model, in ns per step; replay cannot express the change.
     Model {
-        /// Least, likely and most.
+        /// Lower bound, likely gain and upper bound.
         gain: Gain,
-        /// How it was estimated, in a sentence.
+        /// Description of the model, in a sentence.
         model: &'static str,
     },
-    /// Insignificant, for this reason: reported in a note, not as a finding.
+    /// Insignificant for the given reason: reported as a note, not as a finding.
     Insignificant(&'static str),
-    /// It is about the measurement itself: nothing is gained by a repair but better numbers.
+    /// No gain: the problem affects only the measurement.
     None,
 }
 
 /// Candidate finding of a rule.
 #[derive(Clone, Debug)]
 pub struct Candidate {
-    /// What is wrong, in one line, with its numbers.
+    /// Problem with its numbers, in one line.
     pub title: String,
-    /// Where.
+    /// Source location.
     pub place: SourceLocation,
-    /// The events that show it.
+    /// Events that support the finding.
     pub events: Vec<EventId>,
-    /// What it rests on.
+    /// Supporting facts.
     pub facts: Vec<Fact>,
-    /// Whether records say so.
+    /// Level of evidence.
     pub support: Support,
-    /// Whether the change helps.
+    /// Confidence that the change helps.
     pub confidence: Confidence,
-    /// What it is worth.
+    /// Estimated gain.
     pub gain_estimate: GainEstimate,
 }
 
-/// What to change, where, and what it gains.
+/// Performance or memory problem with source location, fix and gain.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// The rule that found it.
+    /// Rule that produced the finding.
     pub rule: Arc<RuleInfo>,
-    /// What is wrong, in one line, with its numbers.
+    /// Problem with its numbers, in one line.
     pub title: String,
-    /// Where it is seen: the innermost function of the user's own that shows it.
+    /// Source location of the problem: the innermost user function that shows it.
     pub place: SourceLocation,
-    /// Where the edit belongs, if that is known to be elsewhere ([`Finding::change_place`]).
+    /// Source location of the fix, if it differs ([`Finding::change_place`]).
     pub change: Option<SourceLocation>,
-    /// The events that show it, ascending.
+    /// Events that support the finding, ascending.
     pub events: Vec<EventId>,
-    /// What it rests on.
+    /// Supporting facts.
     pub facts: Vec<Fact<String>>,
-    /// Whether records say so.
+    /// Level of evidence.
     pub support: Support,
-    /// Whether the change helps.
+    /// Confidence that the change helps.
     pub confidence: Confidence,
-    /// What the change alone gains per step, in ns; none where nothing is gained by it.
+    /// Gain of the change alone, in ns per step; none if the finding has no gain in time.
     pub gain: Option<Gain>,
-    /// What the change alone saves of a device's memory; none where that is not what is gained by it.
+    /// Memory savings of the change alone; none if the finding has no savings of memory.
     pub memory: Option<MemoryGain>,
-    /// The part of the time which is left once all findings above it are mended, per step, in ns.
+    /// Additional gain after all higher-ranked changes, in ns per step.
     pub on_top_ns: Option<i64>,
-    /// How the gain was found: `replay`, `rule` where a rule of the user's own states it, or the model in a sentence.
+    /// Method of the gain: [`REPLAY`], [`SPECULATIVE`], [`STATED`], or the sentence of a model.
     pub method: &'static str,
-    /// The edits whose replay it is, with the cases that its bounds hold, as text from which `what-if` computes the same gain and bounds.
+    /// Replayed edits, with the cases of the bounds, as text. `what-if` computes the same gain and bounds from them.
     pub edits: Vec<String>,
-    /// The edits without cases in words, for people and for the comparison of runs: they name code, not events.
+    /// Labels of the edits without the cases of the bounds, for display and for the comparison of runs. Labels name
+    /// code, not events.
     pub edit_labels: Vec<String>,
-    /// Of several ranks those that have it, ascending, each with its gain; empty where one trace was looked at. All else is that of
-    /// the rank that gains most by it.
+    /// Ranks with the finding, ascending, each with its gain; empty for a single trace. All other fields are those of
+    /// the rank with the largest gain.
     pub ranks: Vec<OfRank>,
 }
 
-/// A finding on one of several ranks.
+/// Finding on one of several ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OfRank {
-    /// The rank.
+    /// Number of the rank.
     pub rank: i64,
-    /// What the change alone gains there per step, in ns; none where nothing is gained by it.
+    /// Gain of the change alone on this rank, in ns per step; none if the finding has no gain in time.
     pub gain_ns: Option<i64>,
 }
 
-/// The method of gains that are replayed,
+/// Method of replayed gains.
 pub const REPLAY: &str = "replay";
-/// of those that a rule of the user's own states,
+/// Method of gains that a Python rule states.
 pub const STATED: &str = "rule";
-/// and of those that are replayed of a hope.
-pub const SPECULATIVE: &str = "replay of a hope";
+/// Method of replayed speculative gains.
+pub const SPECULATIVE: &str = "speculative replay";
 
 impl Finding {
-    /// The predicted gain, in ns per step; 0 where there is none.
+    /// Predicted gain in ns per step; 0 without a gain.
     pub fn gain_ns(&self) -> i64 {
         self.gain.map_or(0, |gain| gain.ns)
     }
 
-    /// Of several ranks the one that it is told of: where it gains most.
+    /// Rank of the finding's details: the one with the largest gain.
     pub fn told_of(&self) -> Option<i64> {
         self.ranks.iter().max_by_key(|of| (of.gain_ns, std::cmp::Reverse(of.rank))).map(|of| of.rank)
     }
 
-    /// Whether it may well be nothing: it is only worth a look, and perhaps nothing, or nothing at all, is gained by it.
+    /// True if the confidence is low and the lower bound of the gain is 0.
     pub fn is_unsure(&self) -> bool {
         let perhaps_nothing = match &self.memory {
             Some(memory) => memory.low_bytes == 0,
@@ -212,7 +213,7 @@ impl Finding {
         self.confidence == Confidence::Low && perhaps_nothing
     }
 
-    /// Whether there is a repair whose gain it is, rather than a hope.
+    /// True unless the gain is speculative.
     pub fn is_repair(&self) -> bool {
         self.method != SPECULATIVE
     }

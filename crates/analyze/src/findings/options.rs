@@ -1,21 +1,21 @@
-//! How findings are looked for.
+//! Options of the search for findings.
 
 use super::settings::Settings;
 use crate::Scope;
 
-/// How to look.
+/// Options of the search for findings.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Which steps.
+    /// Selected steps.
     pub scope: Scope,
-    /// When rules fire.
+    /// Thresholds of the rules.
     pub settings: Settings,
-    /// Findings that gain less than this much of a step are left out, in percent.
+    /// Minimum gain of a listed finding, in percent of a step.
     pub least_percent: f64,
-    /// Threads for replay; 0 means one per core. Never changes the result.
+    /// Threads for replay; 0 means one per core. Results do not depend on the number.
     pub threads: usize,
-    /// Whether no other rank's findings are merged with those of the trace: then they need not be looked for in all of it, too, where its
-    /// steps are inferred.
+    /// True if the findings are not merged with those of other ranks. Then a trace with inferred steps is not searched
+    /// as a whole, too.
     pub is_alone: bool,
 }
 

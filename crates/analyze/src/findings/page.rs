@@ -1,40 +1,40 @@
-//! The page of a rule: what it finds, why, what to do, and when it is wrong.
+//! Markdown page of a rule: summary, reason, fix, false positives, requirements.
 
 use super::rule::Rule;
 use stackline_model::format::capital;
 
 impl Rule {
-    /// Its page in the repository: `docs/findings/SL001-hotspot.md`.
+    /// Path of the page in the repository: `docs/findings/SL001-hotspot.md`.
     pub fn page_path(&self) -> String {
         format!("docs/findings/{}", self.page_file())
     }
 
-    /// The name of the file of its page.
+    /// File name of the page.
     pub fn page_file(&self) -> String {
         format!("{}-{}.md", self.code, self.name)
     }
 
-    /// Its page, as Markdown: the file in `docs/findings` is made of it.
+    /// Render the page as Markdown, the content of its file in `docs/findings`.
     pub fn page(&self) -> String {
         let (before, after) = self.example;
         let mut page = format!("# {} {}\n\n{}.\n\n", self.code, self.name, capital(self.about));
         let mut section = |title: &str, text: &str| page.push_str(&format!("## {title}\n\n{text}\n\n"));
         section(if self.is_of_memory() { "Why it matters" } else { "Why it costs time" }, self.why);
-        section("How measured", &self.how_measured());
-        section("What to do", self.advice);
+        section("How the gain is estimated", &self.how_measured());
+        section("Fix", self.advice);
         section("Example", &format!("```python\n# before\n{before}\n\n# after\n{after}\n```"));
         for other in self.advice_variants {
             let (before, after) = other.example;
-            let title = format!("In programs {}", other.programs);
+            let title = format!("Fix in programs {}", other.programs);
             section(&title, &format!("{}\n\n```python\n# before\n{before}\n\n# after\n{after}\n```", other.advice));
         }
-        section("What the change costs", &format!("{}.", capital(self.cost)));
-        section("When it is wrong", self.false_positives);
-        section("What it needs", &needs(self));
+        section("Cost of the change", &format!("{}.", capital(self.cost)));
+        section("False positives", self.false_positives);
+        section("Requirements", &needs(self));
         if !self.settings.is_empty() {
             section("Settings", &settings(self));
         }
-        section("Where it comes from", &format!("{}.", capital(self.source)));
+        section("Source", &format!("{}.", capital(self.source)));
         page.trim_end().to_owned() + "\n"
     }
 }
@@ -42,13 +42,13 @@ impl Rule {
 fn needs(rule: &Rule) -> String {
     let needs: Vec<&str> = rule.needs.iter().map(|need| need.missing()).collect();
     match needs.is_empty() {
-        true => "It looks at every trace.".to_owned(),
-        false => format!("It is not checked where the trace has {}.", needs.join(", or ")),
+        true => "None: the rule checks every trace.".to_owned(),
+        false => format!("The rule is not checked if the trace has:\n\n- {}", needs.join("\n- ")),
     }
 }
 
 fn settings(rule: &Rule) -> String {
-    let mut table = "| `--set` | default | range | what it is |\n|---|---|---|---|".to_owned();
+    let mut table = "| `--set` | default | range | description |\n|---|---|---|---|".to_owned();
     for setting in rule.settings {
         let ((least, most), default) = (setting.range, setting.default);
         table.push_str(&format!(

@@ -1,35 +1,35 @@
-//! What a rule is.
+//! Registered rules: metadata, requirements, settings and advice.
 
 use super::finding::Candidate;
 use super::rule_context::RuleContext;
 use stackline_model::{CallMetric, CallingContextTree, EventKind, FrameKind, LinkKind, SampleMetric, Trace};
 use std::sync::Arc;
 
-/// What a rule is about.
+/// Area of a rule's problems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Area {
     /// The host keeps the GPU waiting.
     Host,
     /// Waits of the host for the GPU.
     Synchronization,
-    /// Loading and preparing of data.
+    /// Loading and preprocessing of data.
     Data,
     /// Kernels that could be fewer or faster.
     Kernels,
-    /// Copies between and on host and GPU.
+    /// Copies between host and GPU, and within each.
     Copies,
     /// Communication between ranks.
     Communication,
     /// Allocation of memory.
     Memory,
-    /// Whether the numbers can be trusted.
+    /// Validity of the measurement.
     Measurement,
-    /// What users look for with rules of their own.
+    /// Problems of Python rules.
     Own,
 }
 
 impl Area {
-    /// Every area, in the order of lists.
+    /// All areas, in the order of lists.
     pub const ALL: [Self; 9] = [
         Self::Host,
         Self::Synchronization,
@@ -60,63 +60,63 @@ impl Area {
 
 /// Requirement of a rule: records that a trace must hold.
 ///
-/// [`Self::name`] is what rules in Python ask for.
+/// Rules in Python name requirements by [`Self::name`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Requirement {
-    /// Operations of a GPU.
+    /// GPU operations.
     GpuWork,
-    /// The operations of all launches but a few, with times that can be true: rules that compare with GPU times cannot do without.
+    /// Device records with plausible times for nearly all launches. Rules that compare with GPU times require them.
     GpuRecords,
-    /// Calls of the runtime or driver.
+    /// Runtime or driver calls.
     RuntimeCalls,
     /// Operators of a framework.
     Operators,
     /// Python frames.
     PythonFrames,
-    /// A step.
+    /// At least one step.
     Step,
     /// Two or more steps.
     Steps,
     /// Shapes of operators' inputs.
     Shapes,
-    /// Which backward operator belongs to which forward operator.
+    /// Links between forward and backward operators.
     BackwardLinks,
-    /// Samples of instructions with the reasons of their stalls.
+    /// Instruction samples with stall reasons.
     InstructionSamples,
-    /// Collective communication.
+    /// Collectives.
     Collectives,
-    /// Counters of the clocks of GPUs.
+    /// Counters of GPU clocks.
     ClockCounters,
-    /// What kind of GPU it is.
+    /// Properties of the GPUs.
     GpuModel,
-    /// Traces of several ranks: no single one has them.
+    /// Traces of several ranks. A single trace never meets it.
     Ranks,
-    /// How many processors the program may use, and samples of its threads' CPU time.
+    /// Number of usable processors, and CPU samples of the threads.
     Processors,
-    /// How long functions of Python took by themselves: calls of which each was recorded, or samples of threads' CPU time.
+    /// Self times of Python functions: each call recorded, or CPU samples.
     PythonTimes,
-    /// What ran: a file of memory alone does not tell it.
+    /// Execution events. A memory-only file has none.
     Events,
-    /// When each call began and ended: sums of calls do not tell it.
+    /// Start and end of each call. Sums of calls have none.
     SingleCalls,
-    /// Allocations of memory.
+    /// Memory allocations.
     Memory,
-    /// Who touches memory.
+    /// Memory accesses.
     MemoryAccesses,
-    /// Which bytes of objects are touched.
+    /// Byte ranges of memory accesses.
     MemoryRanges,
-    /// The end of the program, or steps enough to see what grows: what is alive when a trace breaks off may be freed yet.
+    /// The end of the program, or enough steps to detect growth. Without it, live objects may still be freed later.
     MemoryEnd,
 }
 
-/// Whether a counter's name says that it is a clock's.
+/// True for names of clock counters.
 pub(super) fn is_clock(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     ["clock", "freq", "mhz"].iter().any(|part| name.contains(part))
 }
 
 impl Requirement {
-    /// Every need of rules that look at a [`Trace`], in the order of lists.
+    /// All requirements of rules on a [`Trace`], in the order of lists.
     pub const ALL: [Self; 16] = [
         Self::GpuWork,
         Self::GpuRecords,
@@ -164,19 +164,20 @@ impl Requirement {
         }
     }
 
-    /// The need with this name.
+    /// Requirement with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|need| need.name() == name)
     }
 
-    /// What is missing, and how to get it: the end of a sentence that begins with "the trace has".
+    /// Missing data, and a way to record it: the object of "the trace has".
     pub fn missing(self) -> &'static str {
         match self {
             Self::GpuWork => "no GPU operations",
             Self::GpuRecords => {
-                "incomplete GPU times (launches without a device record, operations without a time, or a file that breaks off)"
+                "incomplete GPU times (launches without a device record, operations without a time, or a truncated \
+                 file)"
             }
-            Self::RuntimeCalls => "no calls of the GPU's runtime",
+            Self::RuntimeCalls => "no calls of the GPU runtime",
             Self::Operators => "no operators",
             Self::PythonFrames => {
                 "no Python frames (torch.profiler: with_stack=True; or `stackline record --mode trace`)"
@@ -187,25 +188,25 @@ impl Requirement {
             Self::BackwardLinks => "no links from forward to backward operators",
             Self::InstructionSamples => "no samples of GPU instructions",
             Self::Collectives => "no collectives",
-            Self::ClockCounters => "no counters of the GPU's clocks",
-            Self::GpuModel => "no description of its GPUs",
-            Self::Ranks => "one rank only (give the folder with the traces of all)",
+            Self::ClockCounters => "no counters of GPU clocks",
+            Self::GpuModel => "no GPU properties",
+            Self::Ranks => "one rank only (pass the folder with the traces of all ranks)",
             Self::Processors => {
-                "no number of processors, or no samples of CPU time (`stackline record --mode trace` has both)"
+                "no number of processors or no samples of CPU time (`stackline record --mode trace` has both)"
             }
             Self::PythonTimes => "no samples of CPU time (`stackline record` without --sample-hz 0)",
-            Self::Events => "no events but those of memory",
+            Self::Events => "only memory events",
             Self::SingleCalls => {
-                "sums of calls alone, and no single ones (`stackline record --mode trace`, or torch.profiler)"
+                "only sums of calls, no single calls (`stackline record --mode trace`, or torch.profiler)"
             }
-            Self::Memory => "no allocations of memory (`stackline record --mode trace --memory`)",
-            Self::MemoryAccesses => "no records of who touches memory (`stackline record --mode trace --memory`)",
-            Self::MemoryRanges => "no records of which bytes are touched",
-            Self::MemoryEnd => "neither the end of the program nor steps enough: what is alive may be freed yet",
+            Self::Memory => "no memory allocations (`stackline record --mode trace --memory`)",
+            Self::MemoryAccesses => "no memory accesses (`stackline record --mode trace --memory`)",
+            Self::MemoryRanges => "no byte ranges of memory accesses",
+            Self::MemoryEnd => "neither the end of the program nor enough steps: live objects may still be freed",
         }
     }
 
-    /// Whether a trace holds it.
+    /// True if the trace meets the requirement.
     pub fn is_met(self, trace: &Trace) -> bool {
         let any = |wanted: &dyn Fn(EventKind) -> bool| trace.events.kind.iter().any(|&kind| wanted(kind));
         match self {
@@ -227,7 +228,7 @@ impl Requirement {
                     super::Recording::from_trace(trace).is_some_and(|recording| recording.knows_processors());
                 is_known && trace.key(SampleMetric::CpuTime.key()).is_some()
             }
-            // Calls in recordings are concluded from operators and samples.
+            // Calls in recordings are inferred from operators and samples.
             Self::PythonTimes => {
                 super::Recording::from_trace(trace).is_none() || trace.key(SampleMetric::CpuTime.key()).is_some()
             }
@@ -246,7 +247,7 @@ impl Requirement {
         }
     }
 
-    /// Whether a tree of calls holds it, for rules that look at such.
+    /// True if the call tree meets the requirement.
     pub fn is_met_by_calls(self, tree: &CallingContextTree) -> bool {
         let any = |wanted: FrameKind| tree.frames.iter().any(|frame| frame.kind() == wanted);
         let is_measured = |metric: CallMetric| tree.measured().contains(&metric);
@@ -264,40 +265,40 @@ impl Requirement {
     }
 }
 
-/// The argument of kernels that holds their stalls by reason, in samples: `{"memory_dependency": 120, …}`.
+/// Kernel argument with stall samples by reason: `{"memory_dependency": 120, …}`.
 pub(crate) const STALL_REASON: &str = "stall_reasons";
 
-/// A number that says when a rule fires.
+/// Threshold of a rule.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Setting {
     /// Name after the rule's code: `SL001.share` for `share`.
     pub name: &'static str,
-    /// Without a choice of the user.
+    /// Default value.
     pub default: f64,
-    /// Least and greatest sensible value.
+    /// Minimum and maximum.
     pub range: (f64, f64),
-    /// What it means, with its unit.
+    /// Description with unit.
     pub about: &'static str,
 }
 
 impl Setting {
-    /// `share`: the least part of the GPU's time that a rule reports.
+    /// `share`: minimum reported share of GPU busy time, in percent.
     pub(super) const fn share_of_gpu(default: f64) -> Self {
-        let about = "least part of the GPU's busy time that is reported, in percent";
+        let about = "minimum reported share of GPU busy time, in percent";
         Self { name: "share", default, range: (0.0, 100.0), about }
     }
 }
 
-/// Programs of some kind.
+/// Kind of program.
 #[derive(Clone, Copy)]
 pub enum Programs {
-    /// All.
+    /// All programs.
     Any,
-    /// Those that use JAX.
+    /// Programs that use JAX.
     Jax,
-    /// Those that have no GPU.
+    /// Programs without a GPU.
     WithoutGpu,
-    /// Those of which a trace tells it.
+    /// Programs that a predicate recognizes by their trace.
     Where(fn(&RuleContext<'_>) -> bool),
 }
 
@@ -312,23 +313,23 @@ impl Programs {
     }
 }
 
-/// Variant of a rule's advice for programs of some kind.
+/// Variant of a rule's advice for a kind of program.
 #[derive(Clone, Copy)]
 pub struct AdviceVariant {
-    /// Which programs: the end of a sentence that begins with "in programs".
+    /// Kind of program, as a continuation of "in programs".
     pub programs: &'static str,
-    /// Whether what is looked at is of one.
+    /// Kind of program, as a condition.
     pub which: Programs,
-    /// Which of what it found in them; mostly all.
+    /// Condition on the candidate; usually always true.
     pub fits: fn(&Candidate) -> bool,
-    /// What to do.
+    /// Advice.
     pub advice: &'static str,
-    /// A few lines of code before and after.
+    /// Example code before and after the change.
     pub example: (&'static str, &'static str),
 }
 
 impl AdviceVariant {
-    /// Of all programs, as far as what was found is of some kind.
+    /// Variant for all programs, for candidates of some kind.
     pub(super) const fn for_all(
         programs: &'static str,
         fits: fn(&Candidate) -> bool,
@@ -338,80 +339,80 @@ impl AdviceVariant {
         Self { programs, which: Programs::Any, fits, advice, example }
     }
 
-    /// Of programs that use JAX, where what PyTorch offers is of no use.
+    /// Variant for programs that use JAX, where advice on PyTorch does not apply.
     pub(super) const fn of_jax(advice: &'static str, example: (&'static str, &'static str)) -> Self {
         Self { programs: "that use JAX", which: Programs::Jax, fits: |_| true, advice, example }
     }
 
-    /// Of programs that have no GPU.
+    /// Variant for programs without a GPU.
     pub(super) const fn without_gpu(advice: &'static str, example: (&'static str, &'static str)) -> Self {
         Self { programs: "without a GPU", which: Programs::WithoutGpu, fits: |_| true, advice, example }
     }
 }
 
-/// One registered rule.
+/// Registered rule.
 #[derive(Clone, Copy)]
 pub struct Rule {
     /// Stable code, such as `SL001`.
     pub code: &'static str,
     /// Stable name in words, such as `hotspot`.
     pub name: &'static str,
-    /// What it is about.
+    /// Area.
     pub area: Area,
-    /// What it finds, in one line.
+    /// Summary in one line.
     pub about: &'static str,
-    /// Why that costs time.
+    /// Reason why the problem costs time.
     pub why: &'static str,
-    /// What to do.
+    /// Advice.
     pub advice: &'static str,
-    /// A few lines of code before and after.
+    /// Example code before and after the change.
     pub example: (&'static str, &'static str),
-    /// What the change costs.
+    /// Cost of the change.
     pub cost: &'static str,
-    /// When the finding is wrong.
+    /// False positives.
     pub false_positives: &'static str,
-    /// Where it comes from: paper and section, or the field's.
+    /// Source: a paper with section, or field practice.
     pub source: &'static str,
-    /// What it cannot do without.
+    /// Requirements.
     pub needs: &'static [Requirement],
-    /// Its settings.
+    /// Thresholds.
     pub settings: &'static [Setting],
-    /// Other advice for programs of some kinds: the first that fits is told.
+    /// Advice for kinds of programs; the first that applies is used.
     pub advice_variants: &'static [AdviceVariant],
-    /// Looks at a trace.
+    /// Check of a trace.
     pub check: fn(&RuleContext<'_>) -> Vec<Candidate>,
 }
 
-/// What people are told of a rule, whoever wrote it.
+/// Printable metadata of a rule, built-in or in Python.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleInfo {
-    /// Stable code, such as `SL001` or, of a rule of the user's own, `MY001`.
+    /// Stable code, such as `SL001` or, for a Python rule, `MY001`.
     pub code: String,
     /// Stable name in words, such as `hotspot`.
     pub name: String,
-    /// What it is about.
+    /// Area.
     pub area: Area,
-    /// What it finds, in one line.
+    /// Summary in one line.
     pub about: String,
-    /// Why that costs time; may be empty of the user's own.
+    /// Reason why the problem costs time; may be empty for Python rules.
     pub why: String,
-    /// What to do.
+    /// Advice.
     pub advice: String,
-    /// A few lines of code before and after; none of the user's own.
+    /// Example code before and after the change; none for Python rules.
     pub example: Option<(String, String)>,
-    /// What the change costs; may be empty of the user's own.
+    /// Cost of the change; may be empty for Python rules.
     pub cost: String,
-    /// Its page in the repository, [`Rule::page_path`]; none of the user's own.
+    /// Page in the repository, [`Rule::page_path`]; none for Python rules.
     pub page: Option<String>,
 }
 
 impl Rule {
-    /// Whether it looks at memory traces: what it finds gains bytes, and no time.
+    /// True for rules on memory traces, whose findings save bytes instead of time.
     pub fn is_of_memory(&self) -> bool {
         self.needs.contains(&Requirement::Memory)
     }
 
-    /// What people are told of it.
+    /// Printable metadata.
     pub fn info(&self) -> Arc<RuleInfo> {
         Arc::new(RuleInfo {
             code: self.code.to_owned(),
@@ -426,12 +427,12 @@ impl Rule {
         })
     }
 
-    /// The same where it found something, with the advice that fits that.
+    /// Printable metadata with the advice variant for a candidate.
     pub(super) fn info_of(&self, context: &RuleContext<'_>, candidate: &Candidate) -> Arc<RuleInfo> {
         self.info_where(candidate, |programs| programs.hold(context))
     }
 
-    /// The same where a test says of which kinds the program is.
+    /// Printable metadata with the advice variant for a candidate; `holds` decides on the kind of program.
     pub(super) fn info_where(&self, candidate: &Candidate, holds: impl Fn(Programs) -> bool) -> Arc<RuleInfo> {
         let info = self.info();
         let fits = |other: &&AdviceVariant| (other.fits)(candidate) && holds(other.which);

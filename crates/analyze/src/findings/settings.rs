@@ -1,23 +1,23 @@
-//! Numbers that say when rules fire.
+//! Thresholds of rules, as chosen with `--set`.
 
 use super::rule::Rule;
 use super::rules;
 use std::collections::BTreeMap;
 
-/// Choices of the user: `SL001.share` to a number.
+/// Chosen thresholds by name, such as `SL001.share`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings(BTreeMap<String, f64>);
 
-/// A choice that cannot be made.
+/// Invalid threshold choice.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SettingsError {
     /// Not `CODE.NAME=NUMBER`.
     Malformed(String),
-    /// There is no such rule.
+    /// The rule does not exist.
     UnknownRule(String),
-    /// The rule has no such setting; it has these.
+    /// The rule has no such setting; the list names its settings.
     UnknownSetting(String, Vec<String>),
-    /// Outside of what makes sense: name, value, least, greatest.
+    /// Value out of range: name, value, minimum, maximum.
     OutOfRange(String, f64, f64, f64),
 }
 
@@ -25,17 +25,17 @@ impl std::fmt::Display for SettingsError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Malformed(text) => {
-                write!(f, "{text:?} is no setting; write CODE.NAME=NUMBER, such as SL001.share=10")
+                write!(f, "{text:?} is no setting. Write CODE.NAME=NUMBER, such as SL001.share=10")
             }
             Self::UnknownRule(code) => write!(f, "there is no rule {code}"),
             Self::UnknownSetting(name, known) if known.is_empty() => {
-                write!(f, "there is no setting {name}; its rule has none")
+                write!(f, "unknown setting {name}: its rule has no settings")
             }
             Self::UnknownSetting(name, known) => {
-                write!(f, "there is no setting {name}; there are {}", known.join(", "))
+                write!(f, "unknown setting {name}. Use one of {}", known.join(", "))
             }
             Self::OutOfRange(name, value, least, most) => {
-                write!(f, "{name}={value} is out of range; it may be {least} to {most}")
+                write!(f, "{name}={value} is out of range. Use a value from {least} to {most}")
             }
         }
     }
@@ -44,10 +44,10 @@ impl std::fmt::Display for SettingsError {
 impl std::error::Error for SettingsError {}
 
 impl Settings {
-    /// Takes a choice written as `SL001.share=10`.
+    /// Set a threshold from text such as `SL001.share=10`.
     ///
     /// # Errors
-    /// If there is no such setting, or the number is out of its range.
+    /// Unknown rule or setting, malformed text, or a value out of range.
     pub fn set(&mut self, text: &str) -> Result<(), SettingsError> {
         let malformed = || SettingsError::Malformed(text.to_owned());
         let (name, value) = text.split_once('=').ok_or_else(malformed)?;
@@ -66,12 +66,12 @@ impl Settings {
         Ok(())
     }
 
-    /// The rules of which something was chosen, by code.
+    /// Codes of rules with a chosen threshold.
     pub fn rules(&self) -> impl Iterator<Item = &str> {
         self.0.keys().filter_map(|name| Some(name.split_once('.')?.0))
     }
 
-    /// The value of a rule's setting; 0 if it has none of that name.
+    /// Value of a rule's setting; 0 for an unknown name.
     pub fn get(&self, rule: &Rule, name: &str) -> f64 {
         let default = || rule.settings.iter().find(|s| s.name == name).map_or(0.0, |s| s.default);
         self.0.get(&format!("{}.{name}", rule.code)).copied().unwrap_or_else(default)

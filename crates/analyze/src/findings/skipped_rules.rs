@@ -1,4 +1,4 @@
-//! Rules that could not look, and why.
+//! Rules that were not checked, with the reason.
 
 use super::rule::{Requirement, RuleInfo};
 use stackline_model::Trace;
@@ -9,23 +9,23 @@ use std::sync::Arc;
 pub struct SkippedRule {
     /// The rule.
     pub rule: Arc<RuleInfo>,
-    /// Why not.
+    /// Reason.
     pub reason: Reason,
 }
 
 /// Reason why a rule was skipped.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reason {
-    /// The trace lacks what it needs.
+    /// The trace lacks a requirement.
     Missing(Requirement),
-    /// A rule of the user's own failed: why, in words, and its traceback, if it has one.
+    /// A Python rule failed: the message, and the traceback if there is one.
     Failed(String, Option<String>),
-    /// A rule of the user's own found too much: how much, in words. What it found first counts.
+    /// A Python rule reported too many findings: the message. The first findings count.
     Cut(String),
 }
 
 impl Reason {
-    /// The reason in words that need not say what lacks it: `no steps`.
+    /// Reason without a subject: `no steps`.
     pub fn short(&self) -> &str {
         match self {
             Self::Missing(need) => need.missing(),
@@ -33,7 +33,7 @@ impl Reason {
         }
     }
 
-    /// What became of the rule: `not checked`.
+    /// Outcome for the rule: `not checked` or `checked in part`.
     pub fn outcome(&self) -> &'static str {
         match self {
             Self::Missing(_) | Self::Failed(..) => "not checked",
@@ -41,7 +41,7 @@ impl Reason {
         }
     }
 
-    /// The reason as a sentence: `the trace has no steps`.
+    /// Reason as a clause: `the trace has no steps`.
     pub fn sentence(&self) -> String {
         match self {
             Self::Missing(need) => format!("the trace has {}", need.missing()),
@@ -49,7 +49,7 @@ impl Reason {
         }
     }
 
-    /// Where a rule of the user's own failed, line by line.
+    /// Traceback of a failed Python rule, as lines.
     pub fn traceback(&self) -> Option<&str> {
         match self {
             Self::Failed(_, traceback) => traceback.as_deref(),
@@ -58,13 +58,14 @@ impl Reason {
     }
 }
 
-/// What records of GPU work are missing, and which rules do not look for that: those that compare with GPU times.
+/// Note on incomplete GPU records: the missing records, and the rules that are not checked because they compare with
+/// GPU times.
 pub(super) fn incomplete_gpu(trace: &Trace, unchecked: &[SkippedRule]) -> Option<String> {
     let is_one = |of: &&SkippedRule| of.reason == Reason::Missing(Requirement::GpuRecords);
     let rules: Vec<&str> = unchecked.iter().filter(is_one).map(|of| of.rule.code.as_str()).collect();
     let missing = trace.gpu_records().missing().filter(|_| !rules.is_empty())?;
     Some(format!(
-        "GPU times are incomplete ({missing}): rules that compare with them are not checked ({})",
+        "GPU times are incomplete ({missing}), so rules that compare with GPU times are not checked ({})",
         rules.join(", ")
     ))
 }

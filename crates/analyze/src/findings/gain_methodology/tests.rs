@@ -8,7 +8,7 @@ fn each_rule_tells_how_it_measures() {
     for rule in ALL {
         assert!(told(rule.code).is_some(), "{}: write it here", rule.code);
         let page = rule.page();
-        assert!(page.contains("\n## How measured\n"), "{}", rule.code);
+        assert!(page.contains("\n## How the gain is estimated\n"), "{}", rule.code);
     }
     let codes: Vec<&str> = METHODOLOGY.iter().map(|(code, ..)| *code).collect();
     let all: Vec<&str> = ALL.iter().map(|rule| rule.code).collect();

@@ -1,4 +1,4 @@
-//! SL020: gradients are all-reduced, though each rank keeps a part of them.
+//! SL020: gradients are all-reduced, although each rank keeps only a shard.
 
 use crate::critical_path::exact::what_if::{Action, Edit};
 use crate::findings::collectives::Collective;
@@ -13,21 +13,24 @@ pub(super) const RULE: Rule = Rule {
     code: "SL020",
     name: "all-reduce-of-shards",
     area: Area::Communication,
-    about: "AllReduce where ReduceScatter does: each rank uses a part of the sum, and what follows is gathered again",
-    why: "In a ring AllReduce moves every element twice, ReduceScatter once. With a sharded optimizer each rank updates its part \
-          of the parameters only, and they are gathered (or broadcast) afterwards: the other parts of the sum are thrown away.",
-    advice: "Let gradients be scattered: FSDP (fully_shard) in place of DDP with a sharded optimizer; \"reduce_scatter\": true in \
-             DeepSpeed's zero_optimization; dist.reduce_scatter_tensor in code of your own.",
+    about: "gradients are all-reduced, although each rank needs only its shard",
+    why: "In a ring, AllReduce moves every element twice and ReduceScatter once. With a sharded optimizer, each rank \
+        updates only its part of the parameters, which are gathered or broadcast afterwards. The other parts of the \
+        sum are wasted.",
+    advice: "Use ReduceScatter for gradients: FSDP (fully_shard) instead of DDP with a sharded optimizer, \
+        \"reduce_scatter\": true in DeepSpeed's zero_optimization, or dist.reduce_scatter_tensor.",
     example: (
         "dist.all_reduce(grads)\npart = grads.chunk(world)[rank]\nstep(part)\ndist.all_gather_into_tensor(params, part)",
         "part = grads.new_empty(grads.numel() // world)\ndist.reduce_scatter_tensor(part, grads)\nstep(part)\n\
          dist.all_gather_into_tensor(params, part)",
     ),
-    cost: "a few lines, and padding to a multiple of the number of ranks; the norm of all gradients is one more small AllReduce",
-    false_positives: "Something else needs all of the sum on each rank. That parameters are gathered is told from their number: as many \
-                 elements as are reduced. The gain is a replay with the cost of a ring: each AllReduce takes half as long, \
-                 without what it waits for other ranks (what it takes longer than the median of its size). The lower bound is \
-                 that of 40 % less; on eight GPUs 44 % were measured (CTDA-CPA). Collectives that switches compute (NVLS, SHARP) are left alone.",
+    cost: "a few lines, and padding to a multiple of the number of ranks; the norm of all gradients needs one more \
+        small AllReduce",
+    false_positives: "Other code needs the whole sum on each rank. The rule infers the gather of parameters from \
+        element counts: as many elements are gathered as reduced. The gain assumes the cost of a ring: each \
+        AllReduce takes half as long, without its wait for other ranks (the time beyond the median of its size). The \
+        lower bound assumes 40 % less; 44 % were measured on eight GPUs (CTDA-CPA). Collectives that switches \
+        compute (NVLS, SHARP) are excluded.",
     source: "CTDA-CPA 4.4, DeepSpeed ZeRO-2 on eight GPUs",
     needs: &[Requirement::GpuWork, Requirement::Collectives],
     settings: &[
@@ -35,20 +38,15 @@ pub(super) const RULE: Rule = Rule {
             name: "match",
             default: 10.0,
             range: (0.0, 50.0),
-            about: "by how much elements that are gathered may differ from those that are reduced, in percent",
+            about: "maximum difference between gathered and reduced elements, in percent",
         },
-        Setting {
-            name: "elements",
-            default: 65536.0,
-            range: (1.0, 1e12),
-            about: "least elements of a collective that counts",
-        },
+        Setting { name: "elements", default: 65536.0, range: (1.0, 1e12), about: "minimum elements of a collective" },
     ],
     advice_variants: &[],
     check,
 };
 
-/// What is left of a ring's AllReduce: by the model, and at most.
+/// Remaining share of a ring's AllReduce: by the model, and at most.
 const LEFT: f64 = 0.5;
 const LEFT_AT_MOST: f64 = 0.6;
 
@@ -80,7 +78,7 @@ fn of_group(context: &RuleContext<'_>, of: &[Collective]) -> Option<Candidate> {
     candidate(context, &of_shards, gathered, Support::Exact)
 }
 
-/// Whether code that keeps a part of the sum asked for it.
+/// True if code that keeps only a part of the sum called the collective.
 fn is_of_shards(context: &RuleContext<'_>, event: EventId) -> bool {
     let trace = context.trace();
     let is_sharded = |name: &str| SHARDED_GRADIENTS.iter().any(|part| name.contains(part));
@@ -94,7 +92,7 @@ fn candidate(context: &RuleContext<'_>, reduces: &[Collective], gathered: i64, s
     for reduce in reduces {
         by_size.entry(reduce.elements?).or_default().push(reduce.event);
     }
-    // What one takes longer than it usually does for its size, it waits for other ranks, as ReduceScatter would.
+    // Time beyond the usual for its size is a wait for other ranks, which ReduceScatter would also have.
     let median = |lengths: &[i64]| lengths[lengths.len() / 2];
     let likely = edits(context, &by_size, (LEFT, median))?;
     let least = edits(context, &by_size, (LEFT_AT_MOST, |lengths| lengths[0]))?;
@@ -105,7 +103,7 @@ fn candidate(context: &RuleContext<'_>, reduces: &[Collective], gathered: i64, s
     let calls = events.len().div_ceil(context.steps().max(1));
     Some(Candidate {
         title: format!(
-            "{calls} AllReduces{} where each rank keeps a part: ReduceScatter moves half as much",
+            "AllReduce of sharded gradients: {calls} calls{}, ReduceScatter moves half as much",
             context.words().a_step()
         ),
         place,
@@ -113,7 +111,7 @@ fn candidate(context: &RuleContext<'_>, reduces: &[Collective], gathered: i64, s
             Fact::count("AllReduces", events.len()),
             Fact::count("elements reduced, a step", context.per_step(elements) as usize),
             Fact::count("elements gathered, a step", context.per_step(gathered) as usize),
-            Fact::time("reducing, a step", context.per_step(context.total(&events))),
+            Fact::time("AllReduce time, a step", context.per_step(context.total(&events))),
         ],
         events,
         support,
@@ -122,11 +120,11 @@ fn candidate(context: &RuleContext<'_>, reduces: &[Collective], gathered: i64, s
     })
 }
 
-/// So much is left of what AllReduces take without waits, and this is how long they take then, given the lengths of all
-/// of one size, ascending, in ns.
+/// Remaining share of an AllReduce's time without waits, and the usual time without waits in ns. The function takes the
+/// sorted lengths of all AllReduces of one size.
 type Model = (f64, fn(&[i64]) -> i64);
 
-/// AllReduces of each size take what a model leaves of them; none without any.
+/// Edits that scale the AllReduces of each size by a model; none without AllReduces.
 fn edits(context: &RuleContext<'_>, by_size: &BTreeMap<i64, Vec<EventId>>, (left, usual): Model) -> Option<Vec<Edit>> {
     let edit = |(size, of): (&i64, &Vec<EventId>)| {
         let lengths = context.lengths(of);

@@ -1,4 +1,4 @@
-//! SL048: a program that only runs forward records autograd's graph.
+//! SL048: a program without a backward pass records autograd's graph.
 
 use crate::critical_path::exact::what_if::{Action, Chosen};
 use crate::findings::{
@@ -14,27 +14,29 @@ pub(super) const RULE: Rule = Rule {
     code: "SL048",
     name: "autograd-in-inference",
     area: Area::Host,
-    about: "the program only runs forward, and autograd records a graph for a backward pass that never comes",
-    why: "Each operator makes a node, saves its inputs, and frees them later; what is saved keeps memory of all layers at once.",
-    advice: "Run it under torch.inference_mode(), or torch.no_grad() where its outputs are used in training later.",
+    about: "autograd records a graph, although the program runs no backward pass",
+    why: "Each operator creates a graph node, saves its inputs, and frees both later. The saved inputs keep memory \
+        of all layers allocated.",
+    advice: "Run the forward pass under torch.inference_mode(), or under torch.no_grad() if training uses its \
+        outputs later.",
     example: ("def serve(x):\n    return model(x)", "@torch.inference_mode()\ndef serve(x):\n    return model(x)"),
     cost: "one line; outputs of inference_mode cannot take part in training",
-    false_positives: "The backward pass was not recorded, or comes later: the trace is of a part of training. The evidence is that operators have \
-                 sequence numbers, which they get only while autograd records, that the numbers grow, as they do with each node that is \
-                 made, and that no backward node and no optimizer runs anywhere in the trace. Functions of the program's own (torch.autograd.Function) \
-                 do not count: they make a node in any mode. The gain is that of the host's time for so many nodes; \
-                 memory that is not kept is no part of it.",
+    false_positives: "The trace is a part of training, and its backward pass was not recorded or comes later. \
+        Evidence of the rule: operators have sequence numbers, which exist only while autograd records, and the \
+        numbers grow with each graph node. The trace has no backward node and no optimizer step. Subclasses of \
+        torch.autograd.Function do not count, as they create a node in any mode. The gain is the host time of the \
+        nodes, without effects of the saved memory.",
     source: "field practice; PyTorch's performance tuning guide",
     needs: &[Requirement::Operators],
-    settings: &[Setting { name: "nodes", default: 10.0, range: (1.0, 1e9), about: "least nodes a step" }],
+    settings: &[Setting { name: "nodes", default: 10.0, range: (1.0, 1e9), about: "minimum graph nodes a step" }],
     advice_variants: &[],
     check,
 };
 
-/// What a node costs the host: the operator makes and fills it, and something frees it; between the 1.7 and 3.3 µs measured of two
-/// programs with PyTorch 2 on a CPU, in ns.
+/// Host time of a graph node in ns: the operator creates and fills the node, and later code frees it. A value between
+/// 1.7 and 3.3 µs, measured in two programs with PyTorch 2 on a CPU.
 const NODE_NS: f64 = 2_400.0;
-/// Least and most, on faster and slower hosts.
+/// Bounds for faster and slower hosts.
 const BOUNDS_NS: [f64; 2] = [800.0, 5_000.0];
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
@@ -46,7 +48,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
         return Vec::new();
     }
     let total = context.total(&operators).max(1) as f64;
-    // As time, not as operators: their recording stays.
+    // Scale time ranges instead of operators: the cost of recording them stays.
     let stretches = || operators.iter().map(|&operator| (operator, operator)).collect();
     let shorter = |node_ns: f64| {
         let factor = (1.0 - nodes as f64 * node_ns / total).max(0.0);
@@ -57,7 +59,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let bounds = BOUNDS_NS.map(shorter).into_iter().flatten().collect();
     let candidate = |likely| Candidate {
         title: format!(
-            "autograd makes {} nodes{} for a backward pass that never comes",
+            "Autograd in inference: {} graph nodes{} without a backward pass",
             nodes / context.steps().max(1) as i64,
             context.words().a_step()
         ),
@@ -65,7 +67,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
         facts: vec![
             Fact::count("nodes", nodes as usize),
             Fact::count("operators with a sequence number", operators.len()),
-            Fact::time("in them on the host, a step", context.per_step(context.total(&operators))),
+            Fact::time("host time of these operators, a step", context.per_step(context.total(&operators))),
         ],
         events: operators.clone(),
         support: Support::Inferred,
@@ -75,7 +77,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     shorter(NODE_NS).map(candidate).into_iter().collect()
 }
 
-/// Whether anything in the trace, in the window or not, says that a model is trained.
+/// True if anything in the whole trace indicates that a model is trained.
 fn trains(context: &RuleContext<'_>) -> bool {
     let trace = context.trace();
     let is_of_training = |name: &str| {
@@ -89,15 +91,15 @@ fn trains(context: &RuleContext<'_>) -> bool {
     trace.links.has(LinkKind::Backward) || trace.strings.iter().any(is_of_training)
 }
 
-/// How many nodes operators of the window make, and the outermost operators that have a sequence number.
+/// Number of graph nodes that operators of the window create, and the outermost operators with a sequence number.
 fn nodes(context: &RuleContext<'_>) -> (i64, Vec<EventId>) {
     let trace = context.trace();
     let sequence = trace.attr("Sequence number");
     let mut numbers: FxHashMap<TrackId, Vec<(i64, i64)>> = FxHashMap::default();
     let mut numbered = Vec::new();
-    // A torch.autograd.Function of the program's own, which has no namespace, makes its node in any mode.
+    // A subclass of torch.autograd.Function, without namespace, creates its node in any mode.
     for operator in context.operators().into_iter().filter(|&operator| trace.name(operator).contains("::")) {
-        // Without autograd it is -1, or not there.
+        // Without autograd the number is -1 or missing.
         let Some(number) = sequence.i64(operator).filter(|&number| number >= 0) else { continue };
         let of_track = numbers.entry(trace.events.track[operator.index()]).or_default();
         of_track.push((trace.events.start[operator.index()], number));
@@ -106,8 +108,9 @@ fn nodes(context: &RuleContext<'_>) -> (i64, Vec<EventId>) {
     (numbers.into_values().map(grown).sum(), context.outermost(&numbered))
 }
 
-/// By how much the numbers of a thread's operators, each with its start, grow. An operator has the number of the node that it may
-/// make, so that the next one's is one more if it made it; what was not recorded in between may have made any number.
+/// Growth of the sequence numbers of a thread's operators, given with their starts. An operator has the number of the
+/// node that it may create, so the next number is greater by one if it did. Unrecorded operators in between may have
+/// created any number of nodes, so each pair counts at most one.
 fn grown(mut numbers: Vec<(i64, i64)>) -> i64 {
     numbers.sort_unstable();
     numbers.windows(2).map(|pair| (pair[1].1 - pair[0].1).clamp(0, 1)).sum()

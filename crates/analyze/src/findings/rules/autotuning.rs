@@ -1,4 +1,4 @@
-//! SL062: algorithms are tried out in later steps, as cuDNN's benchmark mode and autotuners do for each new shape.
+//! SL062: steps after the first search for algorithms, as cuDNN's benchmark mode and autotuners do for each new shape.
 
 use crate::critical_path::exact::what_if::{Action, Edit};
 use crate::findings::{
@@ -13,38 +13,39 @@ pub(super) const RULE: Rule = Rule {
     code: "SL062",
     name: "autotuning-in-step",
     area: Area::Kernels,
-    about: "steps after the first try out which algorithm or configuration of a kernel is fastest",
-    why: "Each candidate runs, twice with cuDNN, while the host waits for it. It is done once for each new shape: where shapes differ from \
-          step to step it never ends.",
-    advice: "torch.backends.cudnn.benchmark = False where input sizes vary (or torch.backends.cudnn.benchmark_limit for fewer candidates); \
-             pad or crop to few sizes where they need not vary. Fewer keys or configurations in @triton.autotune; run all shapes once \
-             before the training.",
+    about: "steps after the first search for the fastest algorithm or configuration of a kernel",
+    why: "Each candidate runs, twice with cuDNN, while the host waits for it. The search runs once per new shape, so \
+        it never ends if shapes differ from step to step.",
+    advice: "Set torch.backends.cudnn.benchmark = False if input sizes vary, or lower \
+        torch.backends.cudnn.benchmark_limit. Pad or crop inputs to a few sizes. Use fewer keys or configurations in \
+        @triton.autotune, and run all shapes once before training.",
     example: ("torch.backends.cudnn.benchmark = True  # images of any size", "torch.backends.cudnn.benchmark = False"),
-    cost: "one line; the algorithm that is taken without a search may be slower",
-    false_positives: "All shapes have been seen soon, and the recording is of the beginning. A search is known by a convolution that launches \
-                 kernels and waits for the GPU at least three times, or by frames of Triton's or FlashInfer's autotuner.",
+    cost: "one line; the algorithm chosen without a search may be slower",
+    false_positives: "The recording covers the start of the program, and soon all shapes have been seen. A search is \
+        a convolution that launches kernels and waits for the GPU at least three times, or a frame of the autotuner \
+        of Triton or FlashInfer.",
     source: "field practice; cuDNN frontend, time_sorted_plan (what a search does)",
     needs: &[Requirement::GpuWork, Requirement::RuntimeCalls, Requirement::Steps],
     settings: &[Setting {
         name: "share",
         default: 3.0,
         range: (0.0, 100.0),
-        about: "least part of the critical path in searches from one place, in percent",
+        about: "minimum share of the searches at one source location in the critical path, in percent",
     }],
     advice_variants: &[],
     check,
 };
 
-/// Waits of a search for one candidate: before it, after it ran for the first time, and after it was timed.
+/// Waits of a search per candidate: before it, after its first run, and after its timed run.
 const LEAST_WAITS: usize = 3;
 
-/// Kernels of a search for one candidate, which runs twice.
+/// Kernels of a search per candidate, which runs twice.
 const LEAST_KERNELS: usize = 2;
 
-/// Fewer steps after the first do not show that each searches.
+/// Minimum number of later steps that show that each of them searches.
 const LEAST_LATER: usize = 2;
 
-/// Functions in which an autotuner runs its candidates.
+/// Functions in which an autotuner runs candidates.
 const AUTOTUNERS: &[&[&str]] =
     &[&["triton/runtime/autotuner.py(", "): _bench"], &["flashinfer/autotuner.py(", "): _profile_single_kernel"]];
 
@@ -52,12 +53,12 @@ fn is_autotuner(name: &str) -> bool {
     AUTOTUNERS.iter().any(|parts| super::fits(name, parts))
 }
 
-/// What a search did: all that goes with it.
+/// One search with its removable work.
 struct Search {
-    /// The convolution, or the autotuner's function.
+    /// Convolution, or function of the autotuner.
     span: EventId,
     gone: Vec<EventId>,
-    /// How long the span goes on when the search is over, in ns; 0 of those that are nothing else.
+    /// Time of the span after the end of the search, in ns; 0 if the span consists only of the search.
     left_ns: i64,
 }
 
@@ -67,14 +68,14 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     groups.into_iter().filter_map(|(place, searches)| candidate(context, place, &searches)).collect()
 }
 
-/// What searches of convolutions did, but for those of a warm-up: other rules leave it to this one.
+/// Work of convolution searches, except those of a warm-up. Other rules exclude it.
 pub(super) fn events_of_searches(context: &RuleContext<'_>) -> FxHashSet<EventId> {
     let groups = by_place(context, of_convolutions(context));
     groups.into_iter().flat_map(|(_, searches)| searches).flat_map(|search| search.gone).collect()
 }
 
-/// Searches of the later steps by place. Where each of those searches, and one as often as the first step, that one does so for the same
-/// reason, and counts, too.
+/// Searches of later steps by source location. If each later step searches, and the first step does so no more often,
+/// its searches count, too: they have the same reason.
 fn by_place(context: &RuleContext<'_>, searches: Vec<Search>) -> Vec<(SourceLocation, Vec<Search>)> {
     let (later, all) = (context.later_steps(), &context.trace().steps);
     let spans: Vec<EventId> = searches.iter().map(|search| search.span).collect();
@@ -95,12 +96,12 @@ fn by_place(context: &RuleContext<'_>, searches: Vec<Search>) -> Vec<(SourceLoca
     context.by_place(&spans).into_iter().filter_map(counted).collect()
 }
 
-/// Whether a search is in a step after the first.
+/// True if a search is in a step after the first.
 fn is_late(context: &RuleContext<'_>, span: EventId) -> bool {
     context.step_of(context.later_steps(), span).is_some()
 }
 
-/// The calls that wait within each of the outermost convolutions.
+/// Waiting calls in each of the outermost convolutions.
 fn waits_by_convolution(context: &RuleContext<'_>) -> BTreeMap<EventId, Vec<EventId>> {
     let trace = context.trace();
     let mut waits: BTreeMap<EventId, Vec<EventId>> = BTreeMap::new();
@@ -119,11 +120,11 @@ fn waits_by_convolution(context: &RuleContext<'_>) -> BTreeMap<EventId, Vec<Even
 fn of_convolutions(context: &RuleContext<'_>) -> Vec<Search> {
     let trace = context.trace();
     let waits = waits_by_convolution(context).into_iter().filter(|(_, waits)| waits.len() >= LEAST_WAITS);
-    // When the last candidate was done: what follows is the convolution itself.
+    // End of the last candidate; the rest of the span is the convolution itself.
     let ends: BTreeMap<EventId, i64> = waits
         .map(|(span, waits)| (span, waits.iter().map(|&e| trace.events.end(e)).max().unwrap_or_default()))
         .collect();
-    // Mostly only the first step searches.
+    // Usually only the first step searches.
     if !ends.keys().any(|&span| is_late(context, span)) {
         return Vec::new();
     }
@@ -141,7 +142,7 @@ fn of_convolutions(context: &RuleContext<'_>) -> Vec<Search> {
         };
         gone.extend(context.launched_in(*span).filter(launched));
     }
-    // Waits alone may be those of an allocator that frees memory.
+    // Waits alone may come from an allocator that frees memory.
     let kernels = |gone: &[EventId]| gone.iter().filter(|&&e| trace.kind(e) == EventKind::Kernel).count();
     let searches = gone.into_iter().filter(|(_, gone)| kernels(gone) >= LEAST_KERNELS);
     let search = |(span, gone)| Search { span, gone, left_ns: (trace.events.end(span) - ends[&span]).max(0) };
@@ -175,22 +176,22 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, searches: &[Searc
         return None;
     }
     let name = trace.name(*events.first()?);
-    let what = if is_autotuner(name) { "An autotuner" } else { "cuDNN (or MIOpen)" };
+    let what = if is_autotuner(name) { "an autotuner" } else { "cuDNN (or MIOpen)" };
     let in_steps = match late.len() == searches.len() {
         true => format!("{} of the {} steps after the first", steps_with(context, later, &late), later.len()),
         false => format!("all {} steps", steps_with(context, all, &searches)),
     };
     let edits = edits(context, name, &searches)?;
-    // What else a first step does once may lie in its searches.
+    // Searches of a first step may include other one-time work.
     let least = if late.len() < searches.len() { vec![self::edits(context, name, &late)?] } else { Vec::new() };
     Some(Candidate {
-        title: format!("{what} tries out kernels in {in_steps}: {share:.0} % of the critical path"),
+        title: format!("Autotuning: {what} benchmarks kernels in {in_steps}, {share:.0} % of the critical path"),
         place,
         facts: vec![
             Fact::count("searches", searches.len()),
-            Fact::count("kernels that were tried", candidates.len()),
+            Fact::count("candidate kernels", candidates.len()),
             Fact { name: "part of the critical path", value: share, unit: Unit::Percent },
-            Fact::time("in calls that search, a step", context.per_step(context.total(&events))),
+            Fact::time("time of searching calls, a step", context.per_step(context.total(&events))),
         ],
         gain_estimate: if least.is_empty() { GainEstimate::Edits(edits) } else { GainEstimate::Range(edits, least) },
         events,
@@ -199,18 +200,18 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, searches: &[Searc
     })
 }
 
-/// In how many of some steps searches are.
+/// Number of steps with a search.
 fn steps_with(context: &RuleContext<'_>, steps: &[Step], searches: &[&Search]) -> usize {
     context.steps_with(steps, searches.iter().map(|search| search.span)).len()
 }
 
-/// Without some searches.
+/// Edits that remove searches.
 fn edits(context: &RuleContext<'_>, name: &str, searches: &[&Search]) -> Option<Vec<Edit>> {
     let kind = if is_autotuner(name) { "frame" } else { "operator" };
     let gone: Vec<EventId> = searches.iter().flat_map(|search| search.gone.iter().copied()).collect();
     let spans: Vec<EventId> = searches.iter().map(|search| search.span).collect();
     let remove = context.edit(Action::Remove, format!("{kind}:{name}, its search"), &gone)?;
-    // What cuDNN does between its calls goes, too.
+    // Time of cuDNN between its calls goes, too.
     let left = searches.iter().map(|search| search.left_ns).sum::<i64>() as f64 / context.total(&spans).max(1) as f64;
     let rest = context.edit(Action::Scale(left.min(1.0)), format!("{kind}:{name}, without its search"), &spans);
     Some(std::iter::once(remove).chain(rest.filter(|_| left > 0.0)).collect())

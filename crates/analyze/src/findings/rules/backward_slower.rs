@@ -1,4 +1,4 @@
-//! SL006: the backward of an operator takes much longer than its forward.
+//! SL006: the backward pass of an operator takes much longer than its forward pass.
 
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{
@@ -15,15 +15,16 @@ pub(super) const RULE: Rule = Rule {
     code: "SL006",
     name: "backward-much-slower",
     area: Area::Kernels,
-    about: "the backward of an operator takes several times its forward on the GPU",
-    why: "Most backward operators do up to twice the work of their forward; much more means a slow algorithm: ordered sums, \
-          colliding additions, poor layouts.",
-    advice: "Look at the kernels of the backward: use another operator that computes the same, allow algorithms that are not \
-             deterministic, or change the layout of what it reads.",
+    about: "the backward pass of an operator takes several times its forward pass on the GPU",
+    why: "Most backward operators take at most twice the time of their forward operator. A larger ratio indicates a \
+        slow algorithm: ordered sums, colliding additions, or unsuitable memory layouts.",
+    advice: "Inspect the kernels of the backward pass. Use another operator with the same result, allow \
+        nondeterministic algorithms, or change the memory layout of the inputs.",
     example: ("y = table[indices]", "y = table.index_select(0, indices)"),
     cost: "depends on the operator",
-    false_positives: "The backward has to do more, as with recomputation or views. Embeddings, gathers and index_select are not looked at: \
-                 their forward reads the rows that are asked for, and their backward writes a gradient for the whole table. The gain is that of a backward of twice the forward.",
+    false_positives: "The backward pass has more work, as with recomputation or views. Embeddings, gather and \
+        index_select are excluded: their forward pass reads the requested rows, and their backward pass writes a \
+        gradient of the whole table. The gain assumes a backward pass of twice the forward pass.",
     source: "DeepContext 4.3 and 6.1, forward/backward operator analysis",
     needs: &[Requirement::GpuWork, Requirement::BackwardLinks, Requirement::GpuRecords],
     settings: &[
@@ -31,23 +32,24 @@ pub(super) const RULE: Rule = Rule {
             name: "times",
             default: 3.0,
             range: (1.0, 1000.0),
-            about: "how many times the forward the backward must take",
+            about: "minimum ratio of backward to forward time",
         },
         Setting {
             name: "share",
             default: 2.0,
             range: (0.0, 100.0),
-            about: "least part of the GPU's busy time that the backward takes, in percent",
+            about: "minimum share of the backward pass in GPU busy time, in percent",
         },
     ],
     advice_variants: &[],
     check,
 };
 
-/// What the backward would take at best, times the forward.
+/// Ratio of backward to forward time after the change.
 const USUAL: f64 = 2.0;
 
-/// Whether an operator reads some rows of a table: its gradient is all of the table, however few rows were read.
+/// True for operators that read some rows of a table. Their gradient covers the whole table, however few rows were
+/// read.
 fn is_table(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     ["embedding", "gather", "index_select"].iter().any(|part| name.contains(part))
@@ -55,7 +57,7 @@ fn is_table(name: &str) -> bool {
 
 #[derive(Default)]
 struct Group {
-    /// The first of them.
+    /// Source location of the first operator.
     place: Option<SourceLocation>,
     forward: Vec<EventId>,
     backward: Vec<EventId>,
@@ -65,13 +67,14 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let trace = context.trace();
     let mut types = context.kernel_types();
     let mut seen = FxHashSet::default();
-    // The same module many times over is one line of the program.
+    // Instances of one module class share a line of the program.
     let mut groups: BTreeMap<(SourceLocation, &str), Group> = BTreeMap::new();
     for (from, to, _) in
         trace.links.of_kind(LinkKind::Backward).filter(|(from, to, _)| context.counts(*from) && context.counts(*to))
     {
         let name = trace.name(from);
-        // Indexing has a rule of its own; checkpoints run their forward again; tables are read by rows and their gradient is a table.
+        // Indexing has its own rule (SL007), checkpoints repeat their forward pass, and table lookups have a gradient
+        // of the whole table.
         if name == aten::INDEX || name.contains("Checkpoint") || is_table(name) {
             continue;
         }
@@ -92,14 +95,15 @@ fn candidate(context: &RuleContext<'_>, name: &str, Group { place, forward, back
     let (forward_ns, backward_ns) = (context.total(&forward), context.total(&backward));
     let times = backward_ns as f64 / forward_ns.max(1) as f64;
     let share = context.percent_of_gpu(backward_ns);
-    // What does nothing in its forward is a view: its backward has to.
+    // An operator without GPU work in its forward pass is a view, and its backward pass has work.
     if forward_ns == 0 || times < context.setting("times") || share < context.setting("share") {
         return None;
     }
     let edit = context.edit(Action::Scale((USUAL / times).min(1.0)), format!("backward of {name}"), &backward)?;
     Some(Candidate {
         title: format!(
-            "the backward of {} takes {times:.1} times its forward, {share:.0} % of the GPU's time; if it took twice",
+            "Slow backward pass: {} takes {times:.1} times its forward pass, {share:.0} % of GPU time (gain assumes \
+             2 times)",
             super::short(name)
         ),
         place: place?,

@@ -1,4 +1,4 @@
-//! SL035: kernels whose blocks do not fill the groups in which the GPU runs threads.
+//! SL035: kernels whose block size is not a multiple of the warp size.
 
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{
@@ -12,14 +12,15 @@ pub(super) const RULE: Rule = Rule {
     code: "SL035",
     name: "block-size",
     area: Area::Kernels,
-    about: "a hot kernel's blocks have a number of threads that leaves lanes of the GPU idle",
-    why: "GPUs run threads in groups, 32 on NVIDIA's and 64 on AMD's data-centre GPUs: a group that is not full takes as long as a \
-          full one.",
-    advice: "Choose a multiple of the group's size for the threads of a block: num_warps of a Triton kernel, the block of a \
-             kernel of your own; otherwise report it to the library.",
+    about: "a hot kernel has a block size that leaves GPU lanes idle",
+    why: "GPUs run threads in groups: warps of 32 on NVIDIA, wavefronts of 64 on AMD data-center GPUs. A partly \
+        filled group takes as long as a full one.",
+    advice: "Choose a multiple of the warp size as the number of threads per block: num_warps of a Triton kernel, or \
+        the block size of a CUDA or HIP kernel. Report a library kernel to its library.",
     example: ("kernel<<<n / 48, 48>>>(x)", "kernel<<<n / 64, 64>>>(x)"),
     cost: "one number, and a measurement",
-    false_positives: "The kernel is bound by memory or runs few blocks. The gain supposes that idle lanes are put to use.",
+    false_positives: "The kernel is memory-bound or launches few blocks. The gain assumes that the idle lanes do \
+        useful work.",
     source: "vendors' programming guides; DeepContext table 3 (threads per block)",
     needs: &[Requirement::GpuWork, Requirement::GpuModel],
     settings: &[
@@ -27,20 +28,20 @@ pub(super) const RULE: Rule = Rule {
             name: "share",
             default: 2.0,
             range: (0.0, 100.0),
-            about: "least part of the GPU's busy time that the kernel takes, in percent",
+            about: "minimum share of the kernel in GPU busy time, in percent",
         },
         Setting {
             name: "blocks",
             default: 64.0,
             range: (1.0, 1e9),
-            about: "least blocks of a launch: few do not fill the GPU anyway",
+            about: "minimum blocks of a launch; fewer blocks do not fill the GPU anyway",
         },
     ],
     advice_variants: &[],
     check,
 };
 
-/// No GPU runs larger blocks.
+/// Upper limit of plausible threads per block.
 const MOST_THREADS: i64 = 1 << 16;
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
@@ -63,14 +64,14 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     .collect()
 }
 
-/// A property that all devices of the trace have in common.
+/// Property that all devices of the trace share; none if devices differ.
 pub(super) fn common<T: PartialEq>(devices: &[Device], property: impl Fn(&Device) -> Option<T>) -> Option<T> {
     let mut all: Vec<Option<T>> = devices.iter().map(property).collect();
     all.dedup();
     if all.len() == 1 { all.pop()? } else { None }
 }
 
-/// Threads of a warp or wavefront: recorded, else by the product.
+/// Threads per warp or wavefront: recorded, or else by product name.
 pub(super) fn warp_size(devices: &[Device]) -> Option<i64> {
     common(devices, |device| match device.vendor {
         _ if device.warp_size.is_some() => device.warp_size,
@@ -81,7 +82,7 @@ pub(super) fn warp_size(devices: &[Device]) -> Option<i64> {
     })
 }
 
-/// Threads of a block, or blocks of a grid.
+/// Product of a launch dimension: threads per block, or blocks per grid.
 pub(super) fn product(context: &RuleContext<'_>, key: &str, kernel: EventId) -> Option<i64> {
     let sizes = context.json(key, kernel)?;
     sizes.as_array()?.iter().map(Value::as_i64).try_fold(1_i64, |product, n| product.checked_mul(n?))
@@ -103,15 +104,16 @@ fn candidate(
     let (place, _) = context.by_code(&kernels).into_iter().next()?;
     Some(Candidate {
         title: format!(
-            "{} runs blocks of {threads} threads, and the GPU {group} at a time: {:.0} % of its lanes are idle",
+            "Block size: {} has {threads} threads per block, the GPU runs {group} at a time, {:.0} % of lanes are \
+             idle",
             super::short(name),
             100.0 * (lanes - threads) as f64 / lanes as f64
         ),
         place,
         facts: vec![
             Fact::count("calls", kernels.len()),
-            Fact::count("threads of a block", threads as usize),
-            Fact::time("together, a step", context.per_step(ns)),
+            Fact::count("threads per block", threads as usize),
+            Fact::time("total time, a step", context.per_step(ns)),
         ],
         events: kernels,
         support: Support::Exact,

@@ -1,4 +1,4 @@
-//! SL043: in a program without a GPU, plain Python in one function takes much of the step.
+//! SL043: Python code of one function takes a large share of the step, in a program without a GPU.
 
 use super::{dataloader_starved, garbage_collection, host_waits, logging_in_step, preprocessing, rebuilt_constants};
 use crate::critical_path::exact::Category;
@@ -16,20 +16,22 @@ pub(super) const RULE: Rule = Rule {
     code: "SL043",
     name: "busy-python",
     area: Area::Host,
-    about: "in a program without a GPU, what a function does in Python itself, outside of operators, takes much of the step",
-    why: "Parsing, cutting text, and loops over numbers are slow in Python, and often the same is done again in each step.",
-    advice: "Do it once before the loop, keep what comes out, or do it in a loader's worker; read a format that needs no parsing; \
-             write loops over numbers as operators.",
+    about: "Python code of a function outside of operators takes a large share of the step, in a program without a \
+        GPU",
+    why: "Parsing, string processing and loops over numbers are slow in Python, and are often repeated in each step.",
+    advice: "Move the work before the loop and keep its result, or move it into a DataLoader worker. Read a format \
+        without parsing, and write loops over numbers as tensor operators.",
     example: (
         "def step(batch):\n    table = torch.tensor(json.load(open(path)))",
         "table = torch.tensor(json.load(open(path)))\n\ndef step(batch):\n    ...",
     ),
     cost: "depends on the work",
-    false_positives: "The work differs from step to step and cannot be done beside it. The gain is that of half of it, the upper bound that of \
-                 all of it, and the lower one nothing: a trace does not tell what can go. Of recordings the upper bound also holds what no \
-                 sample says whose it is, and operators as quick as the quickest tenth of their calls: without it they find more in the caches. Where a profiler records each call of Python \
-                 (torch.profiler: with_stack), those of short functions seem longer than they are (SL033). What frameworks do in \
-                 Python themselves, loading of data (SL009), what prepares it (SL010), logging (SL029) and collections (SL025) do not count.",
+    false_positives: "The work differs from step to step and cannot run concurrently. The gain assumes half of the \
+        work; the bounds are 0 and all of it, as a trace does not show which work is avoidable. In recordings, the \
+        upper bound also covers time that no sample attributes. It further assumes operators as fast as the fastest \
+        tenth of their calls, because they find more data in caches. If a profiler records each Python call \
+        (torch.profiler: with_stack), short functions seem slower than they are (SL033). Python code of frameworks, \
+        data loading (SL009), preprocessing (SL010), logging (SL029) and garbage collection (SL025) is excluded.",
     source: "field practice",
     needs: &[Requirement::PythonFrames, Requirement::PythonTimes],
     settings: &[
@@ -37,13 +39,14 @@ pub(super) const RULE: Rule = Rule {
             name: "share",
             default: 20.0,
             range: (0.0, 100.0),
-            about: "least part of the time that one function takes, in percent; of recordings without what its thread waited for a processor",
+            about: "minimum share of one function in the time, in percent; in recordings, time in which its thread \
+                waits for a processor is excluded",
         },
         Setting {
             name: "stretch_us",
             default: 200.0,
             range: (0.0, 1e6),
-            about: "least time between two operators, or of a call without what it calls, in the mean, in µs",
+            about: "minimum mean time between two operators, or of a call without its callees, in µs",
         },
     ],
     advice_variants: &[],
@@ -51,7 +54,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
-    // SL005 looks at the others.
+    // SL005 covers programs with a GPU.
     if context.uses_gpu() {
         return Vec::new();
     }
@@ -60,7 +63,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     if context.host_gaps().all.is_empty() {
         return of_calls(context, &names, least_ns);
     }
-    // Lists that are made into tensors are SL045's.
+    // Conversion of lists to tensors belongs to SL045.
     let lists = rebuilt_constants::list_lines(context);
     let is_of_list = |sample: EventId| !lists.is_empty() && lists.contains(&context.line_of(sample));
     let plain = |sample: EventId| names.own(context.frames_of_sample(sample)).is_some() && !is_of_list(sample);
@@ -68,12 +71,12 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     seen.into_iter().filter_map(|(place, seen)| of_samples(context, place, (&seen, &times))).collect()
 }
 
-/// What is known of each name of the trace.
+/// Classification of each name in the trace.
 struct Names<'s, 'a> {
     context: &'s RuleContext<'a>,
-    /// What a framework does.
+    /// Names of framework code.
     framework: Vec<bool>,
-    /// What other rules look at.
+    /// Names that other rules cover.
     other: Vec<bool>,
 }
 
@@ -83,8 +86,8 @@ impl<'s, 'a> Names<'s, 'a> {
         Self { context, framework: names().map(is_framework).collect(), other: names().map(is_other).collect() }
     }
 
-    /// The innermost function of the user's own among those that run, innermost first; none if it has a framework do it, or if
-    /// other rules look at any of them.
+    /// Innermost user function of a stack, given innermost first. None if framework code runs below it, or if another
+    /// rule covers any of the frames.
     fn own(&self, frames: impl Iterator<Item = StrId>) -> Option<StrId> {
         let is = |of: &[bool], name: StrId| of.get(name.index()).copied().unwrap_or(false);
         let mut found = None;
@@ -100,7 +103,7 @@ impl<'s, 'a> Names<'s, 'a> {
     }
 }
 
-/// Whether a frame is of a framework: what those do in Python is not the user's to change.
+/// True for frames of a framework, whose Python code the user cannot change.
 pub(super) fn is_framework(name: &str) -> bool {
     name.starts_with(MODULE_PREFIX) || is_in_package(name, TORCH) || is_framework_code(name)
 }
@@ -113,13 +116,13 @@ fn is_other(name: &str) -> bool {
         || kinds.iter().any(|kind_of| kind_of(name).is_some())
 }
 
-/// Where samples tell what is done between operators.
+/// Candidate from samples between operators.
 fn of_samples(
     context: &RuleContext<'_>,
     place: SourceLocation,
     (seen, times): (&Seen, &CpuTimes),
 ) -> Option<Candidate> {
-    // Threads do it beside each other: no more goes than what one of them does.
+    // Threads run it concurrently: the gain is at most the time of one thread.
     let of_time = context.percent(seen.of_one_thread() as i64);
     let share = times.share_of_processor(context, seen).max(of_time);
     if share < context.setting("share") || is_start(context, seen.stretches.len()) {
@@ -144,7 +147,7 @@ fn of_samples(
     })
 }
 
-/// Where threads wait for processors for longer than this part of the time, it is told, in percent.
+/// Minimum share of waiting for a processor that is reported, in percent.
 const NOTED_PERCENT: f64 = 2.0;
 
 /// CPU time in the window by samples, in ns.
@@ -155,7 +158,7 @@ struct CpuTimes {
 }
 
 impl CpuTimes {
-    /// Those of a recording; nothing of other traces.
+    /// Read the samples of a recording; empty for other traces.
     fn new(context: &RuleContext<'_>) -> Self {
         let (trace, (from, to)) = (context.trace(), context.window());
         let mut found = Self::default();
@@ -172,9 +175,9 @@ impl CpuTimes {
         found
     }
 
-    /// The part that it takes of the time in which its thread had a processor or waited for anything else, in percent. Other programs on
-    /// the machine make steps longer, and what is done in them no smaller: what a thread waits for processors is left out, as far as the
-    /// system counted it for the process, by the thread's part of the process's CPU time.
+    /// Share of the sampled time in the time in which its thread did not wait for a processor, in percent. Other
+    /// programs on the machine lengthen steps, but not the Python code. The wait for processors, as counted by the
+    /// system for the process, is split among threads by their CPU time, and subtracted.
     fn share_of_processor(&self, context: &RuleContext<'_>, seen: &Seen) -> f64 {
         let (from, to) = context.window();
         let window = context.steps_ns() as f64;
@@ -189,16 +192,17 @@ impl CpuTimes {
     }
 }
 
-/// What happens once, in a trace without steps, is how a program begins.
+/// True for work that occurs once in a trace without steps: the start of a program.
 fn is_start(context: &RuleContext<'_>, times: usize) -> bool {
     times < 2 && context.trace().steps.is_empty()
 }
 
 pub(super) fn title(share: f64) -> String {
-    format!("what Python does here outside of operators takes {share:.0} % of the time (the gain is that of half)")
+    format!("Python code outside of operators: {share:.0} % of the time (gain assumes half)")
 }
 
-/// Where calls are recorded: a function's own time on the critical path, with that of what it calls and is no operator.
+/// Candidates from recorded calls: self time of a function on the critical path, including its callees that are no
+/// operators.
 fn of_calls(context: &RuleContext<'_>, names: &Names<'_, '_>, least_ns: i64) -> Vec<Candidate> {
     let trace = context.trace();
     let mut by_call: BTreeMap<EventId, i64> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! SL019: the critical path runs through communication.
+//! SL019: collectives on the critical path.
 
 use super::small_collectives::{MIDDLE, latency_bound, small_size};
 use crate::critical_path::exact::what_if::Action;
@@ -13,27 +13,27 @@ pub(super) const RULE: Rule = Rule {
     code: "SL019",
     name: "collective-not-overlapped",
     area: Area::Communication,
-    about: "work waits for collectives that could run beside it",
-    why: "While a collective runs and nothing else does, the GPU computes nothing.",
-    advice: "Start collectives earlier and let computation go on beside them: smaller buckets (bucket_cap_mb), async_op=True \
-             with wait() where the result is used, prefetching in FSDP.",
+    about: "work waits for collectives that could overlap with computation",
+    why: "While only a collective runs, the GPU computes nothing.",
+    advice: "Start collectives earlier and overlap them with computation: smaller buckets (bucket_cap_mb), \
+        async_op=True with wait() before the first use, prefetching in FSDP.",
     example: ("dist.all_reduce(grad)\nwork()", "handle = dist.all_reduce(grad, async_op=True)\nwork()\nhandle.wait()"),
-    cost: "some memory for what is in flight",
-    false_positives: "The next computation needs the result at once. The gain shown is that of nothing but the host waiting for it. Many small \
-                 collectives that take little but their latency are left to SL044.",
+    cost: "some memory for outstanding collectives",
+    false_positives: "The next computation needs the result at once. The gain assumes that only the host waits for \
+        the collective. Many small collectives that consist mostly of latency are reported by SL044.",
     source: "CTDA-CPA, communication on the critical path; field practice",
     needs: &[Requirement::GpuWork, Requirement::Collectives],
     settings: &[Setting {
         name: "share",
         default: 1.0,
         range: (0.0, 100.0),
-        about: "least part of the critical path that is reported, in percent",
+        about: "minimum reported share of the critical path, in percent",
     }],
     advice_variants: &[AdviceVariant::for_all(
-        "whose collectives are small",
+        "with small collectives",
         |candidate| candidate.facts.iter().any(|fact| fact.name == MIDDLE),
-        "Start collectives earlier and let computation go on beside them: async_op=True with wait() where the result is used. Put those of a \
-         step into one where none needs the result of another: smaller buckets would only be more of them.",
+        "Start collectives earlier and overlap them with computation: async_op=True with wait() before the first \
+         use. Merge the independent collectives of a step; smaller buckets would only add collectives.",
         ("dist.all_reduce(loss)\nwork()", "handle = dist.all_reduce(loss, async_op=True)\nwork()\nhandle.wait()"),
     )],
     check,
@@ -43,7 +43,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let mut types = context.kernel_types();
     let mut collectives = context.gpu_work();
     collectives.retain(|&event| types.of_event(event) == KernelType::Communication);
-    // Of many small ones the latencies are what counts.
+    // Many small collectives are bound by latency and belong to SL044.
     let told_elsewhere = latency_bound(context);
     collectives.retain(|event| !told_elsewhere.contains(event));
     let sizes: FxHashMap<EventId, i64> =
@@ -61,11 +61,11 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
         let facts = [
             Fact::count("calls", of.len()),
             Fact::time("on the critical path, a step", context.per_step(ns)),
-            Fact::time("all of them, a step", context.per_step(context.total(&of))),
+            Fact::time("total time, a step", context.per_step(context.total(&of))),
         ];
         Some(Candidate {
             title: format!(
-                "{} is on the critical path for {:.0} % of the time",
+                "Collective not overlapped: {} takes {:.0} % of the critical path",
                 super::short(name),
                 context.percent(ns)
             ),

@@ -1,4 +1,4 @@
-//! SL023: collectives that take much longer than the quickest of their kind: they wait for other ranks.
+//! SL023: collectives that take much longer than others of the same kind, because they wait for other ranks.
 
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{
@@ -12,13 +12,13 @@ pub(super) const RULE: Rule = Rule {
     code: "SL023",
     name: "collective-waits",
     area: Area::Communication,
-    about: "collectives of one size take very different times: they wait for ranks that come late",
-    why: "A collective ends when the last rank has come. On a rank that came early, its kernel does nothing but wait.",
-    advice: "Look at the ranks that come last (`stackline collectives` with all ranks): uneven data, a slow GPU, work of rank 0 \
-             alone, garbage collection at different times.",
+    about: "collectives of the same size take very different times, because they wait for late ranks",
+    why: "A collective ends when the last rank arrives. On a rank that arrived early, its kernel only waits.",
+    advice: "Find the ranks that arrive last (`stackline collectives` with all ranks). Fix the cause there: uneven \
+        data, a slow GPU, work of rank 0 alone, or garbage collection at different times.",
     example: ("if rank == 0:\n    save(model)  # in each step", "if rank == 0 and step % 1000 == 0:\n    save(model)"),
-    cost: "depends on why ranks come late",
-    false_positives: "The network is shared, and slower at times. One trace does not tell which rank is late.",
+    cost: "depends on why ranks arrive late",
+    false_positives: "The network is shared and slower at times. One trace does not show which rank is late.",
     source: "field practice; HTA's and XProf's straggler analyses",
     needs: &[Requirement::GpuWork, Requirement::Collectives],
     settings: &[
@@ -26,9 +26,9 @@ pub(super) const RULE: Rule = Rule {
             name: "times",
             default: 2.0,
             range: (1.1, 1000.0),
-            about: "so many times the median of its kind and size is a wait",
+            about: "minimum ratio of a wait to the median of the same kind and size",
         },
-        Setting { name: "calls", default: 4.0, range: (2.0, 1e6), about: "least calls of a kind and size" },
+        Setting { name: "calls", default: 4.0, range: (2.0, 1e6), about: "minimum calls of a kind and size" },
     ],
     advice_variants: &[],
     check,
@@ -40,7 +40,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let sizes = trace.attr("In msg nelems");
     let mut groups: BTreeMap<(StrId, Option<i64>), Vec<EventId>> = BTreeMap::new();
     for event in context.gpu_work() {
-        // Without a size, collectives of all sizes would be compared.
+        // Collectives without a recorded size are not comparable.
         if let Some(size) = sizes.i64(event).filter(|_| types.of_event(event) == KernelType::Communication) {
             groups.entry((trace.events.name[event.index()], Some(size))).or_default().push(event);
         }
@@ -62,7 +62,7 @@ fn candidate(context: &RuleContext<'_>, name: &str, of: Vec<EventId>) -> Option<
     let gain_estimate = GainEstimate::Range(vec![set(median)?], others);
     let lost = context.total(&waits) - median * waits.len() as i64;
     Some(Candidate {
-        title: format!("{} of {} calls of {} wait for other ranks", waits.len(), of.len(), super::short(name)),
+        title: format!("Waiting for other ranks: {} of {} calls of {}", waits.len(), of.len(), super::short(name)),
         place: context.place(waits[0]),
         facts: vec![
             Fact::time("median", median),

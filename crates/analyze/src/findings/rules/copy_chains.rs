@@ -1,4 +1,4 @@
-//! SL017: copies that only put tensors in order.
+//! SL017: copies that only change the memory layout, or duplicate tensors.
 
 use crate::critical_path::exact::what_if::{Action, Chosen};
 use crate::findings::{
@@ -13,32 +13,36 @@ pub(super) const RULE: Rule = Rule {
     code: "SL017",
     name: "copy-chains",
     area: Area::Copies,
-    about: "contiguous() and reshape() copy tensors whose elements lie in another order, or clone() and deepcopy() copy them as they are",
-    why: "After transpose, permute, expand or slicing a tensor is not contiguous: such a copy reads and writes all of it; so does \
-          clone().",
-    advice: "Choose layouts in which the next operator takes the tensor as it is: einsum, a transposed weight, one permute instead \
-             of several, repeat only after the product, or torch.compile, which reads in the other order while it computes. No clone() of \
-             what nobody changes afterwards.",
+    about: "contiguous() and reshape() copy tensors into another memory layout, or clone() and deepcopy() duplicate \
+        them",
+    why: "After transpose, permute, expand or slicing, a tensor is not contiguous. A copy into contiguous memory \
+        reads and writes all of it, and so does clone().",
+    advice: "Choose memory layouts that the next operator accepts: einsum, a transposed weight, or one permute \
+        instead of several. Repeat tensors only after the product, or use torch.compile, which reads any layout \
+        while it computes. Remove clone() of tensors that no code changes afterwards.",
     example: (
         "k = k.transpose(1, 2).contiguous()\ny = F.scaled_dot_product_attention(q, k, v)",
         "y = F.scaled_dot_product_attention(q, k.transpose(1, 2), v)",
     ),
-    cost: "some thought on the order of dimensions",
-    false_positives: "The next kernel needs this order and is slower without: then only a part of the gain is had.",
+    cost: "a review of the order of dimensions",
+    false_positives: "The next kernel needs the layout and is slower without the copy. Then only a part of the gain \
+        is achieved.",
     source: "field practice",
     needs: &[Requirement::Operators],
     settings: &[Setting {
         name: "share",
         default: 2.0,
         range: (0.0, 100.0),
-        about: "least part of the GPU's busy time, without GPU of all time, that copies of one place take, in percent",
+        about: "minimum share of the copies of one source location in GPU busy time, or in the window without a GPU, \
+            in percent",
     }],
     advice_variants: &[AdviceVariant::for_all(
         "that copy with copy.deepcopy",
         |candidate| candidate.title.starts_with(DEEP),
-        "Do not copy a model in the loop. For an average of its weights keep one copy and update it in place \
-         (torch._foreach_lerp_, torch.optim.swa_utils.AveragedModel); for a checkpoint keep the last one in preallocated memory with copy_, \
-         or save beside the next steps; for one that is only read use it under torch.no_grad() as it is.",
+        "Do not copy a model in the loop. For an average of its weights, keep one copy and update it in place \
+         (torch._foreach_lerp_, torch.optim.swa_utils.AveragedModel). For a checkpoint, use copy_ into preallocated \
+         memory, or save concurrently with the next steps. For reading only, use the model itself under \
+         torch.no_grad().",
         (
             "ema = copy.deepcopy(model)  # in each step",
             "torch._foreach_lerp_(list(ema.parameters()), list(model.parameters()), 0.01)",
@@ -47,19 +51,19 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// What titles of copies of whole objects begin with.
+/// First word of titles on copies of whole objects.
 pub(super) const DEEP: &str = "copy.deepcopy";
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let copies = if context.uses_gpu() { copies_on_gpu(context) } else { copies_on_cpu(context) };
-    // Frames of each operator are looked at only where there is such a frame.
+    // Stacks of operators are inspected only if the trace has such a frame.
     let deep_names: Vec<bool> = context.trace().strings.iter().map(is_deep_frame).collect();
     let has_deep = deep_names.contains(&true);
     let deep = if has_deep { context.outermost(&context.operators()) } else { Vec::new() };
     let deep: Vec<EventId> = deep.into_iter().filter(|&operator| is_deep(context, &deep_names, operator)).collect();
     let plain: Vec<EventId> =
         copies.into_iter().filter(|&copy| !has_deep || !is_deep(context, &deep_names, copy)).collect();
-    // One call copies by several operators, and modules of any class.
+    // One call copies with several operators, and modules of any class.
     let mut by_line: BTreeMap<SourceLocation, Vec<EventId>> = BTreeMap::new();
     for (place, of) in context.by_place(&deep) {
         by_line.entry(SourceLocation { operator: None, module: None, ..place }).or_default().extend(of);
@@ -69,14 +73,14 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     deep.chain(plain).collect()
 }
 
-/// Whether a frame is a call of Python's `copy.deepcopy`, or of what PyTorch does in one.
+/// True for frames of Python's `copy.deepcopy`, or of PyTorch's functions in it.
 pub(super) fn is_deep_frame(name: &str) -> bool {
     super::fits(name, &["copy.py(", "): deepcopy"])
         || super::fits(name, &["torch/_tensor.py(", "): __deepcopy__"])
         || super::fits(name, &["torch/nn/parameter.py(", "): __deepcopy__"])
 }
 
-/// Whether an operation is done in such a call; `deep_names` tells by name which frames are one.
+/// True if an operation runs in such a call. `deep_names` marks the names of such frames.
 fn is_deep(context: &RuleContext<'_>, deep_names: &[bool], copy: EventId) -> bool {
     let trace = context.trace();
     let is_deep = |name: StrId| deep_names.get(name.index()).copied().unwrap_or(false);
@@ -85,7 +89,7 @@ fn is_deep(context: &RuleContext<'_>, deep_names: &[bool], copy: EventId) -> boo
         || context.stack(copy).any(|e| context.stack_frames(e).into_iter().any(is_deep))
 }
 
-/// A copy of whole objects by these operators: what Python does between them goes with them.
+/// Candidate for copies of whole objects by these operators, including the Python time between them.
 fn deep_copy(
     context: &RuleContext<'_>,
     deep_names: &[bool],
@@ -94,7 +98,7 @@ fn deep_copy(
 ) -> Option<Candidate> {
     let trace = context.trace();
     let calls = calls_around(context, deep_names, &operators);
-    // Calls that were recorded say where the copying begins and ends; of those that samples saw, and of others, operators do.
+    // Recorded calls give the start and end of the copy. For sampled and other calls, the operators do.
     let is_recorded = !calls.is_empty() && calls.iter().all(|&call| trace.attr(INFERRED).get(call).is_none());
     let runs = context.runs_of(&operators);
     let gone = |chosen: Chosen| {
@@ -108,7 +112,7 @@ fn deep_copy(
         (context.total(&calls), likely.clone(), likely)
     } else {
         let stretches = || runs.runs.clone();
-        // What is done before the first copy of a run may be its beginning, or something else.
+        // Time before the first copy of a run may be its start, or other work.
         let before = runs.runs.iter().zip(&runs.neighbours);
         let before = before.filter_map(|((first, _), (before, _))| Some(((*before)?, *first))).collect();
         let likely = gone(Chosen { stretches: stretches(), ..Chosen::default() })?;
@@ -122,9 +126,9 @@ fn deep_copy(
         title: deep_title(share, context.words().in_each_step()),
         place,
         facts: vec![
-            Fact::count("operators in it", operators.len()),
-            Fact::time("all of it, a step", context.per_step(ns)),
-            Fact::time("in operators alone, a step", context.per_step(context.total(&operators))),
+            Fact::count("operators in deepcopy", operators.len()),
+            Fact::time("total time, a step", context.per_step(ns)),
+            Fact::time("operator time, a step", context.per_step(context.total(&operators))),
         ],
         events: operators,
         support: if is_recorded { Support::Exact } else { Support::Partial },
@@ -133,19 +137,19 @@ fn deep_copy(
     })
 }
 
-/// The title of copies of whole objects that take this part of the time, in percent, and when.
+/// Title for copies of whole objects: share of the time in percent, and frequency.
 pub(super) fn deep_title(share: f64, when: &str) -> String {
-    format!("{DEEP}{when} takes {share:.0} % of the time")
+    format!("{DEEP}{when}: {share:.0} % of the time")
 }
 
-/// The title of copies by an operator that take this part of someone's time, in percent.
+/// Title for copies by an operator: share in percent, and its reference.
 pub(super) fn title(operator: &str, share: f64, whose: &str, is_on_gpu: bool) -> String {
-    // Kernels say that they put elements into another order; on a CPU nothing tells it of clone().
-    let order = if !is_on_gpu && operator == aten::CLONE { "" } else { " into another order" };
+    // Kernel names show a change of layout; on a CPU, clone() does not show it.
+    let order = if !is_on_gpu && operator == aten::CLONE { "" } else { " into another memory layout" };
     format!("{} copies tensors{order}: {share:.0} % of {whose}", super::short(operator))
 }
 
-/// The outermost calls of `copy.deepcopy` around some operators.
+/// Outermost calls of `copy.deepcopy` around operators.
 fn calls_around(context: &RuleContext<'_>, deep_names: &[bool], operators: &[EventId]) -> Vec<EventId> {
     let trace = context.trace();
     let is_deep = |e: EventId| deep_names.get(trace.events.name[e.index()].index()).copied().unwrap_or(false);
@@ -157,7 +161,7 @@ fn calls_around(context: &RuleContext<'_>, deep_names: &[bool], operators: &[Eve
     calls
 }
 
-/// Kernels that put tensors in order, launched by operators that do nothing else.
+/// Kernels that change the memory layout, launched by operators without other work.
 fn copies_on_gpu(context: &RuleContext<'_>) -> Vec<EventId> {
     let trace = context.trace();
     let copies = context.named(&[EventKind::Kernel], is_reordering);
@@ -173,12 +177,12 @@ fn copies_on_gpu(context: &RuleContext<'_>) -> Vec<EventId> {
     copies.into_iter().filter(asked_for).collect()
 }
 
-/// Whether a kernel's name says that it copies elements one by one, without converting them.
+/// True for kernels that, by name, copy elements one by one without conversion.
 fn is_reordering(name: &str) -> bool {
     name.contains("direct_copy_kernel") && name.contains("nocast") && !name.contains("vectorized_elementwise_kernel")
 }
 
-/// Outermost operators that put tensors in order, and did copy.
+/// Outermost operators that change the memory layout and did copy.
 fn copies_on_cpu(context: &RuleContext<'_>) -> Vec<EventId> {
     let trace = context.trace();
     let copies = context.named(&[EventKind::Operator], |name| name == aten::COPY);
@@ -197,7 +201,7 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, copies: Vec<Event
     let ns = context.total(&copies);
     let (share, whose, gone) = if context.uses_gpu() {
         let operators = context.operators_of_nothing_else(&copies);
-        (context.percent_of_gpu(ns), "the GPU's time", operators.into_iter().chain(copies.iter().copied()).collect())
+        (context.percent_of_gpu(ns), "GPU time", operators.into_iter().chain(copies.iter().copied()).collect())
     } else {
         (context.percent(ns), "the time", copies.clone())
     };
@@ -209,7 +213,7 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, copies: Vec<Event
     Some(Candidate {
         title: title(&operator, share, whose, context.uses_gpu()),
         place,
-        facts: vec![Fact::count("copies", copies.len()), Fact::time("together, a step", context.per_step(ns))],
+        facts: vec![Fact::count("copies", copies.len()), Fact::time("total time, a step", context.per_step(ns))],
         events: copies,
         support: Support::Exact,
         confidence: Confidence::Medium,

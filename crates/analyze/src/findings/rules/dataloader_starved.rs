@@ -14,47 +14,49 @@ pub(super) const RULE: Rule = Rule {
     code: "SL009",
     name: "dataloader-starved",
     area: Area::Data,
-    about: "the program waits for its DataLoader, and the GPU with it",
-    why: "A batch that is not ready when it is wanted stops everything; loading can go on beside the computing.",
-    advice: "Give the DataLoader workers, or more of them (num_workers), with pin_memory and persistent_workers; make \
-             loading cheaper: see SL010.",
+    about: "the program and its GPU wait for the DataLoader",
+    why: "A batch that is not ready stops all work. Loading can run concurrently with computation.",
+    advice: "Add workers to the DataLoader (num_workers), with pin_memory and persistent_workers. Reduce the cost of \
+        loading (SL010).",
     example: (
         "loader = DataLoader(data, batch_size=64)",
         "loader = DataLoader(data, batch_size=64, num_workers=8,\n                    pin_memory=True, persistent_workers=True)",
     ),
-    cost: "one line; each worker takes a core and holds a few batches in memory",
-    false_positives: "There are no cores left for more workers (a recording knows how many the program may use and how many of \
-                 its threads want one: where they are all busy, nothing is said to be gained), or the disk is what is slow. \
-                 Recordings show the workers that there are. Other traces do not: there one is assumed, and the number of \
-                 workers told is for each that there is; nor do they tell whether a processor is free for them, so that confidence is \
-                 high in recordings alone, and they count no threads of other programs. The gain assumes workers that load as fast as the program does now, each on a processor of its own: no more than so many \
-                 workers can load, and no more than the processors allow that a recording knows of, then perhaps nothing, as other programs \
-                 take their part. Taking a batch from a worker costs 0.1 ms; the upper bound leaves \
-                 nothing, the lower one 1.1 ms, as measured where all processors were busy, and what it took to put the batch together \
-                 (aten::stack, aten::cat), but at most half of the loading: so long can it take to read it from a worker's memory.",
+    cost: "one line; each worker uses a core and keeps a few batches in memory",
+    false_positives: "No cores are free for more workers, or the disk is the bottleneck. A recording counts the \
+        usable processors and the threads that need one. If all processors are busy, the finding has no gain. \
+        Recordings also show the existing workers. For other traces the rule assumes one existing worker, and the \
+        reported number of workers applies to each existing one. Only recordings show free processors, so only they \
+        give high confidence; they do not count threads of other programs. The gain assumes workers that load at the \
+        program's current speed, each on its own processor. It is limited by the number of workers, and by the \
+        processors that a recording shows. In the second case the lower bound is 0, because other programs need \
+        processors, too. Taking a batch from a worker costs 0.1 ms; the upper bound assumes 0. The lower bound \
+        assumes 1.1 ms, as measured with all processors busy, plus the time to assemble the batch (aten::stack, \
+        aten::cat), but at most half of the loading. Reading a batch from a worker's memory can take that long.",
     source: "CTDA-CPA, section 5.4; DeepContext 6 (U-Net: 1.15 times)",
     needs: &[],
     settings: &[Setting {
         name: "share",
         default: 3.0,
         range: (0.0, 100.0),
-        about: "least part of the critical path that loads data or waits for it, in percent",
+        about: "minimum share of loading and of waiting for data in the critical path, in percent",
     }],
     advice_variants: &[
         AdviceVariant {
             programs: "whose processors are all busy",
             which: Programs::Where(|context| Room::new(context, &takes(context)).is_full()),
             fits: |_| true,
-            advice: "Make loading cheaper: see SL010, or load once and keep what was loaded. More workers would find no processor; with \
-                     torch.set_num_threads(1) in them and fewer threads in the program those that there are get more of it.",
+            advice: "Reduce the cost of loading (SL010), or load once and keep the result. More workers would find \
+                no free processor. Give the existing workers more processor time: torch.set_num_threads(1) in the \
+                workers, and fewer threads in the program.",
             example: (
                 "def __getitem__(self, i):\n    return resize(decode(self.paths[i]))",
                 "def __getitem__(self, i):\n    return self.small[i]  # resized once, before the training",
             ),
         },
         AdviceVariant::without_gpu(
-            "Give the DataLoader workers, or more of them (num_workers), with persistent_workers, and leave them cores: \
-         torch.set_num_threads; make loading cheaper: see SL010.",
+            "Add workers to the DataLoader (num_workers), with persistent_workers. Leave cores for them with \
+             torch.set_num_threads. Reduce the cost of loading (SL010).",
             (
                 "loader = DataLoader(data, batch_size=64)",
                 "loader = DataLoader(data, batch_size=64, num_workers=4, persistent_workers=True)",
@@ -64,9 +66,9 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// More workers than this for each that there is are no sensible advice.
+/// Maximum number of advised workers per existing worker.
 const MOST_WORKERS: f64 = 16.0;
-/// Where fewer than so many times as many threads find a processor, workers are not what is missing.
+/// Minimum ratio of threads that fit on the processors to current threads; below it, more workers do not help.
 const LEAST_ROOM: f64 = 1.15;
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
@@ -79,31 +81,31 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let loads_itself = loads_itself(context, &takes);
     let room = Room::new(context, &takes);
     let rest = (context.steps_ns() - on_path).max(1);
-    // So many times as fast that nothing waits.
+    // Number of workers with which nothing waits.
     let workers = (room.crew.max(1) as f64 * on_path as f64 / rest as f64).ceil().clamp(1.0, room.most()) as u32;
     let is_full = room.is_full();
-    // Loading beside the computing may keep all processors busy.
+    // Concurrent loading may keep all processors busy.
     let is_bounded = room.most_gain(context).is_some_and(|most| most < context.total(&takes));
     let Ok(edit) = Edit::more_workers(workers) else { return Vec::new() };
     let gain_estimate = if is_full { GainEstimate::None } else { GainEstimate::Edits(vec![edit]) };
-    // That workers find a processor only a recording tells.
+    // Only recordings show free processors for workers.
     let is_sure = loads_itself && room.room.is_some() && !is_full && !is_bounded;
     let confidence = if is_sure { Confidence::High } else { Confidence::Medium };
     let how = match () {
-        () if loads_itself => "its loading runs in the program itself",
-        () => "its workers are too slow",
+        () if loads_itself => "batches are loaded in the main process",
+        () => "DataLoader workers are too slow",
     };
     let assumed = match (workers, loads_itself) {
         _ if is_full => ", and all processors are busy: make loading cheaper".to_owned(),
-        _ if loads_itself && is_bounded => " (the gain is what the processors allow)".to_owned(),
-        (1, true) => " (the gain is that of 1 worker with a processor of its own)".to_owned(),
-        (_, true) => format!(" (the gain is that of {workers} workers, each with a processor of its own)"),
-        _ => format!(" (the gain is that of {workers} more, each with a processor of its own)"),
+        _ if loads_itself && is_bounded => " (gain limited by free processors)".to_owned(),
+        (1, true) => " (gain assumes 1 worker with its own processor)".to_owned(),
+        (_, true) => format!(" (gain assumes {workers} workers, each with its own processor)"),
+        _ => format!(" (gain assumes {workers} more workers, each with its own processor)"),
     };
     let place = context.by_place(&takes).into_iter().max_by_key(|(_, of)| context.total(of)).map(|(place, _)| place);
     let add = (!is_full).then(|| Fact::count("workers to add", workers as usize));
     vec![Candidate {
-        title: format!("the program waits for data {share:.0} % of the time: {how}{assumed}"),
+        title: format!("Waiting for data: {share:.0} % of the time, {how}{assumed}"),
         place: place.unwrap_or_default(),
         facts: [
             Fact::count("batches", takes.len()),
@@ -121,20 +123,20 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     }]
 }
 
-/// Each time that the program takes a batch.
+/// Calls in which the program takes a batch.
 fn takes(context: &RuleContext<'_>) -> Vec<EventId> {
     let kinds = [EventKind::Annotation, EventKind::Operator, EventKind::PythonFunction];
     context.outermost(&context.named(&kinds, is_next))
 }
 
-/// What there is for workers.
+/// Workers and processors available to the loader.
 struct Room {
-    /// Workers that there are; 0 if the trace shows none.
+    /// Existing workers; 0 if the trace shows none.
     crew: usize,
-    /// Processors that the program may use, and how many of its threads want one, in the mean; none if that is not known.
+    /// Usable processors, and the mean number of threads that need one; none if unknown.
     usable: Option<f64>,
     busy: Option<f64>,
-    /// How many times as many threads would find one.
+    /// Ratio of threads that would find a processor to current threads.
     room: Option<f64>,
 }
 
@@ -158,12 +160,12 @@ impl Room {
         self.room.is_some_and(|room| room < LEAST_ROOM)
     }
 
-    /// What is gained at most where all that threads compute is spread over the processors, in ns of the whole window.
+    /// Upper bound of the gain if all computation is spread over the processors, in ns of the whole window.
     fn most_gain(&self, context: &RuleContext<'_>) -> Option<i64> {
         self.room.map(|room| (context.steps_ns() as f64 * (1.0 - 1.0 / room)) as i64)
     }
 
-    /// Most workers to add, at least one: as many as find a processor when all do as much as those that there are.
+    /// Maximum number of added workers, at least one: as many as find a processor if each works like the existing ones.
     fn most(&self) -> f64 {
         let crew = self.crew.max(1) as f64;
         let spare = if self.crew > 0 { self.room.map(|room| (crew * (room - 1.0)).ceil()) } else { self.usable };
@@ -173,31 +175,31 @@ impl Room {
     fn facts(&self) -> impl Iterator<Item = Fact> {
         let number = |name, value: Option<f64>| value.map(|value| Fact { name, value, unit: Unit::None });
         let crew = (self.crew > 0).then(|| Fact::count("workers", self.crew));
-        let busy = number("threads that want a processor", self.busy);
+        let busy = number("threads that need a processor", self.busy);
         [crew, number("usable processors", self.usable), busy].into_iter().flatten()
     }
 }
 
-/// Whether the program that trains loads its batches itself, or most of them where it has several loaders.
+/// True if the main process loads its batches itself, or most of them if it has several loaders.
 fn loads_itself(context: &RuleContext<'_>, takes: &[EventId]) -> bool {
     let with = |name: &str| -> Vec<EventId> {
         takes.iter().copied().filter(|&take| calls_inside(context, take, name)).collect()
     };
-    // What makes workers may lie before the window.
+    // Workers may have started before the window.
     let has_workers = !context.loader_workers().is_empty()
         || context.trace().strings.iter().any(|name| name.contains(LOADER_WITH_WORKERS));
     let by_itself = context.total(&with(LOADER_WITHOUT_WORKERS));
     2 * by_itself > context.total(takes) || (!has_workers && with("_try_get_data").is_empty())
 }
 
-/// Taking the next batch.
+/// True for names of calls that take the next batch.
 pub(super) fn is_next(name: &str) -> bool {
     name.starts_with(TAKE_BATCH)
         || lightning::takes_batch(name)
         || super::fits(name, &["dataloader.py(", "): __next__"])
 }
 
-/// Whether taking a batch calls something of this name.
+/// True if taking a batch calls a function with this name.
 fn calls_inside(context: &RuleContext<'_>, take: EventId, name: &str) -> bool {
     let trace = context.trace();
     let (from, to) = (trace.events.start[take.index()], trace.events.end(take));

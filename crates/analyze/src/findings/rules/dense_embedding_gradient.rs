@@ -1,4 +1,4 @@
-//! SL065: the gradient of a large embedding table is dense, though a batch looks up few of its rows.
+//! SL065: a large embedding table has a dense gradient, although a batch looks up few of its rows.
 
 use crate::critical_path::exact::what_if::{Action, Edit};
 use crate::findings::{
@@ -14,22 +14,23 @@ pub(super) const RULE: Rule = Rule {
     code: "SL065",
     name: "dense-embedding-gradient",
     area: Area::Kernels,
-    about: "the gradient of an embedding table is dense, though a batch looks up few of its rows",
-    why: "A dense gradient is as large as the table: each step fills it with zeros, and the optimizer reads and writes all rows and \
-          their state, of which nearly none has changed.",
-    advice: "Create the table with sparse=True, and give it an optimizer that takes sparse gradients: SparseAdam, SGD or Adagrad; all \
-             other parameters keep theirs.",
+    about: "an embedding table has a dense gradient, although a batch looks up few of its rows",
+    why: "A dense gradient is as large as the table. Each step fills it with zeros, and the optimizer reads and \
+        writes all rows and their state, although few rows changed.",
+    advice: "Create the table with sparse=True, and use an optimizer with sparse gradients for it: SparseAdam, SGD \
+        or Adagrad. All other parameters keep their optimizer.",
     example: (
         "table = nn.Embedding(10_000_000, 64)\noptimizer = torch.optim.Adam(model.parameters())",
         "table = nn.Embedding(10_000_000, 64, sparse=True)\nof_table = torch.optim.SparseAdam(table.parameters())\n\
          optimizer = torch.optim.Adam(others)",
     ),
-    cost: "a second optimizer; SparseAdam leaves the state of rows alone that a batch does not look up, so results differ slightly; no weight \
-           decay, and DistributedDataParallel gathers sparse gradients",
-    false_positives: "The weights are also used otherwise, such as tied to the last layer (tables whose shape another product takes are left out), or \
-                 gradients are clipped by their norm. The gain supposes that work on the table shrinks to three times the share of rows that the \
-                 largest lookup reads, its bounds to that share and to ten times of it, or three times what all lookups of a step read. Work of \
-                 optimizers on long lists of tensors, whose shapes traces leave out, is not counted.",
+    cost: "a second optimizer; SparseAdam skips the state of rows that a batch does not look up, so results differ \
+        slightly; no weight decay, and DistributedDataParallel gathers sparse gradients",
+    false_positives: "The weights have another use, such as a last layer with tied weights, or gradients are clipped \
+        by their norm. Tables whose shape is an input of another matrix product are excluded. The gain assumes that \
+        work on the table shrinks to three times the share of rows in the largest lookup. The bounds are one and ten \
+        times that share, or three times the rows of all lookups of a step. Optimizer work on long lists of tensors, \
+        whose shapes traces omit, does not count.",
     source: "field practice; PyTorch's nn.Embedding(sparse=True)",
     needs: &[Requirement::Operators],
     settings: &[
@@ -37,41 +38,41 @@ pub(super) const RULE: Rule = Rule {
             name: "rows",
             default: 10.0,
             range: (0.0, 100.0),
-            about: "largest share of the table's rows that a lookup reads, in percent",
+            about: "maximum share of the table's rows in a lookup, in percent",
         },
         Setting {
             name: "share",
             default: 5.0,
             range: (0.0, 100.0),
-            about: "least share of the window, or of the GPU's time, that work on all such tables takes, in percent",
+            about: "minimum share of the work on all such tables in the window, or in GPU time, in percent",
         },
     ],
     advice_variants: &[],
     check,
 };
 
-/// What is left of the work on a table, as multiples of the share of rows that a lookup reads: likely, at least and at most.
+/// Remaining work on a table, as multiples of the share of looked-up rows: likely, minimum and maximum.
 const LEFT: [f64; 3] = [3.0, 1.0, 10.0];
 
 /// Rows and columns.
 type Shape = (i64, i64);
 
-/// Operators or kernels, and the part of each that is the table's: an optimizer's may take several tensors.
+/// Operators or kernels, and the table's share of each; an optimizer's operator may process several tensors.
 type Work = Vec<(EventId, f64)>;
 
-/// A table, or several of one shape, whose gradient is dense.
+/// One or more tables of one shape with a dense gradient.
 #[derive(Default)]
 struct Table {
-    /// The first backward pass that fills a gradient of it.
+    /// First backward pass that fills a gradient of the table.
     first: Option<EventId>,
-    /// Indices of the largest lookup, and of all of them.
+    /// Number of indices in the largest lookup, and in all lookups.
     largest: i64,
     all: i64,
-    /// An operator that looks rows up.
+    /// Operator that looks up rows.
     lookup: Option<EventId>,
-    /// What goes over all of its rows from the first backward pass on.
+    /// Work on all rows from the first backward pass on.
     work: Work,
-    /// Whether the model multiplies by it, too: its gradient is dense then.
+    /// True if the table is also an input of a matrix product, so that its gradient is dense.
     is_multiplied: bool,
 }
 
@@ -91,7 +92,7 @@ fn used(rows: i64, indices: i64) -> f64 {
     (indices as f64 / rows.max(1) as f64).min(1.0)
 }
 
-/// Tables by their shape, from backward passes: each fills a gradient with zeros first.
+/// Tables by shape, from backward passes, each of which fills a gradient with zeros first.
 fn tables(context: &RuleContext<'_>, operators: &[EventId]) -> BTreeMap<Shape, Table> {
     let trace = context.trace();
     let is_pass = |e: &EventId| aten::EMBEDDING_BACKWARD.contains(&trace.name(*e));
@@ -116,7 +117,7 @@ fn tables(context: &RuleContext<'_>, operators: &[EventId]) -> BTreeMap<Shape, T
     tables
 }
 
-/// Notes what the operators do with the tables that they take.
+/// Add the work of operators on the tables among their inputs.
 fn add_work(context: &RuleContext<'_>, operators: &[EventId], tables: &mut BTreeMap<Shape, Table>) {
     let trace = context.trace();
     let column = trace.attr("Input Dims");
@@ -144,7 +145,7 @@ fn add_work(context: &RuleContext<'_>, operators: &[EventId], tables: &mut BTree
         let name = trace.name(event);
         for &(shape, part) in &known[&dims] {
             let Some(table) = tables.get_mut(&shape) else { continue };
-            // Before, it is made; a copy of it is none of the gradient's.
+            // Earlier operators create the table, and copies of the table do not belong to the gradient.
             let is_behind = table.first.is_some_and(|first| start(first) <= start(event));
             if aten::EMBEDDING.contains(&name) {
                 table.lookup = table.lookup.or(Some(event));
@@ -155,8 +156,8 @@ fn add_work(context: &RuleContext<'_>, operators: &[EventId], tables: &mut BTree
     }
 }
 
-/// The tables among an operator's inputs, with the part of its first input that each is: the whole, or tensors of a list; none if it
-/// only reads it.
+/// Tables among an operator's inputs, with their share of its first input: the whole input, or tensors of a list; none
+/// for a table that the operator only reads.
 fn parts(dims: &str, is_table: impl Fn(Shape) -> bool) -> Vec<(Shape, Option<f64>)> {
     let Ok(inputs) = serde_json::from_str::<Value>(dims) else { return Vec::new() };
     let inputs = inputs.as_array().map(Vec::as_slice).unwrap_or_default();
@@ -189,7 +190,7 @@ fn sizes(shape: &Value) -> Vec<i64> {
     shape.as_array().into_iter().flatten().filter_map(Value::as_i64).collect()
 }
 
-/// One finding of all tables: what an optimizer does with them is often one operator.
+/// One finding for all tables, as one operator of an optimizer often processes all of them.
 fn candidate(context: &RuleContext<'_>, tables: &BTreeMap<Shape, Table>) -> Option<Candidate> {
     let uses_gpu = context.uses_gpu();
     let works: Vec<(&Shape, &Table, Work)> = tables
@@ -206,14 +207,14 @@ fn candidate(context: &RuleContext<'_>, tables: &BTreeMap<Shape, Table>) -> Opti
         return None;
     }
     let [likely, least, most] = LEFT.map(|times| edits(context, &works, times));
-    let whose = if uses_gpu { "of the GPU's time" } else { "of the window" };
+    let whose = if uses_gpu { "of GPU time" } else { "of the window" };
     let percent = 100.0 * works.iter().map(|(shape, table, _)| used(shape.0, table.largest)).fold(0.0, f64::max);
-    let what = match works.len() {
-        1 => format!("a dense gradient of {rows} × {columns}"),
-        count => format!("dense gradients of {count} shapes, such as {rows} × {columns},"),
+    let gradients = match works.len() {
+        1 => format!("Dense embedding gradient of {rows} × {columns}"),
+        count => format!("Dense embedding gradients of {count} shapes, such as {rows} × {columns}"),
     };
     Some(Candidate {
-        title: format!("{what} of whose rows a lookup reads {percent:.1} % at most: {share:.0} % {whose}"),
+        title: format!("{gradients}: lookups read at most {percent:.1} % of the rows, {share:.0} % {whose}"),
         place: context.place(first.lookup.or(first.first)?),
         facts: vec![
             Fact::count("rows", usize::try_from(rows).unwrap_or(0)),
@@ -228,8 +229,8 @@ fn candidate(context: &RuleContext<'_>, tables: &BTreeMap<Shape, Table>) -> Opti
     })
 }
 
-/// Edits that leave so many times the share of rows that a lookup reads of the tables' part of the work; where that is most, what all lookups
-/// of a step read, were their rows different ones.
+/// Edits that scale the tables' share of the work to `times` the share of rows in the largest lookup. For the maximum,
+/// at least the rows of all lookups of a step remain, as if all were distinct.
 fn edits(context: &RuleContext<'_>, works: &[(&Shape, &Table, Work)], times: f64) -> Vec<Edit> {
     let mut gone: BTreeMap<EventId, f64> = BTreeMap::new();
     for ((rows, _), table, work) in works {
@@ -250,7 +251,7 @@ fn edits(context: &RuleContext<'_>, works: &[(&Shape, &Table, Work)], times: f64
     by_scale.into_iter().filter_map(edit).collect()
 }
 
-/// The kernels that operators launch, with their parts.
+/// Kernels that the operators launch, with the tables' shares.
 fn kernels_of(context: &RuleContext<'_>, work: &Work) -> Work {
     let trace = context.trace();
     let launched = work.iter().flat_map(|&(operator, part)| context.launched_in(operator).map(move |e| (e, part)));

@@ -1,4 +1,4 @@
-//! SL036: chains of elementwise kernels that are not compiled.
+//! SL036: chains of elementwise kernels without compilation.
 
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{
@@ -14,42 +14,52 @@ pub(super) const RULE: Rule = Rule {
     code: "SL036",
     name: "eager-not-compiled",
     area: Area::Kernels,
-    about: "chains of elementwise kernels, each of which could be one kernel, were they compiled",
-    why: "Each kernel of such a chain reads what the one before wrote; compiled, the chain is one kernel.",
-    advice: "Call torch.compile on the function that runs them; in a program that compiles its model already, mend the graph break that leaves it out (TORCH_LOGS=graph_breaks).",
+    about: "chains of elementwise kernels are not compiled into one kernel each",
+    why: "Each kernel of a chain reads the output of the previous kernel from memory. Compiled, the chain is one \
+        kernel.",
+    advice: "Call torch.compile on the function that runs these kernels. If the program already compiles its model, \
+        fix the graph break that excludes the function (TORCH_LOGS=graph_breaks).",
     example: ("y = activate(x)", "activate = torch.compile(activate)\ny = activate(x)"),
-    cost: "longer compilation; graph breaks to mend",
-    false_positives: "The chain handles different tensors, which happen to follow each other. The gain supposes that of each chain its \
-                 longest kernel stays; more is gained where reductions between chains become part of them. What runs in the optimizer \
-                 is SL015's. A program that compiles nothing is told only of chains of three kernels and more.",
+    cost: "longer compilation; graph breaks to fix",
+    false_positives: "The kernels of a chain process different tensors and only happen to follow each other. The \
+        gain assumes that the longest kernel of each chain stays; the upper bound also fuses reductions between \
+        chains. Optimizer kernels are reported by SL015. In a program without compiled code, only chains of at least \
+        three kernels count.",
     source: "DeepContext table 3 (kernel counts of eager and compiled programs)",
     needs: &[Requirement::GpuWork, Requirement::Operators],
     settings: &[
-        Setting { name: "kernels", default: 20.0, range: (1.0, 1e6), about: "least kernels a step that would vanish" },
+        Setting {
+            name: "kernels",
+            default: 20.0,
+            range: (1.0, 1e6),
+            about: "minimum kernels a step that compilation \
+            would remove",
+        },
         Setting {
             name: "compiled",
             default: 10.0,
             range: (1.0, 1e6),
-            about: "least kernels of a program that compiles parts of its model",
+            about: "minimum compiled kernels of a program that counts as partly compiled",
         },
         Setting {
             name: "share",
             default: 10.0,
             range: (0.0, 100.0),
-            about: "least part of the critical path in kernels that would vanish, in percent, in a program that compiles nothing",
+            about: "minimum share of removable kernels in the critical path, in percent, in a program without \
+                compiled code",
         },
     ],
     advice_variants: &[],
     check,
 };
 
-/// What Inductor calls its kernels.
+/// Name prefixes of Inductor's kernels.
 const COMPILED: &[&str] = &["triton_poi_", "triton_red_", "triton_per_", "triton_tem_", "triton_for_", "triton__0d"];
-/// Parts of names of PyTorch's own kernels that compute element by element.
+/// Name parts of PyTorch's own elementwise kernels.
 const ELEMENTWISE: &[&str] = &["elementwise_kernel"];
-/// The same of those that reduce, which a compiler makes parts of what comes before them.
+/// Name parts of PyTorch's reduction kernels, which a compiler fuses with preceding kernels.
 const REDUCTIONS: &[&str] = &["reduce_kernel"];
-/// In a program that compiles nothing a chain has so many kernels: two follow each other by chance.
+/// Minimum length of a chain in a program without compiled code, as two kernels may follow each other by accident.
 const LEAST_CHAIN: usize = 3;
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
@@ -72,11 +82,12 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     candidate(context, gone, &most, compiles.then_some(compiled)).into_iter().collect()
 }
 
-/// Kernels that would be part of others: of each chain of kernels of some names, launched one after the other, all but the longest.
+/// Kernels that fusion would remove: all but the longest of each chain of consecutively launched kernels with matching
+/// names.
 fn vanishing(context: &RuleContext<'_>, names: &[&str], shortest: usize) -> Vec<EventId> {
     let trace = context.trace();
     let is_eager = |name: &str| name.contains(NATIVE_NAMESPACE) && names.iter().any(|part| name.contains(part));
-    // Nobody compiles what the engine of autograd does; the optimizer's kernels are SL015's.
+    // Accumulation in the autograd engine cannot be compiled; kernels of the optimizer belong to SL015.
     let is_elsewhere = |&kernel: &EventId| {
         context.stack(kernel).any(|e| is_accumulation(trace.name(e)) || trace.name(e).starts_with(OPTIMIZER))
     };
@@ -94,7 +105,7 @@ fn vanishing(context: &RuleContext<'_>, names: &[&str], shortest: usize) -> Vec<
     gone
 }
 
-/// `compiled`: how many kernels the program compiled, if it compiles parts of its model.
+/// `compiled`: number of compiled kernels, if the program compiles parts of its model.
 fn candidate(
     context: &RuleContext<'_>,
     gone: Vec<EventId>,
@@ -109,16 +120,13 @@ fn candidate(
         let all: Vec<EventId> = operators.iter().chain(kernels).copied().collect();
         Some(vec![context.edit(Action::Remove, "elementwise kernels that are not compiled", &all)?])
     };
-    let like = if compiled.is_some() { " like the rest" } else { "" };
+    let like = if compiled.is_some() { ", as in the compiled part" } else { "" };
     Some(Candidate {
-        title: format!(
-            "{per_step} elementwise kernels{} could be part of others, were they compiled{like}",
-            context.words().a_step()
-        ),
+        title: format!("Not compiled: {per_step} elementwise kernels{} could be fused{like}", context.words().a_step()),
         place,
         facts: vec![
             Fact::count("kernels", gone.len()),
-            Fact::time("together, a step", context.per_step(context.total(&gone))),
+            Fact::time("total time, a step", context.per_step(context.total(&gone))),
             Fact::time("operators that launch nothing else, a step", context.per_step(context.total(&operators))),
             Fact::count("compiled kernels", compiled.unwrap_or(0)),
         ],

@@ -1,4 +1,4 @@
-//! SL047: training steps also evaluate: a forward pass that no backward pass follows.
+//! SL047: training steps with a forward pass that has no backward pass.
 
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{
@@ -14,45 +14,48 @@ pub(super) const RULE: Rule = Rule {
     code: "SL047",
     name: "evaluation-in-step",
     area: Area::Host,
-    about: "training steps also run modules forward that no backward pass follows: an evaluation, or a network that is not trained",
-    why: "An evaluation takes as long as a part of the training, and between two steps the model hardly changes.",
-    advice: "Evaluate every so many steps, or once an epoch, on a part of the data. If it is a network that is not trained (a teacher, a \
-             frozen encoder), compute its outputs once and keep them, or run it in a lower precision.",
+    about: "training steps also run modules forward without a backward pass: an evaluation, or a network that is not \
+        trained",
+    why: "An evaluation takes a share of the training time, and the model hardly changes between two steps.",
+    advice: "Evaluate every N steps or once per epoch, on a part of the data. For a network that is not trained (a \
+        teacher, a frozen encoder), compute its outputs once and keep them, or run it in lower precision.",
     example: (
         "for batch in loader:\n    train_step(batch)\n    evaluate(model, validation)",
         "for i, batch in enumerate(loader):\n    train_step(batch)\n    if i % 100 == 0:\n        evaluate(model, validation)",
     ),
-    cost: "one line; what the evaluation tells is seen less often",
-    false_positives: "What runs forward belongs to the method: a teacher, a target network, a roll-out of reinforcement learning; then the \
-                 gain is a hope. It is taken for an evaluation where a word of the function's name (eval, evaluate, evaluation, validate, \
-                 validation, test), or a call of Module.eval in it, says so. Seen are functions of the user's own whose modules run without a single operator that autograd differentiates, in every step, or evaluations in two steps or more; \
-                 the first pass of activation checkpointing is none. Recorded steps may be just those that evaluate. The upper bound is the forward pass's own time, and no bound of what is gained: the \
-                 training beside it finds more in caches once it is gone.",
+    cost: "one line; evaluation results are available less often",
+    false_positives: "The forward pass belongs to the method: a teacher, a target network, or a roll-out of \
+        reinforcement learning. Then the gain is speculative. A function is an evaluation if its name has one of the \
+        words eval, evaluate, evaluation, validate, validation and test, or if it calls Module.eval. The rule finds \
+        user functions whose modules run without any operator that autograd differentiates, in every step. An \
+        evaluation counts if it is in two steps or more. The first pass of activation checkpointing is excluded. The \
+        recorded steps may be the only steps that evaluate. The upper bound is the time of the forward pass itself. \
+        The true gain may exceed it, because training finds more data in caches without the forward pass.",
     source: "field practice",
     needs: &[Requirement::PythonFrames, Requirement::Steps, Requirement::BackwardLinks],
     settings: &[Setting {
         name: "share",
         default: 3.0,
         range: (0.0, 100.0),
-        about: "least part of the critical path in calls of one function, in percent",
+        about: "minimum share of the calls of one function in the critical path, in percent",
     }],
     advice_variants: &[],
     check,
 };
 
-/// The edits' least: it is done in every tenth step.
+/// Remaining share of the work in the lower bound: an evaluation in every tenth step.
 const SELDOM: f64 = 0.1;
-/// Words in names of functions that evaluate.
+/// Words in names of evaluation functions.
 const EVALUATES: &[&str] = &["eval", "evaluate", "evaluation", "validate", "validation", "test"];
-/// What runs modules forward and backward later: it is part of training.
+/// Names of code that repeats forward passes for the backward pass, which is part of training.
 const RECOMPUTED: &[&str] = &["utils/checkpoint.py(", "CheckpointFunction"];
 
-/// What a call of a function of the user's own holds.
+/// Operators in a call of a user function.
 #[derive(Clone, Copy, Default)]
 struct Held {
-    /// Operators that autograd differentiates.
+    /// True if autograd differentiates some operators.
     is_trained: bool,
-    /// Operators of modules that it does not.
+    /// True if some operators of modules are not differentiated.
     is_forward: bool,
 }
 
@@ -70,7 +73,8 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let candidate = |calls: Vec<EventId>| {
         let is_evaluation = evaluates(context, &calls);
         let of_each = in_each_step(&calls);
-        // One that is seen once may come once in a thousand steps; what else runs forward only in some is not known to be needless.
+        // An evaluation that occurs once may recur only after a thousand steps. Other forward passes in only some steps
+        // are not known to be avoidable.
         let comes_again = || context.steps_with(&trace.steps, calls.iter().copied()).len() >= 2;
         (of_each || (is_evaluation && comes_again()))
             .then(|| candidate(context, calls, is_evaluation, of_each))
@@ -79,7 +83,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     by_function.into_values().filter_map(candidate).collect()
 }
 
-/// Calls of the user's own functions in which modules run and nothing is differentiated.
+/// Calls of user functions in which modules run and nothing is differentiated.
 fn forward_only(context: &RuleContext<'_>) -> Vec<EventId> {
     let trace = context.trace();
     let has = |parts: &'static [&str]| {
@@ -95,9 +99,9 @@ fn forward_only(context: &RuleContext<'_>) -> Vec<EventId> {
         if around().any(|e| is_recomputed(e) || is_optimizer(e)) || is_recomputed(operator) {
             continue;
         }
-        // What a function of autograd does within itself is differentiated as a whole.
+        // A function of autograd is differentiated as a whole, with all operators in it.
         let is_trained = differentiated.contains(&operator) || around().any(|e| differentiated.contains(&e));
-        // A module that a call is inside of is not run by it.
+        // Only modules within the call count, not those around it.
         let mut in_module = false;
         for around in around() {
             if context.is_own_frame(around) {
@@ -124,7 +128,7 @@ fn candidate(context: &RuleContext<'_>, calls: Vec<EventId>, is_evaluation: bool
         return None;
     }
     let function = context.trace().name(calls[0]);
-    let what = if is_evaluation { "an evaluation" } else { "a forward pass that no backward pass follows" };
+    let what = if is_evaluation { "an evaluation" } else { "a forward pass without a backward pass" };
     let holds = if of_each {
         format!("{} {what}", context.words().each_step_holds())
     } else {
@@ -139,14 +143,14 @@ fn candidate(context: &RuleContext<'_>, calls: Vec<EventId>, is_evaluation: bool
     let remove = edit(Action::Remove)?;
     Some(Candidate {
         title: format!(
-            "{holds}: {share:.0} % of the critical path (the gain is that of none; without it the training may be faster, too)"
+            "{holds}: {share:.0} % of the critical path (gain assumes its removal; training may also get faster)"
         ),
         place: context.place(calls[0]),
         facts: vec![
             Fact::count("calls", calls.len()),
             Fact { name: "part of the critical path", value: share, unit: Unit::Percent },
-            Fact::time("in it on the host, a step", context.per_step(context.total(&calls))),
-            Fact::time("its GPU work, a step", context.per_step(context.total(&launched))),
+            Fact::time("host time, a step", context.per_step(context.total(&calls))),
+            Fact::time("GPU work, a step", context.per_step(context.total(&launched))),
         ],
         gain_estimate: if is_evaluation {
             GainEstimate::Range(remove, vec![edit(Action::Scale(SELDOM))?])
@@ -159,7 +163,7 @@ fn candidate(context: &RuleContext<'_>, calls: Vec<EventId>, is_evaluation: bool
     })
 }
 
-/// Whether the function's name, or a call of `Module.eval` in it, says that it evaluates.
+/// True if the function's name, or a call of `Module.eval` in it, identifies an evaluation.
 fn evaluates(context: &RuleContext<'_>, calls: &[EventId]) -> bool {
     let trace = context.trace();
     let function = trace.name(calls[0]).rsplit("): ").next().unwrap_or_default();
@@ -170,7 +174,7 @@ fn evaluates(context: &RuleContext<'_>, calls: &[EventId]) -> bool {
         || modes.any(|mode| trace.ancestors(mode).any(|around| all.contains(&around)))
 }
 
-/// The words of a name such as `run_test` or `runTest`, in small letters.
+/// Words of a name such as `run_test` or `runTest`, in lower case.
 fn words(name: &str) -> Vec<String> {
     let (mut parted, mut before) = (String::new(), '_');
     for letter in name.chars() {

@@ -1,4 +1,4 @@
-//! SL041: kernels that launch fewer blocks than the GPU has multiprocessors, though their blocks could be divided.
+//! SL041: kernels with fewer blocks than the GPU has multiprocessors, although their blocks could be divided.
 
 use super::block_size::{common, product, warp_size};
 use crate::critical_path::exact::what_if::Action;
@@ -13,17 +13,18 @@ pub(super) const RULE: Rule = Rule {
     code: "SL041",
     name: "few-blocks",
     area: Area::Kernels,
-    about: "a hot kernel launches fewer blocks than the GPU has multiprocessors, of more threads than it needs",
-    why: "A block runs on one multiprocessor: where there are fewer blocks, the others have nothing to do. Numbers of threads that \
-          suit one vendor's GPU make too few blocks on another's, which has more multiprocessors or larger groups of threads.",
-    advice: "Launch smaller blocks, and more of them, on this GPU; for a reduction, divide it among blocks. In PyTorch, look for \
-             another implementation of the operator, or report it with the numbers of the finding.",
+    about: "a hot kernel launches fewer blocks than the GPU has multiprocessors, although its blocks could be smaller",
+    why: "A block runs on one multiprocessor; with fewer blocks, the other multiprocessors are idle. Block sizes \
+        that suit one vendor's GPU give too few blocks on another GPU with more multiprocessors or larger warps.",
+    advice: "Launch more and smaller blocks on this GPU, or divide a reduction among blocks. In PyTorch, use another \
+        implementation of the operator, or report the operator with the numbers of the finding.",
     example: ("kernel<<<40, 512>>>(x)", "kernel<<<160, 128>>>(x)"),
     cost: "one number, and a measurement",
-    false_positives: "Other kernels run beside it and use the multiprocessors; threads of a block work together and cannot be divided; \
-                 memory is the bound. Kernels that limit their blocks on purpose are left out: those of communication, cooperative launches, \
-                 names of persistent kernels and of attention, and kernels with one number of blocks for inputs of all sizes. The gain supposes that the same work takes as much less time as more multiprocessors share it, \
-                 down to blocks of one group of threads.",
+    false_positives: "Other kernels run concurrently and use the multiprocessors. Threads of a block cooperate and \
+        cannot be divided. The kernel is memory-bound. Kernels that limit their blocks by design are excluded: \
+        communication, cooperative launches, persistent and attention kernels (by name), and kernels with one grid \
+        for all input sizes. The gain assumes that the time shrinks with the number of multiprocessors in use, down \
+        to blocks of one warp.",
     source: "DeepContext 6.4 (instance norm of U-Net on MI250: fewer blocks than on A100 with the same threads)",
     needs: &[Requirement::GpuWork, Requirement::GpuModel],
     settings: &[
@@ -31,30 +32,30 @@ pub(super) const RULE: Rule = Rule {
             name: "share",
             default: 5.0,
             range: (0.0, 100.0),
-            about: "least part of the GPU's busy time that the kernel takes, in percent",
+            about: "minimum share of the kernel in GPU busy time, in percent",
         },
         Setting {
             name: "filled",
             default: 50.0,
             range: (0.0, 100.0),
-            about: "most multiprocessors that its blocks fill, in percent",
+            about: "maximum share of multiprocessors that its blocks fill, in percent",
         },
         Setting {
             name: "mean_us",
             default: 20.0,
             range: (0.0, 1e6),
-            about: "least mean of a launch, in µs: what is shorter is mostly its launch",
+            about: "minimum mean time of the kernel, in µs; shorter kernels take mostly launch overhead",
         },
     ],
     advice_variants: &[],
     check,
 };
 
-/// Blocks, and threads of each.
+/// Number of blocks, and threads per block.
 type Shape = (i64, i64);
 
-/// Parts of names of kernels that take a fixed part of the GPU on purpose: each block takes one piece of work after the other, or the
-/// rest is left to what runs beside them.
+/// Name parts of kernels that use a fixed part of the GPU by design. Their blocks process one work item after another,
+/// or leave multiprocessors to concurrent work.
 const ON_PURPOSE: &[&str] = &[
     "persistent",
     "cooperative",
@@ -75,7 +76,7 @@ const ON_PURPOSE: &[&str] = &[
     "reduce_scatter",
 ];
 
-/// Whether the number of blocks was chosen for the GPU, not for the work.
+/// True if the number of blocks was chosen for the GPU instead of the work.
 fn is_on_purpose(context: &RuleContext<'_>, name: &str, kernels: &[EventId], units: i64) -> bool {
     let name = name.to_ascii_lowercase();
     let trace = context.trace();
@@ -88,8 +89,8 @@ fn is_on_purpose(context: &RuleContext<'_>, name: &str, kernels: &[EventId], uni
         || is_one_grid_for_all(context, kernels, units)
 }
 
-/// Whether launches on inputs of different sizes all have as many blocks: a persistent kernel. Also if they are a whole number for each
-/// multiprocessor.
+/// True for persistent kernels: launches on inputs of different sizes have the same number of blocks, or the number is
+/// a multiple of the multiprocessors.
 fn is_one_grid_for_all(context: &RuleContext<'_>, kernels: &[EventId], units: i64) -> bool {
     let trace = context.trace();
     let blocks: BTreeSet<i64> = kernels.iter().filter_map(|&kernel| product(context, "grid", kernel)).collect();
@@ -106,7 +107,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let devices = context.devices();
     let units = common(&devices, |device| device.multiprocessors);
     let Some((group, units)) = warp_size(&devices).zip(units) else { return Vec::new() };
-    // Collectives take few multiprocessors on purpose: they wait for other ranks.
+    // Collectives use few multiprocessors by design, as they wait for other ranks.
     let mut types = context.kernel_types();
     let computes = |kernel: &EventId| types.of_event(*kernel) == KernelType::Computation;
     let kernels: Vec<EventId> = context.kernels().into_iter().filter(computes).collect();
@@ -147,17 +148,17 @@ fn candidate(
     let (place, _) = context.by_code(&kernels).into_iter().next()?;
     Some(Candidate {
         title: format!(
-            "{} launches {blocks} blocks of {threads} threads on a GPU with {units} multiprocessors; if all of them \
-             shared its work",
+            "Too few blocks: {} launches {blocks} blocks of {threads} threads on {units} multiprocessors (gain \
+             assumes all in use)",
             super::short(name)
         ),
         place,
         facts: vec![
             Fact::count("calls", kernels.len()),
             Fact::count("blocks", blocks as usize),
-            Fact::count("threads of a block", threads as usize),
+            Fact::count("threads per block", threads as usize),
             Fact::count("multiprocessors", units as usize),
-            Fact::time("together, a step", context.per_step(ns)),
+            Fact::time("total time, a step", context.per_step(ns)),
         ],
         events: kernels,
         support: Support::Exact,

@@ -1,4 +1,4 @@
-//! SL021: DistributedDataParallel looks for unused parameters in each step.
+//! SL021: DistributedDataParallel searches for unused parameters in each step.
 
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Candidate, Confidence, Fact, GainEstimate, Requirement, Rule, RuleContext, Support};
@@ -8,16 +8,16 @@ pub(super) const RULE: Rule = Rule {
     code: "SL021",
     name: "find-unused-parameters",
     area: Area::Communication,
-    about: "DistributedDataParallel looks for unused parameters in each step",
-    why: "With find_unused_parameters=True the whole graph is searched after each forward pass, and gradients are communicated \
-          later.",
-    advice: "Leave find_unused_parameters out if every parameter gets a gradient, or use static_graph=True.",
+    about: "DistributedDataParallel searches for unused parameters in each step",
+    why: "With find_unused_parameters=True, each forward pass is followed by a search of the whole graph, and \
+        gradients are communicated later.",
+    advice: "Remove find_unused_parameters if every parameter gets a gradient, or use static_graph=True.",
     example: (
         "DistributedDataParallel(model, find_unused_parameters=True)",
         "DistributedDataParallel(model, static_graph=True)",
     ),
     cost: "one argument; with unused parameters and without either option, training stops with an error",
-    false_positives: "Which parameters are used changes from step to step.",
+    false_positives: "The set of used parameters changes from step to step.",
     source: "field practice",
     needs: &[Requirement::Operators],
     settings: &[],
@@ -33,7 +33,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     };
     let ns = context.total(&searches);
     vec![Candidate {
-        title: format!("DistributedDataParallel looks for unused parameters {} times", searches.len()),
+        title: format!("Search for unused parameters: {} times in DistributedDataParallel", searches.len()),
         place: context.place(searches[0]),
         facts: vec![Fact::count("searches", searches.len()), Fact::time("searching, a step", context.per_step(ns))],
         events: searches,

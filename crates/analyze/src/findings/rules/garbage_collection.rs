@@ -1,4 +1,4 @@
-//! SL025: Python collects garbage in the middle of the work.
+//! SL025: recurring garbage collection of Python.
 
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::step_words::StepWords;
@@ -14,35 +14,36 @@ pub(super) const RULE: Rule = Rule {
     code: "SL025",
     name: "garbage-collection",
     area: Area::Host,
-    about: "Python collects garbage within the work: by itself, or told to by gc.collect()",
-    why: "A collection looks at all objects that live, and nothing else of Python runs meanwhile; models are many objects.",
-    advice: "gc.collect(); gc.freeze() after the set-up, so that it need not be looked at again; gc.disable() and a \
-             collection every so many steps; no gc.collect() in steps.",
+    about: "Python runs garbage collection during the work, automatically or by gc.collect()",
+    why: "A collection visits all live objects and blocks all other Python code. Models consist of many objects.",
+    advice: "Call gc.collect() and gc.freeze() after setup, so that collections skip the existing objects. Call \
+        gc.disable(), and collect every N steps. Remove gc.collect() from steps.",
     example: (
         "for x in loader:\n    step(x)",
         "gc.collect()\ngc.freeze()\ngc.disable()\nfor i, x in enumerate(loader):\n    step(x)\n    if i % 1000 == 0:\n        gc.collect()",
     ),
-    cost: "a few lines; garbage in cycles lives longer",
-    false_positives: "The program makes so much garbage in cycles that memory runs out without. Only collections that recur are counted: in two \
-                 or more steps after the first of the trace, or, in traces without steps, in three of four parts of the window. Recordings do not tell whether gc.collect() was \
-                 called or Python collected by itself: a line is named where nearly all collections come at that line. Collections that Python begins by \
-                 itself are only in recordings, and in traces made with record_python_gc_info.",
+    cost: "a few lines; cyclic garbage lives longer",
+    false_positives: "The program creates so much cyclic garbage that memory runs out without collections. Only \
+        recurring collections count: in two or more steps after the first, or, in traces without steps, in three of \
+        four quarters of the window. Recordings do not distinguish gc.collect() from automatic collections. The \
+        finding names a line if nearly all collections happen there. Automatic collections are only in recordings, \
+        and in traces made with record_python_gc_info.",
     source: "field practice",
     needs: &[],
     settings: &[Setting {
         name: "share",
         default: 0.5,
         range: (0.0, 100.0),
-        about: "least part of the time of the threads' collections that is reported, in percent of the window",
+        about: "minimum reported time of all collections, in percent of the window",
     }],
     advice_variants: &[],
     check,
 };
 
-/// A line at which this part of the time is spent, in percent, is where collections come from.
+/// Minimum share of collection time at one line that makes it the source location, in percent.
 const NEARLY_ALL: i64 = 90;
 
-/// Names of torch.profiler and of Python for collections. (`gc` and `gc (dynamo_timed)` are torch.compile's.)
+/// True for names of collections in torch.profiler and Python. (`gc` and `gc (dynamo_timed)` belong to torch.compile.)
 pub(super) fn is_collection(name: &str) -> bool {
     matches!(name, COLLECTION | "gc.collect" | "<built-in function collect>")
         || name.starts_with("<built-in method collect of module object")
@@ -65,11 +66,11 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     groups.into_iter().filter_map(|(place, of)| candidate(context, place, of)).collect()
 }
 
-/// Parts of the window of a trace without steps, and how many of them have some of what recurs.
+/// Parts of the window of a trace without steps, and the minimum number of parts with a recurring collection.
 const PARTS: i64 = 4;
 const LEAST_PARTS: usize = 3;
 
-/// Those of some collections that recur in steady state. The set-up collects once: in imports, before `gc.freeze()`, in a first step.
+/// Collections that recur in steady state. Setup collects once: in imports, before `gc.freeze()`, in a first step.
 fn recurring(context: &RuleContext<'_>, collections: Vec<EventId>) -> Vec<EventId> {
     let trace = context.trace();
     let imports = |event: EventId| trace.ancestors(event).any(|around| trace.name(around).starts_with(IMPORTS));
@@ -83,7 +84,7 @@ fn recurring(context: &RuleContext<'_>, collections: Vec<EventId>) -> Vec<EventI
     let (later, early): (Vec<EventId>, Vec<EventId>) =
         collections.into_iter().partition(|&event| step_begun(trace, event).is_some_and(|step| step > 0));
     let steps: BTreeSet<Option<usize>> = later.iter().map(|&event| step_begun(trace, event)).collect();
-    // Of two steps the first one has to show that what the other one has is not done once.
+    // With two steps, the first must also collect: a collection in only one of them may be a single event.
     let recurs = steps.len() >= 2 || context.later_steps().len() == 1 && !early.is_empty() && !later.is_empty();
     if !recurs {
         return Vec::new();
@@ -93,16 +94,16 @@ fn recurring(context: &RuleContext<'_>, collections: Vec<EventId>) -> Vec<EventI
     early.into_iter().filter(is_alike).chain(later).collect()
 }
 
-/// The step of its process, as its place in the trace's list, that was the last to begin before an event did: what lies behind a step
-/// counts as that step's. Of processes without steps those of all.
+/// Index of the last step of the event's process that started before the event. Time after a step counts as that step.
+/// Processes without steps use the steps of all.
 fn step_begun(trace: &Trace, event: EventId) -> Option<usize> {
     let pid = |event: EventId| trace.tracks.pid(trace.events.track[event.index()]);
     let begun = &trace.steps[..trace.steps.partition_point(|step| step.start <= trace.events.start[event.index()])];
     begun.iter().rposition(|step| pid(step.event) == pid(event)).or(begun.len().checked_sub(1))
 }
 
-/// The line at which nearly all collections come that Python told of: gc.collect() is called there, or most garbage made. None
-/// where they come wherever they come.
+/// Line with nearly all automatic collections: the caller of gc.collect(), or the main source of garbage. Empty if
+/// collections are spread.
 fn line_of(context: &RuleContext<'_>, collections: &[EventId]) -> SourceLocation {
     let mut lines: BTreeMap<SourceLocation, i64> = BTreeMap::new();
     for (place, of) in context.by_place(collections) {
@@ -113,9 +114,9 @@ fn line_of(context: &RuleContext<'_>, collections: &[EventId]) -> SourceLocation
     most.filter(|(_, ns)| is_nearly_all(*ns)).map(|(place, _)| place).unwrap_or_default()
 }
 
-/// The title of collections that take so long.
+/// Title with the time of collections.
 pub(super) fn title(each: &str, words: StepWords) -> String {
-    format!("Python collects garbage for {each}{}", words.a_step())
+    format!("Garbage collection: {each}{}", words.a_step())
 }
 
 fn candidate(context: &RuleContext<'_>, place: SourceLocation, events: Vec<EventId>) -> Option<Candidate> {

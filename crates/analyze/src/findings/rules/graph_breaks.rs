@@ -1,4 +1,4 @@
-//! SL027: `torch.compile` could not compile a function in one piece.
+//! SL027: functions that `torch.compile` could not compile in one piece.
 
 use crate::critical_path::exact::what_if::{Action, Gain};
 use crate::findings::{
@@ -11,40 +11,41 @@ pub(super) const RULE: Rule = Rule {
     code: "SL027",
     name: "graph-breaks",
     area: Area::Host,
-    about: "compiled functions are cut into several pieces with Python between them",
-    why: "At each break Python goes on, looks for the code of the next piece and checks that it fits; nothing is fused \
-          across it, and no graph of the GPU can hold both sides.",
-    advice: "See where with TORCH_LOGS=graph_breaks or fullgraph=True; move prints, .item() and calls that Dynamo does not \
-             know out of the compiled function.",
+    about: "graph breaks split compiled functions into several pieces with Python between them",
+    why: "At each break, Python continues, finds the code of the next piece, and checks its guards. No kernel is \
+        fused across the break, and no CUDA graph spans it.",
+    advice: "Find the breaks with TORCH_LOGS=graph_breaks or fullgraph=True. Move prints, .item() and calls that \
+        Dynamo does not support out of the compiled function.",
     example: (
         "@torch.compile\ndef f(x):\n    y = x.relu()\n    print(y.sum())\n    return y * 2",
         "@torch.compile(fullgraph=True)\ndef f(x):\n    return x.relu() * 2",
     ),
     cost: "a few lines for each break",
-    false_positives: "The break is on purpose, such as around an attention that is not to be compiled. The gain shown is that of \
-                 the checks alone: what fusing across the break saves is not known.",
+    false_positives: "The break is intentional, such as around an attention function that must not be compiled. The \
+        gain includes only the checks; the gain of fusion across the break is unknown.",
     source: "field practice",
     needs: &[],
     settings: &[Setting {
         name: "check_us",
         default: 30.0,
         range: (0.0, 1e4),
-        about: "what finding and checking the next piece takes where the trace does not show it, in µs",
+        about: "time to find and check the next piece, in µs, if the trace does not show it",
     }],
     advice_variants: &[],
     check,
 };
 
-/// Names of compiled pieces, of the functions that go on behind a break, of the search for the next piece.
+/// Names of compiled pieces, of resumed functions after a break, and of the lookup of the next piece.
 const REGION: &str = "Torch-Compiled Region";
 const RESUMED: &str = "torch_dynamo_resume_in_";
 const LOOKUP: &str = "TorchDynamo Cache Lookup";
 
-const MODEL: &str = "model: per break the time of one check (SL027.check_us), at most three times that";
+const MODEL: &str = "model: one check per break (SL027.check_us), at most three times that";
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let spans = [EventKind::Operator, EventKind::Annotation];
-    // The function behind a break is part of the compiled one; one that is called by it and compiled by itself, too.
+    // The resumed function after a break is part of the compiled function, and so is a callee that is compiled
+    // separately.
     let resumed = context.named(&[EventKind::PythonFunction], |name| {
         name.rsplit_once("): ").is_some_and(|(_, function)| function.starts_with(RESUMED))
     });
@@ -60,13 +61,13 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let lookups = context.named(&spans, |name| name.starts_with(LOOKUP));
     let lookups = inside_regions(context, &lookups);
     let by_place = context.by_place(&breaks);
-    // Which check belongs to which break is not told: they are shared out over the places.
+    // The trace does not connect checks with breaks, so checks count only for a single source location.
     let one_place = by_place.len() == 1;
     let lookups = if one_place { lookups } else { Vec::new() };
     by_place.into_iter().filter_map(|(place, of)| candidate(context, place, of, &lookups)).collect()
 }
 
-/// Checks within a compiled piece: those behind a break.
+/// Checks within a compiled piece, which follow a break.
 fn inside_regions(context: &RuleContext<'_>, lookups: &[EventId]) -> Vec<EventId> {
     let of_region = |&lookup: &EventId| {
         let trace = context.trace();
@@ -95,13 +96,9 @@ fn candidate(
     place.line = line.or(place.line);
     place.operator = None;
     Some(Candidate {
-        title: format!(
-            "a compiled function is cut into pieces, {}{}",
-            counted(per_step),
-            context.words().in_each_step()
-        ),
+        title: format!("Compiled function split by {}{}", counted(per_step), context.words().in_each_step()),
         place,
-        facts: vec![Fact::count("breaks", breaks.len()), Fact::count("checks seen", lookups.len())],
+        facts: vec![Fact::count("breaks", breaks.len()), Fact::count("checks in the trace", lookups.len())],
         events: breaks,
         support: Support::Exact,
         confidence: Confidence::Medium,
@@ -110,10 +107,10 @@ fn candidate(
 }
 
 fn counted(breaks: f64) -> String {
-    if breaks < 1.5 { "with a break".to_owned() } else { format!("with {breaks:.0} breaks") }
+    if breaks < 1.5 { "a graph break".to_owned() } else { format!("{breaks:.0} graph breaks") }
 }
 
-/// The function and line of a break: `torch_dynamo_resume_in_forward_at_12` goes on behind line 12 of `forward`.
+/// Function and line of a break: `torch_dynamo_resume_in_forward_at_12` resumes after line 12 of `forward`.
 fn origin(function: &str) -> (Option<&str>, Option<u32>) {
     let Some((name, line)) = function.strip_prefix(RESUMED).and_then(|rest| rest.rsplit_once("_at_")) else {
         return (None, None);

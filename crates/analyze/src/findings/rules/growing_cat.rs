@@ -1,4 +1,4 @@
-//! SL046: a tensor that grows by `cat`, step by step.
+//! SL046: a tensor that grows by `cat` from step to step.
 
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{
@@ -13,15 +13,17 @@ pub(super) const RULE: Rule = Rule {
     code: "SL046",
     name: "growing-cat",
     area: Area::Copies,
-    about: "a cache or history grows by torch.cat: each time all of it is copied again",
-    why: "torch.cat makes a new tensor and copies both parts: n times a bit more is copied in n steps, and memory for two is needed.",
-    advice: "Allocate it once at its largest size and write each part where it belongs: StaticCache for keys and values of \
-             transformers, index_copy_ or slices elsewhere; a list, and one cat at the end, where only the end is read.",
+    about: "a cache or history grows by torch.cat, which copies all of it each time",
+    why: "torch.cat allocates a new tensor and copies both parts. The copied bytes grow with the square of the \
+        number of calls, and memory for two tensors is needed.",
+    advice: "Allocate the tensor once at its maximum size and write each part in place: StaticCache for keys and \
+        values of transformers, otherwise index_copy_ or slices. If only the final tensor is read, collect the parts \
+        in a list and call cat once.",
     example: ("keys = torch.cat([keys, k], dim=1)", "keys[:, at : at + 1] = k  # allocated once\nat += 1"),
-    cost: "some lines; memory of the largest size from the beginning",
-    false_positives: "The sizes grow because the inputs do. What begins anew within each step is left alone where it grows fewer than a hundred \
-                 times: so grow the features of a DenseNet. The gain supposes that of each copy the part of the new \
-                 elements is left.",
+    cost: "some lines; memory of the maximum size from the start",
+    false_positives: "The sizes grow because the inputs grow. Growth that restarts within each step is excluded \
+        below a hundred calls, such as the features of a DenseNet. The gain assumes that each copy keeps only the \
+        new elements.",
     source: "field practice",
     needs: &[Requirement::Operators, Requirement::Shapes],
     settings: &[
@@ -29,20 +31,22 @@ pub(super) const RULE: Rule = Rule {
             name: "calls",
             default: 3.0,
             range: (3.0, 1e6),
-            about: "least calls from one place that grow one after the other, in three steps or more; in fewer steps twenty times as many, and 34 times where sizes begin again",
+            about: "minimum consecutive growing calls at one source location, in three or more steps; in fewer steps \
+                20 times as many, and 34 times as many if sizes restart",
         },
         Setting {
             name: "share",
             default: 2.0,
             range: (0.0, 100.0),
-            about: "least part of the GPU's busy time, without GPU of all time, that such calls of one line take, in percent",
+            about: "minimum share of such calls of one line in GPU busy time, or in the window without a GPU, in \
+                percent",
         },
     ],
     advice_variants: &[],
     check,
 };
 
-/// A call of `cat`: elements of its largest input, and of all.
+/// Call of `cat` with the elements of its largest input, and of all inputs.
 struct Call {
     event: EventId,
     start: i64,
@@ -50,18 +54,20 @@ struct Call {
     all: i64,
 }
 
-/// What grows in so many steps grows from step to step: nothing that begins anew in each.
+/// Minimum number of steps with a chain that grows across steps instead of restarting in each.
 const LEAST_STEPS: usize = 3;
-/// What fewer steps show has to be so many times as long: a model that joins what its layers made grows within each forward.
+/// Factor of the minimum length in fewer steps: a model that concatenates the outputs of its layers grows within each
+/// forward pass.
 const LONG: f64 = 20.0;
-/// What begins again from the same size, too, such as the cache of each prompt: so many times. No model joins what so many layers made.
+/// Factor of the minimum length for chains that restart from the same size, such as the cache of each prompt. No model
+/// concatenates the outputs of so many layers.
 const LONG_AGAIN: f64 = 34.0;
-/// So many calls of one place later nothing goes on that has not gone on since.
+/// Maximum number of calls at one source location between two calls of a chain.
 const MOST_BETWEEN: usize = 4096;
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let operators = context.named(&[EventKind::Operator], |name| name == aten::CAT);
-    // Layers grow each by itself; a line is told once.
+    // Each layer has its own chain; a line is reported once.
     let mut by_line: BTreeMap<SourceLocation, Vec<Call>> = BTreeMap::new();
     for (place, of) in context.by_place(&operators) {
         for growing in growing(context, &of) {
@@ -72,7 +78,8 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     by_line.into_iter().filter_map(|(place, calls)| candidate(context, place, &calls)).collect()
 }
 
-/// Calls of one place of which each begins with what the one before made, from step to step: one list for each tensor that grows.
+/// Chains of calls at one source location, one per growing tensor: each call starts with the result of the previous
+/// call, across steps.
 fn growing(context: &RuleContext<'_>, operators: &[EventId]) -> Vec<Vec<Call>> {
     let call = |&event: &EventId| {
         let (largest, all) = sizes(&context.json("Input Dims", event)?)?;
@@ -93,9 +100,9 @@ fn growing(context: &RuleContext<'_>, operators: &[EventId]) -> Vec<Vec<Call>> {
     chains
 }
 
-/// Calls in the order of time, of which each begins with what the one before made: its largest input is as large as what came out.
+/// Chains of calls in order of time. The largest input of each call is as large as the result of the previous call.
 fn chains(calls: Vec<Call>) -> Vec<Vec<Call>> {
-    // By what came out, with the number of the last call: tensors of one size take turns.
+    // Open chains by size of the result, with the number of the last call: tensors of one size alternate.
     let mut open: BTreeMap<i64, VecDeque<(usize, Vec<Call>)>> = BTreeMap::new();
     let mut order: VecDeque<(usize, i64)> = VecDeque::new();
     let mut chains = Vec::new();
@@ -110,7 +117,7 @@ fn chains(calls: Vec<Call>) -> Vec<Vec<Call>> {
             && let Some((number, size)) = order.pop_front()
             && let Some(of_size) = open.get_mut(&size)
         {
-            // None of its size waits for longer.
+            // No other chain of this size is older.
             let is_it = of_size.front().is_some_and(|(last, _)| *last == number);
             let ended = if is_it { of_size.pop_front() } else { None };
             chains.extend(ended.map(|(_, chain)| chain).filter(|chain| chain.len() > 1));
@@ -124,7 +131,7 @@ fn chains(calls: Vec<Call>) -> Vec<Vec<Call>> {
     chains
 }
 
-/// Sizes from which a chain begins after another one from the same size has ended.
+/// Sizes from which a chain starts after the end of another chain from the same size.
 fn begins_anew(chains: &[Vec<Call>]) -> BTreeSet<i64> {
     let mut first_end: BTreeMap<i64, i64> = BTreeMap::new();
     for chain in chains {
@@ -135,7 +142,7 @@ fn begins_anew(chains: &[Vec<Call>]) -> BTreeSet<i64> {
     chains.iter().filter(is_behind).map(|chain| chain[0].largest).collect()
 }
 
-/// Elements of the largest input of a call, and of all of them; none where one is not a part of the other, or nothing is as large.
+/// Elements of the largest input of a call, and of all inputs; none if the largest is all of them, empty or too large.
 fn sizes(dims: &Value) -> Option<(i64, i64)> {
     let sizes: Vec<i64> = dims.get(0)?.as_array()?.iter().map(elements).collect::<Option<_>>()?;
     let largest = *sizes.iter().max()?;
@@ -143,7 +150,7 @@ fn sizes(dims: &Value) -> Option<(i64, i64)> {
     (largest > 0 && largest < all).then_some((largest, all))
 }
 
-/// Elements of a shape.
+/// Number of elements of a shape.
 fn elements(shape: &Value) -> Option<i64> {
     let mut sizes = shape.as_array()?.iter().map(|n| n.as_i64().filter(|n| *n >= 0));
     sizes.try_fold(1_i64, |product, n| product.checked_mul(n?))
@@ -154,7 +161,7 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, calls: &[Call]) -
     let kernels: Vec<EventId> = operators.iter().flat_map(|&operator| context.launched_in(operator)).collect();
     let (copies, share, whose) = if context.uses_gpu() {
         let share = context.percent_of_gpu(context.total(&kernels));
-        (kernels, share, "the GPU's busy time")
+        (kernels, share, "GPU busy time")
     } else {
         let share = context.percent(context.total(&operators));
         (operators.clone(), share, "the time")
@@ -171,20 +178,17 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, calls: &[Call]) -
     )?;
     let largest = calls.iter().map(|call| call.all).max().unwrap_or(0);
     Some(Candidate {
-        title: format!(
-            "a tensor grows by torch.cat {} times, and is copied each time: {share:.0} % of {whose}",
-            calls.len()
-        ),
+        title: format!("Tensor grows by torch.cat {} times, copied each time: {share:.0} % of {whose}", calls.len()),
         place,
         facts: vec![
             Fact::count("calls", calls.len()),
-            Fact { name: "elements of the largest", value: largest as f64, unit: Unit::None },
+            Fact { name: "elements of the largest tensor", value: largest as f64, unit: Unit::None },
             Fact {
-                name: "copied again, of all that is copied",
+                name: "repeated copies, share of all copied elements",
                 value: 100.0 * old / f64::max(all, 1.0),
                 unit: Unit::Percent,
             },
-            Fact::time("together, a step", context.per_step(context.total(&copies))),
+            Fact::time("total time, a step", context.per_step(context.total(&copies))),
         ],
         events: operators,
         support: Support::Exact,

@@ -1,4 +1,4 @@
-//! SL064: the critical path runs through copies between host and GPU.
+//! SL064: copies between host and GPU on the critical path.
 
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{
@@ -14,18 +14,18 @@ pub(super) const RULE: Rule = Rule {
     name: "host-copies-on-path",
     area: Area::Copies,
     about: "work waits for copies between host and GPU",
-    why: "PCI Express moves bytes 20 to 100 times slower than the GPU's own memory. While a copy runs that all others wait for, the GPU \
-          computes nothing.",
-    advice: "Keep on the GPU what is copied again and again: weights that are offloaded between layers or steps, caches, tables. Where \
-             they do not fit, copy the next ones while these compute (another stream, pinned memory, non_blocking=True), do more work \
-             for each copy (larger batches), and copy fewer bytes (bfloat16, quantized weights).",
+    why: "PCI Express is 20 to 100 times slower than the GPU's own memory. While all other work waits for a copy, \
+        the GPU computes nothing.",
+    advice: "Keep repeatedly copied data on the GPU: offloaded weights, caches, tables. If it does not fit, prefetch \
+        the next copy during computation (another stream, pinned memory, non_blocking=True). Do more work per copy \
+        (larger batches), and copy fewer bytes (bfloat16, quantized weights).",
     example: (
         "pipe.enable_sequential_cpu_offload()\npipe(prompt)",
         "pipe.to(\"cuda\")  # or pipe.enable_model_cpu_offload(): one copy of a model, not one of each layer\npipe(prompt)",
     ),
-    cost: "the GPU's memory holds what is not copied any more",
-    false_positives: "The window is the loading of a model, which is done once, or what is copied does not fit beside the rest. The gain shown is \
-                 that of no such copy at all, the upper bound that of no operator that does nothing but copy, either.",
+    cost: "GPU memory for the data that is no longer copied",
+    false_positives: "The window covers the loading of a model, which happens once, or the data does not fit on the \
+        GPU. The gain assumes that no such copy is needed. The upper bound also removes operators that only copy.",
     source: "CTDA-CPA, what bounds the critical path; field practice",
     needs: &[Requirement::GpuWork],
     settings: &[
@@ -33,13 +33,13 @@ pub(super) const RULE: Rule = Rule {
             name: "share",
             default: 10.0,
             range: (0.0, 100.0),
-            about: "least part of the critical path that is reported, in percent",
+            about: "minimum reported share of the critical path, in percent",
         },
         Setting {
             name: "kib",
             default: 64.0,
             range: (0.0, 1e9),
-            about: "least size of a copy that counts, in KiB: smaller ones take as long as their call",
+            about: "minimum size of a copy, in KiB; smaller copies take the time of their call",
         },
     ],
     advice_variants: &[],
@@ -48,7 +48,7 @@ pub(super) const RULE: Rule = Rule {
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let least = (context.setting("kib") * 1024.0) as i64;
-    // Copies to the GPU from memory that is not pinned are SL011's.
+    // Copies to the GPU from pageable memory belong to SL011.
     let is_host_copy = |name: &str| {
         copy_direction(name).is_some_and(|direction| direction != CopyDirection::OnDevice)
             && !name.contains("Pageable -> Device")
@@ -74,8 +74,8 @@ fn candidate(context: &RuleContext<'_>, name: &str, copies: Vec<EventId>) -> Opt
     let all = context.total(&copies);
     let mut facts = vec![
         Fact::count("copies", copies.len()),
-        Fact::time("on the critical path with the gap before each, a step", context.per_step(ns)),
-        Fact::time("all of them, a step", context.per_step(all)),
+        Fact::time("on the critical path, including the gap before each copy, a step", context.per_step(ns)),
+        Fact::time("total time, a step", context.per_step(all)),
     ];
     let sizes: Option<Vec<i64>> = copies.iter().map(|&copy| bytes(context, copy)).collect();
     let moved = sizes.map(|sizes| sizes.into_iter().fold(0_i64, i64::saturating_add));
@@ -86,7 +86,7 @@ fn candidate(context: &RuleContext<'_>, name: &str, copies: Vec<EventId>) -> Opt
     let a_step = |moved: i64| format!(" of {}{each}", format::bytes(context.per_step(moved).unsigned_abs()));
     let moved = moved.map_or_else(String::new, a_step);
     Some(Candidate {
-        title: format!("copies{moved} ({name}) are the critical path for {:.0} % of the time", context.percent(ns)),
+        title: format!("Copies{moved} ({name}): {:.0} % of the critical path", context.percent(ns)),
         place,
         facts,
         support: Support::Exact,
@@ -103,7 +103,7 @@ fn candidate(context: &RuleContext<'_>, name: &str, copies: Vec<EventId>) -> Opt
     })
 }
 
-/// Outermost operators that launched nothing but these copies: what stays on the GPU is not asked for.
+/// Outermost operators that launched only these copies. Data that stays on the GPU does not need them.
 fn copying_operators(context: &RuleContext<'_>, copies: &[EventId]) -> Vec<EventId> {
     let trace = context.trace();
     let operator = |call: EventId| trace.ancestors(call).filter(|&e| trace.kind(e) == EventKind::Operator).last();

@@ -1,4 +1,4 @@
-//! SL004: the host waits for the GPU in the middle of the work.
+//! SL004: waits of the host for the GPU within the work.
 
 use crate::critical_path::exact::what_if::Action;
 use crate::critical_path::value_reads::is_read;
@@ -15,26 +15,27 @@ pub(super) const RULE: Rule = Rule {
     code: "SL004",
     name: "host-sync",
     area: Area::Synchronization,
-    about: "the host waits for the GPU: item(), cpu(), nonzero(), synchronize(), copies from memory that is not pinned",
-    why: "While the host waits it launches nothing, and when the GPU is done it has nothing to do until the next launch.",
-    advice: "Keep values on the GPU: no .item(), print or `if tensor` in each step; gather them and read them every so many \
-             steps, or with a copy that does not block.",
+    about: "the host waits for the GPU: item(), cpu(), nonzero(), synchronize(), or copies from unpinned memory",
+    why: "While the host waits it launches no kernels, so the GPU is idle from the end of its work until the next \
+        launch.",
+    advice: "Keep values on the GPU: avoid .item(), print and `if tensor` in each step. Collect the values and read \
+        them every N steps, or with a non-blocking copy.",
     example: ("total += loss.item()", "total += loss.detach()  # .item() once, at the end"),
-    cost: "a few lines; values are known some steps later",
-    false_positives: "The value decides what the program does next. The GPU may have been behind anyway: then the gain says 0. A call \
-                 during which the trace has no GPU work waits for work that was not recorded, or takes its time by itself: where most of \
-                 them are such, the wait is inferred.",
+    cost: "a few lines; values are available some steps later",
+    false_positives: "The value decides the next action of the program. If the GPU is the bottleneck anyway, the \
+        gain is 0. A call without concurrent GPU work in the trace waits for work that was not recorded, or takes \
+        its time itself. If most calls are such, the wait is inferred.",
     source: "field practice; DeepContext 4.3, CPU latency analysis",
     needs: &[Requirement::GpuWork, Requirement::RuntimeCalls],
     settings: &[Setting {
         name: "wait_us",
         default: 5.0,
         range: (0.0, 1e6),
-        about: "least time of a call that counts as a wait, in µs",
+        about: "minimum time of a call that counts as a wait, in µs",
     }],
     advice_variants: &[AdviceVariant::of_jax(
-        "Keep values on the GPU: no float(value), print or numpy.asarray of one in each step; keep the arrays and read them every so many \
-         steps, or call value.copy_to_host_async() and read it a step later.",
+        "Keep values on the GPU: avoid float(value), print and numpy.asarray in each step. Keep the arrays and read \
+         them every N steps, or call value.copy_to_host_async() and read the value one step later.",
         ("losses.append(float(loss))", "losses.append(loss)  # jax.device_get(losses) once, at the end"),
     )],
     check,
@@ -57,7 +58,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
         .filter_map(|(place, of)| {
             let what = place.operator.clone().unwrap_or_else(|| trace.name(of[0]).to_owned());
             let edit = context.edit(Action::Remove, format!("wait:{what}"), &with_reading(context, &of))?;
-            // What a read waits for was not recorded.
+            // The work that a read waits for was not recorded.
             let idle = of
                 .iter()
                 .filter(|&&call| !gpu.overlaps(trace.events.start[call.index()], trace.events.end(call)))
@@ -83,7 +84,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
         .collect()
 }
 
-/// When any GPU work runs.
+/// Time ranges with any GPU work.
 struct GpuWork(Vec<(i64, i64)>);
 
 impl GpuWork {
@@ -93,13 +94,13 @@ impl GpuWork {
         Self(intervals::union(timed.map(|&e| (events.start[e.index()], events.end(e)))))
     }
 
-    /// Whether any runs between two times.
+    /// True if GPU work runs between two times.
     fn overlaps(&self, from: i64, to: i64) -> bool {
         self.0.get(self.0.partition_point(|&(_, end)| end <= from)).is_some_and(|&(start, _)| start < to)
     }
 }
 
-/// Waiting calls with what is no longer needed without them: the reading of the value that they wait for.
+/// Waiting calls, with work that is not needed without them: reading the value for which they wait.
 fn with_reading(context: &RuleContext<'_>, calls: &[EventId]) -> Vec<EventId> {
     let trace = context.trace();
     let mut gone = calls.to_vec();
@@ -117,12 +118,12 @@ fn with_reading(context: &RuleContext<'_>, calls: &[EventId]) -> Vec<EventId> {
     gone
 }
 
-/// How often calls occur, and whether each step has some: the end of a title.
+/// Frequency of calls, and the share of steps with some: the end of a title.
 fn times(context: &RuleContext<'_>, calls: &[EventId]) -> String {
     let (per_step, steps) = (calls.len() as f64 / context.steps() as f64, &context.trace().steps);
     let with_calls = context.steps_with(steps, calls.iter().copied());
     match with_calls.len() {
-        // Such as before the first one, or where a measurement ends.
+        // Such as calls before the first step, or at the end of a measurement.
         0 if !steps.is_empty() => format!(
             " {}, outside of steps",
             if calls.len() == 1 { "once".to_owned() } else { format!("{} times", calls.len()) }
@@ -133,11 +134,11 @@ fn times(context: &RuleContext<'_>, calls: &[EventId]) -> String {
     }
 }
 
-/// Files of profilers that wait for the GPU where they begin and end.
+/// Profiler files that wait for the GPU at their start and end.
 const PROFILERS: &[&str] = &["torch/profiler/", "torch/autograd/profiler.py(", "torch/cuda/profiler.py("];
 
-/// Profilers wait for the GPU before they end: in a function of theirs; or, where those are not recorded, outside of all
-/// operators and frames, behind all launches, for the device as a whole.
+/// True for the wait of a profiler before its end. It is in a profiler function. If functions are not recorded, it is a
+/// wait for the whole device after all launches, outside of operators and frames.
 fn is_end_of_recording(context: &RuleContext<'_>, call: EventId, last_launch: i64) -> bool {
     let trace = context.trace();
     if trace.ancestors(call).any(|e| PROFILERS.iter().any(|file| trace.name(e).contains(file))) {

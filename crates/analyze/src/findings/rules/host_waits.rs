@@ -1,4 +1,4 @@
-//! SL039: the program waits for a thread, a process, a lock or the network in its steps.
+//! SL039: steps wait for a thread, a process, a lock or the network.
 
 use super::dataloader_starved::is_next;
 use super::logging_in_step;
@@ -20,35 +20,37 @@ pub(super) const RULE: Rule = Rule {
     name: "host-waits",
     area: Area::Host,
     about: "steps wait for a thread, a process, a lock, a file or the network",
-    why: "Nothing is computed and nothing launched until the other one is ready.",
-    advice: "Let the other one work beside what comes next, and ask for its result later: keep the future and wait for the one before; \
-             a queue with a bound instead of join().",
+    why: "During the wait, the program computes nothing and launches nothing.",
+    advice: "Let the other thread or process run concurrently with the program, and read its result later: keep the \
+        future and wait for the previous one. Use a bounded queue instead of join().",
     example: (
         "writer.submit(save, values).result()",
         "pending.append(writer.submit(save, values))\nif len(pending) > 8:\n    pending.popleft().result()",
     ),
-    cost: "some lines; errors of the other one are seen later",
-    false_positives: "The other one takes longer than a step: then it is what has to become faster. What it does while the step waits counts as \
-                 waiting, if it is on the critical path and no operator. The gain is that of no wait at all. \
-                 Recordings see waits by looks at the threads, 99 a second (`record --wait-hz`): what is rarer than those looks is not known well, \
-                 and waits with a limit of time, for sockets and for files are not interrupted to ask where they are. These, and waits in recordings \
-                 without looks, are told by what samples of CPU time leave of the time between two operators, less what threads of the process \
-                 waited for a processor; their place is what the lines of the two operators have in common, between two steps the file alone. \
-                 Where hardly anything but logging or saving is done there, they are its own (SL029).",
+    cost: "some lines; errors of the other thread or process are seen later",
+    false_positives: "The other thread or process takes longer than a step: then it must become faster. Its work \
+        during the wait counts as waiting, if it is on the critical path and no operator. The gain assumes no wait \
+        at all. Recordings sample waiting threads 99 times per second (`record --wait-hz`). Rarer waits are \
+        imprecise, and waits with a timeout, for sockets and for files are not sampled. These waits, and waits in \
+        recordings without such samples, are inferred from the time between two operators. CPU samples and the time \
+        in which threads waited for a processor are subtracted. The source location is the common part of the lines \
+        of the two operators; between two steps it is only the file. If such a gap contains mostly logging or \
+        saving, SL029 reports it.",
     source: "field practice",
     needs: &[Requirement::PythonFrames],
     settings: &[Setting {
         name: "share",
         default: 2.0,
         range: (0.0, 100.0),
-        about: "least part of the critical path that one place waits, in percent",
+        about: "minimum share of the waits at one source location in the critical path, in percent",
     }],
     advice_variants: &[
         AdviceVariant::for_all(
             "that wait for a thread to start",
             |candidate| candidate.title.ends_with(START),
-            "Start threads once, before the loop, and hand them what to do over a queue, or use a pool. Where the machine has fewer \
-             processors than threads that run, a new thread waits for its turn: run fewer beside the program.",
+            "Start threads once before the loop, and pass work to them over a queue, or use a pool. If the machine \
+             has fewer processors than running threads, a new thread waits for a processor: run fewer threads \
+             concurrently.",
             (
                 "thread = threading.Thread(target=work, args=(batch,))\nthread.start()",
                 "pool.submit(work, batch)  # ThreadPoolExecutor, made before the loop",
@@ -57,8 +59,9 @@ pub(super) const RULE: Rule = Rule {
         AdviceVariant::for_all(
             "that wait for a lock",
             |candidate| candidate.title.ends_with(LOCK),
-            "Hold the lock for less: compute outside of it, and only swap the result in; give each thread data of its own and put it \
-             together once a step; do not wait for anything else while it is held.",
+            "Shorten the time under the lock: compute outside of it, and only store the result under it. Give each \
+             thread its own data and merge the data once per step. Do not wait for anything else while the lock is \
+             held.",
             (
                 "with lock:\n    stats.update(measure(batch))",
                 "fresh = measure(batch)\nwith lock:\n    stats.update(fresh)",
@@ -67,35 +70,36 @@ pub(super) const RULE: Rule = Rule {
         AdviceVariant::for_all(
             "that wait for an event or a condition",
             |candidate| candidate.title.ends_with(CONDITION),
-            "Start the other thread earlier, a step ahead, and wait for what it did for the step before; signal as soon as what is needed is \
-             there rather than when all is done.",
+            "Start the other thread one step earlier, and wait for its result of the previous step. Signal as soon \
+             as the needed data is ready, not when all work is done.",
             ("start.set()\nready.wait()", "ready.wait()  # started in the step before\nstart.set()"),
         ),
         AdviceVariant::for_all(
             "that wait for a queue",
             |candidate| candidate.title.ends_with(QUEUE) || candidate.title.ends_with(QUEUE_OF_PROCESS),
-            "Of get(): let the producer run ahead, started before the loop and with a queue of several items, or use more of them. Of put(): \
-             what takes from it is slower than the step: take more at once, use several, or drop what nobody needs.",
+            "For get(): let the producer run ahead, started before the loop with a queue of several items, or use \
+             more producers. For put(): the consumer is slower than the step. Take more items at once, use several \
+             consumers, or drop items that are not needed.",
             ("requests.put(i)\nbatch = results.get()", "requests.put(i + 2)  # two ahead\nbatch = results.get()"),
         ),
         AdviceVariant::for_all(
             "that wait for the network",
             |candidate| candidate.title.ends_with(NETWORK),
-            "Ask a step or more ahead, in a thread; keep one connection rather than opening one each time; put many requests into one; copy what \
-             is read again and again to a local disk before training.",
+            "Send requests one or more steps ahead, in a thread. Keep one connection open, and combine many requests \
+             into one. Copy repeatedly read data to a local disk before training.",
             ("data = fetch(url)", "data = pending.result()\npending = pool.submit(fetch, next_url)"),
         ),
         AdviceVariant::for_all(
             "whose ranks wait for each other",
             |candidate| candidate.title.ends_with(OTHER_RANKS),
-            "Look at the rank that comes last: give the folder with the traces of all ranks, and SL040 names it and what is found there alone. \
-             This rank has nothing to mend.",
+            "Inspect the rank that arrives last: pass the folder with the traces of all ranks, and SL040 names that \
+             rank and its own findings. This rank needs no fix.",
             ("stackline findings rank0.json", "stackline findings traces/"),
         ),
         AdviceVariant::for_all(
             "that sleep",
             |candidate| candidate.title.ends_with(SLEEP),
-            "Remove the sleep; where it polls for something, wait for an event, a queue or a future, which wakes as soon as that is there.",
+            "Remove the sleep. If it polls, wait for an event, a queue or a future, which wakes the thread at once.",
             ("while not done():\n    time.sleep(0.01)", "finished.wait()  # an Event that the other one sets"),
         ),
     ],
@@ -110,18 +114,18 @@ const QUEUE_OF_PROCESS: &str = "a queue of another process";
 const NETWORK: &str = "the network";
 const FILE: &str = "a file or a pipe";
 const SLEEP: &str = "time.sleep";
-/// Collectives of the process run meanwhile: other ranks come late.
+/// The process runs collectives meanwhile: other ranks arrive late.
 pub(super) const OTHER_RANKS: &str = "other ranks";
 
-/// What is waited for, and parts of names of frames that do: see `fits`.
+/// Wait targets, and name parts of the frames that wait for them, as `fits` matches them.
 const FRAMES: &[(&str, &[&str])] = &[
     ("the result of another thread", &["concurrent/futures/_base.py(", "): result"]),
     ("the results of other threads", &["concurrent/futures/_base.py(", "): wait"]),
     ("a thread", &["threading.py(", "): join"]),
-    // It waits for the other thread to have begun.
+    // `start` waits until the new thread has started.
     (START, &["threading.py(", "): start"]),
     (CONDITION, &["threading.py(", "): wait"]),
-    // What is built in has no file: `with lock` enters it.
+    // Built-in functions have no file: `with lock` calls `__enter__`.
     (LOCK, &["<built-in method acquire of _thread."]),
     (LOCK, &["<built-in method __enter__ of _thread."]),
     (LOCK, &["<method 'acquire' of '_thread."]),
@@ -149,7 +153,8 @@ pub(super) fn kind_of(name: &str) -> Option<&'static str> {
     super::kind_in(FRAMES, name)
 }
 
-/// Calls that wait, as far as samples do not say more of it. Waits for data, and those of a data loader's own threads, are SL009's.
+/// Calls that wait, except those that samples describe better. SL009 covers waits for data, and those of a data
+/// loader's own threads.
 pub(super) fn calls(context: &RuleContext<'_>) -> Vec<EventId> {
     let trace = context.trace();
     let frames = context.named(&[EventKind::PythonFunction], |name| kind_of(name).is_some());
@@ -172,9 +177,10 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     named.chain(unnamed.filter_map(|(place, seen)| of_samples(context, place, &seen))).collect()
 }
 
-/// Waits for nobody knows what: a thread does not compute between two operators for longer than samples of its CPU time explain.
+/// Candidate for waits with an unknown target: between two operators, a thread is idle for longer than its CPU samples
+/// explain.
 fn of_samples(context: &RuleContext<'_>, place: SourceLocation, seen: &Seen) -> Option<Candidate> {
-    // Threads wait beside each other: no more goes than what one of them waits.
+    // Threads wait concurrently: the gain is at most the wait of one thread.
     let share = context.percent(seen.of_one_thread() as i64);
     if share < context.setting("share") {
         return None;
@@ -191,7 +197,7 @@ fn of_samples(context: &RuleContext<'_>, place: SourceLocation, seen: &Seen) -> 
     let title = match kind {
         Some(kind) => title(share, kind, context.words()),
         None => format!(
-            "{} {share:.0} % of the time between operators: for a file, the network, a lock or sleep",
+            "{} {share:.0} % of the time between operators (file, network, lock or sleep)",
             context.words().steps_wait()
         ),
     };
@@ -206,10 +212,10 @@ fn of_samples(context: &RuleContext<'_>, place: SourceLocation, seen: &Seen) -> 
     })
 }
 
-/// Collectives of CPUs that run for this part of some waits are what is waited for.
+/// Minimum share of the wait in CPU collectives that makes other ranks the target.
 const IN_COLLECTIVES: f64 = 0.7;
 
-/// Whether collectives of the process's CPUs run in most of some waits, and end with them.
+/// True if CPU collectives of the process run during most of the waits.
 fn in_collectives(context: &RuleContext<'_>, waits: impl Iterator<Item = (i64, i64)>) -> bool {
     let trace = context.trace();
     let span = |(event, _): (EventId, _)| (trace.events.start[event.index()], trace.events.end(event));
@@ -220,12 +226,13 @@ fn in_collectives(context: &RuleContext<'_>, waits: impl Iterator<Item = (i64, i
     !collectives.is_empty() && (all - beside) as f64 >= IN_COLLECTIVES * all.max(1) as f64
 }
 
-/// The title of waits of a kind that take this part of the time, in percent.
+/// Title of waits of one kind: share of the time in percent.
 pub(super) fn title(share: f64, kind: &str, words: StepWords) -> String {
     format!("{} {share:.0} % of the time for {kind}", words.steps_wait())
 }
 
-/// The line that waits, where samples within the calls saw it in the function that they are in: calls alone know where that begins.
+/// Source location with the waiting line, if samples within the calls show it in the same function. Calls alone have
+/// only the first line of the function.
 fn waiting_line(context: &RuleContext<'_>, place: SourceLocation, calls: &[EventId]) -> SourceLocation {
     let trace = context.trace();
     let calls = Spans::from_trace(trace, calls);
@@ -239,7 +246,7 @@ fn waiting_line(context: &RuleContext<'_>, place: SourceLocation, calls: &[Event
     }
 }
 
-/// What most of some samples saw a thread wait for: what its own function called, as far as its name tells.
+/// Wait target in most samples: the outermost library function below the user's function with a known name.
 fn kind_of_samples(context: &RuleContext<'_>, samples: &[EventId]) -> Option<&'static str> {
     let mut kinds: BTreeMap<Option<&'static str>, usize> = BTreeMap::new();
     for &sample in samples {

@@ -1,4 +1,4 @@
-//! SL005: code that takes the host much longer than the GPU, while all wait for it.
+//! SL005: code on the critical path with much more host time than GPU time.
 
 use crate::critical_path::exact::Category;
 use crate::critical_path::exact::what_if::Action;
@@ -16,15 +16,16 @@ pub(super) const RULE: Rule = Rule {
     code: "SL005",
     name: "cpu-much-longer-than-gpu",
     area: Area::Host,
-    about: "a function, module or annotated stretch keeps the host busy, the GPU does next to nothing for it, and all wait",
-    why: "While the host works on something else it launches nothing.",
-    advice: "Do this work in a loader's worker or another thread, on the GPU, less often, or once before the loop.",
+    about: "a function, module or annotated range keeps the host busy while the GPU has little work",
+    why: "While the host does other work, it launches no kernels.",
+    advice: "Move the work into a DataLoader worker, another thread or the GPU, run it less often, or run it once \
+        before the loop.",
     example: (
         "def step(batch):\n    mask = build_mask(batch)  # Python loop",
         "mask = batch.mask  # built by the loader's workers",
     ),
     cost: "depends on the work",
-    false_positives: "Recording makes it slow: Python frames cost time of their own. The gain is that of half its time.",
+    false_positives: "Recording makes the code slow: Python frames add overhead. The gain assumes half of the time.",
     source: "DeepContext 4.3, CPU latency analysis",
     needs: &[Requirement::GpuWork, Requirement::RuntimeCalls, Requirement::GpuRecords],
     settings: &[
@@ -32,26 +33,21 @@ pub(super) const RULE: Rule = Rule {
             name: "share",
             default: 10.0,
             range: (0.0, 100.0),
-            about: "least part of the time that it is what all wait for, in percent",
+            about: "minimum share of the code in the critical path, in percent",
         },
-        Setting {
-            name: "times",
-            default: 10.0,
-            range: (1.0, 1e6),
-            about: "how many times its GPU work the host's time must be",
-        },
+        Setting { name: "times", default: 10.0, range: (1.0, 1e6), about: "minimum ratio of host time to GPU time" },
         Setting {
             name: "launch_us",
             default: 200.0,
             range: (0.0, 1e6),
-            about: "least host time per call and launch, in µs: below, it is the launching that is slow",
+            about: "minimum host time per call and launch, in µs; below, launching is the bottleneck",
         },
     ],
     advice_variants: &[AdviceVariant::for_all(
-        "whose model takes the time",
+        "that spend the time in the model",
         |candidate| candidate.facts.iter().any(|fact| fact.name == MODEL),
-        "Shorten what the host does in the model: compile it (torch.compile), and take out of forward what does not depend on the batch, \
-         such as masks and positions: make it once, in __init__.",
+        "Shorten the host work of the model: compile it (torch.compile), and move code that does not depend on the \
+         batch, such as masks and positions, from forward to __init__.",
         (
             "def forward(self, x):\n    mask = build_mask(self.length)  # Python loop\n    return self.layers(x, mask)",
             "def __init__(self, length):\n    ...\n    self.register_buffer(\"mask\", build_mask(length))",
@@ -60,33 +56,33 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// The fact that counts calls of a model, or within one: no other thread can do these.
+/// Name of the fact that counts calls of a model, or within one. Other threads cannot do this work.
 const MODEL: &str = "calls in the model";
 
-/// A first call that takes so many times as long as the others in the mean is none of them.
+/// Minimum ratio of the first call to the mean of the others at which it is excluded.
 const LONGER: i64 = 4;
-/// Stretches that other rules look at.
+/// Prefixes of spans that other rules cover.
 const OF_OTHERS: &[&str] = &[STEP_PREFIX, OPTIMIZER, TAKE_BATCH, "PyTorch Profiler"];
 
-/// Functions that other rules look at: SL025, SL029 and SL039.
+/// Functions that other rules cover: SL025, SL029 and SL039.
 const TOLD: &[&str] = &["<built-in function collect>", "torch/serialization.py(", "<built-in function sleep>"];
 
-/// How spans of a model's forward end: `DistributedDataParallel.forward`, `model.py(3): forward`.
+/// Suffixes of spans of a model's forward pass: `DistributedDataParallel.forward`, `model.py(3): forward`.
 const FORWARD: [&str; 2] = [".forward", ": forward"];
 
-/// Spans of one name, with the time of each on the path, in ns.
+/// Spans of one name, with the time of each on the critical path in ns.
 type Group = Vec<(EventId, i64)>;
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let trace = context.trace();
-    // Some recordings know of the GPU only that it was called.
+    // Some recordings have GPU calls but no GPU times.
     if context.gpu_ns() == 0 {
         return Vec::new();
     }
     let mut by_span: FxHashMap<EventId, i64> = FxHashMap::default();
     let operators = context.operators();
     let around = |operator: &EventId| trace.ancestors(*operator).filter(|&e| context.is_own_frame(e));
-    // Functions that run operators or launch GPU work.
+    // User functions that run operators or launch GPU work.
     let mut working: FxHashSet<EventId> = operators.iter().flat_map(around).collect();
     working
         .extend(context.gpu_work().iter().flat_map(|&work| context.stack(work).filter(|&e| context.is_own_frame(e))));
@@ -111,8 +107,8 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     groups.into_iter().filter_map(|(name, group)| candidate(context, trace.strings.get(name), group)).collect()
 }
 
-/// The span whose time an event's is: the innermost one, or, of functions that are not `working`, the outermost one: what a generator
-/// does is that of the function that asks it.
+/// Span to which an event's time is attributed: the innermost span. For functions that are not `working`, it is the
+/// outermost such function, so that the time of a generator counts for its caller.
 fn span_of(context: &RuleContext<'_>, event: EventId, working: &FxHashSet<EventId>) -> Option<EventId> {
     let first = context.stack(event).find(|&e| is_span(context, e))?;
     let functions = context.stack(first).filter(|&e| context.is_own_frame(e));
@@ -120,24 +116,24 @@ fn span_of(context: &RuleContext<'_>, event: EventId, working: &FxHashSet<EventI
     Some(outermost.unwrap_or(first))
 }
 
-/// Whether an event is a stretch of code that a reader would know.
+/// True for ranges of code that a user recognizes.
 fn is_span(context: &RuleContext<'_>, event: EventId) -> bool {
     let trace = context.trace();
     match trace.kind(event) {
-        // Elsewhere its time may be a wait for other threads, of which nothing is recorded.
+        // On other threads the time may be a wait for threads that were not recorded.
         EventKind::Annotation => context.is_on_launching_thread(event),
         EventKind::PythonFunction => trace.name(event).starts_with(MODULE_PREFIX) || context.is_own_frame(event),
         _ => false,
     }
 }
 
-/// Whether a stretch is the call of a model, or lies within one.
+/// True if a span is a call of a model, or lies within one.
 fn is_of_model(context: &RuleContext<'_>, span: EventId) -> bool {
     let is_call = |name: &str| name.starts_with(MODULE_PREFIX) || FORWARD.iter().any(|end| name.ends_with(end));
     context.stack(span).any(|event| is_call(context.trace().name(event)))
 }
 
-/// Leaves out a first call that takes far longer than the others: libraries load and tune their kernels.
+/// Exclude a first call that takes far longer than the others: libraries load and tune their kernels.
 fn without_first_call(context: &RuleContext<'_>, group: &mut Group) {
     let [first, others @ ..] = &group[..] else { return };
     let mean = others.iter().map(|(span, _)| context.dur(*span)).sum::<i64>() / others.len().max(1) as i64;
@@ -156,10 +152,10 @@ fn candidate(context: &RuleContext<'_>, name: &str, mut group: Group) -> Option<
     let gpu_ns = context.total(&work);
     let is_other =
         OF_OTHERS.iter().any(|prefix| name.starts_with(prefix)) || is_compilation(name) || lightning::takes_batch(name);
-    // A span that mostly calls others is not what takes the time.
+    // A span that mostly calls others does not take the time itself.
     let is_own = context.total(&spans) <= 2 * on_path_ns;
     let per_launch = on_path_ns as f64 / 1e3 / work.len().max(spans.len()) as f64;
-    // What happens once, in a trace without steps, is how a program begins.
+    // Work that occurs once in a trace without steps is the start of the program.
     let is_start = is_once && context.trace().steps.is_empty();
     let is_slow = on_path_ns as f64 >= context.setting("times") * gpu_ns as f64;
     if is_start
@@ -173,12 +169,15 @@ fn candidate(context: &RuleContext<'_>, name: &str, mut group: Group) -> Option<
     }
     let edit = context.edit(Action::Scale(0.5), format!("host work of {name}"), &spans)?;
     Some(Candidate {
-        title: format!("all wait for {} {share:.0} % of the time; if it took half", super::short(name)),
+        title: format!(
+            "Slow host code: {} is {share:.0} % of the critical path (gain assumes half)",
+            super::short(name)
+        ),
         place: context.place(spans[0]),
         facts: vec![
             Fact::count(if is_of_model(context, spans[0]) { MODEL } else { "calls" }, spans.len()),
             Fact::time("on the critical path, a step", context.per_step(on_path_ns)),
-            Fact::time("its GPU work, a step", context.per_step(gpu_ns)),
+            Fact::time("GPU work, a step", context.per_step(gpu_ns)),
         ],
         events: spans,
         support: Support::Inferred,

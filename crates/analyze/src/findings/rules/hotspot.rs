@@ -1,4 +1,4 @@
-//! SL001: one kernel takes a large part of the GPU's time.
+//! SL001: one kernel takes a large share of GPU time.
 
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{
@@ -11,19 +11,20 @@ pub(super) const RULE: Rule = Rule {
     code: "SL001",
     name: "hotspot",
     area: Area::Kernels,
-    about: "a kernel takes a large part of the GPU's time",
-    why: "What takes most of the time is where an improvement counts most.",
-    advice: "Look for a faster way to do the same: a lower precision, a fused or tuned kernel, a better shape, less work.",
+    about: "a kernel takes a large share of GPU time",
+    why: "An improvement of the longest kernel saves the most time.",
+    advice: "Speed up the kernel: lower precision, a fused or tuned implementation, better shapes, or less work.",
     example: ("y = x.float() @ w.float()", "y = x @ w  # both bfloat16: tensor cores"),
     cost: "depends on the kernel",
-    false_positives: "The kernel is as fast as the hardware allows. The gain shown is that of half its time, not what is possible.",
+    false_positives: "The kernel is already as fast as the hardware allows. The gain assumes half of the kernel's \
+        time, not a known improvement.",
     source: "DeepContext 4.3, hotspot identification",
     needs: &[Requirement::GpuWork],
     settings: &[Setting {
         name: "share",
         default: 20.0,
         range: (0.0, 100.0),
-        about: "least part of the GPU's busy time that is a hotspot, in percent",
+        about: "minimum share of a kernel in GPU busy time, in percent",
     }],
     advice_variants: &[],
     check,
@@ -41,15 +42,11 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
         let edit = context.edit(Action::Scale(0.5), format!("kernel:{name}"), &of)?;
         let (place, _) = context.by_place(&of).into_iter().max_by_key(|(_, of)| context.total(of))?;
         Some(Candidate {
-            title: format!(
-                "{} takes {:.0} % of the GPU's time (the gain is that of half)",
-                super::short(name),
-                share(ns)
-            ),
+            title: format!("Hotspot: {} takes {:.0} % of GPU time (gain assumes half)", super::short(name), share(ns)),
             place,
             facts: vec![
                 Fact::count("calls", of.len()),
-                Fact { name: "share of the GPU's time", value: share(ns), unit: Unit::Percent },
+                Fact { name: "share of GPU time", value: share(ns), unit: Unit::Percent },
                 Fact::time("mean", ns / of.len().max(1) as i64),
             ],
             events: of,

@@ -227,8 +227,8 @@ fn copies_that_only_put_tensors_in_order() {
     let found = made.found();
     assert_eq!(told(&found), [("SL017", Some(26), 50), ("SL017", Some(22), 30)]);
     let titles: Vec<&str> = found.findings.iter().map(|f| f.title.as_str()).collect();
-    assert!(titles[0].starts_with("copy.deepcopy in each step takes"), "{titles:?}");
-    assert!(titles[1].starts_with("aten::contiguous copies tensors into another order"), "{titles:?}");
+    assert!(titles[0].starts_with("copy.deepcopy in each step: "), "{titles:?}");
+    assert!(titles[1].starts_with("aten::contiguous copies tensors into another memory layout"), "{titles:?}");
     let uncovered = found.uncovered.groups.iter().map(|group| (group.name.as_str(), group.place.line));
     assert!(!uncovered.clone().any(|(_, line)| line == Some(22)), "{:?}", uncovered.collect::<Vec<_>>());
     assert!(found.findings[0].rule.advice.starts_with("Do not copy a model in the loop"));
