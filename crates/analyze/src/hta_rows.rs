@@ -79,7 +79,7 @@ pub(crate) fn note_limited(table: Table, limited: usize) -> Table {
     match limited {
         0 => table,
         n => table.note(format!(
-            "{n} calls share their correlation with more than {MOST_CALLS} calls before them: each is paired with one \
+            "{n} calls share their correlation ID with more than {MOST_CALLS} earlier calls; each is paired with one \
              operation only."
         )),
     }
@@ -141,7 +141,8 @@ impl<'a> HtaRows<'a> {
         match self.gpu().filter(|r| r.dur < 0.0).count() {
             0 => table,
             n => table.note(format!(
-                "HTA's rounding to whole microseconds gives {n} operations a duration of -1 µs, which its sums include."
+                "HTA's rounding to whole microseconds gives {n} operations a duration of -1 µs. HTA's sums include \
+                 them."
             )),
         }
     }

@@ -354,7 +354,7 @@ fn a_step_of_a_file_that_breaks_off_is_measured_by_those_of_its_kind() {
     }
     let (known, notes) = with_gpu(&break_off(trace(lines)));
     assert_eq!(known.iter().filter(|known| **known).count(), 5, "{known:?}");
-    let note = "with_gpu and gpu_busy are without 1 of 6 steps: ";
+    let note = "with_gpu and gpu_busy exclude 1 of 6 steps, ";
     assert!(notes.iter().any(|told| told.starts_with(note)), "{notes:?}");
 
     // The same of marks: a step of evaluation is smaller than one of training.
@@ -385,7 +385,7 @@ fn steps_of_unknown_gpu_work_are_counted_among_those_of_the_spread() {
         with_gpu(&trace(marks.iter().cloned().chain(events))).1
     };
     assert_eq!(noted(&[0]), [""; 0], "the warm-up");
-    let note = "with_gpu and gpu_busy are without 1 of 3 steps: ";
+    let note = "with_gpu and gpu_busy exclude 1 of 3 steps, ";
     assert!(noted(&[0, 2])[0].starts_with(note), "{:?}", noted(&[0, 2]));
 }
 

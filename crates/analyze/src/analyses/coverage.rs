@@ -12,7 +12,7 @@ use stackline_model::{GpuId, Table, Trace, Unit};
 /// The registered analysis.
 pub(super) const COVERAGE: Analysis = Analysis {
     name: "coverage",
-    about: "How much of the GPU time has a known launch, operator, Python frame, module, annotation and step",
+    about: "Share of GPU time with a known launch, operator, Python frame, module, annotation and step",
     tables: &["coverage"],
     window: DefaultWindow::Steps,
     run,
@@ -93,7 +93,7 @@ pub(super) fn beside_shares(tables: Vec<Table>, trace: &Trace, scope: &Scope) ->
 
 fn table(operations: i64, total: i64, counts: &[i64], times: &[i64]) -> Table {
     let share = |part: i64, whole: i64| percent(part as f64, whole as f64);
-    let table = Table::new("coverage", "How much of the GPU time is known to come from where")
+    let table = Table::new("coverage", "Share of GPU time with known origin")
         .text("known", KNOWN.map(|k| Some(k.to_owned())))
         .f64("gpu_time_percent", Unit::Percent, times.iter().map(|&t| share(t, total)))
         .i64("gpu_time_ns", Unit::Ns, times.iter().copied())
@@ -105,7 +105,7 @@ fn table(operations: i64, total: i64, counts: &[i64], times: &[i64]) -> Table {
         return if operations == 0 { table.note("The trace has no GPU operations in this scope.") } else { table };
     };
     table.note(format!(
-        "{graph:.1} % of the GPU time was launched by graph launches: its operator and step are those of the launch call."
+        "{graph:.1} % of the GPU time comes from graph launches. Its operator and step are those of the launch call."
     ))
 }
 

@@ -8,7 +8,7 @@ use stackline_model::{Device, PeakFlops, Table, Trace, Unit};
 /// The registered analysis.
 pub(super) const ANALYSIS: Analysis = Analysis {
     name: "devices",
-    about: "Devices that the source describes: sizes, clock, memory bandwidth and peak rates by number format",
+    about: "Devices with memory size, clock, memory bandwidth and peak rates by number format",
     tables: &["devices"],
     window: DefaultWindow::Own,
     run,
@@ -44,7 +44,7 @@ impl Row {
 fn run(trace: &Trace, _: &Scope) -> Vec<Table> {
     let rows: Vec<Row> = trace.meta.devices().into_iter().map(Row::new).collect();
     let table = table(&rows);
-    vec![if rows.is_empty() { table.note("The source describes no device.") } else { table }]
+    vec![if rows.is_empty() { table.note("The input describes no device.") } else { table }]
 }
 
 fn table(rows: &[Row]) -> Table {
@@ -101,6 +101,6 @@ mod tests {
     #[test]
     fn a_trace_without_devices_says_so() {
         let table = &run(&Trace::default(), &Scope::default())[0];
-        assert_eq!((table.rows(), &table.notes[..]), (0, &["The source describes no device.".to_owned()][..]));
+        assert_eq!((table.rows(), &table.notes[..]), (0, &["The input describes no device.".to_owned()][..]));
     }
 }

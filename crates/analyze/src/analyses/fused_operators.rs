@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 /// The registered analysis.
 pub(super) const ANALYSIS: Analysis = Analysis {
     name: "fused_operators",
-    about: "Original operators of fused kernels, with evidence: compiled programs, names of kernels",
+    about: "Original operators of fused kernels, with evidence (compiled program or kernel name)",
     tables: &["fused_operators"],
     window: DefaultWindow::Steps,
     run,
@@ -50,8 +50,8 @@ fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let records = trace.gpu_records();
     let table = records.note().into_iter().fold(table(trace, &rows, records), Table::note);
     vec![match (fusions.is_empty(), rows.is_empty()) {
-        (true, _) => table.note("No kernel in this trace is known to be fused of several operators."),
-        (false, true) => table.note("No fused kernel in the window; --whole shows the others."),
+        (true, _) => table.note("The trace has no kernel that is known to be fused."),
+        (false, true) => table.note("No fused kernel in the window; --whole shows all."),
         (false, false) => table,
     }]
 }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// The registered analysis.
 pub(super) const ANALYSIS: Analysis = Analysis {
     name: "gpu_lines",
-    about: "Time of GPU operations by the line of the program that they came from",
+    about: "GPU time by source line",
     tables: &["gpu_lines"],
     window: DefaultWindow::Own,
     run,
@@ -34,7 +34,7 @@ fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
         return empty("The trace has no GPU operations in this scope.");
     }
     if !has_lines {
-        return empty("The trace has neither Python frames nor lines of a compiled program.");
+        return empty("The trace has neither Python frames nor source lines of a compiled program.");
     }
     let work = scope.resolved(trace);
     let work = work.gpu_work(trace);
@@ -98,7 +98,7 @@ struct Row {
 
 fn table(rows: &[Row]) -> Table {
     let all = rows.iter().fold(0i64, |sum, row| sum.saturating_add(row.total));
-    Table::new("gpu_lines", "GPU operations by line of the program")
+    Table::new("gpu_lines", "GPU operations by source line")
         .text("line", rows.iter().map(|row| row.line.clone()))
         .f64("percent", Unit::Percent, rows.iter().map(|row| percent(row.total as f64, all as f64)))
         .i64("total_ns", Unit::Ns, rows.iter().map(|row| row.total))

@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The registered analysis.
 pub(super) const ANALYSIS: Analysis = Analysis {
     name: "gpu_time",
-    about: "Where the time of each GPU goes, in one sum: what runs and why nothing runs; kernels by name",
+    about: "GPU time by kind of work and cause of idle time; kernels by name",
     tables: &["gpu_time", "gpu_kernels"],
     window: DefaultWindow::Own,
     run: |trace, scope| {
@@ -130,7 +130,7 @@ fn breakdown(trace: &Trace, operations: &[Operation], looked: &Looked) -> Table 
         let timed = of_device.iter().filter(|operation| is_kernel(&operation.gpu)).count() as i64;
         if timed * LEAST_KNOWN < recorded {
             unknown.push(format!(
-                "Of device {id} {} of {recorded} kernels have no time that can be true: when it is busy or idle is not known.",
+                "Device {id}: {} of {recorded} kernels have no plausible time, so its busy and idle time is unknown.",
                 recorded - timed
             ));
             continue;
@@ -145,7 +145,7 @@ fn breakdown(trace: &Trace, operations: &[Operation], looked: &Looked) -> Table 
         });
         rows.extend(present.map(|(_, (name, time))| (of_device[0].device, *name, time, window)));
     }
-    let table = Table::new("gpu_time", "GPU time: what runs, and why nothing runs")
+    let table = Table::new("gpu_time", "GPU time by kind of work and cause of idle time")
         .i64("device", Unit::None, rows.iter().map(|r| i64::from(r.0)))
         .text("category", rows.iter().map(|r| r.1.to_owned()))
         .i64("time_ns", Unit::Ns, rows.iter().map(|r| r.2))
@@ -156,12 +156,13 @@ fn breakdown(trace: &Trace, operations: &[Operation], looked: &Looked) -> Table 
     }
     let table = unknown.into_iter().fold(table, Table::note);
     let Some(_) = window else {
-        return table
-            .note("Window: from the first start to the last end of each device's work, since no steps are looked at.");
+        return table.note(
+            "Window: from the first start to the last end of each device's operations, because no steps are selected.",
+        );
     };
     let table = table.note(
-        "Window: the steps with their GPU work, from when the work before them is done to the end of the last one and of what it \
-         launched.",
+        "Window: the steps with their GPU work, from the end of earlier GPU work to the end of the last step and its \
+         GPU work.",
     );
     looked.notes.iter().fold(table, |table, note| table.note(note.clone()))
 }

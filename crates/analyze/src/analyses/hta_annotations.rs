@@ -134,9 +134,9 @@ pub fn exact(trace: &Trace, scope: &Scope) -> Table {
     }
     let mut lines: Vec<_> = lines.into_iter().collect();
     lines.sort_by_key(|(_, l)| std::cmp::Reverse(l.1));
-    Table::new("kernels_by_annotation", "GPU work by the annotation that launched it, exact")
+    Table::new("kernels_by_annotation", "GPU operations by the annotation around their launch, exact")
         .text("annotation", lines.iter().map(|l| l.0.to_owned()))
         .i64("count", Unit::None, lines.iter().map(|l| l.1.0))
         .i64("time_ns", Unit::Ns, lines.iter().map(|l| l.1.1))
-        .note("An empty name: launched outside any annotation, or the launch is not known.")
+        .note("Rows without a name: the launch is outside any annotation, or unknown.")
 }

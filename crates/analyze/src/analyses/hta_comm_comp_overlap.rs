@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 /// See the module.
 pub const ANALYSIS: Analysis = Analysis {
     name: "hta_comm_comp_overlap",
-    about: "Share of communication time that computation hides",
+    about: "Share of communication time that overlaps with computation",
     tables: &["comm_comp_overlap", "hta_comm_comp_overlap"],
     window: DefaultWindow::WholeAs("HTA"),
     run: |trace, scope| beside_shares(vec![exact(trace, scope), hta(&HtaRows::load(trace, scope))], trace, scope),
@@ -50,7 +50,7 @@ pub fn exact(trace: &Trace, scope: &Scope) -> Table {
             (device, total(&comp), total(&comm), total(&intersect(&comp, &comm)))
         })
         .collect();
-    Table::new("comm_comp_overlap", "Communication hidden by computation, exact")
+    Table::new("comm_comp_overlap", "Communication overlapped by computation, exact")
         .i64("device", Unit::None, rows.iter().map(|r| i64::from(r.0)))
         .i64("computation_ns", Unit::Ns, rows.iter().map(|r| r.1))
         .i64("communication_ns", Unit::Ns, rows.iter().map(|r| r.2))
@@ -72,7 +72,7 @@ pub fn hta(rows: &HtaRows) -> Table {
     let communication = total(&union(spans[0].iter().copied()));
     let both = overlaps(spans).get(&3).copied().unwrap_or(0.0);
     let percent = (communication != 0.0).then(|| round(100.0 * (both / communication), 2));
-    Table::new("hta_comm_comp_overlap", "Communication hidden by computation as HTA 0.6.1 counts it").f64(
+    Table::new("hta_comm_comp_overlap", "Communication overlapped by computation as HTA 0.6.1 counts it").f64(
         "comp_comm_overlap_pctg",
         Unit::Percent,
         [percent],

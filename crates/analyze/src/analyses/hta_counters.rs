@@ -43,7 +43,7 @@ pub fn counters(rows: &HtaRows) -> Table {
     }
     if ranges.len() != launches.len() {
         return table.note(format!(
-            "{} profiler ranges but {} kernel launches: they cannot be paired.",
+            "The trace has {} profiler ranges but {} kernel launches, so they cannot be paired.",
             ranges.len(),
             launches.len()
         ));
@@ -71,7 +71,10 @@ pub fn counters(rows: &HtaRows) -> Table {
     let keys: BTreeSet<&str> =
         ranges.iter().flat_map(|r| trace.attrs.of_event(r.event)).map(|(k, _)| name(trace, k)).collect();
     if keys.len() > MOST_COUNTERS {
-        table = table.note(format!("{} different counters: only the first {MOST_COUNTERS} are shown.", keys.len()));
+        table = table.note(format!(
+            "The trace has {} different counters; only the first {MOST_COUNTERS} are shown.",
+            keys.len()
+        ));
     }
     for key in keys.into_iter().take(MOST_COUNTERS) {
         let column = trace.attr(key);

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 /// See the module.
 pub const ANALYSIS: Analysis = Analysis {
     name: "hta_kernel_breakdown",
-    about: "GPU time by kind of kernel and by kernel, as HTA counts it, with exact times beside",
+    about: "GPU time by kernel kind and by kernel, as HTA counts it, and exact",
     tables: &["hta_kernel_types", "hta_kernels", "hta_kernels_top"],
     window: DefaultWindow::WholeAs("HTA"),
     run,
@@ -66,7 +66,7 @@ pub fn types(rows: &HtaRows, memory: bool) -> Table {
     let mut lines: Vec<(String, f64, i64)> =
         us.iter().map(|(&bits, &t)| (label(bits), t, ns.get(&bits).copied().unwrap_or(0))).collect();
     lines.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-    let table = Table::new("hta_kernel_types", "Busy GPU time by kind of kernel")
+    let table = Table::new("hta_kernel_types", "Busy GPU time by kernel kind")
         .text("kernel_type", lines.iter().map(|l| l.0.clone()))
         .f64("sum_us", Unit::Us, lines.iter().map(|l| l.1))
         .f64("percentage", Unit::Percent, lines.iter().map(|l| (all != 0.0).then(|| round(l.1 / all * 100.0, 1))))
@@ -174,8 +174,9 @@ pub fn kernels(rows: &HtaRows, memory: bool) -> Table {
 
 /// HTA's short table `hta_kernels_top`, by kind and name.
 pub fn kernels_top(rows: &HtaRows, memory: bool, num_kernels: usize, duration_ratio: f64) -> Table {
-    per_kind(rows, memory, "hta_kernels_top", "GPU kernels, the rest as others", num_kernels, duration_ratio).note(
-        "Where a kind has `others`, maximum, minimum, mean and deviation are those of the names' totals, as in HTA.",
+    per_kind(rows, memory, "hta_kernels_top", "Longest GPU kernels, the rest as others", num_kernels, duration_ratio).note(
+        "In a kind with a row `others`, maximum, minimum, mean and deviation are those of the totals per name, as in \
+         HTA.",
     )
 }
 

@@ -47,9 +47,9 @@ pub fn hta(rows: &HtaRows) -> Table {
     }
     match (line, possible) {
         (None, _) => table.note("The trace has no event on a GPU stream."),
-        (Some(_), None) => table.note(
-            "HTA fails on this trace: after its rounding, computation sums up to more than the time when the GPU is busy.",
-        ),
+        (Some(_), None) => {
+            table.note("HTA fails on this trace: after its rounding, computation time exceeds the GPU's busy time.")
+        }
         _ => rows.note_negative(table),
     }
 }

@@ -218,7 +218,7 @@ fn merged(trace: &Trace, tree: &OpTree, costs: &[Cost], used: &[bool]) -> Table 
     }
     let order = depth_first(&rows, &mut children, &mut roots);
     let number: FxHashMap<u32, i64> = order.iter().enumerate().map(|(i, &(row, ..))| (row, i as i64)).collect();
-    let table = Table::new("operator_tree", "Who calls whom")
+    let table = Table::new("operator_tree", "Operator call tree")
         .i64("node", Unit::None, 0..order.len() as i64)
         .i64("parent", Unit::None, order.iter().map(|(_, above, _)| above.and_then(|a| number.get(&a).copied())))
         .i64("depth", Unit::None, order.iter().map(|&(_, _, depth)| depth))

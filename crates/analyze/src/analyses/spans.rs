@@ -8,7 +8,7 @@ use stackline_model::{EventId, EventKind, StrId, Table, Trace, TrackId, TrackKin
 /// The registered analysis.
 pub(super) const ANALYSIS: Analysis = Analysis {
     name: "spans",
-    about: "Time of each span's name on each host thread, with and without what is inside",
+    about: "Inclusive and self time of spans by name and host thread",
     tables: &["spans"],
     window: DefaultWindow::Steps,
     run,
@@ -93,7 +93,7 @@ fn table(trace: &Trace, rows: &[Row]) -> Table {
         .i64("self_ns", Unit::Ns, rows.iter().map(|r| r.own))
         .i64("min_ns", Unit::Ns, rows.iter().map(|r| r.min))
         .i64("max_ns", Unit::Ns, rows.iter().map(|r| r.max));
-    if rows.is_empty() { table.note("There are no spans on host threads.") } else { table }
+    if rows.is_empty() { table.note("The trace has no spans on host threads.") } else { table }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The registered analysis.
 pub(super) const STEPS: Analysis = Analysis {
     name: "steps",
-    about: "Time of each step, their spread, and how busy the GPU was",
+    about: "Time and GPU busy time of each step, and the spread between steps",
     tables: &["steps", "steps_spread"],
     window: DefaultWindow::Own,
     run: |trace, scope| tables(trace, scope),
@@ -87,7 +87,7 @@ fn tables(trace: &Trace, scope: &Scope) -> Vec<Table> {
 fn with_left_out(steps: Table, left_out: &[Option<&str>]) -> Table {
     steps
         .text("left_out", left_out.iter().map(|why| why.map(str::to_owned)))
-        .note("left_out: why a step does not count in steps_spread, nor in other tables; --whole counts all of them.")
+        .note("left_out: why steps_spread and other tables exclude a step; --whole includes all steps.")
 }
 
 fn work(trace: &Trace) -> Vec<Work> {
@@ -153,7 +153,10 @@ fn alike(trace: &Trace) -> Vec<Vec<usize>> {
 fn without_gpu(with_gpu_us: &[Option<f64>]) -> Option<String> {
     let (unknown, all) = (with_gpu_us.iter().filter(|us| us.is_none()).count(), with_gpu_us.len());
     (unknown > 0).then(|| {
-        format!("with_gpu and gpu_busy are without {unknown} of {all} steps: too little of the GPU work that they launched is in the file.")
+        format!(
+            "with_gpu and gpu_busy exclude {unknown} of {all} steps, because the file lacks too much of their GPU \
+             work."
+        )
     })
 }
 
@@ -224,9 +227,9 @@ fn steps(trace: &Trace, selected: &[(usize, &Step)], times: &Times, work: &[Work
         return table.note(no_steps(trace));
     }
     table.note(
-        "time_us: the step's span on the CPU. with_gpu_us: from when the GPU work of the step before is done to when its own is. \
-         gpu_busy_us: time in the span in which any GPU of the trace runs anything. launched_gpu_us: durations of what the step \
-         launched, which may run after the step's end.",
+        "time_us: the step's span on the CPU. with_gpu_us: time from the end of the previous step's GPU work to the \
+         end of the step's own. gpu_busy_us: time in the span in which any GPU runs an operation. launched_gpu_us: \
+         summed durations of the operations that the step launched, which may run after the step's end.",
     )
 }
 
@@ -234,10 +237,10 @@ fn steps(trace: &Trace, selected: &[(usize, &Step)], times: &Times, work: &[Work
 fn no_steps(trace: &Trace) -> &'static str {
     match trace.steps.is_empty() {
         true => {
-            "The trace has no steps: no mark of a profiler, a framework or an optimizer tells them (--step-annotation takes spans of other \
-             names)."
+            "The trace has no steps: it lacks marks of a profiler, a framework or an optimizer. Use --step-annotation \
+             to take spans of another name as steps."
         }
-        false => "The trace has none of these steps.",
+        false => "The trace has none of the selected steps.",
     }
 }
 
@@ -290,7 +293,7 @@ fn spread(trace: &Trace, selected: &[(usize, &Step)], counted: &[usize], times: 
             stats::quantile(&sorted, q)
         })
     };
-    let table = Table::new("steps_spread", "How much steps differ");
+    let table = Table::new("steps_spread", "Spread between steps");
     let table = match processes {
         Some(_) => table.text("process", measures.iter().map(|measure| measure.process.clone())),
         None => table,

@@ -111,17 +111,14 @@ pub fn table(trace: &Trace, scope: &Scope, definition: Definition) -> Table {
         .f64("bus_gbps", Unit::GBps, rows.iter().map(|r| r.bus(trace, r.time.mean)))
         .f64("bus_best_gbps", Unit::GBps, rows.iter().map(|r| r.bus(trace, r.time.min)));
     if rows.is_empty() {
-        return table
-            .note("The trace has no kernels of a communication library in this scope, and no collectives of CPUs.");
+        return table.note("The trace has neither communication kernels nor CPU collectives in this scope.");
     }
     if trace.gpu.is_empty() {
-        return table.note(
-            "Collectives of CPUs: from when they are asked for until they are done, waiting for the last rank to arrive included.",
-        );
+        return table.note("CPU collectives: time from the call to completion, including the wait for the last rank.");
     }
     table.note(view.coverage_note()).note(
-        "Bandwidths as in nccl-tests (10^9 bytes/s), from the mean and from the shortest duration of this rank's kernels. \
-         A kernel waits for the last rank to arrive: with one rank's trace they are lower bounds.",
+        "Bandwidths as in nccl-tests (10^9 bytes/s), from the mean and the shortest duration of this rank's kernels. \
+         A kernel includes the wait for the last rank, so bandwidths from one rank's trace are lower bounds.",
     )
 }
 

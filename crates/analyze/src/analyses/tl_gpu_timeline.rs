@@ -8,7 +8,7 @@ use stackline_model::{GpuId, Table, Trace, Unit};
 /// The registered analysis.
 pub(super) const GPU_TIMELINE: Analysis = Analysis {
     name: "gpu_timeline",
-    about: "GPU time by computation, exposed communication, exposed copies and idling",
+    about: "GPU time by computation, exposed communication, exposed copies and idle time",
     tables: &["gpu_timeline"],
     window: DefaultWindow::Steps,
     run: |trace, scope| vec![table(trace, scope, Definition::Exact)],
@@ -42,7 +42,7 @@ pub fn table(trace: &Trace, scope: &Scope, definition: Definition) -> Table {
             share.push(summary::percent(us, times[5]));
         }
     }
-    let table = Table::new("gpu_timeline", "What the GPU did between its first and its last operation")
+    let table = Table::new("gpu_timeline", "GPU timeline from the first to the last operation")
         .bool("recompute", part)
         .text("type", kind)
         .f64("time_ms", Unit::Ms, time)
@@ -50,7 +50,9 @@ pub fn table(trace: &Trace, scope: &Scope, definition: Definition) -> Table {
         .note(view.coverage_note());
     match definition {
         Definition::Exact => table,
-        Definition::TraceLens => table.note("Only GPU work with a flow arrow from its launch (TraceLens' definition)."),
+        Definition::TraceLens => {
+            table.note("Counts only GPU operations with a flow arrow from their launch (TraceLens' definition).")
+        }
     }
 }
 

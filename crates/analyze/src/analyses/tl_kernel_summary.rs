@@ -49,7 +49,10 @@ pub fn table(trace: &Trace, scope: &Scope, definition: Definition) -> Table {
         .f64("kernels_percent", Unit::Percent, groups.iter().map(|(_, s)| percent(s.sum, kernels)))
         .f64("timeline_percent", Unit::Percent, groups.iter().map(|(_, s)| percent(s.sum, total)))
         .note(view.coverage_note())
-        .note("Sums of durations: kernels that overlap count each. Timeline: see gpu_timeline's total_time.")
+        .note(
+            "Durations are summed, so overlapping kernels count in full. timeline_percent is relative to total_time \
+             in gpu_timeline.",
+        )
 }
 
 fn group(view: &GpuView<'_>) -> Vec<(Group, Summary)> {

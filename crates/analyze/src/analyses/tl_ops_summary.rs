@@ -8,7 +8,7 @@ use stackline_model::{Table, Trace, Unit};
 /// The registered analysis.
 pub(super) const OPS_SUMMARY: Analysis = Analysis {
     name: "ops_summary",
-    about: "GPU time by the operator that launched it",
+    about: "GPU time by launching operator",
     tables: &["ops_summary", "ops_summary_by_module"],
     window: DefaultWindow::Steps,
     run: |trace, scope| tables(trace, scope, Definition::Exact),
@@ -18,10 +18,10 @@ pub(super) const OPS_SUMMARY: Analysis = Analysis {
 pub fn tables(trace: &Trace, scope: &Scope, definition: Definition) -> Vec<Table> {
     let view = GpuView::new(trace, scope, definition);
     let launchers = Launchers::find(&view);
-    let title = "GPU time by the operator that launched it";
+    let title = "GPU time by launching operator";
     let mut tables = vec![table(&view, &launchers, "ops_summary", title, false)];
     if launchers.list.iter().any(|l| l.module.is_some()) {
-        let title = "GPU time by the operator that launched it and the module around it";
+        let title = "GPU time by launching operator and module";
         tables.push(table(&view, &launchers, "ops_summary_by_module", title, true));
     }
     tables

@@ -52,7 +52,8 @@ fn parse(pattern: &str) -> Result<Vec<Segment>, String> {
     }
     let segment = |part: &str| match part {
         "" => Err(format!(
-            "{pattern:?} has an empty part; write `**/train_step/**/aten::conv*`, where `**` stands for any frames"
+            "{pattern:?} has an empty part; write `**/train_step/**/aten::conv*`, where `**` matches any number of \
+             frames"
         )),
         "**" => Ok(Segment::Any),
         part => Pattern::parse(part).map(Segment::One).map_err(|reason| format!("{pattern:?}: {part:?} is {reason}")),

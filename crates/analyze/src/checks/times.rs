@@ -6,8 +6,8 @@ use stackline_model::EventKind;
 /// All records have times that can be true.
 pub(super) const TIMES_LEFT_OUT: Check = Check {
     name: "times_left_out",
-    rule: "records have times that can be true",
-    consequence: "sums of time are too small, for these records are in none of them, nor in windows; the read report says why",
+    rule: "records have plausible times",
+    consequence: "sums and windows exclude these records, so times are too small; the read report states the reasons",
     run: |trace| {
         let is_wrong =
             |e: &stackline_model::EventId| !trace.events.is_plausible(*e) && trace.kind(*e) != EventKind::Recording;
@@ -26,7 +26,7 @@ pub(super) const TIMES_LEFT_OUT: Check = Check {
 pub(super) const DEVICE_CLOCK: Check = Check {
     name: "device_clock",
     rule: "clocks of devices agree with the host's within 1 ms",
-    consequence: "times of the device were shifted before anything was computed",
+    consequence: "times of the device were shifted before all analyses",
     run: |trace| {
         let first = |device: i32| {
             let gpu = trace.gpu.ids().map(|gpu| gpu.index()).find(|&gpu| trace.gpu.device[gpu] == device)?;

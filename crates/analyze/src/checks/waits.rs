@@ -13,11 +13,11 @@ const ROUNDING_NS: i64 = 1_000;
 pub(super) const WAIT_WITHOUT_RECORD: Check = Check {
     name: "wait_without_record",
     rule: "a stream that waits for an event names the call that recorded the event",
-    consequence: "the critical path does not know what these waits are for",
+    consequence: "the critical path cannot continue at the cause of these waits",
     run: |trace| {
         let calls = calls(trace);
         let breach = |id: Option<i64>| match id.filter(|&id| id > 0) {
-            None => Some("it names no record of the event".to_owned()),
+            None => Some("no record of the event is named".to_owned()),
             Some(id) if !calls.contains_key(&id) => Some(format!("the call {id} that recorded the event is missing")),
             Some(_) => None,
         };
@@ -37,8 +37,8 @@ pub(super) const WAIT_WITHOUT_RECORD: Check = Check {
 /// A wait concerns the last record before it, never one that comes later.
 pub(super) const WAIT_ON_FUTURE_RECORD: Check = Check {
     name: "wait_on_future_record",
-    rule: "a stream waits for an event that was recorded before",
-    consequence: "the critical path leaves these waits out",
+    rule: "a stream waits for an event that was recorded earlier",
+    consequence: "the critical path ignores these waits",
     run: |trace| {
         let calls = calls(trace);
         let (recorded, own) = (trace.attr(RECORD_ID), trace.attr("correlation"));
@@ -60,8 +60,8 @@ pub(super) const WAIT_ON_FUTURE_RECORD: Check = Check {
 /// Calls that wait for an event, a stream or a device return after what they wait for has ended.
 pub(super) const SYNC_ENDS_EARLY: Check = Check {
     name: "sync_ends_early",
-    rule: "calls that wait for an event, a stream or a device return no sooner than the work that was launched before ends",
-    consequence: "clocks differ, or durations of kernels are wrong: waits on the critical path are too short",
+    rule: "synchronization calls return no earlier than the end of the previously launched work that they wait for",
+    consequence: "clocks differ, or kernel durations are wrong; waits on the critical path are too short",
     run: sync_ends_early,
 };
 
