@@ -46,8 +46,8 @@ pub struct LaunchPattern {
 }
 
 /// How a program marks its steps where torch.profiler records it.
-const TORCH_STEPS: &str = "call prof.step() after each iteration; or put each into torch.profiler.record_function('step') and use \
-                           --step-annotation '^step$'";
+const TORCH_STEPS: &str = "call prof.step() after each iteration, or wrap iterations in \
+                           torch.profiler.record_function('step') and use --step-annotation '^step$'";
 
 impl LaunchPattern {
     /// The pattern of the stream with most operations on the GPU with most time, if the evidence is strong.
@@ -80,8 +80,9 @@ impl LaunchPattern {
         let (from, to) = self.window();
         let since = |time: i64| duration(time.saturating_sub(self.begin));
         format!(
-            "steps inferred from a repeated pattern of {} launches, {} repeats of {} (median) from {} to {}{}, for the program marks none: \
-             what depends on steps has less confidence, and --whole looks at all of the trace, as tables do; to mark steps, {}",
+            "steps inferred from a repeated pattern of {} launches, because the program marks none: {} repeats, \
+             median {}, from {} to {}{}. Results per step have lower confidence; --whole analyzes the whole trace, as \
+             tables do. To mark steps, {}",
             count(self.operations as i64),
             count(self.repeats.len() as i64),
             duration(self.median_ns()),
@@ -96,9 +97,9 @@ impl LaunchPattern {
     fn without(&self) -> String {
         match self.left_out {
             0 => String::new(),
-            1 => format!(" ({} between repeats is left out, with 1 other repeat)", duration(self.pauses_ns)),
+            1 => format!(" (excluded: {} between repeats, and 1 other repeat)", duration(self.pauses_ns)),
             n => format!(
-                " ({} between repeats is left out, with {} other repeats)",
+                " (excluded: {} between repeats, and {} other repeats)",
                 duration(self.pauses_ns),
                 count(n as i64)
             ),
@@ -120,9 +121,9 @@ impl std::fmt::Display for LaunchPattern {
         let since = |time: i64| duration(time.saturating_sub(self.begin));
         write!(
             f,
-            "no steps are marked, but {} repeats of a pattern of {} GPU operations look like steps: median {} each, from {} to {}{}, \
-             equal in {} % of the operations there; that in the middle runs from {} to {} (the timeline of `stackline view` shows it). \
-             Findings, critical paths and what-if take them as steps. To mark steps, {}",
+            "no steps are marked, but {} repeats of a pattern of {} GPU operations look like steps: median {}, from \
+             {} to {}{}, equal in {} % of the operations. The middle repeat runs from {} to {}; see the timeline of \
+             `stackline view`. Findings, critical paths and what-if use the repeats as steps. To mark steps, {}",
             count(self.repeats.len() as i64),
             count(self.operations as i64),
             duration(self.median_ns()),

@@ -59,7 +59,7 @@ impl<'a> Cycle<'a> {
         let (first, last) = least_and_most(&self.steps)?;
         let pauses = match self.pauses.len() {
             1 => String::new(),
-            several => format!(", and {} times in all", count(several as i64)),
+            several => format!(" ({} pauses in total)", count(several as i64)),
         };
         let others = self.how_to_choose_others();
         let of = match processes(trace, self.steps.iter().copied())[..] {
@@ -67,8 +67,8 @@ impl<'a> Cycle<'a> {
             _ => String::new(),
         };
         Some(format!(
-            "the recording pauses for {length} between steps {before} and {after}{pauses}: what ran then is not known, so the window is \
-             that of {}{of} alone; {others}",
+            "the recording pauses for {length} between steps {before} and {after}{pauses}, so the window covers only \
+             {}{of}; {others}",
             numbers_in_words((first, last)),
         ))
     }
@@ -79,7 +79,7 @@ impl<'a> Cycle<'a> {
         let others: Vec<Key> =
             processes(trace, &trace.steps).into_iter().filter(|process| !own.contains(process)).collect();
         Some(format!(
-            "the steps of {} and those of {} do not overlap in time: the window is that of {} of the latter alone; {}",
+            "the steps of {} and those of {} do not overlap in time, so the window covers only {} of the latter; {}",
             in_words(trace, &others),
             in_words(trace, &own),
             numbers_in_words(least_and_most(&self.steps)?),
@@ -97,7 +97,7 @@ impl<'a> Cycle<'a> {
         if self.others.len() > NAMED {
             others.push("…".to_owned());
         }
-        format!("{} chooses the others", others.join(" or "))
+        format!("{} selects the others", others.join(" or "))
     }
 }
 
@@ -192,8 +192,8 @@ pub(crate) fn note_of_processes(trace: &Trace, steps: &[&Step]) -> Option<String
     let named: Vec<String> = processes.iter().take(NAMED).map(|&process| trace.key_text(process)).collect();
     let more = if processes.len() > NAMED { ", …" } else { "" };
     Some(format!(
-        "{} processes have steps ({}{more}): the window begins with the first step of any of them and ends with the last one; times \
-         per step count the steps of the process that has most of them",
+        "{} processes have steps ({}{more}): the window covers the steps of all of them, and times per step divide by \
+         the largest number of steps of one process",
         processes.len(),
         named.join(", ")
     ))

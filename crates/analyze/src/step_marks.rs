@@ -109,8 +109,8 @@ impl std::fmt::Display for NumberedSpans {
         let (prefix, [one, two]) = (&self.prefix, self.numbers);
         write!(
             f,
-            "{} spans are named '{prefix}{one}', '{prefix}{two}', … ({} the middle one): \
-             --step-annotation '{}' takes them as steps",
+            "{} spans are named '{prefix}{one}', '{prefix}{two}', … (median {}): --step-annotation '{}' uses them as \
+             steps",
             count(self.spans as i64),
             duration(self.median_ns),
             self.pattern()
@@ -151,7 +151,7 @@ pub fn made_from(trace: &Trace) -> Option<&'static str> {
         (name.starts_with(OPTIMIZER_STEP) || ends_step()) && ends_with_it || inferred.get(step.event).is_some()
     };
     trace.steps.iter().any(is_made).then_some(
-        "the program marks no steps: they end where its optimizer's do (Optimizer.step), or with the next batch of a loader",
+        "the program marks no steps: each step ends with Optimizer.step or with the next batch of a data loader",
     )
 }
 

@@ -75,7 +75,8 @@ impl Looked {
         if end <= start {
             return whole;
         }
-        let note = format!("the first {} are left out: the program imports modules until then", duration(end - start));
+        let note =
+            format!("the window excludes the first {}, in which the program imports modules", duration(end - start));
         Self { choice: WindowChoice::From(end), steps: 0, notes: vec![note], warm_ups: Vec::new() }
     }
 
@@ -128,7 +129,7 @@ fn missing_steps(trace: &Trace, (from, to): (i64, i64)) -> Option<String> {
     let numbers = || trace.steps.iter().map(|step| step.number).filter(|number| (from..=to).contains(number));
     let (first, last) = (numbers().min()?, numbers().max()?);
     let has = if first == last { first.to_string() } else { format!("{first} to {last}") };
-    ((first, last) != (from, to)).then(|| format!("of steps {from} to {to} the trace has {has}"))
+    ((first, last) != (from, to)).then(|| format!("of steps {from} to {to}, the trace has only {has}"))
 }
 
 /// The steps that tables of some traces are of by default, in words, and what is to be said of them: what is left out; from what is
@@ -243,10 +244,10 @@ impl WarmUps {
         let note = |(number, &(times, process)): (&i64, &(f64, Key))| {
             let of = if several { format!(" of process {}", trace.key_text(process)) } else { String::new() };
             let said = match left_out.contains(number) {
-                true => "is left out, as a first one that warms up: --steps says otherwise",
-                false => "warms up, but is not left out: steps of other processes have numbers around it",
+                true => "is excluded as warm-up; use --steps to include it",
+                false => "looks like warm-up, but is included because other processes have steps before its number",
             };
-            format!("step {number}{of} took {times:.1} times as long as the middle one of those after it and {said}")
+            format!("step {number}{of} took {times:.1} times as long as the median of the later steps and {said}")
         };
         self.found.iter().map(note).collect()
     }

@@ -44,10 +44,9 @@ fn run(trace: &Trace, _: &Scope) -> Vec<Table> {
         return vec![table.note(why)];
     }
     let table = table.note(
-        "Covers the whole trace. A shift is a time to add to the device's times. least_shift_ns: the smallest shift \
-         with which no operation starts before its launch call. most_shift_ns: the largest shift with which no \
-         operation ends after a call that waited for it returns. applied_ns: the shift that reading applied before \
-         all analyses; only shifts of 1 ms or more are applied.",
+        "Covers the whole trace. A shift is a time to add to the device's times. With least_shift_ns, no operation \
+         starts before its launch call. With most_shift_ns, no operation ends after a call that waited for it \
+         returns. Stackline added applied_ns before all analyses; it applies only shifts of 1 ms or more.",
     );
     let table = if clocks.iter().any(|c| c.applied_ns != 0 && c.launches == 0) {
         table.note(

@@ -227,9 +227,9 @@ fn steps(trace: &Trace, selected: &[(usize, &Step)], times: &Times, work: &[Work
         return table.note(no_steps(trace));
     }
     table.note(
-        "time_us: the step's span on the CPU. with_gpu_us: time from the end of the previous step's GPU work to the \
-         end of the step's own. gpu_busy_us: time in the span in which any GPU runs an operation. launched_gpu_us: \
-         summed durations of the operations that the step launched, which may run after the step's end.",
+        "time_us is the step's span on the CPU. with_gpu_us is the time from the end of the previous step's GPU work \
+         to the end of the step's own. gpu_busy_us is the time in the span in which any GPU runs an operation. \
+         launched_gpu_us sums the durations of operations that the step launched, which may run after its end.",
     )
 }
 

@@ -52,20 +52,19 @@ pub(super) fn warnings(before: &Side, after: &Side, by_family: bool) -> Vec<Stri
     let mut out: Vec<String> = first.into_iter().flatten().collect();
     let formats = (all(before, |p| p.format.clone()), all(after, |p| p.format.clone()));
     out.extend(
-        differ(formats)
-            .map(|(a, b)| format!("A was recorded as {a} and B as {b}: what one counts the other may leave out.")),
+        differ(formats).map(|(a, b)| format!("A was recorded as {a} and B as {b}, which may count different events.")),
     );
     let devices = (all(before, |p| p.device.clone()), all(after, |p| p.device.clone()));
     out.extend(
         differ(devices)
-            .map(|(a, b)| format!("A ran on {a} and B on {b}: the difference is that of the machines, too.")),
+            .map(|(a, b)| format!("A ran on {a} and B on {b}, so differences include those of the machines.")),
     );
     out.extend(steps(before, after));
     let shared = |what: &str, of: Option<(f64, f64)>| {
         let (a, b) = of.filter(|(a, b)| a.max(*b) < SHARED)?;
         Some(format!(
-            "A and B have hardly any {what} in common: {a:.0} % of their time in A is of some that B has, too, and {b:.0} % in B of \
-             some that A has."
+            "A and B have hardly any {what} in common: the common part takes {a:.0} % of the time in A and {b:.0} % \
+             in B."
         ))
     };
     out.extend(shared("operators", common(before, after, |p| &p.operators)));
@@ -104,13 +103,14 @@ fn different_bases(before: &Side, after: &Side) -> Option<String> {
     let marked = all().filter(|profile| has_steps(profile)).map(operations).next();
     let why = match inferred.zip(marked) {
         Some((pattern, step)) => format!(
-            " The launches that repeat there are no such steps: {pattern:.0} GPU operations in a repeat, {step:.0} in a step."
+            " The repeated pattern of launches is not such a step: a repeat has {pattern:.0} GPU operations, a step \
+             {step:.0}."
         ),
         None => String::new(),
     };
     Some(format!(
-        "{who}, and a step cannot be compared with a whole run.{why} Times of a call are compared. To compare steps, mark them in all \
-         runs, or choose spans as steps with --step-annotation."
+        "{who}, so only times per call are compared.{why} To compare steps, mark them in all runs, or select spans as \
+         steps with --step-annotation."
     ))
 }
 
@@ -123,7 +123,9 @@ fn inferred_steps(before: &Side, after: &Side) -> Option<String> {
         (Some(from), Some(_)) => ("Some runs mark", from),
         (None, None) => return None,
     };
-    Some(format!("{who} no steps: they are inferred from {from}. All steps are measured up to the next one."))
+    Some(format!(
+        "{who} no steps, so they are inferred from {from}. Each step is measured up to the start of the next one."
+    ))
 }
 
 /// One run of one step beside several steps: nothing is known of its spread, and a first step is a special one.
@@ -139,7 +141,7 @@ fn steps(before: &Side, after: &Side) -> Option<String> {
         (_, 1) if b == 1 && a > 1 => ("B", "A", a),
         _ => return None,
     };
-    Some(format!("{one} has one step and {other} {many}: nothing is known of how much the steps of {one} differ."))
+    Some(format!("{one} has one step and {other} {many}, so the spread between steps of {one} is unknown."))
 }
 
 /// Runs without steps that hold other numbers of calls: windows of other lengths, whose times are compared per call.
@@ -157,9 +159,8 @@ fn other_counts(before: &Side, after: &Side) -> Option<String> {
         true => "and single steps were not kept",
         false => "and neither has steps",
     };
-    (a.max(b) > OTHER_COUNTS * a.min(b)).then(|| {
-        format!("A holds {a:.0} {what} and B {b:.0}, {why}: times of a call are compared, not those of the whole.")
-    })
+    (a.max(b) > OTHER_COUNTS * a.min(b))
+        .then(|| format!("A has {a:.0} {what} and B {b:.0}, {why}, so times per call are compared, not totals."))
 }
 
 /// How long a step takes in the mean, where single steps were not kept.
@@ -176,8 +177,8 @@ pub(super) fn mean_steps(before: &Side, after: &Side) -> Option<String> {
     let ((a, in_a), (b, in_b)) = mean(&of_a).zip(mean(&of_b))?;
     let change = 100.0 * (b - a) / a.max(1.0);
     Some(format!(
-        "{}A step takes {:.1} ms in A (mean of {in_a}) and {:.1} ms in B (mean of {in_b}): {change:+.1} % (untested). Single steps were not kept: \
-         all else is of whole runs, start-up and imports included.",
+        "{}A step takes {:.1} ms in A (mean of {in_a}) and {:.1} ms in B (mean of {in_b}): {change:+.1} % (untested). \
+         Single steps were not kept, so all other values cover whole runs with start-up and imports.",
         unequal.unwrap_or_default(),
         a / 1e6,
         b / 1e6
@@ -196,7 +197,9 @@ fn unequal_overhead(of_a: &[MeanStep], of_b: &[MeanStep]) -> Option<String> {
         ((false, _), (true, true)) => "B only",
         _ => "some of the runs only",
     };
-    Some(format!("Steps are compared as recorded: the overhead of recording was measured in {where_measured}. "))
+    Some(format!(
+        "Steps are compared as recorded, because the overhead of recording was measured in {where_measured}. "
+    ))
 }
 
 /// Whether a side knows steps, but not each one.
@@ -235,7 +238,7 @@ pub(super) fn not_compared(before: &Side, after: &Side, (paths, functions): (boo
     let mut out = Vec::new();
     if !paths {
         out.push(
-            "Call paths are not compared: the two sides record different parts of them (modules, Python functions or \
+            "Call paths are not compared: A and B recorded different kinds of frames (modules, Python functions or \
              operators only)."
                 .to_owned(),
         );
@@ -243,7 +246,7 @@ pub(super) fn not_compared(before: &Side, after: &Side, (paths, functions): (boo
     let knows_functions = |side: &Side| side.iter().flatten().any(|profile| profile.functions_by.is_some());
     if !functions && knows_functions(before) && knows_functions(after) {
         out.push(
-            "Python functions are not compared: the runs know in different ways what they take (calls, samples)."
+            "Python functions are not compared: the runs measured their times in different ways (calls, samples)."
                 .to_owned(),
         );
     }
@@ -255,16 +258,16 @@ pub(super) fn notes(diff: &Diff, before: &Side, after: &Side) -> Vec<String> {
     let mut out = Vec::new();
     match diff.method {
         Method::None => {
-            let what = match diff.per {
+            let runs = match diff.per {
                 Per::Step => "One step",
                 _ if diff.has_different_bases => "One run each",
                 _ => "One run each, without steps",
             };
-            out.push(format!("{what}: no spread, so nothing can be told from noise."));
+            out.push(format!("{runs}: no spread is known, so no change can be tested against noise."));
         }
         Method::Steps => out.push(
-            "One run each: changes are told from the spread between steps, not from that between runs; give several runs \
-             of each to know that too."
+            "One run each: changes are tested against the spread between steps, not between runs. Give several runs \
+             of each to include the spread between runs."
                 .to_owned(),
         ),
         Method::Runs => {}
@@ -274,7 +277,7 @@ pub(super) fn notes(diff: &Diff, before: &Side, after: &Side) -> Vec<String> {
             out.extend(left_out(profile).into_iter().map(|what| format!("{name}: {what}.")));
             if profile.implausible > 0 {
                 let (count, file) = (profile.implausible, &profile.name);
-                out.push(format!("{name}: {count} events of {file} have times that cannot be and are not counted."));
+                out.push(format!("{name}: {count} events of {file} have implausible times and are excluded."));
             }
             out.extend(slow_steps(profile).map(|slow| format!("{name}: {slow}")));
             if profile.units() == 0 {
@@ -285,11 +288,11 @@ pub(super) fn notes(diff: &Diff, before: &Side, after: &Side) -> Vec<String> {
     let no_gpu = |side: &Side| side.iter().flatten().all(|p| p.totals.iter().all(|total| total.gpu == 0));
     if no_gpu(before) != no_gpu(after) {
         let name = if no_gpu(before) { "A" } else { "B" };
-        out.push(format!("{name} has no GPU work; the other side has."));
+        out.push(format!("{name} has no GPU work; the other side does."));
     }
     let no_steps = |side: &Side| side.iter().flatten().any(|profile| profile.steps.is_empty());
     if no_steps(before) && no_steps(after) {
-        out.push("There are no steps: all of a run counts as one.".to_owned());
+        out.push("No steps: each run is compared as a whole.".to_owned());
     }
     out
 }
@@ -307,8 +310,8 @@ fn slow_steps(profile: &Profile) -> Option<String> {
     let slow = lengths.iter().filter(|&&length| length > SLOW * usual).count();
     (slow > 0 && mean > MOVES_MEAN * usual).then(|| {
         format!(
-            "{slow} of {} steps of {} take more than {SLOW} times as long as the others and hardly count in what is \
-             compared, the mean without the slowest and fastest {:.0} %: {:.3} ms, of all steps {:.3} ms.",
+            "{slow} of {} steps of {} take more than {SLOW} times as long as the others. The compared mean excludes \
+             the slowest and fastest {:.0} % of steps: {:.3} ms; the mean of all steps is {:.3} ms.",
             lengths.len(),
             profile.name,
             100.0 * TRIM,

@@ -102,11 +102,12 @@ pub(super) fn sentences(before: &Side, after: &Side) -> Vec<String> {
             let gpu =
                 profile.gpu_records.missing().filter(|_| knows_gpu).map(|missing| (missing, "GPU work and steps"));
             let Lost { lost, all } = profile.lost_host;
-            let host = profile.lost_host.is_much().then(|| {
-                (format!("{lost} of {all} calls of the host have no time that can be true"), "host times and steps")
-            });
+            let host = profile
+                .lost_host
+                .is_much()
+                .then(|| (format!("{lost} of {all} host calls have no plausible time"), "host times and steps"));
             out.extend(once(gpu).chain(once(host)).flatten().map(|(missing, which)| {
-                format!("{name}: of {file}, {missing}, so {which} are not tested: less time is not faster.")
+                format!("{name}: in {file}, {missing}, so {which} are not tested. Missing time is no speedup.")
             }));
         }
     }

@@ -14,7 +14,7 @@ impl Profile {
     pub fn of_calls(tree: &CallingContextTree, name: &str) -> Result<Self, String> {
         let is_time = |metric: &CallMetric| metric.unit() == Unit::Ns && metric.adds_up();
         let metric = tree.measured().into_iter().find(is_time);
-        let metric = metric.ok_or_else(|| format!("{name}: no times were recorded in it"))?;
+        let metric = metric.ok_or_else(|| format!("{name}: the recording has no times"))?;
         let options = ViewOptions { by_line: false, by_inputs: false, ..ViewOptions::new(metric) };
         let down = view(tree, &options);
         let flat = view(tree, &ViewOptions { shape: ViewDirection::Flat, ..options });

@@ -20,8 +20,9 @@ pub fn tables(diff: &Diff, before: &Side, after: &Side) -> Vec<Table> {
 /// The test in a sentence.
 fn test(diff: &Diff) -> String {
     format!(
-        "Welch's t test, two-sided, {} % false alarms; of steps on 20 % trimmed means (Yuen), of rows on means, adjusted for \
-         their number (Benjamini-Hochberg; those below 1 % of the step, and times with all that is called, apart). Spread of: {}.",
+        "Two-sided Welch's t test with {} % false alarms: steps by 20 % trimmed means (Yuen), rows by means. Rows are \
+         adjusted for multiple tests (Benjamini-Hochberg), separately for rows below 1 % of the step and for \
+         inclusive times. Spread between: {}.",
         diff.options.level * 100.0,
         diff.method.name()
     )
@@ -31,15 +32,15 @@ fn changes(table: Compared, changes: &[Change], diff: &Diff) -> Table {
     let per = match diff.per {
         Per::Step => "per step",
         _ if diff.has_different_bases => "per call",
-        _ => "in all",
+        _ => "in total",
     };
     let title = match table {
         Compared::Steps if diff.per == Per::Step => "Steps: before and after".to_owned(),
-        Compared::Steps => "The whole: before and after".to_owned(),
+        Compared::Steps => "Whole run: before and after".to_owned(),
         Compared::Operators => format!("Operators {per}"),
         Compared::Kernels if diff.by_family => format!("GPU work {per}, by operator and family"),
         Compared::Kernels => format!("GPU work {per}, by name"),
-        Compared::Paths => format!("Call paths {per}, with all below them"),
+        Compared::Paths => format!("Call paths {per}, inclusive"),
         Compared::Functions => format!("Python functions {per}"),
     };
     let mut out = Table::new(table.name(), &title);

@@ -22,36 +22,38 @@ const RECORDERS: &[Recorder] = &[
     Recorder {
         formats: &["nsys"],
         process: None,
-        mark_steps: "put each iteration into an NVTX range, with torch.cuda.nvtx.range('step'), record with nsys profile --trace=cuda,nvtx \
-                     and use --step-annotation '^step$'",
-        between_calls: "what the program did between calls of CUDA: NVTX ranges (torch.autograd.profiler.emit_nvtx()), with nsys profile \
-                        --trace=cuda,nvtx,osrt",
+        mark_steps: "wrap each iteration in an NVTX range, torch.cuda.nvtx.range('step'), record with nsys profile \
+                     --trace=cuda,nvtx, and use --step-annotation '^step$'",
+        between_calls: "record the program's code between CUDA calls as NVTX ranges \
+                        (torch.autograd.profiler.emit_nvtx()), with nsys profile --trace=cuda,nvtx,osrt",
         shown_by: RANGES,
     },
     Recorder {
         formats: &["rocprofv3"],
         process: None,
-        mark_steps: "put each iteration into a roctx range, with torch.cuda.nvtx.range('step'), record with rocprofv3 --marker-trace and \
-                     use --step-annotation '^step$'",
-        between_calls: "what the program did between calls of HIP: roctx ranges (torch.autograd.profiler.emit_nvtx()), with rocprofv3 \
-                        --marker-trace",
+        mark_steps: "wrap each iteration in a roctx range, torch.cuda.nvtx.range('step'), record with rocprofv3 \
+                     --marker-trace, and use --step-annotation '^step$'",
+        between_calls: "record the program's code between HIP calls as roctx ranges \
+                        (torch.autograd.profiler.emit_nvtx()), with rocprofv3 --marker-trace",
         shown_by: RANGES,
     },
     Recorder {
         formats: &["rpd"],
         process: None,
-        mark_steps: "put each iteration into a roctx range, with torch.cuda.nvtx.range('step'), and use --step-annotation '^step$'",
-        between_calls: "what the program did between calls of HIP: roctx ranges (torch.autograd.profiler.emit_nvtx()), which become \
-                        user marks of the recording",
+        mark_steps: "wrap each iteration in a roctx range, torch.cuda.nvtx.range('step'), and use --step-annotation \
+                     '^step$'",
+        between_calls: "record the program's code between HIP calls as roctx ranges \
+                        (torch.autograd.profiler.emit_nvtx()); they become user marks of the recording",
         shown_by: RANGES,
     },
     Recorder {
         formats: &["xplane"],
         process: Some("/host:"),
-        mark_steps: "put each iteration into jax.profiler.StepTraceAnnotation('step', step_num=i) or \
+        mark_steps: "wrap each iteration in jax.profiler.StepTraceAnnotation('step', step_num=i) or \
                      tf.profiler.experimental.Trace('step', step_num=i)",
-        between_calls: "what the program did between its calls: frames of Python (ProfileOptions or ProfilerOptions with \
-                        python_tracer_level=1), or spans of its own (jax.profiler.TraceAnnotation, tf.profiler.experimental.Trace)",
+        between_calls: "record the program's code between calls: Python frames (ProfileOptions or ProfilerOptions \
+                        with python_tracer_level=1) or spans (jax.profiler.TraceAnnotation, \
+                        tf.profiler.experimental.Trace)",
         shown_by: &[EventKind::PythonFunction, EventKind::Annotation],
     },
 ];
