@@ -227,9 +227,10 @@ fn steps(trace: &Trace, selected: &[(usize, &Step)], times: &Times, work: &[Work
         return table.note(no_steps(trace));
     }
     table.note(
-        "time_us is the step's span on the CPU. with_gpu_us is the time from the end of the previous step's GPU work \
-         to the end of the step's own. gpu_busy_us is the time in the span in which any GPU runs an operation. \
-         launched_gpu_us sums the durations of operations that the step launched, which may run after its end.",
+        "Column time_us: the step's span on the CPU. Column with_gpu_us: from the end of the previous step's GPU work \
+         to the end of the step's own. Column gpu_busy_us: time in the span in which any GPU runs an operation. \
+         Column launched_gpu_us: summed durations of the operations that the step launched, which may run after its \
+         end.",
     )
 }
 
