@@ -12,10 +12,9 @@ use std::collections::BTreeMap;
 
 /// Launch time of work that was launched before the recording began: before all times of a trace, in ns.
 pub(crate) const BEFORE_RECORDING: i64 = i64::MIN;
-/// Maximum share (one in this many) of later operations without launch, on a stream whose head was launched before the
-/// recording.
+/// Minimum number of later operations per missing launch, on a stream whose head was launched before the recording.
 const MOST_MISSING: usize = 20;
-/// With missing launches later on the stream, heads of fewer operations may also have lost theirs.
+/// Minimum number of head operations if later launches are missing; fewer may have lost their launches, too.
 const LEAST_OF_HEAD: usize = 3;
 
 /// Launch time and process of an operation.

@@ -1,4 +1,4 @@
-//! Checks of a trace ([`crate::checks`]) as tables: one row for each check, and the events that break one.
+//! Table of consistency checks ([`crate::checks`]), one row per check, and table of events that fail one.
 
 use crate::checks::{ALL, Check, Outcome};
 use crate::{Analysis, DefaultWindow, Scope};
@@ -13,7 +13,7 @@ pub(super) const CHECKS: Analysis = Analysis {
     run,
 };
 
-/// So many events of each check are listed.
+/// Maximum number of listed events per check.
 const LISTED: usize = 100;
 
 fn run(trace: &Trace, _: &Scope) -> Vec<Table> {
@@ -36,7 +36,7 @@ fn run(trace: &Trace, _: &Scope) -> Vec<Table> {
         outcome.breaches.iter().take(LISTED).map(move |(event, why)| (name, *event, why.clone())).collect::<Vec<_>>()
     };
     let rows: Vec<(&str, EventId, String)> = outcomes.iter().flat_map(listed).collect();
-    // As tables of steps and the critical path of the whole trace count.
+    // Relative to the trace's start, as in tables of steps and the critical path of the whole trace.
     let origin = trace.span().map_or(0, |span| span.0);
     let start = |event: EventId| trace.events.start[event.index()].saturating_sub(origin);
     let events = Table::new("check_events", "Events that fail a check")

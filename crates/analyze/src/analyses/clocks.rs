@@ -1,6 +1,5 @@
-//! How far the clock of each device may be from the host's, as reading bounded it by causality
-//! ([`stackline_model::DeviceClock`]), as recorded. Differences of a millisecond and more were removed by reading, before all
-//! other tables.
+//! Bounds on the clock offset between each device and the host, from causality ([`stackline_model::DeviceClock`]), for
+//! times as recorded. Reading already removed offsets of one millisecond and more, before all other tables.
 
 use crate::{Analysis, DefaultWindow, Scope};
 use stackline_model::{DeviceClock, Table, Trace, Unit};
@@ -64,7 +63,7 @@ fn run(trace: &Trace, _: &Scope) -> Vec<Table> {
     }]
 }
 
-/// Whether some operation and its launch call have times to compare.
+/// Test if any operation and its launch call both have plausible times.
 fn is_estimable(trace: &Trace) -> bool {
     let launches = trace.gpu.event.iter().zip(&trace.gpu.launch);
     launches
@@ -72,7 +71,7 @@ fn is_estimable(trace: &Trace) -> bool {
         .any(|(&event, &call)| call.is_some() && trace.events.is_plausible(event) && trace.events.is_plausible(call))
 }
 
-/// What the bounds say, in words.
+/// Meaning of the bounds as text.
 fn finding(clock: &DeviceClock) -> &'static str {
     match clock.shift_ns() {
         _ if clock.is_contradictory() => "contradictory",

@@ -1,4 +1,4 @@
-//! Values of the counters that a trace recorded, one row per value.
+//! Recorded counter values, one row per value.
 
 use crate::{Analysis, DefaultWindow, Scope};
 use stackline_model::{CounterSeries, CounterTable, Table, Trace, Unit};

@@ -1,6 +1,7 @@
-//! Devices that a source describes, one row per device: product, sizes, clock, and peak rates.
+//! Devices of the input, one row per device: product, sizes, clock, and peak rates.
 //!
-//! Rates are those that the source states; else those of the product's data sheet ([`stackline_model::DataSheet`]), where the name fits one.
+//! Rates come from the input; missing ones come from the product's data sheet ([`stackline_model::DataSheet`]), if the
+//! name matches one.
 
 use crate::{Analysis, DefaultWindow, Scope};
 use stackline_model::{Device, PeakFlops, Table, Trace, Unit};
@@ -14,13 +15,13 @@ pub(super) const ANALYSIS: Analysis = Analysis {
     run,
 };
 
-/// A device with its rates.
+/// A device with its peak rates.
 struct Row {
     device: Device,
-    /// Bytes/s.
+    /// Memory bandwidth in bytes/s.
     memory_bandwidth: Option<f64>,
     peak_flops: PeakFlops,
-    /// Who states the rates.
+    /// Source of the rates.
     source: Option<&'static str>,
 }
 

@@ -1,4 +1,5 @@
-//! Original operators of fused kernels, one row per kernel: lists of XLA's programs, and names of TorchInductor's kernels.
+//! Original operators of fused kernels, one row per kernel, from lists in XLA's programs and from names of
+//! TorchInductor's kernels.
 
 use crate::scope::{GpuWork, HostWork};
 use crate::{Analysis, DefaultWindow, Scope};
@@ -17,10 +18,10 @@ pub(super) const ANALYSIS: Analysis = Analysis {
 /// A fusion with its events in the window.
 struct Row<'a> {
     fusion: &'a Fusion,
-    /// Operations of devices, and their time in ns.
+    /// Number of device operations, and their total time in ns.
     operations: i64,
     total: i64,
-    /// Operators of the host.
+    /// Number of host operators.
     calls: i64,
 }
 
@@ -57,7 +58,7 @@ fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
 }
 
 fn table(trace: &Trace, rows: &[Row<'_>], records: &GpuRecords) -> Table {
-    // That a kernel has no operation is known only where operations are recorded.
+    // A kernel without operation is only known as such if operations are recorded.
     let are_recorded = records.are_any() && !records.lack_launches;
     let known = |row: &Row<'_>, value: i64| (row.operations > 0 || are_recorded).then_some(value);
     Table::new("fused_operators", "Original operators of fused kernels")

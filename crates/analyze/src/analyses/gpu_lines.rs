@@ -1,7 +1,8 @@
-//! Which lines of the program the time of GPUs goes to.
+//! GPU time by source line.
 //!
-//! `gpu_lines`: operations by the innermost line of the user's own code that they came from: of a compiled program (XLA) the line that
-//! its operator was written in, else the line, or function, that launched them. Durations are summed over streams, as in `gpu_kernels`.
+//! `gpu_lines`: operations by the innermost line of the user's own code. In compiled programs (XLA) this is the line of
+//! the operator's definition; otherwise it is the line, or function, that launched the operation. Durations are summed
+//! over streams, as in `gpu_kernels`.
 
 use crate::findings::{SourceLocations, launch_of};
 use crate::summary::percent;
@@ -44,7 +45,7 @@ fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
         if places.is_own(own) {
             return own;
         }
-        // The engine's thread runs what the forward pass asked for.
+        // The thread of autograd's engine runs work on behalf of the forward pass.
         let launch = launch_of(trace, event);
         let around = std::iter::once(launch).chain(trace.ancestors(launch));
         around
@@ -88,11 +89,11 @@ fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
 }
 
 struct Row {
-    /// None where no line is known.
+    /// `None` for operations without a known line.
     line: Option<String>,
     count: i64,
     total: i64,
-    /// Name of the operation that takes most of its time.
+    /// Name of the operation with the most time of this line.
     longest: Option<String>,
 }
 

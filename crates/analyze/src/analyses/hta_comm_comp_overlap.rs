@@ -1,8 +1,8 @@
-//! How much of the communication is hidden behind computation.
+//! Overlap of communication with computation.
 //!
-//! Share of the time in which at least one communication kernel runs during which a computation kernel runs too, on any
-//! streams of the device. Exact table per device in nanoseconds; HTA's (HTA 0.6.1 `get_comm_comp_overlap`) over all rows
-//! with a stream, in its microseconds, by its rules for names. No value where nothing communicates.
+//! The share of the time with at least one running communication kernel in which a computation kernel also runs, on any
+//! streams of the device. The exact table is per device in nanoseconds. HTA's table (HTA 0.6.1 `get_comm_comp_overlap`)
+//! covers all rows with a stream, in microseconds, by HTA's name rules. The value is empty without communication.
 
 use super::coverage::beside_shares;
 use super::hta_kernel_breakdown::overlaps;
@@ -15,7 +15,7 @@ use crate::{Analysis, DefaultWindow, Scope};
 use stackline_model::{Table, Trace, Unit};
 use std::collections::BTreeMap;
 
-/// See the module.
+/// The registered analysis.
 pub const ANALYSIS: Analysis = Analysis {
     name: "hta_comm_comp_overlap",
     about: "Share of communication time that overlaps with computation",
@@ -26,7 +26,7 @@ pub const ANALYSIS: Analysis = Analysis {
 
 type Spans = Vec<(i64, i64)>;
 
-/// The exact table `comm_comp_overlap`: one row per device that communicates or computes.
+/// The exact table `comm_comp_overlap`: one row per device with communication or computation.
 pub fn exact(trace: &Trace, scope: &Scope) -> Table {
     let mut types = NameTypes::new(trace, RULES);
     let mut devices: BTreeMap<i32, (Spans, Spans)> = BTreeMap::new();

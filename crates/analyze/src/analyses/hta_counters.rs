@@ -1,16 +1,16 @@
 //! Hardware counters of kernels (CUPTI profiler ranges) with the operators that launched them.
 //!
-//! A trace made with counters has ranges instead of kernels, and nothing that links them to launches. As HTA 0.6.1
-//! (`get_cupti_counter_data_with_operators`), ranges in order of start are paired with the calls whose name begins with
-//! `cudaLaunchKernel` in order of start; if their numbers differ nothing can be said. Operators are the enclosing ones of
-//! the call, outermost first. Every argument of a range is a counter; one column each, by name.
+//! A trace with counters has ranges instead of kernels, without links to launches. As in HTA 0.6.1
+//! (`get_cupti_counter_data_with_operators`), ranges are paired in order of start with calls whose name begins with
+//! `cudaLaunchKernel`. If their numbers differ, no pairing is possible. Operators are those that enclose the call,
+//! outermost first. Each argument of a range is a counter with its own column.
 
 use crate::hta_rows::{HtaRows, Row};
 use crate::{Analysis, DefaultWindow};
 use stackline_model::{EventKind, StrId, Table, Trace, Unit};
 use std::collections::BTreeSet;
 
-/// See the module.
+/// The registered analysis.
 pub const ANALYSIS: Analysis = Analysis {
     name: "hta_counters",
     about: "Hardware counters per kernel with the operators that launched it",
@@ -19,7 +19,8 @@ pub const ANALYSIS: Analysis = Analysis {
     run: |trace, scope| vec![counters(&HtaRows::load(trace, scope))],
 };
 
-/// Columns shown. A GPU counts some dozens of things at a time; the limit keeps traces with a name per range small.
+/// Maximum number of counter columns. A GPU counts some dozens of events at a time; the limit keeps tables of traces
+/// with a name per range small.
 pub const MOST_COUNTERS: usize = 256;
 
 const RANGE: &str = "cuda_profiler_range";

@@ -1,11 +1,11 @@
-//! Which kernels, and which kinds of kernels, take the time of the GPU.
+//! GPU time by kernel and by kernel kind.
 //!
-//! `hta_kernel_types` divides busy time by the set of kinds that run at once ("computation overlapping memory" is time
-//! when both run). `hta_kernels` has the statistics of every kernel name. `hta_kernels_top` is HTA's short form of it
-//! (HTA 0.6.1 `get_gpu_kernel_breakdown`): per kind, where there are more than 10 names, a name keeps its row if it is
-//! among the first 10 by total time and the running total up to it is not above the 80th percentile of the running
-//! totals; the rest become `others`. In that case HTA computes maximum, minimum, mean and deviation over the *totals* of
-//! the names in a row, not over their kernels; `hta_kernels` has the true ones.
+//! `hta_kernel_types` divides busy time by the set of kinds that run concurrently ("computation overlapping memory" is
+//! the time in which both run). `hta_kernels` has statistics of every kernel name. `hta_kernels_top` is HTA's short
+//! form of it (HTA 0.6.1 `get_gpu_kernel_breakdown`). In a kind with more than 10 names, a name keeps its row under two
+//! conditions: it is among the first 10 by total time, and the running total up to it is not above the 80th percentile
+//! of the running totals. The rest become `others`. HTA then computes maximum, minimum, mean and deviation over the
+//! *totals* of the names in a row, not over their kernels; `hta_kernels` has the true values.
 //!
 //! `time_ns` columns are exact; `_us` columns are HTA's (whole microseconds, its row and step filter).
 
@@ -19,7 +19,7 @@ use stackline_model::{Table, Trace, Unit};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-/// See the module.
+/// The registered analysis.
 pub const ANALYSIS: Analysis = Analysis {
     name: "hta_kernel_breakdown",
     about: "GPU time by kernel kind and by kernel, as HTA counts it, and exact",
@@ -28,9 +28,9 @@ pub const ANALYSIS: Analysis = Analysis {
     run,
 };
 
-/// HTA's defaults.
+/// HTA's default number of kernel names.
 pub const NUM_KERNELS: usize = 10;
-/// HTA's default for the share of time that is shown by name.
+/// HTA's default share of time to show by name.
 pub const DURATION_RATIO: f64 = 0.8;
 
 fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
@@ -39,13 +39,13 @@ fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
     beside_shares(vec![types(&rows, true), kernels(&rows, true), top], trace, scope)
 }
 
-/// The kinds looked at, in HTA's order, which is also the order of names in "overlapping".
+/// Kinds in HTA's order, which is also the order of names in "overlapping".
 fn kinds(memory: bool) -> &'static [KernelType] {
     const ALL: [KernelType; 3] = [KernelType::Computation, KernelType::Communication, KernelType::Memory];
     if memory { &ALL } else { &ALL[..2] }
 }
 
-/// Time per set of kinds that run at the same time: `hta_kernel_types`.
+/// Time per set of concurrently running kinds: `hta_kernel_types`.
 pub fn types(rows: &HtaRows, memory: bool) -> Table {
     let mut of_name = NameTypes::new(rows.trace, HTA_RULES);
     let kinds = kinds(memory);
@@ -74,8 +74,8 @@ pub fn types(rows: &HtaRows, memory: bool) -> Table {
     rows.note_negative(table)
 }
 
-/// Time per set of classes that run at once, from the spans per class. The set is the sum of 2^class over what runs:
-/// a span that ends before it starts (HTA's rounding) thus leads to sets that never ran, exactly as in HTA.
+/// Time per set of concurrently running classes, from the spans per class. The set is the sum of 2^class over running
+/// spans. A span that ends before it starts (by HTA's rounding) leads to sets that never ran, exactly as in HTA.
 pub(super) fn overlaps<T: Bound>(spans: Vec<Vec<(T, T)>>) -> BTreeMap<u32, T> {
     let mut marks: Vec<(T, i64)> = Vec::new();
     for (class, spans) in spans.into_iter().enumerate() {
@@ -83,7 +83,7 @@ pub(super) fn overlaps<T: Bound>(spans: Vec<Vec<(T, T)>>) -> BTreeMap<u32, T> {
         marks.extend(merged.iter().map(|s| (s.0, 1i64 << class)));
         marks.extend(merged.iter().map(|s| (s.1, -(1i64 << class))));
     }
-    // At one time: class by class, starts before ends (the sort is stable).
+    // At equal times: class by class, starts before ends (the sort is stable).
     marks.sort_by(|a, b| a.0.partial_cmp(&b.0).unwrap_or(Ordering::Equal));
     let mut running = 0i64;
     let mut time: BTreeMap<u32, T> = BTreeMap::new();
@@ -140,7 +140,7 @@ fn by_name<'a>(trace: &Trace, rows: impl Iterator<Item = &'a Row>) -> Vec<NameSt
     found
 }
 
-/// HTA's shortening of the statistics of many names: see the module. Sorted by name if it shortened.
+/// HTA's shortening of statistics with many names: see the module. The result is sorted by name if it was shortened.
 fn shorten(names: Vec<NameStats>, num: usize, ratio: f64) -> Vec<NameStats> {
     if names.len() <= num {
         return names;
@@ -211,7 +211,7 @@ fn name_table(name: &str, title: &str, lines: &[NameStats]) -> Table {
         .i64("time_ns", Unit::Ns, lines.iter().map(|n| n.ns))
 }
 
-/// Statistics of rows per name, shortened like HTA where `limit` is given: also used for annotations.
+/// Statistics of rows per name, shortened as in HTA if `limit` is given; annotations use this, too.
 pub(super) fn name_statistics<'a>(
     trace: &Trace,
     rows: impl Iterator<Item = &'a Row>,

@@ -1,4 +1,4 @@
-//! Logical parents of events that nesting on their own track does not give, one row per event: the call that launched a GPU
+//! Logical parents of events that nesting on their own track does not show, one row per event: the launch call of a GPU
 //! operation, the forward operator of a backward operator, the event that handed work to another thread.
 
 use crate::{Analysis, DefaultWindow, Scope};

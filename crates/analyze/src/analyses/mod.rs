@@ -1,4 +1,4 @@
-//! The registry of analyses: one file each, one line each in [`ALL`].
+//! Registry of analyses: one file and one line in [`ALL`] per analysis.
 
 mod checks;
 mod clocks;
@@ -66,7 +66,7 @@ pub const ALL: &[Analysis] = &[
     checks::CHECKS,
 ];
 
-/// The analysis with this name.
+/// Find an analysis by name.
 pub fn find(name: &str) -> Option<&'static Analysis> {
     ALL.iter().find(|a| a.name == name)
 }

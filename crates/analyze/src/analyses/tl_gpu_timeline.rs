@@ -1,4 +1,4 @@
-//! TraceLens' `gpu_timeline`: the time from the first to the last GPU operation, split into what the GPU did.
+//! TraceLens' `gpu_timeline`: the time from the first to the last GPU operation, by kind of GPU activity.
 
 use crate::kernel_type::KernelType;
 use crate::tracelens::{Definition, GpuView, Recompute, Spans};
@@ -26,8 +26,8 @@ const TYPES: [&str; 8] = [
     "total_memcpy_time",
 ];
 
-/// The table. Rows with `recompute` unset are about all GPU work; where the trace records recomputed forward passes
-/// there are rows for the work inside (`true`) and outside (`false`) of them too, each as if the other did not exist.
+/// The table. Rows with empty `recompute` cover all GPU work. If the trace records recomputed forward passes, there are
+/// also rows for the work inside (`true`) and outside (`false`) of them, each computed without the other.
 pub fn table(trace: &Trace, scope: &Scope, definition: Definition) -> Table {
     let view = GpuView::new(trace, scope, definition);
     let recompute = Recompute::find(trace);
@@ -56,7 +56,7 @@ pub fn table(trace: &Trace, scope: &Scope, definition: Definition) -> Table {
     }
 }
 
-/// Total time of the timeline in µs: what TraceLens' tables call "total time".
+/// Total time of the timeline in µs, "total time" in TraceLens' tables.
 pub(super) fn extent_us(view: &GpuView<'_>, include: impl Fn(GpuId) -> bool) -> f64 {
     let gpu = view.trace.gpu.ids().filter(|g| view.timed()[g.index()] && include(*g));
     Spans::new(view, gpu).extent_us()

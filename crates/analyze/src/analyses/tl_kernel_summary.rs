@@ -1,4 +1,4 @@
-//! TraceLens' `kernel_summary`: kernels by the operator that launched them, their name and their stream.
+//! TraceLens' `kernel_summary`: kernels by launching operator, name and stream.
 
 use crate::analyses::tl_gpu_timeline::extent_us;
 use crate::classify;
@@ -17,7 +17,7 @@ pub(super) const KERNEL_SUMMARY: Analysis = Analysis {
     run: |trace, scope| vec![table(trace, scope, Definition::Exact)],
 };
 
-/// What kernels are grouped by. An absent category or operator means that no launch is known.
+/// Group key of kernels. Category and operator are empty if the launch is unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Group {
     category: Option<&'static str>,
@@ -30,7 +30,7 @@ struct Group {
 pub fn table(trace: &Trace, scope: &Scope, definition: Definition) -> Table {
     let view = GpuView::new(trace, scope, definition);
     let recompute = Recompute::find(trace);
-    // TraceLens' shares are of the timeline without recomputation.
+    // TraceLens' shares refer to the timeline without recomputation.
     let total = extent_us(&view, |g| definition == Definition::Exact || !recompute.has_gpu(trace, g));
     let groups = group(&view);
     let kernels: f64 = groups.iter().map(|(_, s)| s.sum).sum();
@@ -84,7 +84,7 @@ fn categories(view: &GpuView<'_>) -> FxHashMap<EventId, &'static str> {
     Launchers::find(view).list.iter().map(|l| (l.event, l.category)).collect()
 }
 
-/// Category and name of what a kernel belongs to: its operator, else its launch.
+/// Category and name of a kernel's operator, or of its launch call if there is none.
 fn owner(
     view: &GpuView<'_>,
     categories: &FxHashMap<EventId, &'static str>,
@@ -97,7 +97,7 @@ fn owner(
     let (operator, launch) = (trace.gpu.operator[gpu.index()], trace.gpu.launch[gpu.index()]);
     match operator.some() {
         Some(op) => {
-            // Operators that launch nothing but communication kernels are in no launcher list.
+            // Operators that launch only communication kernels are in no launcher list.
             let by_name = || classify::operator_category(trace.name(op), None);
             (Some(categories.get(&op).copied().unwrap_or_else(by_name)), trace.events.name[op.index()])
         }

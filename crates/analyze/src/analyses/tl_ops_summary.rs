@@ -1,4 +1,4 @@
-//! TraceLens' `ops_summary`: GPU time by the name of the operator that launched it.
+//! TraceLens' `ops_summary`: GPU time by name of the launching operator.
 
 use crate::op_groups::{self, By};
 use crate::tracelens::{Definition, GpuView, Launchers};
@@ -14,7 +14,7 @@ pub(super) const OPS_SUMMARY: Analysis = Analysis {
     run: |trace, scope| tables(trace, scope, Definition::Exact),
 };
 
-/// The table by operator, and a second one by operator and `nn.Module` where the trace records modules.
+/// The table by operator, and a second one by operator and `nn.Module` if the trace records modules.
 pub fn tables(trace: &Trace, scope: &Scope, definition: Definition) -> Vec<Table> {
     let view = GpuView::new(trace, scope, definition);
     let launchers = Launchers::find(&view);

@@ -1,4 +1,4 @@
-//! TraceLens' `ops_summary_by_category`: GPU time by what the operators compute.
+//! TraceLens' `ops_summary_by_category`: GPU time by operator category.
 
 use crate::op_groups::{self, By};
 use crate::tracelens::{Definition, GpuView, Launchers};
@@ -14,7 +14,7 @@ pub(super) const OPS_SUMMARY_BY_CATEGORY: Analysis = Analysis {
     run: |trace, scope| tables(trace, scope, Definition::Exact),
 };
 
-/// The table by category, and a second one by category and `nn.Module` where the trace records modules.
+/// The table by category, and a second one by category and `nn.Module` if the trace records modules.
 pub fn tables(trace: &Trace, scope: &Scope, definition: Definition) -> Vec<Table> {
     let view = GpuView::new(trace, scope, definition);
     let launchers = Launchers::find(&view);

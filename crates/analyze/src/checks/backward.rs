@@ -3,7 +3,7 @@
 use super::{Check, Outcome};
 use stackline_model::EventKind;
 
-/// A forward operator has one backward node.
+/// Each forward operator has one backward node.
 pub(super) const SEQUENCE_NUMBER_TWICE: Check = Check {
     name: "sequence_number_twice",
     rule: "each pair of sequence number and forward thread belongs to one backward operator",

@@ -1,10 +1,10 @@
-//! Launch calls and the operations that they launched.
+//! Launch calls and their operations.
 
 use super::{Check, Outcome};
 use stackline_model::names::is_fill_launch;
 use stackline_model::{EventId, Trace};
 
-/// No operation starts before the call that launches it begins.
+/// No operation starts before its launch call.
 pub(super) const KERNEL_BEFORE_LAUNCH: Check = Check {
     name: "kernel_before_launch",
     rule: "GPU operations start no earlier than the call that launches them",

@@ -1,9 +1,9 @@
-//! Times that reading could not use as recorded.
+//! Recorded times that reading could not use.
 
 use super::{Check, Outcome};
 use stackline_model::EventKind;
 
-/// All records have times that can be true.
+/// All records have plausible times.
 pub(super) const TIMES_LEFT_OUT: Check = Check {
     name: "times_left_out",
     rule: "records have plausible times",
@@ -22,7 +22,7 @@ pub(super) const TIMES_LEFT_OUT: Check = Check {
     },
 };
 
-/// The clocks of devices are the host's.
+/// Device clocks agree with the host's clock.
 pub(super) const DEVICE_CLOCK: Check = Check {
     name: "device_clock",
     rule: "clocks of devices agree with the host's within 1 ms",

@@ -1,18 +1,18 @@
-//! What records programs other than torch.profiler: how they mark iterations there, and what else they did.
+//! Recording tools other than torch.profiler: advice on marking iterations and on recording host code.
 
 use stackline_model::{EventKind, Trace};
 
-/// A tool that records programs.
+/// A recording tool.
 pub(crate) struct Recorder {
     /// Formats of its files.
     formats: &'static [&'static str],
-    /// What names of processes begin with in the Chrome form of its files.
+    /// Prefix of process names in the Chrome form of its files.
     process: Option<&'static str>,
-    /// How iterations are marked so that they are steps: after "To mark steps, ". An option stands with the marks that need it.
+    /// Advice on marking iterations as steps, to follow "To mark steps, ". It includes the required options.
     pub(crate) mark_steps: &'static str,
-    /// How to record what a program does between calls of the GPU's runtime.
+    /// Advice on recording the program's code between runtime calls of the GPU.
     pub(crate) between_calls: &'static str,
-    /// Events of which kinds are records of that.
+    /// Kinds of events that record such code.
     shown_by: &'static [EventKind],
 }
 
@@ -58,7 +58,7 @@ const RECORDERS: &[Recorder] = &[
     },
 ];
 
-/// What recorded a trace, if it is one of these.
+/// The tool that recorded a trace; `None` for torch.profiler and unknown tools.
 pub(crate) fn recorder_of(trace: &Trace) -> Option<&'static Recorder> {
     let is_of = |prefix: &str| {
         let mut names = trace.tracks.processes.iter().filter_map(|process| process.name.some());
@@ -69,7 +69,7 @@ pub(crate) fn recorder_of(trace: &Trace) -> Option<&'static Recorder> {
 }
 
 impl Recorder {
-    /// Whether a trace has records of what the program did between calls.
+    /// Test if a trace has records of the code between calls.
     pub(crate) fn has_between(&self, trace: &Trace) -> bool {
         trace.events.kind.iter().any(|kind| self.shown_by.contains(kind))
     }
