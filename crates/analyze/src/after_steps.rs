@@ -14,7 +14,7 @@ const MOST_PERCENT: i64 = 50;
 /// Time after the last step, in ns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AfterSteps {
-    /// From the end of the last step, with its GPU work, to the end of the last call of its thread.
+    /// Time from the end of the last step, with its GPU work, to the end of the last call of its thread.
     pub after_ns: i64,
     /// Source line with more than half of this time; without stacks, the call.
     pub mostly: Option<String>,

@@ -31,7 +31,7 @@ pub fn bare_launch_category(launch: &str) -> &'static str {
     if GRAPH_LAUNCHES.iter().any(|part| launch.contains(part)) { "graph" } else { "runtime" }
 }
 
-/// Test if TraceLens classifies a kernel as communication (NCCL or RCCL). Stackline's own rules are
+/// Test if TraceLens classifies a kernel as communication (NCCL or RCCL). Stackline's classification is
 /// [`crate::kernel_type::RULES`].
 pub fn is_tracelens_communication(name: &str) -> bool {
     name.as_bytes().windows(4).any(|w| w.eq_ignore_ascii_case(b"nccl") || w.eq_ignore_ascii_case(b"rccl"))

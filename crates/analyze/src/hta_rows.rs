@@ -12,9 +12,9 @@ use stackline_model::{EventId, Key, StrId, Table, Trace};
 pub struct Row {
     /// The event.
     pub event: EventId,
-    /// Its position in the source's event list.
+    /// Position in the source's event list.
     pub index: i64,
-    /// Its name.
+    /// Name of the event.
     pub name: StrId,
     /// Start in microseconds since the earliest event.
     pub ts: f64,

@@ -31,9 +31,9 @@ pub const NO_ROW: u32 = u32::MAX;
 pub struct HtaView {
     /// Event of each row, ascending.
     pub event: Vec<EventId>,
-    /// Start in ns; a multiple of 1,000 if HTA rounds this trace.
+    /// Start in ns; a multiple of 1,000 with HTA's rounding.
     pub start: Vec<i64>,
-    /// End in ns. It may be 1 µs before the start, because HTA rounds starts up and ends down.
+    /// End in ns. HTA's rounding, of starts up and of ends down, may put it 1 µs before the start.
     pub end: Vec<i64>,
     /// `args.stream`; -1 if missing or not a number.
     pub stream: Vec<i64>,
@@ -97,7 +97,7 @@ impl HtaView {
         first.chain(second)
     }
 
-    /// Collect rows with a duration and a category, read their arguments and round their times.
+    /// Collect rows with a duration and a category, with their arguments and rounded times.
     fn collect(trace: &Trace) -> Self {
         let events = &trace.events;
         let recording = trace.strings.find("Trace");

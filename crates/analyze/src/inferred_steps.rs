@@ -14,8 +14,8 @@ impl Looked {
         Self::or_likely(trace, scope).0
     }
 
-    /// As [`Self::or_inferred`], with a note about spans that could be steps. The user must select such spans, because
-    /// they may be requests or epochs.
+    /// Select steps like [`Self::or_inferred`], with a note about spans that could be steps. The user must select such
+    /// spans, because they may be requests or epochs.
     pub(crate) fn or_likely(trace: &Trace, scope: &Scope) -> (Self, Option<String>) {
         let looked = Self::at(trace, scope);
         if looked.steps > 0 || scope.whole || scope.steps.is_some() {

@@ -86,7 +86,7 @@ pub const HTA_RULES: &[Rule] = &[
     (Prefix("collective_subgraph_execution"), Other),
 ];
 
-/// Stackline's own rules, for all tables that do not reproduce another tool: `gpu_time`, `gpu_timeline`,
+/// Stackline's classification, for all tables that do not reproduce another tool: `gpu_time`, `gpu_timeline`,
 /// `coll_analysis`, `comm_comp_overlap` and tables without communication. A record kind of copy or fill overrides the
 /// name: see [`NameTypes::of_event`].
 pub const RULES: &[Rule] = &crate::vocabulary::KERNEL_RULES;

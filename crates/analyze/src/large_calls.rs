@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// Calls with one name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LargeCall {
-    /// Their name.
+    /// Name of the calls.
     pub name: String,
     /// Number of calls that begin in the window.
     pub count: usize,

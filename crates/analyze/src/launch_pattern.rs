@@ -69,7 +69,7 @@ impl LaunchPattern {
         by_count.into_values().find_map(best).map(|(_, pattern)| Self { how_to_mark, ..pattern })
     }
 
-    /// From the first repeat to the last one, in ns since the trace's base.
+    /// Window from the first repeat to the last one, in ns since the trace's base.
     #[must_use]
     pub fn window(&self) -> (i64, i64) {
         let (first, last) = (self.repeats.first(), self.repeats.last());

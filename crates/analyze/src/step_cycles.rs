@@ -1,7 +1,7 @@
 //! Selection of steps that share a window: the steps of one recorded cycle, in all processes.
 //!
-//! Where the recording pauses between steps ([`Trace::pauses`]), time is neither busy nor idle, but a window across the
-//! pause would count it as idle. So a window contains the steps of one cycle: the cycle with the most steps, and the
+//! A pause of the recording between steps ([`Trace::pauses`]) is neither busy nor idle, but a window across the pause
+//! would count it as idle. So a window contains the steps of one cycle: the cycle with the most steps, and the
 //! last one of equal cycles, because it has the least warm-up. Steps of a process that ended earlier, or began later,
 //! count as another process, not as another cycle.
 
@@ -129,7 +129,8 @@ fn by_cycle<'a>(steps: Vec<&'a Step>, pauses: &[Pause]) -> BTreeMap<usize, Vec<&
 pub struct AmbiguousCycle {
     /// Numbers of its first and last step.
     pub numbers: (i64, i64),
-    /// From the start of its first to the end of its last step on the CPU, in ns since the first event of the trace.
+    /// Window from the start of its first to the end of its last step on the CPU, in ns since the first event of the
+    /// trace.
     pub time_ns: (i64, i64),
     /// Range of numbers, both ends included, that only this cycle has. They select it.
     pub own: Option<(i64, i64)>,

@@ -144,7 +144,7 @@ pub fn default_window(looked: &[Looked]) -> Option<(String, Vec<String>)> {
     }
 }
 
-/// From the first start to the last end of steps on the CPU.
+/// Window from the first start to the last end of steps on the CPU.
 fn host_window(steps: &[&Step]) -> Option<(i64, i64)> {
     Some((steps.iter().map(|step| step.start).min()?, steps.iter().map(|step| step.end).max()?))
 }
@@ -278,7 +278,7 @@ fn comes_again(length: i64, others: &[i64]) -> bool {
 /// Start-up time of a program before its first step, in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StartUp {
-    /// From the trace's first event to the first step.
+    /// Time from the trace's first event to the first step.
     pub before_ns: i64,
     /// Part of this time until the end of the last import before the program's own first operator; `None` if no imports
     /// were recorded.
@@ -339,7 +339,7 @@ pub(crate) fn with_gpu_work(trace: &Trace) -> Vec<(i64, i64)> {
 /// than the median divided by this number is cut off.
 pub(crate) const FAR_OFF: i64 = 2;
 
-/// As [`with_gpu_work`], for the GPU work that `counts` selects.
+/// Start and end of each step like [`with_gpu_work`], with only the GPU work that `counts` selects.
 pub(crate) fn spans(trace: &Trace, counts: impl Fn(GpuId) -> bool) -> Vec<(i64, i64)> {
     let work = LaunchedWork::from_trace(trace, counts);
     trace.steps.iter().map(|step| work.span(trace, step)).collect()
@@ -374,7 +374,7 @@ impl LaunchedWork {
         Self { of_processes }
     }
 
-    /// From the end of all work launched before the step to the end of all work launched before the step's end.
+    /// Span from the end of all work launched before the step to the end of all work launched before the step's end.
     fn span(&self, trace: &Trace, step: &Step) -> (i64, i64) {
         let from = self.done(trace, step, step.start);
         (from, self.done(trace, step, step.end).max(from))

@@ -19,8 +19,8 @@ pub enum Definition {
     /// Exact: all GPU work, nanoseconds, operators in the category of their computation.
     #[default]
     Exact,
-    /// As TraceLens 2026 computes: only GPU work with a flow arrow from its launch, spans in 64-bit floating-point
-    /// microseconds (which round ends to 2^-10 µs at current clock values), and [`TRACELENS_OTHER`].
+    /// TraceLens' definition of 2026: only GPU work with a flow arrow from its launch, spans in 64-bit floating-point
+    /// microseconds (whose precision is 2^-10 µs at current clock values), and [`TRACELENS_OTHER`].
     TraceLens,
 }
 
@@ -153,7 +153,7 @@ impl Spans {
         }
     }
 
-    /// From the first start to the last end, in µs.
+    /// Time from the first start to the last end, in µs.
     pub fn extent_us(&self) -> f64 {
         match self {
             Self::Ns(s) => s.first().zip(s.last()).map_or(0.0, |(a, b)| b.1.saturating_sub(a.0) as f64 / 1e3),
@@ -221,7 +221,7 @@ impl Recompute {
 pub struct Launcher {
     /// The operator or the runtime call.
     pub event: EventId,
-    /// Its GPU work, in order of launch.
+    /// GPU work in order of launch.
     pub gpu: Vec<GpuId>,
     /// Time in µs in which any of its GPU work runs.
     pub direct_us: f64,

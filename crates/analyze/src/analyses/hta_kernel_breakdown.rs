@@ -3,7 +3,7 @@
 //! `hta_kernel_types` divides busy time by the set of kinds that run concurrently ("computation overlapping memory" is
 //! the time in which both run). `hta_kernels` has statistics of every kernel name. `hta_kernels_top` is HTA's short
 //! form of it (HTA 0.6.1 `get_gpu_kernel_breakdown`). In a kind with more than 10 names, a name keeps its row under two
-//! conditions: it is among the first 10 by total time, and the running total up to it is not above the 80th percentile
+//! conditions. It is among the first 10 by total time, and the running total up to it is not above the 80th percentile
 //! of the running totals. The rest become `others`. HTA then computes maximum, minimum, mean and deviation over the
 //! *totals* of the names in a row, not over their kernels; `hta_kernels` has the true values.
 //!

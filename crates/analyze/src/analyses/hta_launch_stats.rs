@@ -46,7 +46,7 @@ pub struct Launch {
     pub cpu_duration: f64,
     /// Duration of the operation.
     pub gpu_duration: f64,
-    /// From the end of the call to the start of the operation, at least 0.
+    /// Delay from the end of the call to the start of the operation, at least 0.
     pub launch_delay: f64,
 }
 

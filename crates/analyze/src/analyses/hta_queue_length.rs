@@ -6,9 +6,12 @@
 //! before operation, then by row. HTA uses an unstable sort, so values *within* one time may differ, but not the last
 //! value of a time.
 //!
-//! Tables: `hta_queue_length_summary` (pandas' statistics over the points with equal weights, as in HTA; and the mean
-//! over time, which is independent of the order of points), `hta_queue_length` (the series), `hta_full_queue` (time
-//! with at least 1024 queued operations, where a launch call blocks; HTA returns only the last stream).
+//! Tables:
+//! - `hta_queue_length_summary`: pandas' statistics over the points with equal weights, as in HTA. Also the mean over
+//!   time, which is independent of the order of points.
+//! - `hta_queue_length`: the series.
+//! - `hta_full_queue`: time with at least 1024 queued operations, where a launch call blocks. HTA returns only the last
+//!   stream.
 
 use crate::hta_rows::{CallPairs, HtaRows, note_limited};
 use crate::hta_view::LAUNCHES;

@@ -167,7 +167,8 @@ struct Times {
     time_us: Vec<f64>,
     /// Length with launched GPU work, if the file has any of it; `None` in traces without GPUs.
     with_gpu_us: Option<Vec<Option<f64>>>,
-    /// From the end of a step with its GPU work to the start of the next step of its process; `None` for last steps.
+    /// Gap from the end of a step with its GPU work to the start of the next step of its process; `None` for last
+    /// steps.
     between_us: Vec<Option<f64>>,
 }
 

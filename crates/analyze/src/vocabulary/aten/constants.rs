@@ -17,7 +17,7 @@ pub(crate) const RESHAPED: &[&str] =
     &["view", "reshape", "unsqueeze", "squeeze", "transpose", "permute", "t", "flatten"];
 /// Operators that keep the values, with another type or location.
 pub(crate) const COPIED: &[&str] = &["to", "_to_copy", "copy_", "detach", "clone", "contiguous", "expand"];
-/// Elementwise operators: their results are worth caching.
+/// Elementwise operators, whose results are candidates for caching.
 pub(crate) const COMPUTED: &[&str] = &[
     "mul",
     "div",

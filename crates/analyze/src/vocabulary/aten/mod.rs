@@ -52,7 +52,7 @@ pub(crate) const NLL_LOSS: &str = "aten::nll_loss";
 pub(crate) const BATCHED_PRODUCTS: &[&str] = &["aten::bmm", "aten::baddbmm", "aten::baddbmm_"];
 /// Softmax, forward and backward.
 pub(crate) const SOFTMAX: &[&str] = &["aten::_softmax", "aten::_softmax_backward_data", "aten::_safe_softmax"];
-/// Operators between the products of unfused attention, besides softmax: scale, mask, casts, copies, dropout, and their
+/// Operators between the products of unfused attention, except softmax: scale, mask, casts, copies, dropout, and their
 /// backward.
 pub(crate) const BETWEEN_PRODUCTS: &[&str] = &[
     "aten::mul",
