@@ -6,20 +6,20 @@ use super::profile::{MeanStep, Measure, Profile, Row};
 use super::statistics::Location;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Sides that share less of their time than this, in percent, are different programs.
+/// Minimum share of common time, in percent. Sides below it are different programs.
 const SHARED: f64 = 20.0;
 
-/// Runs without steps whose numbers of calls differ by more than this factor are windows of other lengths.
+/// Factor between numbers of calls beyond which runs without steps count as windows of different lengths.
 const OTHER_COUNTS: f64 = 1.02;
 
-/// What times and calls are compared per.
+/// Unit of compared times and calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Per {
-    /// A step.
+    /// Per step.
     Step,
-    /// A run as a whole: neither side has steps.
+    /// Per run: neither side has steps.
     Run,
-    /// A call: wholes say nothing. Neither side has steps, and each holds another number of calls; or some runs have steps and others none.
+    /// Per call. Neither side has steps and the numbers of calls differ, or only some runs have steps.
     Call,
 }
 
@@ -34,7 +34,7 @@ impl Per {
         }
     }
 
-    /// What two sides have in common.
+    /// Choose the unit that two sides have in common.
     pub(super) fn choose(before: &Side, after: &Side) -> Self {
         let mut profiles = before.iter().chain(after).flatten().peekable();
         match () {
@@ -46,7 +46,8 @@ impl Per {
     }
 }
 
-/// Why differences say little of a change, a sentence each; none where the sides are alike. What times are compared per comes first.
+/// Reasons why differences may not come from a change, one sentence each; empty for comparable sides. The unit of times
+/// comes first.
 pub(super) fn warnings(before: &Side, after: &Side, by_family: bool) -> Vec<String> {
     let first = [different_bases(before, after), inferred_steps(before, after), other_counts(before, after)];
     let mut out: Vec<String> = first.into_iter().flatten().collect();
@@ -76,18 +77,18 @@ pub(super) fn warnings(before: &Side, after: &Side, by_family: bool) -> Vec<Stri
     out
 }
 
-/// What all profiles of a side say of something, those that say nothing left out.
+/// Distinct values of a property over all profiles of a side, without `None`.
 fn all(side: &Side, of: impl Fn(&Profile) -> Option<String>) -> BTreeSet<String> {
     side.iter().flatten().filter_map(of).collect()
 }
 
-/// Both in words where both are known and not the same.
+/// Both sets as text, if both are known and different.
 fn differ((a, b): (BTreeSet<String>, BTreeSet<String>)) -> Option<(String, String)> {
     let words = |set: &BTreeSet<String>| set.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
     (!a.is_empty() && !b.is_empty() && a != b).then(|| (words(&a), words(&b)))
 }
 
-/// Why steps of some runs cannot be compared with others, which have none.
+/// Warning if only some runs have steps.
 fn different_bases(before: &Side, after: &Side) -> Option<String> {
     if !have_different_bases(before, after) {
         return None;
@@ -114,7 +115,7 @@ fn different_bases(before: &Side, after: &Side) -> Option<String> {
     ))
 }
 
-/// That steps of a side are inferred.
+/// Warning if the steps of a side are inferred.
 fn inferred_steps(before: &Side, after: &Side) -> Option<String> {
     let of = |side: &Side| side.iter().flatten().find_map(|profile| profile.inferred_from.clone());
     let (who, from) = match (of(before), of(after)) {
@@ -128,7 +129,7 @@ fn inferred_steps(before: &Side, after: &Side) -> Option<String> {
     ))
 }
 
-/// One run of one step beside several steps: nothing is known of its spread, and a first step is a special one.
+/// Warning if one side is one step and the other has several: its spread is unknown, and a first step is special.
 fn steps(before: &Side, after: &Side) -> Option<String> {
     let most = |side: &Side| side.iter().flatten().map(Profile::units).max().unwrap_or(0);
     let has_steps = |side: &Side| side.iter().flatten().all(|profile| !profile.steps.is_empty());
@@ -144,7 +145,8 @@ fn steps(before: &Side, after: &Side) -> Option<String> {
     Some(format!("{one} has one step and {other} {many}, so the spread between steps of {one} is unknown."))
 }
 
-/// Runs without steps that hold other numbers of calls: windows of other lengths, whose times are compared per call.
+/// Warning for runs without steps and with different numbers of calls. They are windows of different lengths, whose
+/// times are compared per call.
 fn other_counts(before: &Side, after: &Side) -> Option<String> {
     let is_whole = |side: &Side| side.iter().flatten().all(|profile| profile.steps.is_empty());
     if !is_whole(before) || !is_whole(after) {
@@ -163,7 +165,7 @@ fn other_counts(before: &Side, after: &Side) -> Option<String> {
         .then(|| format!("A has {a:.0} {what} and B {b:.0}, {why}, so times per call are compared, not totals."))
 }
 
-/// How long a step takes in the mean, where single steps were not kept.
+/// Note on the mean step length, if single steps were not kept.
 pub(super) fn mean_steps(before: &Side, after: &Side) -> Option<String> {
     let steps = |side: &Side| side.iter().flatten().filter_map(|profile| profile.mean_step).collect::<Vec<_>>();
     let (of_a, of_b) = (steps(before), steps(after));
@@ -185,7 +187,7 @@ pub(super) fn mean_steps(before: &Side, after: &Side) -> Option<String> {
     ))
 }
 
-/// Where only a part of the recordings measured its overhead, so that it can be taken out of no other: a sentence.
+/// Note if only some recordings measured their overhead, so that it cannot be subtracted.
 fn unequal_overhead(of_a: &[MeanStep], of_b: &[MeanStep]) -> Option<String> {
     let part = |side: &[MeanStep]| {
         let measured = side.iter().filter(|step| step.recording_ns.is_some()).count();
@@ -202,19 +204,19 @@ fn unequal_overhead(of_a: &[MeanStep], of_b: &[MeanStep]) -> Option<String> {
     ))
 }
 
-/// Whether a side knows steps, but not each one.
+/// Test if a side has mean step lengths but no single steps.
 fn knows_means(side: &Side) -> bool {
     side.iter().flatten().any(|profile| profile.mean_step.is_some())
 }
 
-/// Calls in all rows of a table, in the mean of a side's runs.
+/// Mean number of calls in all rows of a table per run of a side.
 fn mean_count(side: &Side, table: fn(&Profile) -> &BTreeMap<String, Row>) -> f64 {
     let of = |profile: &Profile| table(profile).values().flat_map(Row::iter).map(|(_, cell)| cell.count).sum::<i64>();
     let all: i64 = side.iter().flatten().map(of).sum();
     all as f64 / side.len().max(1) as f64
 }
 
-/// How much of the time of each side is of rows that the other side has, too, in percent; none if a side has no time at all.
+/// Share of each side's time in rows that the other side also has, in percent; `None` if a side has no time.
 fn common<K: Ord>(before: &Side, after: &Side, table: impl Fn(&Profile) -> &BTreeMap<K, Row>) -> Option<(f64, f64)> {
     let time = |row: &Row| row.iter().map(|(_, cell)| cell.gpu.saturating_add(cell.cpu)).sum::<i64>();
     let share = |side: &Side, other: &Side| {
@@ -233,7 +235,8 @@ fn common<K: Ord>(before: &Side, after: &Side, table: impl Fn(&Profile) -> &BTre
     share(before, after).zip(share(after, before))
 }
 
-/// Which tables are not compared, and why: a sentence each. `paths` and `functions`: whether both sides know them in the same way.
+/// Notes on tables that are not compared, one sentence each. `paths` and `functions`: true if both sides measure them
+/// in the same way.
 pub(super) fn not_compared(before: &Side, after: &Side, (paths, functions): (bool, bool)) -> Vec<String> {
     let mut out = Vec::new();
     if !paths {
@@ -253,7 +256,7 @@ pub(super) fn not_compared(before: &Side, after: &Side, (paths, functions): (boo
     out
 }
 
-/// What the reader should know, a sentence each.
+/// Notes for the reader, one sentence each.
 pub(super) fn notes(diff: &Diff, before: &Side, after: &Side) -> Vec<String> {
     let mut out = Vec::new();
     match diff.method {
@@ -297,12 +300,12 @@ pub(super) fn notes(diff: &Diff, before: &Side, after: &Side) -> Vec<String> {
     out
 }
 
-/// Steps this many times as long as the trimmed mean are told of,
+/// Minimum ratio of a slow step to the trimmed mean.
 const SLOW: f64 = 1.5;
-/// if they change the mean by this much.
+/// Minimum ratio of mean to trimmed mean for a note on slow steps.
 const MOVES_MEAN: f64 = 1.05;
 
-/// What the trimmed mean of steps hides: that a few take far longer.
+/// Note on slow steps, which the trimmed mean hides.
 fn slow_steps(profile: &Profile) -> Option<String> {
     let lengths: Vec<f64> = profile.totals.iter().map(|total| total.time(Measure::Step) as f64).collect();
     let usual = Location::estimate(&lengths, TRIM)?.center;
@@ -321,10 +324,10 @@ fn slow_steps(profile: &Profile) -> Option<String> {
     })
 }
 
-/// Which steps are left out and why: those of a process that follow one another for one reason together.
+/// Excluded steps with reasons: consecutive steps of a process with one reason are merged.
 fn left_out(profile: &Profile) -> Vec<String> {
     let processes = profile.steps.iter().map(|step| step.process + 1).max().unwrap_or(0);
-    // Of several processes most leave out the same numbers: how many do.
+    // Most processes exclude the same numbers, so count processes per range.
     let mut runs: Vec<((&str, i64, i64), usize)> = Vec::new();
     for process in 0..processes {
         for run in left_out_of(profile, process) {
@@ -345,7 +348,7 @@ fn left_out(profile: &Profile) -> Vec<String> {
     runs.into_iter().map(sentence).collect()
 }
 
-/// Why steps of a process are left out, with the first and the last number of those that follow one another.
+/// Excluded steps of a process: reason, first and last number of consecutive steps.
 fn left_out_of(profile: &Profile, process: usize) -> Vec<(&'static str, i64, i64)> {
     let mut runs: Vec<(&str, i64, i64)> = Vec::new();
     let steps = profile.steps.iter().filter(|step| step.process == process);
@@ -369,7 +372,8 @@ mod tests {
             |process: usize, number: i64, left_out| StepLength { number, process, ns: 1, with_between_ns: 1, left_out };
         let told = |steps: Vec<StepLength>| left_out(&Profile { name: "a".to_owned(), steps, ..Profile::default() });
         let why = Some("warm-up");
-        // In order of time: step 1 of the first process and step 2 of the second one follow one another, and no step 2 of the first is left out.
+        // In order of time, step 1 of the first process precedes step 2 of the second one. Step 2 of the first process
+        // is not excluded.
         let mixed = vec![step(0, 1, why), step(1, 2, why), step(0, 2, None), step(1, 3, None)];
         assert_eq!(
             told(mixed),

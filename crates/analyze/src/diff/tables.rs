@@ -1,10 +1,11 @@
-//! A comparison as tables.
+//! Tables of a comparison.
 
 use super::align::{Change, Diff, Side, Table as Compared};
 use super::comparability::Per;
 use stackline_model::{Table, Unit};
 
-/// `steps`, `operators`, `kernels`, `paths`, `functions` where they are known, and `step_lengths` with each step of each run.
+/// Tables `steps`, `operators`, `kernels`, `paths`, `functions` if known, and `step_lengths` with each step of each
+/// run.
 #[must_use]
 pub fn tables(diff: &Diff, before: &Side, after: &Side) -> Vec<Table> {
     let mut out: Vec<Table> =
@@ -17,7 +18,7 @@ pub fn tables(diff: &Diff, before: &Side, after: &Side) -> Vec<Table> {
     out
 }
 
-/// The test in a sentence.
+/// Description of the statistical test.
 fn test(diff: &Diff) -> String {
     format!(
         "Two-sided Welch's t test with {} % false alarms: steps by 20 % trimmed means (Yuen), rows by means. Rows are \
@@ -70,7 +71,7 @@ fn changes(table: Compared, changes: &[Change], diff: &Diff) -> Table {
         .f64("q", Unit::None, changes.iter().map(|change| change.q))
         .f64("count_before", Unit::None, changes.iter().map(|change| change.count_before))
         .f64("count_after", Unit::None, changes.iter().map(|change| change.count_after));
-    // Of the step as a whole the steps are counted.
+    // For whole steps, counts are steps.
     if table == Compared::Steps {
         return out;
     }
@@ -83,12 +84,12 @@ fn changes(table: Compared, changes: &[Change], diff: &Diff) -> Table {
         .f64("change_percent_per_call", Unit::Percent, call(percent))
 }
 
-/// How much more the second one is, in percent of the first; none of nothing.
+/// Change in percent of the first value; `None` if that is 0.
 fn percent((before, after): (f64, f64)) -> Option<f64> {
     (before > 0.0).then(|| 100.0 * (after - before) / before)
 }
 
-/// Whether the number of calls is the same in all steps, another one in all steps of one side, or none that all steps share.
+/// Change in the number of calls: `same` in all steps, `changed` between the sides, or `varies` between steps.
 fn calls(change: &Change) -> &'static str {
     match () {
         () if change.calls_changed() => "changed",
