@@ -102,8 +102,8 @@ pub struct Change {
     pub before_ns: f64,
     /// Mean after.
     pub after_ns: f64,
-    /// Confidence interval of the change, if it was tested; its lower end is at least a full loss of the time before.
-    /// If calls are compared ([`Per::Call`]), it refers to as many calls as before, like `p`, `q` and the verdict.
+    /// Confidence interval of the change, if it was tested; its lower end is not below minus the time before. If calls
+    /// are compared ([`Per::Call`]), it refers to as many calls as before, like `p`, `q` and the verdict.
     pub interval_ns: Option<(f64, f64)>,
     /// Probability of such a change by chance (p value).
     pub p: Option<f64>,
