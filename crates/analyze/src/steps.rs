@@ -245,7 +245,7 @@ impl WarmUps {
             let of = if several { format!(" of process {}", trace.key_text(process)) } else { String::new() };
             let said = match left_out.contains(number) {
                 true => "is excluded as warm-up; use --steps to include it",
-                false => "looks like warm-up, but is included because other processes have steps before its number",
+                false => "looks like warm-up, but is included because its number lies among steps of other processes",
             };
             format!("step {number}{of} took {times:.1} times as long as the median of the later steps and {said}")
         };

@@ -418,7 +418,7 @@ mod tests {
             mean_steps(&before, &after).unwrap()
         };
         let mixed = told([Some(6_000_000), None]);
-        let first = "Steps are compared as recorded: the overhead of recording was measured in A only. A step takes 15.0 ms in A";
+        let first = "Steps are compared as recorded, because the overhead of recording was measured in A only. A step takes 15.0 ms in A";
         assert!(mixed.starts_with(first) && mixed.contains("and 9.0 ms in B"), "{mixed}");
         assert!(told([None, Some(6_000_000)]).contains("measured in B only. A step takes 9.0 ms in A"));
         for alike in [[None, None], [Some(6_000_000), Some(1_000_000)]] {
