@@ -20,19 +20,19 @@ class AnalysisMethods(ABC):
         """One table: of the analysis with that name, the table with the same name or else its first."""
 
     def coverage(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
-        """How much of the GPU time has a known launch, operator, Python frame, module, annotation and step."""
+        """Share of GPU time with a known launch, operator, Python frame, module, annotation and step."""
         return self.table("coverage", steps=steps, rank=rank, whole=whole)
 
     def gpu_time(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
-        """Where the time of each GPU goes, in one sum: what runs and why nothing runs; kernels by name."""
+        """GPU time by kind of work and cause of idle time; kernels by name."""
         return self.table("gpu_time", steps=steps, rank=rank, whole=whole)
 
     def gpu_lines(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
-        """Time of GPU operations by the line of the program that they came from."""
+        """GPU time by source line."""
         return self.table("gpu_lines", steps=steps, rank=rank, whole=whole)
 
     def gpu_timeline(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
-        """GPU time by computation, exposed communication, exposed copies and idling."""
+        """GPU time by computation, exposed communication, exposed copies and idle time."""
         return self.table("gpu_timeline", steps=steps, rank=rank, whole=whole)
 
     def kernel_summary(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
@@ -40,11 +40,11 @@ class AnalysisMethods(ABC):
         return self.table("kernel_summary", steps=steps, rank=rank, whole=whole)
 
     def ops_summary_by_category(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
-        """GPU time by what the operators compute: GEMM, convolution, attention, ...."""
+        """GPU time by operator category: GEMM, convolution, attention, ...."""
         return self.table("ops_summary_by_category", steps=steps, rank=rank, whole=whole)
 
     def ops_summary(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
-        """GPU time by the operator that launched it."""
+        """GPU time by launching operator."""
         return self.table("ops_summary", steps=steps, rank=rank, whole=whole)
 
     def ops_unique_args(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
@@ -56,11 +56,11 @@ class AnalysisMethods(ABC):
         return self.table("operators", steps=steps, rank=rank, whole=whole)
 
     def spans(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
-        """Time of each span's name on each host thread, with and without what is inside."""
+        """Inclusive and self time of spans by name and host thread."""
         return self.table("spans", steps=steps, rank=rank, whole=whole)
 
     def fused_operators(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
-        """Original operators of fused kernels, with evidence: compiled programs, names of kernels."""
+        """Original operators of fused kernels, with evidence (compiled program or kernel name)."""
         return self.table("fused_operators", steps=steps, rank=rank, whole=whole)
 
     def short_kernels(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
@@ -72,7 +72,7 @@ class AnalysisMethods(ABC):
         return self.table("coll_analysis", steps=steps, rank=rank, whole=whole)
 
     def steps(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
-        """Time of each step, their spread, and how busy the GPU was."""
+        """Time and GPU busy time of each step, and the spread between steps."""
         return self.table("steps", steps=steps, rank=rank, whole=whole)
 
     def hta_temporal_breakdown(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
@@ -84,11 +84,11 @@ class AnalysisMethods(ABC):
         return self.table("hta_idle_time", steps=steps, rank=rank, whole=whole)
 
     def hta_kernel_breakdown(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
-        """GPU time by kind of kernel and by kernel, as HTA counts it, with exact times beside."""
+        """GPU time by kernel kind and by kernel, as HTA counts it, and exact."""
         return self.table("hta_kernel_breakdown", steps=steps, rank=rank, whole=whole)
 
     def hta_comm_comp_overlap(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
-        """Share of communication time that computation hides."""
+        """Share of communication time that overlaps with computation."""
         return self.table("hta_comm_comp_overlap", steps=steps, rank=rank, whole=whole)
 
     def hta_launch_stats(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
@@ -120,17 +120,17 @@ class AnalysisMethods(ABC):
         return self.table("samples", steps=steps, rank=rank, whole=whole)
 
     def logical_parents(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
-        """Parents of events on other tracks, with evidence: launches, forward operators, work that was handed over."""
+        """Parents of events that nesting does not show, with evidence: launches, forward operators, thread handovers."""
         return self.table("logical_parents", steps=steps, rank=rank, whole=whole)
 
     def devices(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
-        """Devices that the source describes: sizes, clock, memory bandwidth and peak rates by number format."""
+        """Devices with memory size, clock, memory bandwidth and peak rates by number format."""
         return self.table("devices", steps=steps, rank=rank, whole=whole)
 
     def clocks(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
-        """Bounds on the difference between the clocks of host and devices."""
+        """Bounds on the clock offset between host and devices."""
         return self.table("clocks", steps=steps, rank=rank, whole=whole)
 
     def checks(self, *, steps: Steps = None, rank: int | None = None, whole: bool = False) -> Table:
-        """Breaches of causality, missing partners and missing fields, each counted, with the events."""
+        """Consistency checks: causality violations, unmatched records and missing fields, with counts and events."""
         return self.table("checks", steps=steps, rank=rank, whole=whole)

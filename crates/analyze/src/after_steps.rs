@@ -1,4 +1,4 @@
-//! What a program does after its last step: an evaluation, a checkpoint.
+//! Time after the last step: evaluation, checkpointing.
 
 use crate::findings::{SourceLocationKey, SourceLocations};
 use crate::steps::{middle, with_gpu_work};
@@ -6,22 +6,22 @@ use stackline_model::format::duration;
 use stackline_model::{EventId, StrId, Trace};
 use std::collections::BTreeMap;
 
-/// Calls of a profiler that ends its recording have this in their name.
+/// Part of the name of profiler calls that end a recording.
 const OF_PROFILER: &str = "torch/profiler/";
-/// A place with this part of the time, in percent, has most of it.
+/// Minimum share of the time, in percent, to name a source location.
 const MOST_PERCENT: i64 = 50;
 
 /// Time after the last step, in ns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AfterSteps {
-    /// From the end of the last step, with its GPU work, to the end of the last call of its thread.
+    /// Time from the end of the last step, with its GPU work, to the end of the last call of its thread.
     pub after_ns: i64,
-    /// The line, or without stacks the call, that has most of it, if one has.
+    /// Source line with more than half of this time; without stacks, the call.
     pub mostly: Option<String>,
 }
 
 impl AfterSteps {
-    /// What comes after the last step, if that is longer than the middle one.
+    /// Measure the time after the last step; `None` if it is not longer than the median step.
     #[must_use]
     pub fn from_trace(trace: &Trace) -> Option<Self> {
         let spans = with_gpu_work(trace);
@@ -47,7 +47,8 @@ impl std::fmt::Display for AfterSteps {
     }
 }
 
-/// Outermost ones of the calls that begin after a moment on the thread of an event. Those that began before hold steps, too.
+/// Outermost calls that begin after a given time on the thread of an event. Earlier calls are excluded, because they
+/// contain steps.
 fn outermost_calls(trace: &Trace, event: EventId, from: i64) -> Vec<EventId> {
     let Some(&track) = trace.events.track.get(event.index()) else { return Vec::new() };
     let start = |event: EventId| trace.events.start[event.index()];
@@ -56,7 +57,7 @@ fn outermost_calls(trace: &Trace, event: EventId, from: i64) -> Vec<EventId> {
     let mut found = Vec::new();
     for &event in &events[events.partition_point(|&event| start(event) < from)..] {
         if trace.events.is_timed(event) && start(event) >= until {
-            // What a profiler calls is the profiler's, too.
+            // Calls inside a profiler call belong to the profiler, too.
             until = trace.events.end(event);
             found.extend((!trace.name(event).contains(OF_PROFILER)).then_some(event));
         }
@@ -64,7 +65,7 @@ fn outermost_calls(trace: &Trace, event: EventId, from: i64) -> Vec<EventId> {
     found
 }
 
-/// The place of most of the calls' time, if it is most of all.
+/// Source location, or call, with more than half of the total time.
 fn largest(trace: &Trace, calls: &[EventId], all_ns: i64) -> Option<String> {
     let places = SourceLocations::new(trace);
     let mut times: BTreeMap<(SourceLocationKey, StrId), i64> = BTreeMap::new();

@@ -1,12 +1,12 @@
-//! Rules that put names into classes, as data: what an operator computes, which kernels communicate, how large an
-//! element of a data type is. Code elsewhere asks here instead of matching names itself.
+//! Name classification rules, as data: operator categories, communication kernels, collectives, element sizes of data
+//! types. Other code calls this module instead of matching names.
 
 use crate::vocabulary::aten;
 use crate::vocabulary::categories::{NATIVE_KERNEL_PREFIX, NATIVE_KERNELS, OPERATOR_PREFIXES, OPERATORS};
 
 pub use crate::vocabulary::categories::TRACELENS_OTHER;
 
-/// Category of operators that no rule places.
+/// Category of operators that match no rule.
 pub const OTHER: &str = "other";
 
 /// The category of an operator that launches GPU work, by its name, else by the name of its first kernel.
@@ -31,29 +31,30 @@ pub fn bare_launch_category(launch: &str) -> &'static str {
     if GRAPH_LAUNCHES.iter().any(|part| launch.contains(part)) { "graph" } else { "runtime" }
 }
 
-/// Whether TraceLens takes a kernel for communication (NCCL or RCCL). Ours are [`crate::kernel_type::RULES`].
+/// Test if TraceLens classifies a kernel as communication (NCCL or RCCL). Stackline's classification is
+/// [`crate::kernel_type::RULES`].
 pub fn is_tracelens_communication(name: &str) -> bool {
     name.as_bytes().windows(4).any(|w| w.eq_ignore_ascii_case(b"nccl") || w.eq_ignore_ascii_case(b"rccl"))
 }
 
-/// Whether a Python frame is the part of `torch.utils.checkpoint` that runs a forward pass a second time.
+/// Test if a Python frame belongs to the second forward pass of `torch.utils.checkpoint` (recomputation).
 pub fn is_recompute_frame(name: &str) -> bool {
     name.contains("torch/utils/checkpoint.py") && name.contains("recompute_fn")
 }
 
-/// Whether an event is a call of a `torch.nn.Module` as the profiler writes it.
+/// Test if an event is a call of a `torch.nn.Module`, in the profiler's notation.
 pub fn is_module_call(name: &str) -> bool {
     name.starts_with(stackline_model::names::MODULE_PREFIX)
 }
 
-/// A family of collectives: how much data it moves and how nccl-tests rate it (`doc/PERFORMANCE.md` there).
+/// A family of collectives: the data volume and the bandwidth factor of nccl-tests (`doc/PERFORMANCE.md` there).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Collective {
     /// Stable name.
     pub name: &'static str,
-    /// Names that frameworks and kernels use, lower case, without separators.
+    /// Names in frameworks and kernels, lower case, without separators.
     aliases: &'static [&'static str],
-    /// Whether the size counted is the output's (else the input's).
+    /// True if the message size is that of the output, false for the input.
     pub sized_by_output: bool,
     /// Factor from algorithm to bus bandwidth: `factor * (n - 1) / n` where this is `Some`, else 1.
     ring_factor: Option<f64>,
@@ -61,7 +62,7 @@ pub struct Collective {
 
 /// Families, the longer names first where one contains another.
 const COLLECTIVES: &[Collective] = &[
-    // The last two are engines' own kernels, which do not say what they are.
+    // The last two are custom kernels of inference engines, whose records lack the collective's name.
     collective("all_reduce", &["allreduce", "crossdevicereduce", "quickreduce"], false, Some(2.0)),
     collective("reduce_scatter", &["reducescatter"], false, Some(1.0)),
     collective("all_gather", &["allgather"], true, Some(1.0)),
@@ -109,7 +110,7 @@ impl Collective {
         COLLECTIVES.iter().find(|c| c.aliases.iter().any(|alias| plain.contains(alias)))
     }
 
-    /// Bus bandwidth per algorithm bandwidth among `ranks` ranks.
+    /// Ratio of bus bandwidth to algorithm bandwidth for `ranks` ranks.
     pub fn bus_factor(&self, ranks: i64) -> f64 {
         match self.ring_factor {
             Some(factor) if ranks > 0 => factor * (ranks - 1) as f64 / ranks as f64,
@@ -118,7 +119,7 @@ impl Collective {
     }
 }
 
-/// Bytes per element of a data type as profilers spell it.
+/// Bytes per element of a data type, by the profiler's spelling.
 pub fn element_bytes(dtype: &str) -> Option<i64> {
     let lower = dtype.to_ascii_lowercase();
     let name = lower.strip_prefix(aten::DATA_TYPE).unwrap_or(&lower);

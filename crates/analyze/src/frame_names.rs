@@ -1,11 +1,12 @@
-//! Matching of names of Python frames, such as `queue.py(154): Queue.get`, with parts of them.
+//! Matching of Python frame names, such as `queue.py(154): Queue.get`, against name parts.
 
 use std::borrow::Cow;
 
 pub(crate) use stackline_model::names::python_frame as frame;
 
-/// A frame of XProf as Kineto would name it: `$queue.py:154 get` is `queue.py(154): get`, `$time sleep` a function that is built in. Of methods
-/// of built-in types XProf knows the name alone: one called `acquire` is that of a lock.
+/// Convert an XProf frame name to Kineto's form: `$queue.py:154 get` becomes `queue.py(154): get`, `$time sleep`
+/// becomes a built-in function. For methods of built-in types XProf records only the name; `acquire` is taken as the
+/// method of a lock.
 fn in_words_of_kineto(name: &str) -> Cow<'_, str> {
     let Some((place, function)) = name.strip_prefix('$').and_then(|name| name.rsplit_once(' ')) else {
         return name.into();
@@ -20,8 +21,8 @@ fn in_words_of_kineto(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// Whether a frame's name holds all of some parts. One that begins with `): ` is the name of the function, whatever class it
-/// is of (recordings say so): all of it, or its beginning before a `*`.
+/// Test if a frame name contains all given parts. A part that begins with `): ` is a function name of any class,
+/// because recordings include the class. It must match fully, or as a prefix before `*`.
 pub(crate) fn fits(name: &str, parts: &[&str]) -> bool {
     let name = &*in_words_of_kineto(name);
     let function = name.rsplit_once("): ").map(|(_, whole)| whole.rsplit('.').next().unwrap_or(whole));
@@ -30,7 +31,7 @@ pub(crate) fn fits(name: &str, parts: &[&str]) -> bool {
             Some(beginning) => function.starts_with(beginning),
             None => function == wanted,
         }),
-        // A file: all of its name, with or without folders.
+        // A file: its full name, with or without folders.
         None if part.ends_with(".py(") => {
             name.match_indices(part).any(|(at, _)| name[..at].is_empty() || name[..at].ends_with('/'))
         }

@@ -1,11 +1,11 @@
-//! Collectives that run on CPUs: recorded as spans of the library that does them, beside the operators that ask for them.
+//! CPU collectives: spans of the communication library, or the operators that request them.
 
 use crate::classify::Collective;
 use crate::vocabulary::libraries::HOST_SPANS;
 use crate::vocabulary::python::ASKS_FOR_COLLECTIVE;
 use stackline_model::{EventId, EventKind, Trace};
 
-/// What a collective is, from the name of its library's span.
+/// The collective family by the name of a library's span.
 fn of_library(name: &str) -> Option<&'static Collective> {
     HOST_SPANS.iter().find_map(|library| Collective::find(name.strip_prefix(library)?))
 }
@@ -14,14 +14,15 @@ fn asked_for(name: &str) -> Option<&'static Collective> {
     Collective::find(name.strip_prefix(ASKS_FOR_COLLECTIVE)?)
 }
 
-/// The collectives of a trace without GPU, by position: those of libraries, from when they are asked for until they are done; where
-/// none are recorded, the operators that ask for them. In programs with a GPU such operators only launch.
+/// CPU collectives of a trace without GPU work, by event position. Spans of libraries cover the time from call to
+/// completion. Without such spans, the requesting operators are used. In programs with a GPU these operators only
+/// launch.
 pub(crate) fn host_collectives(trace: &Trace) -> Vec<(EventId, &'static Collective)> {
     if !trace.gpu.is_empty() {
         return Vec::new();
     }
     for test in [of_library, asked_for] {
-        // Each name is looked at once.
+        // Test each name once.
         let by_name: Vec<Option<&Collective>> = trace.strings.iter().map(test).collect();
         let family = |e: EventId| by_name.get(trace.events.name[e.index()].index()).copied().flatten();
         let is_span = |e: &EventId| {

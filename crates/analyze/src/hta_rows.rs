@@ -1,33 +1,33 @@
-//! The rows that HTA's tables are computed from: [`HtaView`] in HTA's row order, with times in its microseconds.
+//! Rows from which HTA's tables are computed: [`HtaView`] in HTA's row order, with times in microseconds.
 //!
-//! No other analysis should use these rows, since rounding to whole microseconds loses much of a trace in nanoseconds.
+//! Other analyses must not use these rows, because rounding to whole microseconds loses much of a trace in nanoseconds.
 
 use crate::Scope;
 use crate::hta_view::HtaView;
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, Key, StrId, Table, Trace};
 
-/// One event as HTA sees it.
+/// One event as HTA loads it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Row {
     /// The event.
     pub event: EventId,
-    /// Its position in the source's event list.
+    /// Position in the source's event list.
     pub index: i64,
-    /// Its name.
+    /// Name of the event.
     pub name: StrId,
     /// Start in microseconds since the earliest event.
     pub ts: f64,
-    /// Duration in microseconds; -1 where rounding turned the event inside out.
+    /// Duration in microseconds; -1 if rounding moved the end before the start.
     pub dur: f64,
     /// Stream number, -1 if none.
     pub stream: i64,
-    /// Correlation id, -1 if none.
+    /// Correlation ID, -1 if none.
     pub correlation: i64,
-    /// Position of the event it is linked to; 0: it has a correlation but no partner; -1: no correlation.
+    /// Position of the linked event; 0: correlation without partner; -1: no correlation.
     pub linked: i64,
-    /// Whether HTA takes it for an operation of a GPU: a stream and a correlation, or a synchronisation of the context
-    /// or of an event.
+    /// True if HTA treats the event as a GPU operation: it has a stream and a correlation, or is a synchronization of
+    /// the context or of an event.
     pub is_gpu: bool,
 }
 
@@ -45,24 +45,24 @@ pub struct HtaRows<'a> {
     pub trace: &'a Trace,
     /// Kept rows.
     pub rows: Vec<Row>,
-    /// Kept row of an event index.
+    /// Index in `rows` by event index.
     by_index: FxHashMap<i64, u32>,
 }
 
-/// Calls of one correlation that are paired with every operation of it. HTA pairs all with all, which is quadratic where
-/// a damaged trace gives thousands of calls and operations the same correlation; sound ones have one or two calls.
+/// Maximum number of calls of one correlation that are paired with every operation of it. HTA pairs all with all, which
+/// is quadratic in damaged traces with thousands of equal correlations. Valid traces have one or two calls.
 pub const MOST_CALLS: usize = 64;
 
-/// Which operations a call is paired with: all of its correlation, or only the last one after [`MOST_CALLS`] calls.
+/// Assignment of operations to calls: all of the call's correlation; beyond [`MOST_CALLS`] calls, only the last one.
 #[derive(Debug, Default)]
 pub(crate) struct CallPairs {
     calls: FxHashMap<i64, usize>,
-    /// Calls that did not get all operations.
+    /// Number of calls that did not get all operations.
     pub(crate) limited: usize,
 }
 
 impl CallPairs {
-    /// The operations of the next call, of those of its correlation.
+    /// Operations of the next call, from the `operations` of its correlation.
     pub(crate) fn next<'s, T>(&mut self, correlation: i64, operations: &'s [T]) -> &'s [T] {
         let calls = self.calls.entry(correlation).or_default();
         *calls += 1;
@@ -74,20 +74,20 @@ impl CallPairs {
     }
 }
 
-/// Says so if calls did not get all operations of their correlation.
+/// Add a note if some calls did not get all operations of their correlation.
 pub(crate) fn note_limited(table: Table, limited: usize) -> Table {
     match limited {
         0 => table,
         n => table.note(format!(
-            "{n} calls share their correlation with more than {MOST_CALLS} calls before them: each is paired with one \
+            "{n} calls share their correlation ID with more than {MOST_CALLS} earlier calls; each is paired with one \
              operation only."
         )),
     }
 }
 
 impl<'a> HtaRows<'a> {
-    /// Loads a trace as HTA does by default (the last of several profiler steps left out, see [`HtaView`]), then keeps
-    /// the rows of the scope's steps: rows of GPU work by the step of their launch, others by their start.
+    /// Load a trace as HTA does by default (without the last of several profiler steps, see [`HtaView`]). Then keep the
+    /// rows of the scope's steps: GPU rows by the step of their launch, other rows by their start.
     pub fn load(trace: &'a Trace, scope: &Scope) -> Self {
         let view = HtaView::load(trace, false);
         let index = |row: usize| i64::from(trace.events.source_index[view.event[row].index()]);
@@ -119,8 +119,8 @@ impl<'a> HtaRows<'a> {
         Self { trace, rows, by_index }
     }
 
-    /// Rows with a stream: what most of HTA's tables take for GPU work (also operators that carry a stream, and
-    /// synchronisation records).
+    /// Rows with a stream, which most tables of HTA count as GPU work. They include operators with a stream and
+    /// synchronization records.
     pub fn gpu(&self) -> impl Iterator<Item = &Row> {
         self.rows.iter().filter(|r| r.stream != -1)
     }
@@ -136,12 +136,13 @@ impl<'a> HtaRows<'a> {
         (self.trace.tracks.pid(track), self.trace.tracks.get(track).tid)
     }
 
-    /// Says so if rounding turned operations inside out.
+    /// Add a note if rounding made durations negative.
     pub fn note_negative(&self, table: Table) -> Table {
         match self.gpu().filter(|r| r.dur < 0.0).count() {
             0 => table,
             n => table.note(format!(
-                "HTA's rounding to whole microseconds gives {n} operations a duration of -1 µs, which its sums include."
+                "HTA's rounding to whole microseconds gives {n} operations a duration of -1 µs. HTA's sums include \
+                 them."
             )),
         }
     }

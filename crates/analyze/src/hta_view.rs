@@ -1,13 +1,13 @@
-//! The rows of a trace as HTA 0.6.1 loads them: which records it keeps, how it rounds their times, how it links calls
-//! to GPU work, and which rows its step filter drops (section 2.1 of our specification of rule set "hta").
+//! Rows of a trace as HTA 0.6.1 loads them: kept records, rounded times, links between calls and GPU work, and the step
+//! filter (section 2.1 of our specification of rule set "hta").
 //!
-//! Rows are in file order. A row's *event index*, in HTA's words, is [`stackline_model::EventTable::source_index`].
+//! Rows are in file order. HTA's *event index* is [`stackline_model::EventTable::source_index`].
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::names::STEP_NAME;
 use stackline_model::{AttrColumn, AttrValue, EventId, Phase, RECORDED_DURATION, StrId, Trace, flags};
 
-/// Calls that put an operation on a stream, by HTA's rules.
+/// Calls that enqueue an operation on a stream, by HTA's rules.
 pub const LAUNCHES: &[&str] = &[
     "cudaLaunchKernel",
     "cudaLaunchKernelExC",
@@ -29,33 +29,33 @@ pub const NO_ROW: u32 = u32::MAX;
 /// HTA's rows as plain columns of equal length.
 #[derive(Clone, Debug, Default)]
 pub struct HtaView {
-    /// The event behind each row, ascending.
+    /// Event of each row, ascending.
     pub event: Vec<EventId>,
-    /// Start in ns; a multiple of 1,000 if HTA rounds this trace.
+    /// Start in ns; a multiple of 1,000 with HTA's rounding.
     pub start: Vec<i64>,
-    /// End in ns. May lie 1 µs before the start, since HTA rounds starts up and ends down.
+    /// End in ns. HTA's rounding, of starts up and of ends down, may put it 1 µs before the start.
     pub end: Vec<i64>,
     /// `args.stream`; -1 if missing or not a number.
     pub stream: Vec<i64>,
     /// `args.correlation`; -1 if missing or not a number.
     pub correlation: Vec<i64>,
-    /// The row that HTA links this one to (call to GPU work and back); [`NO_ROW`] if none. With several partners the
-    /// last in file order. A partner whose event index is 0 cannot be told from "none" in HTA: it counts as none.
+    /// The row that HTA links to this row (call to GPU work and back); [`NO_ROW`] if none. With several partners, the
+    /// last in file order. HTA uses 0 for "none", so a partner with event index 0 counts as none.
     pub partner: Vec<u32>,
-    /// Whether HTA treats the row as GPU side when linking: stream and correlation not negative, or an event or
-    /// context synchronisation record.
+    /// True for rows that HTA links as GPU side: stream and correlation not negative, or a synchronization record of an
+    /// event or context.
     pub on_gpu: Vec<bool>,
     /// Previous GPU-side row with the same correlation (launches of several kernels), [`NO_ROW`] if none; an empty
     /// column if no correlation occurs twice.
     pub sibling: Vec<u32>,
-    /// Whether the step filter applied, which puts GPU-side rows first in HTA's row order.
+    /// True if the step filter was applied, which puts GPU-side rows first in HTA's row order.
     pub steps_filtered: bool,
-    /// Earliest start in ns of all rows before the step filter: HTA's time 0.
+    /// Earliest start in ns of all rows before the step filter; HTA's time 0.
     pub origin: i64,
 }
 
 impl HtaView {
-    /// Loads a trace as HTA does. With `include_last_step` the step filter keeps the last profiler step's calls.
+    /// Load a trace as HTA does. With `include_last_step` the step filter keeps the calls of the last profiler step.
     pub fn load(trace: &Trace, include_last_step: bool) -> Self {
         let mut view = Self::collect(trace);
         view.origin = view.start.iter().copied().min().unwrap_or(0);
@@ -69,17 +69,17 @@ impl HtaView {
         self.event.len()
     }
 
-    /// Whether there is no row.
+    /// Test if there are no rows.
     pub fn is_empty(&self) -> bool {
         self.event.is_empty()
     }
 
-    /// Duration in ns, -1,000 in the worst case of rounding.
+    /// Duration in ns; rounding can make it -1,000.
     pub fn dur(&self, row: usize) -> i64 {
         self.end[row].saturating_sub(self.start[row])
     }
 
-    /// HTA's "index_correlation" is not negative: the row has a partner or at least a correlation.
+    /// Test if HTA's `index_correlation` is not negative: the row has a partner, or a correlation without partner.
     pub fn is_correlated(&self, row: usize) -> bool {
         self.partner[row] != NO_ROW || self.correlation[row] >= 0
     }
@@ -97,7 +97,7 @@ impl HtaView {
         first.chain(second)
     }
 
-    /// Keeps what has a duration and a category, reads the arguments and rounds the times.
+    /// Collect rows with a duration and a category, with their arguments and rounded times.
     fn collect(trace: &Trace) -> Self {
         let events = &trace.events;
         let recording = trace.strings.find("Trace");
@@ -114,7 +114,7 @@ impl HtaView {
             if !timed || category.is_none() || Some(category) == recording || events.phase[i] == Phase::Async {
                 continue;
             }
-            // Where we cut a span at its caller's end, HTA sees what the file says.
+            // Where reading cut a span at its caller's end, HTA uses the recorded duration.
             let cut = if events.has(event, flags::CLAMPED) { recorded.i64(event) } else { None };
             let (start, dur) = (events.start[i], cut.unwrap_or(events.dur[i]));
             let (start, end) = if rounded { round(start, dur) } else { (start, start.saturating_add(dur)) };
@@ -139,7 +139,7 @@ impl HtaView {
         self.on_gpu.reserve(rows);
     }
 
-    /// Points calls and GPU work of equal correlation at each other.
+    /// Link calls and GPU work with equal correlations.
     fn link(&mut self, trace: &Trace) {
         let mut last_gpu: FxHashMap<i64, u32> = FxHashMap::default();
         let mut last_cpu: FxHashMap<i64, u32> = FxHashMap::default();
@@ -177,7 +177,7 @@ impl HtaView {
         }
     }
 
-    /// With two profiler steps or more, drops the calls of the last step and the GPU work whose call is gone.
+    /// With two or more profiler steps, drop the calls of the last step and the GPU work of dropped calls.
     fn filter_steps(&mut self, trace: &Trace, include_last_step: bool) {
         let Some((last_start, last_end)) = self.last_step(trace) else { return };
         let keeps =
@@ -187,7 +187,7 @@ impl HtaView {
         let mut previous = None;
         for row in (0..self.len()).filter(|&r| !self.on_gpu[r] && keeps(r)) {
             keep[row] = true;
-            // Runs of rows without correlation are the rule: do not hash each of them.
+            // Consecutive rows without correlation are common: do not hash each of them.
             if previous != Some(self.correlation[row]) {
                 previous = Some(self.correlation[row]);
                 kept_correlations.insert(self.correlation[row]);
@@ -221,7 +221,7 @@ impl HtaView {
         last.filter(|_| distinct)
     }
 
-    /// Drops the rows that are not marked.
+    /// Drop rows that are not marked.
     fn retain(&mut self, keep: &[bool]) {
         let mut next = 0;
         let new_row: Vec<u32> = keep
@@ -250,7 +250,7 @@ impl HtaView {
     }
 }
 
-/// An argument as HTA's numeric columns hold it: -1 if missing or not a number, decimal text counts.
+/// An argument as in HTA's numeric columns: -1 if missing or not a number. Decimal text counts as a number.
 pub(crate) fn number(column: &AttrColumn<'_>, event: EventId, trace: &Trace) -> i64 {
     match column.get(event) {
         None => -1,
@@ -262,21 +262,21 @@ pub(crate) fn number(column: &AttrColumn<'_>, event: EventId, trace: &Trace) -> 
     }
 }
 
-/// The number that a text is; -1 if it is none or not whole. Beyond 2^53 only whole numbers in digits are exact.
+/// Parse a text as a whole number; -1 if it is none. Beyond 2^53 only integers in digits are exact.
 fn decimal(text: &str) -> i64 {
     let whole = || text.parse::<f64>().ok().filter(|f| f.fract() == 0.0 && f.abs() < i64::MAX as f64);
     text.parse::<i64>().ok().or_else(|| whole().map(|f| f as i64)).unwrap_or(-1)
 }
 
-/// `ProfilerStep#<n>`, blanks around the `#` allowed.
+/// Match `ProfilerStep#<n>`, with optional blanks around `#`.
 fn is_step_name(name: &str) -> bool {
     name.strip_prefix(STEP_NAME)
         .and_then(|rest| rest.trim_start().strip_prefix('#'))
         .is_some_and(|rest| rest.trim_start().starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// HTA's rounding to whole µs: the start up, the end down. It adds in `f64`, whose error near whole numbers is part
-/// of its result, so the same arithmetic is done here.
+/// HTA's rounding to whole µs: the start up, the end down. HTA adds in `f64`, whose rounding error near whole numbers
+/// affects its results, so this function uses the same arithmetic.
 fn round(start: i64, dur: i64) -> (i64, i64) {
     let start_us = ns_to_us(start);
     let end_us = start_us + ns_to_us(dur);
@@ -287,13 +287,13 @@ fn round(start: i64, dur: i64) -> (i64, i64) {
     (start.saturating_mul(1000), end.saturating_mul(1000))
 }
 
-/// The `f64` nearest to a number of ns in µs, which is what a JSON reader makes of its decimal text.
+/// Convert ns to the nearest `f64` in µs, which is the result of a JSON reader for the decimal text.
 fn ns_to_us(ns: i64) -> f64 {
     const EXACT: u64 = 1 << 53;
     if ns.unsigned_abs() < EXACT {
         return ns as f64 / 1000.0;
     }
-    // Beyond 2^53 the ns do not fit an f64, the µs do; the sum is then the only rounding that matters.
+    // Beyond 2^53 ns do not fit an f64, but µs do. The sum is then the only relevant rounding.
     (ns.div_euclid(1000)) as f64 + ns.rem_euclid(1000) as f64 / 1000.0
 }
 

@@ -1,5 +1,5 @@
-//! Steps of a trace that marks none: the repeats of a pattern of launches. Findings, critical paths and what-if take them as steps;
-//! tables do not.
+//! Inferred steps of a trace without step marks: the repeats of a launch pattern. Findings, critical paths and what-if
+//! use them; tables do not.
 
 use crate::Scope;
 use crate::critical_path::exact::WindowChoice;
@@ -8,14 +8,14 @@ use crate::steps::Looked;
 use stackline_model::Trace;
 
 impl Looked {
-    /// The steps of the scope ([`Self::at`]); by default, of a trace without any, the repeats of a pattern of launches.
+    /// The steps of the scope ([`Self::at`]). By default, in a trace without steps, the repeats of a launch pattern.
     #[must_use]
     pub fn or_inferred(trace: &Trace, scope: &Scope) -> Self {
         Self::or_likely(trace, scope).0
     }
 
-    /// The same, and what is to be said of spans that could be steps: they are for the user to choose, since they may be requests or
-    /// epochs.
+    /// Select steps like [`Self::or_inferred`], with a note about spans that could be steps. The user must select such
+    /// spans, because they may be requests or epochs.
     pub(crate) fn or_likely(trace: &Trace, scope: &Scope) -> (Self, Option<String>) {
         let looked = Self::at(trace, scope);
         if looked.steps > 0 || scope.whole || scope.steps.is_some() {
@@ -32,7 +32,7 @@ impl Looked {
         }
     }
 
-    /// Whether the program marks none of the steps.
+    /// Test if the steps are inferred, because the program marks none.
     #[must_use]
     pub fn are_inferred(&self) -> bool {
         matches!(self.choice, WindowChoice::Between(..))

@@ -1,14 +1,14 @@
 //! Arithmetic of half-open spans `(start, end)`.
 //!
-//! Analyses use exact nanoseconds (`i64`); the functions are generic so that a peer's floating-point arithmetic can be
-//! reproduced by the same code. All functions take and give spans as plain pairs; "disjoint" means sorted by start,
-//! without overlap or contact, as [`union`] returns them.
+//! Analyses use exact nanoseconds (`i64`). The functions are generic so that the same code can reproduce the
+//! floating-point arithmetic of other tools. All functions take and return spans as pairs. "Disjoint" means sorted by
+//! start, without overlap or contact, as [`union`] returns them.
 
 use std::cmp::Ordering;
 
-/// A number that spans can be made of. Times of damaged traces may be anything: integers saturate.
+/// Number type of span bounds. Damaged traces have arbitrary times, so integers saturate.
 pub trait Bound: Copy + PartialOrd {
-    /// Nothing.
+    /// Zero.
     const ZERO: Self;
 
     /// Sum.
@@ -70,7 +70,7 @@ pub fn union<T: Bound>(spans: impl IntoIterator<Item = (T, T)>) -> Vec<(T, T)> {
     sorted
 }
 
-/// The parts of `from` outside `remove`. Both disjoint.
+/// The parts of `from` outside `remove`. Both are disjoint.
 pub fn subtract<T: Bound>(from: &[(T, T)], remove: &[(T, T)]) -> Vec<(T, T)> {
     let mut rest = Vec::with_capacity(from.len());
     let mut first = 0;
@@ -95,7 +95,7 @@ pub fn subtract<T: Bound>(from: &[(T, T)], remove: &[(T, T)]) -> Vec<(T, T)> {
     rest
 }
 
-/// The parts that both sides cover. Both disjoint.
+/// The parts that both inputs cover. Both are disjoint.
 pub fn intersect<T: Bound>(a: &[(T, T)], b: &[(T, T)]) -> Vec<(T, T)> {
     let (mut i, mut j) = (0, 0);
     let mut both = Vec::new();

@@ -1,19 +1,19 @@
-//! What a GPU operation does, told from its name (and kind). The rules are data; the first that matches wins.
+//! Classification of GPU operations by name and kind. The rules are data; the first match wins.
 
 use crate::kernel_type::NameTest::{Contains, ContainsAnyCase, Exact, Prefix, PrefixThen};
 use crate::vocabulary::xla;
 use stackline_model::{AttrColumn, AttrValue, EventId, EventKind, StrId, Trace};
 
-/// What a GPU operation does.
+/// Type of a GPU operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum KernelType {
     /// Arithmetic.
     Computation,
-    /// Talks to other devices or hosts of the job.
+    /// Communication with other devices or hosts of the job.
     Communication,
     /// Copies and fills.
     Memory,
-    /// None of these, such as synchronisation markers that HTA finds on streams.
+    /// None of these, such as synchronization markers on streams in HTA's rows.
     Other,
 }
 
@@ -32,15 +32,15 @@ impl KernelType {
 /// A test on a name.
 #[derive(Clone, Copy, Debug)]
 pub enum NameTest {
-    /// The name is this.
+    /// The name equals this text.
     Exact(&'static str),
-    /// The name starts with this.
+    /// The name starts with this text.
     Prefix(&'static str),
-    /// The name has this anywhere.
+    /// The name contains this text.
     Contains(&'static str),
-    /// The name has this anywhere, in capitals or not (ASCII). Not empty.
+    /// The name contains this non-empty text in any case (ASCII).
     ContainsAnyCase(&'static str),
-    /// The name starts with the first and has the second somewhere after it.
+    /// The name starts with the first text and contains the second one after it.
     PrefixThen(&'static str, &'static str),
 }
 
@@ -56,14 +56,14 @@ impl NameTest {
     }
 }
 
-/// One rule: names that pass the test are of the type.
+/// One rule: the type of names that match the test.
 pub type Rule = (NameTest, KernelType);
 
 use KernelType::{Communication, Computation, Memory, Other};
 
-/// HTA 0.6.1's rules in its order: communication, then memory, then what its computation pattern leaves out; all else
-/// is computation. They know neither AMD's copy names (`CopyHostToDevice` is computation) nor collectives outside
-/// NCCL's and HCCL's names, and any name that starts with `hip` is communication. Kept as they are, for equal numbers.
+/// HTA 0.6.1's rules in its order: communication, memory, names that its computation pattern excludes; all other names
+/// are computation. The rules lack AMD's copy names (`CopyHostToDevice` is computation) and collectives other than
+/// NCCL's and HCCL's. Any name that starts with `hip` is communication. They are unchanged, so that numbers are equal.
 pub const HTA_RULES: &[Rule] = &[
     (Prefix("nccl"), Communication),
     (Prefix("hip"), Communication),
@@ -86,15 +86,15 @@ pub const HTA_RULES: &[Rule] = &[
     (Prefix("collective_subgraph_execution"), Other),
 ];
 
-/// Our own rules, the only ones behind every table that is not a peer's: `gpu_time`, `gpu_timeline`, `coll_analysis`,
-/// `comm_comp_overlap` and what leaves communication out. Where the record itself says "copy" or "fill", that counts
-/// before the name: see [`NameTypes::of_event`].
+/// Stackline's classification, for all tables that do not reproduce another tool: `gpu_time`, `gpu_timeline`,
+/// `coll_analysis`, `comm_comp_overlap` and tables without communication. A record kind of copy or fill overrides the
+/// name: see [`NameTypes::of_event`].
 pub const RULES: &[Rule] = &crate::vocabulary::KERNEL_RULES;
 
-/// Names of operations that fill memory, among those that [`RULES`] calls memory.
+/// Names of operations that fill memory, among those that [`RULES`] classify as memory.
 const FILLS: &[NameTest] = &[Prefix("__amd_rocclr_fill"), Prefix("FillBuffer"), Prefix("Memset ")];
 
-/// Whether an operation of the memory type fills (else it copies).
+/// Test if an operation of the memory type is a fill (otherwise it is a copy).
 pub fn is_fill(trace: &Trace, event: EventId) -> bool {
     match trace.kind(event) {
         EventKind::Memset => true,
@@ -103,23 +103,23 @@ pub fn is_fill(trace: &Trace, event: EventId) -> bool {
     }
 }
 
-/// The type of a name by rules; computation where none matches.
+/// The type of a name by rules; computation if no rule matches.
 pub fn by_name(rules: &[Rule], name: &str) -> KernelType {
     rules.iter().find(|(test, _)| test.matches(name)).map_or(Computation, |&(_, kind)| kind)
 }
 
-/// Types of names, each name looked at once.
+/// Cache of types by name.
 #[derive(Debug)]
 pub struct NameTypes<'a> {
     trace: &'a Trace,
     rules: &'static [Rule],
     known: Vec<Option<KernelType>>,
-    /// What instructions say that they do, where operations are instructions of a compiler.
+    /// Categories of a compiler's instructions, for operations that have one.
     categories: AttrColumn<'a>,
 }
 
 impl<'a> NameTypes<'a> {
-    /// Types by `rules` of the names of `trace`.
+    /// Cache of types by `rules` for names of `trace`.
     pub fn new(trace: &'a Trace, rules: &'static [Rule]) -> Self {
         let categories = trace.attr(xla::CATEGORY);
         Self { trace, rules, known: vec![None; trace.strings.len()], categories }
@@ -139,7 +139,7 @@ impl<'a> NameTypes<'a> {
         }
     }
 
-    /// The type of a GPU operation: copies and fills by kind, collectives of a compiler by their category, the rest by name.
+    /// The type of a GPU operation: copies and fills by kind, collectives of a compiler by category, others by name.
     pub fn of_event(&mut self, event: EventId) -> KernelType {
         match self.trace.kind(event) {
             EventKind::Memcpy | EventKind::Memset => Memory,

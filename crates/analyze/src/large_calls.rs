@@ -1,4 +1,4 @@
-//! Calls of the GPU's runtime and driver that take much of a window, by name: what nobody may overlook in a report.
+//! Runtime and driver calls that take a large share of a window, by name, for reports.
 
 use crate::critical_path::exact::ExactPath;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -6,24 +6,24 @@ use stackline_model::gpu_calls::{CallKind, kind_of_name};
 use stackline_model::{EventId, StrId, Trace, TrackId};
 use std::collections::BTreeMap;
 
-/// Calls of one name.
+/// Calls with one name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LargeCall {
-    /// Their name.
+    /// Name of the calls.
     pub name: String,
-    /// How many begin in the window.
+    /// Number of calls that begin in the window.
     pub count: usize,
-    /// Their time on the thread that has most of it, in percent of the window.
+    /// Time in percent of the window, on the thread with the most of it.
     pub percent: f64,
-    /// Their time on the critical path, in percent of it.
+    /// Time on the critical path, in percent of the path.
     pub path_percent: f64,
 }
 
-/// Calls that take this much of the window are large, in percent.
+/// Minimum share of the window, in percent, of a large call.
 const LARGE_PERCENT: f64 = 20.0;
 
-/// The large calls in the window of a path, on threads that launch work: most time first. Calls that only wait count by their time on
-/// the path: what they wait for is there in their place.
+/// Large calls in the window of a path, on threads that launch work, longest first. Calls that only wait count by their
+/// time on the path, because the path contains the awaited work instead.
 pub fn large_calls(trace: &Trace, path: &ExactPath) -> Vec<LargeCall> {
     let (from, to) = (path.window.start, path.window.end);
     let length = (to - from).max(1) as f64;
@@ -35,7 +35,7 @@ pub fn large_calls(trace: &Trace, path: &ExactPath) -> Vec<LargeCall> {
     for event in events.ids().filter(|&event| is_call(event)) {
         let (at, track) = (event.index(), events.track[event.index()]);
         let ns = events.end(event).min(to) - events.start[at].max(from);
-        // Without any launch nobody knows which thread is the one.
+        // Without any launch the launching thread is unknown.
         if ns > 0 && (launching.is_empty() || launching.contains(&track)) {
             let (count, sum) = by_track.entry((events.name[at], track)).or_default();
             *count += 1;

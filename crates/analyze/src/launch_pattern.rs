@@ -1,8 +1,9 @@
-//! Inferred steps: a sequence of kernels that a stream repeats, where a program marks no steps.
+//! Detection of inferred steps: a repeated sequence of kernels on a stream, for programs without step marks.
 //!
-//! A name that comes once in each step cuts the stream's sequence of names into equal pieces. The rarest such name does: one that
-//! comes in each layer is more frequent. But a single pass through equal layers repeats, too, and only their kernels do. So each
-//! repeat has to hold what layers do not: a copy between host and device, or a kernel of an optimizer.
+//! A name that occurs once per step cuts the stream's sequence of names into equal pieces. The rarest such name is
+//! used, because names that occur once per layer are more frequent. A single pass through equal layers also repeats,
+//! but only kernels. So each repeat must contain an operation that layers lack: a copy between host and device, or an
+//! optimizer kernel.
 
 use crate::vocabulary::recorders;
 use rustc_hash::FxHashMap;
@@ -12,45 +13,46 @@ use stackline_model::{EventKind, GpuId, StrId, Trace};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// So often a pattern repeats at least.
+/// Minimum number of repeats of a pattern.
 const LEAST_REPEATS: usize = 5;
-/// So many operations it has at least.
+/// Minimum number of operations of a pattern.
 const LEAST_OPERATIONS: usize = 8;
-/// Equal repeats hold this share of the GPU's operations from the first to the last of them, in percent,
+/// Minimum share, in percent, of the GPU's operations from the first to the last repeat that are in equal repeats.
 const LEAST_EQUAL: u64 = 80;
-/// and this share of all of the GPU's time.
+/// Minimum share, in percent, of all GPU time that is in equal repeats.
 const LEAST_TIME: i64 = 50;
-/// So many of the repeats, in percent, hold what a step has and a layer has not.
+/// Minimum share, in percent, of repeats with an operation that steps have and layers lack.
 const LEAST_BOUNDED: usize = 80;
-/// A repeat that takes more than so many times as long as the middle one holds a pause: requests that did not come, an evaluation.
+/// Minimum ratio to the median repeat of a repeat that contains a pause, such as missing requests or an evaluation.
 const PAUSE: i64 = 5;
 
-/// A sequence of operations that a stream of a GPU repeats.
+/// A repeated sequence of operations on a GPU stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaunchPattern {
-    /// From when to when each repeat takes, up to the beginning of the next one, in ns since the trace's base: the longest run of them
-    /// without a pause.
+    /// Start and end of each repeat, in ns since the trace's base, up to the start of the next one: the longest run of
+    /// repeats without a pause.
     pub repeats: Vec<(i64, i64)>,
-    /// Repeats before and after these, beyond a pause.
+    /// Number of repeats before and after the longest run, separated by a pause.
     pub left_out: usize,
-    /// Time in all pauses, in ns.
+    /// Total time of all pauses, in ns.
     pub pauses_ns: i64,
-    /// When the trace's first event begins.
+    /// Start of the trace's first event.
     pub begin: i64,
-    /// Operations of a repeat.
+    /// Number of operations of a repeat.
     pub operations: usize,
-    /// Operations of the GPU in equal repeats, of those from the first to the last of [`Self::repeats`], in percent.
+    /// Share, in percent, of the GPU's operations from the first to the last of [`Self::repeats`] that are in equal
+    /// repeats.
     pub equal_percent: u64,
-    /// How the program's iterations are marked in what recorded it.
+    /// Advice on marking iterations for the tool that recorded the trace.
     pub how_to_mark: &'static str,
 }
 
-/// How a program marks its steps where torch.profiler records it.
-const TORCH_STEPS: &str = "call prof.step() after each iteration; or put each into torch.profiler.record_function('step') and use \
-                           --step-annotation '^step$'";
+/// Advice on marking steps with torch.profiler.
+const TORCH_STEPS: &str = "call prof.step() after each iteration, or wrap iterations in \
+                           torch.profiler.record_function('step') and use --step-annotation '^step$'";
 
 impl LaunchPattern {
-    /// The pattern of the stream with most operations on the GPU with most time, if the evidence is strong.
+    /// Find the pattern on the busiest GPU, on its stream with the most operations. `None` if the evidence is weak.
     #[must_use]
     pub fn find(trace: &Trace) -> Option<Self> {
         let gpu = Operations::of_busiest(trace)?;
@@ -58,7 +60,7 @@ impl LaunchPattern {
         for at in gpu.positions.iter().filter(|at| at.len() >= LEAST_REPEATS) {
             by_count.entry(at.len()).or_default().push(at);
         }
-        // Of names that come equally often that before which the GPU is idle longest: there a step begins.
+        // Among equally frequent names, use the one with the longest idle time before it: a step begins there.
         let best = |anchors: Vec<&[u32]>| {
             let found = anchors.into_iter().filter_map(|at| Some((gpu.idle_before(at), gpu.cut_at(at)?)));
             found.max_by_key(|(idle, pattern)| (*idle, std::cmp::Reverse(pattern.repeats[0].0)))
@@ -67,21 +69,22 @@ impl LaunchPattern {
         by_count.into_values().find_map(best).map(|(_, pattern)| Self { how_to_mark, ..pattern })
     }
 
-    /// From the first repeat to the last one, in ns since the trace's base.
+    /// Window from the first repeat to the last one, in ns since the trace's base.
     #[must_use]
     pub fn window(&self) -> (i64, i64) {
         let (first, last) = (self.repeats.first(), self.repeats.last());
         (first.map_or(self.begin, |first| first.0), last.map_or(self.begin, |last| last.1))
     }
 
-    /// What is to be said where the repeats are taken as steps.
+    /// Note for commands that use the repeats as steps.
     #[must_use]
     pub fn taken_as_steps(&self) -> String {
         let (from, to) = self.window();
         let since = |time: i64| duration(time.saturating_sub(self.begin));
         format!(
-            "steps inferred from a repeated pattern of {} launches, {} repeats of {} (median) from {} to {}{}, for the program marks none: \
-             what depends on steps has less confidence, and --whole looks at all of the trace, as tables do; to mark steps, {}",
+            "steps inferred from a repeated pattern of {} launches, because the program marks none: {} repeats, \
+             median {}, from {} to {}{}. Results per step have lower confidence; --whole analyzes the whole trace, as \
+             tables do. To mark steps, {}",
             count(self.operations as i64),
             count(self.repeats.len() as i64),
             duration(self.median_ns()),
@@ -92,20 +95,20 @@ impl LaunchPattern {
         )
     }
 
-    /// What of the pattern is left out, in words; empty where nothing is.
+    /// The excluded repeats and pauses as text; empty if there are none.
     fn without(&self) -> String {
         match self.left_out {
             0 => String::new(),
-            1 => format!(" ({} between repeats is left out, with 1 other repeat)", duration(self.pauses_ns)),
+            1 => format!(" (excluded: {} between repeats, and 1 other repeat)", duration(self.pauses_ns)),
             n => format!(
-                " ({} between repeats is left out, with {} other repeats)",
+                " (excluded: {} between repeats, and {} other repeats)",
                 duration(self.pauses_ns),
                 count(n as i64)
             ),
         }
     }
 
-    /// How long the middle repeat takes, in ns.
+    /// Median length of a repeat, in ns.
     #[must_use]
     pub fn median_ns(&self) -> i64 {
         let lengths: Vec<i64> = self.repeats.iter().map(|(from, to)| to - from).collect();
@@ -120,9 +123,9 @@ impl std::fmt::Display for LaunchPattern {
         let since = |time: i64| duration(time.saturating_sub(self.begin));
         write!(
             f,
-            "no steps are marked, but {} repeats of a pattern of {} GPU operations look like steps: median {} each, from {} to {}{}, \
-             equal in {} % of the operations there; that in the middle runs from {} to {} (the timeline of `stackline view` shows it). \
-             Findings, critical paths and what-if take them as steps. To mark steps, {}",
+            "no steps are marked, but {} repeats of a pattern of {} GPU operations look like steps: median {}, from \
+             {} to {}{}, equal in {} % of the operations. The middle repeat runs from {} to {}; see the timeline of \
+             `stackline view`. Findings, critical paths and what-if use the repeats as steps. To mark steps, {}",
             count(self.repeats.len() as i64),
             count(self.operations as i64),
             duration(self.median_ns()),
@@ -137,20 +140,20 @@ impl std::fmt::Display for LaunchPattern {
     }
 }
 
-/// The operations of a GPU, and of these the sequence of one stream.
+/// Operations of one GPU, and the sequence of one of its streams.
 struct Operations {
-    /// Start, end and name of the stream's, in time order.
+    /// Start, end and name of the stream's operations, in time order.
     sequence: Vec<(i64, i64, StrId)>,
-    /// Where each name is in the sequence, by name.
+    /// Positions of each name in the sequence.
     positions: Vec<Vec<u32>>,
-    /// Sums of the hashes of names before each position: equal pieces have equal hashes.
+    /// Prefix sums of the name hashes: equal pieces have equal hashes.
     hashes: Vec<u64>,
-    /// Sums of times before each position.
+    /// Prefix sums of durations, in ns.
     busy_ns: Vec<i64>,
-    /// The start of all operations of the GPU, and of those that bound steps, ascending.
+    /// Starts of all operations of the GPU, and of those that bound steps, ascending.
     starts: Vec<i64>,
     bounds: Vec<i64>,
-    /// Time of all operations of the GPU.
+    /// Total time of all operations of the GPU, in ns.
     all_ns: i64,
     begin: i64,
 }
@@ -193,20 +196,20 @@ impl Operations {
         Some(Self { sequence, positions, hashes, busy_ns, starts, bounds, all_ns, begin })
     }
 
-    /// The hash of the names from a position up to, and without, another.
+    /// Hash of the names in `from..to`.
     fn hash(&self, from: usize, to: usize) -> u64 {
         let before = times_mod(self.hashes[from], power(BASE, (to - from) as u64));
         (self.hashes[to] + PRIME - before) % PRIME
     }
 
-    /// How long the stream is idle before these positions: the middle one of them.
+    /// Median idle time of the stream before these positions, in ns.
     fn idle_before(&self, at: &[u32]) -> i64 {
         let at = at.iter().map(|&at| at as usize).filter(|&at| at > 0);
         let idle: Vec<i64> = at.map(|at| self.sequence[at].0 - self.sequence[at - 1].1).collect();
         crate::steps::middle(&idle).unwrap_or(0)
     }
 
-    /// The pattern that begins at each of these positions, if it is one.
+    /// The pattern that begins at these positions; `None` if they do not delimit one.
     fn cut_at(&self, at: &[u32]) -> Option<LaunchPattern> {
         let at: Vec<usize> = at.iter().map(|&at| at as usize).collect();
         let mut pieces: Vec<(usize, usize)> = at.windows(2).map(|two| (two[0], two[1])).collect();
@@ -241,14 +244,14 @@ impl Operations {
         })
     }
 
-    /// The share of so many operations in those of the GPU from the first to the last repeat, in percent.
+    /// Share, in percent, of `operations` in all GPU operations from the first to the last repeat.
     fn percent_of(&self, repeats: &[(i64, i64)], operations: usize) -> Option<u64> {
         let (from, to) = (repeats.first()?.0, repeats.last()?.1);
         let all = self.starts.partition_point(|&at| at < to) - self.starts.partition_point(|&at| at < from);
         Some((100 * operations / all.max(1)) as u64)
     }
 
-    /// Length and hash of the piece that covers most: the first of equal ones.
+    /// Length and hash of the piece with the largest total length; the first of equal ones.
     fn most_frequent(&self, pieces: &[(usize, usize)]) -> Option<(usize, u64)> {
         let mut known: FxHashMap<(usize, u64), (usize, usize)> = FxHashMap::default();
         for (order, &(from, to)) in pieces.iter().enumerate() {
@@ -259,14 +262,15 @@ impl Operations {
         most.map(|(piece, _)| piece)
     }
 
-    /// From when to when a piece takes: up to the start of the next operation, at the end of the sequence up to its own end.
+    /// Start and end of a piece: up to the start of the next operation, or up to its own end at the end of the
+    /// sequence.
     fn span(&self, (from, to): (usize, usize)) -> (i64, i64) {
         let end = self.sequence.get(to).map_or_else(|| self.sequence[to - 1].1, |next| next.0);
         (self.sequence[from].0, end)
     }
 }
 
-/// The longest run of repeats none of which holds a pause, the first of equally long ones, and the time in all pauses.
+/// The longest run of repeats without a pause (the first of equal ones), and the total time of all pauses.
 fn longest_run(repeats: &[(i64, i64)]) -> (Range<usize>, i64) {
     let lengths: Vec<i64> = repeats.iter().map(|(from, to)| to - from).collect();
     let middle = crate::steps::middle(&lengths).unwrap_or(0);
@@ -285,7 +289,7 @@ fn longest_run(repeats: &[(i64, i64)]) -> (Range<usize>, i64) {
     (longest, pauses_ns)
 }
 
-/// Whether an operation is one that each iteration of a program has and a layer has not.
+/// Test if an operation occurs in each iteration of a program but not in each layer.
 fn bounds_a_step(trace: &Trace, event: stackline_model::EventId) -> bool {
     let name = trace.name(event);
     let is_any = |parts: &[&str]| parts.iter().any(|part| name.contains(part));

@@ -1,34 +1,34 @@
-//! Launch times of GPU operations, also of those whose launch is not recorded.
+//! Launch times of GPU operations, including those without a recorded launch.
 //!
-//! A stream runs its operations in the order of their launches. So an operation without a recorded launch was launched no later than the
-//! next operation of its stream that has one. Operations at the head of a stream, before its first one with a recorded launch, were
-//! launched before the recording began, which happens where the launch queue was long: their launches are in no file. Where a stream
-//! lacks launches later, too, or the number of the launch (correlation id) lies among those of recorded ones, records are missing, and
-//! nothing is concluded.
+//! A stream runs operations in launch order. So an operation without a recorded launch was launched no later than the
+//! next operation of its stream that has one. Operations at the head of a stream, before its first recorded launch,
+//! were launched before the recording began. This happens with a long launch queue. If a stream also lacks later
+//! launches, or if the correlation ID lies among those of recorded launches, records are missing and nothing is
+//! inferred.
 
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, GpuId, Key, Trace, TrackId};
 use std::collections::BTreeMap;
 
-/// The launch time of work that was launched before the recording began: before every moment of a trace, in ns.
+/// Launch time of work that was launched before the recording began: before all times of a trace, in ns.
 pub(crate) const BEFORE_RECORDING: i64 = i64::MIN;
-/// A stream whose head was launched before the recording lacks at most one launch in so many of its later operations.
+/// Minimum number of later operations per missing launch, on a stream whose head was launched before the recording.
 const MOST_MISSING: usize = 20;
-/// If it lacks any, so few operations at the head may have lost theirs, too.
+/// Minimum number of head operations if later launches are missing; fewer may have lost their launches, too.
 const LEAST_OF_HEAD: usize = 3;
 
-/// When an operation was launched, and by which process.
+/// Launch time and process of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Launched {
-    /// Start of the recorded launch, in ns since the trace's base. Without one the latest time at which it can have been launched, or
+    /// Start of the recorded launch, in ns since the trace's base. Without one, the latest possible launch time, or
     /// [`BEFORE_RECORDING`].
     pub(crate) at: i64,
-    /// The process that launched it; without a recorded launch the one whose launches are next to it on its stream. `None` of streams
-    /// without any recorded launch.
+    /// Process of the recorded launch. Without one, the process of the next recorded launch on the stream; `None` on
+    /// streams without recorded launches.
     pub(crate) process: Option<Key>,
 }
 
-/// When the GPU operations of a trace were launched.
+/// Launch times of all GPU operations of a trace.
 pub(crate) struct LaunchTimes<'a> {
     trace: &'a Trace,
     /// Operations without a recorded launch, on streams that have some.
@@ -36,7 +36,8 @@ pub(crate) struct LaunchTimes<'a> {
 }
 
 impl<'a> LaunchTimes<'a> {
-    /// Linear in the operations, but for sorting, and only where launches are missing.
+    /// Infer missing launch times. Linear in the number of operations, except for sorting, which only runs if launches
+    /// are missing.
     pub(crate) fn new(trace: &'a Trace) -> Self {
         let mut found = Self { trace, inferred: FxHashMap::default() };
         if trace.gpu.ids().any(|gpu| found.recorded(gpu).is_none()) {
@@ -51,7 +52,7 @@ impl<'a> LaunchTimes<'a> {
         found
     }
 
-    /// When an operation was launched.
+    /// Launch time of an operation.
     pub(crate) fn launch_of(&self, gpu: GpuId) -> Launched {
         let (events, event) = (&self.trace.events, self.trace.gpu.event[gpu.index()]);
         let inferred = || self.inferred.get(&gpu).copied();
@@ -59,12 +60,12 @@ impl<'a> LaunchTimes<'a> {
         self.recorded(gpu).or_else(inferred).unwrap_or_else(began)
     }
 
-    /// The same of an event that is GPU work.
+    /// Launch time of an event; `None` if it is not GPU work.
     pub(crate) fn of_event(&self, event: EventId) -> Option<Launched> {
         self.trace.gpu.of_event(event).map(|gpu| self.launch_of(gpu))
     }
 
-    /// By the launch call; none if that has no time that can be true.
+    /// Recorded launch; `None` if the call has no plausible time.
     fn recorded(&self, gpu: GpuId) -> Option<Launched> {
         let events = &self.trace.events;
         let call = self.trace.gpu.launch[gpu.index()].some().filter(|&call| events.is_plausible(call))?;
@@ -74,7 +75,8 @@ impl<'a> LaunchTimes<'a> {
         })
     }
 
-    /// The least correlation id of a recorded launch of each process, on all streams: a stream may be used late first.
+    /// The smallest correlation ID of a recorded launch per process. It covers all streams, because a stream may be
+    /// used late for the first time.
     fn first_numbers(&self) -> BTreeMap<Option<Key>, i64> {
         let mut first = BTreeMap::new();
         for gpu in self.trace.gpu.ids() {
@@ -89,7 +91,7 @@ impl<'a> LaunchTimes<'a> {
         first
     }
 
-    /// Adds the operations of a stream that lack a recorded launch; they come by start.
+    /// Infer launches for one stream's operations, which are sorted by start.
     fn infer(&mut self, operations: &[GpuId], first_numbers: &BTreeMap<Option<Key>, i64>) {
         let recorded: Vec<Option<Launched>> = operations.iter().map(|&gpu| self.recorded(gpu)).collect();
         let row = |(&gpu, recorded): (&GpuId, &Option<Launched>)| Operation {
@@ -111,18 +113,18 @@ impl<'a> LaunchTimes<'a> {
     }
 }
 
-/// What is known of an operation of a stream.
+/// Record of a stream's operation.
 #[derive(Clone, Copy, Debug)]
 struct Operation {
     start: i64,
-    /// Start of its recorded launch.
+    /// Start of the recorded launch, in ns.
     launched: Option<i64>,
-    /// Correlation id: the number of its launch; negative if the trace has none.
+    /// Correlation ID of the launch; negative if the trace has none.
     correlation: i64,
 }
 
-/// The latest time at which each operation of a stream, by start, can have been launched, where recorded launches of its process are
-/// numbered from `first_number` on. `None` if no launch is recorded.
+/// Latest possible launch time of each operation of a stream, in order of starts. IDs of recorded launches of the
+/// process start at `first_number`. `None` if no launch is recorded.
 fn latest_launches(operations: &[Operation], first_number: i64) -> Option<Vec<i64>> {
     let head = operations.iter().position(|operation| operation.launched.is_some())?;
     let later = &operations[head..];
@@ -150,7 +152,8 @@ mod tests {
         Operation { start, launched, correlation }
     }
 
-    /// Operations of a stream that one thread launches: (launch, start, end) from the time between launches and the length of each.
+    /// Operations of a stream that one thread launches, as (launch, start, end), from (time between launches,
+    /// duration).
     fn stream(of: &[(i64, i64)]) -> Vec<(i64, i64, i64)> {
         let (mut now, mut free) = (0, 0);
         let run = |&(between, length): &(i64, i64)| {
@@ -163,7 +166,7 @@ mod tests {
     }
 
     proptest! {
-        /// The profiler records calls that begin, and operations that end, from some moment on.
+        /// The profiler records calls that begin, and operations that end, after some time.
         #[test]
         fn launched_before_the_recording_or_not(
             of in prop::collection::vec((1_i64..10, 0_i64..30), 1..60), begin in 0_i64..200,
@@ -178,7 +181,7 @@ mod tests {
             }
         }
 
-        /// Launches that were lost on the way: none is put later than the operation began, none of the middle before it was launched.
+        /// Lost launches: no launch is placed after the operation's start, and none in the middle before its launch.
         #[test]
         fn lost_launches_have_bounds(
             of in prop::collection::vec((1_i64..10, 0_i64..30), 1..60), lost in prop::collection::vec(0_u8..3, 60),
@@ -216,7 +219,7 @@ mod tests {
             )
         };
         assert_eq!(head([4, 8], 7), Some(vec![BEFORE_RECORDING, 20, 20]));
-        // Another stream has launches that were recorded before: this one's were lost.
+        // Another stream has earlier recorded launches, so the launches of this one were lost.
         assert_eq!(head([4, 5], 2), Some(vec![10, 20, 20]));
     }
 }

@@ -1,7 +1,7 @@
-//! Analyses: model in, tables out. An analysis never prints, plots or reads files.
+//! Analyses: functions from a trace model to tables. An analysis never prints, plots or reads files.
 //!
-//! Each analysis is one file in `analyses/` with a [`Analysis`] constant, registered by one line in
-//! `analyses/mod.rs`. It sees one trace; the engine runs it over all ranks and puts their tables together.
+//! Each analysis is one file in `analyses/` with a [`Analysis`] constant, registered by one line in `analyses/mod.rs`.
+//! It processes one trace; the engine runs it over all ranks and merges their tables.
 #![forbid(unsafe_code)]
 
 pub mod after_steps;
@@ -46,28 +46,28 @@ use stackline_model::{Table, Trace};
 pub struct Analysis {
     /// Stable name, such as `kernel_summary`; its documentation is `docs/analyses/<name with dashes>.md`.
     pub name: &'static str,
-    /// One line for `--help` and lists.
+    /// One-line description for `--help` and lists.
     pub about: &'static str,
     /// Names of the tables that it may return.
     pub tables: &'static [&'static str],
-    /// Its window where none is asked for.
+    /// Default window, for calls without a scope.
     pub window: DefaultWindow,
     /// Commands that print its tables.
     pub commands: &'static [TableCommand],
     /// Tables that these commands print where the user names none.
     pub display: Display,
-    /// Runs it. Data that a trace lacks gives empty tables with a note that says so, never an error.
+    /// Entry point. Missing data gives an empty table with a note, never an error.
     pub run: fn(&Trace, &Scope) -> Vec<Table>,
 }
 
-/// What an analysis looks at where no window is asked for.
+/// Default window of an analysis, for calls without a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DefaultWindow {
-    /// The steps that [`steps::Looked`] chooses; all of a trace without steps.
+    /// The steps that [`steps::Looked`] selects; the whole trace if it has no steps.
     Steps,
-    /// The whole trace, as the tool of this name, whose table it reproduces.
+    /// The whole trace, as in the tool of this name, whose table it reproduces.
     WholeAs(&'static str),
-    /// The analysis' own choice, such as a row for each step.
+    /// Window defined by the analysis, such as one row per step.
     Own,
 }
 

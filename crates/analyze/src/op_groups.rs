@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use stackline_model::names::MODULE_PREFIX;
 use stackline_model::{EventId, StrId, Table, Trace, Unit};
 
-/// What launchers are grouped by; fields that a table does not group by stay empty.
+/// Group key of launchers; unused fields are empty.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct By {
     pub(crate) name: StrId,
@@ -39,7 +39,7 @@ impl Group<'_> {
     }
 }
 
-/// Groups launchers, largest direct time first; equal ones in order of first start.
+/// Group launchers, largest direct time first; equal ones in order of first start.
 pub(crate) fn group<'a>(launchers: &'a Launchers, by: impl Fn(&Launcher) -> By) -> Vec<Group<'a>> {
     let mut index: FxHashMap<By, usize> = FxHashMap::default();
     let mut groups: Vec<Group<'a>> = Vec::new();

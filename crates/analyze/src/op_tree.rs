@@ -1,17 +1,17 @@
-//! Operators as a forest: who called whom, with the GPU work under each.
+//! Forest of operators by nesting, with the GPU work of each.
 
 use stackline_model::{EventId, EventKind, GpuId, Trace, TrackKind};
 
 /// The operators of all CPU threads, parents before children, each subtree a contiguous run of nodes.
 #[derive(Debug, Default)]
 pub struct OpTree {
-    /// Node to operator.
+    /// Operator of each node.
     pub op: Vec<EventId>,
-    /// Node to the node of the innermost enclosing operator; [`ROOT`] if there is none.
+    /// Node of the innermost enclosing operator per node; [`ROOT`] if there is none.
     pub parent: Vec<u32>,
-    /// Node to one past the last node under it.
+    /// One past the last descendant per node.
     pub end: Vec<u32>,
-    /// Event to node, [`ROOT`] for events that are no operators.
+    /// Node per event; [`ROOT`] for events that are not operators.
     node: Vec<u32>,
 }
 
@@ -19,7 +19,7 @@ pub struct OpTree {
 pub const ROOT: u32 = u32::MAX;
 
 impl OpTree {
-    /// Builds the forest from the nesting of the trace. Roots and siblings are in order of start.
+    /// Build the forest from the nesting of the trace. Roots and siblings are in order of start.
     pub fn new(trace: &Trace) -> Self {
         // Innermost operator at or above each event; parents come before children in a track's order.
         let mut around = vec![EventId::NONE; trace.events.len()];
@@ -38,14 +38,14 @@ impl OpTree {
         Self::from_parents(trace.events.len(), &ops)
     }
 
-    /// Puts pairs of (operator, enclosing operator) into depth-first order.
+    /// Sort pairs of (operator, enclosing operator) in depth-first order.
     fn from_parents(events: usize, ops: &[(EventId, EventId)]) -> Self {
         let mut position = vec![ROOT; events];
         for (i, (op, _)) in ops.iter().enumerate() {
             position[op.index()] = i as u32;
         }
         let above = |i: usize| ops[i].1.some().map_or(ROOT, |p| position[p.index()]);
-        // Children as linked lists, built back to front so that they come out in order.
+        // Children as linked lists, built from back to front so that they end up in order.
         let (mut first_root, mut first, mut next) = (ROOT, vec![ROOT; ops.len()], vec![ROOT; ops.len()]);
         for i in (0..ops.len()).rev() {
             let head = match above(i) {
@@ -80,7 +80,7 @@ impl OpTree {
         self.op.len()
     }
 
-    /// Whether there is no operator.
+    /// Test if there are no operators.
     pub fn is_empty(&self) -> bool {
         self.op.is_empty()
     }
@@ -90,7 +90,7 @@ impl OpTree {
         self.node.get(event.index()).copied().filter(|&n| n != ROOT)
     }
 
-    /// The GPU work for which `include` is set, by the operator that launched it.
+    /// The GPU work for which `include` is set, by launching operator.
     pub fn gpu_work(&self, trace: &Trace, include: &[bool]) -> GpuWork {
         let mut pairs: Vec<(u32, GpuId)> = trace
             .gpu
@@ -110,7 +110,7 @@ impl OpTree {
     }
 }
 
-/// GPU work in the order of the nodes that launched it.
+/// GPU work in the order of the launching nodes.
 #[derive(Debug)]
 pub struct GpuWork {
     gpu: Vec<GpuId>,
@@ -118,12 +118,12 @@ pub struct GpuWork {
 }
 
 impl GpuWork {
-    /// What the operator itself launched.
+    /// GPU work that the operator itself launched.
     pub fn own(&self, node: u32) -> &[GpuId] {
         self.run(node, node + 1)
     }
 
-    /// What the operator and all operators in it launched.
+    /// GPU work that the operator and all operators inside it launched.
     pub fn subtree(&self, tree: &OpTree, node: u32) -> &[GpuId] {
         self.run(node, tree.end[node as usize])
     }
@@ -141,7 +141,7 @@ mod tests {
     fn subtrees_are_contiguous_for_any_parents() {
         let e = EventId;
         let none = EventId::NONE;
-        // 5 calls 1, 1 calls 2 and (after 3 started) 4; 3 is a root of its own.
+        // 5 calls 1; 1 calls 2 and, after 3 started, 4; 3 is another root.
         let ops = [(e(5), none), (e(1), e(5)), (e(2), e(1)), (e(3), none), (e(4), e(1))];
         let tree = OpTree::from_parents(6, &ops);
         assert_eq!(tree.op, [e(5), e(1), e(2), e(4), e(3)]);

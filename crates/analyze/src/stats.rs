@@ -1,18 +1,18 @@
-//! Descriptive statistics with the definitions of pandas (sample standard deviation, linear quantiles), which HTA's
-//! tables are made with.
+//! Descriptive statistics with the definitions of pandas (sample standard deviation, linear quantiles), as in HTA's
+//! tables.
 
 use stackline_model::{Column, Unit, Values};
 
-/// What `describe` says of a set of numbers. All but the count are `None` where they are not defined.
+/// Result of `describe`. All fields except the count are `None` where they are not defined.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Describe {
-    /// How many numbers.
+    /// Number of values.
     pub count: usize,
     /// Arithmetic mean.
     pub mean: Option<f64>,
     /// Sample standard deviation (divided by n - 1); `None` for fewer than two numbers.
     pub std: Option<f64>,
-    /// Least.
+    /// Minimum.
     pub min: Option<f64>,
     /// First quartile.
     pub q25: Option<f64>,
@@ -20,11 +20,11 @@ pub struct Describe {
     pub q50: Option<f64>,
     /// Third quartile.
     pub q75: Option<f64>,
-    /// Greatest.
+    /// Maximum.
     pub max: Option<f64>,
 }
 
-/// Describes numbers; their order does not matter, except to the last bits of the sums.
+/// Compute the statistics of numbers. Their order affects only the last bits of sums.
 pub fn describe(values: &[f64]) -> Describe {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -41,7 +41,7 @@ pub fn describe(values: &[f64]) -> Describe {
     }
 }
 
-/// Sum of numbers, 0 if there are none (the standard library's is -0, which shows).
+/// Sum of numbers; 0 if there are none (the standard library returns -0, which would be visible).
 pub fn sum(values: impl IntoIterator<Item = f64>) -> f64 {
     values.into_iter().fold(0.0, |a, b| a + b)
 }
@@ -57,7 +57,7 @@ pub fn mean_std(values: &[f64]) -> (Option<f64>, Option<f64>) {
     (Some(mean), (values.len() > 1).then(|| (squares / (n - 1.0)).sqrt()))
 }
 
-/// Quantile `q` of sorted numbers, interpolated between neighbours.
+/// Quantile `q` of sorted numbers, interpolated between neighbors.
 pub fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let at = q.clamp(0.0, 1.0) * last as f64;
@@ -66,13 +66,13 @@ pub fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
     Some(sorted[below] + (sorted[above] - sorted[below]) * (at - below as f64))
 }
 
-/// Rounds to `digits` decimals, halves to even, as numpy does.
+/// Round to `digits` decimals, halves to even, as numpy does.
 pub fn round(value: f64, digits: i32) -> f64 {
     let scale = 10f64.powi(digits);
     (value * scale).round_ties_even() / scale
 }
 
-/// The columns `count`, `mean`, `std`, `min`, `p25`, `p50`, `p75`, `max` of a table with one description per row.
+/// The columns `count`, `mean`, `std`, `min`, `p25`, `p50`, `p75`, `max`, with one row per description.
 pub fn columns(rows: &[Describe], unit: Unit) -> Vec<Column> {
     let number = |name: &str, get: fn(&Describe) -> Option<f64>| Column {
         name: name.to_owned(),

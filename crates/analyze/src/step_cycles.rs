@@ -1,30 +1,31 @@
-//! Which steps share a window: those of one recorded cycle, of all processes that ran in it.
+//! Selection of steps that share a window: the steps of one recorded cycle, in all processes.
 //!
-//! Where the recording pauses between steps ([`Trace::pauses`]), the time of the pause is neither busy nor idle: a window that spans it would
-//! count it as idle. So a window holds the steps of one cycle: of the one with most of them, of several the last, which warms up least.
-//! Steps of a process that had ended before, or began later, are none of another cycle: they are those of another process.
+//! A pause of the recording between steps ([`Trace::pauses`]) is neither busy nor idle, but a window across the pause
+//! would count it as idle. So a window contains the steps of one cycle: the cycle with the most steps, and the
+//! last one of equal cycles, because it has the least warm-up. Steps of a process that ended earlier, or began later,
+//! count as another process, not as another cycle.
 
 use stackline_model::format::{count, duration};
 use stackline_model::{Key, Pause, Step, Trace};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Steps that share a window, and what is left out because the recording paused.
+/// Steps that share a window, and steps that are excluded because the recording paused.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cycle<'a> {
     /// The steps, in time order.
     pub(crate) steps: Vec<&'a Step>,
     /// Numbers of the first and last step of each other cycle, in time order.
     pub(crate) others: Vec<(i64, i64)>,
-    /// Whether a step of another cycle has the number of one of these.
+    /// True if a step of another cycle has the number of one of these steps.
     pub(crate) has_same_numbers: bool,
-    /// Whether all others are of processes that have none of these.
+    /// True if all other steps are of processes without steps in this cycle.
     are_others_of_other_processes: bool,
     /// The pauses between the cycles.
     pauses: Vec<Pause>,
 }
 
 impl<'a> Cycle<'a> {
-    /// The steps of these numbers that share a window; of all numbers without a range.
+    /// Find the steps in a range of numbers that share a window; `None` selects all numbers.
     pub(crate) fn from_trace(trace: &'a Trace, numbers: Option<(i64, i64)>) -> Self {
         let chosen = |step: &&Step| numbers.is_none_or(|(first, last)| (first..=last).contains(&step.number));
         let steps: Vec<&Step> = trace.steps.iter().filter(chosen).collect();
@@ -49,7 +50,7 @@ impl<'a> Cycle<'a> {
         Self { steps, others, has_same_numbers, are_others_of_other_processes, pauses }
     }
 
-    /// That the recording paused between these steps and others, or that other processes ran at another time, if so.
+    /// Note about a pause of the recording, or about processes that ran at another time, if there are any.
     pub(crate) fn note(&self, trace: &Trace) -> Option<String> {
         if self.are_others_of_other_processes && !self.others.is_empty() {
             return self.note_of_other_processes(trace);
@@ -59,7 +60,7 @@ impl<'a> Cycle<'a> {
         let (first, last) = least_and_most(&self.steps)?;
         let pauses = match self.pauses.len() {
             1 => String::new(),
-            several => format!(", and {} times in all", count(several as i64)),
+            several => format!(" ({} pauses in total)", count(several as i64)),
         };
         let others = self.how_to_choose_others();
         let of = match processes(trace, self.steps.iter().copied())[..] {
@@ -67,19 +68,19 @@ impl<'a> Cycle<'a> {
             _ => String::new(),
         };
         Some(format!(
-            "the recording pauses for {length} between steps {before} and {after}{pauses}: what ran then is not known, so the window is \
-             that of {}{of} alone; {others}",
+            "the recording pauses for {length} between steps {before} and {after}{pauses}, so the window covers only \
+             {}{of}; {others}",
             numbers_in_words((first, last)),
         ))
     }
 
-    /// That steps of processes are left out that do not overlap these in time.
+    /// Note about excluded steps of processes that do not overlap these steps in time.
     fn note_of_other_processes(&self, trace: &Trace) -> Option<String> {
         let own = processes(trace, self.steps.iter().copied());
         let others: Vec<Key> =
             processes(trace, &trace.steps).into_iter().filter(|process| !own.contains(process)).collect();
         Some(format!(
-            "the steps of {} and those of {} do not overlap in time: the window is that of {} of the latter alone; {}",
+            "the steps of {} and those of {} do not overlap in time, so the window covers only {} of the latter; {}",
             in_words(trace, &others),
             in_words(trace, &own),
             numbers_in_words(least_and_most(&self.steps)?),
@@ -97,7 +98,7 @@ impl<'a> Cycle<'a> {
         if self.others.len() > NAMED {
             others.push("…".to_owned());
         }
-        format!("{} chooses the others", others.join(" or "))
+        format!("{} selects the others", others.join(" or "))
     }
 }
 
@@ -105,7 +106,7 @@ fn numbers_in_words((first, last): (i64, i64)) -> String {
     if first == last { format!("step {first}") } else { format!("steps {first} to {last}") }
 }
 
-/// `process 7`, `processes 7, 8`.
+/// Format as `process 7`, `processes 7, 8`.
 fn in_words(trace: &Trace, processes: &[Key]) -> String {
     let named: Vec<String> = processes.iter().take(NAMED).map(|&process| trace.key_text(process)).collect();
     let more = if processes.len() > NAMED { ", …" } else { "" };
@@ -113,7 +114,7 @@ fn in_words(trace: &Trace, processes: &[Key]) -> String {
     format!("{noun} {}{more}", named.join(", "))
 }
 
-/// Steps by the number of pauses before them.
+/// Group steps by the number of pauses before them.
 fn by_cycle<'a>(steps: Vec<&'a Step>, pauses: &[Pause]) -> BTreeMap<usize, Vec<&'a Step>> {
     let mut cycles: BTreeMap<usize, Vec<&Step>> = BTreeMap::new();
     for step in steps {
@@ -123,21 +124,22 @@ fn by_cycle<'a>(steps: Vec<&'a Step>, pauses: &[Pause]) -> BTreeMap<usize, Vec<&
     cycles
 }
 
-/// A recorded cycle whose step numbers another cycle has, too.
+/// A recorded cycle that shares step numbers with another cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AmbiguousCycle {
     /// Numbers of its first and last step.
     pub numbers: (i64, i64),
-    /// From the start of its first to the end of its last step on the CPU, in ns since the first event of the trace.
+    /// Window from the start of its first to the end of its last step on the CPU, in ns since the first event of the
+    /// trace.
     pub time_ns: (i64, i64),
-    /// Numbers, both included, that this cycle has and no other one: they choose it.
+    /// Range of numbers, both ends included, that only this cycle has. They select it.
     pub own: Option<(i64, i64)>,
 }
 
-/// The cycles with steps of these numbers, both included, in time order, if several have a step of one number: numbers do not tell which
-/// of them is meant. Empty otherwise.
+/// Cycles with steps in a range of numbers (both ends included), in time order, if several cycles share a number in it.
+/// Numbers are then ambiguous. Empty otherwise.
 pub fn ambiguous_cycles(trace: &Trace, (first, last): (i64, i64)) -> Vec<AmbiguousCycle> {
-    // Traces of which only the steps are kept have no events.
+    // Traces that keep only steps have no events.
     if trace.events.is_empty() || trace.pauses().is_empty() {
         return Vec::new();
     }
@@ -158,7 +160,7 @@ pub fn ambiguous_cycles(trace: &Trace, (first, last): (i64, i64)) -> Vec<Ambiguo
     cycles.iter().filter(|steps| steps.iter().any(|step| is_asked(step.number))).filter_map(of).collect()
 }
 
-/// The least and the greatest of numbers that one cycle has alone, if no other cycle has one between them.
+/// Range of the numbers that only one cycle has; `None` if another cycle has a number in it.
 fn own_numbers(numbers: &BTreeSet<i64>, counts: &BTreeMap<i64, usize>) -> Option<(i64, i64)> {
     let own = || numbers.iter().copied().filter(|number| counts.get(number) == Some(&1));
     let (least, most) = (own().min()?, own().max()?);
@@ -166,24 +168,24 @@ fn own_numbers(numbers: &BTreeSet<i64>, counts: &BTreeMap<i64, usize>) -> Option
     is_alone.then_some((least, most))
 }
 
-/// The least and the greatest number of steps.
+/// Smallest and largest step number.
 fn least_and_most(steps: &[&Step]) -> Option<(i64, i64)> {
     let numbers = || steps.iter().map(|step| step.number);
     Some((numbers().min()?, numbers().max()?))
 }
 
-/// The steps of these numbers, both included, that share a window.
+/// The steps in a range of numbers, both ends included, that share a window.
 pub(crate) fn numbered(trace: &Trace, (first, last): (i64, i64)) -> Vec<&Step> {
     Cycle::from_trace(trace, Some((first, last))).steps
 }
 
-/// The processes of steps, each once, in the order of their first steps.
+/// The distinct processes of steps, in the order of their first steps.
 pub(crate) fn processes<'a>(trace: &Trace, steps: impl IntoIterator<Item = &'a Step>) -> Vec<Key> {
     let mut known: BTreeSet<Key> = BTreeSet::new();
     steps.into_iter().map(|step| trace.process_of(step)).filter(|&process| known.insert(process)).collect()
 }
 
-/// How the window and the steps of several processes are made, if there are several.
+/// Note on the window and step count if several processes have steps.
 pub(crate) fn note_of_processes(trace: &Trace, steps: &[&Step]) -> Option<String> {
     let processes = processes(trace, steps.iter().copied());
     if processes.len() < 2 {
@@ -192,12 +194,12 @@ pub(crate) fn note_of_processes(trace: &Trace, steps: &[&Step]) -> Option<String
     let named: Vec<String> = processes.iter().take(NAMED).map(|&process| trace.key_text(process)).collect();
     let more = if processes.len() > NAMED { ", …" } else { "" };
     Some(format!(
-        "{} processes have steps ({}{more}): the window begins with the first step of any of them and ends with the last one; times \
-         per step count the steps of the process that has most of them",
+        "{} processes have steps ({}{more}): the window covers the steps of all of them, and times per step divide by \
+         the largest number of steps of one process",
         processes.len(),
         named.join(", ")
     ))
 }
 
-/// So many processes, and so many other cycles, are named.
+/// Maximum number of processes and cycles that a note names.
 const NAMED: usize = 8;

@@ -1,4 +1,4 @@
-//! Marks of steps: what those of a trace were made from, and which spans could mark steps where there are none.
+//! Step marks: origin of a trace's steps, and spans that could mark steps in a trace without them.
 
 use crate::launch_pattern::LaunchPattern;
 use rustc_hash::FxHashMap;
@@ -9,43 +9,43 @@ use stackline_model::{EventId, EventKind, INFERRED, Step, Trace, TrackId, TrackK
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// So many spans with numbers are a loop.
+/// Minimum number of numbered spans in a loop.
 const LEAST: usize = 3;
-/// The spans must take this share of their loop, in percent.
+/// Minimum share, in percent, of their loop that the spans take.
 const LEAST_PERCENT: i64 = 20;
-/// Where there are steps, spans may be one in so many of them.
+/// In traces with steps: maximum number of steps per span.
 const MOST_FEWER: usize = 2;
-/// The category that PyTorch gave operators and spans of programs alike in 2021.
+/// Category of operators and program spans in PyTorch of 2021.
 const OLD_OPERATORS: &str = "Operator";
 
-/// Spans of a thread that are named by a number that grows, such as `request 0`, `request 1`.
+/// Spans of a thread with increasing numbers in their names, such as `request 0`, `request 1`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NumberedSpans {
     /// The name without the number.
     pub prefix: String,
     /// The first two numbers.
     pub numbers: [i64; 2],
-    /// How many there are.
+    /// Number of spans.
     pub spans: usize,
-    /// How long the middle one takes, in ns.
+    /// Median duration, in ns.
     pub median_ns: i64,
 }
 
 impl NumberedSpans {
-    /// The spans that look most like steps, by the time in them.
+    /// Find the spans with the most total time.
     #[must_use]
     pub fn find(trace: &Trace) -> Option<Self> {
         Self::all(trace).into_iter().max_by_key(|(all_ns, _)| *all_ns).map(|(_, found)| found)
     }
 
-    /// The spans whose number is nearest to that of the trace's steps: not epochs, of which there are far fewer.
+    /// Find the spans whose count is nearest to that of the trace's steps. This excludes epochs, which are much fewer.
     fn find_beside_steps(trace: &Trace) -> Option<Self> {
         let steps = trace.steps.len();
         let like = Self::all(trace).into_iter().filter(|(_, found)| MOST_FEWER * found.spans >= steps);
         like.min_by_key(|(all_ns, found)| (found.spans.abs_diff(steps), Reverse(*all_ns))).map(|(_, found)| found)
     }
 
-    /// Spans of threads whose numbers grow, and of which none begins before the last one is done, each with the time in all of them.
+    /// All non-overlapping spans of a thread with increasing numbers, each with their total time in ns.
     fn all(trace: &Trace) -> Vec<(i64, Self)> {
         let Some((start, end)) = trace.span() else { return Vec::new() };
         let inferred = trace.attr(INFERRED);
@@ -53,7 +53,7 @@ impl NumberedSpans {
             (0usize..).zip(trace.strings.iter()).filter_map(|(id, name)| Some((id, numbered(name)?))).collect();
         let mut loops: BTreeMap<(TrackId, &str), Vec<(i64, EventId)>> = BTreeMap::new();
         for event in trace.events.ids().filter(|&event| may_mark(trace, event)) {
-            // Marks of ours are none of the program's.
+            // Marks that Stackline inferred are not the program's.
             if inferred.get(event).is_some() {
                 continue;
             }
@@ -66,11 +66,11 @@ impl NumberedSpans {
         found.filter(|(all_ns, _)| *all_ns >= (end - start) / 100).collect()
     }
 
-    /// Spans with their numbers, if they are a loop, and the time in them.
+    /// Numbered spans and their total time in ns, if they form a loop.
     fn of_loop(trace: &Trace, prefix: &str, mut spans: Vec<(i64, EventId)>) -> Option<(i64, Self)> {
         let at = |event: EventId| (trace.events.start[event.index()], trace.events.end(event));
         spans.sort_by_key(|&(_, event)| at(event));
-        // Names of operators may end with a number, too: `MulBackward0`.
+        // Names of operators may also end with a number: `MulBackward0`.
         let grows = || spans.windows(2).all(|two| two[0].0 < two[1].0);
         if spans.iter().any(|&(_, event)| trace.kind(event) == EventKind::Operator) && !grows() {
             return None;
@@ -90,7 +90,7 @@ impl NumberedSpans {
         (spans.len() >= LEAST && is_loop && is_large).then(|| (all_ns, found()))
     }
 
-    /// The pattern that makes steps of them.
+    /// The `--step-annotation` pattern that selects these spans.
     #[must_use]
     pub fn pattern(&self) -> String {
         let mut pattern = String::from("^");
@@ -109,8 +109,8 @@ impl std::fmt::Display for NumberedSpans {
         let (prefix, [one, two]) = (&self.prefix, self.numbers);
         write!(
             f,
-            "{} spans are named '{prefix}{one}', '{prefix}{two}', … ({} the middle one): \
-             --step-annotation '{}' takes them as steps",
+            "{} spans are named '{prefix}{one}', '{prefix}{two}', … (median {}): --step-annotation '{}' uses them as \
+             steps",
             count(self.spans as i64),
             duration(self.median_ns),
             self.pattern()
@@ -118,7 +118,7 @@ impl std::fmt::Display for NumberedSpans {
     }
 }
 
-/// A name that ends with a number: what comes before, and the number.
+/// Split a name that ends with a number into prefix and number.
 fn numbered(name: &str) -> Option<(&str, i64)> {
     let prefix = name.trim_end_matches(|c: char| c.is_ascii_digit());
     let number = name[prefix.len()..].parse().ok()?;
@@ -127,7 +127,7 @@ fn numbered(name: &str) -> Option<(&str, i64)> {
     is_name.then_some((prefix, number))
 }
 
-/// Whether a span is one that a program names, on a CPU thread.
+/// Test if a span is on a CPU thread and named by the program.
 fn may_mark(trace: &Trace, event: EventId) -> bool {
     let is_named_by_program = match trace.kind(event) {
         EventKind::Annotation | EventKind::Other => true,
@@ -139,23 +139,23 @@ fn may_mark(trace: &Trace, event: EventId) -> bool {
         && trace.events.is_timed(event)
 }
 
-/// What the steps of a trace were made from, if the program does not mark them itself.
+/// Origin of the trace's steps as text; `None` if the program marks them itself.
 #[must_use]
 pub fn made_from(trace: &Trace) -> Option<&'static str> {
     let inferred = trace.attr(INFERRED);
     let is_made = |step: &Step| {
         let name = trace.strings.get(trace.events.name[step.event.index()]);
-        // A span that is the step itself was asked for.
+        // A span that is the step itself was selected by the user.
         let ends_with_it = step.start != trace.events.start[step.event.index()];
         let ends_step = || FRAMEWORKS.iter().any(|framework| framework.step_role(name) == Some(StepRole::End));
         (name.starts_with(OPTIMIZER_STEP) || ends_step()) && ends_with_it || inferred.get(step.event).is_some()
     };
     trace.steps.iter().any(is_made).then_some(
-        "the program marks no steps: they end where its optimizer's do (Optimizer.step), or with the next batch of a loader",
+        "the program marks no steps: each step ends with Optimizer.step or with the next batch of a data loader",
     )
 }
 
-/// What is to be said of a trace's steps where the program does not mark them: what they are made from, or what they could be.
+/// Note for a trace whose program marks no steps: the origin of its steps, or candidates for steps.
 #[must_use]
 pub fn note(trace: &Trace) -> Option<String> {
     if !trace.steps.is_empty() {
@@ -168,16 +168,17 @@ pub fn note(trace: &Trace) -> Option<String> {
     })
 }
 
-/// What could be the steps of a trace that marks none.
+/// Candidates for the steps of a trace without steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LikelySteps {
-    /// Spans of the program, which the user may choose.
+    /// Spans of the program, which the user can select.
     Spans(NumberedSpans),
     /// Repeated launches.
     Pattern(LaunchPattern),
 }
 
-/// What could be the steps of a trace, if it marks none: spans that the program names come before launches that repeat.
+/// Find candidates for steps, if the trace has none. Spans that the program names take precedence over repeated
+/// launches.
 #[must_use]
 pub fn likely_steps(trace: &Trace) -> Option<LikelySteps> {
     if !trace.steps.is_empty() {

@@ -1,10 +1,11 @@
-//! What a step is, for all that looks at steps: how long each takes, and which of them a command looks at.
+//! Steps: their lengths, and the selection that a command covers.
 //!
-//! A step has two lengths. Its span on the CPU is what the program marked. With its GPU work it takes from when all that was
-//! launched before it is done, to when all that was launched before its end is: a host that runs ahead of the GPU has begun the next
-//! step by then. So all of them together take as long as the program.
+//! A step has two lengths. Its span on the CPU is the mark of the program. A step with its GPU work extends from the
+//! end of all work launched before the step to the end of all work launched before its end. A host that runs ahead of
+//! the GPU has begun the next step by then. So the lengths with GPU work add up to the program's time.
 //!
-//! Steps belong to their process. One window holds those of all processes of the trace: from the first start to the last end.
+//! Steps belong to a process. A window covers the steps of all processes of the trace, from the first start to the last
+//! end.
 
 use crate::Scope;
 use crate::critical_path::exact::{WindowChoice, annotation_span};
@@ -15,33 +16,33 @@ use stackline_model::format::duration;
 use stackline_model::{EventId, GpuId, Key, Step, Trace};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// So many first steps may warm up.
+/// Maximum number of warm-up steps.
 const MOST_WARM_UPS: usize = 5;
-/// Of so few steps beside the first none is left out.
+/// Minimum number of other steps required to exclude a warm-up step.
 const LEAST_OTHERS: usize = 2;
-/// Why a first step is left out that warms up.
+/// Reason for an excluded warm-up step.
 pub(crate) const WARM_UP: &str = "warm-up";
-/// Why steps are left out between which and those that are looked at the recording pauses.
+/// Reason for excluded steps that a pause of the recording separates from the selected ones.
 pub(crate) const OTHER_CYCLE: &str = "another cycle of the recording";
-/// Why steps are left out whose process has none of those that are looked at: it ended before them, or began later.
+/// Reason for excluded steps of a process without selected steps: it ended earlier or began later.
 pub(crate) const OTHER_PROCESS: &str = "another process, at another time";
 
-/// What a command looks at of a trace.
+/// Selection of steps that a command covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Looked {
-    /// The stretch, as the critical path takes it.
+    /// The window, as the critical path selects it.
     pub choice: WindowChoice,
-    /// How many steps that are; 0 if the trace has none, or all of it is looked at.
+    /// Number of steps; 0 if the trace has none, or if the whole trace is selected.
     pub steps: usize,
-    /// What is to be said of it: what is left out.
+    /// Notes, for example on excluded steps.
     pub notes: Vec<String>,
-    /// Numbers of first steps that warm up, and are left out.
+    /// Numbers of excluded warm-up steps.
     pub warm_ups: Vec<i64>,
 }
 
 impl Looked {
-    /// The steps of the scope; by default all steps, without first ones that warm up. Of a trace without steps all, but for
-    /// the imports with which a recorded program begins.
+    /// Select the steps of the scope; by default all steps except warm-up. In a trace without steps, select everything
+    /// after the imports of a recorded program.
     #[must_use]
     pub fn at(trace: &Trace, scope: &Scope) -> Self {
         if scope.whole {
@@ -60,7 +61,7 @@ impl Looked {
             let steps = most_steps(&of_processes, (from, to));
             return Self { choice: window(from, to), steps, notes, warm_ups: Vec::new() };
         }
-        // Where steps of another cycle have the same numbers, numbers alone do not leave out the first ones of this cycle.
+        // If another cycle has the same numbers, numbers cannot exclude the first steps of this cycle.
         let warm_ups = if cycle.has_same_numbers { WarmUps::default() } else { WarmUps::new(&of_processes) };
         let Some((from, to)) = warm_ups.others(&of_processes) else { return Self::without_imports(trace) };
         let several = of_processes.len() > 1;
@@ -75,11 +76,12 @@ impl Looked {
         if end <= start {
             return whole;
         }
-        let note = format!("the first {} are left out: the program imports modules until then", duration(end - start));
+        let note =
+            format!("the window excludes the first {}, in which the program imports modules", duration(end - start));
         Self { choice: WindowChoice::From(end), steps: 0, notes: vec![note], warm_ups: Vec::new() }
     }
 
-    /// Why each of [`Trace::steps`] is none of those looked at; none for those that are.
+    /// Reason for each of [`Trace::steps`] that is excluded; `None` for selected ones.
     pub(crate) fn left_out(&self, trace: &Trace) -> Vec<Option<&'static str>> {
         let (WindowChoice::Steps(from, to) | WindowChoice::StepsWithWork(from, to)) = self.choice else {
             return vec![None; trace.steps.len()];
@@ -96,8 +98,8 @@ impl Looked {
         trace.steps.iter().map(why).collect()
     }
 
-    /// From when to when its steps take, with their GPU work, in ns since the trace's base: the window of the critical path, too.
-    /// Without GPU work of their own their spans on the CPU. `None` without steps.
+    /// Window of the selected steps with their GPU work, in ns since the trace's base; also the window of the critical
+    /// path. Steps without GPU work use their spans on the CPU. `None` without steps.
     #[must_use]
     pub fn window(&self, trace: &Trace) -> Option<(i64, i64)> {
         match self.choice {
@@ -109,8 +111,8 @@ impl Looked {
         }
     }
 
-    /// From when to when the critical path of its choice is, in ns since the trace's base: of steps, marked or inferred, of an annotation,
-    /// or of all of the trace. `None` where the trace has none of these.
+    /// Window of the critical path, in ns since the trace's base: marked or inferred steps, an annotation, or the whole
+    /// trace. `None` if the trace has none of these.
     #[must_use]
     pub fn path_window(&self, trace: &Trace) -> Option<(i64, i64)> {
         match self.choice {
@@ -123,16 +125,16 @@ impl Looked {
     }
 }
 
-/// That a trace has only some of the steps that were asked for, if so.
+/// Note if the trace has only some of the requested steps.
 fn missing_steps(trace: &Trace, (from, to): (i64, i64)) -> Option<String> {
     let numbers = || trace.steps.iter().map(|step| step.number).filter(|number| (from..=to).contains(number));
     let (first, last) = (numbers().min()?, numbers().max()?);
     let has = if first == last { first.to_string() } else { format!("{first} to {last}") };
-    ((first, last) != (from, to)).then(|| format!("of steps {from} to {to} the trace has {has}"))
+    ((first, last) != (from, to)).then(|| format!("of steps {from} to {to}, the trace has only {has}"))
 }
 
-/// The steps that tables of some traces are of by default, in words, and what is to be said of them: what is left out; from what is
-/// looked at of each. `None` where no trace has steps.
+/// Default window of tables over several traces, as text and with notes, from the selection of each trace. `None` if no
+/// trace has steps.
 #[must_use]
 pub fn default_window(looked: &[Looked]) -> Option<(String, Vec<String>)> {
     let first = looked.iter().find(|looked| looked.steps > 0)?;
@@ -142,19 +144,18 @@ pub fn default_window(looked: &[Looked]) -> Option<(String, Vec<String>)> {
     }
 }
 
-/// From the first start to the last end of steps on the CPU.
+/// Window from the first start to the last end of steps on the CPU.
 fn host_window(steps: &[&Step]) -> Option<(i64, i64)> {
     Some((steps.iter().map(|step| step.start).min()?, steps.iter().map(|step| step.end).max()?))
 }
 
-/// From the start of the first to the end of the last of the steps of these numbers on the CPU, in ns since the trace's base; of several
-/// processes, of them all.
+/// Window of the steps in a range of numbers on the CPU, in ns since the trace's base, over all processes.
 pub(crate) fn host_window_of(trace: &Trace, numbers: (i64, i64)) -> Option<(i64, i64)> {
     host_window(&numbered(trace, numbers))
 }
 
-/// Of the steps of these numbers the one with whose start their window begins, where GPU work of the steps before is waited for, and the
-/// last one of each process, that which ends last at the end.
+/// Steps that bound a window with GPU work: the step with which the window begins (after the GPU work of earlier
+/// steps), and the last step of each process, in order of end.
 pub(crate) fn ends_with_work(trace: &Trace, numbers: (i64, i64)) -> Option<(&Step, Vec<&Step>)> {
     let steps = numbered(trace, numbers);
     let mut last: BTreeMap<Key, &Step> = BTreeMap::new();
@@ -166,7 +167,7 @@ pub(crate) fn ends_with_work(trace: &Trace, numbers: (i64, i64)) -> Option<(&Ste
     }
     let mut last: Vec<&Step> = last.into_values().collect();
     last.sort_by_key(|step| (step.end, step.start));
-    // Within a process work is done in the order of steps.
+    // Within a process, GPU work completes in the order of steps.
     if last.len() < 2 {
         return Some((steps.into_iter().min_by_key(|step| step.start)?, last));
     }
@@ -175,8 +176,8 @@ pub(crate) fn ends_with_work(trace: &Trace, numbers: (i64, i64)) -> Option<(&Ste
     Some((first, last))
 }
 
-/// Whether GPU work makes the window of steps another one than their spans on the CPU: not where they launched none and none from
-/// before them reaches into them, nor where work from before outlasts all of theirs.
+/// Test if GPU work changes the window of steps compared to their spans on the CPU. This is not the case if the steps
+/// launched no work and no earlier work reaches into them, or if earlier work outlasts all of theirs.
 fn has_work(trace: &Trace, work: &LaunchedWork, numbers: (i64, i64)) -> bool {
     let steps = numbered(trace, numbers);
     let (Some(host), Some(window)) = (host_window(&steps), work.window(trace, &steps)) else {
@@ -191,10 +192,10 @@ fn is_timed(trace: &Trace) -> impl Fn(GpuId) -> bool {
     |gpu| trace.events.is_timed(trace.gpu.event[gpu.index()])
 }
 
-/// Numbers and lengths with GPU work of steps, in time order.
+/// Number and length with GPU work (ns) of each step, in time order.
 type Lengths = Vec<(i64, i64)>;
 
-/// Those of the steps of each process that take any time.
+/// Steps of each process with a duration above zero.
 fn timed_steps(trace: &Trace, work: &LaunchedWork, steps: &[&Step]) -> BTreeMap<Key, Lengths> {
     let mut of_processes: BTreeMap<Key, Lengths> = BTreeMap::new();
     for step in steps.iter().filter(|step| step.end > step.start) {
@@ -204,16 +205,16 @@ fn timed_steps(trace: &Trace, work: &LaunchedWork, steps: &[&Step]) -> BTreeMap<
     of_processes
 }
 
-/// How many steps of these numbers the process has that has most: those of one number run side by side.
+/// Largest number of steps in a range of numbers of a process. Steps of several processes run concurrently.
 fn most_steps(of_processes: &BTreeMap<Key, Lengths>, (from, to): (i64, i64)) -> usize {
     let count = |steps: &Lengths| steps.iter().filter(|(number, _)| (from..=to).contains(number)).count();
     of_processes.values().map(count).max().unwrap_or(0)
 }
 
-/// First steps that warm up, of all processes.
+/// Warm-up steps of all processes.
 #[derive(Default)]
 struct WarmUps {
-    /// By number, how many times as long it takes as the middle one of those after it, and the process whose step that is.
+    /// By step number: ratio to the median of the later steps, and process of the step.
     found: BTreeMap<i64, (f64, Key)>,
 }
 
@@ -232,33 +233,33 @@ impl WarmUps {
         Some((numbers().min()?, numbers().max()?))
     }
 
-    /// The numbers that a range leaves out: those of one process may lie among the steps of another.
+    /// Warm-up numbers outside a range. Warm-up steps of one process may be among the steps of another.
     fn left_out(&self, (from, to): (i64, i64)) -> Vec<i64> {
         self.found.keys().copied().filter(|number| !(from..=to).contains(number)).collect()
     }
 
-    /// A sentence for each.
+    /// One note per warm-up step.
     fn notes(&self, trace: &Trace, range: (i64, i64), several: bool) -> Vec<String> {
         let left_out = self.left_out(range);
         let note = |(number, &(times, process)): (&i64, &(f64, Key))| {
             let of = if several { format!(" of process {}", trace.key_text(process)) } else { String::new() };
             let said = match left_out.contains(number) {
-                true => "is left out, as a first one that warms up: --steps says otherwise",
-                false => "warms up, but is not left out: steps of other processes have numbers around it",
+                true => "is excluded as warm-up; use --steps to include it",
+                false => "looks like warm-up, but is included because its number lies among steps of other processes",
             };
-            format!("step {number}{of} took {times:.1} times as long as the middle one of those after it and {said}")
+            format!("step {number}{of} took {times:.1} times as long as the median of the later steps and {said}")
         };
         self.found.iter().map(note).collect()
     }
 }
 
-/// First steps of a process that warm up, one after another: a compiler may need several.
+/// Consecutive warm-up steps at the start of a process; compilation may need several.
 fn warm_ups(steps: &[(i64, i64)]) -> Vec<(i64, f64)> {
     (0..steps.len().min(MOST_WARM_UPS)).map_while(|at| warm_up(&steps[at..])).collect()
 }
 
-/// The number of the first of steps if that warms up, and how many times as long it takes as the middle one of the others. One
-/// whose number comes again cannot be left out by it.
+/// The number of the first step and its ratio to the median of the others, if the step is warm-up. A number that occurs
+/// again cannot be excluded.
 fn warm_up(steps: &[(i64, i64)]) -> Option<(i64, f64)> {
     let [(first, length), rest @ ..] = steps else { return None };
     let others: Vec<i64> = rest.iter().map(|(_, length)| *length).collect();
@@ -266,25 +267,26 @@ fn warm_up(steps: &[(i64, i64)]) -> Option<(i64, f64)> {
     is_one.then(|| (*first, *length as f64 / middle(&others).unwrap_or(1).max(1) as f64))
 }
 
-/// Whether such long steps come again, such as those that evaluate: at least two, and one in ten. Those that follow at once warm
-/// up, too.
+/// Test if such long steps recur, as evaluation steps do: at least twice, and in one of ten steps. Long steps that
+/// follow immediately are warm-up, too.
 fn comes_again(length: i64, others: &[i64]) -> bool {
     let is_as_long = |other: &&i64| other.saturating_mul(4) >= length.saturating_mul(3);
     let again = others.iter().skip_while(is_as_long).filter(is_as_long).count();
     again >= 2 && 10 * again >= others.len()
 }
 
-/// What a program did before its first step, in ns.
+/// Start-up time of a program before its first step, in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StartUp {
-    /// From the trace's first event to the first step.
+    /// Time from the trace's first event to the first step.
     pub before_ns: i64,
-    /// Of this, until the last import before the program's own first operator is done; `None` if no imports were recorded.
+    /// Part of this time until the end of the last import before the program's own first operator; `None` if no imports
+    /// were recorded.
     pub imports_ns: Option<i64>,
 }
 
 impl StartUp {
-    /// What comes before the first step, if that is long enough to be told: half of a step or more.
+    /// Measure the time before the first step; `None` if it is shorter than half of a step.
     #[must_use]
     pub fn from_trace(trace: &Trace) -> Option<Self> {
         let (start, _) = trace.span()?;
@@ -309,8 +311,8 @@ impl std::fmt::Display for StartUp {
     }
 }
 
-/// How long the steps of a stretch take in the mean, each with its GPU work where the stretch has it, in ns: less than their part of the
-/// stretch where time lies between them. `None` where steps of several processes run side by side, or there are none.
+/// Mean length of the steps of a window, in ns, with GPU work if the window includes it. Time between steps is
+/// excluded. `None` if there are no steps, or if steps of several processes run concurrently.
 pub(crate) fn mean_step_ns(trace: &Trace, choice: &WindowChoice) -> Option<i64> {
     let (numbers, with_work) = match *choice {
         WindowChoice::Steps(from, to) => ((from, to), false),
@@ -328,25 +330,25 @@ pub(crate) fn mean_step_ns(trace: &Trace, choice: &WindowChoice) -> Option<i64> 
     all.checked_div(steps.len() as i64)
 }
 
-/// From when to when each of [`Trace::steps`] takes with its GPU work, in ns.
+/// Start and end of each of [`Trace::steps`] with its GPU work, in ns.
 pub(crate) fn with_gpu_work(trace: &Trace) -> Vec<(i64, i64)> {
     spans(trace, is_timed(trace))
 }
 
-/// A first step that takes so many times as long as the middle one of the others is a warm-up; a last one that takes less than
-/// one part in so many is cut off.
+/// A first step that takes more than this many times the median of the others is warm-up. A last step that takes less
+/// than the median divided by this number is cut off.
 pub(crate) const FAR_OFF: i64 = 2;
 
-/// The same, where only some GPU work is waited for.
+/// Start and end of each step like [`with_gpu_work`], with only the GPU work that `counts` selects.
 pub(crate) fn spans(trace: &Trace, counts: impl Fn(GpuId) -> bool) -> Vec<(i64, i64)> {
     let work = LaunchedWork::from_trace(trace, counts);
     trace.steps.iter().map(|step| work.span(trace, step)).collect()
 }
 
-/// Until when the GPUs are busy with what was launched before a moment.
+/// Launched GPU work of each process, for the end of all work launched before a given time.
 struct LaunchedWork {
-    /// By process; of streams without recorded launches by none: when each operation was launched, in order, and when it and all
-    /// before it are done.
+    /// By process (`None`: streams without recorded launches): launch time of each operation in order, and the end of
+    /// all operations up to it.
     of_processes: BTreeMap<Option<Key>, Vec<(i64, i64)>>,
 }
 
@@ -372,27 +374,28 @@ impl LaunchedWork {
         Self { of_processes }
     }
 
-    /// From when all that was launched before a step is done to when all that was launched before its end is.
+    /// Span from the end of all work launched before the step to the end of all work launched before the step's end.
     fn span(&self, trace: &Trace, step: &Step) -> (i64, i64) {
         let from = self.done(trace, step, step.start);
         (from, self.done(trace, step, step.end).max(from))
     }
 
-    /// The window of steps with their GPU work, of all of their processes: from when the first of these is done with all that it launched
-    /// before its first step, to when the last is done with all that it launched before the end of its last step.
+    /// Window of steps with their GPU work in all processes. It starts when the first process has completed the work
+    /// launched before its first step. It ends when the last process has completed the work launched before the end of
+    /// its last step.
     fn window(&self, trace: &Trace, steps: &[&Step]) -> Option<(i64, i64)> {
         let starts = steps.iter().map(|step| self.done(trace, step, step.start));
         let ends = steps.iter().map(|step| self.done(trace, step, step.end));
         Some((starts.min()?, ends.max()?))
     }
 
-    /// Whether a process launched any in a stretch.
+    /// Test if a process launched work in a time range.
     fn has_launched(&self, process: Option<Key>, (from, to): (i64, i64)) -> bool {
         let Some(work) = self.of_processes.get(&process) else { return false };
         work.get(work.partition_point(|&(launched, _)| launched < from)).is_some_and(|&(launched, _)| launched < to)
     }
 
-    /// When all that the step's process launched before a moment is done; not before that moment.
+    /// End of all work that the step's process launched before a time; at least that time.
     fn done(&self, trace: &Trace, step: &Step, moment: i64) -> i64 {
         let until = |process: Option<Key>| {
             let work = self.of_processes.get(&process)?;
@@ -404,8 +407,8 @@ impl LaunchedWork {
     }
 }
 
-/// How long after the end of each step the next one of its process begins, in ns; none of last ones, nor where the recording pauses between
-/// the two.
+/// Time from the end of each step to the start of the next step of its process, in ns. `None` for last steps, and
+/// across a pause of the recording.
 pub(crate) fn between(trace: &Trace, spans: &[(i64, i64)]) -> Vec<Option<i64>> {
     let pauses = trace.pauses();
     let cycle = |step: &Step| pauses.partition_point(|pause| pause.end <= step.start);
@@ -420,12 +423,12 @@ pub(crate) fn between(trace: &Trace, spans: &[(i64, i64)]) -> Vec<Option<i64>> {
     between
 }
 
-/// Whether the first step is a warm-up beside the others, in their order.
+/// Test if the first step is warm-up compared to the others, which are in order.
 pub(crate) fn is_warm_up(first: i64, others: &[i64]) -> bool {
     middle(others).is_some_and(|middle| first > middle.saturating_mul(FAR_OFF)) && !comes_again(first, others)
 }
 
-/// The middle one of some lengths, the longer of two; none of none.
+/// Upper median of lengths; `None` if there are none.
 pub(crate) fn middle(lengths: &[i64]) -> Option<i64> {
     let mut sorted = lengths.to_vec();
     sorted.sort_unstable();

@@ -2,7 +2,7 @@
 
 use crate::stats::{mean_std, quantile, sum};
 
-/// A sample's statistics; all in the unit of the sample.
+/// Statistics of a sample, in the unit of the sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Summary {
     /// Number of values.
@@ -22,7 +22,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// The statistics of `values`.
+    /// Compute the statistics of `values`.
     pub fn from_values(values: &[f64]) -> Self {
         let count = values.len();
         if count == 0 {
@@ -43,7 +43,7 @@ impl Summary {
     }
 }
 
-/// `part` of `whole` in percent; `None` if there is no whole.
+/// `part` of `whole` in percent; `None` if `whole` is 0.
 pub fn percent(part: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then(|| 100.0 * part / whole)
 }

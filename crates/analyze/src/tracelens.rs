@@ -1,8 +1,8 @@
-//! What TraceLens' tables have in common: which GPU work counts, in which arithmetic, and who launched it.
+//! Shared base of TraceLens' tables: counted GPU work, arithmetic, and launching operators.
 //!
-//! TraceLens (AMD, <https://github.com/AMD-AGI/TraceLens>) defines tables that many people know. We compute the same
-//! tables, without the losses of its definitions; [`Definition::TraceLens`] puts the losses back in, so that a test can
-//! hold every number to TraceLens' own. `docs/analyses/tracelens-differences.md` lists them.
+//! TraceLens (AMD, <https://github.com/AMD-AGI/TraceLens>) defines widely known tables. Stackline computes the same
+//! tables without the gaps of TraceLens' definitions. [`Definition::TraceLens`] reproduces these gaps, so that a test
+//! can compare every number. `docs/analyses/tracelens-differences.md` lists the differences.
 
 use crate::analyses::coverage::note_of;
 use crate::classify::{self, TRACELENS_OTHER};
@@ -13,36 +13,36 @@ use crate::{Scope, intervals::subtract};
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, GpuId, StrId, Trace};
 
-/// How a TraceLens table is computed.
+/// Definition by which a TraceLens table is computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Definition {
-    /// Sound: all GPU work, exact nanoseconds, operators in the category of what they do.
+    /// Exact: all GPU work, nanoseconds, operators in the category of their computation.
     #[default]
     Exact,
-    /// As TraceLens 2026 computes, losses included: only GPU work that a flow arrow ties to its launch, spans in
-    /// 64-bit floating-point microseconds (which rounds ends to 2^-10 µs at today's clock values), and
-    /// [`TRACELENS_OTHER`].
+    /// TraceLens' definition of 2026: only GPU work with a flow arrow from its launch, spans in 64-bit floating-point
+    /// microseconds (whose precision is 2^-10 µs at current clock values), and [`TRACELENS_OTHER`].
     TraceLens,
 }
 
-/// GPU work of a trace as TraceLens sees it.
+/// GPU work of a trace, as TraceLens classifies it.
 #[derive(Debug)]
 pub struct GpuView<'a> {
     /// The trace.
     pub trace: &'a Trace,
     definition: Definition,
-    /// Per row of [`Trace::gpu`]: whether it is in scope and its launch or operator is known.
+    /// Per row of [`Trace::gpu`]: true if it is in scope and its launch or operator is known.
     pub linked: Vec<bool>,
-    /// Per row of [`Trace::gpu`]: whether it is in scope at all and has plausible times.
+    /// Per row of [`Trace::gpu`]: true if it is in scope and has plausible times.
     pub counted: Vec<bool>,
-    /// Per row of [`Trace::gpu`]: whether it belongs to a communication library.
+    /// Per row of [`Trace::gpu`]: true if it belongs to a communication library.
     pub communication: Vec<bool>,
-    /// Per row of [`Trace::gpu`]: communication, memory (copies), or computation, to which TraceLens counts fills.
+    /// Per row of [`Trace::gpu`]: communication, memory (copies), or computation. TraceLens counts fills as
+    /// computation.
     pub types: Vec<KernelType>,
 }
 
 impl<'a> GpuView<'a> {
-    /// Looks at the part of `trace` in `scope`.
+    /// Classify the GPU work of `trace` in `scope`.
     pub fn new(trace: &'a Trace, scope: &Scope, definition: Definition) -> Self {
         let mut types = NameTypes::new(trace, RULES);
         let mut type_of = |event: EventId| match definition {
@@ -75,7 +75,7 @@ impl<'a> GpuView<'a> {
         Self { trace, definition, linked, counted, communication, types }
     }
 
-    /// The rows that time shares are about: all in scope, or those linked to a launch (TraceLens).
+    /// Rows that count for time shares: all in scope, or only those linked to a launch (TraceLens).
     pub fn timed(&self) -> &[bool] {
         match self.definition {
             Definition::Exact => &self.counted,
@@ -98,14 +98,14 @@ impl<'a> GpuView<'a> {
         Spans::new(self, gpu).total_us()
     }
 
-    /// How much of the GPU time has a known launch, operator and step, as a note for people.
+    /// Note on the share of GPU time with a known launch, operator and step.
     pub fn coverage_note(&self) -> String {
         note_of(self.trace, self.trace.gpu.ids().filter(|g| self.counted[g.index()]))
     }
 }
 
-/// Whether TraceLens ties a GPU operation to its launch. It follows flow arrows, and ROCm's profiler starts none at
-/// `hipMemset` calls; the correlation id names the call all the same.
+/// Test if TraceLens links a GPU operation to its launch. TraceLens follows flow arrows. ROCm's profiler starts none at
+/// `hipMemset` calls, although their correlation ID names the call.
 fn has_arrow(trace: &Trace, gpu: GpuId) -> bool {
     let launch = trace.gpu.launch[gpu.index()];
     let is_fill = trace.kind(trace.gpu.event[gpu.index()]) == EventKind::Memset;
@@ -136,7 +136,7 @@ impl Spans {
         }
     }
 
-    /// What is not covered by `other`.
+    /// The parts that `other` does not cover.
     pub fn without(&self, other: &Self) -> Self {
         match (self, other) {
             (Self::Ns(a), Self::Ns(b)) => Self::Ns(subtract(a, b)),
@@ -153,7 +153,7 @@ impl Spans {
         }
     }
 
-    /// From the first start to the last end, in µs.
+    /// Time from the first start to the last end, in µs.
     pub fn extent_us(&self) -> f64 {
         match self {
             Self::Ns(s) => s.first().zip(s.last()).map_or(0.0, |(a, b)| b.1.saturating_sub(a.0) as f64 / 1e3),
@@ -162,15 +162,15 @@ impl Spans {
     }
 }
 
-/// Marks events that run inside `torch.utils.checkpoint`'s second forward pass: operators, calls and GPU work of a
-/// recomputation. Empty if the trace records no such pass (Python frames are needed).
+/// Marks of events inside the second forward pass of `torch.utils.checkpoint`: operators, calls and GPU work of a
+/// recomputation. Empty if the trace records no such pass, which requires Python frames.
 #[derive(Debug, Default)]
 pub struct Recompute {
     events: Vec<bool>,
 }
 
 impl Recompute {
-    /// Looks for recomputation.
+    /// Find recomputation.
     pub fn find(trace: &Trace) -> Self {
         let mut names: FxHashMap<StrId, bool> = FxHashMap::default();
         let mut is_frame = |event: EventId| {
@@ -187,7 +187,7 @@ impl Recompute {
         for root in roots {
             events[root.index()] = true;
         }
-        // On a track, events that enclose others come first.
+        // On a track, enclosing events come first.
         for track in trace.tracks.ids() {
             for &event in trace.track_events(track) {
                 let parent = trace.events.parent[event.index()];
@@ -199,39 +199,39 @@ impl Recompute {
         Self { events }
     }
 
-    /// Whether the trace records any recomputation.
+    /// Test if the trace records any recomputation.
     pub fn any(&self) -> bool {
         !self.events.is_empty()
     }
 
-    /// Whether an event on a CPU thread is part of a recomputation.
+    /// Test if an event on a CPU thread is part of a recomputation.
     pub fn has(&self, event: EventId) -> bool {
         event.is_some() && self.events.get(event.index()).copied().unwrap_or(false)
     }
 
-    /// Whether GPU work was launched by a recomputation.
+    /// Test if a recomputation launched this GPU work.
     pub fn has_gpu(&self, trace: &Trace, gpu: GpuId) -> bool {
         trace.gpu.launcher(gpu).is_some_and(|launcher| self.has(launcher))
     }
 }
 
-/// What launched GPU work: the innermost operator around the launches, or the call itself where there is none.
-/// Communication kernels are not among the work (they are the collectives' table's).
+/// Launcher of GPU work: the innermost operator around the launches, or the launch call if there is none. Communication
+/// kernels are excluded, because the table of collectives contains them.
 #[derive(Clone, Debug)]
 pub struct Launcher {
     /// The operator or the runtime call.
     pub event: EventId,
-    /// Its GPU work, in order of launch.
+    /// GPU work in order of launch.
     pub gpu: Vec<GpuId>,
-    /// Time in µs during which any of its GPU work runs.
+    /// Time in µs in which any of its GPU work runs.
     pub direct_us: f64,
-    /// The same over all GPU work launched under it, by operators inside it and by communication libraries too.
+    /// The same for all GPU work launched under it, including operators inside it and communication libraries.
     pub subtree_us: f64,
-    /// What it computes: see [`classify::operator_category`].
+    /// Category of its computation: see [`classify::operator_category`].
     pub category: &'static str,
     /// Innermost `nn.Module` call around it.
     pub module: EventId,
-    /// Whether it runs in a recomputation.
+    /// True if it runs in a recomputation.
     pub recompute: bool,
 }
 
@@ -240,12 +240,12 @@ pub struct Launcher {
 pub struct Launchers {
     /// The launchers.
     pub list: Vec<Launcher>,
-    /// Whether the trace records any recomputation.
+    /// True if the trace records any recomputation.
     pub any_recompute: bool,
 }
 
 impl Launchers {
-    /// Finds them.
+    /// Find all launchers.
     pub fn find(view: &GpuView<'_>) -> Self {
         let trace = view.trace;
         let recompute = Recompute::find(trace);

@@ -119,8 +119,8 @@ fn missing_records_are_not_faster() {
     };
     let of_host = vec![Measure::Cpu, Measure::CpuTotal];
     let some = without(&["=2", "=4"]);
-    let end = "so GPU work and steps are not tested: less time is not faster.";
-    let told = format!("of test.json, 2 of 6 launches have no device record, {end}");
+    let end = "so GPU work and steps are not tested. Missing time is no speedup.";
+    let told = format!("in test.json, 2 of 6 launches have no device record, {end}");
     assert_eq!(tested(&before, &some), (vec![format!("B: {told}")], of_host.clone()));
     assert_eq!(tested(&some, &before), (vec![format!("A: {told}")], of_host.clone()));
 

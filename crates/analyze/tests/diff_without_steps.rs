@@ -40,7 +40,7 @@ fn kernel<'d>(diff: &'d Diff, name: &str) -> &'d Change {
 fn windows_of_other_lengths_are_compared_per_call() {
     let diff = between(run(68, 4005), run(60, 4013));
     assert_eq!(diff.per, Per::Call);
-    let told = "A holds 136 GPU operations and B 120, and neither has steps: times of a call are compared, not those of the whole.";
+    let told = "A has 136 GPU operations and B 120, and neither has steps, so times per call are compared, not totals.";
     assert_eq!(diff.warnings, [told]);
     let attend = kernel(&diff, "attend_kernel");
     assert_eq!(diff.call_ns(ChangeTable::Kernels, attend), Some((4_005e3, 4_013e3)));
@@ -163,7 +163,7 @@ fn inferred_steps_are_taken_where_they_hold_as_much_work_as_marked_ones() {
     let other = diff(4);
     assert_eq!((other.per, other.has_different_bases), (Per::Call, true));
     assert!(other.changes[&ChangeTable::Steps].is_empty());
-    let why = "The launches that repeat there are no such steps: 10 GPU operations in a repeat, 40 in a step.";
+    let why = "The repeated pattern of launches is not such a step: a repeat has 10 GPU operations, a step 40.";
     assert!(
         other.warnings[0].starts_with("A has steps and B has none") && other.warnings[0].contains(why),
         "{other:?}"

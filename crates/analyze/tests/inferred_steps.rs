@@ -35,8 +35,8 @@ fn repeated_launches_are_offered_where_each_is_an_iteration() {
         (1_000_000, (pattern.begin + 7_000_000, pattern.begin + 7_490_000))
     );
     let note = step_marks::note(&iterations(8, true)).unwrap();
-    assert!(note.contains("8 repeats of a pattern of 10 GPU operations") && note.contains("1000 µs each"), "{note}");
-    assert!(note.contains("call prof.step() after each iteration; or "), "{note}");
+    assert!(note.contains("8 repeats of a pattern of 10 GPU operations") && note.contains("median 1000 µs,"), "{note}");
+    assert!(note.contains("call prof.step() after each iteration, or "), "{note}");
     // What the profiler marks needs no option, which would take other spans, too, such as Optimizer.step.
     assert!(note.ends_with("record_function('step') and use --step-annotation '^step$'"), "{note}");
     let mut recorded_otherwise = iterations(8, true);
@@ -119,8 +119,8 @@ fn pauses_between_repeats_are_no_part_of_inferred_steps() {
     let found = find(&served(10), &Options::default()).unwrap();
     assert!(found.are_inferred && found.steps == 9, "{}", found.steps);
     assert!((900_000..1_100_000).contains(&found.step_ns), "{}", found.step_ns);
-    let note = found.notes.iter().find(|note| note.contains("9 repeats of 1000 µs (median)")).unwrap();
-    assert!(note.contains(" between repeats is left out, with 10 other repeats)"), "{note}");
+    let note = found.notes.iter().find(|note| note.contains("9 repeats, median 1000 µs,")).unwrap();
+    assert!(note.contains(" between repeats, and 10 other repeats)"), "{note}");
     // The later requests are more.
     let pattern = LaunchPattern::find(&served(7)).unwrap();
     assert_eq!((pattern.repeats.len(), pattern.left_out, pattern.pauses_ns), (12, 7, pause * 1000));

@@ -114,10 +114,10 @@ fn a_warm_up_among_the_steps_of_another_process_is_not_said_to_be_left_out() {
     };
     let (warm_ups, choice, note) = notes(2);
     assert_eq!((&warm_ups[..], choice), (&[][..], WindowChoice::Steps(0, 5)));
-    assert!(note.starts_with("step 2 of process 200 took 9.0 times") && note.contains("not left out"), "{note}");
+    assert!(note.starts_with("step 2 of process 200 took 9.0 times") && note.contains("is included"), "{note}");
     let (warm_ups, choice, note) = notes(0);
     assert_eq!((&warm_ups[..], choice), (&[0][..], WindowChoice::Steps(1, 3)));
-    assert!(note.contains("is left out, as a first one"), "{note}");
+    assert!(note.contains("is excluded as warm-up"), "{note}");
 }
 
 /// Two cycles of a profiler: three steps, nothing for 5 ms, and as many steps as asked for; each step with a kernel of 60 µs.
@@ -136,7 +136,7 @@ fn of_many_cycles_some_are_named() {
     let trace = trace((0..20).map(|cycle| step(1, 2 * cycle, 1000 * cycle, 100)));
     let [note] = &Looked::at(&trace, &Scope::default()).notes[..] else { panic!() };
     assert!(
-        note.contains("step 38 alone; --steps 0..0 or --steps 2..2 or") && note.contains("14..14 or … chooses"),
+        note.contains("step 38; --steps 0..0 or --steps 2..2 or") && note.contains("14..14 or … selects"),
         "{note}"
     );
 }
@@ -157,8 +157,8 @@ fn the_pause_between_two_recorded_cycles_is_no_part_of_the_window() {
     let looked = Looked::at(&trace, &Scope::default());
     assert_eq!((looked.steps, &looked.choice), (3, &WindowChoice::StepsWithWork(9, 11)));
     let [note] = &looked.notes[..] else { panic!("{:?}", looked.notes) };
-    assert!(note.starts_with("the recording pauses for 5000 µs between steps 5 and 9: what ran then"), "{note}");
-    assert!(note.ends_with("that of steps 9 to 11 alone; --steps 3..5 chooses the others"), "{note}");
+    assert!(note.starts_with("the recording pauses for 5000 µs between steps 5 and 9, so the window"), "{note}");
+    assert!(note.ends_with("covers only steps 9 to 11; --steps 3..5 selects the others"), "{note}");
     // Three kernels of 60 µs in 300.
     assert_eq!(idle_ns(&trace, &Scope::default()), 120_000);
     assert_eq!(window(&trace, &Scope::of_steps(Some((3, 5)))), (0, 300));
@@ -204,8 +204,8 @@ fn a_process_that_begins_after_another_ended_is_no_cycle_of_it() {
     assert_eq!(window(&trace, &Scope::default()), (5200, 5600));
     let looked = Looked::at(&trace, &Scope::default());
     assert_eq!((looked.steps, &looked.choice), (4, &WindowChoice::StepsWithWork(10, 13)));
-    let expected = "the steps of process 100 and those of process 200 do not overlap in time: the window is that of steps 10 to 13 of \
-                    the latter alone; --steps 0..1 chooses the others";
+    let expected = "the steps of process 100 and those of process 200 do not overlap in time, so the window covers only steps 10 to 13 of \
+                    the latter; --steps 0..1 selects the others";
     assert_eq!(looked.notes, [expected]);
     let steps = &(analyses::find("steps").unwrap().run)(&trace, &Scope::default())[0];
     let why: Vec<String> = texts(steps, "left_out").into_iter().filter(|why| !why.is_empty()).collect();

@@ -106,7 +106,7 @@ fn a_first_step_that_warms_up_is_left_out_and_said() {
     let slow = trace([step(0, 2000, 2600), step(1, 4600, 1000), step(2, 5600, 1000), step(3, 6600, 1000)]);
     assert_eq!(window(&slow, &Scope::default()), (3, (2600, 5600)));
     let notes = Looked::at(&slow, &Scope::default()).notes;
-    assert!(notes[0].starts_with("step 0 took 2.6 times as long as the middle one"), "{notes:?}");
+    assert!(notes[0].starts_with("step 0 took 2.6 times as long as the median"), "{notes:?}");
     assert_eq!(Looked::at(&slow, &Scope { whole: true, ..Scope::default() }).steps, 0);
     let beside = "1/1 user_annotation setup 0+1500".to_owned();
     let late = trace([beside, step(0, 2000, 1000), step(1, 3000, 1000)]);
@@ -354,7 +354,7 @@ fn a_step_of_a_file_that_breaks_off_is_measured_by_those_of_its_kind() {
     }
     let (known, notes) = with_gpu(&break_off(trace(lines)));
     assert_eq!(known.iter().filter(|known| **known).count(), 5, "{known:?}");
-    let note = "with_gpu and gpu_busy are without 1 of 6 steps: ";
+    let note = "with_gpu and gpu_busy exclude 1 of 6 steps, ";
     assert!(notes.iter().any(|told| told.starts_with(note)), "{notes:?}");
 
     // The same of marks: a step of evaluation is smaller than one of training.
@@ -385,7 +385,7 @@ fn steps_of_unknown_gpu_work_are_counted_among_those_of_the_spread() {
         with_gpu(&trace(marks.iter().cloned().chain(events))).1
     };
     assert_eq!(noted(&[0]), [""; 0], "the warm-up");
-    let note = "with_gpu and gpu_busy are without 1 of 3 steps: ";
+    let note = "with_gpu and gpu_busy exclude 1 of 3 steps, ";
     assert!(noted(&[0, 2])[0].starts_with(note), "{:?}", noted(&[0, 2]));
 }
 
@@ -447,8 +447,9 @@ fn numbered_iterations(name: &str) -> Trace {
 #[test]
 fn numbered_spans_are_offered_beside_steps_of_an_optimizer() {
     let note = step_marks::note(&numbered_iterations("iteration ")).unwrap();
-    assert!(note.starts_with("the program marks no steps: they end where its optimizer's do"), "{note}");
-    let offer = "; 9 spans are named 'iteration 0', 'iteration 1', … (990.0 µs the middle one): --step-annotation '^iteration (\\d+)$'";
+    assert!(note.starts_with("the program marks no steps: each step ends with Optimizer.step"), "{note}");
+    let offer =
+        "; 9 spans are named 'iteration 0', 'iteration 1', … (median 990.0 µs): --step-annotation '^iteration (\\d+)$'";
     assert!(note.contains(offer), "{note}");
     let note = step_marks::note(&numbered_iterations("my_step_by_name#a")).unwrap();
     assert!(note.contains("--step-annotation '^my_step_by_name#a(\\d+)$'"), "{note}");

@@ -227,7 +227,9 @@ fn one_step_is_not_tested_but_may_fail() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.code() == Some(4) && said.contains("not tested"), "{said}");
     assert!(
-        String::from_utf8(output.stdout).unwrap().contains("One step: no spread, so nothing can be told from noise.")
+        String::from_utf8(output.stdout)
+            .unwrap()
+            .contains("One step: no spread is known, so no change can be tested against noise.")
     );
     let output = run(&[&args[..], &["--significant"]].concat());
     let said = String::from_utf8(output.stderr).unwrap();

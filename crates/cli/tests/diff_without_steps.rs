@@ -127,7 +127,7 @@ fn steps_beside_a_run_without_any_are_compared_per_call_and_said_not_to_be_compa
     for (before, after, who) in [(&a, &b, "A has steps and B has none"), (&b, &a, "B has steps and A has none")] {
         let shown = stdout(&["diff", before, after]);
         let text = one_line(&shown);
-        assert!(text.starts_with(&format!("Steps are not comparable: {who}, and a step")), "{text}");
+        assert!(text.starts_with(&format!("Steps are not comparable: {who}, so only times per call")), "{text}");
         assert!(!text.contains("slower") && !text.contains("faster") && !text.contains("he step is"), "{text}");
         assert!(!text.contains("GPU busy"), "{text}");
     }
@@ -163,7 +163,7 @@ fn steps_are_compared_with_inferred_ones() {
     let a = iterations(folder.path(), "a.json", (1000, true));
     let b = iterations(folder.path(), "b.json", (1200, false));
     let text = one_line(&stdout(&["diff", &a, &b]));
-    let warning = "Warning: B marks no steps: they are inferred from 8 repeats of a pattern of 10 launches.";
+    let warning = "Warning: B marks no steps, so they are inferred from 8 repeats of a pattern of 10 launches.";
     let (warned, claimed) = (text.find(warning), text.find("The step"));
     assert!(warned.is_some() && warned < claimed, "{text}");
     assert!(text.contains("20.0 %") && text.contains("1000 µs → 1200 µs"), "{text}");

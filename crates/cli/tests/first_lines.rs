@@ -36,7 +36,7 @@ fn spans_of_a_numbered_loop_are_offered_as_steps() {
     let file = folder.path().join("trace.json");
     let (path, pattern) = (file.to_str().unwrap(), r"^request (\d+)$");
     std::fs::write(&file, spans((0..5).map(|at| format!("request {at}")))).unwrap();
-    let offer = "no steps are marked, but 5 spans are named 'request 0', 'request 1', … (80.00 µs the middle one)";
+    let offer = "no steps are marked, but 5 spans are named 'request 0', 'request 1', … (median 80.00 µs)";
     for command in ["report", "steps"] {
         let said = stdout(&[command, path]);
         assert!(said.contains(offer) && said.contains(&format!("--step-annotation '{pattern}'")), "{said}");
@@ -260,5 +260,5 @@ fn report_and_steps_have_the_same_spread_of_steps() {
         assert_eq!((&report, &report[0]["steps"]), (&spread("steps", more), &serde_json::json!(steps)), "{more:?}");
     }
     let listed = stdout(&["steps", &file]);
-    assert!(listed.contains("warm-up") && listed.contains("left_out: why a step does not count"), "{listed}");
+    assert!(listed.contains("warm-up") && listed.contains("left_out: why steps_spread"), "{listed}");
 }

@@ -1,4 +1,4 @@
-//! Checks of a trace ([`crate::checks`]) as tables: one row for each check, and the events that break one.
+//! Table of consistency checks ([`crate::checks`]), one row per check, and table of events that fail one.
 
 use crate::checks::{ALL, Check, Outcome};
 use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
@@ -7,7 +7,7 @@ use stackline_model::{EventId, Table, Trace, Unit};
 /// The registered analysis.
 pub(super) const CHECKS: Analysis = Analysis {
     name: "checks",
-    about: "Breaches of causality, missing partners and missing fields, each counted, with the events",
+    about: "Consistency checks: causality violations, unmatched records and missing fields, with counts and events",
     tables: &["checks", "check_events"],
     window: DefaultWindow::Own,
     commands: &[TableCommand::Check],
@@ -15,7 +15,7 @@ pub(super) const CHECKS: Analysis = Analysis {
     run,
 };
 
-/// So many events of each check are listed.
+/// Maximum number of listed events per check.
 const LISTED: usize = 100;
 
 fn run(trace: &Trace, _: &Scope) -> Vec<Table> {
@@ -26,7 +26,7 @@ fn run(trace: &Trace, _: &Scope) -> Vec<Table> {
         _ => "failed",
     };
     let failed = |o: &(&Check, Outcome)| (!o.1.breaches.is_empty()).then(|| o.0.consequence.to_owned());
-    let checks = Table::new("checks", "Checks of the trace")
+    let checks = Table::new("checks", "Consistency checks of the trace")
         .text("check", outcomes.iter().map(|(check, _)| check.name.to_owned()))
         .text("state", outcomes.iter().map(|(_, outcome)| state(outcome).to_owned()))
         .i64("breaches", Unit::None, outcomes.iter().map(|(_, outcome)| outcome.breaches.len() as i64))
@@ -38,10 +38,10 @@ fn run(trace: &Trace, _: &Scope) -> Vec<Table> {
         outcome.breaches.iter().take(LISTED).map(move |(event, why)| (name, *event, why.clone())).collect::<Vec<_>>()
     };
     let rows: Vec<(&str, EventId, String)> = outcomes.iter().flat_map(listed).collect();
-    // As tables of steps and the critical path of the whole trace count.
+    // Relative to the trace's start, as in tables of steps and the critical path of the whole trace.
     let origin = trace.span().map_or(0, |span| span.0);
     let start = |event: EventId| trace.events.start[event.index()].saturating_sub(origin);
-    let events = Table::new("check_events", "Events that break a check")
+    let events = Table::new("check_events", "Events that fail a check")
         .text("check", rows.iter().map(|row| row.0.to_owned()))
         .i64("event", Unit::None, rows.iter().map(|row| i64::from(trace.events.source_index[row.1.index()])))
         .text("name", rows.iter().map(|row| trace.name(row.1).to_owned()))
@@ -49,6 +49,9 @@ fn run(trace: &Trace, _: &Scope) -> Vec<Table> {
         .i64("dur_ns", Unit::Ns, rows.iter().map(|row| trace.events.dur[row.1.index()]))
         .text("what", rows.iter().map(|row| row.2.clone()));
     let cut = outcomes.iter().any(|(_, outcome)| outcome.breaches.len() > LISTED);
-    let note = format!("The first {LISTED} events of each check; event is the position in the file's list, from 0.");
+    let note = format!(
+        "Shows the first {LISTED} events of each check. The column event is the position in the file's event list, \
+         from 0."
+    );
     vec![checks, if cut { events.note(note) } else { events }]
 }

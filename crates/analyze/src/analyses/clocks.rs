@@ -1,6 +1,5 @@
-//! How far the clock of each device may be from the host's, as reading bounded it by causality
-//! ([`stackline_model::DeviceClock`]), as recorded. Differences of a millisecond and more were removed by reading, before all
-//! other tables.
+//! Bounds on the clock offset between each device and the host, from causality ([`stackline_model::DeviceClock`]), for
+//! times as recorded. Reading already removed offsets of one millisecond and more, before all other tables.
 
 use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
 use stackline_model::{DeviceClock, Table, Trace, Unit};
@@ -8,7 +7,7 @@ use stackline_model::{DeviceClock, Table, Trace, Unit};
 /// The registered analysis.
 pub(super) const CLOCKS: Analysis = Analysis {
     name: "clocks",
-    about: "Bounds on the difference between the clocks of host and devices",
+    about: "Bounds on the clock offset between host and devices",
     tables: &["clocks"],
     window: DefaultWindow::Own,
     commands: &[TableCommand::Timeline],
@@ -21,7 +20,7 @@ fn run(trace: &Trace, _: &Scope) -> Vec<Table> {
     let count = |f: fn(&DeviceClock) -> u64| {
         clocks.iter().map(move |c| i64::try_from(f(c)).unwrap_or(i64::MAX)).collect::<Vec<_>>()
     };
-    let table = Table::new("clocks", "Clocks of devices against the host's: shifts that causality allows")
+    let table = Table::new("clocks", "Clock offset of each device from the host: shifts that causality allows")
         .i64("device", Unit::None, clocks.iter().map(|c| i64::from(c.device)))
         .text("finding", clocks.iter().map(|c| Some(finding(c).to_owned())))
         .i64("shift_ns", Unit::Ns, clocks.iter().map(DeviceClock::shift_ns))
@@ -36,36 +35,37 @@ fn run(trace: &Trace, _: &Scope) -> Vec<Table> {
         let why = if trace.gpu.is_empty() {
             "The trace has no GPU operations."
         } else if trace.gpu.launch.iter().all(|l| l.is_none()) {
-            "No GPU operation has its launch call in the trace: how the clocks differ cannot be estimated."
+            "No GPU operation has its launch call in the trace, so the clock offset cannot be estimated."
         } else if !is_estimable(trace) {
-            "No GPU operation and its launch call both have times that can be used (the read report says what is wrong \
-             with them): how the clocks differ cannot be estimated."
+            "No GPU operation and its launch call both have plausible times, so the clock offset cannot be estimated. \
+             The read report lists the implausible times."
         } else {
-            "Not estimated: the run directory was written by a version that did not look. Import the trace again."
+            "Not estimated: an older version of Stackline wrote this run directory. Import the trace again."
         };
         return vec![table.note(why)];
     }
     let table = table.note(
-        "Whole trace. A shift is what would have to be added to the device's times so that no operation starts before \
-         its launch call (at least) or ends after a call that waited for it returned (at most). applied_ns was added to \
-         the device's times before anything was computed: shifts of 1 ms or more are, smaller ones are not.",
+        "Covers the whole trace. A shift is a time to add to the device's times. With least_shift_ns, no operation \
+         starts before its launch call. With most_shift_ns, no operation ends after a call that waited for it \
+         returns. Stackline added applied_ns before all analyses; it applies only shifts of 1 ms or more.",
     );
     let table = if clocks.iter().any(|c| c.applied_ns != 0 && c.launches == 0) {
         table.note(
-            "A device without launches was aligned by the order of operations: idle time before its first one is not known.",
+            "A device without launches was aligned by the order of operations. Its idle time before the first \
+             operation is unknown.",
         )
     } else {
         table
     };
     let unbounded = clocks.iter().all(|c| c.most_ns.is_none());
     vec![if unbounded {
-        table.note("No call in the trace is known to wait: there are no upper bounds.")
+        table.note("The trace has no known synchronization call, so there are no upper bounds.")
     } else {
         table
     }]
 }
 
-/// Whether some operation and its launch call have times to compare.
+/// Test if any operation and its launch call both have plausible times.
 fn is_estimable(trace: &Trace) -> bool {
     let launches = trace.gpu.event.iter().zip(&trace.gpu.launch);
     launches
@@ -73,7 +73,7 @@ fn is_estimable(trace: &Trace) -> bool {
         .any(|(&event, &call)| call.is_some() && trace.events.is_plausible(event) && trace.events.is_plausible(call))
 }
 
-/// What the bounds say, in words.
+/// Meaning of the bounds as text.
 fn finding(clock: &DeviceClock) -> &'static str {
     match clock.shift_ns() {
         _ if clock.is_contradictory() => "contradictory",

@@ -1,4 +1,4 @@
-//! Values of the counters that a trace recorded, one row per value.
+//! Recorded counter values, one row per value.
 
 use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
 use stackline_model::{CounterSeries, CounterTable, Table, Trace, Unit};
@@ -32,7 +32,7 @@ fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
         .f64("value", Unit::None, rows.iter().map(|(.., value)| *value));
     vec![match (counters.is_empty(), rows.is_empty()) {
         (true, _) => table.note("The trace has no counters."),
-        (false, true) => table.note("No counter has a value in the window; --whole shows the others."),
+        (false, true) => table.note("No counter has a value in the window; --whole shows all values."),
         (false, false) => table,
     }]
 }

@@ -1,8 +1,8 @@
-//! Coverage: how much of the GPU time is known to come from where.
+//! Coverage: the share of GPU time with known origin.
 //!
-//! Every share of GPU time is only as good as the part of it that could be tied to a launch, an operator, a step. Under
-//! graph replay whole steps hang on one launch call, and kernels launched before the recording have none
-//! (AMD-AGI/TraceLens#827, #728), so this table stands beside every share.
+//! A share of GPU time is only as good as the part of GPU time with a known launch, operator or step. With graph
+//! replay, whole steps belong to one launch call, and kernels launched before the recording have none
+//! (AMD-AGI/TraceLens#827, #728). So tables with shares have a note on coverage.
 
 use crate::summary::percent;
 use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
@@ -12,7 +12,7 @@ use stackline_model::{GpuId, Table, Trace, Unit};
 /// The registered analysis.
 pub(super) const COVERAGE: Analysis = Analysis {
     name: "coverage",
-    about: "How much of the GPU time has a known launch, operator, Python frame, module, annotation and step",
+    about: "Share of GPU time with a known launch, operator, Python frame, module, annotation and step",
     tables: &["coverage"],
     window: DefaultWindow::Steps,
     commands: &[
@@ -26,7 +26,7 @@ pub(super) const COVERAGE: Analysis = Analysis {
     run,
 };
 
-/// What may be known of an operation of a GPU, in the order of the rows.
+/// Known origins of a GPU operation, in the order of the rows.
 const KNOWN: [&str; 7] = ["launch", "operator", "python", "module", "annotation", "step", "graph_launch"];
 
 fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
@@ -66,7 +66,7 @@ fn known(trace: &Trace, id: GpuId) -> [bool; KNOWN.len()] {
     ]
 }
 
-/// The note that stands beside shares of GPU time: how much of the time has a known launch, operator and step.
+/// Note on coverage: the share of GPU time with a known launch, operator and step.
 pub(crate) fn note_of(trace: &Trace, operations: impl Iterator<Item = GpuId>) -> String {
     let mut total = 0i64;
     let mut times = [0i64; 3];
@@ -92,7 +92,7 @@ pub(super) fn note(trace: &Trace, scope: &Scope) -> String {
     note_of(trace, trace.gpu.ids().filter(counts))
 }
 
-/// Puts [`note`] beside the tables that show shares; not where there is nothing to share.
+/// Add [`note`] to non-empty tables with shares.
 pub(super) fn beside_shares(tables: Vec<Table>, trace: &Trace, scope: &Scope) -> Vec<Table> {
     let note = note(trace, scope);
     let shows_shares = |t: &Table| t.rows() > 0 && t.columns.iter().any(|c| c.unit == Unit::Percent);
@@ -101,7 +101,7 @@ pub(super) fn beside_shares(tables: Vec<Table>, trace: &Trace, scope: &Scope) ->
 
 fn table(operations: i64, total: i64, counts: &[i64], times: &[i64]) -> Table {
     let share = |part: i64, whole: i64| percent(part as f64, whole as f64);
-    let table = Table::new("coverage", "How much of the GPU time is known to come from where")
+    let table = Table::new("coverage", "Share of GPU time with known origin")
         .text("known", KNOWN.map(|k| Some(k.to_owned())))
         .f64("gpu_time_percent", Unit::Percent, times.iter().map(|&t| share(t, total)))
         .i64("gpu_time_ns", Unit::Ns, times.iter().copied())
@@ -113,7 +113,7 @@ fn table(operations: i64, total: i64, counts: &[i64], times: &[i64]) -> Table {
         return if operations == 0 { table.note("The trace has no GPU operations in this scope.") } else { table };
     };
     table.note(format!(
-        "{graph:.1} % of the GPU time was launched by graph launches: its operator and step are those of the launch call."
+        "{graph:.1} % of the GPU time comes from graph launches. Its operator and step are those of the launch call."
     ))
 }
 

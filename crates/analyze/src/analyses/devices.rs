@@ -1,6 +1,7 @@
-//! Devices that a source describes, one row per device: product, sizes, clock, and peak rates.
+//! Devices of the input, one row per device: product, sizes, clock, and peak rates.
 //!
-//! Rates are those that the source states; else those of the product's data sheet ([`stackline_model::DataSheet`]), where the name fits one.
+//! Rates come from the input; missing ones come from the product's data sheet ([`stackline_model::DataSheet`]), if the
+//! name matches one.
 
 use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
 use stackline_model::{Device, PeakFlops, Table, Trace, Unit};
@@ -8,7 +9,7 @@ use stackline_model::{Device, PeakFlops, Table, Trace, Unit};
 /// The registered analysis.
 pub(super) const ANALYSIS: Analysis = Analysis {
     name: "devices",
-    about: "Devices that the source describes: sizes, clock, memory bandwidth and peak rates by number format",
+    about: "Devices with memory size, clock, memory bandwidth and peak rates by number format",
     tables: &["devices"],
     window: DefaultWindow::Own,
     commands: &[TableCommand::Timeline],
@@ -16,13 +17,13 @@ pub(super) const ANALYSIS: Analysis = Analysis {
     run,
 };
 
-/// A device with its rates.
+/// A device with its peak rates.
 struct Row {
     device: Device,
-    /// Bytes/s.
+    /// Memory bandwidth in bytes/s.
     memory_bandwidth: Option<f64>,
     peak_flops: PeakFlops,
-    /// Who states the rates.
+    /// Source of the rates.
     source: Option<&'static str>,
 }
 
@@ -46,7 +47,7 @@ impl Row {
 fn run(trace: &Trace, _: &Scope) -> Vec<Table> {
     let rows: Vec<Row> = trace.meta.devices().into_iter().map(Row::new).collect();
     let table = table(&rows);
-    vec![if rows.is_empty() { table.note("The source describes no device.") } else { table }]
+    vec![if rows.is_empty() { table.note("The input describes no device.") } else { table }]
 }
 
 fn table(rows: &[Row]) -> Table {
@@ -103,6 +104,6 @@ mod tests {
     #[test]
     fn a_trace_without_devices_says_so() {
         let table = &run(&Trace::default(), &Scope::default())[0];
-        assert_eq!((table.rows(), &table.notes[..]), (0, &["The source describes no device.".to_owned()][..]));
+        assert_eq!((table.rows(), &table.notes[..]), (0, &["The input describes no device.".to_owned()][..]));
     }
 }

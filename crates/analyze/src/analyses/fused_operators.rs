@@ -1,4 +1,5 @@
-//! Original operators of fused kernels, one row per kernel: lists of XLA's programs, and names of TorchInductor's kernels.
+//! Original operators of fused kernels, one row per kernel, from lists in XLA's programs and from names of
+//! TorchInductor's kernels.
 
 use crate::scope::{GpuWork, HostWork};
 use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
@@ -8,7 +9,7 @@ use std::cmp::Reverse;
 /// The registered analysis.
 pub(super) const ANALYSIS: Analysis = Analysis {
     name: "fused_operators",
-    about: "Original operators of fused kernels, with evidence: compiled programs, names of kernels",
+    about: "Original operators of fused kernels, with evidence (compiled program or kernel name)",
     tables: &["fused_operators"],
     window: DefaultWindow::Steps,
     commands: &[TableCommand::Kernels],
@@ -19,10 +20,10 @@ pub(super) const ANALYSIS: Analysis = Analysis {
 /// A fusion with its events in the window.
 struct Row<'a> {
     fusion: &'a Fusion,
-    /// Operations of devices, and their time in ns.
+    /// Number of device operations, and their total time in ns.
     operations: i64,
     total: i64,
-    /// Operators of the host.
+    /// Number of host operators.
     calls: i64,
 }
 
@@ -52,14 +53,14 @@ fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let records = trace.gpu_records();
     let table = records.note().into_iter().fold(table(trace, &rows, records), Table::note);
     vec![match (fusions.is_empty(), rows.is_empty()) {
-        (true, _) => table.note("No kernel in this trace is known to be fused of several operators."),
-        (false, true) => table.note("No fused kernel in the window; --whole shows the others."),
+        (true, _) => table.note("The trace has no kernel that is known to be fused."),
+        (false, true) => table.note("No fused kernel in the window; --whole shows all."),
         (false, false) => table,
     }]
 }
 
 fn table(trace: &Trace, rows: &[Row<'_>], records: &GpuRecords) -> Table {
-    // That a kernel has no operation is known only where operations are recorded.
+    // A kernel without operation is only known as such if operations are recorded.
     let are_recorded = records.are_any() && !records.lack_launches;
     let known = |row: &Row<'_>, value: i64| (row.operations > 0 || are_recorded).then_some(value);
     Table::new("fused_operators", "Original operators of fused kernels")

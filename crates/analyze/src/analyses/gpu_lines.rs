@@ -1,7 +1,8 @@
-//! Which lines of the program the time of GPUs goes to.
+//! GPU time by source line.
 //!
-//! `gpu_lines`: operations by the innermost line of the user's own code that they came from: of a compiled program (XLA) the line that
-//! its operator was written in, else the line, or function, that launched them. Durations are summed over streams, as in `gpu_kernels`.
+//! `gpu_lines`: operations by the innermost line of the user's own code. In compiled programs (XLA) this is the line of
+//! the operator's definition; otherwise it is the line, or function, that launched the operation. Durations are summed
+//! over streams, as in `gpu_kernels`.
 
 use crate::findings::{SourceLocations, launch_of};
 use crate::summary::percent;
@@ -13,7 +14,7 @@ use std::collections::BTreeMap;
 /// The registered analysis.
 pub(super) const ANALYSIS: Analysis = Analysis {
     name: "gpu_lines",
-    about: "Time of GPU operations by the line of the program that they came from",
+    about: "GPU time by source line",
     tables: &["gpu_lines"],
     window: DefaultWindow::Own,
     commands: &[TableCommand::Kernels],
@@ -36,7 +37,7 @@ fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
         return empty("The trace has no GPU operations in this scope.");
     }
     if !has_lines {
-        return empty("The trace has neither Python frames nor lines of a compiled program.");
+        return empty("The trace has neither Python frames nor source lines of a compiled program.");
     }
     let work = scope.resolved(trace);
     let work = work.gpu_work(trace);
@@ -46,7 +47,7 @@ fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
         if places.is_own(own) {
             return own;
         }
-        // The engine's thread runs what the forward pass asked for.
+        // The thread of autograd's engine runs work on behalf of the forward pass.
         let launch = launch_of(trace, event);
         let around = std::iter::once(launch).chain(trace.ancestors(launch));
         around
@@ -90,17 +91,17 @@ fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
 }
 
 struct Row {
-    /// None where no line is known.
+    /// `None` for operations without a known line.
     line: Option<String>,
     count: i64,
     total: i64,
-    /// Name of the operation that takes most of its time.
+    /// Name of the operation with the most time of this line.
     longest: Option<String>,
 }
 
 fn table(rows: &[Row]) -> Table {
     let all = rows.iter().fold(0i64, |sum, row| sum.saturating_add(row.total));
-    Table::new("gpu_lines", "GPU operations by line of the program")
+    Table::new("gpu_lines", "GPU operations by source line")
         .text("line", rows.iter().map(|row| row.line.clone()))
         .f64("percent", Unit::Percent, rows.iter().map(|row| percent(row.total as f64, all as f64)))
         .i64("total_ns", Unit::Ns, rows.iter().map(|row| row.total))

@@ -1,13 +1,20 @@
-//! Where the time of each GPU goes, as one sum: what runs, and why nothing runs.
+//! GPU time by kind of work and cause of idle time.
 //!
-//! `gpu_time`: per device, over the window: the steps that are looked at ([`Looked`]) with their GPU work. All work that runs then
-//! counts, whoever launched it. Without steps the window is from the first start to the last end of the device's work. An instant in which something runs counts once, for the first of computation, communication, memory. An instant in which nothing runs on *any* of
-//! the device's streams counts by the operation that ends the gap: `idle_host_wait` until its launch call returned, or started if it is
-//! known to return later than the host is done ([`host_until`]; `calls/idle.rs` divides gaps alike); what is left of the gap is
-//! `idle_kernel_wait` below 30 µs (HTA's threshold: the hardware's distance between operations), else `idle_other` (it waited for
-//! something else). Without a launch record the cause is `idle_unknown`, and so it is from the launch of an operation on that may
-//! have run in the gap, and of which the trace has no record, or none with a time that can be true, at the end where no operation of
-//! the device has a launch record, and in all gaps of a file that breaks off. The rows of a device add up to its window.
+//! `gpu_time`, per device: the window is that of the selected steps ([`Looked`]) with their GPU work. All work in it
+//! counts, independent of its launch. Without steps, the window extends from the first start to the last end of the
+//! device's operations.
+//!
+//! An instant with running work counts once, for the first of computation, communication, memory. An instant in which
+//! no stream of the device runs anything counts for the operation that ends the gap:
+//! - `idle_host_wait` until its launch call returns, or starts if the call is known to return late ([`host_until`];
+//!   `calls/idle.rs` divides gaps in the same way);
+//! - then `idle_kernel_wait` if the rest is below 30 µs (HTA's threshold for the hardware's distance between
+//!   operations), otherwise `idle_other` (the operation waited for something else);
+//! - `idle_unknown` if the operation has no launch record. This cause also applies after the launch of an earlier
+//!   operation without a record or a plausible time, which may have run in the gap. It applies to the end of the window
+//!   if no operation of the device has a launch record, and to all gaps of a truncated file.
+//!
+//! The rows of a device add up to its window.
 //!
 //! `gpu_kernels`: the same operations by name, each with the operator that launched most of its time.
 
@@ -24,7 +31,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The registered analysis.
 pub(super) const ANALYSIS: Analysis = Analysis {
     name: "gpu_time",
-    about: "Where the time of each GPU goes, in one sum: what runs and why nothing runs; kernels by name",
+    about: "GPU time by kind of work and cause of idle time; kernels by name",
     tables: &["gpu_time", "gpu_kernels"],
     window: DefaultWindow::Own,
     commands: &[TableCommand::Kernels, TableCommand::Timeline],
@@ -33,7 +40,7 @@ pub(super) const ANALYSIS: Analysis = Analysis {
         let looked = Looked::at(trace, scope);
         let mut types = NameTypes::new(trace, RULES);
         let all = operations(trace, &mut types);
-        // Both tables are of the same time.
+        // Both tables cover the same time.
         let scope = &scope.resolved(trace);
         let work = scope.gpu_work(trace);
         let of_scope: Vec<Operation> = all.iter().filter(|o| work.has(o.gpu)).copied().collect();
@@ -43,7 +50,7 @@ pub(super) const ANALYSIS: Analysis = Analysis {
     },
 };
 
-/// Gaps shorter than this in ns are the hardware's own (HTA's `consecutive_kernel_delay`).
+/// Shorter gaps, in ns, count as the hardware's distance between operations (HTA's `consecutive_kernel_delay`).
 const KERNEL_WAIT_NS: i64 = 30_000;
 
 const CATEGORIES: [&str; 7] =
@@ -65,7 +72,7 @@ struct Operation {
     end: i64,
     gpu: GpuId,
     kind: KernelType,
-    /// Whether the host had done its part of the launch before the call returned ([`Handovers::is_early`]).
+    /// True if the host completed its part of the launch before the call returned ([`Handovers::is_early`]).
     is_early: bool,
 }
 
@@ -91,9 +98,10 @@ fn operations(trace: &Trace, types: &mut NameTypes<'_>) -> Vec<Operation> {
     operations
 }
 
-/// When kernels, and operations without a time that can be true, were launched of which nothing is known, by host thread, ascending.
+/// Launch times of lost operations by host thread, ascending: kernels without a record, and operations without a
+/// plausible time.
 fn launches_of_lost(trace: &Trace) -> BTreeMap<TrackId, Vec<i64>> {
-    // Profilers may leave out fills, and copies of nothing.
+    // Profilers may omit fills and empty copies.
     let is_kernel = |call: &EventId| names::is_kernel_launch(trace.name(*call));
     let without = trace.unrecorded_launches().into_iter().filter(is_kernel);
     let untimed = trace.gpu.ids().filter(|gpu| !trace.events.is_plausible(trace.gpu.event[gpu.index()]));
@@ -106,7 +114,7 @@ fn launches_of_lost(trace: &Trace) -> BTreeMap<TrackId, Vec<i64>> {
     lost
 }
 
-/// Those of the threads that launch the operations of a device.
+/// Launch times of lost operations on the threads that launch work on a device, ascending.
 fn lost_of_device(trace: &Trace, operations: &[Operation], lost: &BTreeMap<TrackId, Vec<i64>>) -> Vec<i64> {
     if lost.is_empty() {
         return Vec::new();
@@ -132,7 +140,7 @@ fn breakdown(trace: &Trace, operations: &[Operation], looked: &Looked) -> Table 
         let timed = of_device.iter().filter(|operation| is_kernel(&operation.gpu)).count() as i64;
         if timed * LEAST_KNOWN < recorded {
             unknown.push(format!(
-                "Of device {id} {} of {recorded} kernels have no time that can be true: when it is busy or idle is not known.",
+                "Device {id}: {} of {recorded} kernels have no plausible time, so its busy and idle time is unknown.",
                 recorded - timed
             ));
             continue;
@@ -140,14 +148,14 @@ fn breakdown(trace: &Trace, operations: &[Operation], looked: &Looked) -> Table 
         let times = device(trace, of_device, window, &lost_of_device(trace, of_device, &lost));
         let window = times.iter().fold(0i64, |sum, t| sum.saturating_add(*t));
         let present = CATEGORIES.iter().zip(times).enumerate().filter(|(i, (_, t))| match *i {
-            // Where no gap has a known cause they were not measured, and are not zero.
+            // Without any gap of known cause, the causes were not measured. They are not zero.
             HOST_WAIT..UNKNOWN => !is_cut,
             UNKNOWN => *t > 0,
             _ => true,
         });
         rows.extend(present.map(|(_, (name, time))| (of_device[0].device, *name, time, window)));
     }
-    let table = Table::new("gpu_time", "GPU time: what runs, and why nothing runs")
+    let table = Table::new("gpu_time", "GPU time by kind of work and cause of idle time")
         .i64("device", Unit::None, rows.iter().map(|r| i64::from(r.0)))
         .text("category", rows.iter().map(|r| r.1.to_owned()))
         .i64("time_ns", Unit::Ns, rows.iter().map(|r| r.2))
@@ -158,21 +166,22 @@ fn breakdown(trace: &Trace, operations: &[Operation], looked: &Looked) -> Table 
     }
     let table = unknown.into_iter().fold(table, Table::note);
     let Some(_) = window else {
-        return table
-            .note("Window: from the first start to the last end of each device's work, since no steps are looked at.");
+        return table.note(
+            "Window: from the first start to the last end of each device's operations, because no steps are selected.",
+        );
     };
     let table = table.note(
-        "Window: the steps with their GPU work, from when the work before them is done to the end of the last one and of what it \
-         launched.",
+        "Window: the steps with their GPU work, from the end of earlier GPU work to the end of the last step and its \
+         GPU work.",
     );
     looked.notes.iter().fold(table, |table, note| table.note(note.clone()))
 }
 
-/// Time per category of one device's operations, which are sorted by start; of the window, if there is one. `lost` is when operations
-/// were launched of which nothing is known, ascending.
+/// Time per category of one device's operations, which are sorted by start, within the window if there is one. `lost`
+/// has the launch times of lost operations, ascending.
 fn device(trace: &Trace, operations: &[Operation], window: Option<(i64, i64)>, lost: &[i64]) -> [i64; 7] {
     let mut times = [0i64; 7];
-    // Until when something of this class or of one before it runs.
+    // End of running work, per class.
     let mut until = [i64::MIN; 3];
     let (first, last) = window.unwrap_or((operations.first().map_or(0, |o| o.start), i64::MAX));
     let launch =
@@ -202,7 +211,7 @@ fn device(trace: &Trace, operations: &[Operation], window: Option<(i64, i64)>, l
     let end = until.iter().copied().max().unwrap_or(at).max(first);
     advance(&mut times, &until, at, end);
     if window.is_some() {
-        // Nothing that ends this gap was launched within the window.
+        // The operation after this gap was not launched within the window.
         let gap = (end.max(at), last.max(end.max(at)));
         let has_launches = operations.iter().any(|operation| launch(operation).is_some());
         let cause = if has_launches && !is_cut { HOST_WAIT } else { UNKNOWN };
@@ -211,20 +220,20 @@ fn device(trace: &Trace, operations: &[Operation], window: Option<(i64, i64)>, l
     times
 }
 
-/// From when on a lost operation may have run in a gap, which was launched between the operations before and behind it; the end of the
-/// gap if there is none.
+/// Earliest time in a gap at which a lost operation may have run. The operation was launched between the two operations
+/// around the gap. Returns the end of the gap if there is none.
 fn lost_from(lost: &[i64], (after, before): (i64, i64), gap: (i64, i64)) -> i64 {
     let next = lost.get(lost.partition_point(|&launched| launched <= after));
     next.filter(|&&launched| launched < before).map_or(gap.1, |&launched| launched.clamp(gap.0, gap.1))
 }
 
-/// Adds a gap: by its cause up to when something unknown may have run, and unknown behind that.
+/// Add a gap: its cause until an unknown operation may have run, `idle_unknown` after that.
 fn idle(times: &mut [i64; 7], (start, end): (i64, i64), cause: usize, unknown_from: i64) {
     times[cause] = times[cause].saturating_add(unknown_from.saturating_sub(start));
     times[UNKNOWN] = times[UNKNOWN].saturating_add(end.saturating_sub(unknown_from));
 }
 
-/// Adds the busy time from `from` to `to`, during which nothing starts.
+/// Add the busy time from `from` to `to`. Nothing starts in between.
 fn advance(times: &mut [i64; 7], until: &[i64; 3], from: i64, to: i64) {
     let mut at = from;
     for (class, &end) in until.iter().enumerate() {
@@ -236,7 +245,7 @@ fn advance(times: &mut [i64; 7], until: &[i64; 3], from: i64, to: i64) {
     }
 }
 
-/// Index into [`CATEGORIES`] of what an operation does; none for waits on the device's own queue: nothing runs then.
+/// Index into [`CATEGORIES`] of a kind of operation; `None` for waits on the device's own queue, in which nothing runs.
 fn class(kind: KernelType) -> Option<usize> {
     match kind {
         KernelType::Computation => Some(0),
@@ -246,7 +255,8 @@ fn class(kind: KernelType) -> Option<usize> {
     }
 }
 
-/// Why the device idled before `next`: two parts of the gap, of which one may be empty, each with an index into [`CATEGORIES`].
+/// Causes of a gap before `next`: two parts of the gap, one of which may be empty, each with an index into
+/// [`CATEGORIES`].
 fn causes(trace: &Trace, next: &Operation, gap: (i64, i64)) -> [((i64, i64), usize); 2] {
     let Some(launch) = trace.gpu.launch[next.gpu.index()].some() else {
         return [(gap, UNKNOWN), ((gap.1, gap.1), UNKNOWN)];
@@ -289,8 +299,8 @@ fn kernels(trace: &Trace, operations: &[Operation]) -> Table {
         .text("launched_by", rows.iter().map(|r| launchers.get(r.0).map(|name| (*name).to_owned())))
 }
 
-/// The operator that launched most of the time of operations, by their name; of equal ones the first by its name. None where no operator is
-/// known.
+/// The operator that launched most time of operations, by operation name; the first by name of equal ones. Names
+/// without a known operator are absent.
 fn launchers<'t>(trace: &'t Trace, operations: &[Operation]) -> BTreeMap<&'t str, &'t str> {
     let mut times: BTreeMap<(StrId, StrId), i64> = BTreeMap::new();
     for operation in operations {
@@ -408,7 +418,8 @@ mod tests {
         let compute = KernelType::Computation;
         let trace = trace_with_launch(EventId::new(0), 15);
         let operations = [operation(0, 12, compute), operation(20, 10, compute), operation(90, 30, compute)];
-        // 10 to 12 something runs; up to 18 the host launches; 30 to 90 the next one was launched long before; 90 to 100 it runs.
+        // Work runs from 10 to 12. The host launches until 18. The operation at 90 was launched long before the gap
+        // from 30 to 90.
         assert_eq!(device(&trace, &operations, Some((10, 100)), &[]), [22, 0, 0, 6, 62, 0, 0]);
         assert_eq!(
             device(&trace, &operations[..2], Some((10, 100)), &[]),

@@ -1,15 +1,15 @@
 //! Time by user annotation (`record_function`, profiler steps), on the GPU and on the CPU.
 //!
-//! `hta_gpu_annotations` and `hta_cpu_annotations`: statistics per annotation name, as HTA 0.6.1
-//! (`get_gpu_user_annotation_breakdown`) has them with its default of at most 1000 names (none is put under `others`).
-//! A GPU annotation spans the first start to the last end of what was launched inside the CPU annotation.
+//! `hta_gpu_annotations` and `hta_cpu_annotations`: statistics per annotation name, as in HTA 0.6.1
+//! (`get_gpu_user_annotation_breakdown`) with its default of at most 1000 names (no `others`). A GPU annotation spans
+//! the first start to the last end of the work launched inside the CPU annotation.
 //!
-//! `hta_kernels_by_annotation`: GPU operations per annotation by HTA's rule (`get_gpu_kernels_with_user_annotations`): the
-//! shortest GPU annotation of the same process and thread that overlaps the operation in time; of equally short ones the
-//! last row. An operation with the same start and end as one on another stream takes over its annotation (HTA assigns by
-//! the span itself). HTA fails where rounding gave an operation a negative duration; we do not.
+//! `hta_kernels_by_annotation`: GPU operations per annotation by HTA's rule (`get_gpu_kernels_with_user_annotations`):
+//! the shortest GPU annotation of the same process and thread that overlaps the operation in time; the last row of
+//! equally short ones. An operation with the same start and end as one on another stream gets the same annotation,
+//! because HTA assigns by time span. HTA fails if rounding made a duration negative; Stackline does not.
 //!
-//! `kernels_by_annotation`: exact, by the innermost CPU annotation around the launch call, steps excluded.
+//! `kernels_by_annotation`: exact, by the innermost CPU annotation around the launch call, excluding steps.
 
 use super::hta_kernel_breakdown::name_statistics;
 use crate::hta_rows::{HtaRows, Row};
@@ -18,7 +18,7 @@ use rustc_hash::FxHashMap;
 use stackline_model::{Key, StrId, Table, Trace, Unit};
 use std::collections::BTreeMap;
 
-/// See the module.
+/// The registered analysis.
 pub const ANALYSIS: Analysis = Analysis {
     name: "hta_annotations",
     about: "Time by user annotation on GPU and CPU, and GPU operations by annotation",
@@ -35,7 +35,7 @@ pub const ANALYSIS: Analysis = Analysis {
 const GPU_ANNOTATION: &str = "gpu_user_annotation";
 const CPU_ANNOTATION: &str = "user_annotation";
 
-/// `hta_gpu_annotations` or `hta_cpu_annotations`: per name, at most `limit` names before HTA's shortening sets in.
+/// `hta_gpu_annotations` or `hta_cpu_annotations`: per name. With more than `limit` names HTA's shortening applies.
 pub fn annotations(rows: &HtaRows, gpu: bool, limit: usize) -> Table {
     let category = if gpu { GPU_ANNOTATION } else { CPU_ANNOTATION };
     let wanted = rows.rows.iter().filter(|r| rows.trace.category(r.event) == category);
@@ -49,14 +49,14 @@ pub fn annotations(rows: &HtaRows, gpu: bool, limit: usize) -> Table {
 /// Process and thread.
 type Lane = (Key, Key);
 
-/// A span as exact bits, so that it can be a key.
+/// Start and end as exact bits, usable as a key.
 type SpanKey = (u64, u64);
 
 fn span_key(row: &Row) -> SpanKey {
     (row.ts.to_bits(), row.end().to_bits())
 }
 
-/// The name of the annotation that each GPU operation belongs to by HTA's rule, in row order.
+/// Annotation of each GPU operation by HTA's rule, in row order.
 pub fn kernel_annotations<'a>(rows: &'a HtaRows) -> Vec<(&'a Row, Option<StrId>)> {
     let mut order: Vec<Lane> = Vec::new();
     let mut annotations: FxHashMap<Lane, Vec<&Row>> = FxHashMap::default();
@@ -82,7 +82,7 @@ pub fn kernel_annotations<'a>(rows: &'a HtaRows) -> Vec<(&'a Row, Option<StrId>)
     operations.into_iter().map(|row| (row, by_span.get(&span_key(row)).copied())).collect()
 }
 
-/// Gives each span of `kernels` the name of the last annotation (they come longest first) that overlaps it.
+/// Assign to each span of `kernels` the last overlapping annotation. Annotations are sorted longest first.
 fn assign(kernels: &mut [&Row], annotations: &[&Row], by_span: &mut FxHashMap<SpanKey, StrId>) {
     kernels.sort_by(|a, b| a.ts.total_cmp(&b.ts));
     let mut by_start: Vec<(usize, &Row)> = annotations.iter().copied().enumerate().collect();
@@ -95,7 +95,8 @@ fn assign(kernels: &mut [&Row], annotations: &[&Row], by_span: &mut FxHashMap<Sp
             next += 1;
         }
         open.retain(|(_, a)| a.end() > kernel.ts);
-        // Those already open overlap if they began strictly before the end; so do those that begin within.
+        // Open annotations overlap if they began strictly before the end. Annotations that begin within the kernel
+        // overlap, too.
         let within = by_start[next..].iter().take_while(|(_, a)| a.ts < kernel.end());
         let overlapping = open.iter().filter(|(_, a)| a.ts < kernel.end()).chain(within);
         if let Some((_, annotation)) = overlapping.max_by_key(|(position, _)| *position) {
@@ -122,7 +123,8 @@ pub fn kernels(rows: &HtaRows) -> Table {
         .f64("time_us", Unit::Us, lines.values().map(|l| l.1))
 }
 
-/// `kernels_by_annotation`: GPU work by the annotation around its launch; an empty name for work without any.
+/// `kernels_by_annotation`: GPU operations by the annotation around their launch; an empty name for operations without
+/// one.
 pub fn exact(trace: &Trace, scope: &Scope) -> Table {
     let mut lines: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
     let work = scope.gpu_work(trace);
@@ -136,9 +138,9 @@ pub fn exact(trace: &Trace, scope: &Scope) -> Table {
     }
     let mut lines: Vec<_> = lines.into_iter().collect();
     lines.sort_by_key(|(_, l)| std::cmp::Reverse(l.1));
-    Table::new("kernels_by_annotation", "GPU work by the annotation that launched it, exact")
+    Table::new("kernels_by_annotation", "GPU operations by the annotation around their launch, exact")
         .text("annotation", lines.iter().map(|l| l.0.to_owned()))
         .i64("count", Unit::None, lines.iter().map(|l| l.1.0))
         .i64("time_ns", Unit::Ns, lines.iter().map(|l| l.1.1))
-        .note("An empty name: launched outside any annotation, or the launch is not known.")
+        .note("Rows without a name: the launch is outside any annotation, or unknown.")
 }

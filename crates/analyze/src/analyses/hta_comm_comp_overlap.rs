@@ -1,8 +1,8 @@
-//! How much of the communication is hidden behind computation.
+//! Overlap of communication with computation.
 //!
-//! Share of the time in which at least one communication kernel runs during which a computation kernel runs too, on any
-//! streams of the device. Exact table per device in nanoseconds; HTA's (HTA 0.6.1 `get_comm_comp_overlap`) over all rows
-//! with a stream, in its microseconds, by its rules for names. No value where nothing communicates.
+//! The share of the time with at least one running communication kernel in which a computation kernel also runs, on any
+//! streams of the device. The exact table is per device in nanoseconds. HTA's table (HTA 0.6.1 `get_comm_comp_overlap`)
+//! covers all rows with a stream, in microseconds, by HTA's name rules. The value is empty without communication.
 
 use super::coverage::beside_shares;
 use super::hta_kernel_breakdown::overlaps;
@@ -15,10 +15,10 @@ use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
 use stackline_model::{Table, Trace, Unit};
 use std::collections::BTreeMap;
 
-/// See the module.
+/// The registered analysis.
 pub const ANALYSIS: Analysis = Analysis {
     name: "hta_comm_comp_overlap",
-    about: "Share of communication time that computation hides",
+    about: "Share of communication time that overlaps with computation",
     tables: &["comm_comp_overlap", "hta_comm_comp_overlap"],
     window: DefaultWindow::WholeAs("HTA"),
     commands: &[TableCommand::Collectives],
@@ -28,7 +28,7 @@ pub const ANALYSIS: Analysis = Analysis {
 
 type Spans = Vec<(i64, i64)>;
 
-/// The exact table `comm_comp_overlap`: one row per device that communicates or computes.
+/// The exact table `comm_comp_overlap`: one row per device with communication or computation.
 pub fn exact(trace: &Trace, scope: &Scope) -> Table {
     let mut types = NameTypes::new(trace, RULES);
     let mut devices: BTreeMap<i32, (Spans, Spans)> = BTreeMap::new();
@@ -52,7 +52,7 @@ pub fn exact(trace: &Trace, scope: &Scope) -> Table {
             (device, total(&comp), total(&comm), total(&intersect(&comp, &comm)))
         })
         .collect();
-    Table::new("comm_comp_overlap", "Communication hidden by computation, exact")
+    Table::new("comm_comp_overlap", "Communication overlapped by computation, exact")
         .i64("device", Unit::None, rows.iter().map(|r| i64::from(r.0)))
         .i64("computation_ns", Unit::Ns, rows.iter().map(|r| r.1))
         .i64("communication_ns", Unit::Ns, rows.iter().map(|r| r.2))
@@ -74,7 +74,7 @@ pub fn hta(rows: &HtaRows) -> Table {
     let communication = total(&union(spans[0].iter().copied()));
     let both = overlaps(spans).get(&3).copied().unwrap_or(0.0);
     let percent = (communication != 0.0).then(|| round(100.0 * (both / communication), 2));
-    Table::new("hta_comm_comp_overlap", "Communication hidden by computation as HTA 0.6.1 counts it").f64(
+    Table::new("hta_comm_comp_overlap", "Communication overlapped by computation as HTA 0.6.1 counts it").f64(
         "comp_comm_overlap_pctg",
         Unit::Percent,
         [percent],

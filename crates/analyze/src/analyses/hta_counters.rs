@@ -1,16 +1,16 @@
 //! Hardware counters of kernels (CUPTI profiler ranges) with the operators that launched them.
 //!
-//! A trace made with counters has ranges instead of kernels, and nothing that links them to launches. As HTA 0.6.1
-//! (`get_cupti_counter_data_with_operators`), ranges in order of start are paired with the calls whose name begins with
-//! `cudaLaunchKernel` in order of start; if their numbers differ nothing can be said. Operators are the enclosing ones of
-//! the call, outermost first. Every argument of a range is a counter; one column each, by name.
+//! A trace with counters has ranges instead of kernels, without links to launches. As in HTA 0.6.1
+//! (`get_cupti_counter_data_with_operators`), ranges are paired in order of start with calls whose name begins with
+//! `cudaLaunchKernel`. If their numbers differ, no pairing is possible. Operators are those that enclose the call,
+//! outermost first. Each argument of a range is a counter with its own column.
 
 use crate::hta_rows::{HtaRows, Row};
 use crate::{Analysis, DefaultWindow, Display, TableCommand};
 use stackline_model::{EventKind, StrId, Table, Trace, Unit};
 use std::collections::BTreeSet;
 
-/// See the module.
+/// The registered analysis.
 pub const ANALYSIS: Analysis = Analysis {
     name: "hta_counters",
     about: "Hardware counters per kernel with the operators that launched it",
@@ -21,7 +21,8 @@ pub const ANALYSIS: Analysis = Analysis {
     run: |trace, scope| vec![counters(&HtaRows::load(trace, scope))],
 };
 
-/// Columns shown. A GPU counts some dozens of things at a time; the limit keeps traces with a name per range small.
+/// Maximum number of counter columns. A GPU counts some dozens of events at a time; the limit keeps tables of traces
+/// with a name per range small.
 pub const MOST_COUNTERS: usize = 256;
 
 const RANGE: &str = "cuda_profiler_range";
@@ -45,7 +46,7 @@ pub fn counters(rows: &HtaRows) -> Table {
     }
     if ranges.len() != launches.len() {
         return table.note(format!(
-            "{} profiler ranges but {} kernel launches: they cannot be paired.",
+            "The trace has {} profiler ranges but {} kernel launches, so they cannot be paired.",
             ranges.len(),
             launches.len()
         ));
@@ -73,7 +74,10 @@ pub fn counters(rows: &HtaRows) -> Table {
     let keys: BTreeSet<&str> =
         ranges.iter().flat_map(|r| trace.attrs.of_event(r.event)).map(|(k, _)| name(trace, k)).collect();
     if keys.len() > MOST_COUNTERS {
-        table = table.note(format!("{} different counters: only the first {MOST_COUNTERS} are shown.", keys.len()));
+        table = table.note(format!(
+            "The trace has {} different counters; only the first {MOST_COUNTERS} are shown.",
+            keys.len()
+        ));
     }
     for key in keys.into_iter().take(MOST_COUNTERS) {
         let column = trace.attr(key);

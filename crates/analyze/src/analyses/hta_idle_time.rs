@@ -1,13 +1,13 @@
-//! Why a GPU stream is idle between two operations: the host was late, the next kernel had to be set up, or other.
+//! Idle time of GPU streams by cause: late host, setup of the next kernel, or other.
 //!
-//! The gap before an operation is its start minus the end of the one before it on the stream (in order of start). It is
-//! `host_wait` if the operation was launched after that end; else `kernel_wait` if the gap is under a threshold (30 µs);
-//! else `other` (waiting for another stream, for an event, or an unknown launch).
+//! The gap before an operation is its start minus the end of the previous operation on the stream (in order of start).
+//! It is `host_wait` if the operation was launched after that end; else `kernel_wait` if the gap is under a threshold
+//! (30 µs); else `other` (waiting for another stream, for an event, or an unknown launch).
 //!
-//! Exact table: streams by device, in nanoseconds, overlaps count as no gap. HTA's tables (HTA 0.6.1
-//! `get_idle_time_breakdown`): streams by number only, kernels, copies and fills by category, in its microseconds;
-//! overlapping operations count as negative gaps; an operation without linked launch cannot be `host_wait`; the first
-//! operation of a stream has no gap but makes the category `other` appear.
+//! The exact table groups streams by device, in nanoseconds; overlaps are no gaps. HTA's tables (HTA 0.6.1
+//! `get_idle_time_breakdown`) group streams by number only, select kernels, copies and fills by category, and use
+//! microseconds. There, overlapping operations count as negative gaps, and an operation without linked launch cannot be
+//! `host_wait`. The first operation of a stream has no gap but adds the category `other`.
 
 use crate::hta_rows::{HtaRows, Row};
 use crate::stats::{Describe, columns, describe, round, sum};
@@ -16,7 +16,7 @@ use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
 use stackline_model::{GpuId, Table, Trace, Unit};
 use std::collections::BTreeMap;
 
-/// See the module.
+/// The registered analysis.
 pub const ANALYSIS: Analysis = Analysis {
     name: "hta_idle_time",
     about: "Idle time of GPU streams by cause: host wait, kernel wait, other",
@@ -33,7 +33,7 @@ pub const ANALYSIS: Analysis = Analysis {
 /// Gaps below this many microseconds are `kernel_wait`: HTA's default.
 pub const KERNEL_WAIT_US: i64 = 30;
 
-/// Categories that HTA takes for GPU work here.
+/// Categories that HTA counts as GPU work here.
 const CATEGORIES: &[&str] = &["kernel", "Kernel", "gpu_memset", "Memset", "gpu_memcpy", "Memcpy", "mtia_ccp_events"];
 
 const CAUSES: [&str; 3] = ["host_wait", "kernel_wait", "other"];
@@ -123,7 +123,7 @@ pub fn hta(rows: &HtaRows, threshold_us: i64) -> [Table; 2] {
     [rows.note_negative(breakdown), intervals]
 }
 
-/// The gaps of a stream per cause; `None` where a cause has not even the gapless first operation.
+/// Gaps of a stream per cause; `None` for a cause that lacks even the first operation, which has no gap.
 fn gaps(rows: &HtaRows, of_stream: &[&Row], threshold_us: f64) -> [Option<Vec<f64>>; 3] {
     let mut sorted = of_stream.to_vec();
     sorted.sort_by(|a, b| a.ts.total_cmp(&b.ts));

@@ -1,11 +1,11 @@
-//! Which kernels, and which kinds of kernels, take the time of the GPU.
+//! GPU time by kernel and by kernel kind.
 //!
-//! `hta_kernel_types` divides busy time by the set of kinds that run at once ("computation overlapping memory" is time
-//! when both run). `hta_kernels` has the statistics of every kernel name. `hta_kernels_top` is HTA's short form of it
-//! (HTA 0.6.1 `get_gpu_kernel_breakdown`): per kind, where there are more than 10 names, a name keeps its row if it is
-//! among the first 10 by total time and the running total up to it is not above the 80th percentile of the running
-//! totals; the rest become `others`. In that case HTA computes maximum, minimum, mean and deviation over the *totals* of
-//! the names in a row, not over their kernels; `hta_kernels` has the true ones.
+//! `hta_kernel_types` divides busy time by the set of kinds that run concurrently ("computation overlapping memory" is
+//! the time in which both run). `hta_kernels` has statistics of every kernel name. `hta_kernels_top` is HTA's short
+//! form of it (HTA 0.6.1 `get_gpu_kernel_breakdown`). In a kind with more than 10 names, a name keeps its row under two
+//! conditions. It is among the first 10 by total time, and the running total up to it is not above the 80th percentile
+//! of the running totals. The rest become `others`. HTA then computes maximum, minimum, mean and deviation over the
+//! *totals* of the names in a row, not over their kernels; `hta_kernels` has the true values.
 //!
 //! `time_ns` columns are exact; `_us` columns are HTA's (whole microseconds, its row and step filter).
 
@@ -19,10 +19,10 @@ use stackline_model::{Table, Trace, Unit};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-/// See the module.
+/// The registered analysis.
 pub const ANALYSIS: Analysis = Analysis {
     name: "hta_kernel_breakdown",
-    about: "GPU time by kind of kernel and by kernel, as HTA counts it, with exact times beside",
+    about: "GPU time by kernel kind and by kernel, as HTA counts it, and exact",
     tables: &["hta_kernel_types", "hta_kernels", "hta_kernels_top"],
     window: DefaultWindow::WholeAs("HTA"),
     commands: &[TableCommand::Kernels],
@@ -30,9 +30,9 @@ pub const ANALYSIS: Analysis = Analysis {
     run,
 };
 
-/// HTA's defaults.
+/// HTA's default number of kernel names.
 pub const NUM_KERNELS: usize = 10;
-/// HTA's default for the share of time that is shown by name.
+/// HTA's default share of time to show by name.
 pub const DURATION_RATIO: f64 = 0.8;
 
 fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
@@ -41,13 +41,13 @@ fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
     beside_shares(vec![types(&rows, true), kernels(&rows, true), top], trace, scope)
 }
 
-/// The kinds looked at, in HTA's order, which is also the order of names in "overlapping".
+/// Kinds in HTA's order, which is also the order of names in "overlapping".
 fn kinds(memory: bool) -> &'static [KernelType] {
     const ALL: [KernelType; 3] = [KernelType::Computation, KernelType::Communication, KernelType::Memory];
     if memory { &ALL } else { &ALL[..2] }
 }
 
-/// Time per set of kinds that run at the same time: `hta_kernel_types`.
+/// Time per set of concurrently running kinds: `hta_kernel_types`.
 pub fn types(rows: &HtaRows, memory: bool) -> Table {
     let mut of_name = NameTypes::new(rows.trace, HTA_RULES);
     let kinds = kinds(memory);
@@ -68,7 +68,7 @@ pub fn types(rows: &HtaRows, memory: bool) -> Table {
     let mut lines: Vec<(String, f64, i64)> =
         us.iter().map(|(&bits, &t)| (label(bits), t, ns.get(&bits).copied().unwrap_or(0))).collect();
     lines.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-    let table = Table::new("hta_kernel_types", "Busy GPU time by kind of kernel")
+    let table = Table::new("hta_kernel_types", "Busy GPU time by kernel kind")
         .text("kernel_type", lines.iter().map(|l| l.0.clone()))
         .f64("sum_us", Unit::Us, lines.iter().map(|l| l.1))
         .f64("percentage", Unit::Percent, lines.iter().map(|l| (all != 0.0).then(|| round(l.1 / all * 100.0, 1))))
@@ -76,8 +76,8 @@ pub fn types(rows: &HtaRows, memory: bool) -> Table {
     rows.note_negative(table)
 }
 
-/// Time per set of classes that run at once, from the spans per class. The set is the sum of 2^class over what runs:
-/// a span that ends before it starts (HTA's rounding) thus leads to sets that never ran, exactly as in HTA.
+/// Time per set of concurrently running classes, from the spans per class. The set is the sum of 2^class over running
+/// spans. A span that ends before it starts (by HTA's rounding) leads to sets that never ran, exactly as in HTA.
 pub(super) fn overlaps<T: Bound>(spans: Vec<Vec<(T, T)>>) -> BTreeMap<u32, T> {
     let mut marks: Vec<(T, i64)> = Vec::new();
     for (class, spans) in spans.into_iter().enumerate() {
@@ -85,7 +85,7 @@ pub(super) fn overlaps<T: Bound>(spans: Vec<Vec<(T, T)>>) -> BTreeMap<u32, T> {
         marks.extend(merged.iter().map(|s| (s.0, 1i64 << class)));
         marks.extend(merged.iter().map(|s| (s.1, -(1i64 << class))));
     }
-    // At one time: class by class, starts before ends (the sort is stable).
+    // At equal times: class by class, starts before ends (the sort is stable).
     marks.sort_by(|a, b| a.0.partial_cmp(&b.0).unwrap_or(Ordering::Equal));
     let mut running = 0i64;
     let mut time: BTreeMap<u32, T> = BTreeMap::new();
@@ -142,7 +142,7 @@ fn by_name<'a>(trace: &Trace, rows: impl Iterator<Item = &'a Row>) -> Vec<NameSt
     found
 }
 
-/// HTA's shortening of the statistics of many names: see the module. Sorted by name if it shortened.
+/// HTA's shortening of statistics with many names: see the module. The result is sorted by name if it was shortened.
 fn shorten(names: Vec<NameStats>, num: usize, ratio: f64) -> Vec<NameStats> {
     if names.len() <= num {
         return names;
@@ -176,8 +176,9 @@ pub fn kernels(rows: &HtaRows, memory: bool) -> Table {
 
 /// HTA's short table `hta_kernels_top`, by kind and name.
 pub fn kernels_top(rows: &HtaRows, memory: bool, num_kernels: usize, duration_ratio: f64) -> Table {
-    per_kind(rows, memory, "hta_kernels_top", "GPU kernels, the rest as others", num_kernels, duration_ratio).note(
-        "Where a kind has `others`, maximum, minimum, mean and deviation are those of the names' totals, as in HTA.",
+    per_kind(rows, memory, "hta_kernels_top", "Longest GPU kernels, the rest as others", num_kernels, duration_ratio).note(
+        "In a kind with a row `others`, maximum, minimum, mean and deviation are those of the totals per name, as in \
+         HTA.",
     )
 }
 
@@ -212,7 +213,7 @@ fn name_table(name: &str, title: &str, lines: &[NameStats]) -> Table {
         .i64("time_ns", Unit::Ns, lines.iter().map(|n| n.ns))
 }
 
-/// Statistics of rows per name, shortened like HTA where `limit` is given: also used for annotations.
+/// Statistics of rows per name, shortened as in HTA if `limit` is given; annotations use this, too.
 pub(super) fn name_statistics<'a>(
     trace: &Trace,
     rows: impl Iterator<Item = &'a Row>,

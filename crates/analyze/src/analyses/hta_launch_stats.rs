@@ -1,14 +1,14 @@
-//! Launches: how long the call took on the CPU, how long the operation on the GPU, how long it waited in between.
+//! Launches: duration of the call on the CPU, duration of the operation on the GPU, and the delay in between.
 //!
-//! Launch delay = start of the GPU operation minus end of its launch call, at least 0. A *short kernel* runs shorter than
-//! its launch call took (of calls up to 50 µs); a *runtime outlier* is a call above 50 µs; a *launch delay outlier* a
-//! delay above 100 µs.
+//! The launch delay is the start of the GPU operation minus the end of its launch call, at least 0. A *short kernel* is
+//! shorter than its launch call (of calls up to 50 µs); a *runtime outlier* is a call above 50 µs; a *launch delay
+//! outlier* is a delay above 100 µs.
 //!
-//! Exact table: every GPU operation with a known launch, whatever the call's name, in nanoseconds. HTA's tables (HTA
-//! 0.6.1 `get_cuda_kernel_launch_stats`): every pair of a row without stream and a row with stream of equal correlation,
-//! where a call named `cudaLaunchKernel`, `cudaLaunchKernelExC`, MTIA's launch, or (with memory events)
-//! `cudaMemcpyAsync`, `cudaMemsetAsync` has that correlation. So HTA sees no launches of HIP, none by driver API, and
-//! no graph launches.
+//! The exact table covers every GPU operation with a known launch, independent of the call's name, in nanoseconds.
+//! HTA's tables (HTA 0.6.1 `get_cuda_kernel_launch_stats`) pair rows without stream and rows with stream of equal
+//! correlation, if a call named `cudaLaunchKernel`, `cudaLaunchKernelExC`, MTIA's launch, or (with memory events)
+//! `cudaMemcpyAsync` or `cudaMemsetAsync` has that correlation. So HTA excludes launches by HIP, by the driver API, and
+//! of graphs.
 
 use crate::hta_rows::{CallPairs, HtaRows, Row, note_limited};
 use crate::stats::{columns, describe, sum};
@@ -16,7 +16,7 @@ use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{Table, Trace, Unit};
 
-/// See the module.
+/// The registered analysis.
 pub const ANALYSIS: Analysis = Analysis {
     name: "hta_launch_stats",
     about: "Launch calls and delays: short kernels, slow calls, long delays",
@@ -42,28 +42,28 @@ const MEMORY_LAUNCHES: &[&str] = &["cudaMemcpyAsync", "cudaMemsetAsync"];
 /// One launch with one operation; times in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Launch {
-    /// Correlation id of both.
+    /// Correlation ID of both.
     pub correlation: i64,
     /// Duration of the call.
     pub cpu_duration: f64,
     /// Duration of the operation.
     pub gpu_duration: f64,
-    /// From the end of the call to the start of the operation, at least 0.
+    /// Delay from the end of the call to the start of the operation, at least 0.
     pub launch_delay: f64,
 }
 
 impl Launch {
-    /// Whether the operation is shorter than its call, of calls that are not outliers.
+    /// Test if the operation is shorter than its call, for calls that are no outliers.
     pub fn is_short(&self) -> bool {
         self.cpu_duration <= RUNTIME_CUTOFF_US && self.gpu_duration < self.cpu_duration
     }
 
-    /// Whether the call is an outlier.
+    /// Test if the call is an outlier.
     pub fn is_slow_call(&self) -> bool {
         self.cpu_duration > RUNTIME_CUTOFF_US
     }
 
-    /// Whether the delay is an outlier.
+    /// Test if the delay is an outlier.
     pub fn is_delayed(&self) -> bool {
         self.launch_delay > LAUNCH_DELAY_CUTOFF_US
     }
@@ -79,7 +79,7 @@ fn pairs_limited(rows: &HtaRows, memory: bool) -> (Vec<Launch>, usize) {
     let is_launch = |name: &str| KERNEL_LAUNCHES.contains(&name) || (memory && MEMORY_LAUNCHES.contains(&name));
     let launched: FxHashSet<i64> =
         rows.rows.iter().filter(|r| is_launch(rows.trace.strings.get(r.name))).map(|r| r.correlation).collect();
-    // -1 means "no correlation": HTA would pair everything with everything.
+    // -1 means "no correlation": HTA would pair all such rows with each other.
     let wanted = |r: &&Row| r.correlation != -1 && launched.contains(&r.correlation);
     let mut operations: FxHashMap<i64, Vec<&Row>> = FxHashMap::default();
     for row in rows.gpu().filter(wanted) {
@@ -149,7 +149,7 @@ pub fn exact(trace: &Trace, scope: &Scope) -> Table {
         .note(format!("{orphans} GPU operations have no known launch and are not counted."))
 }
 
-/// HTA's launches summed up: `hta_launch_stats`.
+/// Summary of HTA's launches: `hta_launch_stats`.
 pub fn hta_summary(launches: &[Launch]) -> Table {
     let count = |test: fn(&Launch) -> bool| launches.iter().filter(|l| test(l)).count() as i64;
     let lines = [
@@ -163,7 +163,7 @@ pub fn hta_summary(launches: &[Launch]) -> Table {
         .i64("count", Unit::None, lines.iter().map(|l| l.1))
 }
 
-/// HTA's launches one by one: `hta_launches`.
+/// List of HTA's launches: `hta_launches`.
 pub fn hta_launches(launches: &[Launch]) -> Table {
     Table::new("hta_launches", "Every launch that HTA 0.6.1 counts")
         .i64("correlation", Unit::None, launches.iter().map(|l| l.correlation))

@@ -1,12 +1,13 @@
 //! Bandwidth of copies and fills over time.
 //!
-//! The class of an operation is the start of its name (`Memcpy HtoD`, `Memset`), `Memcpy Unknown` if it is another.
-//! An operation adds its bandwidth (argument `memory bandwidth (GB/s)`, 0 if missing) to its class at its start and takes
-//! it off at its end; operations of 0 µs last 1 µs. As in HTA 0.6.1 (`get_memory_bw_time_series`), which knows only
-//! rows with a stream whose *name* is a copy's or fill's by its rules, so not AMD's `CopyHostToDevice`.
+//! The class of an operation is the start of its name (`Memcpy HtoD`, `Memset`), or `Memcpy Unknown`. An operation adds
+//! its bandwidth (argument `memory bandwidth (GB/s)`, 0 if missing) to its class at its start and subtracts it at its
+//! end; operations of 0 µs last 1 µs. This follows HTA 0.6.1 (`get_memory_bw_time_series`), which uses only rows with a
+//! stream whose *name* is a copy or fill by its rules. AMD's `CopyHostToDevice` is excluded.
 //!
-//! Exact table `memory_bandwidth`: all copies and fills, by name, with bytes, time and bytes per time. HTA's:
-//! `hta_memory_bandwidth_summary` (statistics over the points above zero) and `hta_memory_bandwidth` (the series).
+//! The exact table `memory_bandwidth` covers all copies and fills by name, with bytes, time and bytes per time. HTA's
+//! tables are `hta_memory_bandwidth_summary` (statistics of the points above zero) and `hta_memory_bandwidth` (the
+//! series).
 
 use crate::hta_rows::HtaRows;
 use crate::kernel_type::{HTA_RULES, KernelType, NameTypes};
@@ -15,7 +16,7 @@ use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
 use stackline_model::{Table, Trace, Unit};
 use std::collections::BTreeMap;
 
-/// See the module.
+/// The registered analysis.
 pub const ANALYSIS: Analysis = Analysis {
     name: "hta_memory_bandwidth",
     about: "Bytes, time and bandwidth of copies and fills, and bandwidth over time",
@@ -39,7 +40,7 @@ fn class(name: &str) -> &str {
     if !name.starts_with("Memcpy") {
         return "Memcpy Unknown";
     }
-    // As long as "Memcpy DtoH".
+    // The length of "Memcpy DtoH".
     name.char_indices().nth(11).map_or(name, |(end, _)| &name[..end])
 }
 
@@ -69,7 +70,7 @@ pub fn series<'a>(rows: &HtaRows<'a>) -> BTreeMap<&'a str, Vec<Point>> {
     starts
 }
 
-/// `hta_memory_bandwidth_summary`: statistics of the points above zero; classes without such points left out.
+/// `hta_memory_bandwidth_summary`: statistics of the points above zero; classes without such points are excluded.
 pub fn summary(series: &BTreeMap<&str, Vec<Point>>) -> Table {
     let above = |points: &Vec<Point>| points.iter().map(|p| p.1).filter(|&v| v > 0.0).collect::<Vec<f64>>();
     let lines: Vec<_> =
@@ -105,7 +106,7 @@ pub fn exact(trace: &Trace, scope: &Scope) -> Table {
         line.0 += 1;
         line.1 = line.1.saturating_add(size.unwrap_or(0));
         line.2 = line.2.saturating_add(time);
-        // Only the time of operations whose size is known counts for the rate.
+        // The rate uses only the time of operations with a known size.
         line.3 = line.3.saturating_add(if size.is_some() { time } else { 0 });
     }
     let mut lines: Vec<_> = lines.into_iter().collect();

@@ -1,13 +1,17 @@
-//! How many launched operations wait on each stream, over time.
+//! Number of queued operations per stream over time.
 //!
-//! A launch call adds one to its operation's stream at its start; the operation takes one off at its start. The value
-//! holds until the next point. Streams are told apart by number only, as in HTA (0.6.1 `get_queue_length_time_series`),
-//! which counts these calls: see [`LAUNCHES`]. Points of one time are ordered launch before operation, then by row; HTA
-//! leaves that order to an unstable sort, so values *within* one time differ there, never the last one of a time.
+//! A launch call adds one to its operation's stream at its start; the operation subtracts one at its start. The value
+//! is constant until the next point. Streams are identified by number only, as in HTA (0.6.1
+//! `get_queue_length_time_series`), which counts the calls in [`LAUNCHES`]. Points at equal times are ordered launch
+//! before operation, then by row. HTA uses an unstable sort, so values *within* one time may differ, but not the last
+//! value of a time.
 //!
-//! Tables: `hta_queue_length_summary` (pandas' statistics over the points, each point weighing the same, as in HTA; and
-//! the mean over time, which does not depend on how points are ordered), `hta_queue_length` (the series),
-//! `hta_full_queue` (time spent with at least 1024 waiting, where a launch call blocks; HTA gives only the last stream).
+//! Tables:
+//! - `hta_queue_length_summary`: pandas' statistics over the points with equal weights, as in HTA. Also the mean over
+//!   time, which is independent of the order of points.
+//! - `hta_queue_length`: the series.
+//! - `hta_full_queue`: time with at least 1024 queued operations, where a launch call blocks. HTA returns only the last
+//!   stream.
 
 use crate::hta_rows::{CallPairs, HtaRows, note_limited};
 use crate::hta_view::LAUNCHES;
@@ -17,7 +21,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{Column, EventId, Table, Unit, Values};
 use std::collections::BTreeMap;
 
-/// See the module.
+/// The registered analysis.
 pub const ANALYSIS: Analysis = Analysis {
     name: "hta_queue_length",
     about: "Operations waiting on each GPU stream over time, and time with a full queue",
@@ -32,7 +36,7 @@ pub const ANALYSIS: Analysis = Analysis {
     },
 };
 
-/// Operations on one stream beyond which launch calls were seen to block.
+/// Queue length from which launch calls were observed to block.
 pub const FULL_QUEUE: i64 = 1024;
 
 /// One change of a stream's queue.
@@ -103,7 +107,7 @@ pub fn summary(rows: &HtaRows, series: &BTreeMap<i64, Vec<Point>>) -> Table {
     let mean = Values::F64(over_time.collect());
     table.columns.push(Column { name: "mean_over_time".to_owned(), unit: Unit::None, values: mean });
     if series.is_empty() && !rows.rows.is_empty() {
-        table = table.note("No launch call of a known name is linked to a GPU operation.");
+        table = table.note("No known launch call is linked to a GPU operation.");
     }
     table
 }
@@ -117,7 +121,8 @@ pub fn table(series: &BTreeMap<i64, Vec<Point>>) -> Table {
         .i64("queue_length", Unit::None, points().map(|p| p.1.length))
 }
 
-/// `hta_full_queue`: per stream, the time with at least `limit` operations waiting; streams without such time left out.
+/// `hta_full_queue`: per stream, the time with at least `limit` queued operations; streams without such time are
+/// excluded.
 pub fn full_queue(rows: &HtaRows, series: &BTreeMap<i64, Vec<Point>>, limit: i64) -> Table {
     let mut lines = Vec::new();
     for (stream, points) in series {

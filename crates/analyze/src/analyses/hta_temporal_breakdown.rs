@@ -1,11 +1,11 @@
-//! How the time of the GPUs divides into computation, other work and idleness, as HTA counts it.
+//! GPU time by computation, other work and idle time, as HTA counts it.
 //!
-//! HTA 0.6.1 `get_temporal_breakdown`: over all rows with a stream, in its microseconds, from the first start to the last
-//! end (`kernel_time`). `idle` is when no row runs, `compute` when a row of computation runs, `non_compute` the rest:
-//! communication, memory, and what is neither. Where rounding gave rows negative durations, HTA's sums can come out
-//! impossible (less busy time than computation): HTA fails then, and this table has no row but says so.
+//! HTA 0.6.1 `get_temporal_breakdown`: over all rows with a stream, in microseconds, from the first start to the last
+//! end (`kernel_time`). `idle`: no row runs; `compute`: a computation row runs; `non_compute`: the rest, which is
+//! communication, memory, and other rows. If rounding made durations negative, HTA's sums can be impossible (less busy
+//! time than computation). HTA fails then, and this table has no row but a note.
 //!
-//! The analysis `gpu_time` has the exact division, with communication and memory told apart and the causes of idleness.
+//! The analysis `gpu_time` has the exact division, with separate communication and memory and with causes of idle time.
 
 use super::coverage::beside_shares;
 use crate::hta_rows::HtaRows;
@@ -15,7 +15,7 @@ use crate::stats::round;
 use crate::{Analysis, DefaultWindow, Display, TableCommand};
 use stackline_model::{Table, Unit};
 
-/// See the module.
+/// The registered analysis.
 pub const ANALYSIS: Analysis = Analysis {
     name: "hta_temporal_breakdown",
     about: "GPU time by computation, other work and idle, as HTA counts it (exact: gpu_time)",
@@ -26,7 +26,7 @@ pub const ANALYSIS: Analysis = Analysis {
     run: |trace, scope| beside_shares(vec![hta(&HtaRows::load(trace, scope))], trace, scope),
 };
 
-/// HTA's table `hta_temporal_breakdown`: one row; none without GPU rows or where HTA's sums are impossible.
+/// HTA's table `hta_temporal_breakdown`: one row; none without GPU rows, or if HTA's sums are impossible.
 pub fn hta(rows: &HtaRows) -> Table {
     let mut types = NameTypes::new(rows.trace, HTA_RULES);
     let merged = union(rows.gpu().map(|r| (r.ts, r.end())));
@@ -49,9 +49,9 @@ pub fn hta(rows: &HtaRows) -> Table {
     }
     match (line, possible) {
         (None, _) => table.note("The trace has no event on a GPU stream."),
-        (Some(_), None) => table.note(
-            "HTA fails on this trace: after its rounding, computation sums up to more than the time when the GPU is busy.",
-        ),
+        (Some(_), None) => {
+            table.note("HTA fails on this trace: after its rounding, computation time exceeds the GPU's busy time.")
+        }
         _ => rows.note_negative(table),
     }
 }

@@ -1,4 +1,4 @@
-//! Logical parents of events that nesting on their own track does not give, one row per event: the call that launched a GPU
+//! Logical parents of events that nesting on their own track does not show, one row per event: the launch call of a GPU
 //! operation, the forward operator of a backward operator, the event that handed work to another thread.
 
 use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
@@ -7,7 +7,8 @@ use stackline_model::{EventId, ParentEvidence, Table, Trace, Unit};
 /// The registered analysis.
 pub(super) const ANALYSIS: Analysis = Analysis {
     name: "logical_parents",
-    about: "Parents of events on other tracks, with evidence: launches, forward operators, work that was handed over",
+    about: "Parents of events that nesting does not show, with evidence: launches, forward operators, thread \
+            handovers",
     tables: &["logical_parents"],
     window: DefaultWindow::Steps,
     commands: &[TableCommand::Timeline],
@@ -28,8 +29,8 @@ fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let rows: Vec<Row> = all.iter().copied().filter(|&(event, ..)| is_in_window(event)).collect();
     let table = table(trace, &rows);
     vec![match (all.is_empty(), rows.is_empty()) {
-        (true, _) => table.note("All parents in this trace are parents by nesting on one track."),
-        (false, true) => table.note("No such event in the window; --whole shows the others."),
+        (true, _) => table.note("All parents in this trace follow from nesting on one track."),
+        (false, true) => table.note("No event in the window has such a parent; --whole shows all."),
         (false, false) => table,
     }]
 }
@@ -42,7 +43,7 @@ fn table(trace: &Trace, rows: &[Row]) -> Table {
     let kind = |event: EventId| Some(trace.kind(event).name().to_owned());
     let process = |event: EventId| Some(trace.process_name(track(event)));
     let thread = |event: EventId| Some(trace.track_name(track(event)));
-    Table::new("logical_parents", "Logical parents that nesting does not give")
+    Table::new("logical_parents", "Logical parents that nesting does not show")
         .text("name", children().map(name))
         .text("parent", parents().map(name))
         .text("evidence", rows.iter().map(|(.., evidence)| Some(evidence.name().to_owned())))

@@ -1,4 +1,4 @@
-//! The registry of analyses: one file each, one line each in [`ALL`].
+//! Registry of analyses: one file and one line in [`ALL`] per analysis.
 
 mod checks;
 mod clocks;
@@ -71,7 +71,7 @@ pub fn of_command(command: TableCommand) -> impl Iterator<Item = &'static Analys
     ALL.iter().filter(move |analysis| analysis.commands.contains(&command))
 }
 
-/// The analysis with this name.
+/// Find an analysis by name.
 pub fn find(name: &str) -> Option<&'static Analysis> {
     ALL.iter().find(|a| a.name == name)
 }

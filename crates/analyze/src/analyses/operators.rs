@@ -1,4 +1,4 @@
-//! Operators: how often each was called, what it cost the host and the GPU, as a list and as a tree of who called whom.
+//! Operators: calls, host time, GPU time and launches, by name and as a call tree.
 
 use crate::op_tree::{OpTree, ROOT};
 use crate::tracelens::{Definition, GpuView};
@@ -17,7 +17,7 @@ pub(super) const OPERATORS: Analysis = Analysis {
     run: |trace, scope| tables(trace, scope),
 };
 
-/// What one operator call cost, without and with the operators inside it. Times in ns.
+/// Cost of one operator call, self and inclusive. Times in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Cost {
     calls: i64,
@@ -30,7 +30,7 @@ pub(crate) struct Cost {
     /// Linked GPU operations.
     work_self: i64,
     work_total: i64,
-    /// Launch calls whose work the trace does not have, or does not link, and linked work whose times cannot be true.
+    /// Launch calls without recorded or linked work, and linked work without plausible times.
     unrecorded_self: i64,
     unrecorded_total: i64,
 }
@@ -50,12 +50,12 @@ impl Cost {
         self.unrecorded_total += other.unrecorded_total;
     }
 
-    /// Own GPU time in ns; none where no work is linked and some may have run: what was not recorded is not 0.
+    /// Self GPU time in ns; `None` if no work is linked but some may have run, because missing records are not 0.
     fn gpu_self(&self, is_linked: bool) -> Option<i64> {
         (self.work_self > 0 || is_linked && self.unrecorded_self == 0).then_some(self.gpu_self)
     }
 
-    /// The same with the operators inside.
+    /// The same, inclusive.
     fn gpu_total(&self, is_linked: bool) -> Option<i64> {
         (self.work_total > 0 || is_linked && self.unrecorded_total == 0).then_some(self.gpu_total)
     }
@@ -63,7 +63,7 @@ impl Cost {
 
 fn tables(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let tree = OpTree::new(trace);
-    // Operators are chosen by when they begin: what they launched may run before or after the window of GPU work.
+    // Operators are selected by their begin: the work they launched may run before or after the window of GPU work.
     let costs = costs(trace, &GpuView::new(trace, &Scope::default(), Definition::Exact), &tree);
     let host = scope.host_work(trace);
     let used: Vec<bool> = tree.op.iter().map(|&op| host.has(op)).collect();
@@ -73,7 +73,7 @@ fn tables(trace: &Trace, scope: &Scope) -> Vec<Table> {
     vec![noted(flat(trace, &tree, &costs, &used)), noted(merged(trace, &tree, &costs, &used))]
 }
 
-/// The cost of each node's single call, with all GPU work that it launched: `view` is one of the whole trace.
+/// Cost of each node's call, with all GPU work that it launched. `view` must cover the whole trace.
 pub(crate) fn costs(trace: &Trace, view: &GpuView<'_>, tree: &OpTree) -> Vec<Cost> {
     let work = tree.gpu_work(trace, &vec![true; trace.gpu.len()]);
     let mut costs = vec![Cost::default(); tree.len()];
@@ -83,7 +83,7 @@ pub(crate) fn costs(trace: &Trace, view: &GpuView<'_>, tree: &OpTree) -> Vec<Cos
             costs[node as usize].unrecorded_self += 1;
         }
     }
-    // Children come after their parents: going backwards, a node is complete when it is reached.
+    // Children come after their parents, so in reverse order a node is complete when it is reached.
     for node in (0..tree.len()).rev() {
         let (op, parent) = (tree.op[node], tree.parent[node]);
         let dur = trace.events.dur[op.index()];
@@ -97,8 +97,8 @@ pub(crate) fn costs(trace: &Trace, view: &GpuView<'_>, tree: &OpTree) -> Vec<Cos
         let cost = &mut costs[node];
         cost.calls = 1;
         cost.host_total = dur;
-        // Until here `host_self` holds the time of the operators inside. Where those cross the end of this one, they
-        // may take more than it has.
+        // Until here `host_self` has the time of the operators inside. If they cross the end of this one, their time
+        // may exceed its duration.
         cost.host_self = dur.saturating_sub(cost.host_self).max(0);
         cost.gpu_self = gpu;
         cost.gpu_total = cost.gpu_total.saturating_add(gpu);
@@ -124,7 +124,7 @@ pub(crate) fn costs(trace: &Trace, view: &GpuView<'_>, tree: &OpTree) -> Vec<Cos
     costs
 }
 
-/// The shapes that operators of one name were called with.
+/// Input shapes of the operators of one name.
 #[derive(Default)]
 struct Shapes {
     count: FxHashMap<StrId, i64>,
@@ -137,7 +137,7 @@ impl Shapes {
         }
     }
 
-    /// Most frequent shape; of equally frequent ones, the one that the trace mentions first.
+    /// Most frequent shape; the first in the trace of equally frequent ones.
     fn common(&self) -> Option<StrId> {
         let mut all: Vec<(StrId, i64)> = self.count.iter().map(|(s, n)| (*s, *n)).collect();
         all.sort_unstable_by_key(|&(shape, n)| (std::cmp::Reverse(n), shape));
@@ -193,8 +193,8 @@ fn flat(trace: &Trace, tree: &OpTree, costs: &[Cost], used: &[bool]) -> Table {
     columns(table, trace, &rows)
 }
 
-/// `operator_tree`: calls of the same name under the same path are one node; parents before children, the children with
-/// the most GPU time, then host time, first.
+/// `operator_tree`: calls of the same name under the same path are one node. Parents come before children; children are
+/// sorted by GPU time, then host time, largest first.
 fn merged(trace: &Trace, tree: &OpTree, costs: &[Cost], used: &[bool]) -> Table {
     let dims = trace.attr("Input Dims");
     let mut index: FxHashMap<(u32, StrId), u32> = FxHashMap::default();
@@ -220,7 +220,7 @@ fn merged(trace: &Trace, tree: &OpTree, costs: &[Cost], used: &[bool]) -> Table 
     }
     let order = depth_first(&rows, &mut children, &mut roots);
     let number: FxHashMap<u32, i64> = order.iter().enumerate().map(|(i, &(row, ..))| (row, i as i64)).collect();
-    let table = Table::new("operator_tree", "Who calls whom")
+    let table = Table::new("operator_tree", "Operator call tree")
         .i64("node", Unit::None, 0..order.len() as i64)
         .i64("parent", Unit::None, order.iter().map(|(_, above, _)| above.and_then(|a| number.get(&a).copied())))
         .i64("depth", Unit::None, order.iter().map(|&(_, _, depth)| depth))
@@ -230,10 +230,10 @@ fn merged(trace: &Trace, tree: &OpTree, costs: &[Cost], used: &[bool]) -> Table 
     columns(table, trace, &sorted)
 }
 
-/// Rows, the rows above them and their depths, parents before children.
+/// Rows with their parent rows and depths, parents before children.
 fn depth_first(rows: &[Row], children: &mut [Vec<u32>], roots: &mut [u32]) -> Vec<(u32, Option<u32>, i64)> {
     let cost = |row: u32| (rows[row as usize].cost.gpu_total, rows[row as usize].cost.host_total);
-    // Ascending, for they leave the stack from its end.
+    // Ascending, because they are popped from the end of the stack.
     let sort = |list: &mut [u32]| list.sort_by(|&a, &b| cost(a).cmp(&cost(b)).then(b.cmp(&a)));
     children.iter_mut().for_each(|list| sort(list));
     sort(roots);
@@ -254,7 +254,7 @@ fn columns(table: Table, trace: &Trace, rows: &[Row]) -> Table {
     let gpu = |part: fn(&Cost, bool) -> Option<i64>| {
         rows.iter().map(move |r| part(&r.cost, is_linked).map(|ns| ns as f64 / 1e3)).collect::<Vec<_>>()
     };
-    // Work without a launch: calls of the runtime were not recorded.
+    // GPU work without launches: runtime calls were not recorded.
     let has_launches = trace.gpu.is_empty() || trace.events.kind.iter().any(|kind| kind.is_api_call());
     let launches = |f: fn(&Cost) -> i64| rows.iter().map(move |r| has_launches.then(|| f(&r.cost))).collect::<Vec<_>>();
     table

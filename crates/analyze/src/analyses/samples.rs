@@ -1,5 +1,5 @@
-//! Samples that a trace recorded, one row per sample: where a thread was, and how much time or how many occurrences the sample
-//! stands for.
+//! Recorded samples, one row per sample: call path of a thread, and the time or number of events that the sample
+//! represents.
 
 use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
 use stackline_model::{Sample, SampleSeries, StackId, StrId, Table, Trace, Unit};
@@ -22,19 +22,19 @@ fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
         let in_window = of_series.filter(|sample| host.has_time(sample.time));
         rows.extend(in_window.map(|sample| (series, sample)));
     }
-    // Stable: of one moment by thread and metric.
+    // Stable sort: samples at one time stay in order of thread and metric.
     rows.sort_by_key(|(_, sample)| sample.time);
     let table = table(trace, &rows);
     vec![match (samples.is_empty(), rows.is_empty()) {
         (true, _) => table.note("The trace has no samples."),
-        (false, true) => table.note("No sample was taken in the window; --whole shows the others."),
+        (false, true) => table.note("No sample was taken in the window; --whole shows all samples."),
         (false, false) => table,
     }]
 }
 
 fn table(trace: &Trace, rows: &[(SampleSeries, Sample)]) -> Table {
     let locations = trace.samples().locations();
-    // Paths of millions of samples are few.
+    // There are few distinct paths, even with millions of samples.
     let paths: Vec<Option<String>> = locations.iter().map(|location| path(trace, location.stack)).collect();
     let location = |sample: &Sample| locations[sample.location as usize];
     let text = |id: StrId| Some(trace.strings.get(id).to_owned());
@@ -51,7 +51,7 @@ fn table(trace: &Trace, rows: &[(SampleSeries, Sample)]) -> Table {
         .text("unit", rows.iter().map(|(series, _)| series.metric.map(|metric| metric.unit().to_owned())))
 }
 
-/// Frames of a call path, the outermost one first, joined by semicolons.
+/// Frames of a call path, outermost first, joined by semicolons.
 fn path(trace: &Trace, stack: StackId) -> Option<String> {
     let mut frames: Vec<&str> = trace.stacks.names(stack.some()).map(|name| trace.strings.get(name)).collect();
     frames.reverse();

@@ -1,5 +1,5 @@
-//! Which spans the time of each host thread goes to, by name: the table for traces that know neither operators nor GPUs.
-//! The definitions are our own: self time by nesting, total time as the union of a name's spans.
+//! Time of spans by name and host thread, for traces without operators and GPUs. Self time is by nesting; total time is
+//! the union of a name's spans.
 
 use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
 use rustc_hash::FxHashMap;
@@ -8,7 +8,7 @@ use stackline_model::{EventId, EventKind, StrId, Table, Trace, TrackId, TrackKin
 /// The registered analysis.
 pub(super) const ANALYSIS: Analysis = Analysis {
     name: "spans",
-    about: "Time of each span's name on each host thread, with and without what is inside",
+    about: "Inclusive and self time of spans by name and host thread",
     tables: &["spans"],
     window: DefaultWindow::Steps,
     commands: &[TableCommand::Operators],
@@ -16,17 +16,17 @@ pub(super) const ANALYSIS: Analysis = Analysis {
     run,
 };
 
-/// One name on one track. Times in ns.
+/// Spans of one name on one track. Times in ns.
 struct Row {
     name: StrId,
     track: TrackId,
     calls: i64,
     total: i64,
-    /// `None` on lanes of asynchronous spans, which overlap freely.
+    /// `None` on lanes of asynchronous spans, which may overlap arbitrarily.
     own: Option<i64>,
     min: i64,
     max: i64,
-    /// End of the time that `total` counts so far.
+    /// End of the time that `total` already includes.
     counted_to: i64,
 }
 
@@ -71,7 +71,8 @@ fn is_span(trace: &Trace, event: EventId) -> bool {
     trace.events.is_timed(event) && trace.kind(event) != EventKind::Recording
 }
 
-/// Per event the time of the spans directly inside it, up to its end. Spans that cross may add up to more than it has.
+/// Time of the direct children of each span, cut at its end. Children that cross the end may add up to more than the
+/// span.
 fn inside(trace: &Trace) -> Vec<i64> {
     let events = &trace.events;
     let mut inside = vec![0i64; events.len()];
@@ -95,7 +96,7 @@ fn table(trace: &Trace, rows: &[Row]) -> Table {
         .i64("self_ns", Unit::Ns, rows.iter().map(|r| r.own))
         .i64("min_ns", Unit::Ns, rows.iter().map(|r| r.min))
         .i64("max_ns", Unit::Ns, rows.iter().map(|r| r.max));
-    if rows.is_empty() { table.note("There are no spans on host threads.") } else { table }
+    if rows.is_empty() { table.note("The trace has no spans on host threads.") } else { table }
 }
 
 #[cfg(test)]

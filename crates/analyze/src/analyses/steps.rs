@@ -1,4 +1,4 @@
-//! Steps: how long each took, how much they differ, how busy the GPU was in them.
+//! Steps: their times, the spread between them, and GPU busy time.
 
 use crate::intervals::{total, union};
 use crate::stats;
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The registered analysis.
 pub(super) const STEPS: Analysis = Analysis {
     name: "steps",
-    about: "Time of each step, their spread, and how busy the GPU was",
+    about: "Time and GPU busy time of each step, and the spread between steps",
     tables: &["steps", "steps_spread"],
     window: DefaultWindow::Own,
     commands: &[TableCommand::Steps],
@@ -21,38 +21,38 @@ pub(super) const STEPS: Analysis = Analysis {
     run: |trace, scope| tables(trace, scope),
 };
 
-/// What a step did on GPUs.
+/// GPU work of a step.
 #[derive(Clone, Copy, Default)]
 struct Work {
-    /// Launch calls of the step of which the file has no operation, or no kernel with a time that can be true; without fills, which
-    /// profilers may leave out.
+    /// Launch calls of the step without a recorded operation, or whose kernel has no plausible time. Fills are
+    /// excluded, because profilers may omit them.
     unrecorded: i64,
-    /// Whether the file breaks off, and lacks operations of it as far as other steps tell.
+    /// True if the file is truncated and lacks operations of the step, compared to other steps.
     is_cut_off: bool,
-    /// Time in ns in the step's window during which a GPU runs anything.
+    /// Time in ns in the step's window in which any GPU runs an operation.
     busy_ns: i64,
-    /// Sum of durations in ns of the GPU work that the step launched, wherever it runs.
+    /// Sum of durations in ns of the GPU work that the step launched, at any time.
     launched_ns: i64,
-    /// The same, kernels only: number.
+    /// Number of kernels that it launched.
     kernels: i64,
-    /// Kernels that it launched whose times cannot be true: number.
+    /// Number of kernels that it launched without plausible times.
     untimed: i64,
 }
 
 impl Work {
-    /// Whether hardly anything is known of what its launches did.
+    /// Test if too few of its launches have known operations.
     fn is_unknown(&self) -> bool {
         self.is_cut_off || (self.unrecorded > 0 && LEAST_KNOWN * self.kernels < self.kernels + self.unrecorded)
     }
 }
 
-/// Of one operation in so many at least the times must be known.
+/// Minimum share of operations with known times: one in this many.
 pub(super) const LEAST_KNOWN: i64 = 10;
-/// In a file that breaks off a step has all of its kernels if it has so many tenths of what the fullest one has.
+/// In a truncated file, minimum number of kernels of a complete step, in tenths of the step with the most kernels.
 const WHOLE_TENTHS: i64 = 9;
 
 fn tables(trace: &Trace, scope: &Scope) -> Vec<Table> {
-    // Those that share the window of other tables.
+    // Steps that share the window of other tables.
     let cycle = scope.steps.map(|numbers| Cycle::from_trace(trace, Some(numbers)));
     let in_scope: Option<BTreeSet<EventId>> =
         cycle.as_ref().map(|cycle| cycle.steps.iter().map(|step| step.event).collect());
@@ -62,7 +62,7 @@ fn tables(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let us = |(from, to): (i64, i64)| to.saturating_sub(from) as f64 / 1e3;
     let time_us: Vec<f64> = selected.iter().map(|(_, s)| us((s.start, s.end))).collect();
     let spans = with_gpu_work(trace);
-    // Steps that were asked for all count.
+    // Explicitly selected steps all count.
     let left_out = match scope.steps {
         Some(_) => vec![None; trace.steps.len()],
         None => Looked::at(trace, scope).left_out(trace),
@@ -85,11 +85,11 @@ fn tables(trace: &Trace, scope: &Scope) -> Vec<Table> {
     vec![notes.fold(steps, Table::note), unknown.into_iter().fold(spread, Table::note)]
 }
 
-/// Says which steps are listed, but are none of those that other tables and commands look at.
+/// Add the column of excluded steps, which other tables and commands do not cover.
 fn with_left_out(steps: Table, left_out: &[Option<&str>]) -> Table {
     steps
         .text("left_out", left_out.iter().map(|why| why.map(str::to_owned)))
-        .note("left_out: why a step does not count in steps_spread, nor in other tables; --whole counts all of them.")
+        .note("left_out: why steps_spread and other tables exclude a step; --whole includes all steps.")
 }
 
 fn work(trace: &Trace) -> Vec<Work> {
@@ -132,7 +132,7 @@ fn work(trace: &Trace) -> Vec<Work> {
         }
     }
     if is_cut_off {
-        // Records are not in the order of time: any step may lack some.
+        // Records are not sorted by time, so any step may lack some.
         for of_kind in alike(trace) {
             let most = of_kind.iter().map(|&step| work[step].kernels).max().unwrap_or(0);
             of_kind.iter().for_each(|&step| work[step].is_cut_off |= 10 * work[step].kernels < WHOLE_TENTHS * most);
@@ -141,7 +141,8 @@ fn work(trace: &Trace) -> Vec<Work> {
     work
 }
 
-/// Steps of one process and one kind of mark: `eval_step` launches less than `train_step`, and is whole all the same.
+/// Groups of steps with the same process and kind of mark: `eval_step` launches less than `train_step` and is still
+/// complete.
 fn alike(trace: &Trace) -> Vec<Vec<usize>> {
     let kind = |step: &Step| trace.name(step.event).chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
     let mut alike: BTreeMap<(Key, String), Vec<usize>> = BTreeMap::new();
@@ -151,50 +152,54 @@ fn alike(trace: &Trace) -> Vec<Vec<usize>> {
     alike.into_values().collect()
 }
 
-/// Says of how many steps the GPU work is not known; nothing if of none.
+/// Note on the number of steps with unknown GPU work; `None` if there are none.
 fn without_gpu(with_gpu_us: &[Option<f64>]) -> Option<String> {
     let (unknown, all) = (with_gpu_us.iter().filter(|us| us.is_none()).count(), with_gpu_us.len());
     (unknown > 0).then(|| {
-        format!("with_gpu and gpu_busy are without {unknown} of {all} steps: too little of the GPU work that they launched is in the file.")
+        format!(
+            "with_gpu and gpu_busy exclude {unknown} of {all} steps, because the file lacks too much of their GPU \
+             work."
+        )
     })
 }
 
-/// The two lengths of each step, in µs.
+/// Lengths of each step, in µs.
 struct Times {
-    /// Of the span on the CPU.
+    /// Span on the CPU.
     time_us: Vec<f64>,
-    /// With the GPU work that it launched, where the file has any of it; none in traces without GPUs.
+    /// Length with launched GPU work, if the file has any of it; `None` in traces without GPUs.
     with_gpu_us: Option<Vec<Option<f64>>>,
-    /// From the end of a step with its GPU work to the begin of the next one of its process, of all but last ones.
+    /// Gap from the end of a step with its GPU work to the start of the next step of its process; `None` for last
+    /// steps.
     between_us: Vec<Option<f64>>,
 }
 
-/// The processes of steps as texts, where there are several.
+/// Processes of steps as text, if there are several.
 fn of_processes(trace: &Trace, selected: &[(usize, &Step)]) -> Option<Vec<String>> {
     let several = processes(trace, &trace.steps).len() > 1;
     several.then(|| selected.iter().map(|(_, step)| trace.key_text(trace.process_of(step))).collect())
 }
 
-/// A note as a sentence of its own.
+/// Convert a note to a sentence.
 fn sentence(note: &str) -> String {
     let mut letters = note.chars();
     letters.next().map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), letters.as_str()))
 }
 
-/// Time between steps is told where it is more than this part of them.
+/// Minimum ratio of time between steps to time in steps, for a row `between`.
 const LEAST_BETWEEN: f64 = 0.05;
 
 fn steps(trace: &Trace, selected: &[(usize, &Step)], times: &Times, work: &[Work]) -> Table {
     let Times { time_us, with_gpu_us, .. } = times;
     let with_gpu = |at: usize| with_gpu_us.as_ref().and_then(|all| all.get(at).copied().flatten());
-    // As the critical path of the whole trace counts.
+    // Relative to the trace's start, as in the critical path of the whole trace.
     let origin = trace.span().map_or(0, |span| span.0);
-    // What no GPU was recorded for is not zero.
+    // Missing GPU records are not zero.
     let has_gpu = with_gpu_us.is_some();
     let known = |i: &usize| Some(&work[*i]).filter(|work| has_gpu && !work.is_unknown());
     let busy: Vec<Option<f64>> = selected.iter().map(|(i, _)| known(i).map(|work| work.busy_ns as f64 / 1e3)).collect();
     let has_launches = trace.gpu.launch.iter().any(|launch| launch.some().is_some());
-    // Marks on a row of a device have its process, and that launches nothing.
+    // Marks on a device's track have its process, which launches nothing.
     let is_of_host = |i: &usize| {
         let track = trace.events.track[trace.steps[*i].event.index()];
         trace.tracks.get(track).kind == TrackKind::Thread
@@ -226,31 +231,32 @@ fn steps(trace: &Trace, selected: &[(usize, &Step)], times: &Times, work: &[Work
         return table.note(no_steps(trace));
     }
     table.note(
-        "time_us: the step's span on the CPU. with_gpu_us: from when the GPU work of the step before is done to when its own is. \
-         gpu_busy_us: time in the span in which any GPU of the trace runs anything. launched_gpu_us: durations of what the step \
-         launched, which may run after the step's end.",
+        "Column time_us: the step's span on the CPU. Column with_gpu_us: from the end of the previous step's GPU work \
+         to the end of the step's own. Column gpu_busy_us: time in the span in which any GPU runs an operation. \
+         Column launched_gpu_us: summed durations of the operations that the step launched, which may run after its \
+         end.",
     )
 }
 
-/// Why a table of steps is empty.
+/// Reason for an empty table of steps.
 fn no_steps(trace: &Trace) -> &'static str {
     match trace.steps.is_empty() {
         true => {
-            "The trace has no steps: no mark of a profiler, a framework or an optimizer tells them (--step-annotation takes spans of other \
-             names)."
+            "The trace has no steps: it lacks marks of a profiler, a framework or an optimizer. Use --step-annotation \
+             to take spans of another name as steps."
         }
-        false => "The trace has none of these steps.",
+        false => "The trace has none of the selected steps.",
     }
 }
 
-/// What of steps spreads: a measure, its values in µs, and the process whose steps they are, where there are several.
+/// A measure of steps: its values in µs, and the process of the steps if there are several.
 struct Measure {
     process: Option<String>,
     name: &'static str,
     us: Vec<f64>,
 }
 
-/// The measures of these of the selected steps.
+/// Measures of the selected steps at these positions.
 fn measures(selected: &[(usize, &Step)], at: &[usize], times: &Times, work: &[Work]) -> Vec<(&'static str, Vec<f64>)> {
     let time_us: Vec<f64> = at.iter().map(|&at| times.time_us[at]).collect();
     let between_us: Vec<f64> = at.iter().filter_map(|&at| times.between_us[at]).collect();
@@ -266,7 +272,7 @@ fn measures(selected: &[(usize, &Step)], at: &[usize], times: &Times, work: &[Wo
     measures
 }
 
-/// How much the selected steps at these positions differ.
+/// Spread of the selected steps at these positions.
 fn spread(trace: &Trace, selected: &[(usize, &Step)], counted: &[usize], times: &Times, work: &[Work]) -> Table {
     let of_all = |process: Option<&String>, at: &[usize]| -> Vec<Measure> {
         let measure = |(name, us)| Measure { process: process.cloned(), name, us };
@@ -292,7 +298,7 @@ fn spread(trace: &Trace, selected: &[(usize, &Step)], counted: &[usize], times: 
             stats::quantile(&sorted, q)
         })
     };
-    let table = Table::new("steps_spread", "How much steps differ");
+    let table = Table::new("steps_spread", "Spread between steps");
     let table = match processes {
         Some(_) => table.text("process", measures.iter().map(|measure| measure.process.clone())),
         None => table,

@@ -23,7 +23,7 @@ pub(super) const COLL_ANALYSIS: Analysis = Analysis {
 /// Bytes of a mebibyte.
 const MIB: f64 = 1_048_576.0;
 
-/// What kernels are grouped by; what the trace does not say stays empty.
+/// Group key of kernels; fields that the trace lacks are empty.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Key {
     group: StrId,
@@ -46,7 +46,7 @@ impl Key {
     }
 }
 
-/// A row: its key, kernel of the first member, durations.
+/// A row: key, kernel of the first member, durations.
 struct Row {
     key: Key,
     family: Option<&'static Collective>,
@@ -58,7 +58,7 @@ impl Row {
         Some(elements? as f64 * element_bytes(trace.strings.get(self.key.dtype.some()?))? as f64)
     }
 
-    /// The size that nccl-tests rates: the whole buffer of the operation.
+    /// The size that nccl-tests uses for bandwidths: the whole buffer of the operation.
     fn rated_bytes(&self, trace: &Trace) -> Option<f64> {
         let elements = if self.family?.sized_by_output { self.key.elements_out } else { self.key.elements_in };
         self.bytes(trace, elements)
@@ -75,7 +75,7 @@ impl Row {
     }
 }
 
-/// The table, largest sum first. TraceLens leaves out kernels of which the trace does not tell everything.
+/// The table, largest sum first. TraceLens excludes kernels with missing metadata.
 pub fn table(trace: &Trace, scope: &Scope, definition: Definition) -> Table {
     let view = GpuView::new(trace, scope, definition);
     let mut rows = rows(&view, scope);
@@ -113,24 +113,21 @@ pub fn table(trace: &Trace, scope: &Scope, definition: Definition) -> Table {
         .f64("bus_gbps", Unit::GBps, rows.iter().map(|r| r.bus(trace, r.time.mean)))
         .f64("bus_best_gbps", Unit::GBps, rows.iter().map(|r| r.bus(trace, r.time.min)));
     if rows.is_empty() {
-        return table
-            .note("The trace has no kernels of a communication library in this scope, and no collectives of CPUs.");
+        return table.note("The trace has neither communication kernels nor CPU collectives in this scope.");
     }
     if trace.gpu.is_empty() {
-        return table.note(
-            "Collectives of CPUs: from when they are asked for until they are done, waiting for the last rank to arrive included.",
-        );
+        return table.note("CPU collectives: time from the call to completion, including the wait for the last rank.");
     }
     table.note(view.coverage_note()).note(
-        "Bandwidths as in nccl-tests (10^9 bytes/s), from the mean and from the shortest duration of this rank's kernels. \
-         A kernel waits for the last rank to arrive: with one rank's trace they are lower bounds.",
+        "Bandwidths as in nccl-tests (10^9 bytes/s), from the mean and the shortest duration of this rank's kernels. \
+         A kernel includes the wait for the last rank, so bandwidths from one rank's trace are lower bounds.",
     )
 }
 
-/// Stream of what runs on no GPU.
+/// Stream number for work outside GPUs.
 const NO_STREAM: i64 = -1;
 
-/// Collectives of CPUs, which TraceLens does not know.
+/// CPU collectives, which TraceLens lacks.
 fn of_host(view: &GpuView<'_>, scope: &Scope) -> Vec<EventId> {
     if view.definition() != Definition::Exact {
         return Vec::new();
@@ -143,7 +140,7 @@ fn of_host(view: &GpuView<'_>, scope: &Scope) -> Vec<EventId> {
 fn rows(view: &GpuView<'_>, scope: &Scope) -> Vec<Row> {
     let trace = view.trace;
     let columns = Columns::new(trace);
-    // Kernels that do not say what they do are told apart by the family of their name.
+    // Kernels without metadata are grouped by the collective family of their name.
     let mut index: FxHashMap<(Key, Option<&str>), usize> = FxHashMap::default();
     let mut groups: Vec<(Key, &str, Vec<f64>)> = Vec::new();
     let communicates = |g: &GpuId| view.counted[g.index()] && view.communication[g.index()];

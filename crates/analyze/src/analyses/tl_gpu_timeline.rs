@@ -1,4 +1,4 @@
-//! TraceLens' `gpu_timeline`: the time from the first to the last GPU operation, split into what the GPU did.
+//! TraceLens' `gpu_timeline`: the time from the first to the last GPU operation, by kind of GPU activity.
 
 use crate::kernel_type::KernelType;
 use crate::tracelens::{Definition, GpuView, Recompute, Spans};
@@ -8,7 +8,7 @@ use stackline_model::{GpuId, Table, Trace, Unit};
 /// The registered analysis.
 pub(super) const GPU_TIMELINE: Analysis = Analysis {
     name: "gpu_timeline",
-    about: "GPU time by computation, exposed communication, exposed copies and idling",
+    about: "GPU time by computation, exposed communication, exposed copies and idle time",
     tables: &["gpu_timeline"],
     window: DefaultWindow::Steps,
     commands: &[TableCommand::Timeline],
@@ -28,8 +28,8 @@ const TYPES: [&str; 8] = [
     "total_memcpy_time",
 ];
 
-/// The table. Rows with `recompute` unset are about all GPU work; where the trace records recomputed forward passes
-/// there are rows for the work inside (`true`) and outside (`false`) of them too, each as if the other did not exist.
+/// The table. Rows with empty `recompute` cover all GPU work. If the trace records recomputed forward passes, there are
+/// also rows for the work inside (`true`) and outside (`false`) of them, each computed without the other.
 pub fn table(trace: &Trace, scope: &Scope, definition: Definition) -> Table {
     let view = GpuView::new(trace, scope, definition);
     let recompute = Recompute::find(trace);
@@ -44,7 +44,7 @@ pub fn table(trace: &Trace, scope: &Scope, definition: Definition) -> Table {
             share.push(summary::percent(us, times[5]));
         }
     }
-    let table = Table::new("gpu_timeline", "What the GPU did between its first and its last operation")
+    let table = Table::new("gpu_timeline", "GPU timeline from the first to the last operation")
         .bool("recompute", part)
         .text("type", kind)
         .f64("time_ms", Unit::Ms, time)
@@ -52,11 +52,13 @@ pub fn table(trace: &Trace, scope: &Scope, definition: Definition) -> Table {
         .note(view.coverage_note());
     match definition {
         Definition::Exact => table,
-        Definition::TraceLens => table.note("Only GPU work with a flow arrow from its launch (TraceLens' definition)."),
+        Definition::TraceLens => {
+            table.note("Counts only GPU operations with a flow arrow from their launch (TraceLens' definition).")
+        }
     }
 }
 
-/// Total time of the timeline in µs: what TraceLens' tables call "total time".
+/// Total time of the timeline in µs, "total time" in TraceLens' tables.
 pub(super) fn extent_us(view: &GpuView<'_>, include: impl Fn(GpuId) -> bool) -> f64 {
     let gpu = view.trace.gpu.ids().filter(|g| view.timed()[g.index()] && include(*g));
     Spans::new(view, gpu).extent_us()

@@ -1,4 +1,4 @@
-//! TraceLens' `kernel_summary`: kernels by the operator that launched them, their name and their stream.
+//! TraceLens' `kernel_summary`: kernels by launching operator, name and stream.
 
 use crate::analyses::tl_gpu_timeline::extent_us;
 use crate::classify;
@@ -19,7 +19,7 @@ pub(super) const KERNEL_SUMMARY: Analysis = Analysis {
     run: |trace, scope| vec![table(trace, scope, Definition::Exact)],
 };
 
-/// What kernels are grouped by. An absent category or operator means that no launch is known.
+/// Group key of kernels. Category and operator are empty if the launch is unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Group {
     category: Option<&'static str>,
@@ -32,7 +32,7 @@ struct Group {
 pub fn table(trace: &Trace, scope: &Scope, definition: Definition) -> Table {
     let view = GpuView::new(trace, scope, definition);
     let recompute = Recompute::find(trace);
-    // TraceLens' shares are of the timeline without recomputation.
+    // TraceLens' shares refer to the timeline without recomputation.
     let total = extent_us(&view, |g| definition == Definition::Exact || !recompute.has_gpu(trace, g));
     let groups = group(&view);
     let kernels: f64 = groups.iter().map(|(_, s)| s.sum).sum();
@@ -51,7 +51,10 @@ pub fn table(trace: &Trace, scope: &Scope, definition: Definition) -> Table {
         .f64("kernels_percent", Unit::Percent, groups.iter().map(|(_, s)| percent(s.sum, kernels)))
         .f64("timeline_percent", Unit::Percent, groups.iter().map(|(_, s)| percent(s.sum, total)))
         .note(view.coverage_note())
-        .note("Sums of durations: kernels that overlap count each. Timeline: see gpu_timeline's total_time.")
+        .note(
+            "Durations are summed, so overlapping kernels count in full. timeline_percent is relative to total_time \
+             in gpu_timeline.",
+        )
 }
 
 fn group(view: &GpuView<'_>) -> Vec<(Group, Summary)> {
@@ -83,7 +86,7 @@ fn categories(view: &GpuView<'_>) -> FxHashMap<EventId, &'static str> {
     Launchers::find(view).list.iter().map(|l| (l.event, l.category)).collect()
 }
 
-/// Category and name of what a kernel belongs to: its operator, else its launch.
+/// Category and name of a kernel's operator, or of its launch call if there is none.
 fn owner(
     view: &GpuView<'_>,
     categories: &FxHashMap<EventId, &'static str>,
@@ -96,7 +99,7 @@ fn owner(
     let (operator, launch) = (trace.gpu.operator[gpu.index()], trace.gpu.launch[gpu.index()]);
     match operator.some() {
         Some(op) => {
-            // Operators that launch nothing but communication kernels are in no launcher list.
+            // Operators that launch only communication kernels are in no launcher list.
             let by_name = || classify::operator_category(trace.name(op), None);
             (Some(categories.get(&op).copied().unwrap_or_else(by_name)), trace.events.name[op.index()])
         }

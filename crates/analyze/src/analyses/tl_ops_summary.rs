@@ -1,4 +1,4 @@
-//! TraceLens' `ops_summary`: GPU time by the name of the operator that launched it.
+//! TraceLens' `ops_summary`: GPU time by name of the launching operator.
 
 use crate::op_groups::{self, By};
 use crate::tracelens::{Definition, GpuView, Launchers};
@@ -8,7 +8,7 @@ use stackline_model::{Table, Trace, Unit};
 /// The registered analysis.
 pub(super) const OPS_SUMMARY: Analysis = Analysis {
     name: "ops_summary",
-    about: "GPU time by the operator that launched it",
+    about: "GPU time by launching operator",
     tables: &["ops_summary", "ops_summary_by_module"],
     window: DefaultWindow::Steps,
     commands: &[TableCommand::Operators],
@@ -16,14 +16,14 @@ pub(super) const OPS_SUMMARY: Analysis = Analysis {
     run: |trace, scope| tables(trace, scope, Definition::Exact),
 };
 
-/// The table by operator, and a second one by operator and `nn.Module` where the trace records modules.
+/// The table by operator, and a second one by operator and `nn.Module` if the trace records modules.
 pub fn tables(trace: &Trace, scope: &Scope, definition: Definition) -> Vec<Table> {
     let view = GpuView::new(trace, scope, definition);
     let launchers = Launchers::find(&view);
-    let title = "GPU time by the operator that launched it";
+    let title = "GPU time by launching operator";
     let mut tables = vec![table(&view, &launchers, "ops_summary", title, false)];
     if launchers.list.iter().any(|l| l.module.is_some()) {
-        let title = "GPU time by the operator that launched it and the module around it";
+        let title = "GPU time by launching operator and module";
         tables.push(table(&view, &launchers, "ops_summary_by_module", title, true));
     }
     tables

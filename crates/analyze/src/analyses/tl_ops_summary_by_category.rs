@@ -1,4 +1,4 @@
-//! TraceLens' `ops_summary_by_category`: GPU time by what the operators compute.
+//! TraceLens' `ops_summary_by_category`: GPU time by operator category.
 
 use crate::op_groups::{self, By};
 use crate::tracelens::{Definition, GpuView, Launchers};
@@ -8,7 +8,7 @@ use stackline_model::{StrId, Table, Trace, Unit};
 /// The registered analysis.
 pub(super) const OPS_SUMMARY_BY_CATEGORY: Analysis = Analysis {
     name: "ops_summary_by_category",
-    about: "GPU time by what the operators compute: GEMM, convolution, attention, ...",
+    about: "GPU time by operator category: GEMM, convolution, attention, ...",
     tables: &["ops_summary_by_category", "ops_summary_by_category_and_module"],
     window: DefaultWindow::Steps,
     commands: &[TableCommand::Operators],
@@ -16,14 +16,14 @@ pub(super) const OPS_SUMMARY_BY_CATEGORY: Analysis = Analysis {
     run: |trace, scope| tables(trace, scope, Definition::Exact),
 };
 
-/// The table by category, and a second one by category and `nn.Module` where the trace records modules.
+/// The table by category, and a second one by category and `nn.Module` if the trace records modules.
 pub fn tables(trace: &Trace, scope: &Scope, definition: Definition) -> Vec<Table> {
     let view = GpuView::new(trace, scope, definition);
     let launchers = Launchers::find(&view);
-    let title = "GPU time by what the operators compute";
+    let title = "GPU time by operator category";
     let mut tables = vec![table(&view, &launchers, "ops_summary_by_category", title, false)];
     if launchers.list.iter().any(|l| l.module.is_some()) {
-        let title = "GPU time by what the operators compute and the module around them";
+        let title = "GPU time by operator category and module";
         tables.push(table(&view, &launchers, "ops_summary_by_category_and_module", title, true));
     }
     tables

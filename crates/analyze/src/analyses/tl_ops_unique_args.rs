@@ -24,7 +24,7 @@ pub(super) const OPS_UNIQUE_ARGS: Analysis = Analysis {
     run: |trace, scope| tables(trace, scope, Definition::Exact),
 };
 
-/// Arguments that make a group, by the profiler's names, with our column names.
+/// Arguments that are part of the group key, by the profiler's names, with Stackline's column names.
 const ARGS: [(&str, &str); 4] = [
     ("Input Dims", "input_dims"),
     ("Input type", "input_types"),
@@ -48,8 +48,8 @@ type Statistic = fn(&Summary) -> Option<f64>;
 /// Operators with equal keys.
 type Group<'a> = (Key, Vec<&'a Launcher>);
 
-/// `ops_unique_args`, largest direct time first, and the kernels behind each of its rows. Arguments are compact JSON as
-/// in the trace; `example_event` is the position of the first such operator in the trace's event list.
+/// `ops_unique_args`, largest direct time first, and the kernels of each row. Arguments are compact JSON as in the
+/// trace; `example_event` is the position of the first such operator in the trace's event list.
 pub fn tables(trace: &Trace, scope: &Scope, definition: Definition) -> Vec<Table> {
     let view = GpuView::new(trace, scope, definition);
     let launchers = Launchers::find(&view);
@@ -132,8 +132,9 @@ fn with_stats(mut table: Table, prefix: &str, stats: &[Summary]) -> Table {
     table
 }
 
-/// `ops_unique_args_kernels`: what the operators of a row launched, by position among an operator's launches, kernel
-/// and stream. An operator may launch other kernels from one call to the next: then a position has several rows.
+/// `ops_unique_args_kernels`: GPU operations launched by the operators of a row, by position among an operator's
+/// launches, kernel and stream. If an operator launches different kernels in different calls, a position has several
+/// rows.
 fn kernels(view: &GpuView<'_>, groups: &[Group<'_>], name: &str) -> Table {
     let trace = view.trace;
     let mut rows: Vec<(i64, i64, StrId, i64, Summary)> = Vec::new();
@@ -148,7 +149,7 @@ fn kernels(view: &GpuView<'_>, groups: &[Group<'_>], name: &str) -> Table {
             (row as i64, position as i64, name, stream, Summary::from_values(&values))
         }));
     }
-    let table = Table::new(name, "Kernels behind the rows of ops_unique_args")
+    let table = Table::new(name, "Kernels of the rows of ops_unique_args")
         .i64("row", Unit::None, rows.iter().map(|r| r.0))
         .i64("position", Unit::None, rows.iter().map(|r| r.1))
         .text("kernel", rows.iter().map(|r| Some(trace.strings.get(r.2).to_owned())))

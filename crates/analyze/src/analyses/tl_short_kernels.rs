@@ -1,4 +1,4 @@
-//! TraceLens' study of short kernels: those that cost about as much to launch as to run.
+//! TraceLens' analysis of short kernels, whose launch costs about as much as their execution.
 
 use crate::analyses::tl_gpu_timeline::extent_us;
 use crate::summary::{Summary, percent};
@@ -18,17 +18,17 @@ pub(super) const SHORT_KERNELS: Analysis = Analysis {
     run: |trace, scope| tables(trace, scope, Definition::Exact),
 };
 
-/// Kernels shorter than this are short, in µs.
+/// Upper limit of a short kernel's duration, in µs.
 pub const SHORT_US: f64 = 10.0;
 
-/// Bins of the histogram.
+/// Number of bins of the histogram.
 pub const BINS: usize = 100;
 
 /// Operator, shapes, strides, values and kernel.
 type Key = (StrId, [StrId; 3], StrId);
 
 /// `short_kernels_summary`, largest sum first, and `short_kernel_histogram`, [`BINS`] equal bins from the shortest to
-/// the longest of them.
+/// the longest kernel.
 pub fn tables(trace: &Trace, scope: &Scope, definition: Definition) -> Vec<Table> {
     let view = GpuView::new(trace, scope, definition);
     let short: Vec<GpuId> = trace
@@ -93,8 +93,9 @@ fn histogram(durations: &[f64]) -> Table {
         .i64("count", Unit::None, counts.iter().copied())
 }
 
-/// Edges and counts of [`BINS`] equal bins from the smallest to the largest value; bins hold their left edge, the last
-/// one both. A single distinct value gets bins of half a unit to each side, as NumPy does. No values, no bins.
+/// Edges and counts of [`BINS`] equal bins from the smallest to the largest value. Bins include their left edge; the
+/// last bin includes both. A single distinct value gets bins of half a unit to each side, as in NumPy. Without values
+/// there are no bins.
 fn bins(values: &[f64]) -> (Vec<f64>, Vec<i64>) {
     let all = Summary::from_values(values);
     if all.count == 0 {

@@ -1,4 +1,4 @@
-//! Builds views.
+//! Construction of call tree views.
 
 mod count;
 mod linear;
@@ -15,7 +15,7 @@ use stackline_model::{CallNodeId, CallStats, CallingContextTree, Frame};
 use std::cmp::Reverse;
 pub(super) use upward::Least;
 
-/// A view in the making: of one run, or of two beside each other.
+/// Builder of a view, of one run or of two compared runs.
 #[derive(Debug, Default)]
 pub(super) struct Builder {
     labels: Vec<CallLabel>,
@@ -23,18 +23,18 @@ pub(super) struct Builder {
     nodes: Vec<ViewNode>,
     children: FxHashMap<(usize, usize), usize>,
     totals: [CallStats; 2],
-    /// Scratch: labels that a value has counted for.
+    /// Scratch set of labels that the current value has counted for.
     counted: FxHashSet<usize>,
-    /// Towards callers: values that wait to be put, where only the larger ones are followed.
+    /// Pending values of views towards callers, when only larger callers are followed.
     waiting: Option<Vec<pruned::Waiting>>,
-    /// By row: how many of its callers are too narrow for a row of their own; rows behind the last one have none.
+    /// By row: number of callers that are too small for their own row. Missing entries are 0.
     narrow: Vec<u32>,
 }
 
-/// The labels of a tree's frames, and which of them patterns match.
+/// Labels of a tree's frames, and frames that match the patterns.
 struct Labels {
     of_frame: Vec<usize>,
-    /// What tells functions apart: the first frame with the same name in the same file.
+    /// Identity of functions: the first frame with the same name in the same file.
     function: Vec<usize>,
     hidden: Vec<bool>,
     focused: Vec<bool>,
@@ -44,11 +44,11 @@ struct Labels {
 /// Path of a value: labels from the outermost to its own.
 struct PathOfValue {
     path: Vec<usize>,
-    /// The value counts for labels from here on: times of calls are held by those of their callers already.
+    /// Depth from which the value counts for labels. Inclusive times of callers already contain it above.
     from: usize,
-    /// Whether its own frame is shown, rather than hidden.
+    /// True if the value's own frame is shown, not hidden.
     own: bool,
-    /// Whether a caller that is shown holds it.
+    /// True if a shown caller's time contains the value.
     nested: bool,
 }
 
@@ -67,11 +67,11 @@ impl Builder {
     }
 
     fn labels(&mut self, tree: &CallingContextTree, options: &ViewOptions) -> Labels {
-        // Optimised native code jumps between lines: its functions are what one looks for.
+        // Optimized native code jumps between lines, so native frames are shown by function.
         let by_line = |frame: &Frame| options.by_line && !matches!(frame, Frame::Native { .. });
         let label = |frame| CallLabel::new(tree, frame, by_line(frame), options.by_inputs);
         let labels: Vec<CallLabel> = tree.frames.iter().map(label).collect();
-        // Patterns see lines and inputs, whether or not they tell frames apart.
+        // Patterns match lines and inputs, even if these do not distinguish frames.
         let whole: Vec<CallLabel> = tree.frames.iter().map(|frame| CallLabel::whole(tree, frame)).collect();
         let matching = |pattern: &Option<regex_lite::Regex>| {
             let matches = |label: &CallLabel| pattern.as_ref().is_some_and(|pattern| label.matches(pattern));
@@ -84,14 +84,14 @@ impl Builder {
         Labels { of_frame, function, hidden, focused, wanted }
     }
 
-    /// Adds what was measured in a run, as the one that is looked at or the one `before` it.
+    /// Add the values of a run, as the current one or as the one `before` it.
     pub(super) fn add(&mut self, tree: &CallingContextTree, options: &ViewOptions, counts: &Counts<'_>, before: bool) {
         let labels = self.labels(tree, options);
         let measured: Vec<bool> =
             tree.exclusive(options.metric, |_| true).iter().map(|stats| stats.count > 0).collect();
         for Value { node, thread, stats, calls } in values(tree, options, counts) {
             let place = place(tree, node, &labels, options, &measured);
-            // Times of calls within calls are no part of the whole.
+            // Times of nested calls do not count in the total.
             if options.metric.adds_up() || !is_nested(tree, node, &measured) {
                 self.totals[usize::from(before)].merge(&stats);
             }
@@ -116,7 +116,7 @@ impl Builder {
         let group = group.map(|group| self.label(group));
         if options.shape == ViewDirection::Flat {
             let Some(group) = group else { return self.put_flat(&place, (stats, calls), before) };
-            // Parts of the whole, as groups are in other views.
+            // Parts of the total, like groups in other views.
             let row = self.child(0, group);
             self.count(0, stats, before, !place.nested);
             self.count(row, stats, before, !place.nested);
@@ -146,7 +146,7 @@ impl Builder {
         for (depth, &label) in path.iter().enumerate() {
             row = self.child(row, label);
             self.count(row, stats, before, up || depth >= from);
-            // Towards callers, what was hit itself is the first; from there it was called so often.
+            // Towards callers, the measured frame comes first, with its calls from this path.
             let is_own = own && !before;
             if is_own && depth == if up { 0 } else { path.len() - 1 } {
                 self.nodes[row].exclusive.merge(stats);
@@ -169,7 +169,7 @@ impl Builder {
         let mut is_outermost = true;
         for (depth, &label) in path.iter().enumerate() {
             let row = self.child(0, label);
-            // Once for each label, where that stands outermost: there, a caller that was measured may hold this value.
+            // Count once per label, at its outermost position. A measured caller there may contain this value.
             is_outermost = counted.insert(label);
             self.count(row, stats, before, is_outermost && depth >= *from);
         }
@@ -200,7 +200,7 @@ impl Builder {
         }
     }
 
-    /// The view, its rows in the order in which they are read.
+    /// Finish the view, with rows in display order.
     pub(super) fn finish(self, tree: &CallingContextTree, options: &ViewOptions, compared: bool) -> CallView {
         let weight = |row: usize| match compared {
             true => self.nodes[row].change().unsigned_abs(),
@@ -235,10 +235,10 @@ impl Builder {
     }
 }
 
-/// Rows by their parent, in one list.
+/// Rows grouped by parent, in one list.
 struct Children {
     list: Vec<usize>,
-    /// Where those of each row end; those of the next one begin there.
+    /// End of each row's children, which is the start of the next row's children.
     ends: Vec<usize>,
 }
 
@@ -250,7 +250,7 @@ impl Children {
         }
         let mut sum = 0;
         for end in &mut ends {
-            // For now, where they begin.
+            // Temporarily the start.
             sum += std::mem::replace(end, sum);
         }
         let mut list = vec![0; sum];
@@ -267,7 +267,7 @@ impl Children {
     }
 }
 
-/// Whether a node lies below another one that was measured.
+/// Test if a node is below another measured node.
 fn is_nested(tree: &CallingContextTree, node: CallNodeId, measured: &[bool]) -> bool {
     let mut nested = false;
     for at in tree.path(node) {
@@ -277,8 +277,8 @@ fn is_nested(tree: &CallingContextTree, node: CallNodeId, measured: &[bool]) -> 
     nested
 }
 
-/// Whether a node is a backward node that stands below its forward operator: that ended long before, and does not hold its
-/// time. Below the call of autograd's engine that runs it stands a backward node without a link.
+/// Test if a node is a backward node under its forward operator, which ended long before and does not contain its time.
+/// A backward node without a link is under the engine's call that runs it.
 fn is_linked_backward(tree: &CallingContextTree, node: CallNodeId) -> bool {
     let is_engine = |frame: &Frame| match *frame {
         Frame::Operator { name, .. } => tree.strings.get(name).starts_with(ENGINE),
@@ -288,7 +288,7 @@ fn is_linked_backward(tree: &CallingContextTree, node: CallNodeId) -> bool {
     matches!(tree.frame(node), Some(Frame::Backward { .. })) && !parent().is_some_and(is_engine)
 }
 
-/// For each frame the first one with the same name in the same file.
+/// For each frame, the first frame with the same name in the same file.
 fn functions(whole: &[CallLabel]) -> Vec<usize> {
     let mut first: FxHashMap<(&str, &str, &str), usize> = FxHashMap::default();
     let mut functions = Vec::with_capacity(whole.len());
@@ -298,7 +298,7 @@ fn functions(whole: &[CallLabel]) -> Vec<usize> {
     functions
 }
 
-/// Where a value of a node is put; `None` if it is not shown.
+/// Path of a node's value; `None` if the value is not shown.
 fn place(
     tree: &CallingContextTree,
     node: CallNodeId,
@@ -308,7 +308,7 @@ fn place(
 ) -> Option<PathOfValue> {
     let mut place = PathOfValue { path: Vec::new(), from: 0, own: true, nested: false };
     let (mut focused, mut wanted) = (options.focus.is_none(), None);
-    // Functions of the path, where those that call themselves are to be found.
+    // Functions of the path, to find recursive calls.
     let mut functions: Vec<usize> = Vec::new();
     let mut running = Running::default();
     for at in tree.path(node) {
@@ -330,7 +330,7 @@ fn place(
                 collapse(&mut place, &mut functions, labels.function[frame], wanted);
             }
         }
-        // Only a caller whose own time is shown holds this one.
+        // Only a caller with a shown self time contains this value.
         let is_shown = focused && (options.shape != ViewDirection::Callees || wanted.is_some());
         if at != node && measured[at.index()] && is_shown && !options.metric.adds_up() {
             place.from = place.path.len();
@@ -341,7 +341,7 @@ fn place(
         ViewDirection::Callers => {
             let end = wanted? + 1;
             place.own &= end == place.path.len();
-            // A time that is held by that of a caller below the wanted frame counts nothing more.
+            // A value that is part of a caller's time below the wanted frame does not count again.
             if place.from >= end {
                 return None;
             }
@@ -357,18 +357,19 @@ fn place(
     focused.then_some(place)
 }
 
-/// The function of Python that runs along a path of calls.
+/// State of the Python function that is running along a call path.
 #[derive(Default)]
 struct Running {
-    /// The function, and the line that it was at.
+    /// The function and its line.
     at: Option<(usize, u32)>,
-    /// Whether spans were begun in it, and nothing else.
+    /// True if only spans have begun in it since.
     has_span: bool,
 }
 
 impl Running {
-    /// Whether a frame is the same call of the function around it, at another line: a span that a function begins stands below the
-    /// line of that, and what it calls in the span below its line by then.
+    /// Test if a frame continues the call of the enclosing function at another line. A span that a function begins is
+    /// below the function's line at its begin. Calls inside the span are below the function's line at the time of the
+    /// call.
     fn goes_on(&mut self, frame: &Frame, function: usize) -> bool {
         match *frame {
             Frame::Span { .. } => {
@@ -389,10 +390,10 @@ impl Running {
     }
 }
 
-/// Puts the path back to where the function that was just added was called first. The frame that is `wanted` stays.
+/// Truncate the path to the first call of the function that was just added. The `wanted` frame stays.
 fn collapse(place: &mut PathOfValue, functions: &mut Vec<usize>, function: usize, wanted: Option<usize>) {
     let least = wanted.unwrap_or(0);
-    // The last one: before it there is nothing but the same call at other lines.
+    // The last match: before it, there is only the same call at other lines.
     let first = functions.iter().skip(least).rposition(|&known| known == function).map(|at| at + least);
     match first {
         Some(first) => {

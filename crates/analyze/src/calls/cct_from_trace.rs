@@ -1,7 +1,7 @@
 //! Calling context tree (CCT) of a trace, built from its events.
 //!
-//! Spans of threads stand below those that enclose them, operations of GPUs below the call that launched them (at the top where none is
-//! known), and what runs backward below the operator that it differentiates. Steps are the same frame, so that they become one.
+//! Spans of threads are below their enclosing spans. GPU operations are below the call that launched them, or at the
+//! top if it is unknown. Backward work is below its forward operator. All steps share one frame.
 
 use super::idle::Idle;
 use super::line_attribution::LineAttribution;
@@ -22,25 +22,25 @@ use stackline_model::{
 /// Calling context tree (CCT) of a time range of a trace.
 #[derive(Debug)]
 pub struct TraceCallTree {
-    /// The tree: time of threads at spans, GPU time at operations of GPUs, counter [`STALLS`] below kernels with samples.
+    /// The tree: time of threads at spans, GPU time at GPU operations, counter [`STALLS`] below kernels with samples.
     pub tree: CallingContextTree,
-    /// Which events became which node; ascending. Empty where these are told apart by line ([`calls_by_thread`]).
+    /// Events of each node, ascending. Empty for trees by line ([`calls_by_thread`]).
     pub events: Vec<(CallNodeId, EventId)>,
-    /// Steps in the time range; 0 if the trace has none, and all of it was taken.
+    /// Number of steps in the time range; 0 if the trace has none and is covered as a whole.
     pub steps: usize,
-    /// How many calls at a node are those of another line of the same function, and count there, or are only concluded.
+    /// Calls at a node that count at another line of their function, or that are only inferred.
     pub continued: UncountedCalls,
 }
 
-/// Calls of Python functions that went on at another line, or of which it is not known how many there were: by node and thread,
-/// ascending, how many.
+/// Number of calls of Python functions that continued at another line, or whose number is unknown, by node and thread,
+/// ascending.
 pub type UncountedCalls = Vec<(CallNodeId, CallThreadId, u64)>;
 
-/// The counter of samples of instructions that stalled, by reason: the reasons stand as spans below their kernel.
+/// Counter of stalled instruction samples by reason. The reasons are spans below their kernel.
 pub const STALLS: &str = "stalls";
 
-/// The calls of the steps that findings look at: those of `scope`, or all but first ones that warm up; the whole trace
-/// if it has no steps. What was running before counts nothing, but stays in the paths of what it called.
+/// Calls of the steps that findings cover: those of `scope`, or all except warm-up; the whole trace if it has no steps.
+/// Calls that began earlier count nothing, but stay in the paths of their callees.
 pub fn trace_calls(trace: &Trace, scope: &Scope) -> TraceCallTree {
     let looked = Looked::at(trace, scope);
     let mut builder = Builder::new(trace, Window::from_trace(trace, &looked), Idle::default());
@@ -51,15 +51,15 @@ pub fn trace_calls(trace: &Trace, scope: &Scope) -> TraceCallTree {
 /// Time range of a trace that a tree covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeRange {
-    /// All of it.
+    /// The whole trace.
     Whole,
-    /// The steps that findings look at, or all of it if it has none.
+    /// The steps that findings cover, or the whole trace without steps.
     Chosen,
     /// These steps, both ends included.
     Steps(i64, i64),
 }
 
-/// The steps that findings look at, both ends included: all but first ones that warm up; none if the trace has no steps.
+/// The steps that findings cover, both ends included: all except warm-up. `None` if the trace has no steps.
 pub fn chosen_steps(trace: &Trace) -> Option<(i64, i64)> {
     match Looked::at(trace, &Scope::default()).choice {
         WindowChoice::StepsWithWork(from, to) | WindowChoice::Steps(from, to) => Some((from, to)),
@@ -67,9 +67,8 @@ pub fn chosen_steps(trace: &Trace) -> Option<(i64, i64)> {
     }
 }
 
-/// The calls of a part of a trace, told apart by the threads and streams that they ran on; and those of Python functions by
-/// the lines that they were at, where stacks know these: events of functions are named by their first line alone. Beside times,
-/// launches, bytes that GPUs copied, idle GPU time and memory are counted.
+/// Calls of a part of a trace by thread and stream, with Python functions by line if stacks record lines. Events of
+/// functions only have their first line. Metrics include times, launches, copied bytes, idle GPU time and memory.
 pub fn calls_by_thread(trace: &Trace, part: TimeRange) -> TraceCallTree {
     let scope = match part {
         TimeRange::Steps(from, to) => Scope::of_steps(Some((from, to))),
@@ -88,12 +87,12 @@ pub fn calls_by_thread(trace: &Trace, part: TimeRange) -> TraceCallTree {
     builder.finish(looked.steps)
 }
 
-/// When events count, in ns since the trace's base.
+/// Time ranges in which events count, in ns since the trace's base.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
-    /// Those of threads: from the start of the first step to the end of the last one.
+    /// Range for thread events: from the start of the first step to the end of the last one.
     host: (i64, i64),
-    /// GPU work of which no launch is known: as in tables of GPUs, which go by when it runs.
+    /// Range for GPU work without a known launch, by execution time as in tables of GPUs.
     gpu: (i64, i64),
 }
 
@@ -109,45 +108,45 @@ impl Window {
         Self { host, gpu: looked.window(trace).unwrap_or(host) }
     }
 
-    /// Whether an event begins in it.
+    /// Test if an event begins in the range.
     pub(super) fn has(&self, trace: &Trace, event: EventId) -> bool {
         (self.host.0..self.host.1).contains(&trace.events.start[event.index()])
     }
 
-    /// Whether an operation of a GPU counts: with what launched it, or where that is not known by when it runs.
+    /// Test if a GPU operation counts: by its launch, or by execution time if the launch is unknown.
     fn has_work(&self, trace: &Trace, event: EventId, launch: Option<EventId>) -> bool {
         launch.map_or_else(|| runs_in(trace, event, self.gpu), |launch| self.has(trace, launch))
     }
 }
 
-/// Name and kind of events, whether they differentiate an operator, and their line if that is not the first.
+/// Name and kind of events, a flag for backward work, and the line if it is not the first.
 type FrameKey = (StrId, EventKind, bool, Option<u32>);
 
 pub(super) struct Builder<'a> {
     pub(super) trace: &'a Trace,
     pub(super) window: Window,
     pub(super) tree: CallingContextTreeBuilder,
-    /// By track; without them all is put on one thread.
+    /// Thread of each track; empty if all events are on one thread.
     threads: Vec<CallThreadId>,
     thread: CallThreadId,
     stalls: CallMetric,
     stall_reasons: AttrColumn<'a>,
-    /// None where it says nothing of any event.
+    /// `None` if no event has this attribute.
     inferred: Option<AttrColumn<'a>>,
     frames: FxHashMap<FrameKey, FrameId>,
-    /// By name, the frame that it was last: mostly it is that again.
+    /// Last frame by name, as a cache: names usually map to one frame.
     last_frames: Vec<Option<(FrameKey, FrameId)>>,
-    /// By event the node that it stands below; [`CallNodeId::NONE`] where that is not known yet.
+    /// Parent node by event; [`CallNodeId::NONE`] if not known yet.
     bases: Vec<CallNodeId>,
-    /// By event its own node, where that is known already and stands at no line: events inside of it ask for it again and again.
+    /// Node by event, if known and without a line. Events inside it look it up repeatedly.
     nodes: Vec<CallNodeId>,
-    /// What each event stands below.
+    /// Calling context of each event.
     pub(super) callers: TraceContexts,
     pub(super) idle: Idle,
-    /// Lines of Python functions, where they are told apart.
+    /// Lines of Python functions, in trees by line.
     lines: Option<LineAttribution<'a>>,
     events: Vec<(CallNodeId, EventId)>,
-    /// Whether they are wanted: of millions they take as long as the tree.
+    /// True to keep the event list. For millions of events it takes as long as the tree.
     keeps_events: bool,
     continued: FxHashMap<(CallNodeId, CallThreadId), u64>,
 }
@@ -157,7 +156,7 @@ impl<'a> Builder<'a> {
         let mut tree = CallingContextTreeBuilder::new();
         let process = tree.process(CallProcess::default());
         let name = tree.text("");
-        // Which thread it was is no part of what rules ask for.
+        // Rules do not distinguish threads.
         let thread = tree.thread(CallThread { process, tid: 0, torch_id: 0, name });
         let stalls = CallMetric::Counter(tree.text(STALLS));
         Self {
@@ -191,7 +190,7 @@ impl<'a> Builder<'a> {
         TraceCallTree { tree: self.tree.finish(), events, steps, continued }
     }
 
-    /// Makes a thread of each track.
+    /// Add one thread per track.
     fn add_threads(&mut self) {
         let trace = self.trace;
         let process = self.tree.process(CallProcess::default());
@@ -233,7 +232,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Adds what a call took at each of its lines.
+    /// Add the time of a call at each of its lines.
     fn add_lines(&mut self, (base, event): (CallNodeId, EventId), metric: CallMetric, parts: Vec<(Option<u32>, i64)>) {
         let mut nodes = Vec::with_capacity(parts.len());
         for (line, ns) in parts {
@@ -246,7 +245,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Notes what is no call at a node: what went on there, or of which it is only concluded that it was called, maybe several times.
+    /// Record uncounted calls: a continuation at another line, or an inferred call, which may stand for several.
     fn note_continued(&mut self, node: CallNodeId, event: EventId, went_on: bool) {
         let is_function = || self.trace.kind(event) == EventKind::PythonFunction;
         let is_inferred = || self.inferred.as_ref().is_some_and(|told| is_function() && told.get(event).is_some());
@@ -255,7 +254,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Whether an event counts in the stretch: an operation of a GPU with what launched it, and by when it runs if that is not known.
+    /// Test if an event counts in the time range: a GPU operation by its launch, or by execution time if the launch is
+    /// unknown.
     pub(super) fn counts(&self, event: EventId) -> bool {
         if !self.trace.kind(event).is_gpu_work() {
             return self.window.has(self.trace, event);
@@ -263,7 +263,7 @@ impl<'a> Builder<'a> {
         self.window.has_work(self.trace, event, self.callers.of_event(event))
     }
 
-    /// Adds what a call took at a line of it.
+    /// Add the time of a call at one line.
     fn add_call(
         &mut self,
         (base, event, line): (CallNodeId, EventId, Option<u32>),
@@ -281,20 +281,20 @@ impl<'a> Builder<'a> {
         node
     }
 
-    /// The node that an event stands below.
+    /// Parent node of an event.
     pub(super) fn base(&mut self, event: EventId) -> CallNodeId {
         if !self.bases[event.index()].is_none() {
             return self.bases[event.index()];
         }
         match self.callers.of_event(event) {
-            // Mostly what is around a call was there before.
+            // The caller usually precedes the call.
             Some(caller) if !self.bases[caller.index()].is_none() => {
                 self.bases[event.index()] = self.below(event, caller);
                 return self.bases[event.index()];
             }
             _ => {}
         }
-        // From the event to the nearest caller whose place is known, or to the outermost one.
+        // Path from the event to the nearest caller with a known node, or to the outermost one.
         let mut chain = vec![event];
         let mut at = event;
         while self.bases[at.index()].is_none()
@@ -313,13 +313,13 @@ impl<'a> Builder<'a> {
         self.bases[event.index()]
     }
 
-    /// The node of a caller whose place is known, at the line that it was at when it called something.
+    /// Node of a caller with a known parent, at its line when it made this call.
     fn below(&mut self, called: EventId, caller: EventId) -> CallNodeId {
         let line = self.lines.as_ref().and_then(|lines| lines.of_call(called, caller));
         self.node(self.bases[caller.index()], caller, line)
     }
 
-    /// The node of an event below another one; at a line, if that is known.
+    /// Node of an event below a parent, at a line if it is known.
     pub(super) fn node(&mut self, base: CallNodeId, event: EventId, line: Option<u32>) -> CallNodeId {
         let known = self.nodes[event.index()];
         if line.is_none() && !known.is_none() {
@@ -377,7 +377,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// What a track is called: another text for each.
+/// Unique title of a track.
 fn track_title(trace: &Trace, track: TrackId) -> String {
     let data = trace.tracks.get(track);
     let process = &trace.tracks.processes[data.process.index()];
@@ -389,7 +389,7 @@ fn track_title(trace: &Trace, track: TrackId) -> String {
         return format!("stream {} of GPU {}, {pid}/{tid}", data.stream, data.device);
     }
     let (name, numbered) = (trace.strings.get(data.name), format!("{} {tid}", data.kind.name()));
-    // PyTorch's own names say as much.
+    // PyTorch's own names already contain this information.
     let rest = name.strip_prefix(&numbered);
     let title = if rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric())) {
         name.to_owned()
@@ -399,23 +399,23 @@ fn track_title(trace: &Trace, track: TrackId) -> String {
     format!("{title} of process {pid}").replace("  ", " ")
 }
 
-/// A number of a thread as people read it: handles of 32 bits that were written with a sign have none.
+/// Thread number as users know it: 32-bit handles that were written as signed become unsigned.
 fn unsigned(tid: &str) -> String {
     let handle = tid.parse::<i32>().ok().filter(|&number| number < -1);
     handle.map_or_else(|| tid.to_owned(), |number| number.cast_unsigned().to_string())
 }
 
-/// Whether an event is a call or an operation of a GPU.
+/// Test if an event is a call or a GPU operation.
 pub(super) fn is_call(trace: &Trace, event: EventId) -> bool {
     use EventKind::{Annotation, Operator, PythonFunction};
     let kind = trace.kind(event);
     matches!(kind, Operator | Annotation | PythonFunction) || kind.is_api_call() || kind.is_gpu_work()
 }
 
-/// The frame of an event of this name.
+/// Frame of an event with this name.
 fn call_frame(tree: &mut CallingContextTreeBuilder, name: &str, kind: EventKind, is_backward: bool) -> Frame {
     if name.starts_with(STEP_PREFIX) {
-        // Steps of traces of 2021 are operators.
+        // In traces of 2021, steps are operators.
         return Frame::Span { name: tree.text(STEP_PREFIX.trim_end_matches('#')) };
     }
     match kind {
@@ -437,7 +437,8 @@ fn python_frame(tree: &mut CallingContextTreeBuilder, name: &str) -> Frame {
             Frame::Python { function: tree.text(function), file: tree.text(file), line, first_line: line }
         }
         None => {
-            // `<built-in method item of Tensor object at 0x7f64>`: objects are many, the method is one.
+            // `<built-in method item of Tensor object at 0x7f64>`: drop the address, because many objects share one
+            // method.
             let (function, end) = name.split_once(" at 0x").map_or((name, ""), |(function, _)| (function, ">"));
             let function = tree.text(&format!("{function}{end}"));
             Frame::Python { function, file: StrId::NONE, line: 0, first_line: 0 }

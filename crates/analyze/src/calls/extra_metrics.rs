@@ -7,7 +7,7 @@ use stackline_model::{
     TrackKind,
 };
 
-/// Threads whose number the source writes as text where memory is not concerned (2021), by process and number.
+/// Threads whose number is text except in memory events (traces of 2021), by process and number.
 struct Twins(FxHashMap<(ProcessId, i64), TrackId>);
 
 impl Twins {
@@ -24,7 +24,7 @@ impl Twins {
         Self(twins)
     }
 
-    /// The innermost call of the thread that an event is of.
+    /// Innermost call on the thread of a memory event, at its time.
     fn call_at(&self, trace: &Trace, event: EventId) -> Option<EventId> {
         let (at, track) = (trace.events.start[event.index()], trace.tracks.get(trace.events.track[event.index()]));
         let Key::Int(number) = track.tid else { return None };
@@ -37,12 +37,12 @@ impl Twins {
 }
 
 impl Builder<'_> {
-    /// Idle GPU time during a call of a thread, but for that during the calls right inside it. ns.
+    /// Idle GPU time in ns during a call of a thread, excluding its direct children.
     pub(super) fn own_idle(&self, event: EventId) -> i64 {
         self.callers.own_idle.get(event.index()).copied().unwrap_or(0)
     }
 
-    /// Counts idle GPU time at the lines of a call, as its own time is divided among them.
+    /// Divide idle GPU time of a call among its lines, in proportion to their self time.
     pub(super) fn add_idle_of_lines(&mut self, event: EventId, parts: &[(CallNodeId, i64)]) {
         let (mut left, mut time) = (self.own_idle(event), parts.iter().map(|part| part.1).sum::<i64>());
         for &(node, ns) in parts {
@@ -53,7 +53,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Adds all that is no part of what a call took.
+    /// Add all metrics other than time.
     pub(super) fn add_beside(&mut self) {
         self.add_launches();
         self.add_copies();
@@ -91,7 +91,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Of allocations and releases: at the call that they lie in.
+    /// Add allocations and frees at the enclosing call.
     fn add_memory(&mut self) {
         let trace = self.trace;
         let (bytes, twins) = (trace.attr("Bytes"), Twins::from_trace(trace));
@@ -115,7 +115,7 @@ impl Builder<'_> {
         self.node(base, event, None)
     }
 
-    /// Adds a value, if it is any.
+    /// Add a value above 0.
     pub(super) fn add_value(&mut self, node: CallNodeId, event: EventId, metric: CallMetric, value: i64) {
         if let Ok(value @ 1..) = u64::try_from(value) {
             self.tree.add(node, self.thread_of(event), metric, &CallStats::from_value(value));

@@ -1,9 +1,9 @@
-//! What values can be split by.
+//! Grouping keys of values.
 
 use super::phases::Phases;
 use stackline_model::{CallNodeId, CallRole, CallThreadId, CallingContextTree, Frame};
 
-/// What to split values by.
+/// Grouping of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grouping {
     /// Threads.
@@ -29,7 +29,7 @@ pub enum Grouping {
 }
 
 impl Grouping {
-    /// The group that a value at a node, from a thread, belongs to.
+    /// Group of a value at a node, from a thread.
     pub(super) fn name<'p>(
         self,
         tree: &CallingContextTree,
@@ -92,13 +92,13 @@ fn process(tree: &CallingContextTree, thread: CallThreadId) -> Option<&stackline
 
 fn thread_name(tree: &CallingContextTree, thread: CallThreadId) -> String {
     let Some(row) = tree.threads.get(thread.index()) else { return String::new() };
-    // Those of a trace have no number of the system's, but a name that says all.
+    // Threads of traces have no system number, but a complete name.
     if row.tid == 0 && process(tree, thread).is_none_or(|process| process.pid == 0) {
         return tree.strings.get(row.name).to_owned();
     }
     let title = tree.process_title(row.process);
     let (name, number) = (tree.strings.get(row.name), row.tid.to_string());
-    // Names of native threads hold the number.
+    // Names of native threads contain the number.
     if name.split(' ').any(|word| word == number) {
         return format!("{name} of process {title}");
     }

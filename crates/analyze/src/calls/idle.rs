@@ -1,9 +1,10 @@
-//! Time in which a GPU had nothing to do, by what was done meanwhile on the thread that fed it.
+//! Idle time of GPUs by the concurrent calls of the thread that launches their work.
 //!
-//! A gap lies between two operations of one GPU, whatever their streams. Until the call that launched the operation at its end is over,
-//! or starts if it is known to return late ([`host_until`]), the gap is that thread's: its calls kept the GPU waiting. Where it was in none (autograd's thread, before the
-//! backward pass), the calls of the thread that launched the operation before the gap did. What follows (or all of it, if that
-//! launch was over before the gap began) is the operation's: it waited for its turn.
+//! A gap is the time between two operations of one GPU, on any streams. It belongs to the launching thread until the
+//! launch call of the next operation ends, or starts if the call is known to return late ([`host_until`]). The calls of
+//! that thread kept the GPU waiting. If the thread was in no call (autograd's thread before the backward pass), the gap
+//! belongs to the calls of the thread that launched the previous operation. The rest of the gap belongs to the
+//! operation, which waited on the device. This is the whole gap if the launch ended before it.
 
 use super::cct_from_trace::is_call;
 use crate::intervals::{intersect, subtract, union};
@@ -12,14 +13,14 @@ use stackline_model::{EventId, Trace, TrackId};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
-/// The gaps of a stretch of a trace.
+/// Idle time of a time range of a trace.
 #[derive(Debug, Default)]
 pub(super) struct Idle {
-    /// By track, and there by GPU: when its calls kept that GPU waiting. Empty where no gap is a thread's.
+    /// By track and GPU: time in which the track's calls kept the GPU waiting. Empty if no gap belongs to a thread.
     threads: Vec<Vec<Covered>>,
-    /// What waited for its turn, and how long, in ns.
+    /// Operations that waited on the device, with the time in ns.
     pub(super) waited: Vec<(EventId, i64)>,
-    /// How long GPUs waited while no thread that feeds them was in a call: what was launched then, and ns.
+    /// Idle time outside any call of the launching threads, in ns, with the next launch.
     pub(super) outside: Vec<(EventId, i64)>,
 }
 
@@ -30,16 +31,16 @@ type Span = (i64, i64);
 struct Gap {
     span: Span,
     launch: EventId,
-    /// The thread of that launch, and the one of the launch before the gap.
+    /// Threads of that launch, and of the launch before the gap.
     threads: [Option<TrackId>; 2],
 }
 
-/// An operation of a GPU, what launched it, and whether that call returned later than the host had done its part.
+/// A GPU operation, its launch, and whether that call returned later than the host's part of the launch.
 type Work = (EventId, Option<EventId>, bool);
 
 impl Idle {
-    /// The gaps between the operations of a trace; what no thread has of them is put aside if the operation at its end, which `is_in` is
-    /// asked with what launched it, counts in the stretch that is looked at.
+    /// Find the gaps between the operations of a trace. Idle time without a thread is kept if `is_in` selects the
+    /// operation at the end of the gap, given with its launch.
     pub(super) fn from_trace(trace: &Trace, is_in: impl Fn(EventId, Option<EventId>) -> bool) -> Self {
         let mut by_device: BTreeMap<i32, Vec<Work>> = BTreeMap::new();
         let mut handovers = Handovers::new(trace);
@@ -63,7 +64,7 @@ impl Idle {
         idle
     }
 
-    /// The gaps between operations of a GPU, by start, that are threads'; what is the operations' own is put aside.
+    /// Gaps between operations of a GPU that belong to threads, by start. Records the rest as waits of operations.
     fn gaps(&mut self, trace: &Trace, work: Vec<Work>, is_in: &impl Fn(EventId, Option<EventId>) -> bool) -> Vec<Gap> {
         let thread = |launch: Option<EventId>| launch.map(|launch| trace.events.track[launch.index()]);
         let mut gaps = Vec::new();
@@ -89,7 +90,7 @@ impl Idle {
         gaps
     }
 
-    /// Gives each gap of a GPU to the threads whose calls lie in it.
+    /// Assign each gap of a GPU to the threads with calls in it.
     fn divide(
         &mut self,
         gaps: Vec<Gap>,
@@ -116,19 +117,19 @@ impl Idle {
         }
     }
 
-    /// Whether any gap is a thread's.
+    /// Test if any gap belongs to a thread.
     pub(super) fn has_threads(&self) -> bool {
         !self.threads.is_empty()
     }
 
-    /// How much of the thread's gaps lies between two times, in ns; of each GPU.
+    /// Time of the thread's gaps in a time range, in ns, summed over GPUs.
     pub(super) fn within(&self, track: TrackId, start: i64, end: i64) -> i64 {
         let gaps = self.threads.get(track.index()).map_or(&[][..], Vec::as_slice);
         gaps.iter().map(|covered| covered.between(start, end.max(start))).sum()
     }
 }
 
-/// By track, when these threads were in any call.
+/// Time in calls by track, for these threads.
 fn in_calls(trace: &Trace, threads: impl Iterator<Item = TrackId>) -> Vec<Option<Vec<Span>>> {
     let mut calls: Vec<Option<Vec<Span>>> = vec![None; trace.tracks.len()];
     for thread in threads {
@@ -140,7 +141,7 @@ fn in_calls(trace: &Trace, threads: impl Iterator<Item = TrackId>) -> Vec<Option
     for event in trace.events.ids().filter(is_span).filter(|&event| trace.events.is_timed(event)) {
         if let Some(Some(spans)) = calls.get_mut(trace.events.track[event.index()].index()) {
             let (start, end) = (trace.events.start[event.index()], trace.events.end(event));
-            // What lies in the one before says nothing new.
+            // Nested calls add nothing.
             if spans.last().is_none_or(|last| end > last.1) {
                 spans.push((start, end));
             }
@@ -149,20 +150,20 @@ fn in_calls(trace: &Trace, threads: impl Iterator<Item = TrackId>) -> Vec<Option
     calls.into_iter().map(|spans| spans.map(union)).collect()
 }
 
-/// The spans that may have a part of this one.
+/// Spans that may overlap this one.
 fn near(spans: &[Span], (start, end): Span) -> &[Span] {
     let from = spans.partition_point(|span| span.1 <= start);
     let to = spans.partition_point(|span| span.0 < end);
     &spans[from..to.max(from)]
 }
 
-/// Spans of time, ascending and disjoint, and how much they cover before any moment.
+/// Disjoint spans of time in ascending order, with prefix sums of their lengths.
 #[derive(Debug, Default)]
 struct Covered {
     starts: Vec<i64>,
-    /// Of each span: its length, and that of all before it.
+    /// Length of each span, and total length of all earlier ones.
     lengths: Vec<(i64, i64)>,
-    /// How many spans began before the moment that was asked for last: the next one is mostly near.
+    /// Number of spans that began before the last queried time, because queries are usually close.
     last: Cell<usize>,
 }
 
@@ -178,7 +179,7 @@ impl Covered {
         Self { starts: spans.iter().map(|span| span.0).collect(), lengths, last: Cell::default() }
     }
 
-    /// How much they cover between two times.
+    /// Covered time in a time range.
     fn between(&self, start: i64, end: i64) -> i64 {
         let first = begun_before(&self.starts, start, self.last.get());
         self.last.set(first);
@@ -186,7 +187,7 @@ impl Covered {
         self.until(last, end) - self.until(first, start)
     }
 
-    /// How much they cover before a time, before which so many of them began.
+    /// Covered time before a time, given the number of spans that began earlier.
     fn until(&self, begun: usize, time: i64) -> i64 {
         let Some(last) = begun.checked_sub(1) else { return 0 };
         let (length, before) = self.lengths[last];
@@ -194,7 +195,7 @@ impl Covered {
     }
 }
 
-/// How many of some ascending times are before another one, searched for from a place on, in steps that double.
+/// Number of ascending times before a given time, by exponential search from a start position.
 fn begun_before(times: &[i64], time: i64, from: usize) -> usize {
     let is_before = |at: &i64| *at < time;
     if from > 0 && !is_before(&times[from - 1]) {

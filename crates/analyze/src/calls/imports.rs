@@ -1,4 +1,4 @@
-//! Imports of modules as one row each: their frames are many, deep, and seldom what one looks for.
+//! Folding of module imports into one row each, because import frames are many, deep, and rarely relevant.
 
 use super::cct_from_trace::TraceCallTree;
 use stackline_model::names::IMPORTS;
@@ -6,18 +6,18 @@ use stackline_model::vocabulary::is_own_code;
 use stackline_model::{CallNodeId, CallNodes, CallThreadId, CallingContextTree, Frame, FrameId};
 use std::collections::BTreeMap;
 
-/// What stands for an import and all that it runs.
+/// Name of the span that replaces an import and all its calls.
 pub const IMPORT: &str = "import of modules";
 
-/// The tree with a span [`IMPORT`] for each outermost frame of Python's import machinery; what was measured below it counts there,
-/// but for what the user's own code does that is imported: a program may do all its work in such a module.
+/// Replace each outermost frame of Python's import machinery by a span [`IMPORT`], which gets the values below it. User
+/// code in imported modules is excluded, because a program may do all its work there.
 #[must_use]
 pub fn fold_imports(tree: CallingContextTree) -> CallingContextTree {
     fold(tree).0
 }
 
 impl TraceCallTree {
-    /// The same with imports folded, as [`fold_imports`] does.
+    /// Fold imports as [`fold_imports`] does.
     #[must_use]
     pub fn with_imports_folded(self) -> Self {
         let Self { tree, mut events, steps, continued } = self;
@@ -34,7 +34,7 @@ impl TraceCallTree {
     }
 }
 
-/// The tree with folded imports, and which of its nodes stands for each of those before; none where there are no imports.
+/// Fold imports, and map each previous node to a node of the new tree; `None` without imports.
 fn fold(mut tree: CallingContextTree) -> (CallingContextTree, Option<Vec<CallNodeId>>) {
     let is_import = |frame: &Frame| match *frame {
         Frame::Python { file, .. } => tree.strings.get(file).starts_with(IMPORTS),
@@ -59,13 +59,13 @@ fn fold(mut tree: CallingContextTree) -> (CallingContextTree, Option<Vec<CallNod
     (tree, Some(moved))
 }
 
-/// The nodes that are left, and which of them stands for each of those before.
+/// The remaining nodes, and the map from previous nodes to them.
 fn folded(nodes: &CallNodes, (imports, users): (&[bool], &[bool]), span: FrameId) -> (CallNodes, Vec<CallNodeId>) {
     let holds = |of: &[bool], frame: FrameId| frame.some().is_some_and(|f| of.get(f.index()).copied().unwrap_or(false));
 
     let mut kept = CallNodes::default();
     let mut moved: Vec<CallNodeId> = Vec::with_capacity(nodes.len());
-    // Of each node that is left, its import, once there is one.
+    // Import span of each remaining node, if it exists.
     let mut import_of: Vec<CallNodeId> = Vec::new();
     let mut within: Vec<bool> = Vec::with_capacity(nodes.len());
     for node in nodes.ids() {

@@ -1,4 +1,4 @@
-//! A calling context tree prepared for questions in any order: values summed up, phases, who calls whom.
+//! Index of a calling context tree for random access: sums, phases, callers and callees.
 
 use super::STALLS;
 use crate::critical_path::ctda::{Phase, PhaseRule, PhaseRules, RuleKind};
@@ -6,12 +6,12 @@ use crate::vocabulary::autograd::ENGINE;
 use stackline_model::{CallChildren, CallMetric, CallNodeId, CallingContextTree, Frame, FrameKind, Unit};
 use std::collections::BTreeMap;
 
-/// How many values, and their sum.
+/// Number and sum of values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallValue {
-    /// How many.
+    /// Number of values.
     pub count: u64,
-    /// Their sum, in the metric's unit.
+    /// Sum of values, in the metric's unit.
     pub sum: u64,
 }
 
@@ -26,31 +26,31 @@ impl CallValue {
     }
 }
 
-/// Which time is meant. All in ns, but for [`Measure::Time`] of a tree without times.
+/// Time metric of a query, in ns. [`Measure::Time`] of a tree without times has the unit of its first metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
-    /// GPU time where the tree has any, else CPU time, else what was measured instead.
+    /// GPU time if the tree has any, else CPU time, else the first metric.
     Time,
-    /// Time of GPUs.
+    /// GPU time.
     Gpu,
     /// Time of threads: of spans (traces), of samples, or else of operators.
     Cpu,
 }
 
-/// Which part of a node and what lies below it is meant.
+/// Part of a node's subtree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// All of it.
+    /// The whole subtree.
     All,
-    /// The node itself.
+    /// The node itself (self).
     Own,
-    /// What lies below backward nodes below it.
+    /// Subtrees of backward nodes below it.
     Backward,
-    /// All but that.
+    /// All except the backward part.
     Forward,
 }
 
-/// One metric at each node.
+/// Values of one metric by node.
 #[derive(Debug)]
 struct Column {
     name: String,
@@ -59,45 +59,45 @@ struct Column {
     backward: Vec<CallValue>,
 }
 
-/// A tree with all that is asked of it often.
+/// Index of a calling context tree.
 #[derive(Debug)]
 pub struct CallIndex {
     /// The tree.
     pub tree: CallingContextTree,
-    /// Who is called by whom.
+    /// Children of each node.
     pub children: CallChildren,
-    /// Steps that it is about, 0 if it has none.
+    /// Number of steps, 0 if the tree has none.
     pub steps: usize,
     columns: Vec<Column>,
-    /// Column of GPU time, of CPU time, of stalls.
+    /// Columns of GPU time, CPU time and stalls.
     gpu: Option<usize>,
     cpu: Option<usize>,
     stalls: Option<usize>,
     /// Column of [`Measure::Time`], and its unit.
     time: Option<(usize, Unit)>,
-    /// By frame.
+    /// Names by frame.
     names: Vec<String>,
-    /// By node.
+    /// Phases by node.
     phases: Vec<Phase>,
 }
 
-/// An operator by name: what it took wherever no other operator called it, with all that it called.
+/// Inclusive totals of an operator by name, over its calls outside other operators.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OperatorTotal {
-    /// Calls of it.
+    /// Number of calls.
     pub calls: u64,
-    /// GPU operations, or values of CPU time.
+    /// Time: GPU operations, or values of CPU time.
     pub time: CallValue,
     /// GPU time.
     pub gpu: CallValue,
     /// CPU time.
     pub cpu: CallValue,
-    /// Its time by phase, in ns.
+    /// Time by phase, in ns.
     pub phases: BTreeMap<&'static str, u64>,
 }
 
 impl CallIndex {
-    /// Prepares a tree.
+    /// Build the index of a tree.
     pub fn new(tree: CallingContextTree, steps: usize) -> Self {
         let measured = tree.measured();
         let columns: Vec<Column> = measured.iter().map(|&metric| column(&tree, metric)).collect();
@@ -114,45 +114,45 @@ impl CallIndex {
         Self { tree, children, steps, columns, gpu, cpu, stalls, time, names, phases }
     }
 
-    /// Number of nodes, the root included.
+    /// Number of nodes, including the root.
     pub fn len(&self) -> usize {
         self.tree.nodes.len()
     }
 
-    /// Whether there is not even a root.
+    /// Test if the tree has no root.
     pub fn is_empty(&self) -> bool {
         self.tree.nodes.is_empty()
     }
 
-    /// What a node is called; empty for the root.
+    /// Name of a node; empty for the root.
     pub fn name(&self, node: CallNodeId) -> &str {
         let frame = self.tree.nodes.frame.get(node.index());
         frame.and_then(|frame| self.names.get(frame.index())).map_or("", String::as_str)
     }
 
-    /// The kind of a node's frame; none for the root.
+    /// Kind of a node's frame; `None` for the root.
     pub fn kind(&self, node: CallNodeId) -> Option<FrameKind> {
         self.tree.frame(node).map(Frame::kind)
     }
 
-    /// The phase of training that a node belongs to.
+    /// Training phase of a node.
     pub fn phase(&self, node: CallNodeId) -> Phase {
         self.phases.get(node.index()).copied().unwrap_or(Phase::Other)
     }
 
-    /// The caller; none for the root.
+    /// Caller of a node; `None` for the root.
     pub fn parent(&self, node: CallNodeId) -> Option<CallNodeId> {
         self.tree.nodes.parent.get(node.index()).and_then(|parent| parent.some())
     }
 
-    /// File and line of a node's frame, or else of the nearest Python frame around it.
+    /// File and line of a node's frame, or of the nearest enclosing Python frame.
     pub fn source(&self, node: CallNodeId) -> Option<(&str, Option<u32>)> {
         let frames = std::iter::successors(Some(node), |&node| self.parent(node)).filter_map(|at| self.tree.frame(at));
         let found = frames.into_iter().find_map(|frame| Some((frame.file()?, frame.line())));
         found.map(|(file, line)| (self.tree.strings.get(file), line))
     }
 
-    /// Some nodes and all below them, level by level, each once.
+    /// Nodes and their descendants in breadth-first order, each once.
     pub fn breadth_first(&self, from: &[CallNodeId]) -> Vec<CallNodeId> {
         let mut seen = vec![false; self.len()];
         let mut found: Vec<CallNodeId> = Vec::with_capacity(from.len());
@@ -166,13 +166,13 @@ impl CallIndex {
         found
     }
 
-    /// Whether anything runs backward or updates parameters.
+    /// Test if any node is in the backward or update phase.
     pub fn is_training(&self) -> bool {
         self.phases.iter().any(|phase| matches!(phase, Phase::Backward | Phase::Update))
     }
 
-    /// Name and unit of what [`Measure::Time`] is: `gpu_time` where GPUs worked, else `cpu_time` or, of a tree without
-    /// either, what was measured instead.
+    /// Name and unit of [`Measure::Time`]: `gpu_time` if GPUs were active, else `cpu_time`, else the first metric of
+    /// the tree.
     pub fn time_metric(&self) -> (&str, Unit) {
         let Some((at, unit)) = self.time else { return ("cpu_time", Unit::Ns) };
         let name = match () {
@@ -183,7 +183,7 @@ impl CallIndex {
         (name, unit)
     }
 
-    /// A time of a part of a node; of all that is 0 if it was not measured.
+    /// Time of a part of a node; 0 if it was not measured.
     pub fn value(&self, measure: Measure, part: Part, node: CallNodeId) -> CallValue {
         let column = match measure {
             Measure::Time => self.time.map(|(at, _)| at),
@@ -200,7 +200,7 @@ impl CallIndex {
         }
     }
 
-    /// How often a node was called (of a GPU operation: how often it ran); 0 where calls were not counted.
+    /// Number of calls of a node, or of runs of a GPU operation; 0 if calls were not counted.
     pub fn calls(&self, node: CallNodeId) -> u64 {
         let counts = ["host_time", "operator_time", "gpu_time", "gc_time"];
         let own = |column: &Column| column.own.get(node.index()).map_or(0, |value| value.count);
@@ -208,13 +208,13 @@ impl CallIndex {
         counting.map(own).max().unwrap_or(0)
     }
 
-    /// Samples of instructions that stalled, at and below a node.
+    /// Number of samples of stalled instructions, inclusive.
     pub fn stalls(&self, node: CallNodeId) -> u64 {
         let column = self.stalls.and_then(|at| self.columns.get(at));
         column.and_then(|column| column.all.get(node.index())).map_or(0, |value| value.sum)
     }
 
-    /// Every metric by name, at a node and below it (`Part::All`) or at itself alone (`Part::Own`).
+    /// All metrics by name, inclusive (`Part::All`) or self (`Part::Own`).
     pub fn metrics(&self, part: Part, node: CallNodeId) -> impl Iterator<Item = (&str, CallValue)> {
         self.columns.iter().map(move |column| {
             let values = if part == Part::Own { &column.own } else { &column.all };
@@ -227,8 +227,8 @@ impl CallIndex {
         self.tree.nodes.ids().filter(|&node| self.kind(node) == Some(kind)).collect()
     }
 
-    /// Operators that no other operator, forward or backward, called. What PyTorch records like operators around others
-    /// (`DistributedDataParallel.forward`, functions of autograd's engine) is none.
+    /// Operators that are not called by another operator, forward or backward. Records of PyTorch around operators
+    /// (`DistributedDataParallel.forward`, functions of autograd's engine) do not count as operators.
     pub fn operators(&self) -> Vec<CallNodeId> {
         use FrameKind::{Backward, Operator};
         let kind = |node: usize| self.kind(CallNodeId::new(node));
@@ -250,7 +250,7 @@ impl CallIndex {
         found
     }
 
-    /// Nodes that are called this many times or more for each call of their caller.
+    /// Nodes with at least this many calls per call of their caller.
     pub fn loops(&self, at_least: u64) -> Vec<CallNodeId> {
         let is_loop = |node: &CallNodeId| {
             let caller = self.parent(*node).map_or(0, |parent| self.calls(parent));
@@ -259,7 +259,7 @@ impl CallIndex {
         self.tree.nodes.ids().skip(1).filter(is_loop).collect()
     }
 
-    /// Time by phase, of phases that have any or were ever entered.
+    /// Time by phase, of phases that occur in the tree.
     pub fn by_phase(&self) -> BTreeMap<&'static str, [CallValue; 3]> {
         let mut phases: BTreeMap<&'static str, [CallValue; 3]> = BTreeMap::new();
         for node in self.tree.nodes.ids().skip(1) {
@@ -271,10 +271,10 @@ impl CallIndex {
         phases
     }
 
-    /// Operators by name, each with all that it called, wherever no other operator called it.
+    /// Inclusive totals of operators by name, over calls outside other operators.
     pub fn by_operator(&self) -> BTreeMap<&str, OperatorTotal> {
         let mut totals: BTreeMap<&str, OperatorTotal> = BTreeMap::new();
-        // The outermost operator at or above each node.
+        // Outermost operator at or above each node.
         let mut outermost: Vec<CallNodeId> = vec![CallNodeId::NONE; self.len()];
         for node in self.operators() {
             outermost[node.index()] = node;
@@ -300,7 +300,8 @@ impl CallIndex {
     }
 }
 
-/// Whether what is recorded like an operator is none: of autograd's engine, or without a namespace and around operators.
+/// Test if an operator record is only a wrapper: part of autograd's engine, or without a namespace and around
+/// operators.
 fn is_around_operators(name: &str, holds_operators: bool) -> bool {
     name.starts_with(ENGINE) || holds_operators && !name.contains("::")
 }
@@ -315,7 +316,7 @@ fn column(tree: &CallingContextTree, metric: CallMetric) -> Column {
     for node in (1..count).rev() {
         let parent = tree.nodes.parent[node].index();
         let (value, is_backward) = (all[node], is_backward(tree, CallNodeId::new(node)));
-        // Times of calls hold those of what was called.
+        // Times of calls already include their callees.
         if metric.adds_up() || own[parent].count == 0 {
             all[parent].add(value);
         }
@@ -329,7 +330,7 @@ fn is_backward(tree: &CallingContextTree, node: CallNodeId) -> bool {
     matches!(tree.frame(node), Some(Frame::Backward { .. }))
 }
 
-/// The phase of each node: what its own name says, else that of its caller.
+/// Phase of each node by its own name, else that of its caller.
 fn phases(tree: &CallingContextTree) -> Vec<Phase> {
     let rules = PhaseRules::default();
     let of_frame: Vec<FramePhase<'_>> = tree.frames.iter().map(|frame| phase_of(tree, &rules, frame)).collect();
@@ -351,18 +352,18 @@ fn phases(tree: &CallingContextTree) -> Vec<Phase> {
     phases
 }
 
-/// What a frame itself tells of the phase of training.
+/// Training phase from a frame alone.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum FramePhase<'r> {
-    /// It is of the backward pass by its kind.
+    /// Part of the backward pass by kind.
     Backward,
-    /// Its name fits a rule.
+    /// The name matches a rule.
     Named(&'r PhaseRule),
     Unknown,
 }
 
 impl FramePhase<'_> {
-    /// The phase alone.
+    /// The phase without its rule.
     pub(super) fn phase(self) -> Option<Phase> {
         match self {
             Self::Backward => Some(Phase::Backward),
@@ -372,7 +373,7 @@ impl FramePhase<'_> {
     }
 }
 
-/// The phase of training that a frame's kind or name tells.
+/// Training phase by the kind or name of a frame.
 pub(super) fn phase_of<'r>(tree: &CallingContextTree, rules: &'r PhaseRules, frame: &Frame) -> FramePhase<'r> {
     if matches!(frame, Frame::Backward { .. }) {
         return FramePhase::Backward;
@@ -390,7 +391,7 @@ fn rule_for<'r>(tree: &CallingContextTree, rules: &'r PhaseRules, frame: &Frame)
             let name = format!("{} {}", stackline_model::names::MODULE_PREFIX, text(class));
             rules.of_name(&name, RuleKind::Python)
         }
-        // As traces name frames, which is what the rules are written for.
+        // Format as in traces, for which the rules are written.
         Frame::Python { function, file, first_line, .. } if file.is_some() => {
             rules.of_name(&format!("{}({first_line}): {}", text(file), text(function)), RuleKind::Python)
         }

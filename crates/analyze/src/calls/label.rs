@@ -1,26 +1,26 @@
-//! What a node of a view is called: the same text in every run, so that runs can be compared.
+//! Label of a view's node: equal text in all runs, so that runs can be compared.
 
 use super::shorten_symbols::{fold, fold_inputs};
 use regex_lite::Regex;
 use stackline_model::{CallingContextTree, Frame};
 
-/// A label.
+/// Label of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallLabel {
     /// Kind of the frame (`stackline_model::FrameKind`), or `group`.
     pub kind: &'static str,
-    /// Function, operator, group.
+    /// Name of the function, operator or group.
     pub name: String,
-    /// Shapes and types of the tensors that an operator is called with; empty if they are not known, or not asked for.
+    /// Shapes and types of an operator's input tensors; empty if unknown or not requested.
     pub inputs: String,
-    /// File of the source, or the library; empty if there is none.
+    /// Source file or library; empty if there is none.
     pub file: String,
     /// Line, 0 if there is none.
     pub line: u32,
 }
 
 impl CallLabel {
-    /// The label of a frame.
+    /// Label of a frame.
     pub fn new(tree: &CallingContextTree, frame: &Frame, by_line: bool, by_inputs: bool) -> Self {
         Self {
             kind: frame.kind().name(),
@@ -31,24 +31,24 @@ impl CallLabel {
         }
     }
 
-    /// A group of values.
+    /// Label of a group of values.
     pub(super) fn group(name: String) -> Self {
         Self { kind: "group", name, ..Self::default() }
     }
 
-    /// The label of a frame with all that is known of it, which is what patterns see.
+    /// Label of a frame with all known details, for pattern matching.
     pub fn whole(tree: &CallingContextTree, frame: &Frame) -> Self {
         Self::new(tree, frame, true, true)
     }
 
-    /// Whether a pattern matches: the name with file and line in full, or an operator's name with its inputs or without.
+    /// Test if a pattern matches the full name with file and line, or an operator's name with or without inputs.
     pub fn matches(&self, pattern: &Regex) -> bool {
         let whole = self.text(&self.name, &self.file);
         pattern.is_match(&whole) || !self.inputs.is_empty() && pattern.is_match(&format!("{whole} {}", self.inputs))
     }
 
-    /// For people: with the file's name only, and without a library's where the name holds it; long names of C++ with
-    /// their arguments folded, and long lists of tensors, too.
+    /// Short text for display: file name without folders, and no library if the name contains it. Arguments of long C++
+    /// names and long lists of tensors are shortened.
     pub fn short(&self) -> String {
         let file = self.file.rsplit(['/', '\\']).next().unwrap_or(&self.file);
         if !self.inputs.is_empty() {

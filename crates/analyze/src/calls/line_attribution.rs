@@ -1,8 +1,8 @@
 //! Attribution of Python functions' time to source lines.
 //!
-//! Events of functions are named by the line that they begin with; the stacks of what they call, where a trace has any
-//! (recordings do), know the line that was running, and so do those of samples. Of its own time, half of what lies between two
-//! calls or samples counts for the line of each.
+//! Events of functions have only their first line. Stacks of their callees and of samples, if a trace has any
+//! (recordings do), have the line that was running. The self time between two calls or samples is divided in half
+//! between their lines.
 
 use super::cct_from_trace::is_call;
 use crate::frame_names::frame;
@@ -13,14 +13,14 @@ use std::ops::Range;
 /// Source lines of functions, from stacks.
 pub(super) struct LineAttribution<'a> {
     trace: &'a Trace,
-    /// What functions call, and the samples that saw them, by function and time.
+    /// Callees and samples by function and time.
     called: Vec<(EventId, EventId)>,
-    /// Where in it the calls of a function stand.
+    /// Range in `called` per function.
     places: FxHashMap<EventId, Range<usize>>,
 }
 
 impl<'a> LineAttribution<'a> {
-    /// Those of a trace; none if it has no stacks.
+    /// Read the stacks of a trace; `None` without stacks.
     pub(super) fn from_trace(trace: &'a Trace) -> Option<Self> {
         if trace.stacks.event.is_empty() {
             return None;
@@ -41,7 +41,7 @@ impl<'a> LineAttribution<'a> {
         Some(Self { trace, called, places })
     }
 
-    /// The line that a function was at when it called something; none if that is not known, or it is no function.
+    /// The line of a function at which it made a call; `None` if it is unknown, or if the caller is no Python function.
     pub(super) fn of_call(&self, called: EventId, function: EventId) -> Option<u32> {
         let trace = self.trace;
         if trace.kind(function) != EventKind::PythonFunction {
@@ -57,8 +57,7 @@ impl<'a> LineAttribution<'a> {
         stacks.frames_of(stacks.of_event(called)).find(is_it)?.line()
     }
 
-    /// The own time of a call, in ns, by the lines that it was at, in the order in which they first ran; `None` stands for a
-    /// line that is not known.
+    /// Self time of a call in ns by line, in order of first use. `None` stands for an unknown line.
     pub(super) fn parts(&self, event: EventId, own_ns: i64) -> Vec<(Option<u32>, i64)> {
         let events = &self.trace.events;
         let called = self.places.get(&event).map_or(&[][..], |place| &self.called[place.clone()]);
@@ -70,7 +69,7 @@ impl<'a> LineAttribution<'a> {
         let (mut at, mut left, mut last) = (events.start[event.index()], own_ns.max(0), None);
         for &(_, inner) in called {
             let line = self.of_call(inner, event);
-            // A sample in native code, or of another function, says nothing of this one.
+            // A sample in native code, or of another function, has no line of this function.
             if line.is_none() && self.trace.kind(inner) == EventKind::Sample {
                 continue;
             }

@@ -1,32 +1,32 @@
-//! Costs by line of Python source.
+//! Costs by Python source line.
 
 use super::{IMPORT, metric_name};
 use rustc_hash::FxHashMap;
 use stackline_model::{CallMetric, CallNodeId, CallStats, CallingContextTree, Frame, StrId, Table, Unit};
 use std::collections::BTreeSet;
 
-/// What a line of source cost.
+/// Cost of a source line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceLine {
-    /// Its file.
+    /// File name.
     pub file: String,
-    /// Its number, from 1.
+    /// Line number, from 1.
     pub line: u32,
-    /// Its function; of several, such as one and a lambda in it, all, separated by commas.
+    /// Function; several functions, such as one and a lambda in it, are separated by commas.
     pub function: String,
-    /// All that was measured while it ran or waited for what it called.
+    /// Inclusive cost: while the line ran, or waited for its callees.
     pub inclusive: CallStats,
-    /// What was measured while no other line of Python ran: in operators and native code that it called.
+    /// Self cost: while no other Python line ran, including operators and native code that it called.
     pub exclusive: CallStats,
 }
 
-/// The lines that cost something, by file and line.
+/// All source lines with a cost, by file and line.
 pub fn source_lines(tree: &CallingContextTree, metric: CallMetric) -> Vec<SourceLine> {
     lines_of(tree, metric, tree.exclusive(metric, |_| true))
 }
 
-/// The same without what imports cost, and what they cost in sum, in the metric's unit; of a tree whose imports are folded
-/// ([`fold_imports`](super::fold_imports)).
+/// Source lines without imports, and the total cost of imports in the metric's unit. The imports of the tree must be
+/// folded ([`fold_imports`](super::fold_imports)).
 pub fn source_lines_and_imports(tree: &CallingContextTree, metric: CallMetric) -> (Vec<SourceLine>, u64) {
     let is_import = |frame: &Frame| matches!(*frame, Frame::Span { name } if tree.strings.get(name) == IMPORT);
     let mut exclusive = tree.exclusive(metric, |_| true);
@@ -42,7 +42,7 @@ pub fn source_lines_and_imports(tree: &CallingContextTree, metric: CallMetric) -
 fn lines_of(tree: &CallingContextTree, metric: CallMetric, exclusive: Vec<CallStats>) -> Vec<SourceLine> {
     let mut costs = Costs::new(tree, metric, exclusive);
     let children = tree.children();
-    // Nodes to enter, and lines to leave, last first.
+    // Stack of nodes to enter and lines to leave.
     let mut left = vec![Move::Enter { node: CallingContextTree::ROOT, caller: None, is_held: false }];
     while let Some(next) = left.pop() {
         match next {
@@ -52,7 +52,7 @@ fn lines_of(tree: &CallingContextTree, metric: CallMetric, exclusive: Vec<CallSt
                 left.extend(own.map(Move::Leave));
                 let caller = own.or(caller);
                 costs.add_own(node, caller, is_held);
-                // Times of calls within calls are held by the outer ones already.
+                // Times of nested calls are part of the outer ones.
                 let holds =
                     node != CallingContextTree::ROOT && !metric.adds_up() && costs.exclusive[node.index()].count > 0;
                 let is_held = is_held || holds;
@@ -65,16 +65,16 @@ fn lines_of(tree: &CallingContextTree, metric: CallMetric, exclusive: Vec<CallSt
     lines
 }
 
-/// On the way through a tree, outermost first.
+/// Step of a depth-first traversal.
 enum Move {
     Enter {
         node: CallNodeId,
-        /// The innermost line around it.
+        /// Innermost enclosing line.
         caller: Option<usize>,
-        /// Whether what was measured there is part of what a node around it has.
+        /// True if an enclosing node's value contains the value of this node.
         is_held: bool,
     },
-    /// All below a node of this line has been seen.
+    /// End of the subtree of a node with this line.
     Leave(usize),
 }
 
@@ -82,7 +82,7 @@ struct Costs<'a> {
     tree: &'a CallingContextTree,
     exclusive: Vec<CallStats>,
     inclusive: Vec<CallStats>,
-    /// Rows of `lines` by file and line.
+    /// Index in `lines` by file and line.
     rows: FxHashMap<(StrId, u32), usize>,
     lines: Vec<Cost<'a>>,
 }
@@ -93,8 +93,8 @@ impl<'a> Costs<'a> {
         Self { tree, exclusive, inclusive, rows: FxHashMap::default(), lines: Vec::new() }
     }
 
-    /// The line of a node, if it is one of Python that cost something, with what it cost. Functions that are built in have no
-    /// file: what runs below them is their caller's.
+    /// Enter a node: its line, if it is a Python frame with a cost. Built-in functions have no file, and their callees
+    /// count for their callers.
     fn enter(&mut self, node: CallNodeId, is_held: bool) -> Option<usize> {
         let cost = self.inclusive[node.index()];
         let frame = self.tree.frame(node).filter(|frame| frame.file().is_some() && cost.count > 0);
@@ -105,7 +105,7 @@ impl<'a> Costs<'a> {
         }
         let line = self.lines.get_mut(row)?;
         line.functions.insert(self.tree.strings.get(function));
-        // What is below a line twice counts once.
+        // Recursive occurrences of a line count once.
         if line.open == 0 && !is_held {
             line.inclusive.merge(&cost);
         }
@@ -113,7 +113,7 @@ impl<'a> Costs<'a> {
         Some(row)
     }
 
-    /// What was measured at a node itself is its innermost line's.
+    /// Add the self value of a node to its innermost line.
     fn add_own(&mut self, node: CallNodeId, line: Option<usize>, is_held: bool) {
         if let Some(line) = line.filter(|_| !is_held).and_then(|line| self.lines.get_mut(line)) {
             line.exclusive.merge(&self.exclusive[node.index()]);
@@ -121,12 +121,12 @@ impl<'a> Costs<'a> {
     }
 }
 
-/// What is known of a line.
+/// Cost of a line during the traversal.
 #[derive(Default)]
 struct Cost<'a> {
     file: StrId,
     line: u32,
-    /// How many nodes around the one that is looked at are of it.
+    /// Number of open nodes with this line.
     open: u32,
     functions: BTreeSet<&'a str>,
     inclusive: CallStats,
@@ -148,7 +148,7 @@ impl Cost<'_> {
 /// Name of the table of [`lines_table`].
 pub const CALL_LINES: &str = "call_lines";
 
-/// The lines as a table; `text_of` gives the text of a line where it is at hand.
+/// Table of source lines; `text_of` returns the source text of a line, if available.
 pub fn lines_table(
     tree: &CallingContextTree,
     metric: CallMetric,

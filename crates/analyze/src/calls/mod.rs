@@ -1,7 +1,7 @@
-//! Ways to look at a calling context tree: top-down, bottom-up, flat, callers of something; grouped, focused, compared.
+//! Views of a calling context tree: top-down, bottom-up, flat, callers, callees; grouped, filtered, compared.
 //!
-//! Each is a [`CallView`], a tree of labels with inclusive and exclusive values. A view is built from the values at the
-//! nodes of the tree: each value is put at the end of a path of labels, and counts for each label of that path once.
+//! A [`CallView`] is a tree of labels with inclusive and exclusive values. It is built from the values at the nodes of
+//! the tree: each value is added at the end of a path of labels, and counts once for each label of the path.
 
 mod build;
 mod cct_from_trace;
@@ -40,46 +40,46 @@ use stackline_model::{CallMetric, CallNodeId, CallStats, CallThreadId, CallingCo
 /// Direction of a view of a call tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ViewDirection {
-    /// From the root to what was called.
+    /// Callees from the root.
     #[default]
     TopDown,
-    /// From what was hit to its callers.
+    /// Callers of measured frames.
     BottomUp,
-    /// Each frame once, wherever it stands.
+    /// Each frame once, independent of its callers.
     Flat,
-    /// From chosen frames to their callers.
+    /// Callers of selected frames.
     Callers,
-    /// From chosen frames to what they called.
+    /// Callees of selected frames.
     Callees,
 }
 
-/// What to show of a tree.
+/// Options of a view.
 #[derive(Clone, Debug)]
 pub struct ViewOptions {
-    /// What is measured.
+    /// Metric to show.
     pub metric: CallMetric,
-    /// Which way to look.
+    /// Direction of the view.
     pub shape: ViewDirection,
-    /// What to split the values by.
+    /// Grouping of values.
     pub by: Option<Grouping>,
-    /// Only paths with a frame that matches.
+    /// Filter: only paths with a matching frame.
     pub focus: Option<Regex>,
-    /// Frames that match are left out; what they called stands below their callers.
+    /// Hide matching frames; their callees appear below their callers.
     pub hide: Option<Regex>,
-    /// With [`ViewDirection::Callers`] and [`ViewDirection::Callees`]: the frames whose callers or callees are wanted.
+    /// Selected frames for [`ViewDirection::Callers`] and [`ViewDirection::Callees`].
     pub callers_of: Option<Regex>,
-    /// Whether lines tell Python frames apart; otherwise their functions do.
+    /// Distinguish Python frames by line, not only by function.
     pub by_line: bool,
-    /// Whether shapes and types of their inputs tell operators apart, where they are known.
+    /// Distinguish operators by shapes and types of their inputs, if known.
     pub by_inputs: bool,
-    /// Only values that belong to these groups; what they add up to is the whole.
+    /// Filter: only values of these groups. Their sum is the total.
     pub only: Vec<(Grouping, String)>,
-    /// Whether a function that calls itself, by way of others or not, stands where it was called first.
+    /// Collapse recursion, direct or indirect, into the first call of a function.
     pub collapse: bool,
 }
 
 impl ViewOptions {
-    /// Everything of a metric, top-down.
+    /// All values of a metric, top-down.
     pub fn new(metric: CallMetric) -> Self {
         Self {
             metric,
@@ -96,65 +96,66 @@ impl ViewOptions {
     }
 }
 
-/// A tree of labels, in the order in which it is read: callers first, the largest children first.
+/// A tree of labels in display order: callers first, largest children first.
 #[derive(Clone, Debug)]
 pub struct CallView {
     /// Stable name of the metric.
     pub metric: String,
-    /// The metric for people.
+    /// Display name of the metric.
     pub title: String,
     /// Unit of its sums.
     pub unit: Unit,
-    /// All that was measured, shown or not.
+    /// Total of the metric, shown or not.
     pub total: CallStats,
-    /// The same of the run that is compared with, in a comparison.
+    /// Total of the other run, in a comparison.
     pub before: Option<CallStats>,
-    /// Labels, each once.
+    /// Distinct labels.
     pub labels: Vec<CallLabel>,
-    /// Nodes; row 0 is the root, whose label means nothing.
+    /// Nodes; row 0 is the root, which has no label.
     pub nodes: Vec<ViewNode>,
-    /// Nodes that were left out by [`CallView::keep`].
+    /// Number of nodes that [`CallView::keep`] removed.
     pub left_out: usize,
-    /// By row: how many callers right there are too narrow for rows of their own ([`view_upwards`]); empty if all have one.
+    /// By row: number of direct callers that are too small for their own row ([`view_upwards`]); empty if all have one.
     pub narrow: Vec<u32>,
-    /// Whether callers of little were not followed ([`view_pruned`]): what is not there may have some of the metric.
+    /// True if small callers were not followed ([`view_pruned`]). Missing callers may have some of the metric.
     pub is_pruned: bool,
 }
 
-/// A node of a view.
+/// Node of a view.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ViewNode {
     /// Row of its parent; 0 for the root itself.
     pub parent: usize,
-    /// 0 for the root.
+    /// Depth; 0 for the root.
     pub depth: usize,
     /// Row of its label.
     pub label: usize,
-    /// Values here and below.
+    /// Inclusive values.
     pub inclusive: CallStats,
-    /// Values here.
+    /// Exclusive (self) values.
     pub exclusive: CallStats,
-    /// In a comparison, the inclusive values of the other run.
+    /// Inclusive values of the other run, in a comparison.
     pub before: CallStats,
-    /// How often its frame was called (towards callers: the frame that was hit, from here); 0 where that was not counted, as
-    /// for Python functions of recordings of sums.
+    /// Number of calls of its frame; in views towards callers, calls of the measured frame from here. 0 if calls were
+    /// not counted, as for Python functions in recordings of sums.
     pub calls: u64,
 }
 
 impl ViewNode {
-    /// How much this run has more than the other one.
+    /// Difference of the inclusive sum to the other run.
     pub fn change(&self) -> i128 {
         i128::from(self.inclusive.sum) - i128::from(self.before.sum)
     }
 }
 
-/// A view of a tree.
+/// Build a view of a tree.
 pub fn view(tree: &CallingContextTree, options: &ViewOptions) -> CallView {
     view_pruned(tree, options, 0.0, &[])
 }
 
-/// A view of a tree; towards callers (bottom-up, callers) only those of rows with at least this part of the whole are followed.
-/// What is there is as in [`view`]. `continued` says what calls count at another line, where lines of functions were told apart.
+/// Build a view of a tree. In views towards callers (bottom-up, callers), only callers of rows with at least the share
+/// `least` of the total are followed. All rows are as in [`view`]. `continued` lists calls that count at another line,
+/// for trees by line.
 pub fn view_pruned(
     tree: &CallingContextTree,
     options: &ViewOptions,
@@ -173,9 +174,9 @@ pub fn view_pruned(
     CallView { is_pruned: is_up && least > 0.0, ..builder.finish(tree, options, false) }
 }
 
-/// A bottom-up view of what has at least this part of the whole, and of nothing else: towards callers there are far more rows than
-/// anybody sees. `below` names a frame and callers of it, the innermost first: with them, the whole is what was measured there, and
-/// row 0 stands for the last of them. What is there is as in [`view`]. None if the view is not bottom-up, or goes by paths.
+/// Build a bottom-up view of rows with at least the share `least` of the total, without the many smaller ones. `below`
+/// selects a frame and its callers, innermost first. The total is then that of this path, and row 0 is its last caller.
+/// All rows are as in [`view`]. `None` if the view is not bottom-up, or requires paths.
 pub fn view_upwards(
     tree: &CallingContextTree,
     options: &ViewOptions,
@@ -190,13 +191,13 @@ pub fn view_upwards(
     is_made.then(|| CallView { is_pruned: true, ..builder.finish(tree, options, false) })
 }
 
-/// Whether [`view_upwards`] can make a view.
+/// Test if [`view_upwards`] can build a view.
 pub fn can_view_upwards(options: &ViewOptions) -> bool {
     options.shape == ViewDirection::BottomUp && build::is_plain(options)
 }
 
-/// A view of `after` beside that of `before`: the same labels stand in the same place. Functions are compared, not
-/// lines, which move when a program is changed; inputs of operators tell them apart if both runs know them.
+/// Compare two trees in one view with rows by label. Functions are compared, not lines, because lines move when a
+/// program changes. Inputs distinguish operators if both runs have them.
 pub fn compare(before: &CallingContextTree, after: &CallingContextTree, options: &ViewOptions) -> CallView {
     let has_inputs =
         |tree: &CallingContextTree| tree.frames.iter().any(|frame| !frame.tensors(&tree.strings).is_empty());
@@ -206,7 +207,7 @@ pub fn compare(before: &CallingContextTree, after: &CallingContextTree, options:
     let mut builder = build::Builder::new();
     let metric = match options.metric {
         CallMetric::Counter(name) => {
-            // Numbers of texts are those of one tree: a name that the other one does not have is nothing there.
+            // Text IDs belong to one tree; a name that the other tree lacks maps to none.
             CallMetric::Counter(before.strings.find(after.strings.get(name)).unwrap_or(stackline_model::StrId::NONE))
         }
         fixed => fixed,
@@ -217,8 +218,7 @@ pub fn compare(before: &CallingContextTree, after: &CallingContextTree, options:
 }
 
 impl CallView {
-    /// In a comparison, what the other run has of so many steps as if they were as many as those of this run: parts of both are
-    /// compared by step, whatever their number is.
+    /// In a comparison, scale the other run's values to the number of steps of this run.
     pub fn scale_before(&mut self, steps_before: usize, steps: usize) {
         if steps_before == 0 || steps == 0 || steps_before == steps {
             return;
@@ -231,15 +231,15 @@ impl CallView {
         self.nodes.iter_mut().for_each(|node| scale(&mut node.before));
     }
 
-    /// The same view without nodes deeper than `depth`, and with only the `top` largest of the rest (in a comparison,
-    /// those that changed most) and what leads to them. 0 keeps all.
+    /// A copy of the view without nodes deeper than `depth`, and with only the `top` largest of the rest (in a
+    /// comparison, those with the largest change) and their callers. 0 keeps all.
     #[must_use]
     pub fn keep(&self, depth: usize, top: usize) -> Self {
         self.keep_of(depth, top, &(0..self.nodes.len()).collect::<Vec<_>>())
     }
 
-    /// As [`Self::keep`], but the frames of a chain that people see in one line count as one, and so does what is left
-    /// out.
+    /// A copy like [`Self::keep`], where frames of a chain that is displayed in one line count as one; so do removed
+    /// ones.
     #[must_use]
     pub fn keep_lines(&self, depth: usize, top: usize) -> Self {
         let mut first: Vec<usize> = (0..self.nodes.len()).collect();
@@ -251,7 +251,8 @@ impl CallView {
         self.keep_of(depth, top, &first)
     }
 
-    /// Which nodes stand in the line of the one before them: Python frames that are all that their caller called.
+    /// Flags for nodes that share the display line of the previous node: Python frames that are the only callee of
+    /// their caller.
     pub fn joined(&self) -> Vec<bool> {
         let mut children = vec![0_usize; self.nodes.len()];
         for node in self.nodes.iter().skip(1) {
@@ -270,7 +271,7 @@ impl CallView {
         self.nodes.iter().enumerate().map(joins).collect()
     }
 
-    /// Keeps the largest nodes, counting those with the same entry in `line` as one.
+    /// Keep the largest nodes. Nodes with the same entry in `line` count as one.
     fn keep_of(&self, depth: usize, top: usize, line: &[usize]) -> Self {
         let compared = self.before.is_some();
         let weight = |row: usize| match compared {
@@ -303,7 +304,7 @@ impl CallView {
         Self { nodes, left_out, narrow: Vec::new(), ..self.clone() }
     }
 
-    /// The label of a node.
+    /// Label of a node.
     pub fn label(&self, row: usize) -> &CallLabel {
         &self.labels[self.nodes[row].label]
     }

@@ -13,7 +13,7 @@ const COMMUNICATION: &str = "communication";
 const OPTIMIZER: &str = "optimizer";
 const OTHER: &str = "forward and other";
 
-/// The phase of each node, by node.
+/// Phases by node.
 #[derive(Debug)]
 pub(super) struct Phases(Vec<&'static str>);
 
@@ -32,7 +32,7 @@ impl Phases {
         Self(phases)
     }
 
-    /// The phase of a value at a node, from a thread.
+    /// Phase of a value at a node, from a thread.
     pub(super) fn name(&self, tree: &CallingContextTree, node: CallNodeId, thread: CallThreadId) -> &'static str {
         let phase = self.0.get(node.index()).copied().unwrap_or(OTHER);
         let is_autograd = || {
@@ -43,10 +43,10 @@ impl Phases {
     }
 }
 
-/// The phase of a frame of phase `own` that is called in phase `outer`.
+/// Phase of a frame with phase `own` that is called in phase `outer`.
 fn inside(own: &'static str, outer: &'static str) -> &'static str {
     match (own, outer) {
-        // Also the backward graph, which is compiled when it runs first.
+        // Includes the backward graph, which is compiled at its first run.
         (_, COMPILATION | COLLECTING) => outer,
         // An optimizer that runs in hooks of the backward pass.
         (OPTIMIZER, BACKWARD) => outer,
@@ -54,13 +54,13 @@ fn inside(own: &'static str, outer: &'static str) -> &'static str {
     }
 }
 
-/// The phase that a frame's own name tells, by the rules of phases (`critical_path/ctda/phase_rules.json`).
+/// Phase by a frame's own name, with the phase rules (`critical_path/ctda/phase_rules.json`).
 fn of_frame(tree: &CallingContextTree, rules: &PhaseRules, frame: &Frame) -> Option<&'static str> {
     let phase = match *frame {
         Frame::Span { name } => match tree.strings.get(name) {
             span if is_compilation(span) => return Some(COMPILATION),
             COLLECTION => return Some(COLLECTING),
-            // A closure of the optimizer's step is no part of the optimizer.
+            // A closure of the optimizer's step is not part of the optimizer.
             span => match rules.of_library_name(span)? {
                 rule if rule.in_closure => return Some(OTHER),
                 rule => rule.phase,

@@ -1,4 +1,4 @@
-//! The calls of one rank of a job.
+//! Selection of the calls of one rank of a job.
 
 use crate::findings::NoCalls;
 use stackline_model::{CallMetrics, CallProcessId, CallThreadId, CallingContextTree};
@@ -12,10 +12,10 @@ pub fn ranks_of_calls(tree: &CallingContextTree) -> Vec<i64> {
     known
 }
 
-/// The tree with the processes of one rank alone, and what was measured on their threads. Frames and nodes stay.
+/// Keep only the processes of one rank, and the values of their threads. All frames and nodes stay.
 ///
 /// # Errors
-/// If no process is of that rank.
+/// An error if no process has that rank.
 pub fn calls_of_rank(mut tree: CallingContextTree, rank: i64) -> Result<CallingContextTree, NoCalls> {
     let known = ranks_of_calls(&tree);
     if !known.contains(&rank) {

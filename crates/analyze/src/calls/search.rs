@@ -4,23 +4,23 @@ use super::CallIndex;
 use crate::critical_path::exact::what_if::Pattern;
 use stackline_model::{CallNodeId, CallingContextTree, Frame};
 
-/// Longer patterns are refused: their parts are bits of a number.
+/// Maximum number of pattern parts, which are bits of a number.
 const MOST_PARTS: usize = 63;
 
 enum Segment {
-    /// `**`: any callers, or none.
+    /// `**`: any number of callers, including none.
     Any,
     /// One frame.
     One(Pattern),
 }
 
 impl CallIndex {
-    /// Nodes whose path from the root matches a pattern of parts between `/`: `**` stands for any number of frames; else
-    /// a part is a glob, or a regular expression behind `~`, for one frame: its name, its file and line (`train.py:12`, without
-    /// folders), or both (`step train.py:12`). In the order of the tree.
+    /// Find nodes whose path from the root matches a pattern with parts between `/`, in the order of the tree. `**`
+    /// matches any number of frames. Other parts match one frame: a glob, or a regular expression after `~`, for its
+    /// name, its file and line (`train.py:12`, without folders), or both (`step train.py:12`).
     ///
     /// # Errors
-    /// If the pattern is empty or too long, or one of its parts is no regular expression.
+    /// An error if the pattern is empty or too long, or if a part is not a valid regular expression.
     pub fn search(&self, pattern: &str) -> Result<Vec<CallNodeId>, String> {
         let segments = parse(pattern)?;
         let matching: Vec<u64> = self.tree.frames.iter().map(|frame| fits(&self.tree, frame, &segments)).collect();
@@ -52,7 +52,8 @@ fn parse(pattern: &str) -> Result<Vec<Segment>, String> {
     }
     let segment = |part: &str| match part {
         "" => Err(format!(
-            "{pattern:?} has an empty part; write `**/train_step/**/aten::conv*`, where `**` stands for any frames"
+            "{pattern:?} has an empty part; write `**/train_step/**/aten::conv*`, where `**` matches any number of \
+             frames"
         )),
         "**" => Ok(Segment::Any),
         part => Pattern::parse(part).map(Segment::One).map_err(|reason| format!("{pattern:?}: {part:?} is {reason}")),
@@ -65,7 +66,7 @@ fn any(segments: &[Segment]) -> u64 {
     segments.iter().enumerate().filter(|(_, s)| matches!(s, Segment::Any)).fold(0, |bits, (i, _)| bits | 1 << i)
 }
 
-/// A state in which each `**` may also stand for nothing.
+/// Extend a state by parts `**` that match nothing.
 fn skipped(mut state: u64, segments: &[Segment]) -> u64 {
     for (i, segment) in segments.iter().enumerate() {
         if matches!(segment, Segment::Any) && state >> i & 1 == 1 {
@@ -75,7 +76,7 @@ fn skipped(mut state: u64, segments: &[Segment]) -> u64 {
     state
 }
 
-/// Bits of the parts that a frame fits.
+/// Bits of the parts that match a frame.
 fn fits(tree: &CallingContextTree, frame: &Frame, segments: &[Segment]) -> u64 {
     let name = frame.name(&tree.strings);
     let file = frame.file().map_or("", |file| tree.strings.get(file));

@@ -1,10 +1,10 @@
-//! Shortened C++ and Rust symbol names, without template arguments.
+//! Shortening of C++ and Rust symbol names: template arguments and long lists of tensors are removed.
 
-/// Shorter names are shown as they are.
+/// Minimum length of names to shorten.
 const LONG: usize = 48;
 
-/// A name with what is between brackets replaced by `…`, if it is long: `at::native::add<…>(…)`. Names of operators, and
-/// what stands in place of a name (`(anonymous namespace)`, `{lambda(int)#1}`, Rust's `<T as Trait>`), stay.
+/// Replace bracketed parts of a long name by `…`: `at::native::add<…>(…)`. Operator names and placeholders for names
+/// (`(anonymous namespace)`, `{lambda(int)#1}`, Rust's `<T as Trait>`) stay.
 pub(super) fn fold(name: &str) -> String {
     if name.chars().count() <= LONG {
         return name.to_owned();
@@ -28,10 +28,10 @@ pub(super) fn fold(name: &str) -> String {
     out
 }
 
-/// Tensors of a list that are shown.
+/// Number of tensors to show per list.
 const SHOWN: usize = 3;
 
-/// Inputs of an operator, of whose lists only the first tensors are shown: `(f32[8], f32[4], f32[2], …145), f32[8]`.
+/// Shorten an operator's inputs to the first tensors of each list: `(f32[8], f32[4], f32[2], …145), f32[8]`.
 pub(super) fn fold_inputs(inputs: &str) -> String {
     let mut out = String::new();
     for (at, part) in inputs.split('(').enumerate() {
@@ -43,7 +43,7 @@ pub(super) fn fold_inputs(inputs: &str) -> String {
             continue;
         };
         let mut tensors: Vec<&str> = list.split(", ").collect();
-        // Those that were not recorded one by one.
+        // Tensors that were not recorded individually.
         let more: usize = tensors.last().and_then(|last| last.strip_prefix('+')?.parse().ok()).unwrap_or(0);
         tensors.truncate(tensors.len() - usize::from(more > 0));
         let left = tensors.len().saturating_sub(SHOWN).saturating_add(more);
@@ -60,7 +60,7 @@ pub(super) fn fold_inputs(inputs: &str) -> String {
     out
 }
 
-/// The length of an operator's name with brackets in it, if one stands here.
+/// Length of a C++ operator name with brackets at this position; `None` if there is none.
 fn operator(before: &str, rest: &str) -> Option<usize> {
     let after = rest.strip_prefix("operator")?;
     if before.chars().next_back().is_some_and(|last| last.is_alphanumeric() || last == '_') {
@@ -71,19 +71,19 @@ fn operator(before: &str, rest: &str) -> Option<usize> {
     Some("operator".len() + symbol.len())
 }
 
-/// The length of what stands here in place of a name.
+/// Length of a placeholder for a name at this position; `None` if there is none.
 fn verbatim(before: &str, rest: &str) -> Option<usize> {
     if rest.starts_with("(anonymous namespace)") {
         return Some("(anonymous namespace)".len());
     }
-    // What begins a path is no argument: `<T as Trait>::f`, `{lambda(int)#1}`, `(…)::f`.
+    // Brackets at the start of a path are no arguments: `<T as Trait>::f`, `{lambda(int)#1}`, `(…)::f`.
     let begins_path = before.is_empty() || before.ends_with("::") || before.ends_with(' ');
     let braces = rest.starts_with('{').then(|| rest.find('}').map(|end| end + 1)).flatten();
     let qualified = (begins_path && rest.starts_with('<')).then_some(1);
     braces.or(qualified)
 }
 
-/// The length of what a bracket here encloses, brackets included; `None` where it encloses nothing, or has no end.
+/// Length of a bracketed part, including brackets; `None` if it is empty or unterminated.
 fn bracketed(rest: &str) -> Option<usize> {
     let mut open = 0_usize;
     let mut before = ' ';

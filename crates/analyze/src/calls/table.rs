@@ -1,4 +1,4 @@
-//! Views as tables.
+//! Tables of call tree views.
 
 use super::{CallView, ViewNode};
 use stackline_model::{CallMetric, CallStats, CallingContextTree, Table, Unit};
@@ -6,12 +6,13 @@ use stackline_model::{CallMetric, CallStats, CallingContextTree, Table, Unit};
 /// Name of the table of [`view_table`].
 pub const CALLS: &str = "calls";
 
-/// The name of a metric, as it is typed.
+/// Name of a metric for options.
 pub fn metric_name(tree: &CallingContextTree, metric: CallMetric) -> String {
     metric.name(&tree.strings).to_owned()
 }
 
-/// A row per node of a view, without its root. `node` and `parent` number them from 1; the parent of the first is 0.
+/// Table of a view with one row per node, except the root. `node` and `parent` are numbers from 1; the parent of top
+/// rows is 0.
 pub fn view_table(view: &CallView) -> Table {
     let nodes = view.nodes.get(1..).unwrap_or_default();
     let labels: Vec<_> = nodes.iter().map(|node| &view.labels[node.label]).collect();

@@ -1,10 +1,11 @@
-//! A small program, with numbers worked out by hand; and what holds for every tree.
+//! Views of a small program, with numbers computed by hand; and properties of all trees.
 
 use super::*;
 use proptest::prelude::*;
 use stackline_model::{CallProcess, CallThread, CallThreadId, CallingContextTreeBuilder, Frame, StrId};
 
-/// Paths of single letters: capitals are Python functions on the line of their position, others operators.
+/// Tree from paths of single letters: capitals are Python functions at the line of their position, others are
+/// operators.
 fn tree(hits: &[(&str, u64)]) -> CallingContextTree {
     let mut builder = CallingContextTreeBuilder::new();
     let process = builder.process(CallProcess { pid: 7, ..CallProcess::default() });
@@ -97,9 +98,9 @@ fn what_is_chosen_is_the_whole() {
 fn what_calls_itself_stands_where_it_was_called_first() {
     let collapsed = |hits: &[(&str, u64)]| rows(&view(&tree(hits), &ViewOptions { collapse: true, ..options() }));
     assert_eq!(collapsed(&[("AAz", 1), ("AAAx", 2)]), ["A 3 0", " x 2 2", " z 1 1"]);
-    // By way of another function, too; what that does itself stays.
+    // Indirect recursion, too; the self time of the function in between stays.
     assert_eq!(collapsed(&[("ABAx", 5), ("ABy", 3)]), ["A 8 0", " x 5 5", " B 3 0", "  y 3 3"]);
-    // Below the frame that is asked for it stays what it is.
+    // Frames below the selected frame stay unchanged.
     let of = ViewOptions { shape: ViewDirection::Callees, callers_of: pattern("^B"), collapse: true, ..options() };
     assert_eq!(rows(&view(&tree(&[("ABAx", 5), ("ABABz", 3)]), &of)), ["B 8 0", " A 5 0", "  x 5 5", " z 3 3"]);
 }
@@ -113,7 +114,7 @@ fn focus_and_hide() {
     assert_eq!(rows(&hidden), ["x 15 10", "C 2 0", " x 2 2", "z 1 1"]);
 }
 
-/// Times of calls hold those within them: whatever is shown, the whole is the sum of the outermost.
+/// Times of calls include nested ones, so in any view the total is the sum of the outermost calls.
 #[test]
 fn call_times_are_shares_of_the_outermost() {
     let mut builder = CallingContextTreeBuilder::new();
@@ -152,7 +153,7 @@ fn groups_stand_first() {
     assert_eq!(rows(&tree_by), ["dir/a.py 2 0", " C 2 0", "  x 2 2"]);
 }
 
-/// What a path is part of: frames by name, those of the backward graph with a `~`, spans with a `:` in front.
+/// Phase of a path: frames by name, `~` for backward frames, `:` for spans.
 #[test]
 fn phases() {
     let mut builder = CallingContextTreeBuilder::new();
@@ -203,7 +204,7 @@ fn phases() {
     assert_eq!(rows(&view(&builder.finish(), &by)), expected);
 }
 
-/// Spans and functions of training frameworks, with a `:` in front of spans and the file in front of functions.
+/// Spans and functions of training frameworks, with `:` before spans and the file before functions.
 #[test]
 fn phases_of_frameworks() {
     let mut builder = CallingContextTreeBuilder::new();
@@ -290,7 +291,7 @@ fn lines_have_their_costs() {
 }
 
 proptest! {
-    /// Every view puts every value somewhere, once.
+    /// Every view contains every value once.
     #[test]
     fn nothing_is_lost(hits in proptest::collection::vec(("[A-Ca-c]{1,6}", 0_u64..1000), 0..40)) {
         let hits: Vec<(&str, u64)> = hits.iter().map(|(path, value)| (path.as_str(), *value)).collect();
@@ -329,7 +330,7 @@ fn a_span_that_a_function_begins_is_no_call_of_itself() {
             .collect::<Vec<_>>()
     };
     assert_eq!(collapsed(&[("f", 3), ("step", 0), ("f", 4), ("g", 9)]), ["f:3", "step:0", "f:4", "g:9"]);
-    // It may call itself there, too; and where its line is the same, nothing tells one from the other.
+    // Recursion is possible inside, too. Calls at the same line cannot be distinguished.
     assert_eq!(collapsed(&[("f", 3), ("step", 0), ("f", 4), ("f", 5), ("g", 9)]), ["f:3", "step:0", "f:4", "g:9"]);
     assert_eq!(collapsed(&[("f", 3), ("step", 0), ("f", 3), ("g", 9)]), ["f:3", "g:9"]);
 }

@@ -4,21 +4,20 @@ use super::cct_from_trace::is_call;
 use super::idle::Idle;
 use stackline_model::{EventId, LinkKind, Trace};
 
-/// Calling contexts of events: the event or node that each one stands below.
+/// Parent of each event in the call tree.
 pub(super) struct TraceContexts {
-    /// By event: what launched it, what it differentiates, or the call around it.
+    /// By event: its launch, its forward operator, or the enclosing call.
     of: Vec<EventId>,
-    /// By event: whether it differentiates an operator.
+    /// By event: true for backward work of an operator.
     pub(super) is_backward: Vec<bool>,
-    /// By event: the time of the spans right inside it.
+    /// By event: time of its direct children, in ns.
     pub(super) inside: Vec<i64>,
-    /// By event that is a call of a thread: the idle GPU time during it, but for that during the spans right inside it, in ns; empty if
-    /// none is asked for.
+    /// By call of a thread: idle GPU time during it, excluding direct children, in ns; empty if not requested.
     pub(super) own_idle: Vec<i64>,
 }
 
 impl TraceContexts {
-    /// Those of a trace; `idle` is what of it the calls of threads are to share.
+    /// Find the contexts of a trace's events; `idle` is the idle time to divide among calls.
     pub(super) fn from_trace(trace: &Trace, idle: &Idle) -> Self {
         let many = trace.events.len();
         let mut of = vec![EventId::NONE; many];
@@ -34,7 +33,7 @@ impl TraceContexts {
         all
     }
 
-    /// What events are inside of, where nothing else is their caller; work of accelerators is below what launched it.
+    /// Set the enclosing call of events without another caller. GPU work is below its launch.
     fn add_enclosing(&mut self, trace: &Trace, idle: &Idle) {
         let mut operations = trace.gpu.ids().peekable();
         for event in trace.events.ids() {

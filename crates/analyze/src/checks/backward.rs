@@ -3,17 +3,17 @@
 use super::{Check, Outcome};
 use stackline_model::EventKind;
 
-/// A forward operator has one backward node.
+/// Each forward operator has one backward node.
 pub(super) const SEQUENCE_NUMBER_TWICE: Check = Check {
     name: "sequence_number_twice",
-    rule: "a sequence number and forward thread belong to one backward operator",
-    consequence: "backward work may be put under the wrong forward operator",
+    rule: "each pair of sequence number and forward thread belongs to one backward operator",
+    consequence: "backward work may be shown under the wrong forward operator",
     run: |trace| {
         let (sequence, thread) = (trace.attr("Sequence number"), trace.attr("Fwd thread id"));
         let is_backward = |e: &stackline_model::EventId| {
             trace.kind(*e) == EventKind::Operator && sequence.i64(*e).is_some() && thread.i64(*e).is_some_and(|t| t > 0)
         };
-        let why = |e| format!("sequence number {} again", sequence.i64(e).unwrap_or_default());
+        let why = |e| format!("repeats sequence number {}", sequence.i64(e).unwrap_or_default());
         Outcome {
             checked: trace.events.ids().filter(is_backward).count(),
             breaches: trace.repeated_backward().into_iter().map(|e| (e, why(e))).collect(),

@@ -1,21 +1,21 @@
-//! What collectives say of themselves.
+//! Metadata of collectives.
 
 use super::{Check, Outcome};
 use stackline_model::{EventId, Trace};
 
-/// Fields that sizes and bandwidths are computed from.
+/// Fields from which sizes and bandwidths are computed.
 const FIELDS: [&str; 5] = ["Collective name", "In msg nelems", "Out msg nelems", "Group size", "dtype"];
 
-/// Kernels of collectives, or the operators that launch them, have the fields that PyTorch writes since 2.2.
+/// Kernels of collectives, or the operators that launch them, have the fields that PyTorch has written since 2.2.
 pub(super) const COLLECTIVE_FIELDS: Check = Check {
     name: "collective_fields",
     rule: "collectives of NCCL and RCCL have their name, sizes, data type and group size",
-    consequence: "sizes and bandwidths of collectives are not known, and ranks are matched by order",
+    consequence: "sizes and bandwidths of collectives are unknown, and ranks are matched by order",
     run: |trace| {
         let columns = FIELDS.map(|field| (field, trace.attr(field)));
         let has = |event: EventId, field: usize| columns[field].1.get(event).is_some();
         let mut outcome = Outcome::default();
-        // Nobody but PyTorch writes them.
+        // Only PyTorch writes these fields.
         let is_torch = |name: &str| crate::vocabulary::aten::short_name(name).is_some();
         if columns.iter().all(|(_, column)| !column.exists()) && !trace.strings.iter().any(is_torch) {
             return outcome;

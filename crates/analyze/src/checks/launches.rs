@@ -1,14 +1,14 @@
-//! Launch calls and the operations that they launched.
+//! Launch calls and their operations.
 
 use super::{Check, Outcome};
 use stackline_model::names::is_fill_launch;
 use stackline_model::{EventId, Trace};
 
-/// No operation starts before the call that launches it begins.
+/// No operation starts before its launch call.
 pub(super) const KERNEL_BEFORE_LAUNCH: Check = Check {
     name: "kernel_before_launch",
     rule: "GPU operations start no earlier than the call that launches them",
-    consequence: "clocks of host and device differ: launch delays and idle causes are off by as much",
+    consequence: "clocks of host and device differ; launch delays and idle causes are wrong by the same amount",
     run: |trace| {
         let mut outcome = Outcome::default();
         for gpu in trace.gpu.ids().map(|gpu| gpu.index()) {
@@ -29,13 +29,14 @@ pub(super) const KERNEL_BEFORE_LAUNCH: Check = Check {
 /// Every launch call has an operation.
 pub(super) const LAUNCH_WITHOUT_RECORD: Check = Check {
     name: "launch_without_record",
-    rule: "launch calls have an operation on a device, but for those captured into a graph and for fills, which profilers may leave out",
+    rule: "launch calls have a device operation, except calls captured into a graph, and fills, which profilers may \
+           omit",
     consequence: "GPU time of operators is too small, idle time too large",
     run: |trace| {
         let is_fill = |call: &EventId| is_fill_launch(trace.name(*call));
         let without = trace.unrecorded_launches().into_iter().filter(|call| !is_fill(call));
         let with: std::collections::BTreeSet<_> = trace.gpu.launch.iter().filter_map(|call| call.some()).collect();
-        let breaches = without.map(|call| (call, "no operation has its correlation id".to_owned()));
+        let breaches = without.map(|call| (call, "no operation has its correlation ID".to_owned()));
         let breaches: Vec<_> = breaches.collect();
         Outcome { checked: with.len() + breaches.len(), breaches }
     },
@@ -49,8 +50,8 @@ pub(super) const RECORD_WITHOUT_LAUNCH: Check = Check {
     run: |trace: &Trace| {
         let without = trace.gpu.ids().map(|gpu| gpu.index()).filter(|&gpu| trace.gpu.launch[gpu].is_none());
         let why = |gpu: usize| match trace.gpu.correlation[gpu] {
-            id if id > 0 => format!("no call has the correlation id {id}"),
-            _ => "it has no correlation id".to_owned(),
+            id if id > 0 => format!("no call has the correlation ID {id}"),
+            _ => "the operation has no correlation ID".to_owned(),
         };
         Outcome { checked: trace.gpu.len(), breaches: without.map(|gpu| (trace.gpu.event[gpu], why(gpu))).collect() }
     },

@@ -1,5 +1,5 @@
-//! Consistency checks of a trace: breaches of causality, missing partners, and fields that analyses need. One file for each
-//! subject, one line for each check in [`ALL`].
+//! Consistency checks of a trace: causality violations, unmatched records, and fields that analyses need. One file per
+//! subject, one line per check in [`ALL`].
 
 mod backward;
 mod collectives;
@@ -9,24 +9,24 @@ mod waits;
 
 use stackline_model::{EventId, Trace};
 
-/// What a check found.
+/// Result of a check.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// How many things were looked at; with none the check does not apply.
+    /// Number of checked items; 0 if the check does not apply.
     pub checked: usize,
-    /// Events that break the rule, in the order of the trace, each with what is wrong with it.
+    /// Events that violate the rule, in trace order, each with the reason.
     pub breaches: Vec<(EventId, String)>,
 }
 
-/// A rule that sound traces follow.
+/// A rule that consistent traces follow.
 pub struct Check {
     /// Stable name.
     pub name: &'static str,
-    /// What a sound trace does.
+    /// Rule of a consistent trace.
     pub rule: &'static str,
-    /// What is wrong with results where the rule is broken.
+    /// Effect of a violation on results.
     pub consequence: &'static str,
-    /// Looks at a whole trace.
+    /// Check a whole trace.
     pub run: fn(&Trace) -> Outcome,
 }
 

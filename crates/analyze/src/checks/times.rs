@@ -1,13 +1,13 @@
-//! Times that reading could not use as recorded.
+//! Recorded times that reading could not use.
 
 use super::{Check, Outcome};
 use stackline_model::EventKind;
 
-/// All records have times that can be true.
+/// All records have plausible times.
 pub(super) const TIMES_LEFT_OUT: Check = Check {
     name: "times_left_out",
-    rule: "records have times that can be true",
-    consequence: "sums of time are too small, for these records are in none of them, nor in windows; the read report says why",
+    rule: "records have plausible times",
+    consequence: "sums and windows exclude these records, so times are too small; the read report states the reasons",
     run: |trace| {
         let is_wrong =
             |e: &stackline_model::EventId| !trace.events.is_plausible(*e) && trace.kind(*e) != EventKind::Recording;
@@ -22,11 +22,11 @@ pub(super) const TIMES_LEFT_OUT: Check = Check {
     },
 };
 
-/// The clocks of devices are the host's.
+/// Device clocks agree with the host's clock.
 pub(super) const DEVICE_CLOCK: Check = Check {
     name: "device_clock",
     rule: "clocks of devices agree with the host's within 1 ms",
-    consequence: "times of the device were shifted before anything was computed",
+    consequence: "times of the device were shifted before all analyses",
     run: |trace| {
         let first = |device: i32| {
             let gpu = trace.gpu.ids().map(|gpu| gpu.index()).find(|&gpu| trace.gpu.device[gpu] == device)?;

@@ -6,24 +6,24 @@ use stackline_model::gpu_calls::{CallKind, kind_of_name};
 use stackline_model::{EventId, EventKind, Key, Trace};
 use std::collections::BTreeMap;
 
-/// Rounding of times to whole microseconds is forgiven.
+/// Tolerance in ns for times rounded to whole microseconds.
 const ROUNDING_NS: i64 = 1_000;
 
-/// Records of streams that wait for an event name the record of that event.
+/// A stream's wait for an event names the record of that event.
 pub(super) const WAIT_WITHOUT_RECORD: Check = Check {
     name: "wait_without_record",
     rule: "a stream that waits for an event names the call that recorded the event",
-    consequence: "the critical path does not know what these waits are for",
+    consequence: "the critical path cannot continue at the cause of these waits",
     run: |trace| {
         let calls = calls(trace);
         let breach = |id: Option<i64>| match id.filter(|&id| id > 0) {
-            None => Some("it names no record of the event".to_owned()),
+            None => Some("no record of the event is named".to_owned()),
             Some(id) if !calls.contains_key(&id) => Some(format!("the call {id} that recorded the event is missing")),
             Some(_) => None,
         };
         let recorded = trace.attr(RECORD_ID);
         let waits = stream_waits(trace);
-        // Profilers that name no record at all leave the field out: it is not recorded.
+        // Some profilers omit this field for all waits, so it is not recorded.
         if waits.iter().all(|&wait| recorded.i64(wait).is_none()) {
             return Outcome::default();
         }
@@ -34,11 +34,11 @@ pub(super) const WAIT_WITHOUT_RECORD: Check = Check {
     },
 };
 
-/// A wait concerns the last record before it, never one that comes later.
+/// A wait refers to the last record before it, never to a later one.
 pub(super) const WAIT_ON_FUTURE_RECORD: Check = Check {
     name: "wait_on_future_record",
-    rule: "a stream waits for an event that was recorded before",
-    consequence: "the critical path leaves these waits out",
+    rule: "a stream waits for an event that was recorded earlier",
+    consequence: "the critical path ignores these waits",
     run: |trace| {
         let calls = calls(trace);
         let (recorded, own) = (trace.attr(RECORD_ID), trace.attr("correlation"));
@@ -57,11 +57,11 @@ pub(super) const WAIT_ON_FUTURE_RECORD: Check = Check {
     },
 };
 
-/// Calls that wait for an event, a stream or a device return after what they wait for has ended.
+/// Calls that wait for an event, a stream or a device return after the end of the awaited work.
 pub(super) const SYNC_ENDS_EARLY: Check = Check {
     name: "sync_ends_early",
-    rule: "calls that wait for an event, a stream or a device return no sooner than the work that was launched before ends",
-    consequence: "clocks differ, or durations of kernels are wrong: waits on the critical path are too short",
+    rule: "synchronization calls return no earlier than the end of the previously launched work that they wait for",
+    consequence: "clocks differ, or kernel durations are wrong; waits on the critical path are too short",
     run: sync_ends_early,
 };
 
@@ -74,7 +74,7 @@ fn stream_waits(trace: &Trace) -> Vec<EventId> {
     trace.events.ids().filter(is_wait).collect()
 }
 
-/// Runtime and driver calls by correlation id, without ids that calls of several processes have.
+/// Runtime and driver calls by correlation ID, without IDs that several processes use.
 fn calls(trace: &Trace) -> FxHashMap<i64, EventId> {
     let correlation = trace.attr("correlation");
     let calls = trace.events.ids().filter(|e| trace.kind(*e).is_api_call() && trace.events.is_plausible(*e));
@@ -103,7 +103,7 @@ fn sync_ends_early(trace: &Trace) -> Outcome {
     if waits.is_empty() {
         return outcome;
     }
-    // Per queue: when a launch had returned, and the last end of all that was launched until then.
+    // Per queue: the return of each launch call, and the last end of all operations launched until then.
     let mut work: BTreeMap<Queue, Vec<(i64, i64)>> = BTreeMap::new();
     for gpu in trace.gpu.ids().map(|gpu| gpu.index()) {
         let (event, call) = (trace.gpu.event[gpu], trace.gpu.launch[gpu]);
@@ -135,13 +135,13 @@ fn sync_ends_early(trace: &Trace) -> Outcome {
     outcome
 }
 
-/// What a call waits for: all work of a queue that was launched before a moment, in ns.
+/// Target of a waiting call: all work of a queue that was launched before a time in ns.
 struct Wait {
     queue: Queue,
     of_before: i64,
 }
 
-/// Calls that wait, by records of synchronization; and calls that wait for a device, where the trace has only one.
+/// Waiting calls, by synchronization records; also device synchronizations, if the trace has only one device.
 fn host_waits(trace: &Trace) -> Vec<(EventId, Wait)> {
     let calls = calls(trace);
     let [correlation, recorded, on_stream] = ["correlation", RECORD_ID, RECORD_STREAM].map(|key| trace.attr(key));

@@ -1,4 +1,4 @@
-//! Puts profiles beside each other and tells what is beyond the spread from noise.
+//! Alignment of two sets of profiles, and tests of every difference against the spread.
 
 use super::comparability::{Per, mean_steps, not_compared, notes, warnings};
 use super::functions;
@@ -11,14 +11,14 @@ use crate::findings::Confidence;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What is compared.
+/// Table of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Table {
-    /// Steps as a whole.
+    /// Whole steps.
     Steps,
     /// Operators by name.
     Operators,
-    /// Work of the GPU by name, or by operator and family.
+    /// GPU work by name, or by operator and family.
     Kernels,
     /// Call paths.
     Paths,
@@ -27,7 +27,7 @@ pub enum Table {
 }
 
 impl Table {
-    /// All, as shown.
+    /// All tables, in display order.
     pub const ALL: [Self; 5] = [Self::Steps, Self::Operators, Self::Kernels, Self::Paths, Self::Functions];
 
     /// Stable text name.
@@ -43,20 +43,20 @@ impl Table {
     }
 }
 
-/// What a difference is.
+/// Result of a comparison of one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It takes longer, beyond the spread.
+    /// Significantly longer.
     Slower,
-    /// It takes less time, beyond the spread.
+    /// Significantly shorter.
     Faster,
-    /// No difference that the spread could not have made.
+    /// A difference that the spread can explain.
     Noise,
-    /// It occurs only before.
+    /// Only in the first side.
     OnlyBefore,
-    /// It occurs only after.
+    /// Only in the second side.
     OnlyAfter,
-    /// There is no spread to tell anything from.
+    /// Untested: the spread is unknown, or records are missing.
     Untested,
 }
 
@@ -74,55 +74,56 @@ impl Verdict {
         }
     }
 
-    /// Whether it is what a test says of a row that both sides have.
+    /// Test if the verdict is the result of a test, for a row on both sides.
     #[must_use]
     pub fn is_tested(self) -> bool {
         matches!(self, Self::Slower | Self::Faster | Self::Noise)
     }
 
-    /// Whether the change is more than noise.
+    /// Test if the change is beyond noise.
     #[must_use]
     pub fn is_change(self) -> bool {
         !matches!(self, Self::Noise | Self::Untested)
     }
 }
 
-/// One measure of one thing, before and after. Times in ns per step.
+/// One measure of one row, before and after. Times in ns per step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// Rank before (its counterpart may have another number where each run is one trace).
+    /// Rank on the first side. The second side's number may differ if each run is one trace.
     pub rank: i64,
-    /// Name of the operator, kernel or path; empty for the step.
+    /// Name of the operator, kernel or path; empty for steps.
     pub name: Arc<str>,
-    /// For kernels by family: the operator that launched them.
+    /// Launching operator, for kernels by family.
     pub operator: Option<String>,
-    /// What is measured.
+    /// The measured quantity.
     pub measure: Measure,
     /// Mean before (trimmed for steps).
     pub before_ns: f64,
     /// Mean after.
     pub after_ns: f64,
-    /// Interval that holds the true change, where it was tested: no less than that all of it goes. Where calls are compared ([`Per::Call`]),
-    /// that of as many calls as before; so are `p`, `q` and the verdict.
+    /// Confidence interval of the change, if it was tested; its lower end is not below minus the time before. If calls
+    /// are compared ([`Per::Call`]), it refers to as many calls as before, like `p`, `q` and the verdict.
     pub interval_ns: Option<(f64, f64)>,
-    /// How likely such a change is by chance alone.
+    /// Probability of such a change by chance (p value).
     pub p: Option<f64>,
-    /// The same, adjusted for the number of rows that are asked with it: those of its table that are small, or are not, as it is.
+    /// The p value adjusted for the number of tested rows in the same group: small or other rows of the table (q
+    /// value).
     pub q: Option<f64>,
-    /// What it is.
+    /// Verdict of the test.
     pub verdict: Verdict,
-    /// Calls or operations per step before; of the step as a whole the steps compared, and the operations of the GPU.
+    /// Calls or operations per step before. For whole steps: the number of compared steps, or GPU operations.
     pub count_before: f64,
     /// The same after.
     pub count_after: f64,
-    /// Whether each side has several steps, and each of its steps as many calls as its others: then no chance is in how they differ.
+    /// True if each side has several steps with equal numbers of calls. A difference in calls is then not random.
     pub counts_are_steady: bool,
-    /// Whether records are missing that the time before is made of, and the time after.
+    /// True per side if records are missing from its time.
     pub is_incomplete: [bool; 2],
 }
 
 impl Change {
-    /// Mean before and after; none where it is 0 because records are missing.
+    /// Mean before and after; `None` for 0 caused by missing records.
     #[must_use]
     pub fn known_ns(&self) -> [Option<f64>; 2] {
         let [before, after] = self.is_incomplete;
@@ -130,44 +131,44 @@ impl Change {
             .map(|(ns, is_incomplete)| (ns != 0.0 || !is_incomplete).then_some(ns))
     }
 
-    /// How much more time it takes per step; none where one of both times is missing.
+    /// Change of time per step; `None` if one of the times is missing.
     #[must_use]
     pub fn known_change_ns(&self) -> Option<f64> {
         self.known_ns().iter().all(Option::is_some).then(|| self.change_ns())
     }
 
-    /// Whether all steps after have another number of calls than all steps before.
+    /// Test if the number of calls per step differs between the sides and is constant on each.
     #[must_use]
     pub fn calls_changed(&self) -> bool {
         self.counts_are_steady && self.count_before != self.count_after
     }
 
-    /// How much more time it takes per step.
+    /// Change of time per step, in ns.
     pub fn change_ns(&self) -> f64 {
         self.after_ns - self.before_ns
     }
 
-    /// The same in percent of the time before; none if there was none.
+    /// Change in percent of the time before; `None` if that is 0.
     #[must_use]
     pub fn percent(&self) -> Option<f64> {
         self.percent_of(self.change_ns())
     }
 
-    /// A time in percent of the time before.
+    /// A time in percent of the time before; `None` if that is 0.
     #[must_use]
     pub fn percent_of(&self, ns: f64) -> Option<f64> {
         (self.before_ns > 0.0).then(|| 100.0 * ns / self.before_ns)
     }
 }
 
-/// What the spread was taken from.
+/// Source of the spread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// Steps of one run on each side.
     Steps,
     /// Means of several runs.
     Runs,
-    /// There is no spread: one step each.
+    /// No spread: one step each.
     None,
 }
 
@@ -183,12 +184,12 @@ impl Method {
     }
 }
 
-/// How to compare.
+/// Options of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
-    /// Share of false alarms that is accepted, 0 to 1.
+    /// Accepted share of false alarms, 0 to 1.
     pub level: f64,
-    /// Whether kernels are aligned by operator and family rather than by name; without, if vendors differ.
+    /// Align kernels by operator and family instead of by name. Default: only if vendors differ.
     pub by_family: Option<bool>,
 }
 
@@ -198,39 +199,40 @@ impl Default for Options {
     }
 }
 
-/// One side: its runs, each with its ranks.
+/// One side of a comparison: its runs, each with its ranks.
 pub type Side = Vec<Vec<Profile>>;
 
-/// Two sides compared.
+/// Result of a comparison of two sides.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diff {
-    /// How.
+    /// Options of the comparison.
     pub options: Options,
-    /// What the spread was taken from.
+    /// Source of the spread.
     pub method: Method,
-    /// What times are compared per.
+    /// Unit of compared times.
     pub per: Per,
-    /// Whether some runs have steps and others none: times of a step stand beside times of a whole run, and only those of a call compare.
+    /// True if some runs have steps and others none. Times per step and per run are then not comparable; only times per
+    /// call are.
     pub has_different_bases: bool,
-    /// Whether kernels are aligned by operator and family.
+    /// True if kernels are aligned by operator and family.
     pub by_family: bool,
-    /// How it is known what Python functions take, where both sides know it the same way.
+    /// Method of measuring Python functions, if it is the same on both sides.
     pub functions_by: Option<&'static str>,
-    /// How long a step takes on both sides, as a sentence, where single steps were not kept but their mean is known.
+    /// Mean step length on both sides, as a sentence, if single steps were not kept.
     pub mean_steps: Option<String>,
     /// All changes by table, the largest first.
     pub changes: BTreeMap<Table, Vec<Change>>,
-    /// Why the sides can hardly be compared, a sentence each; mostly none.
+    /// Reasons why the sides are hardly comparable, one sentence each; usually empty.
     pub warnings: Vec<String>,
-    /// Which runs lack so many records, or times, that what is made of them is not tested, a sentence each; mostly none.
+    /// Runs with so many missing records or times that their results are not tested, one sentence each; usually empty.
     pub lost: Vec<String>,
-    /// What the reader should know, a sentence each.
+    /// Notes for the reader, one sentence each.
     pub notes: Vec<String>,
 }
 
 impl Diff {
-    /// How much it says of a change of the program: `high` of several runs, `medium` of steps of one run each, `low` of one step
-    /// each and where the sides can hardly be compared.
+    /// Confidence in a change of the program: `high` for several runs, `medium` for steps of one run each, `low` for
+    /// one step each and for hardly comparable sides.
     #[must_use]
     pub fn confidence(&self) -> Confidence {
         match self.method {
@@ -241,8 +243,8 @@ impl Diff {
         }
     }
 
-    /// Time of a call in a row on both sides, in ns; none where calls are not counted, or a side has none. Of a step as a whole
-    /// and of functions by samples, counts are not those of calls.
+    /// Time per call of a row on both sides, in ns; `None` if calls are not counted or a side has none. For whole steps
+    /// and for functions by samples, counts are not calls.
     #[must_use]
     pub fn call_ns(&self, table: Table, change: &Change) -> Option<(f64, f64)> {
         let is_on_both = change.count_before > 0.0 && change.count_after > 0.0 && change.known_change_ns().is_some();
@@ -250,7 +252,7 @@ impl Diff {
             .then(|| (change.before_ns / change.count_before, change.after_ns / change.count_after))
     }
 
-    /// How much more time a row takes, in ns: per step or run, or with as many calls as before where calls are compared.
+    /// Change of a row's time, in ns: per step or run. If calls are compared, for as many calls as before.
     #[must_use]
     pub fn change_ns(&self, table: Table, change: &Change) -> f64 {
         match self.call_ns(table, change).filter(|_| self.per == Per::Call) {
@@ -259,14 +261,14 @@ impl Diff {
         }
     }
 
-    /// The same in percent of the time before; none if there was none.
+    /// Change in percent of the time before; `None` if that is 0.
     #[must_use]
     pub fn percent(&self, table: Table, change: &Change) -> Option<f64> {
         change.percent_of(self.change_ns(table, change))
     }
 
-    /// How much longer calls take that both sides have, in percent, each as often as before: of GPU operations where there are
-    /// any, else of operators without the operators in them. None if no call is on both sides.
+    /// Change in time per call, in percent, over calls on both sides, weighted by the calls before. Uses GPU operations
+    /// if there are any, otherwise operators (self time). `None` if no call is on both sides.
     #[must_use]
     pub fn percent_of_calls(&self) -> Option<(Table, f64)> {
         [(Table::Kernels, Measure::Gpu), (Table::Operators, Measure::Cpu)].into_iter().find_map(|(table, measure)| {
@@ -280,7 +282,7 @@ impl Diff {
         })
     }
 
-    /// Gives all rows their verdicts.
+    /// Set the verdicts of all rows.
     fn judge(&mut self) {
         let steps = self.changes.get(&Table::Steps).into_iter().flatten().filter(|step| step.measure == Measure::Step);
         let steps: BTreeMap<i64, f64> = steps.map(|change| (change.rank, mean_ns(change))).collect();
@@ -291,7 +293,7 @@ impl Diff {
         self.changes = changes;
     }
 
-    /// Puts the rows first whose calls changed most.
+    /// Sort rows by change per call, largest first.
     fn sort_by_calls(&mut self) {
         let mut changes = std::mem::take(&mut self.changes);
         for (table, rows) in changes.iter_mut().filter(|(table, _)| **table != Table::Steps) {
@@ -301,10 +303,10 @@ impl Diff {
     }
 }
 
-/// Of the steps, the share left out at each end.
+/// Share of steps that the trimmed mean excludes at each end.
 pub(super) const TRIM: f64 = 0.2;
 
-/// Compares two sides.
+/// Compare two sides.
 #[must_use]
 pub fn compare(before: &Side, after: &Side, options: Options) -> Diff {
     let all = || before.iter().chain(after).flatten();
@@ -364,7 +366,7 @@ pub fn compare(before: &Side, after: &Side, options: Options) -> Diff {
     diff
 }
 
-/// Whether counts of a table are those of calls.
+/// Test if counts of a table are calls.
 fn counts_calls(table: Table, functions_by: Option<&str>) -> bool {
     match table {
         Table::Steps => false,
@@ -373,7 +375,7 @@ fn counts_calls(table: Table, functions_by: Option<&str>) -> bool {
     }
 }
 
-/// How it is known what Python functions take; none if not all runs know it the same way.
+/// Method of measuring Python functions; `None` if runs differ.
 fn functions_by(before: &Side, after: &Side) -> Option<&'static str> {
     let mut ways = before.iter().chain(after).flatten().map(|profile| profile.functions_by);
     let first = ways.next()??;
@@ -386,10 +388,10 @@ fn stronger(a: Method, b: Method) -> Method {
 
 type Ranked<'a> = (i64, Vec<&'a Profile>, Vec<&'a Profile>);
 
-/// The profiles of each rank that both sides have.
+/// The profiles of each rank on both sides.
 fn pairs<'a>(before: &'a Side, after: &'a Side, notes: &mut Vec<String>) -> Vec<Ranked<'a>> {
     if before.iter().chain(after).all(|run| run.len() == 1) {
-        // One trace is compared with one trace, whatever ranks they were.
+        // One trace per run: compare them independent of their rank numbers.
         let rank = before.first().map_or(0, |run| run[0].rank);
         return vec![(rank, before.iter().flatten().collect(), after.iter().flatten().collect())];
     }
@@ -407,11 +409,12 @@ fn pairs<'a>(before: &'a Side, after: &'a Side, notes: &mut Vec<String>) -> Vec<
     out
 }
 
-/// Rows that take less than this share of the step are many and tell little: what is asked of them is adjusted apart from what is asked of the others.
+/// Share of the step below which rows are small. Small rows are many and rarely matter, so their p values are adjusted
+/// separately.
 const SMALL: f64 = 0.01;
 
-/// Verdicts, once all rows of a table are known; the largest changes first. `steps`: how long a step of each rank takes, in ns.
-/// `change_ns`: what is compared of a row, see [`Diff::change_ns`].
+/// Set verdicts when all rows of a table are known, and sort by change, largest first. `steps`: step length of each
+/// rank, in ns. `change_ns`: the compared change, see [`Diff::change_ns`].
 fn judge(
     table: Table,
     changes: &mut [Change],
@@ -419,8 +422,8 @@ fn judge(
     steps: &BTreeMap<i64, f64>,
     change_ns: impl Fn(&Change) -> f64,
 ) {
-    // What is asked of steps is asked for itself, of each rank; other tables ask as often as they have rows. Rows are told apart by
-    // what both sides take together, which says nothing of how they differ (stratified: Sun et al. 2006).
+    // Steps are tested on their own, per rank; rows of other tables are adjusted for their number. Rows are grouped by
+    // the mean over both sides, which is independent of the difference (stratified: Sun et al. 2006).
     let is_small = |change: &Change| mean_ns(change) < SMALL * steps.get(&change.rank).copied().unwrap_or(0.0);
     let family = |change: &Change| match table {
         Table::Steps => (Some(change.measure), false),
@@ -449,7 +452,7 @@ fn judge(
     }
 }
 
-/// What a row takes on either side, in ns.
+/// Mean time of a row over both sides, in ns.
 fn mean_ns(change: &Change) -> f64 {
     f64::midpoint(change.before_ns, change.after_ns)
 }
@@ -493,7 +496,7 @@ mod tests {
             Some(Verdict::Noise),
             "these are as many questions of one kind"
         );
-        // What is small in a long step of another rank is not in a short one.
+        // A row that is small in a long step of another rank is not small in a short one.
         let other_rank = Change { rank: 1, ..row(Measure::Cpu, 1e5, 0.5) };
         assert_eq!(verdict(other_rank), Some(Verdict::Slower));
     }

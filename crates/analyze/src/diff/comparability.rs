@@ -6,20 +6,20 @@ use super::profile::{MeanStep, Measure, Profile, Row};
 use super::statistics::Location;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Sides that share less of their time than this, in percent, are different programs.
+/// Minimum share of common time, in percent. Sides below it are different programs.
 const SHARED: f64 = 20.0;
 
-/// Runs without steps whose numbers of calls differ by more than this factor are windows of other lengths.
+/// Factor between numbers of calls beyond which runs without steps count as windows of different lengths.
 const OTHER_COUNTS: f64 = 1.02;
 
-/// What times and calls are compared per.
+/// Unit of compared times and calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Per {
-    /// A step.
+    /// Per step.
     Step,
-    /// A run as a whole: neither side has steps.
+    /// Per run: neither side has steps.
     Run,
-    /// A call: wholes say nothing. Neither side has steps, and each holds another number of calls; or some runs have steps and others none.
+    /// Per call. Neither side has steps and the numbers of calls differ, or only some runs have steps.
     Call,
 }
 
@@ -34,7 +34,7 @@ impl Per {
         }
     }
 
-    /// What two sides have in common.
+    /// Choose the unit that two sides have in common.
     pub(super) fn choose(before: &Side, after: &Side) -> Self {
         let mut profiles = before.iter().chain(after).flatten().peekable();
         match () {
@@ -46,26 +46,26 @@ impl Per {
     }
 }
 
-/// Why differences say little of a change, a sentence each; none where the sides are alike. What times are compared per comes first.
+/// Reasons why differences may not come from a change, one sentence each; empty for comparable sides. The unit of times
+/// comes first.
 pub(super) fn warnings(before: &Side, after: &Side, by_family: bool) -> Vec<String> {
     let first = [different_bases(before, after), inferred_steps(before, after), other_counts(before, after)];
     let mut out: Vec<String> = first.into_iter().flatten().collect();
     let formats = (all(before, |p| p.format.clone()), all(after, |p| p.format.clone()));
     out.extend(
-        differ(formats)
-            .map(|(a, b)| format!("A was recorded as {a} and B as {b}: what one counts the other may leave out.")),
+        differ(formats).map(|(a, b)| format!("A was recorded as {a} and B as {b}, which may count different events.")),
     );
     let devices = (all(before, |p| p.device.clone()), all(after, |p| p.device.clone()));
     out.extend(
         differ(devices)
-            .map(|(a, b)| format!("A ran on {a} and B on {b}: the difference is that of the machines, too.")),
+            .map(|(a, b)| format!("A ran on {a} and B on {b}, so differences include those of the machines.")),
     );
     out.extend(steps(before, after));
     let shared = |what: &str, of: Option<(f64, f64)>| {
         let (a, b) = of.filter(|(a, b)| a.max(*b) < SHARED)?;
         Some(format!(
-            "A and B have hardly any {what} in common: {a:.0} % of their time in A is of some that B has, too, and {b:.0} % in B of \
-             some that A has."
+            "A and B have hardly any {what} in common: the common part takes {a:.0} % of the time in A and {b:.0} % \
+             in B."
         ))
     };
     out.extend(shared("operators", common(before, after, |p| &p.operators)));
@@ -77,18 +77,18 @@ pub(super) fn warnings(before: &Side, after: &Side, by_family: bool) -> Vec<Stri
     out
 }
 
-/// What all profiles of a side say of something, those that say nothing left out.
+/// Distinct values of a property over all profiles of a side, without `None`.
 fn all(side: &Side, of: impl Fn(&Profile) -> Option<String>) -> BTreeSet<String> {
     side.iter().flatten().filter_map(of).collect()
 }
 
-/// Both in words where both are known and not the same.
+/// Both sets as text, if both are known and different.
 fn differ((a, b): (BTreeSet<String>, BTreeSet<String>)) -> Option<(String, String)> {
     let words = |set: &BTreeSet<String>| set.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
     (!a.is_empty() && !b.is_empty() && a != b).then(|| (words(&a), words(&b)))
 }
 
-/// Why steps of some runs cannot be compared with others, which have none.
+/// Warning if only some runs have steps.
 fn different_bases(before: &Side, after: &Side) -> Option<String> {
     if !have_different_bases(before, after) {
         return None;
@@ -104,17 +104,18 @@ fn different_bases(before: &Side, after: &Side) -> Option<String> {
     let marked = all().filter(|profile| has_steps(profile)).map(operations).next();
     let why = match inferred.zip(marked) {
         Some((pattern, step)) => format!(
-            " The launches that repeat there are no such steps: {pattern:.0} GPU operations in a repeat, {step:.0} in a step."
+            " The repeated pattern of launches is not such a step: a repeat has {pattern:.0} GPU operations, a step \
+             {step:.0}."
         ),
         None => String::new(),
     };
     Some(format!(
-        "{who}, and a step cannot be compared with a whole run.{why} Times of a call are compared. To compare steps, mark them in all \
-         runs, or choose spans as steps with --step-annotation."
+        "{who}, so only times per call are compared.{why} To compare steps, mark them in all runs, or select spans as \
+         steps with --step-annotation."
     ))
 }
 
-/// That steps of a side are inferred.
+/// Warning if the steps of a side are inferred.
 fn inferred_steps(before: &Side, after: &Side) -> Option<String> {
     let of = |side: &Side| side.iter().flatten().find_map(|profile| profile.inferred_from.clone());
     let (who, from) = match (of(before), of(after)) {
@@ -123,10 +124,12 @@ fn inferred_steps(before: &Side, after: &Side) -> Option<String> {
         (Some(from), Some(_)) => ("Some runs mark", from),
         (None, None) => return None,
     };
-    Some(format!("{who} no steps: they are inferred from {from}. All steps are measured up to the next one."))
+    Some(format!(
+        "{who} no steps, so they are inferred from {from}. Each step is measured up to the start of the next one."
+    ))
 }
 
-/// One run of one step beside several steps: nothing is known of its spread, and a first step is a special one.
+/// Warning if one side is one step and the other has several: its spread is unknown, and a first step is special.
 fn steps(before: &Side, after: &Side) -> Option<String> {
     let most = |side: &Side| side.iter().flatten().map(Profile::units).max().unwrap_or(0);
     let has_steps = |side: &Side| side.iter().flatten().all(|profile| !profile.steps.is_empty());
@@ -139,10 +142,11 @@ fn steps(before: &Side, after: &Side) -> Option<String> {
         (_, 1) if b == 1 && a > 1 => ("B", "A", a),
         _ => return None,
     };
-    Some(format!("{one} has one step and {other} {many}: nothing is known of how much the steps of {one} differ."))
+    Some(format!("{one} has one step and {other} {many}, so the spread between steps of {one} is unknown."))
 }
 
-/// Runs without steps that hold other numbers of calls: windows of other lengths, whose times are compared per call.
+/// Warning for runs without steps and with different numbers of calls. They are windows of different lengths, whose
+/// times are compared per call.
 fn other_counts(before: &Side, after: &Side) -> Option<String> {
     let is_whole = |side: &Side| side.iter().flatten().all(|profile| profile.steps.is_empty());
     if !is_whole(before) || !is_whole(after) {
@@ -157,12 +161,11 @@ fn other_counts(before: &Side, after: &Side) -> Option<String> {
         true => "and single steps were not kept",
         false => "and neither has steps",
     };
-    (a.max(b) > OTHER_COUNTS * a.min(b)).then(|| {
-        format!("A holds {a:.0} {what} and B {b:.0}, {why}: times of a call are compared, not those of the whole.")
-    })
+    (a.max(b) > OTHER_COUNTS * a.min(b))
+        .then(|| format!("A has {a:.0} {what} and B {b:.0}, {why}, so times per call are compared, not totals."))
 }
 
-/// How long a step takes in the mean, where single steps were not kept.
+/// Note on the mean step length, if single steps were not kept.
 pub(super) fn mean_steps(before: &Side, after: &Side) -> Option<String> {
     let steps = |side: &Side| side.iter().flatten().filter_map(|profile| profile.mean_step).collect::<Vec<_>>();
     let (of_a, of_b) = (steps(before), steps(after));
@@ -176,15 +179,15 @@ pub(super) fn mean_steps(before: &Side, after: &Side) -> Option<String> {
     let ((a, in_a), (b, in_b)) = mean(&of_a).zip(mean(&of_b))?;
     let change = 100.0 * (b - a) / a.max(1.0);
     Some(format!(
-        "{}A step takes {:.1} ms in A (mean of {in_a}) and {:.1} ms in B (mean of {in_b}): {change:+.1} % (untested). Single steps were not kept: \
-         all else is of whole runs, start-up and imports included.",
+        "{}A step takes {:.1} ms in A (mean of {in_a}) and {:.1} ms in B (mean of {in_b}): {change:+.1} % (untested). \
+         Single steps were not kept, so all other values cover whole runs with start-up and imports.",
         unequal.unwrap_or_default(),
         a / 1e6,
         b / 1e6
     ))
 }
 
-/// Where only a part of the recordings measured its overhead, so that it can be taken out of no other: a sentence.
+/// Note if only some recordings measured their overhead, so that it cannot be subtracted.
 fn unequal_overhead(of_a: &[MeanStep], of_b: &[MeanStep]) -> Option<String> {
     let part = |side: &[MeanStep]| {
         let measured = side.iter().filter(|step| step.recording_ns.is_some()).count();
@@ -196,22 +199,24 @@ fn unequal_overhead(of_a: &[MeanStep], of_b: &[MeanStep]) -> Option<String> {
         ((false, _), (true, true)) => "B only",
         _ => "some of the runs only",
     };
-    Some(format!("Steps are compared as recorded: the overhead of recording was measured in {where_measured}. "))
+    Some(format!(
+        "Steps are compared as recorded, because the overhead of recording was measured in {where_measured}. "
+    ))
 }
 
-/// Whether a side knows steps, but not each one.
+/// Test if a side has mean step lengths but no single steps.
 fn knows_means(side: &Side) -> bool {
     side.iter().flatten().any(|profile| profile.mean_step.is_some())
 }
 
-/// Calls in all rows of a table, in the mean of a side's runs.
+/// Mean number of calls in all rows of a table per run of a side.
 fn mean_count(side: &Side, table: fn(&Profile) -> &BTreeMap<String, Row>) -> f64 {
     let of = |profile: &Profile| table(profile).values().flat_map(Row::iter).map(|(_, cell)| cell.count).sum::<i64>();
     let all: i64 = side.iter().flatten().map(of).sum();
     all as f64 / side.len().max(1) as f64
 }
 
-/// How much of the time of each side is of rows that the other side has, too, in percent; none if a side has no time at all.
+/// Share of each side's time in rows that the other side also has, in percent; `None` if a side has no time.
 fn common<K: Ord>(before: &Side, after: &Side, table: impl Fn(&Profile) -> &BTreeMap<K, Row>) -> Option<(f64, f64)> {
     let time = |row: &Row| row.iter().map(|(_, cell)| cell.gpu.saturating_add(cell.cpu)).sum::<i64>();
     let share = |side: &Side, other: &Side| {
@@ -230,12 +235,13 @@ fn common<K: Ord>(before: &Side, after: &Side, table: impl Fn(&Profile) -> &BTre
     share(before, after).zip(share(after, before))
 }
 
-/// Which tables are not compared, and why: a sentence each. `paths` and `functions`: whether both sides know them in the same way.
+/// Notes on tables that are not compared, one sentence each. `paths` and `functions`: true if both sides measure them
+/// in the same way.
 pub(super) fn not_compared(before: &Side, after: &Side, (paths, functions): (bool, bool)) -> Vec<String> {
     let mut out = Vec::new();
     if !paths {
         out.push(
-            "Call paths are not compared: the two sides record different parts of them (modules, Python functions or \
+            "Call paths are not compared: A and B recorded different kinds of frames (modules, Python functions or \
              operators only)."
                 .to_owned(),
         );
@@ -243,28 +249,28 @@ pub(super) fn not_compared(before: &Side, after: &Side, (paths, functions): (boo
     let knows_functions = |side: &Side| side.iter().flatten().any(|profile| profile.functions_by.is_some());
     if !functions && knows_functions(before) && knows_functions(after) {
         out.push(
-            "Python functions are not compared: the runs know in different ways what they take (calls, samples)."
+            "Python functions are not compared: the runs measured their times in different ways (calls, samples)."
                 .to_owned(),
         );
     }
     out
 }
 
-/// What the reader should know, a sentence each.
+/// Notes for the reader, one sentence each.
 pub(super) fn notes(diff: &Diff, before: &Side, after: &Side) -> Vec<String> {
     let mut out = Vec::new();
     match diff.method {
         Method::None => {
-            let what = match diff.per {
+            let runs = match diff.per {
                 Per::Step => "One step",
                 _ if diff.has_different_bases => "One run each",
                 _ => "One run each, without steps",
             };
-            out.push(format!("{what}: no spread, so nothing can be told from noise."));
+            out.push(format!("{runs}: no spread is known, so no change can be tested against noise."));
         }
         Method::Steps => out.push(
-            "One run each: changes are told from the spread between steps, not from that between runs; give several runs \
-             of each to know that too."
+            "One run each: changes are tested against the spread between steps, not between runs. Give several runs \
+             of each to include the spread between runs."
                 .to_owned(),
         ),
         Method::Runs => {}
@@ -274,7 +280,7 @@ pub(super) fn notes(diff: &Diff, before: &Side, after: &Side) -> Vec<String> {
             out.extend(left_out(profile).into_iter().map(|what| format!("{name}: {what}.")));
             if profile.implausible > 0 {
                 let (count, file) = (profile.implausible, &profile.name);
-                out.push(format!("{name}: {count} events of {file} have times that cannot be and are not counted."));
+                out.push(format!("{name}: {count} events of {file} have implausible times and are excluded."));
             }
             out.extend(slow_steps(profile).map(|slow| format!("{name}: {slow}")));
             if profile.units() == 0 {
@@ -285,21 +291,21 @@ pub(super) fn notes(diff: &Diff, before: &Side, after: &Side) -> Vec<String> {
     let no_gpu = |side: &Side| side.iter().flatten().all(|p| p.totals.iter().all(|total| total.gpu == 0));
     if no_gpu(before) != no_gpu(after) {
         let name = if no_gpu(before) { "A" } else { "B" };
-        out.push(format!("{name} has no GPU work; the other side has."));
+        out.push(format!("{name} has no GPU work; the other side does."));
     }
     let no_steps = |side: &Side| side.iter().flatten().any(|profile| profile.steps.is_empty());
     if no_steps(before) && no_steps(after) {
-        out.push("There are no steps: all of a run counts as one.".to_owned());
+        out.push("No steps: each run is compared as a whole.".to_owned());
     }
     out
 }
 
-/// Steps this many times as long as the trimmed mean are told of,
+/// Minimum ratio of a slow step to the trimmed mean.
 const SLOW: f64 = 1.5;
-/// if they change the mean by this much.
+/// Minimum ratio of mean to trimmed mean for a note on slow steps.
 const MOVES_MEAN: f64 = 1.05;
 
-/// What the trimmed mean of steps hides: that a few take far longer.
+/// Note on slow steps, which the trimmed mean hides.
 fn slow_steps(profile: &Profile) -> Option<String> {
     let lengths: Vec<f64> = profile.totals.iter().map(|total| total.time(Measure::Step) as f64).collect();
     let usual = Location::estimate(&lengths, TRIM)?.center;
@@ -307,8 +313,8 @@ fn slow_steps(profile: &Profile) -> Option<String> {
     let slow = lengths.iter().filter(|&&length| length > SLOW * usual).count();
     (slow > 0 && mean > MOVES_MEAN * usual).then(|| {
         format!(
-            "{slow} of {} steps of {} take more than {SLOW} times as long as the others and hardly count in what is \
-             compared, the mean without the slowest and fastest {:.0} %: {:.3} ms, of all steps {:.3} ms.",
+            "{slow} of {} steps of {} take more than {SLOW} times as long as the others. The compared mean excludes \
+             the slowest and fastest {:.0} % of steps: {:.3} ms; the mean of all steps is {:.3} ms.",
             lengths.len(),
             profile.name,
             100.0 * TRIM,
@@ -318,10 +324,10 @@ fn slow_steps(profile: &Profile) -> Option<String> {
     })
 }
 
-/// Which steps are left out and why: those of a process that follow one another for one reason together.
+/// Excluded steps with reasons: consecutive steps of a process with one reason are merged.
 fn left_out(profile: &Profile) -> Vec<String> {
     let processes = profile.steps.iter().map(|step| step.process + 1).max().unwrap_or(0);
-    // Of several processes most leave out the same numbers: how many do.
+    // Most processes exclude the same numbers, so count processes per range.
     let mut runs: Vec<((&str, i64, i64), usize)> = Vec::new();
     for process in 0..processes {
         for run in left_out_of(profile, process) {
@@ -342,7 +348,7 @@ fn left_out(profile: &Profile) -> Vec<String> {
     runs.into_iter().map(sentence).collect()
 }
 
-/// Why steps of a process are left out, with the first and the last number of those that follow one another.
+/// Excluded steps of a process: reason, first and last number of consecutive steps.
 fn left_out_of(profile: &Profile, process: usize) -> Vec<(&'static str, i64, i64)> {
     let mut runs: Vec<(&str, i64, i64)> = Vec::new();
     let steps = profile.steps.iter().filter(|step| step.process == process);
@@ -366,7 +372,8 @@ mod tests {
             |process: usize, number: i64, left_out| StepLength { number, process, ns: 1, with_between_ns: 1, left_out };
         let told = |steps: Vec<StepLength>| left_out(&Profile { name: "a".to_owned(), steps, ..Profile::default() });
         let why = Some("warm-up");
-        // In order of time: step 1 of the first process and step 2 of the second one follow one another, and no step 2 of the first is left out.
+        // In order of time, step 1 of the first process precedes step 2 of the second one. Step 2 of the first process
+        // is not excluded.
         let mixed = vec![step(0, 1, why), step(1, 2, why), step(0, 2, None), step(1, 3, None)];
         assert_eq!(
             told(mixed),
@@ -411,7 +418,7 @@ mod tests {
             mean_steps(&before, &after).unwrap()
         };
         let mixed = told([Some(6_000_000), None]);
-        let first = "Steps are compared as recorded: the overhead of recording was measured in A only. A step takes 15.0 ms in A";
+        let first = "Steps are compared as recorded, because the overhead of recording was measured in A only. A step takes 15.0 ms in A";
         assert!(mixed.starts_with(first) && mixed.contains("and 9.0 ms in B"), "{mixed}");
         assert!(told([None, Some(6_000_000)]).contains("measured in B only. A step takes 9.0 ms in A"));
         for alike in [[None, None], [Some(6_000_000), Some(1_000_000)]] {

@@ -1,7 +1,7 @@
-//! Python functions and what they took themselves: without the functions and operators that they call.
+//! Self times of Python functions, without the functions and operators that they call.
 //!
-//! A trace of calls (`with_stack`) knows how long each call took; a recording only what samples saw. Modules are call paths, and
-//! what is built in is part of the function that calls it.
+//! A trace of calls (`with_stack`) has the duration of each call; a recording has only samples. Modules are call paths,
+//! and built-in functions are part of their callers.
 
 use super::profile::{Cell, Profile, Row};
 use super::units::Units;
@@ -14,12 +14,12 @@ use std::sync::Arc;
 /// Functions of one run by file and name.
 pub(super) type Functions = BTreeMap<Arc<str>, Row>;
 
-/// How what functions took is known; another way is another time.
+/// Measured by recorded calls. Times of different methods are not comparable.
 pub(super) const BY_CALLS: &str = "calls";
-/// By samples of CPU time (of recordings of calls: by those or samples of wall-clock time).
+/// Measured by samples of CPU time (in recordings of calls: of CPU time or wall time).
 pub(super) const BY_SAMPLES: &str = "samples";
 
-/// The functions of a trace and how they are known; none if it has neither calls nor samples of any.
+/// Functions of a trace and the method of measuring; `None` if it has neither calls nor samples of any.
 pub(super) fn functions(trace: &Trace, units: &Units) -> (Functions, Option<&'static str>) {
     let names: Vec<Option<Arc<str>>> = trace.strings.iter().map(|name| label(name).map(Arc::from)).collect();
     let name_of = |name: StrId| names.get(name.index()).and_then(Option::as_ref);
@@ -31,7 +31,7 @@ pub(super) fn functions(trace: &Trace, units: &Units) -> (Functions, Option<&'st
     (called, known)
 }
 
-/// The same text in another run: lines move when a file is changed. None of what is built in.
+/// Label of a function without its line, because lines move when a file changes. `None` for built-in functions.
 fn label(name: &str) -> Option<String> {
     let (file, _, function) = frame(name)?;
     Some(format!("{file}: {function}"))
@@ -43,7 +43,7 @@ fn shrunk(rows: FxHashMap<&Arc<str>, Row>) -> Functions {
     rows.into_iter().filter(|(_, row)| !row.is_empty()).map(|(name, row)| (Arc::clone(name), row.shrunk())).collect()
 }
 
-/// Where each call is recorded.
+/// Functions by recorded calls.
 fn by_calls<'n>(trace: &Trace, units: &Units, name_of: NameOf<'n>) -> Functions {
     let mut rows: FxHashMap<&Arc<str>, Row> = FxHashMap::default();
     // The innermost function or operator at or around each event.
@@ -84,12 +84,13 @@ fn is_call(trace: &Trace, event: EventId) -> bool {
     trace.kind(event) == EventKind::PythonFunction && trace.events.is_timed(event)
 }
 
-/// Whether CPU time was sampled: steps in which no sample came are told nothing of, but that little was done in them.
+/// Test if CPU time was sampled. Steps without samples are unknown, except that they used little CPU time.
 fn has_samples(trace: &Trace) -> bool {
     trace.samples().of_metric(SampleMetric::CpuTime).next().is_some()
 }
 
-/// Where samples of CPU time say what ran: each stands for its time, within operators as for what called them only.
+/// Functions by samples of CPU time. Each sample counts its time. Time inside operators counts only as inclusive time
+/// of their callers.
 fn by_samples<'n>(trace: &Trace, units: &Units, name_of: NameOf<'n>) -> Functions {
     let mut rows: FxHashMap<&Arc<str>, Row> = FxHashMap::default();
     let time = trace.attr(SampleMetric::CpuTime.key());
@@ -98,7 +99,7 @@ fn by_samples<'n>(trace: &Trace, units: &Units, name_of: NameOf<'n>) -> Function
         let in_operator = trace.ancestors(event).any(|e| trace.kind(e) == EventKind::Operator);
         let mut seen = BTreeSet::new();
         for label in frames(trace, event).filter_map(name_of) {
-            // The innermost one is what ran.
+            // Only the innermost function was running.
             let cpu = if seen.is_empty() && !in_operator { ns } else { 0 };
             if seen.insert(label) {
                 rows.entry(label).or_default().add(unit, &Cell { count: 1, gpu: 0, cpu, cpu_total: ns });
@@ -114,7 +115,7 @@ fn frames(trace: &Trace, sample: EventId) -> impl Iterator<Item = StrId> {
     std::iter::once(trace.events.name[sample.index()]).chain(stacks.names(stacks.of_event(sample)))
 }
 
-/// What the functions of the second side are called on the first one, where that differs: by the same end of the path of their file. A
+/// Names of the second side's functions on the first side, where they differ, by the same end of the file path. A
 /// program that was copied or installed elsewhere has the same functions.
 pub(super) fn aligned(before: &[&Profile], after: &[&Profile]) -> BTreeMap<Arc<str>, Arc<str>> {
     let names = |side: &[&Profile]| -> BTreeSet<Arc<str>> {
@@ -131,14 +132,14 @@ pub(super) fn aligned(before: &[&Profile], after: &[&Profile]) -> BTreeMap<Arc<s
             found.entry(best).or_default().push(Arc::clone(name));
         }
     }
-    // Two that would be the same one are left as they are.
+    // Ambiguous matches are ignored.
     found
         .into_iter()
         .filter_map(|(name, of)| Some((Arc::clone(<&[_; 1]>::try_from(&of[..]).ok()?.first()?), name)))
         .collect()
 }
 
-/// `train.py: step` of `/data/me/train.py: step`.
+/// Strip folders: `train.py: step` from `/data/me/train.py: step`.
 fn end(name: &str) -> String {
     let (file, function) = parts(name);
     format!("{}: {function}", file.rsplit(['/', '\\']).next().unwrap_or(file))
@@ -148,7 +149,7 @@ fn parts(name: &str) -> (&str, &str) {
     name.rsplit_once(": ").unwrap_or((name, ""))
 }
 
-/// The name whose file ends in most of the same folders; none if two do.
+/// The name whose file shares the most trailing folders; `None` if two are equal.
 fn most_alike(name: &str, among: &[&Arc<str>]) -> Option<Arc<str>> {
     let folders = |name: &str| parts(name).0.rsplit(['/', '\\']).map(str::to_owned).collect::<Vec<_>>();
     let own = folders(name);
@@ -158,7 +159,7 @@ fn most_alike(name: &str, among: &[&Arc<str>]) -> Option<Arc<str>> {
     best.next().filter(|_| best.next().is_none()).map(|name| Arc::clone(name))
 }
 
-/// A path with functions as they are called on the other side; none if it has no others.
+/// A path with the function names of the other side; `None` if it has none to rename.
 pub(super) fn renamed_path(path: &str, names: &BTreeMap<Arc<str>, Arc<str>>) -> Option<Arc<str>> {
     let parts = || path.split(" > ");
     let other = |part: &'_ str| names.get(part).map(|name| name.to_string());
@@ -197,7 +198,7 @@ mod tests {
             map(&["/a/x/t.py: f", "/a/y/t.py: f"], &["/b/x/t.py: f", "/b/y/t.py: f"]),
             [pair("/b/x/t.py: f", "/a/x/t.py: f"), pair("/b/y/t.py: f", "/a/y/t.py: f")]
         );
-        // Neither is more alike; a name that both sides have is taken; another function is another.
+        // Equal candidates are ambiguous; names on both sides are taken; a different function does not match.
         assert_eq!(map(&["/a/x/t.py: f", "/a/y/t.py: f"], &["/b/z/t.py: f"]), []);
         assert_eq!(map(&["t.py: f"], &["t.py: f", "/b/t.py: f"]), []);
         assert_eq!(map(&["/a/t.py: f"], &["/b/t.py: g", "/b/u.py: f"]), []);

@@ -1,4 +1,5 @@
-//! Inferred steps in comparisons: of a run that marks none, beside one that marks its steps. A step is no measure beside a whole run.
+//! Inferred steps in comparisons, for runs without step marks that are compared to runs with marks. Steps cannot be
+//! compared to whole runs.
 
 use super::align::Side;
 use super::profile::{Profile, StepLength};
@@ -9,11 +10,12 @@ use crate::tracelens::GpuView;
 use stackline_model::Trace;
 use stackline_model::format::count;
 
-/// Steps of both sides hold numbers of GPU operations that differ by less than this factor: else the pattern is of another unit, such as
-/// a micro-batch.
+/// Maximum ratio of GPU operations per step between marked and inferred steps. Beyond it the pattern is another unit,
+/// such as a micro-batch.
 const SAME_UNIT: f64 = 1.5;
 
-/// The profile of a trace by inferred steps; `None` if it marks steps, if none can be inferred, or if the scope chooses others.
+/// Profile of a trace by inferred steps; `None` if it marks steps, if none can be inferred, or if the scope selects
+/// steps or the whole trace.
 pub(super) fn profile(trace: &Trace, rank: i64, scope: &Scope, view: &GpuView<'_>) -> Option<Profile> {
     if scope.whole || scope.steps.is_some() {
         return None;
@@ -32,8 +34,8 @@ pub(super) fn profile(trace: &Trace, rank: i64, scope: &Scope, view: &GpuView<'_
     Some(Profile { inferred_from: Some(from), ..profile })
 }
 
-/// Compares runs that mark no steps by inferred ones, where other runs mark theirs and both hold as much GPU work in a step. An inferred
-/// step lasts up to the next one, so marked ones are measured up to the next one, too.
+/// Use inferred steps of runs without marks, if other runs mark steps with as much GPU work. An inferred step extends
+/// to the next one, so marked steps are then measured up to the next one, too.
 pub(super) fn take(before: &mut Side, after: &mut Side) {
     let all = || before.iter().chain(after.iter()).flatten();
     if !have_different_bases(before, after)
@@ -53,29 +55,29 @@ pub(super) fn take(before: &mut Side, after: &mut Side) {
     }
 }
 
-/// Whether some runs are compared per step, and others as a whole.
+/// Test if some runs are compared per step, and others as a whole.
 pub(super) fn have_different_bases(before: &Side, after: &Side) -> bool {
     let mut all = before.iter().chain(after).flatten();
     all.clone().any(has_steps) && all.any(is_whole)
 }
 
-/// Whether a run is compared per step.
+/// Test if a run is compared per step.
 pub(super) fn has_steps(profile: &Profile) -> bool {
     !profile.steps.is_empty()
 }
 
-/// Whether a run has no steps, and anything to compare.
+/// Test if a run has no steps but something to compare.
 pub(super) fn is_whole(profile: &Profile) -> bool {
     profile.steps.is_empty() && profile.units() > 0
 }
 
-/// GPU operations of a step in the mean.
+/// Mean number of GPU operations per step.
 pub(super) fn operations(profile: &Profile) -> f64 {
     let all: i64 = profile.totals.iter().map(|total| total.count).sum();
     all as f64 / profile.units().max(1) as f64
 }
 
-/// Whether the inferred steps of a run hold as much GPU work as the marked ones of others.
+/// Test if the inferred steps of a run have as much GPU work as the marked steps of other runs.
 fn fits<'p>(whole: &Profile, all: impl Iterator<Item = &'p Profile>) -> bool {
     let Some(inferred) = &whole.by_inferred_steps else { return false };
     let own = operations(inferred);

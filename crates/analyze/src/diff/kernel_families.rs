@@ -1,9 +1,9 @@
-//! Kernel families by name, shared by libraries of different vendors. The rules are data; the first that matches wins.
+//! Kernel families by name, common to libraries of different vendors. The rules are data; the first match wins.
 
 use crate::kernel_type::{KernelType, RULES, by_name, is_fill};
 use stackline_model::{EventId, EventKind, Trace};
 
-/// Family, and parts of names in lower case of which a kernel has at least one.
+/// Families with parts of kernel names in lower case, any of which must match.
 const FAMILIES: &[(&str, &[&str])] = &[
     ("attention", &["flash", "attn_fwd", "attn_bwd", "attention", "fmha", "sdpa", "bwd_kernel_dk_dv", "bwd_kernel_dq"]),
     ("convolution", &["conv", "miopensp3", "winograd", "wgrad", "dgrad", "naive_conv", "im2col", "col2im"]),
@@ -42,8 +42,8 @@ const FAMILIES: &[(&str, &[&str])] = &[
     ("triton", &["triton_"]),
 ];
 
-/// The family of the work of a GPU: `copy`, `fill` and `communication` by record and library, arithmetic by its name,
-/// `other` where nothing fits.
+/// The family of GPU work: `copy`, `fill` and `communication` by record and library, arithmetic by name, otherwise
+/// `other`.
 #[must_use]
 pub fn kernel_family(trace: &Trace, event: EventId) -> &'static str {
     match trace.kind(event) {
@@ -61,7 +61,7 @@ pub fn kernel_family(trace: &Trace, event: EventId) -> &'static str {
 }
 
 fn arithmetic(name: &str) -> &'static str {
-    // Converting is no convolution.
+    // "convert" does not indicate a convolution.
     let name = name.to_ascii_lowercase().replace("convert", "");
     let found = FAMILIES.iter().find(|(_, parts)| parts.iter().any(|part| name.contains(part)));
     found.map_or("other", |(family, _)| family)

@@ -1,16 +1,16 @@
-//! Records that are missing, and records whose times are: absence is no speed, so what is compared of them is not tested.
+//! Missing records and missing times. Missing time is no speedup, so affected results are not tested.
 
 use super::align::{Change, Side, Table, Verdict};
 use super::profile::{Measure, Profile};
 use stackline_model::{EventKind, Trace, flags, lack_times};
 use std::iter::once;
 
-/// Of records of one kind, how many there are, and how many have no time that can be true.
+/// Number of records of one kind, and of those without a plausible time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// Those without.
+    /// Records without a plausible time.
     pub lost: usize,
-    /// All of them.
+    /// All records.
     pub all: usize,
 }
 
@@ -25,7 +25,7 @@ impl Lost {
     }
 }
 
-/// Calls and operators of the host.
+/// Counts for calls and operators of the host.
 pub(super) fn of_host(trace: &Trace) -> Lost {
     let mut host = Lost::default();
     let is_call = |kind: EventKind| kind == EventKind::Operator || kind.is_api_call();
@@ -34,11 +34,11 @@ pub(super) fn of_host(trace: &Trace) -> Lost {
     host
 }
 
-/// What cannot be compared of a rank: records that are missing before, and after.
+/// Results of a rank that cannot be compared, because records are missing before or after.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Unknown([Missing; 2]);
 
-/// Records that are missing on one side.
+/// Missing records of one side.
 #[derive(Clone, Copy, Debug, Default)]
 struct Missing {
     gpu: bool,
@@ -46,7 +46,7 @@ struct Missing {
 }
 
 impl Unknown {
-    /// Of profiles of both sides.
+    /// Find missing records of profiles on both sides.
     pub(super) fn new(before: &[&Profile], after: &[&Profile]) -> Self {
         let knows_gpu = knows_gpu(before.iter().chain(after).copied());
         Self([before, after].map(|side| Missing {
@@ -55,7 +55,7 @@ impl Unknown {
         }))
     }
 
-    /// Takes back what was tested of changes that are made of what is lost, and marks their incomplete times.
+    /// Remove test results that depend on missing records, and mark incomplete times.
     pub(super) fn untest(self, table: Table, by_family: bool, changes: &mut [Change]) {
         for change in &mut *changes {
             change.is_incomplete = self.0.map(|missing| missing.affects(table, by_family, change.measure));
@@ -65,8 +65,8 @@ impl Unknown {
 }
 
 impl Missing {
-    /// Whether a measure of a table is made of what is lost: GPU work is told by operators and paths of the host, too, and a step ends
-    /// with its GPU work.
+    /// Test if a measure of a table depends on missing records. GPU work by operator and path also depends on host
+    /// records, and a step ends with its GPU work.
     fn affects(self, table: Table, by_family: bool, measure: Measure) -> bool {
         let by_host = matches!(table, Table::Operators | Table::Paths);
         let by_operator = table == Table::Kernels && by_family;
@@ -79,12 +79,12 @@ impl Missing {
     }
 }
 
-/// Whether GPU work is compared at all: where no side has any, times are those of the host.
+/// Test if GPU work is compared. If no side has any, only host times are.
 fn knows_gpu<'p>(mut profiles: impl Iterator<Item = &'p Profile>) -> bool {
     profiles.any(|profile| profile.gpu_records.are_any())
 }
 
-/// Takes back what was tested of changes.
+/// Remove test results of changes.
 pub(super) fn untest<'c>(changes: impl Iterator<Item = &'c mut Change>) {
     for change in changes {
         (change.verdict, change.p, change.interval_ns) = (Verdict::Untested, None, None);
@@ -92,7 +92,7 @@ pub(super) fn untest<'c>(changes: impl Iterator<Item = &'c mut Change>) {
     }
 }
 
-/// Which runs have lost too much, a sentence each; mostly none.
+/// Runs with too many missing records, one sentence each; usually none.
 pub(super) fn sentences(before: &Side, after: &Side) -> Vec<String> {
     let mut out = Vec::new();
     let knows_gpu = knows_gpu(before.iter().chain(after).flatten());
@@ -102,11 +102,12 @@ pub(super) fn sentences(before: &Side, after: &Side) -> Vec<String> {
             let gpu =
                 profile.gpu_records.missing().filter(|_| knows_gpu).map(|missing| (missing, "GPU work and steps"));
             let Lost { lost, all } = profile.lost_host;
-            let host = profile.lost_host.is_much().then(|| {
-                (format!("{lost} of {all} calls of the host have no time that can be true"), "host times and steps")
-            });
+            let host = profile
+                .lost_host
+                .is_much()
+                .then(|| (format!("{lost} of {all} host calls have no plausible time"), "host times and steps"));
             out.extend(once(gpu).chain(once(host)).flatten().map(|(missing, which)| {
-                format!("{name}: of {file}, {missing}, so {which} are not tested: less time is not faster.")
+                format!("{name}: in {file}, {missing}, so {which} are not tested. Missing time is no speedup.")
             }));
         }
     }

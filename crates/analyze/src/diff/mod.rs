@@ -1,8 +1,8 @@
-//! Two programs, or one before and after a change, compared: steps, operators, kernels and call paths, per step (without steps
-//! as wholes, or per call), with what is beyond the spread told from noise.
+//! Comparison of two programs, or of a program before and after a change: steps, operators, kernels and call paths.
+//! Values are per step (without steps per run, or per call) and are tested against the spread.
 //!
-//! A [`Profile`] is what stays of one rank of one run: for each thing its time in each step. [`compare`] puts the
-//! profiles of two sides beside each other and tests every difference (see [`statistics`]).
+//! A [`Profile`] has the times of each row in each step, for one rank of one run. [`compare`] aligns the profiles of
+//! two sides and tests every difference (see [`statistics`]).
 
 mod align;
 mod comparability;

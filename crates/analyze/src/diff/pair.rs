@@ -1,4 +1,4 @@
-//! One rank of both sides: rows of all tables, measured and tested.
+//! Comparison of one rank on both sides: measured and tested rows of all tables.
 
 use super::align::{Change, Method, TRIM, Table, Verdict};
 use super::comparability::Per;
@@ -8,7 +8,7 @@ use super::statistics::{Difference, Location, welch};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Steps that take so many times as long up to the next one have something between them.
+/// Minimum ratio of time up to the next step to step time, at which time between steps is compared.
 const BETWEEN: f64 = 1.02;
 
 type Named = BTreeMap<Arc<str>, Row>;
@@ -20,7 +20,7 @@ pub(super) struct Pair<'a> {
     pub(super) after: Vec<&'a Profile>,
     pub(super) level: f64,
     pub(super) per: Per,
-    /// Functions that have another name after than before, and that one.
+    /// Functions with a different name on the second side, and their name on the first.
     pub(super) names: BTreeMap<Arc<str>, Arc<str>>,
 }
 
@@ -38,7 +38,7 @@ impl Pair<'_> {
         let name = |text: &String| (text.as_str().into(), None);
         match table {
             Table::Steps => {
-                // Profiles may not say how long the program ran: that is no length of 0.
+                // Profiles may lack the program's duration, which is not 0.
                 let has_length = |profile: &&Profile| profile.totals.iter().any(|total| total.cpu_total > 0);
                 let measures = [Measure::Step, Measure::Gpu, Measure::Cpu];
                 let known =
@@ -74,7 +74,7 @@ impl Pair<'_> {
         }
     }
 
-    /// Steps up to the next one, where one side does anything to speak of between them.
+    /// Steps up to the next one, if a side spends considerable time between steps.
     fn with_between(&self) -> Vec<Change> {
         let is_more = |profile: &&&Profile| {
             let sum = |cells: &[Cell]| cells.iter().map(|cell| cell.cpu_total as f64).sum::<f64>();
@@ -88,7 +88,7 @@ impl Pair<'_> {
         self.whole(|p| &p.totals_with_between, &[Measure::StepAndBetween])
     }
 
-    /// The measures of steps as a whole, of which each profile has a cell.
+    /// Measures of whole steps, from one cell per step of each profile.
     fn whole(&self, cells: impl Fn(&Profile) -> &[Cell], measures: &[Measure]) -> Vec<Change> {
         let rows = |side: &[&Profile]| side.iter().map(|p| cells(p).iter().collect()).collect::<Vec<Row>>();
         let (before, after) = (rows(&self.before), rows(&self.after));
@@ -111,7 +111,7 @@ impl Pair<'_> {
         keys.into_iter().flat_map(row).collect()
     }
 
-    /// Rows that name Python functions, by the names that these have before: `rename` says one where it is another.
+    /// Rows of Python functions, by their names on the first side. `rename` returns the name if it differs.
     fn aligned(
         &self,
         measures: &[Measure],
@@ -124,14 +124,14 @@ impl Pair<'_> {
                 .map(|(name, row)| (rename(name, names).unwrap_or_else(|| Arc::clone(name)), row.clone()))
                 .collect()
         };
-        // Mostly none is.
+        // Usually there is nothing to rename.
         let renamed: Vec<Option<Named>> =
             self.after.iter().map(|p| (!names.is_empty()).then(|| renamed(table(p)))).collect();
         let before: Vec<&Named> = self.before.iter().map(|p| table(p)).collect();
         let after: Vec<&Named> =
             self.after.iter().zip(&renamed).map(|(p, renamed)| renamed.as_ref().unwrap_or_else(|| table(p))).collect();
         let keys: BTreeSet<&Arc<str>> = before.iter().chain(&after).flat_map(|of| of.keys()).collect();
-        // What no sample saw on a side may have run there all the same: it took no time that is known, and is tested as such.
+        // A function without samples on a side may still have run. Its known time is 0, and is tested as such.
         let unseen = Row::default();
         let sampled = measures.contains(&Measure::CpuTotal)
             && self.before.iter().any(|profile| profile.functions_by == Some(functions::BY_SAMPLES));
@@ -144,7 +144,7 @@ impl Pair<'_> {
         keys.into_iter().flat_map(row).collect()
     }
 
-    /// The measures of one thing that has any.
+    /// All non-zero measures of one row.
     fn row(
         &self,
         (name, operator): (Arc<str>, Option<String>),
@@ -175,7 +175,7 @@ impl Pair<'_> {
                 Per::Call => difference_of_calls((&a, &counts_of.0), (&b, &counts_of.1), self.level),
                 Per::Step | Per::Run => difference(&a, &b, trim, self.level),
             };
-            // Nothing takes less than no time.
+            // A time cannot be negative.
             let interval = |tested: Difference| (tested.interval.0.max(-before_ns), tested.interval.1.max(-before_ns));
             let verdict = match () {
                 () if before.iter().all(Option::is_none) => Verdict::OnlyAfter,
@@ -203,19 +203,20 @@ impl Pair<'_> {
     }
 }
 
-/// Whether there are several steps, with one number in all of them.
+/// Test if there are several steps, all with the same number.
 fn is_steady(runs: &[Vec<f64>]) -> bool {
     let all: Vec<f64> = runs.iter().flatten().copied().collect();
     all.len() > 1 && all.iter().all(|count| *count == all[0])
 }
 
-/// The mean over runs of the (trimmed) mean over steps; 0 without any.
+/// Mean over runs of the (trimmed) mean over steps; 0 without any.
 fn center(runs: &[Vec<f64>], trim: f64) -> f64 {
     let centers: Vec<f64> = runs.iter().filter_map(|run| Location::estimate(run, trim)).map(|of| of.center).collect();
     centers.iter().sum::<f64>() / centers.len().max(1) as f64
 }
 
-/// The test: of steps where there is one run each, else of runs, with what their steps leave open as the least error.
+/// Test a difference: over steps with one run each, otherwise over runs. The uncertainty from their steps is the
+/// minimum error.
 fn difference(before: &[Vec<f64>], after: &[Vec<f64>], trim: f64, level: f64) -> Option<Difference> {
     let locations = |runs: &[Vec<f64>]| runs.iter().filter_map(|run| Location::estimate(run, trim)).collect::<Vec<_>>();
     let (a, b) = (locations(before), locations(after));
@@ -233,8 +234,8 @@ fn difference(before: &[Vec<f64>], after: &[Vec<f64>], trim: f64, level: f64) ->
     welch(&of_runs(&a)?, &of_runs(&b)?, level, left_open(&a) + left_open(&b))
 }
 
-/// The test of the time of a call, of runs that hold different numbers of calls: in ns of as many calls as a run before has in the mean.
-/// None if calls of any run are not counted.
+/// Test the time per call of runs with different numbers of calls. The difference is in ns for the mean number of calls
+/// per run before. `None` if calls of any run are not counted.
 fn difference_of_calls(
     (before, counts_before): (&[Vec<f64>], &[Vec<f64>]),
     (after, counts_after): (&[Vec<f64>], &[Vec<f64>]),
@@ -244,7 +245,8 @@ fn difference_of_calls(
         return None;
     }
     let calls = center(counts_before, 0.0);
-    // Linearised ratios (Cochran 1977, "Sampling Techniques", chapter 6): their mean is the time of all runs by the calls of all runs.
+    // Linearized ratios (Cochran 1977, "Sampling Techniques", chapter 6): their mean is the time of all runs divided by
+    // the calls of all runs.
     let of_calls = |times: &[Vec<f64>], counts: &[Vec<f64>]| -> Vec<Vec<f64>> {
         let count = center(counts, 0.0);
         let of_call = center(times, 0.0) / count;

@@ -1,4 +1,4 @@
-//! Call paths that mean the same in two runs: modules by class and place among their siblings, functions without lines.
+//! Call paths that are comparable between runs: modules by class and position among siblings, functions without lines.
 
 use super::profile::{Cell, Row};
 use super::units::Units;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// "No path".
 const TOP: u32 = u32::MAX;
 
-/// What paths are made of, from what the trace records.
+/// Kinds of frames in paths, depending on the trace's records.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// Modules, annotations, outermost operators.
@@ -21,11 +21,11 @@ enum Kind {
     Functions,
     /// Annotations and operators, nested.
     Operators,
-    /// Any span: traces that know none of these.
+    /// All spans, in traces without these kinds.
     Spans,
 }
 
-/// One path: the one above, its label there.
+/// One path: its parent and its last frame.
 struct Node {
     above: u32,
     label: String,
@@ -36,9 +36,9 @@ struct Node {
 pub(super) struct Paths {
     kind: Kind,
     nodes: Vec<Node>,
-    /// The innermost path at or above each event.
+    /// Innermost path at or above each event.
     around: Vec<u32>,
-    /// Events that are the end of their path.
+    /// Events that are the last frame of their path.
     ends: Vec<EventId>,
 }
 
@@ -63,7 +63,7 @@ impl Paths {
         paths
     }
 
-    /// Stable text name of what paths are made of.
+    /// Stable text name of the kind of frames.
     pub(super) fn kind(&self) -> &'static str {
         match self.kind {
             Kind::Modules => "modules",
@@ -90,7 +90,7 @@ impl Paths {
         }
     }
 
-    /// What each path cost in each step, with all that is below it.
+    /// Inclusive cost of each path in each step.
     pub(super) fn rows(&self, trace: &Trace, units: &Units, counted: &[bool]) -> BTreeMap<Arc<str>, Row> {
         let mut rows: Vec<Row> = vec![Row::default(); self.nodes.len()];
         for &event in &self.ends {
@@ -120,7 +120,7 @@ impl Paths {
         out
     }
 
-    /// A path with all that is above it.
+    /// Text of a path with all its frames.
     fn text(&self, node: u32) -> String {
         let up = |&node: &u32| Some(self.nodes[node as usize].above).filter(|&above| above != TOP);
         let mut labels: Vec<&str> =
@@ -143,12 +143,12 @@ fn kind(trace: &Trace) -> Kind {
     kind
 }
 
-/// Finds the node of an event below another.
+/// Index of path nodes by parent and event.
 #[derive(Default)]
 struct Index {
     by_name: FxHashMap<(u32, StrId), u32>,
     by_label: FxHashMap<(u32, String), u32>,
-    /// How many modules of a class were met below a node.
+    /// Number of modules per class below a node.
     modules: FxHashMap<(u32, String), usize>,
 }
 
@@ -168,8 +168,8 @@ impl Index {
         node
     }
 
-    /// The same label for the same thing in another run: the numbers that PyTorch gives modules count those of the class in
-    /// all of the model, and lines move when a file is changed.
+    /// A label that is equal in other runs. PyTorch numbers modules of a class over the whole model, and lines move
+    /// when a file changes.
     fn label(&mut self, above: u32, name: &str) -> String {
         if let Some(module) = name.strip_prefix(MODULE_PREFIX) {
             let class = class(module.trim_start());
@@ -181,7 +181,7 @@ impl Index {
     }
 }
 
-/// `Linear` of `Linear_12`.
+/// `Linear` for `Linear_12`.
 fn class(module: &str) -> &str {
     match module.rsplit_once('_') {
         Some((class, number)) if !class.is_empty() && number.parse::<u32>().is_ok() => class,
@@ -189,7 +189,7 @@ fn class(module: &str) -> &str {
     }
 }
 
-/// `train.py: step` of `train.py(12): step`.
+/// `train.py: step` for `train.py(12): step`.
 fn without_line(name: &str) -> String {
     let Some((head, function)) = name.rsplit_once("): ") else { return name.to_owned() };
     match head.rsplit_once('(') {

@@ -1,4 +1,4 @@
-//! What a comparison keeps of one rank of one run: the time of each thing in each step.
+//! Profile of one rank of one run: time of each row in each step, for comparisons.
 
 use super::functions;
 use super::inferred_steps;
@@ -17,18 +17,19 @@ use stackline_model::{EventId, GpuRecords, StrId, Trace, Vendor, flags};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What is measured of a thing, in ns per step.
+/// Measure of a row, in ns per step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Measure {
-    /// From the end of the step before (or the start, if that is later) to the end of a step, its GPU work included.
+    /// Step time from the end of the previous step (or the start, if that is later) to the end of the step with its GPU
+    /// work.
     Step,
-    /// The same up to where the next step begins: with what the program does between steps. Measured where that is anything to speak of.
+    /// Step time up to the start of the next step, including time between steps. Measured only if that is considerable.
     StepAndBetween,
-    /// Time of the GPU: of a step, during which work that it launched runs; of anything else, the sum of its work.
+    /// GPU time. For steps: time in which work that the step launched runs. For other rows: summed durations.
     Gpu,
-    /// Host time of operators without the operators in them; of a call path and of a recording with all that is in it.
+    /// Host self time of operators; inclusive host time of call paths and recordings.
     Cpu,
-    /// Host time with the operators in it.
+    /// Inclusive host time of operators.
     CpuTotal,
 }
 
@@ -46,10 +47,10 @@ impl Measure {
     }
 }
 
-/// What one thing cost in one step. Times in ns.
+/// Cost of one row in one step. Times in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cell {
-    /// Calls, or operations of the GPU.
+    /// Calls, or GPU operations.
     pub count: i64,
     /// [`Measure::Gpu`].
     pub gpu: i64,
@@ -60,7 +61,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Adds what another cost.
+    /// Add another cost.
     pub fn add(&mut self, other: &Self) {
         self.count = self.count.saturating_add(other.count);
         self.gpu = self.gpu.saturating_add(other.gpu);
@@ -68,7 +69,7 @@ impl Cell {
         self.cpu_total = self.cpu_total.saturating_add(other.cpu_total);
     }
 
-    /// A time.
+    /// The time of a measure.
     #[must_use]
     pub fn time(&self, measure: Measure) -> i64 {
         match measure {
@@ -79,15 +80,15 @@ impl Cell {
     }
 }
 
-/// What a thing cost in each step in which it occurs: most paths of long runs occur in few.
+/// Cost of a row in each step in which it occurs. Most paths of long runs occur in few steps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Row(Vec<(u32, Cell)>);
 
 impl Row {
-    /// Adds to the cell of a step.
+    /// Add to the cell of a step.
     pub(super) fn add(&mut self, step: usize, cell: &Cell) {
         let step = step as u32;
-        // Most come in the order of the steps.
+        // Most cells arrive in the order of steps.
         let at = match self.0.last() {
             Some((last, _)) if *last < step => self.0.len(),
             _ => self.0.partition_point(|(of, _)| *of < step),
@@ -98,19 +99,19 @@ impl Row {
         }
     }
 
-    /// What it cost in a step.
+    /// Cost in a step; `None` if the row does not occur in it.
     #[must_use]
     pub fn get(&self, step: usize) -> Option<&Cell> {
         let at = self.0.binary_search_by_key(&step, |(of, _)| *of as usize).ok()?;
         Some(&self.0[at].1)
     }
 
-    /// The steps in which it occurs, ascending, with what it cost there.
+    /// Steps in which the row occurs, ascending, with their cost.
     pub fn iter(&self) -> impl Iterator<Item = (usize, &Cell)> {
         self.0.iter().map(|(step, cell)| (*step as usize, cell))
     }
 
-    /// Forgets some compared steps, given in ascending order; those after them move up.
+    /// Remove some steps, given in ascending order, and renumber later ones.
     pub(super) fn leave_out(&mut self, steps: &[usize]) {
         self.0.retain(|(of, _)| steps.binary_search(&(*of as usize)).is_err());
         self.0.iter_mut().for_each(|(of, _)| *of -= steps.partition_point(|&step| step < *of as usize) as u32);
@@ -120,7 +121,7 @@ impl Row {
         self.0.is_empty()
     }
 
-    /// Gives back memory that it grew for.
+    /// Release spare capacity.
     pub(super) fn shrunk(mut self) -> Self {
         self.0.shrink_to_fit();
         self
@@ -128,97 +129,99 @@ impl Row {
 }
 
 impl<'c> FromIterator<&'c Cell> for Row {
-    /// One cell per step, from the first on.
+    /// Collect one cell per step, starting with the first.
     fn from_iter<I: IntoIterator<Item = &'c Cell>>(cells: I) -> Self {
         Self((0..).zip(cells.into_iter().copied()).collect())
     }
 }
 
-/// The length of a step, compared or not.
+/// Length of a step, compared or excluded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepLength {
-    /// Its number.
+    /// Step number.
     pub number: i64,
-    /// Its process: by their first steps these count from 0.
+    /// Index of the process, in order of first steps, from 0.
     pub process: usize,
-    /// From the end of the step before (or its start, if that is later) to the end of all its work, in ns.
+    /// Length from the end of the previous step (or the start, if that is later) to the end of all its work, in ns.
     pub ns: i64,
-    /// From when it begins to when the next step of its process does, in ns; of the last one as far as those before it tell.
+    /// Length up to the start of the next step of its process, in ns; for the last step an estimate from earlier ones.
     pub with_between_ns: i64,
-    /// Why it is left out; none if it is compared.
+    /// Reason for exclusion; `None` if the step is compared.
     pub left_out: Option<&'static str>,
 }
 
-/// The mean length of steps of which single ones were not kept.
+/// Mean length of steps, if single steps were not kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MeanStep {
-    /// In ns, without what recording added where that was measured.
+    /// Mean length in ns, without recording overhead if that was measured.
     pub ns: i64,
-    /// How many steps it is the mean of.
+    /// Number of steps.
     pub steps: usize,
-    /// What recording added, in ns; `None` if it was not measured, and is part of the length.
+    /// Recording overhead in ns; `None` if it was not measured and is part of the length.
     pub recording_ns: Option<i64>,
 }
 
 impl MeanStep {
-    /// The length as it was recorded.
+    /// Mean length as recorded, with overhead.
     pub(super) fn as_recorded(&self) -> i64 {
         self.ns.saturating_add(self.recording_ns.unwrap_or(0))
     }
 }
 
-/// What stays of one rank of one run.
+/// Profile of one rank of one run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Profile {
     /// Label of the trace.
     pub name: String,
-    /// Format that it was read from; none of recordings.
+    /// Input format; `None` for recordings.
     pub format: Option<String>,
-    /// Its GPUs' names; none if the trace does not say them.
+    /// Names of the GPUs; `None` if the trace lacks them.
     pub device: Option<String>,
-    /// Rank, as the engine numbers it.
+    /// Rank number, as in the engine.
     pub rank: i64,
-    /// Who made its GPUs, if that is known.
+    /// Vendor of the GPUs, if known.
     pub vendor: Option<Vendor>,
-    /// Its steps; empty if the trace has none and all of it counts as one.
+    /// Steps; empty if the trace has none and counts as one unit.
     pub steps: Vec<StepLength>,
-    /// The mean length of its steps, where single steps were not kept.
+    /// Mean step length, if single steps were not kept.
     pub mean_step: Option<MeanStep>,
-    /// Of each compared step: `cpu_total` is its length, `count` its GPU operations.
+    /// Totals of each compared step: `cpu_total` is its length, `count` its GPU operations.
     pub totals: Vec<Cell>,
-    /// Of each compared step the time up to the next one, as `cpu_total`; empty without steps.
+    /// Time up to the next step of each compared step, as `cpu_total`; empty without steps.
     pub totals_with_between: Vec<Cell>,
     /// Operators by name.
     pub operators: BTreeMap<String, Row>,
     /// GPU work by name.
     pub kernels: BTreeMap<String, Row>,
-    /// GPU work by the operator that launched it and [`kernel_family`].
+    /// GPU work by launching operator and [`kernel_family`].
     pub families: BTreeMap<(String, &'static str), Row>,
-    /// Call paths; their texts are long, and shared with what is said of them.
+    /// Call paths. Their long texts are shared with other structures.
     pub paths: BTreeMap<Arc<str>, Row>,
-    /// Python functions by file and name: `cpu` is what they take without the functions and operators that they call.
+    /// Python functions by file and name; `cpu` is the self time.
     pub functions: BTreeMap<Arc<str>, Row>,
-    /// How that is known (`calls`, `samples`); none if it is not. Of samples, `count` is theirs.
+    /// Method of measuring functions (`calls`, `samples`); `None` if unknown. With samples, `count` is the number of
+    /// samples.
     pub functions_by: Option<&'static str>,
-    /// How paths are made; those of different kinds cannot be compared.
+    /// Kind of frames in paths; different kinds cannot be compared.
     pub path_kind: &'static str,
-    /// Events left out because their times cannot be.
+    /// Number of events that are excluded because of implausible times.
     pub implausible: usize,
-    /// What is known of its GPU work.
+    /// Completeness of GPU records.
     pub gpu_records: GpuRecords,
-    /// Calls and operators of the host, and how many of them are left out for that.
+    /// Calls and operators of the host, and the number excluded for implausible times.
     pub lost_host: Lost,
-    /// The same run by steps that are inferred, where it marks none but launches repeat: for a comparison with a run that marks its steps.
+    /// Profile of the same run by inferred steps, if it marks none but launches repeat, for comparison to a run with
+    /// marks.
     pub by_inferred_steps: Option<Box<Profile>>,
-    /// Of which repeats the steps are, in words, where they are inferred.
+    /// Origin of inferred steps as text; `None` for marked steps.
     pub inferred_from: Option<String>,
 }
 
-/// What stands for the operator of GPU work that no operator launched.
+/// Placeholder for the operator of GPU work without one.
 pub(super) const NO_OPERATOR: &str = "(no operator)";
 
 impl Profile {
-    /// The profile of a trace.
+    /// Build the profile of a trace.
     #[must_use]
     pub fn from_trace(trace: &Trace, rank: i64, scope: &Scope) -> Self {
         let view = GpuView::new(trace, &Scope::default(), Definition::Exact);
@@ -316,19 +319,19 @@ impl Profile {
         self.families = families.collect();
     }
 
-    /// How many steps are compared; 1 for a trace without steps.
+    /// Number of compared steps; 1 for a trace without steps.
     #[must_use]
     pub fn units(&self) -> usize {
         self.totals.len()
     }
 }
 
-/// Whether an operator is none, but the annotation of a step, which older traces of `PyTorch` call one: each has a name of its own.
+/// Test if an operator is the annotation of a step, as in older traces of `PyTorch`. Each has a different name.
 fn is_step(trace: &Trace, op: EventId) -> bool {
     trace.name(op).starts_with(STEP_PREFIX)
 }
 
-/// Rows by their names as text. Strings are interned by their spelling, so that two may read the same.
+/// Rows by name as text. Strings are interned by spelling, so two may read the same.
 pub(super) fn named(trace: &Trace, rows: FxHashMap<StrId, Row>) -> BTreeMap<String, Row> {
     let mut out: BTreeMap<String, Row> = BTreeMap::new();
     let mut rows: Vec<(StrId, Row)> = rows.into_iter().collect();
@@ -353,14 +356,14 @@ fn nests_in_itself(trace: &Trace, tree: &OpTree, node: usize) -> bool {
     false
 }
 
-/// The names of the GPUs, each once; none without.
+/// Distinct names of the GPUs; `None` if there are none.
 fn device(trace: &Trace) -> Option<String> {
     let devices = trace.meta.devices();
     let names: BTreeSet<&str> = devices.iter().filter_map(|device| device.name.as_deref()).collect();
     (!names.is_empty()).then(|| names.into_iter().collect::<Vec<_>>().join(", "))
 }
 
-/// Who made the GPUs: by the calls that launch their work, else by what the file says of them.
+/// Vendor of the GPUs, by their launch calls, otherwise by the file's metadata.
 fn vendor(trace: &Trace) -> Option<Vendor> {
     let of_call = |name: &str| match name {
         _ if name.starts_with("hip") => Some(Vendor::Amd),

@@ -1,4 +1,4 @@
-//! Recordings of calls as profiles: they keep no single steps, so that all of a run is one.
+//! Profiles of recordings of calls. They keep no single steps, so each run is one unit.
 
 use super::functions::BY_SAMPLES;
 use super::profile::{Cell, MeanStep, Profile};
@@ -7,20 +7,20 @@ use crate::findings::step_time;
 use stackline_model::{CallMetric, CallingContextTree, Unit};
 
 impl Profile {
-    /// The profile of a recording: all of it counts as one step, with host time only.
+    /// Build the profile of a recording as one unit, with host time only.
     ///
     /// # Errors
-    /// If no time was measured in it, in words.
+    /// A message if the recording has no times.
     pub fn of_calls(tree: &CallingContextTree, name: &str) -> Result<Self, String> {
         let is_time = |metric: &CallMetric| metric.unit() == Unit::Ns && metric.adds_up();
         let metric = tree.measured().into_iter().find(is_time);
-        let metric = metric.ok_or_else(|| format!("{name}: no times were recorded in it"))?;
+        let metric = metric.ok_or_else(|| format!("{name}: the recording has no times"))?;
         let options = ViewOptions { by_line: false, by_inputs: false, ..ViewOptions::new(metric) };
         let down = view(tree, &options);
         let flat = view(tree, &ViewOptions { shape: ViewDirection::Flat, ..options });
         let lasted = tree.processes.iter().filter_map(|process| process.lasted_ns).max().unwrap_or(0);
         let mut profile = Self { name: name.to_owned(), path_kind: "calls", ..Self::default() };
-        // Times of operators and times of samples do not mean the same.
+        // Operator times and sample times have different meanings.
         profile.format = Some(format!("calls by {}", metric.title(&tree.strings)));
         let total = Cell { cpu: ns(down.total.sum), cpu_total: ns(lasted), ..Cell::default() };
         profile.totals = vec![total];
@@ -46,14 +46,14 @@ impl Profile {
 }
 
 impl Profile {
-    /// Python functions, by samples: times of operators say nothing of them.
+    /// Add Python functions by samples, because operator times do not cover them.
     fn functions(&mut self, tree: &CallingContextTree) {
         let wanted = [CallMetric::CpuTime, CallMetric::WallTime, CallMetric::HostTime];
         let measured = tree.measured();
         let Some(metric) = wanted.into_iter().find(|metric| measured.contains(metric)) else { return };
         let options = ViewOptions { by_line: false, by_inputs: false, ..ViewOptions::new(metric) };
         let down = view(tree, &options);
-        // The function that what runs here is part of: what is built in or a library's is that of its caller.
+        // The Python function that each frame belongs to. Built-in and library frames belong to their caller.
         let mut of: Vec<Option<usize>> = vec![None; down.nodes.len()];
         let mut add = |label: &CallLabel, cell: &Cell| {
             self.functions.entry(text(label).into()).or_default().add(0, cell);
@@ -77,13 +77,13 @@ impl Profile {
     }
 }
 
-/// With the number of calls; 0 where that was not counted.
+/// Cost with the number of calls; 0 if calls were not counted.
 fn of_calls(view: &CallView, row: usize) -> Cell {
     let count = i64::try_from(view.nodes[row].calls).unwrap_or(i64::MAX);
     Cell { count, ..of_samples(view, row) }
 }
 
-/// With the number of samples.
+/// Cost with the number of samples.
 fn of_samples(view: &CallView, row: usize) -> Cell {
     let node = &view.nodes[row];
     let count = i64::try_from(node.inclusive.count).unwrap_or(i64::MAX);

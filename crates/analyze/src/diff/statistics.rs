@@ -1,44 +1,43 @@
-//! The test behind every verdict: Welch's t test of means, or Yuen's form of it on trimmed means.
+//! Statistical tests: Welch's t test of means, or Yuen's variant on trimmed means.
 //!
-//! Yuen (1974, "The two-sample trimmed t for unequal population variances") leaves out the same share of values at both
-//! ends, so that one step with a pause does not hide what all others say, and takes the spread of the rest from
-//! winsorised values. Without trimming it is Welch's test. Both give a p value and an interval for the difference that
-//! agree with each other.
+//! Yuen (1974, "The two-sample trimmed t for unequal population variances") excludes the same share of values at both
+//! ends, so that one step with a pause does not hide the others, and computes the spread from winsorized values.
+//! Without trimming it is Welch's test. Both return a consistent p value and confidence interval of the difference.
 
-/// A trimmed mean and how well it is known.
+/// A trimmed mean with its uncertainty.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Location {
     /// The trimmed mean.
     pub center: f64,
-    /// Square of its standard error; none for a single value.
+    /// Square of its standard error; `None` for a single value.
     pub error2: Option<f64>,
-    /// Degrees of freedom of that.
+    /// Degrees of freedom of the error.
     pub freedom: f64,
 }
 
-/// A difference of two means.
+/// Difference of two means.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Difference {
     /// Mean before.
     pub before: f64,
     /// Mean after.
     pub after: f64,
-    /// Lower end of the interval of `after - before`, and its upper end.
+    /// Confidence interval of `after - before`.
     pub interval: (f64, f64),
-    /// How likely such a difference is if there is none, two-sided.
+    /// Two-sided probability of such a difference without a real one.
     pub p: f64,
 }
 
-/// Values from which on their order is looked at: below that, how much neighbours resemble each other cannot be told.
+/// Minimum number of values for a correction by autocorrelation, which cannot be estimated from fewer.
 const ORDERED: usize = 10;
-/// Neighbours are taken to resemble each other at most so much.
+/// Maximum assumed autocorrelation of neighbors.
 const MOST_ALIKE: f64 = 0.8;
 
 impl Location {
-    /// The location of values in the order of time, of which the share `trim` is left out at each end.
+    /// Estimate the location of values in time order, without the share `trim` at each end.
     ///
-    /// Neighbouring steps that resemble each other (a GPU that warms up, a busy machine) say less than independent ones:
-    /// the error grows by what the correlation of neighbours says, as for a process that remembers one step.
+    /// Correlated neighboring steps (a GPU that warms up, a busy machine) carry less information than independent ones.
+    /// The error is increased by their autocorrelation, as for an AR(1) process.
     #[must_use]
     pub fn estimate(values: &[f64], trim: f64) -> Option<Self> {
         let plain = Self::independent(values, trim)?;
@@ -54,7 +53,7 @@ impl Location {
         })
     }
 
-    /// The same for values that have nothing to do with each other, in any order.
+    /// Estimate the location of independent values, in any order.
     #[must_use]
     pub fn independent(values: &[f64], trim: f64) -> Option<Self> {
         let n = values.len();
@@ -81,8 +80,7 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-/// How much neighbours resemble each other: their correlation, 0 to [`MOST_ALIKE`], less the bias that it has in short series
-/// (Kendall 1954).
+/// Lag-1 autocorrelation, 0 to [`MOST_ALIKE`], corrected for its bias in short series (Kendall 1954).
 fn neighbours(values: &[f64]) -> f64 {
     let middle = mean(values);
     let all: f64 = values.iter().map(|v| (v - middle) * (v - middle)).sum();
@@ -91,10 +89,10 @@ fn neighbours(values: &[f64]) -> f64 {
     (found + (1.0 + 4.0 * found) / values.len() as f64).clamp(0.0, MOST_ALIKE)
 }
 
-/// Welch's test of two locations; `level` is the share of false alarms that is accepted, and the interval holds the truth
-/// in all but that share. None if neither side has a spread.
+/// Welch's test of two locations. `level` is the accepted share of false alarms; the confidence interval contains the
+/// true difference in all other cases. `None` if neither side has a spread.
 ///
-/// Where one side is a single value, it is taken to have the spread of the other.
+/// A side with a single value is assumed to have the spread of the other.
 #[must_use]
 pub fn welch(before: &Location, after: &Location, level: f64, floor2: f64) -> Option<Difference> {
     let (error2, freedom) = match (before.error2, after.error2) {
@@ -103,7 +101,7 @@ pub fn welch(before: &Location, after: &Location, level: f64, floor2: f64) -> Op
             let freedom = if terms > 0.0 { (a + b) * (a + b) / terms } else { before.freedom + after.freedom };
             (a + b, freedom)
         }
-        // Of n values with a spread s the mean has s^2 / n, one more value s^2.
+        // The mean of n values with standard deviation s has variance s^2 / n; one more value has s^2.
         (Some(a), None) => (a * (before.freedom + 2.0), before.freedom),
         (None, Some(b)) => (b * (after.freedom + 2.0), after.freedom),
         (None, None) => return None,
@@ -118,7 +116,8 @@ pub fn welch(before: &Location, after: &Location, level: f64, floor2: f64) -> Op
     Some(Difference { before: before.center, after: after.center, interval, p })
 }
 
-/// Benjamini and Hochberg's adjusted p values: those up to a level hold a share of false alarms of at most that level.
+/// Benjamini and Hochberg's adjusted p values: among those up to a level, the expected share of false alarms is at most
+/// that level.
 #[must_use]
 pub fn adjusted(p: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p.len()).collect();
@@ -132,7 +131,8 @@ pub fn adjusted(p: &[f64]) -> Vec<f64> {
     out
 }
 
-/// Holm's adjusted p values: that any of those up to a level is a false alarm is no likelier than that level (Holm 1979).
+/// Holm's adjusted p values: the probability of any false alarm among those up to a level is at most that level (Holm
+/// 1979).
 #[must_use]
 pub fn any_adjusted(p: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p.len()).collect();
@@ -145,7 +145,7 @@ pub fn any_adjusted(p: &[f64]) -> Vec<f64> {
     out
 }
 
-/// How likely a value of Student's t distribution is at least as far from 0 as `t`.
+/// Probability that a value of Student's t distribution is at least as far from 0 as `t`.
 #[must_use]
 pub fn student_two_sided(t: f64, freedom: f64) -> f64 {
     if !t.is_finite() || !freedom.is_finite() || freedom <= 0.0 {
@@ -154,7 +154,7 @@ pub fn student_two_sided(t: f64, freedom: f64) -> f64 {
     incomplete_beta(freedom / (freedom + t * t), freedom / 2.0, 0.5)
 }
 
-/// The `t` that a value of Student's distribution exceeds, to either side, with this probability.
+/// Two-sided quantile of Student's t distribution for this probability.
 #[must_use]
 pub fn student_quantile(two_sided: f64, freedom: f64) -> f64 {
     let (mut low, mut high) = (0.0, 1.0);
@@ -163,7 +163,7 @@ pub fn student_quantile(two_sided: f64, freedom: f64) -> f64 {
     }
     for _ in 0..200 {
         let middle = 0.5 * (low + high);
-        // No number lies between.
+        // No number lies between the two.
         if middle <= low || middle >= high {
             break;
         }
@@ -176,13 +176,13 @@ pub fn student_quantile(two_sided: f64, freedom: f64) -> f64 {
     0.5 * (low + high)
 }
 
-/// The regularised incomplete beta function, by its continued fraction.
+/// Regularized incomplete beta function, by its continued fraction.
 fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
     if x <= 0.0 || x >= 1.0 {
         return x.clamp(0.0, 1.0);
     }
     let front = (ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b) + a * x.ln() + b * (-x).ln_1p()).exp();
-    // The fraction converges fast on one side of the mean only.
+    // The fraction converges fast only on one side of the mean.
     if x < (a + 1.0) / (a + b + 2.0) {
         front * beta_fraction(x, a, b) / a
     } else {
@@ -213,7 +213,7 @@ fn beta_fraction(x: f64, a: f64, b: f64) -> f64 {
     value
 }
 
-/// The logarithm of the gamma function for positive numbers (Lanczos, with Godfrey's coefficients for g = 7).
+/// Logarithm of the gamma function for positive numbers (Lanczos, with Godfrey's coefficients for g = 7).
 fn ln_gamma(x: f64) -> f64 {
     const COEFFICIENTS: [f64; 9] = [
         0.999_999_999_999_809_9,
@@ -240,7 +240,7 @@ fn ln_gamma(x: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Worked by hand: 4 times the least, 3 times the next, and none less than the one before.
+    /// Computed by hand: 4 times the smallest, 3 times the next, and no value less than the previous one.
     #[test]
     fn any_of_several_is_adjusted_as_holm_does() {
         let holm = [any_adjusted(&[0.04, 0.01, 0.03, 0.9]), any_adjusted(&[0.6, 0.7])].concat();

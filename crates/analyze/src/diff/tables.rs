@@ -1,10 +1,11 @@
-//! A comparison as tables.
+//! Tables of a comparison.
 
 use super::align::{Change, Diff, Side, Table as Compared};
 use super::comparability::Per;
 use stackline_model::{Table, Unit};
 
-/// `steps`, `operators`, `kernels`, `paths`, `functions` where they are known, and `step_lengths` with each step of each run.
+/// Tables `steps`, `operators`, `kernels`, `paths`, `functions` if known, and `step_lengths` with each step of each
+/// run.
 #[must_use]
 pub fn tables(diff: &Diff, before: &Side, after: &Side) -> Vec<Table> {
     let mut out: Vec<Table> =
@@ -17,11 +18,12 @@ pub fn tables(diff: &Diff, before: &Side, after: &Side) -> Vec<Table> {
     out
 }
 
-/// The test in a sentence.
+/// Description of the statistical test.
 fn test(diff: &Diff) -> String {
     format!(
-        "Welch's t test, two-sided, {} % false alarms; of steps on 20 % trimmed means (Yuen), of rows on means, adjusted for \
-         their number (Benjamini-Hochberg; those below 1 % of the step, and times with all that is called, apart). Spread of: {}.",
+        "Two-sided Welch's t test with {} % false alarms: steps by 20 % trimmed means (Yuen), rows by means. Rows are \
+         adjusted for multiple tests (Benjamini-Hochberg), separately for rows below 1 % of the step and for \
+         inclusive times. Spread between: {}.",
         diff.options.level * 100.0,
         diff.method.name()
     )
@@ -31,15 +33,15 @@ fn changes(table: Compared, changes: &[Change], diff: &Diff) -> Table {
     let per = match diff.per {
         Per::Step => "per step",
         _ if diff.has_different_bases => "per call",
-        _ => "in all",
+        _ => "in total",
     };
     let title = match table {
         Compared::Steps if diff.per == Per::Step => "Steps: before and after".to_owned(),
-        Compared::Steps => "The whole: before and after".to_owned(),
+        Compared::Steps => "Whole run: before and after".to_owned(),
         Compared::Operators => format!("Operators {per}"),
         Compared::Kernels if diff.by_family => format!("GPU work {per}, by operator and family"),
         Compared::Kernels => format!("GPU work {per}, by name"),
-        Compared::Paths => format!("Call paths {per}, with all below them"),
+        Compared::Paths => format!("Call paths {per}, inclusive"),
         Compared::Functions => format!("Python functions {per}"),
     };
     let mut out = Table::new(table.name(), &title);
@@ -69,7 +71,7 @@ fn changes(table: Compared, changes: &[Change], diff: &Diff) -> Table {
         .f64("q", Unit::None, changes.iter().map(|change| change.q))
         .f64("count_before", Unit::None, changes.iter().map(|change| change.count_before))
         .f64("count_after", Unit::None, changes.iter().map(|change| change.count_after));
-    // Of the step as a whole the steps are counted.
+    // For whole steps, counts are steps.
     if table == Compared::Steps {
         return out;
     }
@@ -82,12 +84,12 @@ fn changes(table: Compared, changes: &[Change], diff: &Diff) -> Table {
         .f64("change_percent_per_call", Unit::Percent, call(percent))
 }
 
-/// How much more the second one is, in percent of the first; none of nothing.
+/// Change in percent of the first value; `None` if that is 0.
 fn percent((before, after): (f64, f64)) -> Option<f64> {
     (before > 0.0).then(|| 100.0 * (after - before) / before)
 }
 
-/// Whether the number of calls is the same in all steps, another one in all steps of one side, or none that all steps share.
+/// Change in the number of calls: `same` in all steps, `changed` between the sides, or `varies` between steps.
 fn calls(change: &Change) -> &'static str {
     match () {
         () if change.calls_changed() => "changed",

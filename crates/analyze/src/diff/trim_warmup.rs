@@ -7,13 +7,14 @@ use super::units::{UNLIKE, compared};
 use crate::steps::WARM_UP;
 use std::collections::BTreeMap;
 
-/// Why a step is left out that is no warm-up itself.
+/// Reason for an excluded step that is not warm-up itself.
 const LIKE_THE_OTHER: &str = "as in another run";
-/// So many steps stay of each process.
+/// Minimum number of remaining steps per process.
 const LEAST: usize = 2;
 
-/// Where some runs mark steps and others do not, these are compared by inferred steps, if they have any of the same kind. Where first steps of any run are left out, as many of each process of all runs are, if enough steps stay: they may not stand out
-/// there, and what happens in them alone would seem to be gone, or new.
+/// Trim the same number of first steps from all runs. If a run excludes first steps, exclude as many of each process of
+/// all runs, if enough steps remain. Otherwise work that occurs only in first steps would appear as removed or new.
+/// Before that, use comparable inferred steps for runs without marks if other runs mark steps.
 pub fn trim_warmup(before: &mut Side, after: &mut Side) {
     inferred_steps::take(before, after);
     let profiles = || before.iter().chain(after.iter()).flatten();
@@ -31,7 +32,7 @@ pub fn trim_warmup(before: &mut Side, after: &mut Side) {
     }
 }
 
-/// Of each process, how many first steps are left out.
+/// Number of excluded first steps per process.
 fn left_out_first(steps: &[StepLength]) -> Vec<usize> {
     let mut of_processes = vec![0; steps.iter().map(|step| step.process + 1).max().unwrap_or(0)];
     for step in steps.iter().filter(|step| matches!(step.left_out, Some(WARM_UP | UNLIKE))) {
@@ -40,9 +41,9 @@ fn left_out_first(steps: &[StepLength]) -> Vec<usize> {
     of_processes
 }
 
-/// Leaves out compared steps, by their places in the list of steps, in ascending order.
+/// Exclude compared steps by ascending index in the list of steps.
 fn leave_out(profile: &mut Profile, places: &[usize]) {
-    // All fields are named, so that a new one that has values by step is not forgotten.
+    // All fields are named, so that a new field with values per step is not forgotten.
     let Profile {
         steps,
         totals,

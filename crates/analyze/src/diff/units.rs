@@ -1,4 +1,4 @@
-//! Units that times of a comparison are of: compared steps, marked or inferred, or all of a trace.
+//! Units of a comparison: steps, marked or inferred, or the whole trace.
 
 use super::profile::StepLength;
 use crate::Scope;
@@ -6,23 +6,24 @@ use crate::steps::{FAR_OFF, Looked, between, is_warm_up, middle, spans};
 use stackline_model::{EventId, GpuId, Key, StepIndex, Trace};
 use std::collections::BTreeMap;
 
-/// Why a first step is left out that is no warm-up, but unlike all others.
+/// Reason for an excluded first step that is unlike all others but not warm-up.
 pub(super) const UNLIKE: &str = "first, unlike the others";
-/// Why a short last step is left out.
+/// Reason for an excluded short last step.
 const CUT_OFF: &str = "cut off";
 
-/// A first or last step that is no steady state, though not far off, is off by more than one part in this many of the middle one,
+/// An odd first or last step, which is not in steady state, deviates from the median by more than the median divided by
+/// this number,
 const ODD: i64 = 5;
-/// and by more than this many times what the others differ by at most.
+/// and by more than this many times the range of the other steps.
 const ODD_RANGES: i64 = 4;
 
-/// Which compared step events belong to.
+/// Assignment of events to compared steps.
 pub(super) struct Units {
     index: StepIndex,
-    /// By position in [`Trace::steps`]; none for those that are not compared. Empty: all of the trace is one.
+    /// Compared unit by index in [`Trace::steps`]; `None` for excluded steps. Empty if the whole trace is one unit.
     of_step: Vec<Option<usize>>,
     pub(super) whole: bool,
-    /// Start and end of inferred steps, in the order of `of_step`; empty where steps are marked, or all of the trace is one.
+    /// Start and end of inferred steps, in the order of `of_step`; empty for marked steps or a whole trace.
     inferred: Vec<(i64, i64)>,
 }
 
@@ -51,19 +52,20 @@ impl Units {
         if start < self.inferred[at].1 { *self.of_step.get(at)? } else { None }
     }
 
-    /// Of inferred steps, given by start and end in time order, of which `lengths` says which are compared.
+    /// Units for inferred steps, given by start and end in time order. `lengths` marks the compared ones.
     pub(super) fn of_inferred_steps(trace: &Trace, inferred: Vec<(i64, i64)>, lengths: &[StepLength]) -> Self {
         let of_step = units_of(lengths);
         Self { index: StepIndex::new(trace), of_step, whole: false, inferred }
     }
 }
 
-/// The steps in scope. Compared are those that all commands look at ([`Looked`]), without a first and a last one that would blur the mean.
+/// Steps in scope and their units. Compared are the steps that all commands select ([`Looked`]), except a first and a
+/// last one that would distort the mean.
 pub(super) fn steps(trace: &Trace, scope: &Scope, counted: &[bool]) -> (Vec<StepLength>, Units) {
     let spans = spans(trace, |gpu| counted[gpu.index()]);
     let ns: Vec<i64> = spans.iter().map(|(from, to)| to.saturating_sub(*from)).collect();
     let gaps = between(trace, &spans);
-    // A last one is followed by as much as the middle one of the others.
+    // The last step is assumed to be followed by the median gap.
     let known: Vec<i64> = gaps.iter().copied().flatten().collect();
     let usual = middle(&known).unwrap_or(0);
     let left_out = Looked::at(trace, scope).left_out(trace);
@@ -82,7 +84,7 @@ pub(super) fn steps(trace: &Trace, scope: &Scope, counted: &[bool]) -> (Vec<Step
         });
         position.push(at);
     }
-    // Who names steps, or wants all, wants those.
+    // Steps that the user selects by number or with --whole are all compared.
     if scope.steps.is_none() && !scope.whole {
         leave_out_odd_ends(&mut lengths);
     }
@@ -94,17 +96,17 @@ pub(super) fn steps(trace: &Trace, scope: &Scope, counted: &[bool]) -> (Vec<Step
     (lengths, Units { index, of_step, whole: trace.steps.is_empty(), inferred: Vec::new() })
 }
 
-/// The position of each step among those that are compared; none of those that are left out.
+/// Index of each step among the compared ones; `None` for excluded steps.
 fn units_of(lengths: &[StepLength]) -> Vec<Option<usize>> {
     let mut unit = 0..;
     lengths.iter().map(|length| if length.left_out.is_none() { unit.next() } else { None }).collect()
 }
 
-/// Leaves out the first and the last compared step of each process that is unlike its others.
+/// Exclude the first and the last compared step of each process if it is unlike the others.
 pub(super) fn leave_out_odd_ends(lengths: &mut [StepLength]) {
     for own in compared(lengths).into_iter().filter(|own| own.len() > 2) {
         let (first, last) = (own[0], own[own.len() - 1]);
-        // Neither end speaks for the others, as far as there are enough.
+        // Compare the ends to inner steps, if there are enough.
         let inner = if own.len() > 3 { 1..own.len() - 1 } else { 0..own.len() };
         let others: Vec<i64> = own[inner].iter().map(|&at| lengths[at].ns).collect();
         if is_odd(lengths[first].ns, &others, true) {
@@ -116,7 +118,7 @@ pub(super) fn leave_out_odd_ends(lengths: &mut [StepLength]) {
     }
 }
 
-/// The compared steps of each process, in order of time.
+/// Compared steps of each process, in time order.
 pub(super) fn compared(lengths: &[StepLength]) -> Vec<Vec<usize>> {
     let mut of_processes: Vec<Vec<usize>> = Vec::new();
     for (at, step) in lengths.iter().enumerate() {
@@ -128,8 +130,9 @@ pub(super) fn compared(lengths: &[StepLength]) -> Vec<Vec<usize>> {
     of_processes
 }
 
-/// Whether the first or last step is unlike the others. A first one may be shorter, too: the host runs ahead of the GPU
-/// until its queue is full. One that is as long as a warm-up is none only where its number does not tell it from other steps.
+/// Test if the first or last step is unlike the others. A first step may be shorter, because the host runs ahead of the
+/// GPU until the launch queue is full. First steps as long as warm-up are covered here only if their number occurs
+/// again.
 fn is_odd(ns: i64, others: &[i64], is_first: bool) -> bool {
     let mut sorted = others.to_vec();
     sorted.sort_unstable();

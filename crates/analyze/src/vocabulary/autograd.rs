@@ -1,26 +1,26 @@
-//! PyTorch's autograd: how nodes of its graph are called in traces of all years.
+//! PyTorch's autograd: names of graph nodes in traces of all versions.
 
 use stackline_model::names::BACKWARD_NODE;
 
-/// How names of spans of autograd's engine begin.
+/// Name prefix of spans of autograd's engine.
 pub(crate) const ENGINE: &str = "autograd::engine::";
 
-/// Nodes that end a graph, as they were called with (until 2021) and without their namespace.
+/// Nodes that end a graph, by their names with namespace (until 2021).
 const ACCUMULATE: [&str; 2] = ["torch::autograd::AccumulateGrad", "torch::autograd::CopySlices"];
 
-/// Whether an operator is a node of the backward graph that autograd's engine runs: a span of the engine, or, in traces
-/// that have none, the node itself (`NllLossBackward`, `AddBackward0`, `torch::autograd::AccumulateGrad`).
+/// Test if an operator is a node of the backward graph that autograd's engine runs. It is a span of the engine or, in
+/// traces without such spans, the node itself (`NllLossBackward`, `AddBackward0`, `torch::autograd::AccumulateGrad`).
 #[must_use]
 pub fn is_node(name: &str) -> bool {
     name.starts_with(BACKWARD_NODE) || ACCUMULATE.contains(&name) || is_backward_class(name)
 }
 
-/// The node that a span of the engine runs; of any other name, the name.
+/// Node of an engine's span; other names are returned unchanged.
 pub(crate) fn node_name(name: &str) -> &str {
     name.strip_prefix(BACKWARD_NODE).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(name)
 }
 
-/// Whether a name is that of a class of nodes: capital first, no namespace, `Backward` and perhaps a number last.
+/// Test if a name is a node class: upper case first, no namespace, `Backward` with an optional number at the end.
 fn is_backward_class(name: &str) -> bool {
     let class = name.trim_end_matches(|c: char| c.is_ascii_digit());
     class.strip_suffix("Backward").is_some_and(|stem| {
@@ -29,12 +29,12 @@ fn is_backward_class(name: &str) -> bool {
     })
 }
 
-/// Whether a name is that of a node that puts a gradient into its parameter.
+/// Test if a name is a node that accumulates a gradient into its parameter.
 pub(crate) fn is_accumulation(name: &str) -> bool {
     name.contains("AccumulateGrad")
 }
 
-/// Whether a thread's name is that of one on which autograd runs backward passes of a device, and nothing else.
+/// Test if a name is that of a thread on which autograd only runs backward passes of a device.
 pub(crate) fn is_device_thread(name: &str) -> bool {
     name.starts_with("pt_autograd_")
 }

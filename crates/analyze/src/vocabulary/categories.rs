@@ -1,6 +1,6 @@
-//! What operators of all producers compute, in the categories of TraceLens.
+//! Categories of operators of all frameworks, as in TraceLens.
 
-/// Operator name to category. Names of frameworks' operators are facts of their registries; the categories are those of
+/// Category by operator name. Names of operators are facts of the frameworks' registries. Categories are those of
 /// TraceLens' reports, so that tables can be compared.
 pub(crate) const OPERATORS: &[(&str, &[&str])] = &[
     ("GEMM", &["aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::_scaled_mm"]),
@@ -44,22 +44,21 @@ pub(crate) const OPERATORS: &[(&str, &[&str])] = &[
     ("reduce", &["aten::var", "aten::logsumexp", "aten::cumsum", "aten::cumprod", "aten::amin", "aten::amax"]),
 ];
 
-/// Name prefix to category, tried in this order after [`OPERATORS`].
+/// Category by name prefix, in this order after [`OPERATORS`].
 pub(crate) const OPERATOR_PREFIXES: &[(&str, &str)] =
     &[("triton", "triton"), ("record_param_comms", "record_param_comms")];
 
-/// PyTorch's own kernels tell the category of an operator that is not listed: part of the kernel's name to category, in
-/// this order.
+/// Category by a part of a native PyTorch kernel's name, in this order, for operators that are not listed.
 pub(crate) const NATIVE_KERNELS: &[(&str, &str)] =
     &[("elementwise", "elementwise"), ("reduce", "reduce"), ("multi_tensor_apply", "multi_tensor_apply")];
 
-/// The namespace of PyTorch's own kernels.
+/// Namespace of PyTorch's native kernels.
 pub(crate) const NATIVE_NAMESPACE: &str = "at::native::";
 
-/// How the names of PyTorch's own kernels begin.
+/// Name prefix of PyTorch's native kernels.
 pub(crate) const NATIVE_KERNEL_PREFIX: &str = "void at::native";
 
-/// Operators above that TraceLens leaves in [`crate::classify::OTHER`] although they are what their category says.
+/// Operators above that TraceLens classifies as [`crate::classify::OTHER`].
 pub const TRACELENS_OTHER: &[&str] = &[
     "aten::_flash_attention_forward",
     "aten::_flash_attention_backward",

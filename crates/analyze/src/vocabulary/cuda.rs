@@ -1,13 +1,13 @@
-//! What CUPTI calls overheads: most are the profiler's own work, some are CUDA's, and would be there without a profiler.
+//! Overheads in CUPTI's terms: most are work of the profiler, some are CUDA's own and also occur without a profiler.
 
-/// Overheads of CUDA's runtime, as Kineto and Nsight Systems name them.
+/// Overheads of CUDA's runtime, by their names in Kineto and Nsight Systems.
 const OF_RUNTIME: &[&str] =
     &[COMMAND_BUFFER_FULL, "Driver Compiler", "Lazy Function Loading", "Runtime Triggered Module Loading"];
 
-/// A call waits for room in the queue of launches.
+/// Overhead of a call that waits for space in the launch queue.
 pub(crate) const COMMAND_BUFFER_FULL: &str = "Command Buffer Full";
 
-/// Whether an overhead of this name is CUDA's own.
+/// Test if an overhead is CUDA's own, by name.
 pub(crate) fn is_of_runtime(overhead: &str) -> bool {
     OF_RUNTIME.contains(&overhead)
 }

@@ -1,10 +1,10 @@
-//! DeepEP (all-to-all of mixtures of experts) and its relatives.
+//! DeepEP (all-to-all of mixtures of experts) and similar libraries.
 
 use crate::kernel_type::KernelType::Communication;
 use crate::kernel_type::NameTest::Contains;
 use crate::kernel_type::Rule;
 
-/// Dispatch, combine, and `notify_dispatch` and `cached_notify`, which poll until the other ranks have arrived.
+/// Dispatch, combine, `notify_dispatch` and `cached_notify`. The last two poll until the other ranks have arrived.
 pub(super) const RULES: &[Rule] = &[
     (Contains("deep_ep::"), Communication),
     (Contains("deepep"), Communication),

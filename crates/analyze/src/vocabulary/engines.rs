@@ -1,11 +1,11 @@
-//! Collectives that inference engines bring along (vLLM, SGLang, TensorRT-LLM, FlashInfer, AITER, Transformer Engine), and
-//! those of PyTorch's symmetric memory.
+//! Collectives of inference engines (vLLM, SGLang, TensorRT-LLM, FlashInfer, AITER, Transformer Engine), and of
+//! PyTorch's symmetric memory.
 
 use crate::kernel_type::KernelType::Communication;
 use crate::kernel_type::NameTest::{Contains, ContainsAnyCase};
 use crate::kernel_type::Rule;
 
-/// Their kernels. Most of them poll flags of the other devices before and after they add up.
+/// Kernel names. Most of these kernels poll flags of the other devices before and after the reduction.
 pub(super) const RULES: &[Rule] = &[
     (Contains("cross_device_reduce"), Communication),
     (Contains("cross_device_all_gather"), Communication),
@@ -34,7 +34,7 @@ pub(super) const RULES: &[Rule] = &[
     (Contains("symmetric_memory::"), Communication),
     (Contains("wait_signal_kernel"), Communication),
     (Contains("put_signal_kernel"), Communication),
-    // Kernels of Flux that poll until a tile of another device is there.
+    // Kernels of Flux that poll until a tile of another device has arrived.
     (Contains("wait_geq_kernel"), Communication),
     (Contains("block_barrier"), Communication),
     (Contains("barrier_all_ranks"), Communication),

@@ -4,12 +4,12 @@ use crate::kernel_type::KernelType::Communication;
 use crate::kernel_type::NameTest::{Contains, ContainsAnyCase, Prefix};
 use crate::kernel_type::Rule;
 
-/// How names of spans begin in which libraries run collectives on CPUs, as PyTorch's process groups write them.
+/// Name prefixes of spans of CPU collectives, as PyTorch's process groups write them.
 pub(crate) const HOST_SPANS: &[&str] = &["gloo:", "mpi:", "ucc:"];
 
 /// Kernels of these libraries.
 pub(super) const RULES: &[Rule] = &[
-    // RCCL's kernels are named after NCCL's.
+    // RCCL names its kernels after NCCL's.
     (ContainsAnyCase("nccl"), Communication),
     (ContainsAnyCase("rccl"), Communication),
     (Prefix("hccl"), Communication),
@@ -19,10 +19,11 @@ pub(super) const RULES: &[Rule] = &[
     (Contains("mscclpp"), Communication),
     (Prefix("ucc_"), Communication),
     (Contains("ucc::"), Communication),
-    // Its waits poll a flag in memory until another device sets it: `nvshmemi_wait_until`, `signal_wait_until_on_stream`.
+    // Waits of NVSHMEM poll a flag in memory until another device sets it: `nvshmemi_wait_until`,
+    // `signal_wait_until_on_stream`.
     (ContainsAnyCase("nvshmem"), Communication),
     (Contains("signal_wait_until"), Communication),
-    // Its barriers, whose kernels have no more of its name: `barrier_on_stream_kernel_threadgroup`.
+    // Barriers of NVSHMEM, whose kernel names lack the library's name: `barrier_on_stream_kernel_threadgroup`.
     (Contains("barrier_on_stream_kernel"), Communication),
     (Contains("barrier_all_on_stream"), Communication),
     (Contains("sync_on_stream_kernel"), Communication),

@@ -1,4 +1,4 @@
-//! Names that frameworks, libraries and tools give things, as data: one module for each producer.
+//! Names used by frameworks, libraries and tools, as data: one module per producer.
 
 pub(crate) mod aten;
 pub mod autograd;
@@ -16,7 +16,7 @@ pub(crate) mod xla;
 
 use crate::kernel_type::Rule;
 
-/// Rules of all producers in the order in which they are tried: communication before copies.
+/// Rules of all producers, in order of precedence: communication before copies.
 const PARTS: [&[Rule]; 6] = [libraries::RULES, deep_ep::RULES, engines::RULES, rocm::RULES, mtia::RULES, xla::RULES];
 
 const fn total() -> usize {
@@ -43,5 +43,5 @@ const fn all() -> [Rule; total()] {
     rules
 }
 
-/// Rules of all producers, as one list.
+/// Rules of all producers in one list.
 pub(crate) const KERNEL_RULES: [Rule; total()] = all();

@@ -1,10 +1,10 @@
-//! Meta's MTIA: its control processor writes waits, transfers and calls of other devices beside the jobs that compute.
+//! Meta's MTIA: its control processor records waits, transfers and calls of other devices in addition to compute jobs.
 
 use crate::kernel_type::KernelType::{Communication, Memory, Other};
 use crate::kernel_type::NameTest::{Exact, Prefix};
 use crate::kernel_type::Rule;
 
-/// What does not compute.
+/// Operations that do not compute.
 pub(super) const RULES: &[Rule] = &[
     (Exact("event_wait"), Other),
     (Exact("event_record"), Other),

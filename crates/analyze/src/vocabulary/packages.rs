@@ -1,11 +1,12 @@
-//! Python packages and files by what their functions are to a model; whose code a file is tells [`stackline_model::vocabulary`].
+//! Python packages and files by their role for a model; [`stackline_model::vocabulary`] determines the owner of a file.
 
-/// Libraries whose functions are parts of models, or prepare what goes into them: people read them, and copy what they change.
+/// Libraries whose functions are parts of models or prepare model inputs. Users read this code and copy parts to change
+/// them.
 pub(crate) const MODEL_LIBRARIES: &[&str] =
     &["transformers/", "diffusers/", "peft/", "timm/", "torchvision/", "sglang/", "vllm/", "megatron/core/"];
 
-/// Files of JAX, of what it uses and of Python's own, as XProf names them in frames: without their folder. A file of the user's own that is
-/// called like one of them is not told from it.
+/// File names, without folder, of JAX, its dependencies and Python's standard library in XProf frames. A user's file
+/// with the same name cannot be distinguished.
 pub(crate) const FILES_OF_XPROF: &[&str] = &[
     "ad.py",
     "api.py",

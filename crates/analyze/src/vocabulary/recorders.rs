@@ -1,18 +1,18 @@
-//! What records programs other than torch.profiler: how they mark iterations there, and what else they did.
+//! Recording tools other than torch.profiler: advice on marking iterations and on recording host code.
 
 use stackline_model::{EventKind, Trace};
 
-/// A tool that records programs.
+/// A recording tool.
 pub(crate) struct Recorder {
     /// Formats of its files.
     formats: &'static [&'static str],
-    /// What names of processes begin with in the Chrome form of its files.
+    /// Prefix of process names in the Chrome form of its files.
     process: Option<&'static str>,
-    /// How iterations are marked so that they are steps: after "To mark steps, ". An option stands with the marks that need it.
+    /// Advice on marking iterations as steps, to follow "To mark steps, ". It includes the required options.
     pub(crate) mark_steps: &'static str,
-    /// How to record what a program does between calls of the GPU's runtime.
+    /// Advice on recording the program's code between runtime calls of the GPU.
     pub(crate) between_calls: &'static str,
-    /// Events of which kinds are records of that.
+    /// Kinds of events that record such code.
     shown_by: &'static [EventKind],
 }
 
@@ -22,41 +22,43 @@ const RECORDERS: &[Recorder] = &[
     Recorder {
         formats: &["nsys"],
         process: None,
-        mark_steps: "put each iteration into an NVTX range, with torch.cuda.nvtx.range('step'), record with nsys profile --trace=cuda,nvtx \
-                     and use --step-annotation '^step$'",
-        between_calls: "what the program did between calls of CUDA: NVTX ranges (torch.autograd.profiler.emit_nvtx()), with nsys profile \
-                        --trace=cuda,nvtx,osrt",
+        mark_steps: "wrap each iteration in an NVTX range, torch.cuda.nvtx.range('step'), record with nsys profile \
+                     --trace=cuda,nvtx, and use --step-annotation '^step$'",
+        between_calls: "record the program's code between CUDA calls as NVTX ranges \
+                        (torch.autograd.profiler.emit_nvtx()), with nsys profile --trace=cuda,nvtx,osrt",
         shown_by: RANGES,
     },
     Recorder {
         formats: &["rocprofv3"],
         process: None,
-        mark_steps: "put each iteration into a roctx range, with torch.cuda.nvtx.range('step'), record with rocprofv3 --marker-trace and \
-                     use --step-annotation '^step$'",
-        between_calls: "what the program did between calls of HIP: roctx ranges (torch.autograd.profiler.emit_nvtx()), with rocprofv3 \
-                        --marker-trace",
+        mark_steps: "wrap each iteration in a roctx range, torch.cuda.nvtx.range('step'), record with rocprofv3 \
+                     --marker-trace, and use --step-annotation '^step$'",
+        between_calls: "record the program's code between HIP calls as roctx ranges \
+                        (torch.autograd.profiler.emit_nvtx()), with rocprofv3 --marker-trace",
         shown_by: RANGES,
     },
     Recorder {
         formats: &["rpd"],
         process: None,
-        mark_steps: "put each iteration into a roctx range, with torch.cuda.nvtx.range('step'), and use --step-annotation '^step$'",
-        between_calls: "what the program did between calls of HIP: roctx ranges (torch.autograd.profiler.emit_nvtx()), which become \
-                        user marks of the recording",
+        mark_steps: "wrap each iteration in a roctx range, torch.cuda.nvtx.range('step'), and use --step-annotation \
+                     '^step$'",
+        between_calls: "record the program's code between HIP calls as roctx ranges \
+                        (torch.autograd.profiler.emit_nvtx()); they become user marks of the recording",
         shown_by: RANGES,
     },
     Recorder {
         formats: &["xplane"],
         process: Some("/host:"),
-        mark_steps: "put each iteration into jax.profiler.StepTraceAnnotation('step', step_num=i) or \
+        mark_steps: "wrap each iteration in jax.profiler.StepTraceAnnotation('step', step_num=i) or \
                      tf.profiler.experimental.Trace('step', step_num=i)",
-        between_calls: "what the program did between its calls: frames of Python (ProfileOptions or ProfilerOptions with \
-                        python_tracer_level=1), or spans of its own (jax.profiler.TraceAnnotation, tf.profiler.experimental.Trace)",
+        between_calls: "record the program's code between calls: Python frames (ProfileOptions or ProfilerOptions \
+                        with python_tracer_level=1) or spans (jax.profiler.TraceAnnotation, \
+                        tf.profiler.experimental.Trace)",
         shown_by: &[EventKind::PythonFunction, EventKind::Annotation],
     },
 ];
 
-/// What recorded a trace, if it is one of these.
+/// The tool that recorded a trace; `None` for torch.profiler and unknown tools.
 pub(crate) fn recorder_of(trace: &Trace) -> Option<&'static Recorder> {
     let is_of = |prefix: &str| {
         let mut names = trace.tracks.processes.iter().filter_map(|process| process.name.some());
@@ -67,7 +69,7 @@ pub(crate) fn recorder_of(trace: &Trace) -> Option<&'static Recorder> {
 }
 
 impl Recorder {
-    /// Whether a trace has records of what the program did between calls.
+    /// Test if a trace has records of the code between calls.
     pub(crate) fn has_between(&self, trace: &Trace) -> bool {
         trace.events.kind.iter().any(|kind| self.shown_by.contains(kind))
     }

@@ -1,14 +1,14 @@
-//! XLA: its collectives, where an operation of a device is one instruction, as on TPUs. Instructions have the name of what they do, with a
-//! number behind it unless it is the only one: `all-reduce.3`, `all-gather-start`, `recv-done.1`.
+//! XLA: collectives on devices whose operations are instructions, as on TPUs. An instruction is named after its
+//! operation, with a number if there are several: `all-reduce.3`, `all-gather-start`, `recv-done.1`.
 
 use crate::kernel_type::KernelType::Communication;
 use crate::kernel_type::NameTest::{Exact, Prefix};
 use crate::kernel_type::Rule;
 
-/// The argument that says what an instruction does: `all-reduce`, `loop fusion`, `while`.
+/// Argument with the category of an instruction: `all-reduce`, `loop fusion`, `while`.
 pub(crate) const CATEGORY: &str = "hlo_category";
 
-/// Instructions that talk to other devices, by name.
+/// Instructions that communicate with other devices, by name.
 pub(super) const RULES: &[Rule] = &[
     (Prefix("all-reduce"), Communication),
     (Prefix("all-gather"), Communication),
@@ -25,7 +25,8 @@ pub(super) const RULES: &[Rule] = &[
     (Prefix("recv-done"), Communication),
 ];
 
-/// Whether a category is of instructions that talk to other devices. Fusions are named after what they fuse: `all-reduce fusion`.
+/// Test if a category contains instructions that communicate with other devices. Fusions are named after their parts:
+/// `all-reduce fusion`.
 pub(crate) fn is_collective(category: &str) -> bool {
     let category = category.trim_start_matches("async ");
     crate::kernel_type::by_name(RULES, category) == Communication

@@ -54,7 +54,7 @@ mod tests {
     use stackline_model::Table;
 
     fn spread(rows: [[f64; 4]; 2], percent: [f64; 2]) -> String {
-        let mut spread = Table::new("steps_spread", "How much steps differ");
+        let mut spread = Table::new("steps_spread", "Spread between steps");
         for (at, name) in COLUMNS[..WHOLE].iter().enumerate() {
             spread = spread.f64(name, Unit::Us, rows.map(|row| row[at]));
         }

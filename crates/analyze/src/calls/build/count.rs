@@ -1,4 +1,4 @@
-//! Values of a tree one by one, each with how often its frame was called.
+//! Values of a tree, each with the number of calls of its frame.
 
 use super::{Builder, PathOfValue};
 use crate::calls::phases::Phases;
@@ -6,19 +6,19 @@ use crate::calls::{Grouping, ViewDirection, ViewOptions};
 use stackline_model::{CallMetric, CallNodeId, CallStats, CallThreadId, CallingContextTree, Frame};
 use std::sync::OnceLock;
 
-/// How calls are counted in a tree: each value of one metric is one call.
+/// Call counting rules of a tree: each value of one metric is one call.
 #[derive(Debug)]
 pub(in super::super) struct Counts<'a> {
-    /// The metric of threads.
+    /// Metric of threads.
     host: CallMetric,
     /// Calls that count at another line of their function.
     continued: &'a [(CallNodeId, CallThreadId, u64)],
-    /// Phases of nodes, once they are asked for.
+    /// Phases of nodes, computed on first use.
     phases: OnceLock<Phases>,
 }
 
 impl<'a> Counts<'a> {
-    /// Those of a tree; `continued` is what [`crate::calls::UncountedCalls`] says of it.
+    /// Rules for a tree; `continued` as in [`crate::calls::UncountedCalls`].
     pub(in super::super) fn new(tree: &CallingContextTree, continued: &'a [(CallNodeId, CallThreadId, u64)]) -> Self {
         let has_spans = tree.metrics.metric.contains(&CallMetric::HostTime);
         Self {
@@ -28,7 +28,7 @@ impl<'a> Counts<'a> {
         }
     }
 
-    /// The group that a value at a node, from a thread, belongs to.
+    /// Group of a value at a node, from a thread.
     pub(super) fn group(
         &self,
         by: Grouping,
@@ -47,7 +47,7 @@ impl<'a> Counts<'a> {
         }
     }
 
-    /// How many of the calls at a node do not count, since those of all lines count together.
+    /// Number of calls at a node to exclude, because calls at all lines of a function count together.
     fn twice(&self, node: CallNodeId, thread: CallThreadId, by_line: bool) -> u64 {
         if by_line {
             return 0;
@@ -57,17 +57,17 @@ impl<'a> Counts<'a> {
     }
 }
 
-/// What was measured at a node on a thread.
+/// Value of a node on a thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Value {
     pub(super) node: CallNodeId,
     pub(super) thread: CallThreadId,
     pub(super) stats: CallStats,
-    /// How often its frame was called; 0 if that was not counted.
+    /// Number of calls of its frame; 0 if calls were not counted.
     pub(super) calls: u64,
 }
 
-/// All values that belong to a view, by node; those of calls that have none of its metric stand there with nothing.
+/// All values of a view, by node. Calls without a value of the metric have empty statistics.
 fn all<'t>(
     tree: &'t CallingContextTree,
     options: &'t ViewOptions,
@@ -79,13 +79,13 @@ fn all<'t>(
         let (&node, &thread) = metrics.node.get(next).zip(metrics.thread.get(next))?;
         let counting = counts.metric(tree, node);
         let mut value = Value { node, thread, stats: CallStats::default(), calls: 0 };
-        // Rows stand by node, thread and metric.
+        // Rows are sorted by node, thread and metric.
         while metrics.node.get(next) == Some(&node) && metrics.thread.get(next) == Some(&thread) {
             let (metric, stats) = (metrics.metric[next], &metrics.stats[next]);
             if metric == options.metric {
                 value.stats = *stats;
             }
-            // A collection has no other time of its own.
+            // A garbage collection has no other time of its own.
             if metric == counting || metric == CallMetric::GcTime {
                 value.calls = stats.count.saturating_sub(counts.twice(node, thread, options.by_line));
             }
@@ -108,7 +108,7 @@ pub(super) fn values<'t>(
     all(tree, options, counts).filter(|value| value.stats.count > 0)
 }
 
-/// Calls of what has no value of the view's metric itself: an operator whose kernels have all GPU time.
+/// Calls without a value of the view's metric, such as an operator whose kernels have all GPU time.
 pub(super) fn calls_alone<'t>(
     tree: &'t CallingContextTree,
     options: &'t ViewOptions,
@@ -118,7 +118,7 @@ pub(super) fn calls_alone<'t>(
 }
 
 impl Builder {
-    /// Counts calls of frames that have a row without a value of their own.
+    /// Count calls of frames that have a row but no value of their own.
     pub(super) fn add_calls(
         &mut self,
         tree: &CallingContextTree,
@@ -127,7 +127,7 @@ impl Builder {
         place: impl Fn(CallNodeId) -> Option<PathOfValue>,
     ) {
         let is_down = matches!(options.shape, ViewDirection::TopDown | ViewDirection::Callees | ViewDirection::Flat);
-        // Groups are no frames; towards callers, only what has a value has rows.
+        // Groups are no frames. Towards callers, only frames with a value have rows.
         if options.by.is_some() || !is_down {
             return;
         }

@@ -1,7 +1,7 @@
-//! Views without a path for each value: a tree of a million nodes sixty deep has sixty million steps on its paths, and a
-//! million nodes. What lies below a row is summed up once all rows are there.
+//! Views without a path per value, in linear time. A tree with a million nodes of depth sixty has sixty million path
+//! steps, but only a million nodes. Inclusive values are summed when all rows exist.
 //!
-//! Only for what adds up and stands where it was called; other views go by paths.
+//! This works only for additive metrics without grouping or collapsing; other views use paths.
 
 use super::count::{calls_alone, values};
 use super::upward::Least;
@@ -9,16 +9,16 @@ use super::{Builder, Counts, Labels, Value};
 use crate::calls::{CallLabel, ViewDirection, ViewNode, ViewOptions};
 use stackline_model::{CallNodeId, CallStats, CallingContextTree};
 
-/// A row that is not there yet.
+/// A row that does not exist yet.
 const NO_ROW: usize = usize::MAX;
 
-/// A tree as a view looks at it.
+/// A tree with the labels and filters of a view.
 pub(super) struct Seen<'t> {
     pub(super) tree: &'t CallingContextTree,
     labels: Labels,
-    /// By node: whether its values are shown.
+    /// By node: true if its values are shown.
     focused: Vec<bool>,
-    /// Whether nodes of one caller never have the same label, and all are shown: each has a row of its own.
+    /// True if siblings never share a label and no frame is hidden, so that each node has its own row.
     is_row_each: bool,
 }
 
@@ -27,7 +27,7 @@ impl Seen<'_> {
         self.tree.nodes.parent[node.index()]
     }
 
-    /// Whether a frame of its own is shown at a node.
+    /// Test if a node's own frame is shown.
     pub(super) fn is_shown(&self, node: CallNodeId) -> bool {
         node != CallingContextTree::ROOT && !self.labels.hidden[self.tree.nodes.frame[node.index()].index()]
     }
@@ -37,15 +37,15 @@ impl Seen<'_> {
     }
 }
 
-/// Whether a view can be made without paths.
+/// Test if a view can be built without paths.
 pub(in super::super) fn is_plain(options: &ViewOptions) -> bool {
     let is_simple = options.metric.adds_up() && options.by.is_none() && !options.collapse;
     is_simple && matches!(options.shape, ViewDirection::TopDown | ViewDirection::BottomUp | ViewDirection::Flat)
 }
 
 impl Builder {
-    /// Adds a tree at once, if the view allows that; towards callers (those of the labels `below` alone, if there are any) what is
-    /// `least` is asked once it is known how much there is.
+    /// Add a tree at once, if the view allows it. Views towards callers can be limited to callers of the labels
+    /// `below`. `least` returns thresholds from the total.
     pub(in super::super) fn add_plain(
         &mut self,
         tree: &CallingContextTree,
@@ -96,7 +96,7 @@ impl Builder {
         for value in alone.filter(|value| seen.is_shown(value.node) && rows[value.node.index()] != NO_ROW) {
             self.nodes[rows[value.node.index()]].calls += value.calls;
         }
-        // Rows stand behind those that they are called from.
+        // Rows come after their callers' rows.
         for row in (1..self.nodes.len()).rev() {
             let below = self.nodes[row].inclusive;
             let parent = self.nodes[row].parent;
@@ -104,7 +104,7 @@ impl Builder {
         }
     }
 
-    /// The row of a node, made with those above it if it is not there.
+    /// The row of a node. Missing rows are created, including those of its callers.
     fn row_of(&mut self, seen: &Seen<'_>, rows: &mut [usize], node: CallNodeId) -> usize {
         let mut missing = Vec::new();
         let mut at = node;
@@ -124,14 +124,14 @@ impl Builder {
         row
     }
 
-    /// A row that is known not to be there yet.
+    /// Add a row that is known not to exist.
     pub(super) fn push_row(&mut self, parent: usize, label: usize) -> usize {
         let depth = self.nodes[parent].depth + 1;
         self.nodes.push(ViewNode { parent, depth, label, ..ViewNode::default() });
         self.nodes.len() - 1
     }
 
-    /// A label holds what lies below it once, however often it calls itself.
+    /// Add a flat view: inclusive values count once per label, even in recursion.
     fn add_flat(&mut self, seen: &Seen<'_>, values: &[Value], alone: impl Iterator<Item = Value>) {
         let tree = seen.tree;
         let mut below = vec![CallStats::default(); tree.nodes.len()];
@@ -149,7 +149,7 @@ impl Builder {
         }
         self.nodes[0].inclusive.merge(&below[0]);
         let children = tree.children();
-        // How many of a label are open on the way down; a node is on the list once to be entered, and once to be left.
+        // Number of open nodes per label on the way down. Each node is in the list twice, to be entered and to be left.
         let mut open = vec![0_u32; self.labels.len()];
         let mut pending = vec![(CallingContextTree::ROOT, true)];
         while let Some((node, enters)) = pending.pop() {

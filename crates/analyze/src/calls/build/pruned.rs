@@ -1,7 +1,8 @@
-//! Views towards callers by paths: callers are followed where they hold enough.
+//! Views towards callers by paths, which follow only callers with enough of the metric.
 //!
-//! Turned round, a tree of a million nodes sixty deep has sixty million, most of them too narrow to be seen. Here all values
-//! go up one caller at a time, together; those of a row that holds too little stay there. Sums of all rows that are made are exact.
+//! Inverted, a tree with a million nodes of depth sixty has sixty million nodes, most of them too small to be visible.
+//! Here all values move up one caller at a time, together; values of rows below the threshold stay there. Sums of all
+//! created rows are exact.
 
 use super::Builder;
 use stackline_model::CallStats;
@@ -14,7 +15,7 @@ pub(super) struct Waiting {
     path: Box<[u32]>,
     own: bool,
     stats: CallStats,
-    /// How often what was hit was called.
+    /// Number of calls of the measured frame.
     calls: u64,
 }
 
@@ -25,12 +26,12 @@ impl Waiting {
 }
 
 impl Builder {
-    /// Follows callers of what has at least this part of the whole only.
+    /// Follow only callers of rows with a minimum share of the total.
     pub(in super::super) fn prune(&mut self) {
         self.waiting = Some(Vec::new());
     }
 
-    /// Puts all values that wait.
+    /// Add all pending values.
     pub(in super::super) fn put_waiting(&mut self, least: f64) {
         let mut waiting = self.waiting.take().unwrap_or_default();
         let least = self.nodes[0].inclusive.sum as f64 * least;
@@ -77,7 +78,7 @@ mod tests {
         builder.finish()
     }
 
-    /// Rows by what stands between them and the root.
+    /// Rows by the path between them and the root.
     fn by_path(view: &CallView) -> BTreeMap<String, (CallStats, CallStats)> {
         let mut paths: Vec<String> = Vec::new();
         for (row, node) in view.nodes.iter().enumerate() {
@@ -107,7 +108,7 @@ mod tests {
             prop_assert!(pruned.len() <= whole.len());
         }
 
-        /// Both ways to make a view make the same one.
+        /// Both methods build the same view.
         #[test]
         fn what_is_made_without_paths_is_as_with_paths(
             hits in prop::collection::vec(("[a-d]{0,8}", 0_u64..1000), 0..40),

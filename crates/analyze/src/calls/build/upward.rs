@@ -1,34 +1,34 @@
-//! Views towards callers without paths: all values go up one caller at a time, together, row by row.
+//! Views towards callers without paths: all values move up one caller at a time, together, row by row.
 //!
-//! The values of a row stand side by side, and who called them is told by a column of labels: nothing is looked up in a map, and
-//! of a caller that is too narrow no row is made.
+//! The values of a row are contiguous, and their callers are identified by a column of labels, without a map lookup.
+//! Callers that are too small get no row.
 
 use super::linear::Seen;
 use super::{Builder, Value};
 use crate::calls::CallLabel;
 use stackline_model::{CallNodeId, CallingContextTree};
 
-/// How much callers must hold, in the metric's unit.
+/// Minimum sums of callers, in the metric's unit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in super::super) struct Least {
-    /// To have a row.
+    /// Minimum for a row.
     pub(in super::super) shown: f64,
-    /// To have their own callers followed.
+    /// Minimum to follow the caller's own callers.
     pub(in super::super) followed: f64,
 }
 
-/// A value on its way up: where it is, and which one it is.
+/// Position of a value on its way up.
 #[derive(Clone, Copy, Debug)]
 struct Climber {
     at: CallNodeId,
     value: u32,
 }
 
-/// What the callers of a row hold, by label; the labels that have any are told apart from those of the row before.
+/// Sums of a row's callers by label. `touched` lists the labels in use.
 #[derive(Debug)]
 struct Tally {
     sums: Vec<u64>,
-    /// Where the values of a label go next: none where they stay.
+    /// Target row and next position of a label's values; `None` if they stay.
     slots: Vec<Slot>,
     touched: Vec<usize>,
 }
@@ -60,7 +60,7 @@ impl Tally {
     }
 }
 
-/// Values of one depth, those of a row side by side, and where each row's end.
+/// Values of one depth, contiguous per row, with the end of each row.
 #[derive(Debug, Default)]
 struct Front {
     climbers: Vec<Climber>,
@@ -68,8 +68,8 @@ struct Front {
 }
 
 impl Builder {
-    /// Puts values towards their callers, below these labels if any are given: then row 0 is the last of them. What is `least` is
-    /// asked once it is known how much there is.
+    /// Add values towards their callers, below the given labels if there are any: row 0 is then the last of them.
+    /// `least` returns thresholds from the total.
     pub(super) fn add_upwards(
         &mut self,
         seen: &Seen<'_>,
@@ -78,7 +78,7 @@ impl Builder {
         least: impl Fn(u64) -> Least,
     ) {
         for value in &mut values {
-            // What was hit is not shown: its calls are not those of its callers.
+            // The measured frame is hidden, and its calls are not calls of its callers.
             value.calls = if seen.is_shown(value.node) { value.calls } else { 0 };
         }
         let up = nearest(seen);
@@ -109,7 +109,7 @@ impl Builder {
         }
     }
 
-    /// Makes the rows of the callers of each row; gives the values whose callers are to be followed on.
+    /// Create the rows of the callers of each row. Returns the values whose callers are followed next.
     fn climb(
         &mut self,
         seen: &Seen<'_>,
@@ -147,7 +147,7 @@ impl Builder {
         next
     }
 
-    /// Makes rows of the callers that hold enough, and room for the values of those that are followed.
+    /// Create rows of callers above the threshold, and reserve space for the values to follow.
     fn place(&mut self, row: usize, tally: &mut Tally, least: Least, next: &mut Front) {
         for &label in &tally.touched {
             let sum = tally.sums[label] as f64;
@@ -167,7 +167,7 @@ impl Builder {
         }
     }
 
-    /// Counts a caller of a row that has no row of its own.
+    /// Count a caller without its own row.
     fn note_narrow(&mut self, row: usize) {
         if self.narrow.len() <= row {
             self.narrow.resize(row + 1, 0);
@@ -176,7 +176,7 @@ impl Builder {
     }
 }
 
-/// By node: the nearest one with a frame that is shown, at or above it; the root if there is none.
+/// By node: the nearest node with a shown frame, at or above it; the root if there is none.
 fn nearest(seen: &Seen<'_>) -> Vec<CallNodeId> {
     let mut nearest = vec![CallingContextTree::ROOT; seen.tree.nodes.len()];
     for node in seen.tree.nodes.ids().skip(1) {

@@ -1,23 +1,23 @@
-//! Operators of ATen that make constants, and what is computed of them; names without their prefix.
+//! ATen operators that create constants, and operators applied to them; names without prefix.
 
-/// What makes a tensor whose size its first argument is.
+/// Operators that create a tensor whose size is the first argument.
 pub(crate) const FILLED: &[&str] = &["ones", "full", "eye"];
-/// The same, mostly to be written to.
+/// The same, for tensors that are usually overwritten.
 pub(crate) const BLANK: &[&str] = &["zeros"];
-/// What sees a part of a tensor.
+/// Operators that create a view of a part of a tensor.
 pub(crate) const PARTS: &[&str] = &["select", "slice"];
-/// What writes to a part of a tensor.
+/// Operators that write to a part of a tensor.
 pub(crate) const WRITES: &[&str] = &["copy_", "fill_"];
-/// What tables of positions are computed with, and hardly anything else that is copied into parts of tensors.
+/// Operators that compute position tables. Other results are rarely copied into parts of tensors.
 pub(crate) const WAVES: &[&str] = &["sin", "cos"];
-/// What makes a vector.
+/// Operators that create a vector.
 pub(crate) const VECTORS: &[&str] = &["arange", "linspace", "logspace"];
-/// What keeps the number of elements, and their values.
+/// Operators that keep the number of elements and their values.
 pub(crate) const RESHAPED: &[&str] =
     &["view", "reshape", "unsqueeze", "squeeze", "transpose", "permute", "t", "flatten"];
-/// What keeps the values, of another type or elsewhere.
+/// Operators that keep the values, with another type or location.
 pub(crate) const COPIED: &[&str] = &["to", "_to_copy", "copy_", "detach", "clone", "contiguous", "expand"];
-/// What computes element by element: what a constant is worth keeping for.
+/// Elementwise operators, whose results are candidates for caching.
 pub(crate) const COMPUTED: &[&str] = &[
     "mul",
     "div",
@@ -48,10 +48,10 @@ pub(crate) const COMPUTED: &[&str] = &[
     "cumsum",
 ];
 
-/// Operators that make tensors of nothing but sizes and Python values.
+/// Operators that create tensors from sizes and Python values only.
 pub(crate) const FACTORIES: &[&[&str]] = &[FILLED, VECTORS, &["tril_indices", "triu_indices", "lift_fresh"]];
 
-/// What is computed of them.
+/// Operators applied to such constants.
 pub(crate) const DERIVED: &[&[&str]] = &[
     RESHAPED,
     COPIED,
@@ -74,8 +74,8 @@ pub(crate) const DERIVED: &[&[&str]] = &[
     ],
 ];
 
-/// What makes a tensor of a list of Python's: the last operator of `torch.tensor`.
+/// Operators that create a tensor from a Python list: the last operator of `torch.tensor`.
 pub(crate) const LISTS: &[&[&str]] = &[&["lift_fresh"]];
 
-/// What only copies a tensor to the GPU is SL030's.
+/// Operators that only copy a tensor to the GPU, which rule SL030 covers.
 pub(crate) const UPLOADS: &[&[&str]] = &[&["lift_fresh", "to", "_to_copy", "copy_", "detach", "detach_", "empty"]];

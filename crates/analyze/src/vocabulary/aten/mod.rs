@@ -1,58 +1,58 @@
-//! PyTorch: operators of ATen by what they do. Names are facts of its registry (`native_functions.yaml`).
+//! PyTorch: ATen operators by function. Names are facts of its registry (`native_functions.yaml`).
 
 pub(crate) mod constants;
 
-/// How names of ATen's operators begin.
+/// Name prefix of ATen operators.
 pub(crate) const PREFIX: &str = "aten::";
 
-/// How names of data types begin where they are spelled as in C++.
+/// Name prefix of data types in C++ spelling.
 pub(crate) const DATA_TYPE: &str = "c10::";
 
-/// Copy elements into a tensor that is there.
+/// Copy of elements into an existing tensor.
 pub(crate) const COPY: &str = "aten::copy_";
-/// Change type or device, if need be: the outer operator, and the one that copies.
+/// Conversion of type or device: the outer operator, and the one that copies.
 pub(crate) const TO: &str = "aten::to";
 pub(crate) const TO_COPY: &str = "aten::_to_copy";
-/// Copy as it is.
+/// Copy without conversion.
 pub(crate) const CLONE: &str = "aten::clone";
-/// Read elements by index.
+/// Read of elements by index.
 pub(crate) const INDEX: &str = "aten::index";
-/// Join tensors along a dimension.
+/// Concatenation of tensors along a dimension.
 pub(crate) const CAT: &str = "aten::cat";
-/// Hand a tensor out that was made of Python values.
+/// Return of a tensor that was created from Python values.
 pub(crate) const LIFT_FRESH: &str = "aten::lift_fresh";
-/// Pad sequences to the longest one.
+/// Padding of sequences to the longest one.
 pub(crate) const PAD_SEQUENCE: &str = "aten::pad_sequence";
-/// Add to a tensor in place.
+/// In-place addition to a tensor.
 pub(crate) const ADD_IN_PLACE: &str = "aten::add_";
-/// Set a tensor, or each of a list, to zero.
+/// Zeroing of a tensor, or of each tensor of a list.
 pub(crate) const ZERO: &str = "aten::zero_";
 pub(crate) const FOREACH_ZERO: &str = "aten::_foreach_zero_";
-/// How names of operators on lists of tensors begin.
+/// Name prefix of operators on lists of tensors.
 pub(crate) const FOREACH: &str = "aten::_foreach_";
 
-/// Look rows of a table up; the backward of that with a dense gradient.
+/// Lookup of table rows, and its backward with a dense gradient.
 pub(crate) const EMBEDDING: &[&str] =
     &["aten::embedding", "aten::embedding_bag", "aten::_embedding_bag", "aten::index_select"];
 pub(crate) const EMBEDDING_BACKWARD: &[&str] =
     &["aten::embedding_dense_backward", "aten::_embedding_bag_dense_backward"];
-/// Make another tensor of the same values, or write them into one.
+/// Operators that create another tensor with the same values, or write them into one.
 pub(crate) const COPIES: &[&str] = &[COPY, CLONE, "aten::detach", "detach"];
-/// Multiply by a matrix, or turn it for that.
+/// Matrix multiplication, and the transposition for it.
 pub(crate) const MULTIPLIES: &[&str] =
     &["aten::linear", "aten::matmul", "aten::mm", "aten::addmm", "aten::t", "aten::transpose", "aten::einsum"];
 
-/// Cross entropy: its parts, its whole, and how names of the loss itself begin.
+/// Cross entropy: its parts, the whole, and the name prefix of the loss itself.
 pub(crate) const LOG_SOFTMAX: &str = "aten::_log_softmax";
 pub(crate) const LOG_SOFTMAX_BACKWARD: &str = "aten::_log_softmax_backward_data";
 pub(crate) const CROSS_ENTROPY: &str = "aten::cross_entropy_loss";
 pub(crate) const NLL_LOSS: &str = "aten::nll_loss";
 
-/// Multiply batches of matrices.
+/// Batched matrix multiplication.
 pub(crate) const BATCHED_PRODUCTS: &[&str] = &["aten::bmm", "aten::baddbmm", "aten::baddbmm_"];
 /// Softmax, forward and backward.
 pub(crate) const SOFTMAX: &[&str] = &["aten::_softmax", "aten::_softmax_backward_data", "aten::_safe_softmax"];
-/// What attention written out runs between its products besides softmax: scale, mask, casts, copies, dropout, and their
+/// Operators between the products of unfused attention, except softmax: scale, mask, casts, copies, dropout, and their
 /// backward.
 pub(crate) const BETWEEN_PRODUCTS: &[&str] = &[
     "aten::mul",
@@ -77,22 +77,22 @@ pub(crate) const BETWEEN_PRODUCTS: &[&str] = &[
     "aten::bernoulli_",
 ];
 
-/// Apply a layer: inputs from the second on are parameters.
+/// Layer operators, whose inputs from the second on are parameters.
 pub(crate) const LAYERS: &[&str] =
     &["aten::linear", "aten::conv1d", "aten::conv2d", "aten::conv3d", "aten::_convolution", "aten::convolution"];
 
-/// Do nothing but read a value of the GPU.
+/// Operators that only read a value from the GPU.
 pub(crate) const READS: &[&str] = &["aten::item", "aten::_local_scalar_dense", "aten::is_nonzero"];
-/// Read the size of their result.
+/// Operators that read the size of their result from the GPU.
 pub(crate) const READS_SIZE: &[&str] = &["aten::nonzero", "aten::_unique2"];
 
-/// Put a batch together.
+/// Operators that assemble a batch.
 pub(crate) const COLLATES: &[&str] = &["aten::stack", CAT];
-/// Gather tensors into one.
+/// Operators that gather tensors into one.
 pub(crate) const GATHERS: &[&str] =
     &["aten::stack", CAT, "aten::concat", "aten::hstack", "aten::vstack", "aten::column_stack"];
 
-/// On a CPU, divide their work among threads, however it is shaped.
+/// Operators that are multithreaded on CPUs, for all shapes.
 pub(crate) const THREADED: [&str; 14] = [
     "aten::_scaled_dot_product_flash_attention_for_cpu",
     "aten::_scaled_dot_product_flash_attention_for_cpu_backward",
@@ -110,7 +110,7 @@ pub(crate) const THREADED: [&str; 14] = [
     "aten::thnn_conv2d",
 ];
 
-/// How names of operators begin that only GPUs have.
+/// Name prefixes of operators that exist only on GPUs.
 pub(crate) const OF_GPUS: [&str; 6] = [
     "aten::cudnn_",
     "aten::miopen_",
@@ -120,12 +120,13 @@ pub(crate) const OF_GPUS: [&str; 6] = [
     "aten::_cudnn_",
 ];
 
-/// An operator's name without [`PREFIX`]; `None` if it is none of ATen's.
+/// Operator name without [`PREFIX`]; `None` for operators outside ATen.
 pub(crate) fn short_name(operator: &str) -> Option<&str> {
     operator.strip_prefix(PREFIX)
 }
 
-/// Whether an operator, or a node of autograd, is attention as one: its work grows with the square of sequences' lengths.
+/// Test if an operator, or an autograd node, is fused attention, whose work grows with the square of the sequence
+/// length.
 pub(crate) fn is_attention(operator: &str) -> bool {
     let name = operator.replace('_', "").to_ascii_lowercase();
     ["scaleddotproduct", "flashattention", "efficientattention", "cudnnattention"]
@@ -133,37 +134,37 @@ pub(crate) fn is_attention(operator: &str) -> bool {
         .any(|part| name.contains(part))
 }
 
-/// Whether an operator is one step of a recurrent layer, of which there is an operator for the whole sequence.
+/// Test if an operator is one time step of a recurrent layer, for which an operator for whole sequences exists.
 pub(crate) fn is_recurrent_cell(operator: &str) -> bool {
     matches!(short_name(operator), Some("lstm_cell" | "gru_cell" | "rnn_tanh_cell" | "rnn_relu_cell"))
 }
 
-/// Whether an operator may multiply a matrix of each sample with another one of it.
+/// Test if an operator may multiply two matrices of each sample with each other.
 pub(crate) fn is_batched_product(operator: &str) -> bool {
     matches!(short_name(operator), Some("bmm" | "baddbmm" | "matmul" | "einsum"))
 }
 
-/// Whether an operator is a softmax, or its backward.
+/// Test if an operator is a softmax, or its backward.
 pub(crate) fn is_softmax(operator: &str) -> bool {
     short_name(operator).is_some_and(|name| name.contains("softmax"))
 }
 
-/// Whether an operator copies a tensor into another order of elements.
+/// Test if an operator copies a tensor into another memory layout.
 pub(crate) fn reorders(operator: &str) -> bool {
     operator == CLONE || matches!(short_name(operator), Some("contiguous" | "reshape"))
 }
 
-/// Whether an operator copies a tensor to another type or device.
+/// Test if an operator copies a tensor to another type or device.
 pub(crate) fn converts(operator: &str) -> bool {
     operator == TO || operator == TO_COPY
 }
 
-/// Whether an operator computes gradients, by its own name.
+/// Test if an operator computes gradients, by its own name.
 pub(crate) fn is_backward(operator: &str) -> bool {
     short_name(operator).is_some_and(|name| name.ends_with("_backward"))
 }
 
-/// Whether an operator is a convolution of cuDNN or MIOpen, forward or backward.
+/// Test if an operator is a convolution of cuDNN or MIOpen, forward or backward.
 pub(crate) fn is_gpu_convolution(operator: &str) -> bool {
     short_name(operator).is_some_and(|name| {
         name.starts_with("cudnn_convolution")
