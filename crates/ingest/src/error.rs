@@ -16,7 +16,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// Nothing in it is a trace.
-    #[error("{}: no trace found; give a torch.profiler or Chrome trace (JSON, also packed), or a directory of them", path.display())]
+    #[error("{}: no trace found. Give a torch.profiler or Chrome trace (JSON, also compressed), or a directory of traces", path.display())]
     NoTrace {
         /// Which file or directory.
         path: PathBuf,
@@ -42,13 +42,13 @@ pub enum Error {
         offset: u64,
     },
     /// A directory holds no recording.
-    #[error("{}: no recorded process found; `stackline record -o RUN -- COMMAND` makes a recording", path.display())]
+    #[error("{}: no recorded process found. Record with `stackline record -o RUN -- COMMAND`", path.display())]
     NoStreams {
         /// The directory.
         path: PathBuf,
     },
     /// A recording holds a tree only.
-    #[error("{}: the recording has no single calls, of which traces are made: {}; `stackline calls` shows it, and `stackline record --mode trace` records single calls", path.display(), no_single_calls(report))]
+    #[error("{}: no trace, because the recording has no single calls: {}. Show the call tree with `stackline calls`, or record with `stackline record --mode trace`", path.display(), no_single_calls(report))]
     NoSingleCalls {
         /// The directory.
         path: PathBuf,
@@ -56,13 +56,13 @@ pub enum Error {
         report: Box<ReadReport>,
     },
     /// A profile, which has sums of calls and no trace.
-    #[error("{}: a profile: it has sums of calls, and not when each was; `stackline calls`, `diff` and `view` show it, by itself", path.display())]
+    #[error("{}: a profile with sums per call path, not a trace with times. Open it alone with `stackline calls`, `diff` or `view`", path.display())]
     OnlyCalls {
         /// The file.
         path: PathBuf,
     },
     /// A file of memory, which has no trace of what ran.
-    #[error("{}: {} contains only memory data, no trace of what ran; look at it with `stackline memory`", path.display(), in_words(format))]
+    #[error("{}: {} contains only memory data, no execution trace. Analyze it with `stackline memory`", path.display(), in_words(format))]
     OnlyMemory {
         /// The file or folder.
         path: PathBuf,
@@ -70,7 +70,7 @@ pub enum Error {
         format: &'static str,
     },
     /// A trace, which has no sums of calls.
-    #[error("{}: a trace, and no profile", path.display())]
+    #[error("{}: a trace, not a profile", path.display())]
     NoCalls {
         /// The file.
         path: PathBuf,
@@ -84,9 +84,9 @@ pub enum Error {
 fn in_words(format: &str) -> String {
     let article = if format.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
     match format {
-        "drgpum" => "a folder of DrGPUM's".to_owned(),
+        "drgpum" => "a DrGPUM folder".to_owned(),
         "snapshot" => "a memory snapshot".to_owned(),
-        "memory-text" => "our text form of memory".to_owned(),
+        "memory-text" => "a memory text file".to_owned(),
         _ => format!("{article} {}", format.replace('-', " ")),
     }
 }
@@ -96,8 +96,8 @@ fn in_words(format: &str) -> String {
 pub fn no_single_calls(report: &ReadReport) -> String {
     let lost = report.problems.iter().find(|problem| problem.severity == Severity::Lost);
     match lost {
-        Some(problem) => format!("they are lost ({}: {})", problem.message, problem.example),
-        None => "it keeps sums of calls, or no operator ran in it".to_owned(),
+        Some(problem) => format!("single calls were lost ({}: {})", problem.message, problem.example),
+        None => "only sums per call path were recorded, or no operator ran".to_owned(),
     }
 }
 

@@ -217,18 +217,18 @@ fn read_tables(
         }
     };
     let tables = stackline_sqlite::Database::open(&path).map_err(|error| {
-        damaged(format!("an SQLite database that cannot be read: {error}; if it was copied or is still written, take the whole of it"))
+        damaged(format!("an SQLite database that cannot be read: {error}; if it is still being written or was only partly copied, give the complete file"))
     })?;
     let content = Content::Tables(&tables);
     let Some(source) = source(label, &content)? else {
         if tables.is_cut() {
             return Err(damaged(
-                "an SQLite database that breaks off before any table that is known; take the whole of it".to_owned(),
+                "a truncated SQLite database without any known table; give the complete file".to_owned(),
             ));
         }
         let names: Vec<&str> = tables.tables().take(8).collect();
         let names = if names.is_empty() { "no tables".to_owned() } else { format!("the tables {}", names.join(", ")) };
-        let found = format!("an SQLite database of no profiler that is known here (it has {names})");
+        let found = format!("an SQLite database of an unknown profiler (with {names})");
         return Err(Error::Unsupported { path: label.into(), found, advice: READS.to_owned() });
     };
     let mut traces = match source.read {
@@ -269,7 +269,7 @@ fn read_tar(
     for entry in archive.entries().map_err(io)? {
         let Ok(entry) = entry else {
             // The archive breaks off: what came before stays.
-            let lost = Error::Malformed { path: label.into(), reason: "the archive breaks off".into(), offset: 0 };
+            let lost = Error::Malformed { path: label.into(), reason: "the archive is truncated".into(), offset: 0 };
             found.skipped.push((label.to_owned(), lost));
             break;
         };
@@ -315,7 +315,7 @@ fn read_zip(
             let mut bytes = Vec::new();
             stream.by_ref().take(MAX_ZIP_IN_MEMORY + 1).read_to_end(&mut bytes).map_err(io)?;
             if bytes.len() as u64 > MAX_ZIP_IN_MEMORY {
-                let reason = "a zip archive of more than 1 GiB within a stream; unpack it first".to_owned();
+                let reason = "a zip archive larger than 1 GiB within a stream or archive; unpack it first".to_owned();
                 return Err(Error::Malformed { path: label.into(), reason, offset: MAX_ZIP_IN_MEMORY });
             }
             Box::new(Cursor::new(bytes))

@@ -185,9 +185,9 @@ fn a_directory_with_other_files_beside() {
     assert_eq!(set.traces[0].report.count_of("skipped_file"), 5);
     // Named by themselves they say what is wrong.
     assert!(reason(&dir.path().join("package.json")).contains("without \"traceEvents\""));
-    assert!(reason(&dir.path().join("list.json")).contains("no trace event"));
-    assert!(reason(&dir.path().join("numbers.json")).contains("no trace event"));
-    assert!(reason(&dir.path().join("links.md")).contains("no trace event"));
+    assert!(reason(&dir.path().join("list.json")).contains("without any trace event"));
+    assert!(reason(&dir.path().join("numbers.json")).contains("without any trace event"));
+    assert!(reason(&dir.path().join("links.md")).contains("without any trace event"));
 }
 
 #[cfg(unix)]

@@ -53,30 +53,45 @@ fn every_statement_is_read() {
 
 #[test]
 fn mistakes_are_named_with_their_place() {
-    assert_eq!(error("a x 8\nf y"), "line 2, column 3: `y` is not alive here; allocate it first with: a y BYTES");
-    assert_eq!(error("a x 8; a x 9"), "line 1, column 10: `x` is still alive; free it first or take another name");
-    assert_eq!(error("a x eight"), "line 1, column 5: expected its bytes as a whole number that fits, found `eight`");
-    assert_eq!(error("a x"), "line 1, column 4: expected its bytes, found the end of the statement");
+    assert_eq!(
+        error("a x 8\nf y"),
+        "line 2, column 3: object `y` is not alive here; allocate it first with: a y BYTES"
+    );
+    assert_eq!(
+        error("a x 8; a x 9"),
+        "line 1, column 10: object `x` is still alive; free it first or use another name"
+    );
+    assert_eq!(
+        error("a x eight"),
+        "line 1, column 5: expected the size in bytes as an integer within range, found `eight`"
+    );
+    assert_eq!(error("a x"), "line 1, column 4: expected the size in bytes, found the end of the statement");
     assert_eq!(
         error("a x 8; s x[4:9]"),
-        "line 1, column 14: 4:9 is no range of 8 bytes; ranges ascend and do not overlap"
+        "line 1, column 14: 4:9 is not a valid range of an object of 8 bytes; ranges must ascend without overlap"
     );
-    assert_eq!(error("a \"x 8"), "line 1, column 3: a quoted name has no end; close it with \" on the same line");
+    assert_eq!(
+        error("a \"x 8"),
+        "line 1, column 3: a quoted name has no closing quote; close the name with \" on the same line"
+    );
     assert_eq!(error("w e"), "line 1, column 3: event `e` is not recorded yet; record it first with: e e");
     assert_eq!(
         error("q x"),
-        "line 1, column 1: unknown statement `q`; one of a, o, f, s, h, d, c, k, e, w, y, device, end"
+        "line 1, column 1: unknown statement `q`; use one of a, o, f, s, h, d, c, k, e, w, y, device, end"
     );
     assert_eq!(error("a x 8 color=red"), "line 1, column 7: unknown option `color`");
     assert_eq!(
         error("a x 8; end\n# fine\n\nf x"),
-        "line 4, column 1: nothing stands behind `end`: the program was over there"
+        "line 4, column 1: a statement after `end`; remove it, because `end` is the last statement"
     );
-    assert_eq!(error("end; end"), "line 1, column 6: nothing stands behind `end`: the program was over there");
+    assert_eq!(
+        error("end; end"),
+        "line 1, column 6: a statement after `end`; remove it, because `end` is the last statement"
+    );
     assert_eq!(error("a x 8 ]"), "line 1, column 7: expected the end of the statement, found `]`");
     assert_eq!(
         error("a x 8; s x ä!"),
-        "line 1, column 13: unexpected `!`; names with such characters stand in double quotes"
+        "line 1, column 13: unexpected `!`; put names with such characters in double quotes"
     );
 }
 

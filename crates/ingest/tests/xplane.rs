@@ -402,10 +402,10 @@ fn packed_and_beside_its_other_form() {
 #[test]
 fn what_is_none_is_named() {
     let empty = space(&[Plane::new(0, "/host:CPU"), Plane::new(0, "Task Environment")], &["host"]);
-    assert!(error(&empty).contains("without events (its planes: /host:CPU, Task Environment)"), "{}", error(&empty));
+    assert!(error(&empty).contains("without events (planes: /host:CPU, Task Environment)"), "{}", error(&empty));
     let whole = text(&fixture("jax-train.xplane.pb.gz"));
     assert!(
-        error(&whole[..60_000]).contains("breaks off or is damaged before the first one"),
+        error(&whole[..60_000]).contains("truncated or damaged before the first event"),
         "{}",
         error(&whole[..60_000])
     );
@@ -416,7 +416,7 @@ fn what_is_none_is_named() {
     let whole = text(&fixture("jax-train.xplane.pb.gz"));
     let mangled = String::from_utf8_lossy(&whole);
     assert!(
-        error(mangled.as_bytes()).contains("a binary file that a program took for text"),
+        error(mangled.as_bytes()).contains("a binary file that was converted as text"),
         "{}",
         error(mangled.as_bytes())
     );

@@ -37,10 +37,10 @@ pub enum Error {
     #[error("{0}")]
     Sqlite(#[from] rusqlite::Error),
     /// Pages of the file refer to each other, as those of no sound file do.
-    #[error("it has more rows or text than the file has room for")]
+    #[error("more rows or text than fit into the file; the file is damaged")]
     Endless,
     /// The caller's function ended the scan.
-    #[error("stopped before the end, as asked")]
+    #[error("the scan was stopped by its caller")]
     Stopped,
 }
 

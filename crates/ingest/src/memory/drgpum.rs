@@ -46,8 +46,8 @@ pub(super) fn is_liveness(text: &str) -> bool {
 
 /// What to say of one file alone.
 pub(super) fn alone(path: &Path) -> Error {
-    let found = format!("one of DrGPUM's files, which needs {LIVENESS} and {SIZES} beside each other");
-    Error::Unsupported { path: path.to_owned(), found, advice: "give the folder that holds both".to_owned() }
+    let found = format!("a single DrGPUM file; {LIVENESS} and {SIZES} are both required");
+    Error::Unsupported { path: path.to_owned(), found, advice: "give the folder that contains both".to_owned() }
 }
 
 /// Reads such a directory.
@@ -62,8 +62,8 @@ pub(super) fn read(label: &str, directory: &Path) -> Result<MemoryTrace, Error> 
     };
     let missing: Vec<&str> = [LIVENESS, SIZES].into_iter().filter(|name| !directory.join(name).is_file()).collect();
     if !missing.is_empty() {
-        let found = format!("a folder of DrGPUM's files without {}", missing.join(" and "));
-        let advice = format!("{LIVENESS} and {SIZES} are needed, {STREAMS} may be missing");
+        let found = format!("a DrGPUM folder without {}", missing.join(" and "));
+        let advice = format!("add {LIVENESS} and {SIZES}; {STREAMS} is optional");
         return Err(Error::Unsupported { path: directory.to_owned(), found, advice });
     }
     let streams = if directory.join(STREAMS).is_file() { text(STREAMS)? } else { String::new() };
@@ -73,8 +73,8 @@ pub(super) fn read(label: &str, directory: &Path) -> Result<MemoryTrace, Error> 
     if trace.calls.is_empty() {
         return Err(Error::Unsupported {
             path: directory.to_owned(),
-            found: format!("files of DrGPUM, but {LIVENESS} names no operation that can be read"),
-            advice: "give a folder that `gvprof -e memory_liveness` wrote while the program ran to its end".to_owned(),
+            found: format!("a DrGPUM folder whose {LIVENESS} contains no readable operation"),
+            advice: "run the program to its end under `gvprof -e memory_liveness` and give its folder".to_owned(),
         });
     }
     Ok(trace)
@@ -172,7 +172,12 @@ impl Writer {
             self.trace.release(id, call);
         }
         let unknown = operation.iter().filter(|(_, kind)| *kind > FREE).count() as u64;
-        diagnostics::MEMORY_UNKNOWN_EVENT.count_many(&mut self.trace.report, unknown, None, "a type above 5");
+        diagnostics::MEMORY_UNKNOWN_EVENT.count_many(
+            &mut self.trace.report,
+            unknown,
+            None,
+            "an operation type above 5",
+        );
     }
 
     fn new_object(&mut self, object: u64, call: NewCall) -> NewObject {
@@ -257,6 +262,6 @@ mod tests {
             std::fs::write(folder.path().join(name), "").unwrap_or_else(|error| panic!("{error}"));
         }
         let told = read("d", folder.path()).map_or_else(|error| error.to_string(), |_| String::new());
-        assert!(told.contains("names no operation"), "{told}");
+        assert!(told.contains("contains no readable operation"), "{told}");
     }
 }

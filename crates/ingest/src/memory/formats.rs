@@ -67,11 +67,11 @@ pub(crate) fn sniff_text(content: &Content<'_>) -> Sniff {
 /// Whether an input is a folder of DrGPUM's files, or one of them.
 pub(crate) fn sniff_drgpum(content: &Content<'_>) -> Sniff {
     match content {
-        Content::Directory(path) if drgpum::is_whole(path) => Sniff::Yes("files of its analysis of liveness"),
+        Content::Directory(path) if drgpum::is_whole(path) => Sniff::Yes("files of the liveness analysis"),
         Content::Directory(path) if drgpum::is_drgpum(path) => Sniff::Maybe,
         _ => sniff(
             content,
-            |form| if form == Form::Drgpum { Sniff::Yes("objects and what used them") } else { Sniff::No },
+            |form| if form == Form::Drgpum { Sniff::Yes("objects with their operations") } else { Sniff::No },
         ),
     }
 }
@@ -186,7 +186,7 @@ pub fn one_trace(path: &Path, mut traces: Vec<MemoryTrace>) -> Result<MemoryTrac
             Err(unsupported(
                 path,
                 &found,
-                "give one of them (an archive: unpack it), or all to `stackline memory`, which compares them",
+                "give one of them (unpack an archive first), or compare all with `stackline memory`",
             ))
         }
         (None, _) => Err(asked_for_memory(Error::NoTrace { path: path.to_owned() })),
@@ -199,7 +199,7 @@ pub fn asked_for_memory(error: Error) -> Error {
     let advice = WHAT_IS_READ.to_owned();
     match error {
         Error::Unsupported { path, found, .. } if found.starts_with(input::UNKNOWN) => {
-            let found = found.replacen(input::UNKNOWN, "no memory trace", 1);
+            let found = found.replacen(input::UNKNOWN, "not a memory trace", 1);
             Error::Unsupported { path, found, advice }
         }
         Error::NoTrace { path } => Error::Unsupported { path, found: "no memory trace found".to_owned(), advice },
@@ -210,7 +210,7 @@ pub fn asked_for_memory(error: Error) -> Error {
 /// What to say of an input that is of another format.
 pub(crate) fn no_memory(label: &str, head: &[u8]) -> Error {
     let start = String::from_utf8_lossy(&head[..head.len().min(24)]).escape_debug().to_string();
-    unsupported(Path::new(label), &format!("no memory trace (starts with \"{start}\")"), WHAT_IS_READ)
+    unsupported(Path::new(label), &format!("not a memory trace (starts with \"{start}\")"), WHAT_IS_READ)
 }
 
 /// Counts what is read, unpacked.
@@ -237,10 +237,12 @@ fn read_plain(label: &str, head: &[u8], stream: &mut dyn Read) -> Result<MemoryT
         }
         Form::Page => {
             let text = whole_text(path, stream)?;
-            let bytes = viz::pickle_in(&text)
-                .ok_or_else(|| unsupported(path, "a web page without a memory snapshot", "give the snapshot itself"))?;
+            let bytes = viz::pickle_in(&text).ok_or_else(|| {
+                unsupported(path, "a web page without a memory snapshot", "give the snapshot file itself")
+            })?;
             let read = pickle::read(&bytes[..], pickle::Limits::default());
-            let (values, root) = read.map_err(|e| malformed(path, &format!("its pickle: {}", e.reason), e.offset))?;
+            let (values, root) =
+                read.map_err(|e| malformed(path, &format!("the pickle in the page: {}", e.reason), e.offset))?;
             read_values(path, label, values, root)
         }
         Form::Snapshot | Form::Timeline | Form::ExecutionTrace => {
@@ -251,7 +253,11 @@ fn read_plain(label: &str, head: &[u8], stream: &mut dyn Read) -> Result<MemoryT
         Form::Text => {
             let text = whole_text(path, stream)?;
             text::read(label, &text).map_err(|error| {
-                unsupported(path, &format!("text of memory, {error}"), "docs/formats/memory-text.md has all statements")
+                unsupported(
+                    path,
+                    &format!("memory text, {error}"),
+                    "see docs/formats/memory-text.md for all statements",
+                )
             })
         }
         Form::Drgpum => Err(drgpum::alone(path)),
@@ -269,19 +275,23 @@ fn read_values(path: &Path, label: &str, values: Values, root: Value) -> Result<
         return Ok(execution_trace::read(label, &values, root));
     }
     if timeline::is_sums(&values, root) {
-        let found = "the sums by category that export_memory_timeline writes into a .json, which tell of no object";
-        return Err(unsupported(path, found, "give it a name that ends in .raw.json.gz, and this command that file"));
+        let found = "sums by category without objects, as export_memory_timeline writes them to a .json file";
+        return Err(unsupported(
+            path,
+            found,
+            "call export_memory_timeline with a name that ends in .raw.json.gz and give that file",
+        ));
     }
     let advice =
-        "give what `torch.cuda.memory._dump_snapshot()` writes, or `pickle.dump(torch.cuda.memory._snapshot(), file)`";
-    Err(unsupported(path, "plain data, but no memory snapshot (neither segments nor device_traces)", advice))
+        "give the file of `torch.cuda.memory._dump_snapshot()` or `pickle.dump(torch.cuda.memory._snapshot(), file)`";
+    Err(unsupported(path, "not a memory snapshot (plain data without segments and device_traces)", advice))
 }
 
 fn whole_text(path: &Path, stream: &mut dyn Read) -> Result<String, Error> {
     let mut bytes = Vec::new();
     stream.take(MAX_TEXT + 1).read_to_end(&mut bytes).map_err(|source| Error::Io { path: path.to_owned(), source })?;
     if bytes.len() as u64 > MAX_TEXT {
-        return Err(malformed(path, "a text of more than 2 GiB", MAX_TEXT));
+        return Err(malformed(path, "a text larger than 2 GiB", MAX_TEXT));
     }
     String::from_utf8(bytes)
         .map_err(|error| malformed(path, "text that is not UTF-8", error.utf8_error().valid_up_to() as u64))

@@ -16,8 +16,8 @@ mod viz;
 const MOST_BYTES: u64 = 1 << 50;
 
 /// What to give who asks for memory.
-pub const WHAT_IS_READ: &str = "give a memory snapshot of PyTorch (`torch.cuda.memory._dump_snapshot()`), a trace of torch.profiler with \
-    profile_memory=True, an execution trace, a recording (`stackline record --mode trace --memory`), or text of memory \
+pub const WHAT_IS_READ: &str = "give a PyTorch memory snapshot (`torch.cuda.memory._dump_snapshot()`), a torch.profiler trace with \
+    profile_memory=True, an execution trace, a recording (`stackline record --mode trace --memory`), or memory text \
     (docs/formats/memory-text.md)";
 
 pub use formats::{

@@ -88,13 +88,13 @@ impl<R: Read> Machine<R> {
     fn run(&mut self) -> Step<Value> {
         let first = self.input.byte().map_err(|e| ended(&e))?;
         if first != opcodes::PROTO {
-            return Err("no pickle of protocol 2 to 5: if it is one of protocol 0 or 1, save it again with \
+            return Err("not a pickle of protocol 2 to 5: save a pickle of protocol 0 or 1 again with \
                         `pickle.dump(snapshot, file, protocol=4)`"
                 .to_owned());
         }
         let protocol = self.byte()?;
         if !(2..=5).contains(&protocol) {
-            return Err(format!("a pickle of protocol {protocol}; protocols 2 to 5 are read"));
+            return Err(format!("a pickle of protocol {protocol}; only protocols 2 to 5 are supported"));
         }
         let mut until_check = CHECK_EVERY;
         loop {
@@ -146,7 +146,7 @@ impl<R: Read> Machine<R> {
             b'a' | b'e' | b's' | b'u' => self.fill(opcode)?,
             b'(' => {
                 if self.marks.len() >= self.limits.depth {
-                    return Err(format!("more than {} containers within each other", self.limits.depth));
+                    return Err(format!("more than {} nested containers", self.limits.depth));
                 }
                 self.marks.push(self.stack.len());
             }
@@ -213,7 +213,7 @@ impl<R: Read> Machine<R> {
     /// Little endian, two's complement.
     fn long(&mut self, length: u32) -> Step<i128> {
         if length > 16 {
-            return Err(format!("an integer of {length} bytes: no size or address is that large"));
+            return Err(format!("an integer of {length} bytes, larger than any size or address"));
         }
         let mut bytes = [0; 16];
         for byte in &mut bytes[..length as usize] {
@@ -232,12 +232,12 @@ impl<R: Read> Machine<R> {
             _ => u64::from_le_bytes(self.array()?),
         };
         if length > self.limits.memory {
-            return Err(format!("a text of {length} bytes, more than the {} that are allowed", self.limits.memory));
+            return Err(format!("a string of {length} bytes, above the limit of {} bytes", self.limits.memory));
         }
         self.input.bytes(length, &mut self.text).map_err(|e| ended(&e))?;
         let text = String::from_utf8_lossy(&self.text);
         if self.values.strings.is_full(text.len()) {
-            return Err("more than 4 GiB of different texts".to_owned());
+            return Err("more than 4 GiB of distinct strings".to_owned());
         }
         let id = self.values.strings.intern(&text);
         self.push(if matches!(opcode, b'C' | b'B' | 0x8e) { Value::bytes(id) } else { Value::text(id) });
@@ -263,7 +263,7 @@ impl<R: Read> Machine<R> {
             }
         };
         if kind == NodeKind::Dict && (self.stack.len() - from) % 2 == 1 {
-            return Err("a dict with a key without a value".to_owned());
+            return Err("a dict key without a value".to_owned());
         }
         let node = self.values.node(kind, &self.stack[from..]).ok_or_else(full)?;
         self.stack.truncate(from);
@@ -283,8 +283,11 @@ impl<R: Read> Machine<R> {
         let kind = if matches!(opcode, b'a' | b'e') { NodeKind::List } else { NodeKind::Dict };
         let target = self.node_of(self.stack[from - 1]).filter(|node| self.values.node_kind(*node) == kind);
         let Some(target) = target else {
-            let what =
-                if kind == NodeKind::List { "items for something that is no list" } else { "entries for no dict" };
+            let what = if kind == NodeKind::List {
+                "items appended to a value that is not a list"
+            } else {
+                "entries set on a value that is not a dict"
+            };
             return Err(what.to_owned());
         };
         if kind == NodeKind::Dict && (self.stack.len() - from) % 2 == 1 {
@@ -318,7 +321,7 @@ impl<R: Read> Machine<R> {
     fn recall(&mut self, opcode: u8) -> Step {
         let number = if opcode == b'h' { u32::from(self.byte()?) } else { u32::from_le_bytes(self.array()?) };
         let found = self.memo.get(number as usize).or_else(|| self.far_memo.get(&number)).copied();
-        let value = found.ok_or_else(|| format!("a reference to number {number}, which nothing has"))?;
+        let value = found.ok_or_else(|| format!("a reference to undefined memo entry {number}"))?;
         self.push(value);
         Ok(())
     }
@@ -326,7 +329,7 @@ impl<R: Read> Machine<R> {
     /// What to say of an instruction that is not followed.
     fn refusal(&mut self, opcode: u8) -> String {
         let Some((name, why)) = opcodes::refused(opcode) else {
-            return format!("0x{opcode:02x} is no pickle instruction: the file is damaged, or no pickle");
+            return format!("0x{opcode:02x} is not a pickle instruction: the file is damaged or not a pickle");
         };
         let named = match opcode {
             b'c' | b'i' => self.input.lines(2),
@@ -338,12 +341,12 @@ impl<R: Read> Machine<R> {
         };
         let named: String = named.chars().take(80).collect();
         let named = if named.is_empty() { named } else { format!(" of {named:?}") };
-        format!("the instruction {name}{named} was refused, and nothing was run: {why}")
+        format!("the pickle instruction {name}{named} was refused and no code was run: {why}")
     }
 }
 
 fn underflow() -> String {
-    "an instruction takes more values than there are".to_owned()
+    "an instruction takes more values than the stack holds".to_owned()
 }
 
 fn full() -> String {
@@ -352,7 +355,9 @@ fn full() -> String {
 
 fn ended(error: &std::io::Error) -> String {
     match error.kind() {
-        ErrorKind::UnexpectedEof => "the file ends in the middle of the pickle: it was cut, or is still being written",
+        ErrorKind::UnexpectedEof => {
+            "the file ends in the middle of the pickle: the file is truncated or still being written"
+        }
         _ => return format!("cannot read: {error}"),
     }
     .to_owned()

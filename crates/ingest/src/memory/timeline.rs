@@ -136,14 +136,14 @@ impl Reader {
     }
 
     fn wrong_size(&mut self, action: i128, bytes: i128) {
-        let what = match action {
-            PREEXISTING => "an object that is older",
+        let record = match action {
+            PREEXISTING => "an object from before the records",
             CREATE => "an allocation",
             NEW_VERSION => "a change of category",
             DESTROY => "a free",
-            _ => "an action that is not known",
+            _ => "an unknown action",
         };
-        diagnostics::MEMORY_BAD_EVENT.count(&mut self.trace.report, None, &format!("{what} of {bytes} bytes"));
+        diagnostics::MEMORY_BAD_EVENT.count(&mut self.trace.report, None, &format!("{record} of {bytes} bytes"));
     }
 
     /// The youngest object of this size and category; one that is not there is counted.

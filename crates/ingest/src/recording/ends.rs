@@ -128,7 +128,7 @@ pub(super) fn note_after_steps(trace: &mut Trace, base_ns: i64, killed: &BTreeSe
         None => (trace.span().map_or(last.end, |(_, end)| end), "its last record"),
     };
     if until > last.end {
-        let example = format!("{} from the end of step {} to {what}", duration(until - last.end), last.number);
+        let example = format!("{} between the end of step {} and {what}", duration(until - last.end), last.number);
         diagnostics::AFTER_STEPS.count(&mut trace.report, None, &example);
         trace.report.sort();
     }

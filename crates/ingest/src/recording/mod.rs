@@ -157,7 +157,7 @@ fn note_unread(name: &str, reader: &Reader<'_>, size: usize, report: &mut ReadRe
             let example = format!("{name}: the last {} bytes", damage.bytes);
             diagnostics::CUT_STREAM.count(report, Some(damage.at as u64), &example);
         } else {
-            let example = format!("{name}: {} bytes from byte {} on", damage.bytes, damage.at);
+            let example = format!("{name}: {} bytes from byte {}", damage.bytes, damage.at);
             diagnostics::DAMAGED_CHUNK.count(report, Some(damage.at as u64), &example);
         }
     }

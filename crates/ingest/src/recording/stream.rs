@@ -384,7 +384,7 @@ pub(super) fn note_outage(report: &mut ReadReport, name: &str, time: (i64, i64),
     };
     let example = format!("{name}: {reason} for {seconds:.1} s");
     if dropped == 0 {
-        diagnostics::WRITE_DELAYED.count(report, None, &format!("{example}; all of it was written later"));
+        diagnostics::WRITE_DELAYED.count(report, None, &format!("{example}; all records were written later"));
     } else {
         diagnostics::NOT_WRITTEN.count_many(
             report,

@@ -59,12 +59,12 @@ fn bounds(clock: &DeviceClock) -> String {
                 if least >= 0 { format!("at least {least} ns behind") } else { format!("at most {} ns ahead", -least) };
             let by_wait =
                 if most >= 0 { format!("at most {most} ns behind") } else { format!("at least {} ns ahead", -most) };
-            format!("its clock drifts, jumps, or has wrong records: a launch has it {by_launch}, a wait {by_wait}")
+            format!("the clock drifts, jumps, or has wrong records: by a launch it is {by_launch}, by a wait {by_wait}")
         }
-        (Some(least), Some(most)) if least > 0 => format!("its clock is {least} to {most} ns behind"),
-        (Some(least), None) if least > 0 => format!("its clock is at least {least} ns behind"),
-        (Some(least), Some(most)) if most < 0 => format!("its clock is {} to {} ns ahead", -most, -least),
-        (None, Some(most)) if most < 0 => format!("its clock is at least {} ns ahead", -most),
-        _ => "its clock may be right".to_owned(),
+        (Some(least), Some(most)) if least > 0 => format!("the clock is {least} to {most} ns behind"),
+        (Some(least), None) if least > 0 => format!("the clock is at least {least} ns behind"),
+        (Some(least), Some(most)) if most < 0 => format!("the clock is {} to {} ns ahead", -most, -least),
+        (None, Some(most)) if most < 0 => format!("the clock is at least {} ns ahead", -most),
+        _ => "the clock may be right".to_owned(),
     }
 }

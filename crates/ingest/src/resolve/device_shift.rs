@@ -65,7 +65,10 @@ pub(super) fn apply(trace: &mut Trace) -> Shifts {
     let Some(host) = host_span(trace) else { return Shifts::new() };
     let Found { shifts, contradicted } = find(trace, host);
     for (device, by) in contradicted {
-        let example = format!("device {device}: launches ask for {:.6} s, which waits rule out", by as f64 / 1e9);
+        let example = format!(
+            "device {device}: launches require a shift of {:.6} s, which contradicts the waits",
+            by as f64 / 1e9
+        );
         diagnostics::CLOCK_CONTRADICTED.count(&mut trace.report, None, &example);
     }
     if shifts.is_empty() {

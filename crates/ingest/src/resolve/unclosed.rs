@@ -36,7 +36,7 @@ pub(super) fn clamp(trace: &mut Trace, places: &ByteOffsets) {
     let mut told = Tally::default();
     let key = trace.strings.intern(RECORDED_DURATION);
     for &(event, recorded) in &cut {
-        told.add(event, || format!("{}, recorded with {recorded} ns", trace.name(event)));
+        told.add(event, || format!("{}, recorded duration {recorded} ns", trace.name(event)));
     }
     let attributes: Vec<_> = cut.into_iter().map(|(event, recorded)| (event, key, AttrValue::Int(recorded))).collect();
     trace.attrs.append(&attributes);

@@ -129,15 +129,15 @@ impl<'o> Processes<'o> {
     pub(crate) fn why_empty(&self, otherwise: &str) -> String {
         let tables: Vec<&str> = self.damaged.keys().map(String::as_str).collect();
         let tables = match tables[..] {
-            [table] => format!("its table {table}"),
-            _ => format!("its tables {}", tables.join(", ")),
+            [table] => format!("table {table}"),
+            _ => format!("tables {}", tables.join(", ")),
         };
         match self.damaged.values().next() {
-            Some(why) => format!(
-                "the file is damaged, and {tables} cannot be read ({why}); copy it again, or export or record again"
-            ),
+            Some(why) => {
+                format!("the file is damaged and {tables} cannot be read ({why}); copy, export or record it again")
+            }
             None if self.report.count_of(diagnostics::TRUNCATED.code) > 0 => {
-                "the file breaks off before the first of them; copy the whole of it again".to_owned()
+                "the file is truncated before the first record; copy the complete file again".to_owned()
             }
             None => otherwise.to_owned(),
         }

@@ -20,7 +20,7 @@ impl<'de> Visitor<'de> for OfWhole {
     type Value = Whole;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a whole number")
+        f.write_str("an integer")
     }
 
     fn visit_i64<E>(self, value: i64) -> Result<Whole, E> {

@@ -487,5 +487,5 @@ fn single_calls_that_are_lost_are_not_taken_for_sums() {
     let cut = error("cut", &whole[..HEADER.len() + 4]);
     let stackline_ingest::Error::NoSingleCalls { report, .. } = &cut else { panic!("{cut}") };
     assert!(report.count_of("cut_stream") > 0, "{report:?}");
-    assert!(cut.to_string().contains("they are lost") && !cut.to_string().contains("sums"), "{cut}");
+    assert!(cut.to_string().contains("single calls were lost") && !cut.to_string().contains("sums"), "{cut}");
 }

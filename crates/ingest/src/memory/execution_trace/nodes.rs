@@ -125,11 +125,15 @@ pub(super) fn read(values: &Values, root: Value, report: &mut ReadReport) -> Nod
                 diagnostics::MEMORY_BAD_TENSOR.count_many(report, damaged, None, &format!("of {}", node.name));
                 nodes.all.push(node);
             }
-            None => diagnostics::MEMORY_BAD_EVENT.count(report, None, "a node without number or name, or there twice"),
+            None => diagnostics::MEMORY_BAD_EVENT.count(report, None, "a node without ID or name, or a duplicate"),
         }
     }
     if tally.left == 0 {
-        diagnostics::MEMORY_BAD_EVENT.count(report, None, "lists of tensors that stand for many; some were left out");
+        diagnostics::MEMORY_BAD_EVENT.count(
+            report,
+            None,
+            "lists of tensors that refer to too many tensors; some were skipped",
+        );
     }
     nodes.all.sort_by_key(|node| node.id);
     nodes.by_id = nodes.all.iter().enumerate().map(|(at, node)| (node.id, at)).collect();

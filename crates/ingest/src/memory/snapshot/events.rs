@@ -85,7 +85,9 @@ impl Reader<'_> {
             self.trace.report.records += 1;
             match self.values.as_dict(self.values.items(events)[at]) {
                 Some(dict) => self.event(dict, device, time_ns, live.device(device)),
-                None => diagnostics::MEMORY_BAD_EVENT.count(&mut self.trace.report, None, "an event that is no dict"),
+                None => {
+                    diagnostics::MEMORY_BAD_EVENT.count(&mut self.trace.report, None, "an event that is not a dict")
+                }
             }
         }
         live
@@ -144,8 +146,7 @@ impl Reader<'_> {
         let address = self.number(dict, keys.addr).or_else(|| self.number(dict, keys.device_free));
         let (Some(size), Some(address)) = (size, address) else {
             if action != keys.snapshot && action != keys.annotate {
-                let what =
-                    format!("{:?} without address, or with a size that cannot be", self.trace.strings.get(action));
+                let what = format!("{:?} without address, or with an impossible size", self.trace.strings.get(action));
                 diagnostics::MEMORY_BAD_EVENT.count(&mut self.trace.report, None, &what);
             }
             return;

@@ -24,7 +24,7 @@ impl Reader<'_> {
         for segment in segments.map_or(&[][..], |list| self.values.items(list)) {
             self.trace.report.records += 1;
             let Some(dict) = self.values.as_dict(*segment).filter(|dict| seen.insert(*dict)) else {
-                self.bad("no dict, or there twice");
+                self.bad("a segment that is not a dict, or a duplicate");
                 continue;
             };
             // A list that stands for the blocks of several segments would be read as often as the file says.
@@ -57,12 +57,12 @@ impl Reader<'_> {
         };
         let Some(number) = number else { return Err(format!("the device of the segment at {address:#x}")) };
         let Some(end) = address.checked_add(bytes) else {
-            return Err(format!("the segment at {address:#x} ends nowhere"));
+            return Err(format!("the end of the segment at {address:#x}"));
         };
         // Those that were taken do not overlap: of those that begin before the end of this one the last reaches furthest.
         let known = taken.entry(number).or_default();
         if known.range(..end.max(address.saturating_add(1))).next_back().is_some_and(|(_, end)| *end > address) {
-            return Err(format!("the segment at {address:#x} lies in another one, or is there twice"));
+            return Err(format!("the segment at {address:#x} overlaps another one or is a duplicate"));
         }
         if bytes > 0 {
             known.insert(address, end);
@@ -119,13 +119,13 @@ impl Reader<'_> {
     /// it out.
     fn block(&mut self, block: Value, left: Range<u64>) -> Result<MemoryBlock, String> {
         let keys = self.keys;
-        let Some(dict) = self.values.as_dict(block) else { return Err("a block that is no dict".to_owned()) };
+        let Some(dict) = self.values.as_dict(block) else { return Err("a block that is not a dict".to_owned()) };
         let address = self.number(dict, keys.address).unwrap_or(left.start);
         let Some(bytes) = self.size(dict, keys.size) else {
             return Err(format!("the size of the block at {address:#x}"));
         };
         if address < left.start || address.checked_add(bytes).is_none_or(|end| end > left.end) {
-            return Err(format!("the block at {address:#x} lies in another one, or not in its segment"));
+            return Err(format!("the block at {address:#x} overlaps another one or lies outside its segment"));
         }
         let state = self.text(dict, keys.state);
         let state = match state {

@@ -56,7 +56,7 @@ pub(super) fn lex(text: &str) -> Result<Vec<Placed>, TextError> {
                 '"' => Token::Quoted(quoted(&mut characters).ok_or_else(|| TextError {
                     line,
                     column,
-                    what: "a quoted name has no end; close it with \" on the same line".to_owned(),
+                    what: "a quoted name has no closing quote; close the name with \" on the same line".to_owned(),
                 })?),
                 space if space.is_whitespace() => continue,
                 mark if MARKS.contains(mark) => Token::Mark(mark),
@@ -68,7 +68,7 @@ pub(super) fn lex(text: &str) -> Result<Vec<Placed>, TextError> {
                     Token::Word(word)
                 }
                 other => {
-                    let what = format!("unexpected `{other}`; names with such characters stand in double quotes");
+                    let what = format!("unexpected `{other}`; put names with such characters in double quotes");
                     return Err(TextError { line, column, what });
                 }
             };

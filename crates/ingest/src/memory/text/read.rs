@@ -122,13 +122,13 @@ impl Reader {
         let word = self.word(meaning)?;
         match word.parse() {
             Ok(number) => Ok(number),
-            Err(_) => self.wrong(1, format!("expected {meaning} as a whole number that fits, found `{word}`")),
+            Err(_) => self.wrong(1, format!("expected {meaning} as an integer within range, found `{word}`")),
         }
     }
 
     fn statement(&mut self) -> Result<(), TextError> {
         if self.trace.saw_end {
-            return self.wrong(0, "nothing stands behind `end`: the program was over there".to_owned());
+            return self.wrong(0, "a statement after `end`; remove it, because `end` is the last statement".to_owned());
         }
         let first = self.word("a statement")?;
         match first.as_str() {
@@ -136,7 +136,7 @@ impl Reader {
             "f" => {
                 let object = if self.is_name() { self.freed()? } else { MemoryObjectId::NONE };
                 if object.is_none() {
-                    diagnostics::MEMORY_UNKNOWN_FREE.count(&mut self.trace.report, None, "a free that names no object");
+                    diagnostics::MEMORY_UNKNOWN_FREE.count(&mut self.trace.report, None, "a free without an object");
                 }
                 let call = self.options()?.call;
                 self.trace.release(object, call);
@@ -153,7 +153,8 @@ impl Reader {
             }
             "end" => self.trace.saw_end = true,
             other => {
-                let what = format!("unknown statement `{other}`; one of a, o, f, s, h, d, c, k, e, w, y, device, end");
+                let what =
+                    format!("unknown statement `{other}`; use one of a, o, f, s, h, d, c, k, e, w, y, device, end");
                 return self.wrong(1, what);
             }
         }
@@ -196,15 +197,15 @@ impl Reader {
     }
 
     fn not_alive<T>(&self, name: &str) -> Result<T, TextError> {
-        self.wrong(1, format!("`{name}` is not alive here; allocate it first with: a {name} BYTES"))
+        self.wrong(1, format!("object `{name}` is not alive here; allocate it first with: a {name} BYTES"))
     }
 
     fn object(&mut self, allocated: bool) -> Result<(), TextError> {
         let name = self.word("the name of the object")?;
         if self.live.contains_key(&name) {
-            return self.wrong(1, format!("`{name}` is still alive; free it first or take another name"));
+            return self.wrong(1, format!("object `{name}` is still alive; free it first or use another name"));
         }
-        let bytes = self.number("its bytes")?;
+        let bytes = self.number("the size in bytes")?;
         let known = self.trace.strings.intern(&name);
         let Options { call, mut object, device, .. } = self.options()?;
         object.device = device;
@@ -353,11 +354,13 @@ impl Reader {
             let begin = self.number("the first byte")?;
             self.mark(':')?;
             let end = self.number("the byte after the last one")?;
-            let times = if self.take(&Token::Mark('*')) { self.number("how often")? } else { 1 };
+            let times = if self.take(&Token::Mark('*')) { self.number("the number of accesses")? } else { 1 };
             let after = ranges.last().map_or(0, |last| last.end);
             if begin < after || end <= begin || end > self.trace.objects.bytes[object.index()] || times == 0 {
                 let size = self.trace.objects.bytes[object.index()];
-                let what = format!("{begin}:{end} is no range of {size} bytes; ranges ascend and do not overlap");
+                let what = format!(
+                    "{begin}:{end} is not a valid range of an object of {size} bytes; ranges must ascend without overlap"
+                );
                 return self.wrong(1, what);
             }
             ranges.push(ByteRange { begin, end, times });
@@ -419,14 +422,14 @@ impl Reader {
 
     fn option(&mut self, key: &str, options: &mut Options) -> Result<(), TextError> {
         if !self.take(&Token::Mark('=')) {
-            return self.wrong(1, format!("`{key}` is no option; see the list in the documentation of the text form"));
+            return self.wrong(1, format!("`{key}` is not an option; see docs/formats/memory-text.md for all options"));
         }
         let object = &mut options.object;
         match key {
             "t" => (options.call.start_ns, options.has_time) = (self.number("a time in ns")?, true),
             "dur" => options.call.duration_ns = self.number("a duration in ns")?,
             "address" => object.address = self.number("an address")?,
-            "requested" => object.requested = self.number("the bytes asked for")?,
+            "requested" => object.requested = self.number("the requested bytes")?,
             "at" => options.call.stack = self.frame(options)?,
             "via" => options.evidence = self.evidence()?,
             "on" => {
@@ -443,7 +446,7 @@ impl Reader {
                     Some(kind) => object.kind = kind,
                     None => {
                         return self
-                            .wrong(1, format!("`{name}` is no kind; parameter, gradient, activation and others"));
+                            .wrong(1, format!("`{name}` is not a kind of object; use parameter, gradient, activation or another kind of docs/formats/memory-text.md"));
                     }
                 }
             }
@@ -463,11 +466,13 @@ impl Reader {
     }
 
     fn evidence(&mut self) -> Result<AccessEvidence, TextError> {
-        let name = self.word("how the accesses are known")?;
+        let name = self.word("the evidence of the accesses")?;
         match AccessEvidence::ALL.into_iter().find(|known| known.name() == name) {
             Some(evidence) => Ok(evidence),
-            None => self
-                .wrong(1, format!("`{name}` is no evidence; one of instrumented, operator-level, may-access, opaque")),
+            None => self.wrong(
+                1,
+                format!("`{name}` is not a kind of evidence; use instrumented, operator-level, may-access or opaque"),
+            ),
         }
     }
 

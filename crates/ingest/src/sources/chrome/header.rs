@@ -193,9 +193,12 @@ fn stack_frames(raw: &[u8], at: u64, builder: &mut Builder) {
 pub(super) fn no_events(name: &str, trace: &Trace) -> Error {
     let has = |key: &str| trace.meta.entry(key).is_some();
     let (found, advice) = if has("nodes") && has("schema") {
-        ("a PyTorch or Chakra execution trace", "the torch.profiler trace (Kineto JSON) of the same run has its times")
+        (
+            "a PyTorch or Chakra execution trace",
+            "give the torch.profiler trace (Kineto JSON) of the same run, which has times",
+        )
     } else if has("rocprofiler-sdk-tool") {
-        ("a rocprofv3 JSON file whose first key is another one", "give it as rocprofv3 wrote it")
+        ("a rocprofv3 JSON file whose first key was changed", "give the original file of rocprofv3")
     } else {
         ("a JSON object without \"traceEvents\"", "give a Chrome trace or a torch.profiler trace")
     };
@@ -205,6 +208,6 @@ pub(super) fn no_events(name: &str, trace: &Trace) -> Error {
 /// Why a list in which no event could be read is not a trace.
 pub(super) fn no_records(name: &str, trace: &Trace) -> Error {
     let offset = trace.report.problems.iter().flat_map(|p| p.offsets.first()).min().copied().unwrap_or(0);
-    let reason = "no trace event in a list that should be of them".to_owned();
+    let reason = "a list without any trace event".to_owned();
     Error::Malformed { path: name.into(), reason, offset }
 }

@@ -203,7 +203,7 @@ fn start(bytes: &[u8], name: &str, offset: u64, last: bool, builder: &mut Builde
         Ok(b'{') => Ok(Step::Go(Place::Members, cursor.at + 1)),
         Ok(b'[') => Ok(Step::Go(Place::Events { member: false }, cursor.at + 1)),
         Ok(_) => {
-            let reason = "the text starts neither with an object nor with a list".to_owned();
+            let reason = "the text starts with neither an object nor a list".to_owned();
             Err(Error::Malformed { path: name.into(), reason, offset: offset + cursor.at as u64 })
         }
         Err(_) if !last => Ok(Step::More(cursor.at)),

@@ -55,9 +55,11 @@ pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     let has_column = |&(name, column): &(&str, &str)| versions(file, name).any(|table| file.has_column(table, column));
     match () {
         () if file.has(TEXTS) && MARKER_TABLES.iter().any(|table| has(table)) => {
-            Sniff::Yes("a table StringIds beside those of an export")
+            Sniff::Yes("StringIds and another table of an Nsight Systems export")
         }
-        () if MARKER_COLUMNS.iter().any(has_column) => Sniff::Yes("a table of CUPTI with a column of an export"),
+        () if MARKER_COLUMNS.iter().any(has_column) => {
+            Sniff::Yes("a CUPTI table with a column of an Nsight Systems export")
+        }
         () => Sniff::No,
     }
 }
@@ -97,7 +99,7 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
     let mut traces = processes.traces(FORMAT, name);
     let Some((_, first)) = traces.first_mut() else {
         let reason = format!(
-            "an export of Nsight Systems without calls of CUDA, NVTX ranges or calls of the operating system: {why}"
+            "an Nsight Systems export without CUDA calls, NVTX ranges or system calls: {why}"
         );
         return Err(Error::Malformed { path: name.into(), reason, offset: 0 });
     };
@@ -132,7 +134,7 @@ impl<'f> Export<'f> {
             let chosen = full.next().or(versions.first().copied());
             tables.extend(chosen.map(|table| (name, table)));
             for other in full {
-                let example = format!("{}, and not {other}", chosen.unwrap_or_default());
+                let example = format!("{} (not read: {other})", chosen.unwrap_or_default());
                 processes.count(diagnostics::TABLE_VERSIONS, &example);
                 passed_over.push(other);
             }

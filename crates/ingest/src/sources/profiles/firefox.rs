@@ -18,7 +18,7 @@ pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     let is_object = head.trim_ascii_start().starts_with(b"{");
     let has = |text: &[u8]| memmem::find(head, text).is_some();
     if is_object && has(b"\"meta\"") && has(b"\"preprocessedProfileVersion\"") {
-        return Sniff::Yes("the version of a processed profile of Firefox");
+        return Sniff::Yes("the version key of a processed Firefox profile");
     }
     Sniff::No
 }
@@ -105,7 +105,7 @@ pub(crate) fn open(name: &str, content: Content<'_>, _: &ReadOptions) -> Result<
     let Content::Bytes { stream, .. } = content else { return Ok(CallingContextTree::default()) };
     let read: Result<Document, _> = serde_json::from_reader(BufReader::with_capacity(256 << 10, stream));
     let document = read.map_err(|error| {
-        let reason = format!("a profile of Firefox that breaks off or is damaged: {error}");
+        let reason = format!("a truncated or damaged Firefox profile: {error}");
         Error::Malformed { path: name.into(), reason, offset: 0 }
     })?;
     Ok(tree(&document))
@@ -173,7 +173,7 @@ impl<'d> OfThread<'d> {
             let prefix = prefixes.get(row).and_then(|prefix| prefix.0);
             let parent = prefix.and_then(|prefix| at(&paths, prefix).copied());
             if prefix.is_some() && parent.is_none() {
-                diagnostics::DANGLING_RECORD.count(profile.report(), None, "a stack whose caller comes after it");
+                diagnostics::DANGLING_RECORD.count(profile.report(), None, "a stack that precedes its caller");
             }
             paths.push(profile.child(parent.unwrap_or(0), number));
         }
@@ -186,7 +186,7 @@ impl<'d> OfThread<'d> {
                 Some(_) if weight < 0.0 && metric == CallMetric::Allocated => {}
                 Some(&path) => profile.add_number((path, self.id, metric), weight, &self.thread.name),
                 None => {
-                    diagnostics::DANGLING_RECORD.count(profile.report(), None, "a sample of a stack that is not there");
+                    diagnostics::DANGLING_RECORD.count(profile.report(), None, "a sample with an undefined stack");
                 }
             }
         }

@@ -99,7 +99,7 @@ pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     let is_kind = kind[0] == 0x08 && Kind::decode(kind).is_ok_and(|kind| kind.name > 0);
     let next_is_known =
         rest.get(usize::from(*length)).is_some_and(|tag| matches!(tag, 0x0a | 0x12 | 0x1a | 0x22 | 0x2a | 0x32));
-    if is_kind && next_is_known { Sniff::Yes("the kind of a value of pprof") } else { Sniff::No }
+    if is_kind && next_is_known { Sniff::Yes("the value type of a pprof profile") } else { Sniff::No }
 }
 
 /// Reads a profile.
@@ -113,10 +113,10 @@ pub(crate) fn open(name: &str, content: Content<'_>, _: &ReadOptions) -> Result<
         }
     }
     if bytes.len() as u64 > LONGEST {
-        return Err(malformed("a profile of more than 2 GiB, which protobuf cannot hold".to_owned()));
+        return Err(malformed("a profile larger than 2 GiB, the limit of protobuf".to_owned()));
     }
     let document = Document::decode(&bytes[..])
-        .map_err(|error| malformed(format!("a profile of pprof that breaks off or is damaged: {error}")))?;
+        .map_err(|error| malformed(format!("a truncated or damaged pprof profile: {error}")))?;
     Ok(tree(&document))
 }
 

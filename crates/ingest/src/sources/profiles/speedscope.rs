@@ -23,9 +23,9 @@ pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
         return Sniff::No;
     }
     match () {
-        () if has(SCHEMA) => Sniff::Yes("speedscope's schema"),
+        () if has(SCHEMA) => Sniff::Yes("the speedscope schema"),
         () if has(b"\"shared\"") && has(b"\"frames\"") || has(b"\"profiles\"") && has(b"\"endValue\"") => {
-            Sniff::Yes("frames that profiles share, or profiles with an end value")
+            Sniff::Yes("shared frames, or profiles with an end value")
         }
         () => Sniff::No,
     }
@@ -45,7 +45,7 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
         }
         // Names that were cut away cannot be guessed.
         if !document.has_values || unnamed.is_some() {
-            let reason = format!("a profile of speedscope that breaks off or is damaged: {error}");
+            let reason = format!("a truncated or damaged speedscope profile: {error}");
             return Err(Error::Malformed { path: name.into(), reason, offset: 0 });
         }
         let code = if error.is_eof() || error.is_io() { diagnostics::TRUNCATED } else { diagnostics::DAMAGED_EVENT };

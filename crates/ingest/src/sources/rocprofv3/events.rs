@@ -40,11 +40,7 @@ pub(super) fn registers(vector: Option<i64>, accumulation: Option<i64>) -> Optio
 
 /// Counts what was counted of dispatches that are not recorded.
 pub(super) fn count_without_kernel(dispatches: usize, processes: &mut Processes<'_>) {
-    processes.count_many(
-        diagnostics::DANGLING_RECORD,
-        dispatches as u64,
-        "counters of a dispatch that is not recorded",
-    );
+    processes.count_many(diagnostics::DANGLING_RECORD, dispatches as u64, "counters of an unrecorded dispatch");
 }
 
 /// A kernel that ran.

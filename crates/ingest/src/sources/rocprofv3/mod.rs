@@ -21,9 +21,9 @@ pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     match content {
         Content::Bytes { head, .. } if json::is_document(head) => Sniff::Yes("the key rocprofiler-sdk-tool"),
         Content::Bytes { head, .. } if csv_files::table(head).is_some() => {
-            Sniff::Yes("columns of a table of rocprofv3")
+            Sniff::Yes("columns of a rocprofv3 table")
         }
-        Content::Tables(file) if database::is_recording(file) => Sniff::Yes("tables rocpd_info_agent and the like"),
+        Content::Tables(file) if database::is_recording(file) => Sniff::Yes("rocpd_info_agent and related tables"),
         _ => Sniff::No,
     }
 }
@@ -67,9 +67,9 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
         database::note_unread(file, &mut first.report);
     }
     if traces.is_empty() {
-        let without = || format!("a recording of rocprofv3 without kernels, copies and calls: {why}");
+        let without = || format!("a rocprofv3 recording without kernels, copies and calls: {why}");
         let cut =
-            |error| format!("a recording of rocprofv3 that breaks off or is damaged before its first record: {error}");
+            |error| format!("a rocprofv3 recording that is truncated or damaged before its first record: {error}");
         let reason = broken.map_or_else(without, cut);
         return Err(Error::Malformed { path: name.into(), reason, offset: 0 });
     }

@@ -56,10 +56,10 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
     if options.is_cancelled() {
         return Err(Error::Cancelled);
     }
-    let why = processes.why_empty("nothing ran on a GPU while it was recorded");
+    let why = processes.why_empty("no GPU work ran during the recording");
     let mut traces = processes.traces(FORMAT, name);
     let Some((_, first)) = traces.first_mut() else {
-        let reason = format!("a recording of rocmProfileData without calls and operations: {why}");
+        let reason = format!("a rocmProfileData recording without calls and operations: {why}");
         return Err(Error::Malformed { path: name.into(), reason, offset: 0 });
     };
     tables::note_unread(file, |table| KNOWN.contains(&table), &mut first.report);

@@ -39,7 +39,7 @@ pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     }
     match Fields::new(head).next() {
         Some((1, Value::Bytes(plane) | Value::Cut(plane))) if begins_like_a_plane(plane) => {
-            Sniff::Yes("a plane of an XSpace")
+            Sniff::Yes("an XSpace plane")
         }
         _ => Sniff::No,
     }
@@ -65,7 +65,7 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
         return Err(Error::Cancelled);
     }
     if bytes.len() as u64 > LONGEST {
-        let reason = "more than 2 GiB, which no profile of XProf can have; record a shorter time".to_owned();
+        let reason = "a profile larger than 2 GiB, the limit of XProf; record a shorter time".to_owned();
         return Err(Error::Malformed { path: name.into(), reason, offset: LONGEST });
     }
     let mut trace = Trace::default();
@@ -97,11 +97,11 @@ fn no_events(name: &str, space: &Space<'_>, trace: &Trace) -> Error {
     let names: Vec<&str> = space.planes.iter().map(|plane| plane.name.as_str()).collect();
     let broken = [diagnostics::TRUNCATED, diagnostics::DAMAGED_STREAM, diagnostics::DAMAGED_EVENT];
     let why = if broken.iter().any(|code| trace.report.count_of(code.code) > 0) {
-        "the file breaks off or is damaged before the first one; copy the whole of it again"
+        "the file is truncated or damaged before the first event; copy the complete file again"
     } else {
-        "nothing ran while it was recorded, or the profiler could not record it"
+        "no work ran during the recording, or the profiler could not record it"
     };
-    let reason = format!("a profile of XProf without events (its planes: {}): {why}", names.join(", "));
+    let reason = format!("an XProf profile without events (planes: {}): {why}", names.join(", "));
     Error::Malformed { path: name.into(), reason, offset: 0 }
 }
 
