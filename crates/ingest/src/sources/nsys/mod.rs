@@ -98,9 +98,7 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
     let why = processes.why_empty("record with nsys profile --trace=cuda,nvtx,osrt");
     let mut traces = processes.traces(FORMAT, name);
     let Some((_, first)) = traces.first_mut() else {
-        let reason = format!(
-            "an Nsight Systems export without CUDA calls, NVTX ranges or system calls: {why}"
-        );
+        let reason = format!("an Nsight Systems export without CUDA calls, NVTX ranges or system calls: {why}");
         return Err(Error::Malformed { path: name.into(), reason, offset: 0 });
     };
     export.note_unread(&mut first.report);

@@ -20,9 +20,7 @@ pub(crate) const FORMAT: &str = "rocprofv3";
 pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     match content {
         Content::Bytes { head, .. } if json::is_document(head) => Sniff::Yes("the key rocprofiler-sdk-tool"),
-        Content::Bytes { head, .. } if csv_files::table(head).is_some() => {
-            Sniff::Yes("columns of a rocprofv3 table")
-        }
+        Content::Bytes { head, .. } if csv_files::table(head).is_some() => Sniff::Yes("columns of a rocprofv3 table"),
         Content::Tables(file) if database::is_recording(file) => Sniff::Yes("rocpd_info_agent and related tables"),
         _ => Sniff::No,
     }
