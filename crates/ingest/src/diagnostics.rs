@@ -1,15 +1,15 @@
-//! Diagnostics of reading: a code, a severity and a sentence each.
+//! Diagnostics of reading, each with a code, a severity and a message.
 
 use stackline_model::{ReadReport, Severity};
 
-/// A kind of problem.
+/// A kind of diagnostic.
 #[derive(Clone, Copy, Debug)]
 pub struct Code {
-    /// Stable code.
+    /// Stable code, such as `bare_quote`.
     pub code: &'static str,
-    /// How bad.
+    /// Severity of each occurrence.
     pub severity: Severity,
-    /// What was met and what was done.
+    /// Cause and effect in one sentence, without a final period.
     pub message: &'static str,
 }
 
@@ -18,7 +18,7 @@ macro_rules! codes {
         $($(#[$doc])* pub(crate) const $name: Code =
             Code { code: $code, severity: Severity::$severity, message: $message };)*
 
-        /// Every code, for documentation and tests.
+        /// All codes, for documentation and tests.
         pub const ALL: &[Code] = &[$($name),*];
     };
 }
@@ -242,50 +242,50 @@ codes! {
     SKIPPED_FILE "skipped_file" Skipped "a file of the archive or directory is not a trace and was skipped";
 }
 
-/// Notes that traces are numbered by position. For those who put several reads together.
+/// Count traces that are numbered by position. Called where several reads are combined.
 pub fn note_rank_by_position(report: &mut ReadReport, traces: u64, example: &str) {
     RANK_BY_POSITION.count_many(report, traces, None, example);
     report.sort();
 }
 
-/// Notes that older profiler cycles of a process are left out. For those who put several reads together.
+/// Count skipped older profiler cycles of a process. Called where several reads are combined.
 pub fn note_older_cycles(report: &mut ReadReport, cycles: u64, example: &str) {
     OLDER_CYCLE.count_many(report, cycles, None, example);
     report.sort();
 }
 
-/// How many older profiler cycles of processes were left out.
+/// Number of skipped older profiler cycles.
 pub fn older_cycles(report: &ReadReport) -> u64 {
     report.count_of(OLDER_CYCLE.code)
 }
 
-/// What can keep a library's functions from being named.
+/// Reason why the functions of a library have no names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LibraryProblem {
-    /// It is another one now.
+    /// The library has changed since the recording.
     Changed,
-    /// It is not there.
+    /// The library no longer exists.
     Missing,
-    /// Nothing tells whether it is the same.
+    /// The identity of the library cannot be verified.
     Unknown,
-    /// It cannot be read.
+    /// The library cannot be read.
     Unreadable,
 }
 
-/// The code of [`note_one_of_processes`].
+/// Code of [`note_one_of_processes`].
 pub const ONE_OF_PROCESSES: &str = "one_of_processes";
 
-/// Says that a recording holds memory of so many processes, one of which this is. For those who choose.
+/// Record that the memory trace is one of several processes. Called where the process is selected.
 pub fn note_one_of_processes(report: &mut ReadReport, processes: u64) {
     MEMORY_PROCESSES.count_many(report, processes, None, "");
 }
 
-/// Of how many processes the one that was read was chosen; 0 if there was no choice.
+/// Number of processes from which the memory trace was selected; 0 if there was no choice.
 pub fn processes_of(report: &ReadReport) -> u64 {
     report.count_of(ONE_OF_PROCESSES)
 }
 
-/// Counts a library whose functions have no names. For those who name them.
+/// Count a library whose functions have no names. Called by symbolization.
 pub fn count_library(report: &mut ReadReport, problem: LibraryProblem, path: &str) {
     let code = match problem {
         LibraryProblem::Changed => LIBRARY_CHANGED,
@@ -296,34 +296,35 @@ pub fn count_library(report: &mut ReadReport, problem: LibraryProblem, path: &st
     code.count(report, None, path);
 }
 
-/// Counts an input that is no trace, or cannot be read, among others that are. For those who put several reads together.
+/// Count an input that is not a trace or cannot be read, among others that are. Called where several reads are
+/// combined.
 pub fn note_skipped_input(report: &mut ReadReport, example: &str) {
     SKIPPED_FILE.count(report, None, example);
     report.sort();
 }
 
-/// Whether a report says already that its trace is numbered by position.
+/// True if the report already contains the numbering by position.
 pub fn is_rank_by_position(report: &ReadReport) -> bool {
     report.count_of(RANK_BY_POSITION.code) > 0
 }
 
-/// Whether a memory snapshot has no history of allocations.
+/// True if a memory snapshot has no allocation history.
 pub fn has_no_history(report: &ReadReport) -> bool {
     report.count_of(MEMORY_NO_HISTORY.code) > 0
 }
 
-/// Whether a recording of memory has no operators because it was of a part of the program in which none ran.
+/// True if a memory recording has no operators because it covered a part of the program that ran none.
 pub fn is_outside_window(report: &ReadReport) -> bool {
     report.count_of(MEMORY_WINDOW.code) > 0
 }
 
 impl Code {
-    /// Counts one occurrence.
+    /// Count one occurrence.
     pub(crate) fn count(self, report: &mut ReadReport, offset: Option<u64>, example: &str) {
         report.count(self.code, self.severity, self.message, offset, example);
     }
 
-    /// Counts several occurrences.
+    /// Count several occurrences.
     pub(crate) fn count_many(self, report: &mut ReadReport, count: u64, offset: Option<u64>, example: &str) {
         report.count_many(self.code, self.severity, self.message, count, offset, example);
     }

@@ -1,31 +1,31 @@
-//! What cannot be read: what it seems to be, and what to do.
+//! Errors for unsupported formats: the recognized format, with advice.
 
 use crate::Error;
 use crate::sources::{self, Content, Reader, Source};
 use crate::text::went_through_text;
 use std::io;
 
-/// Whether a format fits.
+/// Check if a known format matches.
 fn is_known(head: &[u8]) -> bool {
     !matches!(sources::detect(&Content::Bytes { head, stream: &mut io::empty() }), Ok(None))
 }
 
-/// Whether a file that begins like this may be a trace or a profile. Files of memory in a folder of traces are none, but for packed ones, which are
-/// refused later.
+/// Check if a file that begins like this may be a trace or profile. Memory files in a folder of traces are neither,
+/// except compressed ones, which are refused later.
 pub(crate) fn could_be_read(head: &[u8]) -> bool {
     let source = sources::detect(&Content::Bytes { head, stream: &mut io::empty() });
     !matches!(source, Ok(None | Some(Source { read: Reader::Memory(_), .. })))
 }
 
-/// What can be opened.
+/// Advice with all supported formats.
 pub(crate) const READS: &str = "give a trace of torch.profiler or another Chrome trace, a JAX or TensorFlow profile (`.xplane.pb`), \
     an Nsight Systems export (`nsys export --type sqlite`), or a recording of `stackline record`, rocprofv3 (JSON, CSV, rocpd) or rocmProfileData (`.rpd`). \
     Also supported: profiles (pprof, speedscope, collapsed stacks, Firefox Profiler) and PyTorch memory snapshots (`torch.cuda.memory._dump_snapshot()`)";
 
-/// What files of Riegeli's records begin with.
+/// First bytes of Riegeli files.
 const RIEGELI: &[u8] = &[0x83, 0xaf, 0x70, 0xd1, 0x0d, 0x88, 0x4a, 0x3f];
 
-/// Formats that we recognise and do not read (yet).
+/// Error for formats that are recognized but not supported.
 pub(crate) fn unsupported(label: &str, head: &[u8]) -> Option<Error> {
     let (found, advice) = if !is_known(head) && went_through_text(head) {
         (

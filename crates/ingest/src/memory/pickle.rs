@@ -1,9 +1,9 @@
-//! Python pickles of plain data (protocols 2 to 5), read without running anything.
+//! Parser of Python pickles with plain data (protocols 2 to 5), without running any code.
 //!
-//! A pickle is a program for a small stack machine. Its instructions for numbers, texts, lists, tuples, dicts and shared
-//! references are followed here; those that name, make or call anything of Python (`GLOBAL`, `REDUCE`, `BUILD` and their
-//! kin) are refused by name, with their place. Nothing recurses, so that nesting costs no stack; what the result takes is
-//! bounded by [`Limits`]; lengths in the file are believed only as far as there are bytes.
+//! A pickle is a program for a small stack machine. Instructions for numbers, strings, lists, tuples, dicts and shared
+//! references are interpreted. Instructions that name, create or call Python objects (`GLOBAL`, `REDUCE`, `BUILD` and
+//! others) are refused by name and offset. The parser does not recurse, so nesting uses no stack. [`Limits`] bounds the
+//! size of the result, and memory for a length in the file is allocated only as its bytes arrive.
 
 use super::values::{NodeId, NodeKind, Value, Values};
 use rustc_hash::FxHashMap;
@@ -14,36 +14,36 @@ mod opcodes;
 
 use input::Input;
 
-/// Why a pickle was not read, and where.
+/// Error of a pickle with its offset.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason} (byte {offset})")]
 pub struct PickleError {
-    /// The byte at which the instruction begins that could not be followed.
+    /// Byte at which the refused or invalid instruction begins.
     pub offset: u64,
-    /// What is wrong.
+    /// Description of the fault.
     pub reason: String,
 }
 
-/// How much a pickle may take.
+/// Resource limits of a pickle.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes of memory for all its values.
+    /// Bytes of memory for all values.
     pub memory: u64,
-    /// Containers that may be open within each other.
+    /// Number of nested open containers.
     pub depth: usize,
 }
 
 impl Default for Limits {
-    /// 8 GiB (some 50 million allocator events) and 1000 levels, as many as Python itself writes.
+    /// 8 GiB (some 50 million allocator events) and 1000 levels, the limit of Python itself.
     fn default() -> Self {
         Self { memory: 8 << 30, depth: 1000 }
     }
 }
 
-/// Reads one pickle. The result is its value and the table that it lives in.
+/// Read one pickle into a table of values, and return the table with the root value.
 ///
 /// # Errors
-/// If it is damaged, of another protocol, larger than the limits, or asks for more than plain data.
+/// If the pickle is damaged, has another protocol, exceeds the limits, or contains more than plain data.
 pub fn read(reader: impl Read, limits: Limits) -> Result<(Values, Value), PickleError> {
     let mut machine = Machine {
         input: Input::new(reader),
@@ -68,20 +68,20 @@ struct Machine<R> {
     input: Input<R>,
     values: Values,
     stack: Vec<Value>,
-    /// Heights of the stack.
+    /// Stack heights of open marks.
     marks: Vec<usize>,
-    /// What was given a number, by number.
+    /// Memo entries by number.
     memo: Vec<Value>,
-    /// The same for numbers that leave gaps.
+    /// Memo entries whose numbers leave gaps.
     far_memo: FxHashMap<u32, Value>,
-    /// Scratch for texts.
+    /// Buffer for strings.
     text: Vec<u8>,
     limits: Limits,
-    /// Where the instruction begins.
+    /// Offset of the current instruction.
     at: u64,
 }
 
-/// Instructions between two looks at the memory taken.
+/// Number of instructions between two checks of the memory limit.
 const CHECK_EVERY: u32 = 4096;
 
 impl<R: Read> Machine<R> {
@@ -180,7 +180,7 @@ impl<R: Read> Machine<R> {
         self.input.array().map_err(|e| ended(&e))
     }
 
-    /// The lowest place that may be popped: below lies what an open mark covers.
+    /// Lowest stack position that may be popped, above the innermost open mark.
     fn floor(&self) -> usize {
         self.marks.last().copied().unwrap_or(0)
     }
@@ -210,7 +210,7 @@ impl<R: Read> Machine<R> {
         Ok(())
     }
 
-    /// Little endian, two's complement.
+    /// Read a little-endian two's-complement integer.
     fn long(&mut self, length: u32) -> Step<i128> {
         if length > 16 {
             return Err(format!("an integer of {length} bytes, larger than any size or address"));
@@ -271,7 +271,7 @@ impl<R: Read> Machine<R> {
         Ok(())
     }
 
-    /// `APPEND`, `APPENDS`, `SETITEM`, `SETITEMS`: puts what lies on top into the container below.
+    /// `APPEND`, `APPENDS`, `SETITEM`, `SETITEMS`: move the top values into the container below them.
     fn fill(&mut self, opcode: u8) -> Step {
         let from = match opcode {
             b'a' => self.stack.len().checked_sub(1),
@@ -302,7 +302,7 @@ impl<R: Read> Machine<R> {
         self.values.as_list(value).or_else(|| self.values.as_dict(value))
     }
 
-    /// `BINPUT`, `LONG_BINPUT`, `MEMOIZE`: gives the top a number.
+    /// `BINPUT`, `LONG_BINPUT`, `MEMOIZE`: store the top value in the memo.
     fn remember(&mut self, opcode: u8) -> Step {
         let number = match opcode {
             b'q' => u32::from(self.byte()?),
@@ -326,7 +326,7 @@ impl<R: Read> Machine<R> {
         Ok(())
     }
 
-    /// What to say of an instruction that is not followed.
+    /// Error message for an instruction that is not interpreted.
     fn refusal(&mut self, opcode: u8) -> String {
         let Some((name, why)) = opcodes::refused(opcode) else {
             return format!("0x{opcode:02x} is not a pickle instruction: the file is damaged or not a pickle");

@@ -1,6 +1,6 @@
-//! Sentences for records that a recorder dropped ([`stackline_recording::Record::Lost`]).
+//! Descriptions of records that a recorder dropped ([`stackline_recording::Record::Lost`]).
 
-/// What each name says of what was left out; how much of it there is, stands beside it.
+/// Description of each kind of dropped record; the diagnostic adds the count.
 const SENTENCES: [(&str, &str); 16] = [
     ("tree_full", "calls merged into one node, because the call tree was full"),
     ("calls_too_fast", "single calls dropped: more per second than could be written"),
@@ -23,7 +23,8 @@ const SENTENCES: [(&str, &str); 16] = [
     ("names_over_limit", "tensors without names, above the limit of named tensors"),
 ];
 
-/// A sentence of what was left out, with the name by which the documentation knows it; the name alone, if a newer recorder made it.
+/// Description of a kind of dropped record, followed by its name in the documentation; only the name if a newer
+/// recorder wrote it.
 pub(super) fn sentence(what: &str) -> String {
     match SENTENCES.iter().find(|(name, _)| *name == what) {
         Some((name, sentence)) => format!("{sentence} ({name})"),

@@ -1,4 +1,4 @@
-//! Instructions that have a name here.
+//! Names of pickle instructions, and reasons for refusing them.
 
 pub(super) const PROTO: u8 = 0x80;
 pub(super) const STOP: u8 = b'.';
@@ -11,7 +11,7 @@ const OUTSIDE: &str = "the instruction takes bytes from outside the file; a memo
 const SET: &str =
     "the instruction makes a set or byte array; a memory snapshot contains only numbers, strings, lists and dicts";
 
-/// The name of an instruction that exists and is not followed, and why it is not.
+/// Name of a refused instruction, and the reason.
 pub(super) fn refused(opcode: u8) -> Option<(&'static str, &'static str)> {
     Some(match opcode {
         b'c' => ("GLOBAL", RUNS_CODE),

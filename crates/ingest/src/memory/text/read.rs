@@ -1,4 +1,4 @@
-//! From text to a memory trace.
+//! Parser of memory text.
 
 use super::lex::{Placed, Token, lex};
 use super::{FIRST_DEVICE, FLAGS, TextError};
@@ -10,10 +10,10 @@ use stackline_model::{
     MemoryObjectId, MemoryObjectKind, MemoryStreamId, MemoryTrace, NewCall, NewObject, StrId, call_flags,
 };
 
-/// Reads a memory trace from its text form; `label` is what people know it by.
+/// Read a memory trace from memory text. `label` is the name that users see.
 ///
 /// # Errors
-/// At the first thing that is wrong, with its line and column.
+/// The first error, with its line and column.
 pub fn read(label: &str, text: &str) -> Result<MemoryTrace, TextError> {
     let mut reader = Reader::new(label, lex(text)?);
     while reader.at < reader.tokens.len() {
@@ -29,23 +29,23 @@ pub fn read(label: &str, text: &str) -> Result<MemoryTrace, TextError> {
     Ok(trace)
 }
 
-/// What a name in a list stands for, with the bytes that are meant.
+/// An object in a list of accesses, with the accessed bytes.
 #[derive(PartialEq)]
 struct Part {
     object: MemoryObjectId,
-    /// How much of it, if that is said.
+    /// Accessed bytes, if the text states them.
     extent: Option<AccessExtent>,
     ranges: Vec<ByteRange>,
-    /// How it is known, if not as the rest of the call.
+    /// Evidence of the access, if it differs from that of the call.
     evidence: Option<AccessEvidence>,
 }
 
-/// What stands behind a statement.
+/// Options after a statement.
 struct Options {
     call: NewCall,
     object: NewObject,
     evidence: AccessEvidence,
-    /// Where an object lies.
+    /// Device of the object.
     device: MemoryDeviceId,
     has_stream: bool,
     has_time: bool,
@@ -55,13 +55,13 @@ struct Reader {
     tokens: Vec<Placed>,
     at: usize,
     trace: MemoryTrace,
-    /// What statements are on, if the text said so.
+    /// Device of the statements, if the text names one.
     device: Option<MemoryDeviceId>,
     live: FxHashMap<String, MemoryObjectId>,
     events: FxHashMap<String, MemoryCallId>,
-    /// What is alive at which addresses, by device; objects that name none are not in it.
+    /// Live objects by address and device; objects without an address are not included.
     places: FxHashMap<MemoryDeviceId, AddressMap>,
-    /// The latest time that the text gave of each stream: streams run at the same time.
+    /// Latest time of each stream: streams run concurrently.
     latest_ns: FxHashMap<MemoryStreamId, i64>,
 }
 
@@ -72,12 +72,12 @@ impl Reader {
         Self { tokens, at: 0, trace, device: None, live, events, places, latest_ns: FxHashMap::default() }
     }
 
-    /// What the next statement is on: a text that names no device is of one.
+    /// Device of the next statement; a text that names none has the default device.
     fn device(&mut self) -> MemoryDeviceId {
         *self.device.get_or_insert_with(|| self.trace.device(FIRST_DEVICE))
     }
 
-    /// The stream of this number on it; none where the device is not known.
+    /// Stream of this number on the device; none if the device is unknown.
     fn stream(&mut self, key: u64) -> MemoryStreamId {
         match self.device() {
             MemoryDeviceId::NONE => MemoryStreamId::NONE,
@@ -95,7 +95,7 @@ impl Reader {
         found
     }
 
-    /// An error at the token `back` places before the next one.
+    /// Error at the token `back` positions before the next one.
     fn wrong<T>(&self, back: usize, what: String) -> Result<T, TextError> {
         let at = self.at.saturating_sub(back).min(self.tokens.len().saturating_sub(1));
         let (line, column) = self.tokens.get(at).map_or((1, 1), |placed| (placed.line, placed.column));
@@ -164,7 +164,7 @@ impl Reader {
         self.wrong(0, format!("expected the end of the statement, found {}", self.peek().shown()))
     }
 
-    /// A device; that without a name is one that is not known.
+    /// Find or add a device by name; an empty name means an unknown device.
     fn device_named(&mut self, name: &str) -> MemoryDeviceId {
         if name.is_empty() { MemoryDeviceId::NONE } else { self.trace.device(name) }
     }
@@ -184,7 +184,7 @@ impl Reader {
         }
     }
 
-    /// Counts what cannot be, or would be taken for a mistake in other formats.
+    /// Count impossible or doubtful values, as readers of other formats do.
     fn doubt(&mut self, name: &str, id: MemoryObjectId) {
         let (objects, row) = (&self.trace.objects, id.index());
         let (address, bytes, device) = (objects.address[row], objects.bytes[row], objects.device[row]);
@@ -255,14 +255,14 @@ impl Reader {
         let reads = self.list()?;
         let lists = self.lists_after(reads)?;
         let options = self.options()?;
-        // Of any other kernel the text says all that it touches, also if that is nothing.
+        // Any other kernel lists all of its accesses, even if there are none.
         self.trace.has_accesses |= options.call.flags & call_flags::OPAQUE == 0;
         self.trace.calls.push(MemoryCallKind::Kernel, NewCall { name, ..options.call });
         self.touch(&lists, options.evidence, AccessExtent::Unknown);
         Ok(())
     }
 
-    /// What is read, written, and touched in a direction that is not known, of which the first is there already.
+    /// Lists of reads, writes and accesses of unknown direction; the reads are already parsed.
     fn lists_after(&mut self, reads: Vec<Part>) -> Result<[Vec<Part>; 3], TextError> {
         let mut lists = [reads, Vec::new(), Vec::new()];
         for list in &mut lists[1..] {
@@ -273,7 +273,7 @@ impl Reader {
         Ok(lists)
     }
 
-    /// The accesses of the call that was just made: what is in the first two lists is read and written.
+    /// Add the accesses of the last call. Objects in both of the first two lists are read and written.
     fn touch(&mut self, [reads, writes, others]: &[Vec<Part>; 3], evidence: AccessEvidence, unsaid: AccessExtent) {
         for part in reads {
             let mode = if writes.contains(part) { AccessMode::Both } else { AccessMode::Read };
@@ -297,7 +297,7 @@ impl Reader {
         }
     }
 
-    /// Names with ranges; ends where no name stands, or where a word begins an option.
+    /// Parse names with ranges; the list ends before a token that is not a name, or before an option.
     fn list(&mut self) -> Result<Vec<Part>, TextError> {
         let mut parts = Vec::new();
         if self.is_name() {
@@ -309,7 +309,7 @@ impl Reader {
         Ok(parts)
     }
 
-    /// Whether a name comes next, and no option.
+    /// Check if the next token is a name, not an option.
     fn is_name(&self) -> bool {
         match self.peek() {
             Token::Quoted(_) => true,
@@ -318,7 +318,7 @@ impl Reader {
         }
     }
 
-    /// Whether the next word is an option and no name: `opaque`, `sync` and the like, or a word before `=`.
+    /// Check if the next word is an option, not a name: `opaque`, `sync` and similar words, or a word before `=`.
     fn is_option(&self) -> bool {
         let after = self.tokens.get(self.at + 1).map(|placed| &placed.token);
         let flag = matches!(self.peek(), Token::Word(word) if FLAGS.iter().any(|(name, _)| name == word));
@@ -455,7 +455,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Counts times that go back on their stream.
+    /// Count times that decrease on their stream.
     fn note_time(&mut self, call: &NewCall) {
         let latest = self.latest_ns.entry(call.stream).or_insert(call.start_ns);
         if call.start_ns < *latest {
