@@ -29,7 +29,7 @@ pub(super) fn note(trace: &mut Trace, places: &ByteOffsets) {
         let open: Vec<EventId> = trace.track_events(id).iter().copied().filter(in_flight).collect();
         let [outermost, ..] = open[..] else { continue };
         let around = trace.ancestors(outermost).filter(|event| !ended.contains(event));
-        // Parents are not sufficient: a span that began with the last record has no length, so it has no children.
+        // Parents are not sufficient: a span that began with the last record has no length, so it has no parent.
         let path: Vec<EventId> = open.into_iter().rev().chain(around).collect();
         found.push((path[0], path_in_words(trace, id, &path)));
     }

@@ -15,7 +15,7 @@ pub fn write(trace: &MemoryTrace) -> String {
     write_counted(trace).0
 }
 
-/// Write a trace like [`write`], and count the omitted accesses, ranges and waits: accesses of calls without accesses,
+/// Write a trace like [`write()`], and count the omitted accesses, ranges and waits: accesses of calls without accesses,
 /// of objects that are not alive, of bytes outside the object, and waits without an event.
 pub fn write_counted(trace: &MemoryTrace) -> (String, u64) {
     let (text, device) = (String::new(), FIRST_DEVICE.to_owned());
