@@ -173,7 +173,7 @@ struct Optimizer {
 }
 
 /// Outermost optimizer spans in their order. An optimizer span ends with a user's span around it, if that span contains
-/// no optimizer of another name and began after the last optimizer. Calls are sorted by start.
+/// no other optimizer span of the same name and began after the last optimizer. Calls are sorted by start.
 fn optimizers(calls: &Calls, thread: &ThreadCalls) -> Vec<Optimizer> {
     let mut all: Vec<Optimizer> = Vec::new();
     let mut running: Vec<(i64, i64)> = Vec::new();
