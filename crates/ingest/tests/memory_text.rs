@@ -1,4 +1,4 @@
-//! The text form of memory traces: what it says, what it refuses and where, and that writing and reading agree.
+//! Memory text: accepted statements, errors with their position, and agreement of reader and writer.
 
 use proptest::prelude::*;
 use stackline_ingest::memory::text::{read, write, write_counted};
@@ -107,7 +107,7 @@ fn devices_are_those_that_the_text_names() {
     assert_eq!(of("device cpu; a x 8; f x; end"), "cpu");
     assert_eq!(of("device cpu; a x 8 on=\"cuda:0\"; y; f x; end"), "cpu cuda:0");
     assert_eq!(of("device \"\"; a x 8; y; f x; end"), "");
-    // One that nothing is on keeps its place, and what is on none stays so.
+    // An unused device keeps its position, and objects without a device stay so.
     for text in ["device cpu\n", "device a\ndevice b\ndevice a\na x 8\nend\n", "device \"\"\ny t=7\no x 8\nend\n"] {
         assert_eq!(write(&read("test", text).unwrap()), text);
     }
@@ -143,7 +143,7 @@ proptest! {
     }
 }
 
-/// A trace that another source could make: every kind of call, access and name.
+/// A trace as any source may produce it: every kind of call, access and name.
 fn traces() -> impl Strategy<Value = MemoryTrace> {
     let step = (0..12_usize, any::<[u8; 4]>(), any::<u32>(), "[ao\"\\\\ \n=]{0,2}|opaque|sync|o1");
     proptest::collection::vec(step, 0..60).prop_map(|steps| {
@@ -184,7 +184,7 @@ fn add(trace: &mut MemoryTrace, kind: usize, draws: [u8; 4], number: u32, name: 
         Some(MemoryCallKind::Allocate) => {
             trace.allocate(object, call);
         }
-        // Of what is alive, freed already, or not known at all.
+        // Of live, freed or unknown objects.
         Some(MemoryCallKind::Free) => {
             let target = if objects > 0 && draws[3] > 9 { target } else { MemoryObjectId::NONE };
             trace.release(target, call);
@@ -208,7 +208,7 @@ fn add(trace: &mut MemoryTrace, kind: usize, draws: [u8; 4], number: u32, name: 
     }
 }
 
-/// What the text form says of each call, in words.
+/// Description of each call of memory text.
 fn told(trace: &MemoryTrace) -> Vec<String> {
     let text = |id| trace.strings.get(id).to_owned();
     let device = |id: MemoryDeviceId| trace.devices.get(id.index()).map(|device| text(device.name));
@@ -266,7 +266,7 @@ proptest! {
     }
 }
 
-/// What would be a mistake in other formats is counted, and stays as the text says.
+/// Errors of other formats are counted, and the content of the text is kept.
 #[test]
 fn what_can_hardly_be_is_counted() {
     let counts = |text: &str| {
@@ -279,7 +279,7 @@ fn what_can_hardly_be_is_counted() {
     assert_eq!(counts("a x 512 address=4096; f x; a y 512 address=4096; f y; a z 64; a w 64; end"), []);
     assert_eq!(counts("device one; a x 512 address=4096; device two; a y 512 address=4096; end"), []);
     assert_eq!(counts("a x 10 t=100; k k x> t=50; f x t=-10; end"), one("memory_clock_back", 2));
-    // Streams run at the same time; which one a call is on may stand behind its time.
+    // Streams run concurrently; the stream may follow the time.
     assert_eq!(counts("a x 10 t=100; k k x> t=50 @3; k l x> @3 t=60; f x t=110; end"), vec![]);
     assert_eq!(counts("a x 10 t=100; k k x> t=50 @3; k l x> t=40 @3; f x t=110; end"), one("memory_clock_back", 1));
     assert_eq!(counts("a x 10 t=100; k k x>; f x t=100; end"), []);

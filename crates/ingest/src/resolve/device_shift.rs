@@ -397,7 +397,7 @@ mod tests {
     #[test]
     fn unlinked_work_keeps_a_device_busy() {
         let (launched, host) = (launched(50, 100 * MS), (0, 10 * MS));
-        // Unlinked operations run all the time, few of them: queued copies are late, and the clock is right.
+        // Few unlinked operations run throughout: queued copies are late, and the clock is right.
         let unlinked = [(0, 200 * MS), (1, 2)];
         let device = Device { launched: &launched, unlinked: &unlinked, linked: 50, missing: 0 };
         assert_eq!(shift(&device, &[], host), None);
@@ -426,7 +426,7 @@ mod tests {
             Some(-(100 * MS - 5_000)),
             "an idle device starts at once"
         );
-        // A queue that never runs empty may be as long as that.
+        // A queue that never empties may be that long.
         let busy: Vec<Launched> =
             launched(50, 100 * MS).into_iter().map(|l| Launched { ran: (l.ran.0, l.ran.0 + 100_000), ..l }).collect();
         assert_eq!(shift_of(&busy, &[], host), None);

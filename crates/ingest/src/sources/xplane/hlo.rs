@@ -290,7 +290,7 @@ mod tests {
         assert_eq!(fusion.operator, "jit(f)/tanh");
         assert_eq!(fusion.fused, ["jit(f)/mul", "jit(f)/tanh"]);
         assert_eq!(lines(&fusion.places), [("loss", 12), ("main", 30)]);
-        // A graph of kernels is one instruction: then the kernel's own name tells.
+        // A graph of kernels is one instruction, so the kernel's own name identifies the operator.
         let dot = source(&module, "command_buffer_1", "dot_1").unwrap();
         assert_eq!((dot.operator.as_str(), lines(&dot.places)), ("jit(f)/dot", vec![("main", 30)]));
         assert_eq!(module.find("copy.2", "copy_2"), None);
