@@ -95,7 +95,7 @@ def test_a_run_and_the_text_say_the_same(program: Path, tmp_path: Path) -> None:
 def test_what_cannot_be_opened_is_said(program: Path, tmp_path: Path) -> None:
     trick = tmp_path / "trick.pickle"
     trick.write_bytes(b"\x80\x02cos\nsystem\nU\x02ls\x85R.")
-    with pytest.raises(sl.ReadError, match="nothing was run"):
+    with pytest.raises(sl.ReadError, match="no code was run"):
         sl.open_memory(trick)
     with pytest.raises(sl.ReadError):
         sl.open_memory(tmp_path / "missing")

@@ -88,5 +88,5 @@ fn a_disk_that_was_full_is_told_at_the_end() {
     let [complaint, summary] = said.lines().collect::<Vec<_>>()[..] else { panic!("{said}") };
     assert!(complaint.starts_with("stackline: cannot write the recording: "), "{said}");
     assert!(summary.contains(": file too large (RLIMIT_FSIZE) for "), "{said}");
-    assert!(summary.contains("; all of it was written later") && !summary.contains("may be missing"), "{said}");
+    assert!(summary.contains("; all records were written later") && !summary.contains("may be missing"), "{said}");
 }

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 const EVENTS: u64 = 100_000;
 
-/// The generator's trace at a length that matters.
+/// The generator's trace, repeated to a realistic length.
 fn replicated() -> Vec<u8> {
     let step = demo::generate(&demo::Config::default());
     let mut text = Vec::new();
@@ -32,7 +32,7 @@ fn corpus_trace() -> Option<PathBuf> {
     corpus::file("kineto/amd-mi300-sd3.5-diffusion.json.gz")
 }
 
-/// The same text without rows: see the module's documentation.
+/// The same text without event rows (`scan`).
 fn as_metadata(text: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(text);
     let text = text.replace("\"ph\": \"X\"", "\"ph\": \"M\"").replace("\"ph\":\"X\"", "\"ph\":\"M\"");

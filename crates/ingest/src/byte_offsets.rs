@@ -4,18 +4,18 @@ use crate::diagnostics::Code;
 use stackline_model::{EventId, MAX_OFFSETS, ReadReport};
 use std::collections::BTreeMap;
 
-/// Byte offsets of events and of the document's own members. Four bytes per event: offsets ascend, so the upper half of
-/// each is that of the last change before it.
+/// Byte offsets of events and of the document's own members. Each event takes four bytes: offsets ascend, so the upper
+/// half is stored only where it changes.
 #[derive(Debug, Default)]
 pub(crate) struct ByteOffsets {
     low: Vec<u32>,
-    /// From this row on, the upper half of offsets.
+    /// Upper half of the offsets from a row on.
     high: Vec<(u32, u32)>,
     members: BTreeMap<String, u64>,
 }
 
 impl ByteOffsets {
-    /// Notes where the next event stands.
+    /// Append the offset of the next event.
     pub(crate) fn push(&mut self, offset: u64) {
         let high = (offset >> 32) as u32;
         if self.high.last().map_or(0, |&(_, h)| h) != high {
@@ -24,7 +24,7 @@ impl ByteOffsets {
         self.low.push(offset as u32);
     }
 
-    /// The byte at which an event's record begins.
+    /// Byte at which an event's record begins.
     pub(crate) fn offset_of(&self, event: EventId) -> Option<u64> {
         let low = *self.low.get(event.index())?;
         let after = self.high.partition_point(|&(row, _)| row <= event.0);
@@ -32,28 +32,28 @@ impl ByteOffsets {
         Some(u64::from(high) << 32 | u64::from(low))
     }
 
-    /// Notes where a member of the document stands; the last one counts, as its value does.
+    /// Store the offset of a member of the document. The last one is kept, as is its value.
     pub(crate) fn member(&mut self, key: &str, offset: u64) {
         self.members.insert(key.to_owned(), offset);
     }
 
-    /// The byte at which the value of a member of the document ends.
+    /// Byte at which the value of a member of the document ends.
     pub(crate) fn of_member(&self, key: &str) -> Option<u64> {
         self.members.get(key).copied()
     }
 }
 
-/// Events that have one problem in common: how many, and the first in the text.
+/// Number of events with a common problem, and the first ones in the text.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     count: u64,
-    /// Ascending.
+    /// First events, in ascending order.
     first: Vec<EventId>,
     example: String,
 }
 
 impl Tally {
-    /// Counts an event. The example is asked for where none is known so far.
+    /// Count an event. `example` is called only if no example is known yet.
     pub(crate) fn add(&mut self, event: EventId, example: impl FnOnce() -> String) {
         self.count += 1;
         if self.example.is_empty() {
@@ -66,12 +66,12 @@ impl Tally {
         }
     }
 
-    /// Puts them into the report.
+    /// Add the events to the report.
     pub(crate) fn tell(&self, code: Code, places: &ByteOffsets, report: &mut ReadReport) {
         self.tell_as(code, places, report, &self.example);
     }
 
-    /// Puts them into the report with another example.
+    /// Add the events to the report with another example.
     pub(crate) fn tell_as(&self, code: Code, places: &ByteOffsets, report: &mut ReadReport, example: &str) {
         for &event in &self.first {
             code.count(report, places.offset_of(event), example);

@@ -1,26 +1,26 @@
-//! Exact decimal text to integer nanoseconds, never through a float.
+//! Exact conversion of decimal text to integer nanoseconds, without floating point.
 
-/// A time or duration read from decimal microseconds.
+/// A time or duration in nanoseconds, parsed from decimal microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Nanos {
-    /// Nanoseconds, rounded half away from zero where the text has more than three decimals.
+    /// Nanoseconds; more than three decimals are rounded half away from zero.
     pub(crate) ns: i64,
-    /// Whether the text has a point or an exponent: readers that use floats round such columns (HTA does).
+    /// True if the text has a point or an exponent. Readers that use floats, such as HTA, lose digits in such columns.
     pub(crate) fractional: bool,
-    /// Whether the number was so large (beyond the year 5000 in µs) that it was taken as nanoseconds.
+    /// True if the number was taken as nanoseconds, because it is beyond the year 5000 in µs.
     pub(crate) was_ns: bool,
 }
 
-/// Above this many µs a time stamp can only be nanoseconds.
+/// Largest time stamp in µs; larger ones can only be nanoseconds.
 const MAX_MICROSECONDS: i128 = 100_000_000_000_000_000;
 
-/// Reads a decimal number of microseconds, such as `1419247332972.313`, `-5`, `1.5e3`. `None` if it is no number or
-/// does not fit.
+/// Parse a decimal number of microseconds, such as `1419247332972.313`, `-5` or `1.5e3`. `None` if the text is not a
+/// number or does not fit.
 pub(crate) fn parse_micros(text: &[u8]) -> Option<Nanos> {
     parse_plain(text).or_else(|| parse_any(text))
 }
 
-/// A whole number of microseconds.
+/// Convert an integer number of microseconds.
 #[inline]
 pub(crate) fn whole_micros(micros: i64) -> Option<Nanos> {
     if i128::from(micros).abs() >= MAX_MICROSECONDS {
@@ -29,7 +29,7 @@ pub(crate) fn whole_micros(micros: i64) -> Option<Nanos> {
     micros.checked_mul(1000).map(|ns| Nanos { ns, fractional: false, was_ns: false })
 }
 
-/// The form that traces use: up to 15 digits, a point, up to three digits.
+/// Parse the common form of traces: up to 15 digits, a point, up to three digits.
 fn parse_plain(text: &[u8]) -> Option<Nanos> {
     let mut value = 0i64;
     let mut at = 0;
@@ -59,7 +59,7 @@ fn parse_plain(text: &[u8]) -> Option<Nanos> {
     Some(Nanos { ns: value * 1000 + fraction, fractional: at < text.len(), was_ns: false })
 }
 
-/// Any JSON number (and a leading plus): sign, digits, fraction, exponent.
+/// Parse any JSON number, also with a leading plus: sign, digits, fraction, exponent.
 fn parse_any(text: &[u8]) -> Option<Nanos> {
     let text = std::str::from_utf8(text).ok()?.trim();
     let (negative, digits) = match text.as_bytes().first()? {
@@ -95,7 +95,7 @@ fn parse_any(text: &[u8]) -> Option<Nanos> {
     Some(Nanos { ns, fractional: mantissa.len() < digits.len() || mantissa.contains('.'), was_ns })
 }
 
-/// `digits * 10^scale` cut to an integer, and the first digit that was cut.
+/// `digits * 10^scale` truncated to an integer, and the first digit that was cut.
 fn scaled(digits: &str, scale: i32) -> Option<(i128, u8)> {
     if scale >= 0 {
         let zeros = usize::try_from(scale).ok()?;

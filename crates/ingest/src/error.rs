@@ -1,109 +1,109 @@
-//! Why nothing at all could be read. Anything less is a problem in the read report.
+//! Errors of inputs that cannot be read at all. Lesser problems are in the read report.
 
 use stackline_model::{ReadReport, Severity};
 use std::path::{Path, PathBuf};
 
-/// Reading failed as a whole.
+/// Failure to read an input.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The file cannot be opened or read.
     #[error("{}: cannot read: {source}", path.display())]
     Io {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// Nothing in it is a trace.
-    #[error("{}: no trace found; give a torch.profiler or Chrome trace (JSON, also packed), or a directory of them", path.display())]
+    /// The input contains no trace.
+    #[error("{}: no trace found. Give a torch.profiler or Chrome trace (JSON, also compressed), or a directory of traces", path.display())]
     NoTrace {
-        /// Which file or directory.
+        /// The file or directory.
         path: PathBuf,
     },
-    /// The content is of a kind that this version does not read.
+    /// The format is not supported by this version.
     #[error("{}: {found}; {advice}", path.display())]
     Unsupported {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What it seems to be.
+        /// The format that was recognized.
         found: String,
-        /// What to do.
+        /// Advice on how to get a supported input.
         advice: String,
     },
-    /// The content breaks off or makes no sense before any event was found.
+    /// The content is truncated or invalid before the first event.
     #[error("{}: not a trace: {reason} (byte {offset})", path.display())]
     Malformed {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// Description of the fault.
         reason: String,
-        /// Where, in decompressed bytes.
+        /// Offset of the fault, in decompressed bytes.
         offset: u64,
     },
-    /// A directory holds no recording.
-    #[error("{}: no recorded process found; `stackline record -o RUN -- COMMAND` makes a recording", path.display())]
+    /// The directory contains no recording.
+    #[error("{}: no recorded process found. Record with `stackline record -o RUN -- COMMAND`", path.display())]
     NoStreams {
         /// The directory.
         path: PathBuf,
     },
-    /// A recording holds a tree only.
-    #[error("{}: the recording has no single calls, of which traces are made: {}; `stackline calls` shows it, and `stackline record --mode trace` records single calls", path.display(), no_single_calls(report))]
+    /// The recording contains only a call tree.
+    #[error("{}: no trace, because the recording has no single calls: {}. Show the call tree with `stackline calls`, or record with `stackline record --mode trace`", path.display(), no_single_calls(report))]
     NoSingleCalls {
         /// The directory.
         path: PathBuf,
-        /// What was met in its streams.
+        /// Read report of the streams.
         report: Box<ReadReport>,
     },
-    /// A profile, which has sums of calls and no trace.
-    #[error("{}: a profile: it has sums of calls, and not when each was; `stackline calls`, `diff` and `view` show it, by itself", path.display())]
+    /// The input is a profile with sums per call path, without a trace.
+    #[error("{}: a profile with sums per call path, not a trace with times. Open it alone with `stackline calls`, `diff` or `view`", path.display())]
     OnlyCalls {
         /// The file.
         path: PathBuf,
     },
-    /// A file of memory, which has no trace of what ran.
-    #[error("{}: {} contains only memory data, no trace of what ran; look at it with `stackline memory`", path.display(), in_words(format))]
+    /// The input contains only memory data, without an execution trace.
+    #[error("{}: {} contains only memory data, no execution trace. Analyze it with `stackline memory`", path.display(), in_words(format))]
     OnlyMemory {
         /// The file or folder.
         path: PathBuf,
         /// Name of its format.
         format: &'static str,
     },
-    /// A trace, which has no sums of calls.
-    #[error("{}: a trace, and no profile", path.display())]
+    /// The input is a trace, not a profile.
+    #[error("{}: a trace, not a profile", path.display())]
     NoCalls {
         /// The file.
         path: PathBuf,
     },
-    /// The caller asked to stop.
+    /// The caller stopped the read.
     #[error("cancelled")]
     Cancelled,
 }
 
-/// A format by its name, as part of a sentence.
+/// Description of a format with its article, for a sentence.
 fn in_words(format: &str) -> String {
     let article = if format.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
     match format {
-        "drgpum" => "a folder of DrGPUM's".to_owned(),
+        "drgpum" => "a DrGPUM folder".to_owned(),
         "snapshot" => "a memory snapshot".to_owned(),
-        "memory-text" => "our text form of memory".to_owned(),
+        "memory-text" => "a memory text file".to_owned(),
         _ => format!("{article} {}", format.replace('-', " ")),
     }
 }
 
-/// Why a recording has no single calls: those that it had may be lost.
+/// Reason why a recording has no single calls, which may have been lost.
 #[must_use]
 pub fn no_single_calls(report: &ReadReport) -> String {
     let lost = report.problems.iter().find(|problem| problem.severity == Severity::Lost);
     match lost {
-        Some(problem) => format!("they are lost ({}: {})", problem.message, problem.example),
-        None => "it keeps sums of calls, or no operator ran in it".to_owned(),
+        Some(problem) => format!("single calls were lost ({}: {})", problem.message, problem.example),
+        None => "only sums per call path were recorded, or no operator ran".to_owned(),
     }
 }
 
 impl Error {
-    /// Readers know a file by the label of its trace; callers need the path that they gave. Inside an archive, what
-    /// follows the label stays.
+    /// Replace the label of the trace, which readers know, by the caller's path. A suffix after the label, such as a
+    /// member of an archive, is kept.
     pub(crate) fn located(mut self, label: &str, file: &Path) -> Self {
         if let Self::Malformed { path, .. }
         | Self::Unsupported { path, .. }

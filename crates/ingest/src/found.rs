@@ -1,10 +1,10 @@
-//! What is wanted of an input, and what it gave.
+//! Requested kinds of content, and the content that an input contains.
 
 use crate::Error;
 use crate::runs::Part;
 use stackline_model::{CallingContextTree, MemoryTrace, Trace};
 
-/// Kinds of content that are read; others are refused by their names.
+/// Kinds of content to read; other kinds are refused with an error that names them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     pub(crate) traces: bool,
@@ -19,27 +19,27 @@ impl Wanted {
     pub(crate) const MEMORY: Self = Self { memory: true, ..Self::NOTHING };
     pub(crate) const TRACES_AND_MEMORY: Self = Self { traces: true, memory: true, ..Self::NOTHING };
 
-    /// Why a trace that begins like this is refused.
+    /// Error for a trace that begins like this.
     pub(crate) fn refusal_of_trace(self, label: &str, head: &[u8]) -> Error {
         if self.calls { Error::NoCalls { path: label.into() } } else { crate::memory::formats::no_memory(label, head) }
     }
 }
 
-/// What one input gave, and members of archives that are nothing of it.
+/// Content of one input, and members of archives without such content.
 pub(crate) struct Found {
     pub(crate) wanted: Wanted,
     pub(crate) traces: Vec<Trace>,
     /// Profiles.
     pub(crate) calls: Vec<CallingContextTree>,
     pub(crate) memory: Vec<MemoryTrace>,
-    /// Label and reason.
+    /// Labels of skipped members with the reason.
     pub(crate) skipped: Vec<(String, Error)>,
-    /// Files that are read with others of their run.
+    /// Files that are read together with others of their run.
     pub(crate) parts: Vec<Part>,
 }
 
 impl Found {
-    /// Nothing yet.
+    /// Empty content.
     pub(crate) fn new(wanted: Wanted) -> Self {
         Self {
             wanted,

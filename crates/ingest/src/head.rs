@@ -1,4 +1,4 @@
-//! What a file is by its first bytes.
+//! Detection of a file's format from its first bytes.
 
 use crate::input::{MAX_DEPTH, Packing, SNIFF, is_hidden};
 use crate::sources::{self, Content, Reader, Source};
@@ -7,21 +7,22 @@ use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
 use std::path::Path;
 
-/// What a file is, plain or packed with gzip or zstd, as reading it finds it. An archive is of memory if its members are, and nothing else.
+/// Format of a file, plain or compressed with gzip or zstd, in agreement with the readers. An archive is a memory input
+/// only if all of its members are.
 #[derive(Clone, Copy)]
 pub(crate) enum Known {
-    /// Of a source.
+    /// A file of a known source.
     Source(&'static Source),
-    /// So many files of memory in one archive.
+    /// An archive with this number of memory files.
     Memory(&'static Source, usize),
-    /// A database, an archive that holds anything else or cannot be looked into, or what several sources fit.
+    /// A database, an archive with other or unreadable content, or a file that several sources match.
     Other,
-    /// Of no known kind.
+    /// An unknown format.
     Unknown,
 }
 
 impl Known {
-    /// The source, of an archive that of its members.
+    /// The source, for an archive that of its members.
     pub(crate) fn source(self) -> Option<&'static Source> {
         match self {
             Self::Source(source) | Self::Memory(source, _) => Some(source),
@@ -30,18 +31,18 @@ impl Known {
     }
 }
 
-/// The source of a file; none of what has no source by [`known`].
+/// Source of a file; none if [`known`] finds none.
 ///
 /// # Errors
-/// As [`known`].
+/// Same as [`known`].
 pub(crate) fn source_of(path: &Path) -> io::Result<Option<&'static Source>> {
     known(path).map(Known::source)
 }
 
-/// What a file is. Pipes are not looked into: their first bytes would be gone.
+/// Format of a file. Pipes are not read, because their first bytes would be lost.
 ///
 /// # Errors
-/// If the file cannot be opened, or its packing is damaged at its begin.
+/// If the file cannot be opened, or its compression is damaged at the start.
 pub(crate) fn known(path: &Path) -> io::Result<Known> {
     if !std::fs::metadata(path)?.is_file() {
         return Ok(Known::Unknown);
@@ -49,11 +50,11 @@ pub(crate) fn known(path: &Path) -> io::Result<Known> {
     known_in(Box::new(File::open(path)?), Some(path), 0)
 }
 
-/// What a stream is, which is all of a file if a path is given, within so many archives.
+/// Format of a stream. `file` is the path of a complete file, `depth` the number of archives around it.
 fn known_in<'s>(mut stream: Box<dyn Read + 's>, mut file: Option<&Path>, depth: usize) -> io::Result<Known> {
     for _ in 0..=MAX_DEPTH {
         let mut head = Vec::new();
-        // Where it breaks off, the begin tells as well.
+        // A truncated start still identifies the format.
         let _ = stream.by_ref().take(SNIFF as u64).read_to_end(&mut head);
         let packing = Packing::detect(&head);
         if packing == Packing::None {
@@ -72,7 +73,7 @@ fn known_in<'s>(mut stream: Box<dyn Read + 's>, mut file: Option<&Path>, depth: 
     Ok(Known::Other)
 }
 
-/// What an unpacked file is by its first bytes.
+/// Format of an uncompressed file from its first bytes.
 fn known_by(head: &[u8]) -> Known {
     if head.starts_with(stackline_sqlite::MAGIC) {
         return Known::Other;
@@ -84,7 +85,7 @@ fn known_by(head: &[u8]) -> Known {
     }
 }
 
-/// What an archive is by its members: anything but memory is found at the first of them that is.
+/// Format of an archive from its members. The search ends at the first member without memory data.
 fn known_by_members(members: impl Iterator<Item = Known>) -> Known {
     let mut found = Known::Unknown;
     let mut count = 0;
@@ -101,7 +102,7 @@ fn known_by_members(members: impl Iterator<Item = Known>) -> Known {
     found
 }
 
-/// What a member of an archive is. Folders and hidden files are nothing, and what cannot be read of it is not known.
+/// Format of a member of an archive. Folders and hidden files have none, and unreadable members are unknown.
 fn known_member(is_file: bool, stream: impl Read, depth: usize) -> Known {
     if is_file { known_in(Box::new(stream), None, depth).unwrap_or(Known::Unknown) } else { Known::Unknown }
 }
@@ -116,7 +117,7 @@ fn known_in_tar(stream: impl Read, depth: usize) -> Known {
     }))
 }
 
-/// The directory of a zip stands at its end: only one that is a file is looked into.
+/// Format of a zip archive. Its directory is at its end, so only a file is read.
 fn known_in_zip(path: &Path) -> Known {
     let Some(mut archive) = File::open(path).ok().and_then(|file| zip::ZipArchive::new(BufReader::new(file)).ok())
     else {

@@ -1,4 +1,5 @@
-//! Files, directories, archives and streams to byte streams of traces; format by content, never by name.
+//! Conversion of files, directories, archives and streams to byte streams of traces. The content determines the format,
+//! never the name.
 
 use crate::found::{Found, Wanted};
 use crate::runs::Part;
@@ -12,24 +13,24 @@ use std::fs::File;
 use std::io::{self, Cursor, Read};
 use std::path::{Path, PathBuf};
 
-/// Containers within containers deeper than this are refused (a zip bomb is no trace).
+/// Limit on nested containers, against zip bombs.
 pub(crate) const MAX_DEPTH: usize = 4;
-/// Bytes by which a format is told.
+/// Number of bytes from which the format is detected.
 pub(crate) const SNIFF: usize = 64 << 10;
 
 type Stream<'a> = Box<dyn Read + Send + 'a>;
 
-/// How the description of what no source knows begins.
+/// Start of the description of an unknown format.
 pub(crate) const UNKNOWN: &str = "an unknown format";
 
-/// Reads one file, folder of a single run, or standard input (`-`), as far as it is wanted.
+/// Read one file, folder of a single run, or standard input (`-`); `wanted` limits the content.
 pub(crate) fn read_file(path: &Path, label: &str, options: &ReadOptions, wanted: Wanted) -> Result<Found, Error> {
     let mut found = Found::new(wanted);
     read_into(path, label, options, &mut found)?;
     Ok(found)
 }
 
-/// The same, added to what was found before.
+/// Read like [`read_file`], and append to earlier content.
 pub(crate) fn read_into(path: &Path, label: &str, options: &ReadOptions, found: &mut Found) -> Result<(), Error> {
     let io = |source| Error::Io { path: path.to_owned(), source };
     let stream: Stream<'_> = if path == Path::new("-") {
@@ -46,7 +47,7 @@ pub(crate) fn read_into(path: &Path, label: &str, options: &ReadOptions, found: 
     read_stream(path, label, stream, 0, options, found)
 }
 
-/// Reads a folder that is one input as a whole.
+/// Read a folder that is a single input.
 fn read_directory(path: &Path, label: &str, options: &ReadOptions, found: &mut Found) -> Result<(), Error> {
     let content = Content::Directory(path);
     match source(label, &content)? {
@@ -61,7 +62,7 @@ fn read_directory(path: &Path, label: &str, options: &ReadOptions, found: &mut F
     }
 }
 
-/// Reads all traces of a stream, unpacking what is packed.
+/// Read all traces of a stream, with decompression and unpacking.
 pub(crate) fn read_stream(
     path: &Path,
     label: &str,
@@ -81,7 +82,7 @@ pub(crate) fn read_stream(
         return Err(Error::Io { path: path.to_owned(), source });
     }
     let packed = Packing::detect(&head);
-    // What broke off within the head must still be noticed behind it.
+    // A failure within the head must still be reported after the head.
     let broken = Broken(failure.take());
     let stream: Stream<'_> = Box::new(Cursor::new(head.clone()).chain(broken).chain(stream));
     if packed != Packing::None && depth >= MAX_DEPTH {
@@ -137,7 +138,7 @@ fn read_plain(
     };
     let run_of = (source.run_of)(label);
     let is_plain = !packed && run_of.is_some() && is_that_file(path, head);
-    // Chrome's reader counts bytes of the file, and knows the mark.
+    // The Chrome reader counts bytes of the file and handles the byte order mark itself.
     let bare = if source.name == "chrome" { head } else { without_mark(head) };
     let mut stream = stream;
     stream
@@ -156,7 +157,7 @@ fn read_plain(
         }
         Reader::Memory(read) => {
             let read = read(label, Content::Bytes { head, stream: &mut stream }, options);
-            // A stream that was stopped looks like one that is cut.
+            // A cancelled stream looks like a truncated one.
             found.memory.push(if options.is_cancelled() { Err(Error::Cancelled) } else { read }?);
             return Ok(());
         }
@@ -181,17 +182,17 @@ fn read_plain(
     Ok(())
 }
 
-/// A database in a stream is copied up to this size.
+/// Limit on the copy of a database from a stream, in bytes.
 const MOST_COPIED: u64 = 64 << 30;
 
-/// Whether a stream that begins like this is that file: labels of bytes in memory may be names of files, too.
+/// Check if a stream with this start is the file of this name. Labels of bytes in memory may be names of files, too.
 fn is_that_file(path: &Path, head: &[u8]) -> bool {
     let mut own = Vec::new();
     let read = File::open(path).and_then(|file| file.take(head.len() as u64).read_to_end(&mut own));
     path.is_file() && read.is_ok() && own == head
 }
 
-/// Reads a database: the file itself, or a copy of what comes as a stream, for tables are read in any order.
+/// Read a database from its file, or from a copy of the stream: tables are read in any order.
 fn read_tables(
     label: &str,
     file: Option<&Path>,
@@ -205,7 +206,7 @@ fn read_tables(
         Some(path) => path.to_owned(),
         None => {
             let mut file = tempfile::NamedTempFile::new().map_err(io)?;
-            // What breaks off is read as far as it goes: SQLite tells that it is cut.
+            // A truncated database is read as far as possible: SQLite reports the truncation.
             let copied = io::copy(&mut stream.take(MOST_COPIED), &mut file);
             if options.is_cancelled() {
                 return Err(Error::Cancelled);
@@ -217,18 +218,18 @@ fn read_tables(
         }
     };
     let tables = stackline_sqlite::Database::open(&path).map_err(|error| {
-        damaged(format!("an SQLite database that cannot be read: {error}; if it was copied or is still written, take the whole of it"))
+        damaged(format!("an SQLite database that cannot be read: {error}; if it is still being written or was only partly copied, give the complete file"))
     })?;
     let content = Content::Tables(&tables);
     let Some(source) = source(label, &content)? else {
         if tables.is_cut() {
             return Err(damaged(
-                "an SQLite database that breaks off before any table that is known; take the whole of it".to_owned(),
+                "a truncated SQLite database without any known table; give the complete file".to_owned(),
             ));
         }
         let names: Vec<&str> = tables.tables().take(8).collect();
         let names = if names.is_empty() { "no tables".to_owned() } else { format!("the tables {}", names.join(", ")) };
-        let found = format!("an SQLite database of no profiler that is known here (it has {names})");
+        let found = format!("an SQLite database of an unknown profiler (with {names})");
         return Err(Error::Unsupported { path: label.into(), found, advice: READS.to_owned() });
     };
     let mut traces = match source.read {
@@ -268,19 +269,19 @@ fn read_tar(
     let mut archive = tar::Archive::new(stream);
     for entry in archive.entries().map_err(io)? {
         let Ok(entry) = entry else {
-            // The archive breaks off: what came before stays.
-            let lost = Error::Malformed { path: label.into(), reason: "the archive breaks off".into(), offset: 0 };
+            // The archive is truncated: earlier members are kept.
+            let lost = Error::Malformed { path: label.into(), reason: "the archive is truncated".into(), offset: 0 };
             found.skipped.push((label.to_owned(), lost));
             break;
         };
         let name = entry.path().map(|p| p.to_string_lossy().into_owned()).unwrap_or_default();
         if entry.header().entry_type().is_file() && !is_hidden(&name) {
-            // Entries borrow the archive and are not `Send`: one after the other, without a thread.
+            // Entries borrow the archive and are not `Send`, so they are read one after another on this thread.
             let member = format!("{label}/{name}");
             read_member(path, &member, entry, depth, options, found)?;
         }
     }
-    // The checksum of a compressed stream stands behind the archive's end.
+    // The checksum of a compressed stream follows the archive's end.
     if let Err(error) = io::copy(&mut archive.into_inner(), &mut io::sink()) {
         if options.is_cancelled() {
             return Err(Error::Cancelled);
@@ -291,10 +292,10 @@ fn read_tar(
     some_trace(label, found)
 }
 
-/// A zip archive that does not lie in a file of its own is read into memory up to this size.
+/// Limit on a zip archive that is read into memory, because it is not a file of its own.
 const MAX_ZIP_IN_MEMORY: u64 = 1 << 30;
 
-/// Both at once, for trait objects.
+/// `Read` and `Seek` in one trait object.
 trait ReadSeek: Read + io::Seek {}
 impl<T: Read + io::Seek> ReadSeek for T {}
 
@@ -308,14 +309,14 @@ fn read_zip(
 ) -> Result<(), Error> {
     let damaged = |e: zip::result::ZipError| Error::Malformed { path: label.into(), reason: e.to_string(), offset: 0 };
     let io = |source| Error::Io { path: path.to_owned(), source };
-    // The directory of a zip stands at its end: a file is read in place, a stream must fit into memory.
+    // The directory of a zip archive is at its end: a file is read in place, a stream must fit into memory.
     let seekable: Box<dyn ReadSeek> = match File::open(path) {
         Ok(file) if depth == 0 && file.metadata().is_ok_and(|m| m.is_file()) => Box::new(io::BufReader::new(file)),
         _ => {
             let mut bytes = Vec::new();
             stream.by_ref().take(MAX_ZIP_IN_MEMORY + 1).read_to_end(&mut bytes).map_err(io)?;
             if bytes.len() as u64 > MAX_ZIP_IN_MEMORY {
-                let reason = "a zip archive of more than 1 GiB within a stream; unpack it first".to_owned();
+                let reason = "a zip archive larger than 1 GiB within a stream or archive; unpack it first".to_owned();
                 return Err(Error::Malformed { path: label.into(), reason, offset: MAX_ZIP_IN_MEMORY });
             }
             Box::new(Cursor::new(bytes))
@@ -338,7 +339,7 @@ fn read_zip(
     some_trace(label, found)
 }
 
-/// Reads a member of an archive; one that is no trace is noted.
+/// Read a member of an archive; a member that is not a trace is counted.
 fn read_member(
     path: &Path,
     label: &str,
@@ -373,7 +374,7 @@ pub(crate) fn is_hidden(name: &str) -> bool {
     name.rsplit('/').next().is_some_and(|file| file.starts_with('.')) || name.starts_with("__MACOSX")
 }
 
-/// Files below a directory, by name; hidden ones left out, and what is below the directories of `leave_out`.
+/// Files below a directory, sorted by name, without hidden files and without the directories in `leave_out`.
 pub(crate) fn files_below(directory: &Path, leave_out: &[PathBuf]) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let mut pending = vec![directory.to_owned()];
@@ -383,7 +384,7 @@ pub(crate) fn files_below(directory: &Path, leave_out: &[PathBuf]) -> io::Result
             if is_hidden(&path.to_string_lossy()) || leave_out.contains(&path) {
                 continue;
             }
-            // Links to directories are not followed: they may lead in a circle.
+            // Links to directories are not followed, because they may form a cycle.
             if path.is_dir() && !path.is_symlink() {
                 pending.push(path);
             } else if path.is_file() {
@@ -395,7 +396,7 @@ pub(crate) fn files_below(directory: &Path, leave_out: &[PathBuf]) -> io::Result
     Ok(files)
 }
 
-/// Whether the first bytes could be a trace or something that holds one.
+/// Check if the first bytes may belong to a trace or a container of traces.
 pub(crate) fn could_be_trace(path: &Path) -> bool {
     let mut head = Vec::new();
     let read = File::open(path).and_then(|f| f.take(512).read_to_end(&mut head));
@@ -405,7 +406,7 @@ pub(crate) fn could_be_trace(path: &Path) -> bool {
             || could_be_read(&head))
 }
 
-/// Whether its name says that a file should be a trace: one that then is none (empty, unreadable) is worth a word.
+/// Check if the name is that of a trace. Such a file is reported if it is empty or unreadable.
 pub(crate) fn is_named_like_trace(path: &Path) -> bool {
     let name = path.to_string_lossy().to_ascii_lowercase();
     [
@@ -429,7 +430,7 @@ pub(crate) fn is_named_like_trace(path: &Path) -> bool {
     .any(|end| name.ends_with(end))
 }
 
-/// Whether its name says that a file is an archive of files.
+/// Check if the name is that of an archive.
 pub(crate) fn is_named_like_archive(path: &Path) -> bool {
     let name = path.to_string_lossy().to_ascii_lowercase();
     [".zip", ".tar", ".tar.gz", ".tgz", ".tar.zst"].iter().any(|end| name.ends_with(end))
@@ -460,7 +461,7 @@ impl Packing {
     }
 }
 
-/// Fails once with the error that it holds, if any.
+/// Reader that fails once with the stored error, if any.
 struct Broken(Option<io::Error>);
 
 impl Read for Broken {
@@ -469,7 +470,7 @@ impl Read for Broken {
     }
 }
 
-/// Reports progress and stops when asked to.
+/// Reader that reports progress and stops on request.
 struct Watched<R> {
     inner: R,
     options: ReadOptions,
@@ -488,7 +489,7 @@ impl<R: Read> Read for Watched<R> {
     }
 }
 
-/// Adds what was skipped to the report of the first trace.
+/// Add skipped members to the report of the first trace.
 pub(crate) fn note_skipped(traces: &mut [Trace], skipped: &[(String, Error)]) {
     if let Some(first) = traces.first_mut() {
         for (label, error) in skipped {

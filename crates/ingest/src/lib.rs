@@ -1,6 +1,6 @@
-//! Readers: bytes in, model and read report out.
+//! Readers of traces, profiles and memory files: they turn bytes into the model and a read report.
 //!
-//! Reading succeeds if anything can be kept. What was repaired, skipped or lost is counted, with byte offsets, in the
+//! Reading succeeds if any data can be kept. Repaired, skipped and lost records are counted with byte offsets in the
 //! trace's [`stackline_model::ReadReport`].
 //!
 //! ```
@@ -48,20 +48,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Settings of a read.
+/// Options of a read.
 #[derive(Clone, Default)]
 pub struct ReadOptions {
-    /// Threads to use; 0 means as many as there are cores. Never changes the result.
+    /// Number of threads; 0 uses all cores. The result does not depend on it.
     pub threads: usize,
-    /// End GPU operations where the next one of their stream starts (counted), for traces whose durations run over.
+    /// End overlapping GPU operations at the start of the next one of their stream, and count them. For traces with too
+    /// long durations.
     pub clip_overlaps: bool,
-    /// Spans whose names it matches are steps, instead of those that are known; a capture group that is a number is the step's.
+    /// Pattern of span names that mark steps, in place of the known marks. A numeric capture group is the step number.
     pub step_annotation: Option<Regex>,
-    /// Called with the number of further (compressed) bytes read, from any thread.
+    /// Progress callback, called from any thread with the number of further (compressed) bytes read.
     pub progress: Option<Arc<dyn Fn(u64) + Send + Sync>>,
-    /// Directories within the given ones that are not looked into.
+    /// Directories within the inputs to skip.
     pub leave_out: Vec<PathBuf>,
-    /// Reading ends with [`Error::Cancelled`] soon after this becomes true.
+    /// Stop flag: reading ends with [`Error::Cancelled`] soon after this becomes true.
     pub cancel: Option<Arc<AtomicBool>>,
 }
 
@@ -78,10 +79,10 @@ impl ReadOptions {
     }
 }
 
-/// Reads one trace from bytes in memory (JSON, gzip, zstd); archives give their first trace. `name` is its label.
+/// Read one trace from bytes in memory (JSON, gzip, zstd), or the first trace of an archive. `name` is its label.
 ///
 /// # Errors
-/// If nothing in the bytes is a trace.
+/// If the bytes contain no trace.
 pub fn read_bytes(name: &str, bytes: &[u8], options: &ReadOptions) -> Result<Trace, Error> {
     let mut found = Found::new(Wanted::TRACES);
     input::read_stream(Path::new(name), name, Box::new(bytes), 0, options, &mut found)?;
@@ -94,20 +95,20 @@ pub fn read_bytes(name: &str, bytes: &[u8], options: &ReadOptions) -> Result<Tra
     traces.into_iter().next().ok_or_else(why)
 }
 
-/// Reads traces from files, archives and directories, in the order given (directories and archives: by name).
+/// Read traces from files, archives and directories, in the given order (within directories and archives by name).
 /// `-` is standard input.
 ///
 /// # Errors
-/// If a named file cannot be read at all, or a named directory or archive holds no trace. Other files of directories
-/// and archives that are no traces are counted in the read report of the first trace.
+/// If a named file cannot be read at all, or a named directory or archive contains no trace. Other files of directories
+/// and archives without traces are counted in the read report of the first trace.
 pub fn read_paths(paths: &[PathBuf], options: &ReadOptions) -> Result<TraceSet, Error> {
     read(paths, options, Wanted::TRACES).map(|(traces, _)| traces)
 }
 
-/// Reads traces as [`read_paths`] does, and files of memory alone, each once.
+/// Read traces like [`read_paths`], and files that contain only memory data, each once.
 ///
 /// # Errors
-/// As [`read_paths`], where neither is found.
+/// Same as [`read_paths`], if neither is found.
 pub fn read_traces_and_memory(paths: &[PathBuf], options: &ReadOptions) -> Result<(TraceSet, Vec<MemoryTrace>), Error> {
     read(paths, options, Wanted::TRACES_AND_MEMORY)
 }
@@ -155,11 +156,11 @@ fn read(paths: &[PathBuf], options: &ReadOptions, wanted: Wanted) -> Result<(Tra
     Ok((TraceSet { traces }, memory))
 }
 
-/// The files of a directory that may be traces, by name, each with its name below the directory; the directory itself if it is one
-/// input as a whole.
+/// Files of a directory that may be traces, sorted by name, each with its path below the directory. The result is the
+/// directory itself if it is a single input.
 ///
 /// # Errors
-/// If the directory cannot be read, or holds nothing that could be a trace.
+/// If the directory cannot be read, or no file may be a trace.
 pub fn files(directory: &Path, leave_out: &[PathBuf]) -> Result<Vec<(PathBuf, String)>, Error> {
     let jobs = expand(&[directory.to_owned()], leave_out)?;
     Ok(jobs.into_iter().map(|job| (job.path, job.label)).collect())
@@ -168,12 +169,12 @@ pub fn files(directory: &Path, leave_out: &[PathBuf]) -> Result<Vec<(PathBuf, St
 struct Job {
     path: PathBuf,
     label: String,
-    /// From a directory: may turn out to be no trace.
+    /// True for a file of a directory, which need not be a trace.
     optional: bool,
 }
 
 impl Job {
-    /// Of an input that was given by its name.
+    /// An input that the user named.
     fn named(path: &Path) -> Self {
         let label = path.file_name().map_or_else(|| path.to_string_lossy(), |n| n.to_string_lossy()).into_owned();
         Self { path: path.to_owned(), label, optional: false }

@@ -1,4 +1,4 @@
-//! Decompression on a thread of its own, so that it hides behind parsing.
+//! Decompression on a separate thread, concurrent with parsing.
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::io::{self, Read};
@@ -6,21 +6,21 @@ use std::io::{self, Read};
 const BLOCK: usize = 1 << 20;
 const BLOCKS_AHEAD: usize = 4;
 
-/// Runs `consume` on the stream while another thread reads ahead.
+/// Run `consume` on the stream while another thread reads ahead.
 pub(crate) fn with_prefetch<T>(stream: impl Read + Send, consume: impl FnOnce(&mut dyn Read) -> T) -> T {
     std::thread::scope(|scope| {
         let (sender, receiver) = bounded(BLOCKS_AHEAD);
         let (recycle, recycled) = bounded(BLOCKS_AHEAD + 2);
         scope.spawn(move || produce(stream, &sender, &recycled));
         let mut blocks = Blocks { receiver, recycle, block: Vec::new(), at: 0 };
-        // Dropping `blocks` behind `consume` closes the channel: the producer ends even if not all was read.
+        // Dropping `blocks` after `consume` closes the channel, so the producer ends even if not all data was read.
         let result = consume(&mut blocks);
         drop(blocks);
         result
     })
 }
 
-/// Runs `consume` on a stream that cannot leave its thread: here the consumer goes to another one.
+/// Run `consume` on another thread, for a stream that cannot leave its thread.
 pub(crate) fn with_local<T: Send>(stream: impl Read, consume: impl FnOnce(Blocks) -> T + Send) -> T {
     std::thread::scope(|scope| {
         let (sender, receiver) = bounded(BLOCKS_AHEAD);
@@ -55,7 +55,7 @@ fn produce(mut stream: impl Read, sender: &Sender<io::Result<Vec<u8>>>, recycled
     }
 }
 
-/// The receiving end: blocks as a stream.
+/// Receiving end of the channel, as a byte stream.
 pub(crate) struct Blocks {
     receiver: Receiver<io::Result<Vec<u8>>>,
     recycle: Sender<Vec<u8>>,

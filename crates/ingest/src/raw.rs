@@ -1,4 +1,4 @@
-//! The unchanged text of a trace file, for writers that lay something over it.
+//! Unchanged text of a trace file, for writers that add to it.
 
 use crate::Error;
 use crate::input::Packing;
@@ -7,10 +7,10 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
-/// The text of a trace file as it is, decompressed if it is compressed (gzip, zstd; by content).
+/// Open the text of a trace file, decompressed if its content is gzip or zstd.
 ///
 /// # Errors
-/// If the file cannot be opened, or is an archive: which of its members is meant would be a guess.
+/// If the file cannot be opened, or is an archive, in which the intended member is ambiguous.
 pub fn open_text(path: &Path) -> Result<Box<dyn Read + Send>, Error> {
     let io = |source| Error::Io { path: path.to_owned(), source };
     let mut file = BufReader::with_capacity(256 << 10, File::open(path).map_err(io)?);

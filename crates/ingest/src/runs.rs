@@ -1,4 +1,4 @@
-//! Files that belong to one run: those that are read together, and those of which one says all that another does.
+//! Grouping of files by run: files that are read together, and redundant copies of a profile in other formats.
 
 use crate::sources::{Content, File, Reader, Source, rocprofv3};
 use crate::{Error, ReadOptions, diagnostics, sources};
@@ -8,30 +8,30 @@ use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 use tempfile::SpooledTempFile;
 
-/// Smaller members of archives are kept in memory until they are read.
+/// Size limit in bytes of archive members that are kept in memory until they are read.
 const IN_MEMORY: usize = 1 << 20;
 
-/// A file of a run, until all of them are known.
+/// A file of a run, kept until all files are known.
 pub(crate) struct Part {
     source: &'static Source,
-    /// The input that it lies in: the file itself, or an archive.
+    /// The input that contains the file: the file itself, or an archive.
     path: PathBuf,
     label: String,
     kept: Kept,
-    /// What its stream broke off with.
+    /// Error at which the stream ended.
     broken: Option<io::Error>,
 }
 
 enum Kept {
     /// The file itself is read again.
     File,
-    /// What a stream held.
+    /// Copy of a stream.
     Copy(SpooledTempFile),
 }
 
 impl Part {
-    /// Keeps a file to be read with the others of its run; `stream` is all of it, and is copied unless it is that of the plain file
-    /// at the path.
+    /// Keep a file for reading with the others of its run. `stream` is its complete content, which is copied unless it
+    /// is the plain file at the path.
     pub(crate) fn new(
         source: &'static Source,
         path: &Path,
@@ -88,7 +88,7 @@ fn name(path: &Path) -> std::borrow::Cow<'_, str> {
     path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default()
 }
 
-/// A stream that ends where it breaks off.
+/// Reader that ends at an error and stores it.
 struct UntilError<'s, R> {
     inner: &'s mut R,
     error: &'s mut Option<io::Error>,
@@ -106,17 +106,17 @@ impl<R: Read> Read for UntilError<'_, R> {
     }
 }
 
-/// Traces with where they come from, and runs that are none with the reason.
+/// Traces with their source, and runs without a trace with the reason.
 #[derive(Default)]
 pub(crate) struct Runs {
     pub(crate) traces: Vec<(String, Trace)>,
     pub(crate) skipped: Vec<(String, Error)>,
 }
 
-/// Reads runs of the files that were collected, in the order of the first file of each.
+/// Read the runs of the collected files, in the order of each run's first file.
 ///
 /// # Errors
-/// If the caller asked to stop.
+/// If the caller stopped the read.
 pub(crate) fn read(parts: Vec<Part>, options: &ReadOptions) -> Result<Runs, Error> {
     let mut of_run: BTreeMap<(PathBuf, String), usize> = BTreeMap::new();
     let mut groups: Vec<Vec<Part>> = Vec::new();
@@ -168,7 +168,7 @@ fn read_run(label: &str, parts: &mut [Part], options: &ReadOptions) -> Result<Ve
     Ok(traces)
 }
 
-/// Files of a run that lie on the disk beside one that was given.
+/// Files of a run in the folder that were not given.
 fn missing(parts: &[Part]) -> Vec<PathBuf> {
     let Some(first) = parts.iter().find(|part| part.label.ends_with(&*name(&part.path))) else { return Vec::new() };
     let run_of = |name: &str| (first.source.run_of)(name).map(str::to_owned);
@@ -186,15 +186,15 @@ fn missing(parts: &[Part]) -> Vec<PathBuf> {
     missing
 }
 
-/// What XProf calls a profile, and the trace that it writes beside it.
+/// File suffixes of XProf's profiles, next to which it writes a trace.
 const PROFILES: &[&str] = &[".xplane.pb", ".xplane.pb.gz", ".xplane.pb.zst"];
 const TRACES_OF_PROFILES: &[&str] = &[".trace.json.gz", ".trace.json"];
-/// What `rocprofv3` calls its files of one process.
+/// File suffixes of `rocprofv3` for one process.
 const DOCUMENTS: &[&str] = &["_results.json", "_results.json.gz", "_results.json.zst"];
 const DATABASES: &[&str] = &["_results.db"];
 
-/// What the name of a file has in common with those of all files that are read with it: of the same run, or other forms of the same
-/// profile. The whole name where there are none.
+/// Common part of the names of all files that are read together: those of one run, or other formats of the same
+/// profile. The whole name if there are none.
 #[must_use]
 pub fn run_of(name: &str) -> &str {
     let forms = [PROFILES, TRACES_OF_PROFILES, DOCUMENTS, DATABASES];
@@ -202,7 +202,8 @@ pub fn run_of(name: &str) -> &str {
     sources::ALL.iter().find_map(|source| (source.run_of)(name)).or_else(of_form).unwrap_or(name)
 }
 
-/// Which profile a trace is of by its place, and how much less than others its form says; none for traces that have one form alone.
+/// Profile of a trace by its path, and the rank of its format, 0 for the most detailed one. `None` for traces with only
+/// one format.
 fn form(place: &str, trace: &Trace) -> Option<(String, usize)> {
     let before = |ends: &[&str]| ends.iter().find_map(|end| place.find(end)).map(|at| place[..at].to_owned());
     let of_tables = || rocprofv3::run_of(place).unwrap_or(place).to_owned();
@@ -218,18 +219,19 @@ fn form(place: &str, trace: &Trace) -> Option<(String, usize)> {
     Some((stem?, rank))
 }
 
-/// Takes away traces of a profile that is there in a better form, in a folder or an archive: places of traces, with the traces.
+/// Drop traces of a profile that also exists in a better format, in a folder or archive. `placed` has traces with their
+/// paths.
 pub(crate) fn drop_other_forms(placed: Vec<(String, Trace)>) -> Vec<Trace> {
-    // Of each profile the events of each form.
+    // Events of each format, per profile.
     let mut forms: BTreeMap<String, BTreeMap<usize, usize>> = BTreeMap::new();
     for (place, trace) in &placed {
         if let Some((stem, rank)) = form(place, trace) {
-            // What XProf writes beside a profile was made of it, whatever it has.
+            // XProf derives the trace next to a profile from it, so its number of events does not matter.
             let events = if trace.meta.format == rocprofv3::FORMAT { trace.events.len() } else { 0 };
             *forms.entry(stem).or_default().entry(rank).or_default() += events;
         }
     }
-    // One that breaks off, or was recorded with less, holds fewer; of equals the one that says more of each event is kept.
+    // A truncated or less detailed recording has fewer events; with equal numbers the more detailed format is kept.
     let best = |stem: &str| {
         let most = forms.get(stem)?.iter().max_by_key(|&(&rank, &events)| (events, std::cmp::Reverse(rank)))?;
         Some(*most.0)

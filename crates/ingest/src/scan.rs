@@ -1,36 +1,36 @@
-//! The pull scanner: JSON tokens from a slice, tolerant of the damage that real traces have
-//! (see the table in the documentation of the read report's codes, `docs/formats/chrome.md`).
+//! Pull scanner of JSON tokens from a slice, tolerant of the damage in real traces (see the codes of the read report in
+//! `docs/formats/chrome.md`).
 
 use memchr::{memchr, memchr2};
 
-/// Why a token could not be read.
+/// Error of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fail {
     /// The slice ends within the token.
     End,
-    /// The text makes no sense even to us; looked at up to this position of the slice.
+    /// The text is invalid up to this position of the slice.
     Bad(usize),
 }
 
-/// How a string's raw bytes relate to its text.
+/// Raw bytes of a string, with flags for decoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RawStr<'a> {
     /// Bytes between the quotes.
     pub(crate) raw: &'a [u8],
-    /// Whether there are backslashes in it.
+    /// True if the string contains backslashes.
     pub(crate) escaped: bool,
-    /// Whether quotes inside were not escaped.
+    /// True if the string contains unescaped quotes.
     pub(crate) bare_quotes: bool,
 }
 
-/// A scalar or container value as found.
+/// An undecoded scalar or container value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum RawValue<'a> {
     /// A string.
     Str(RawStr<'a>),
     /// An integer of at most 18 digits.
     Int(i64),
-    /// The text of any other number.
+    /// Text of any other number.
     Number(&'a [u8]),
     /// `true` or `false`.
     Bool(bool),
@@ -38,7 +38,7 @@ pub(crate) enum RawValue<'a> {
     Null,
     /// An array or object, brackets included.
     Json(&'a [u8]),
-    /// Not JSON: `nan`, `inf`, `N/A`, an identifier, or nothing at all where a value should be.
+    /// Not JSON: `nan`, `inf`, `N/A`, an identifier, or a missing value.
     Odd(&'a [u8]),
 }
 
@@ -58,7 +58,7 @@ impl<'a> Cursor<'a> {
         Self { bytes, at: 0 }
     }
 
-    /// The next byte that is not white space, not consumed.
+    /// Next byte that is not white space, without consuming it.
     #[inline]
     pub(crate) fn peek(&mut self) -> Result<u8, Fail> {
         while let Some(&byte) = self.bytes.get(self.at) {
@@ -70,14 +70,14 @@ impl<'a> Cursor<'a> {
         Err(Fail::End)
     }
 
-    /// Reads an object's key with its colon. A missing quote before it is repaired (second result).
+    /// Read an object's key with its colon. A missing opening quote is repaired; the second result is then true.
     #[inline]
     pub(crate) fn key(&mut self) -> Result<(RawStr<'a>, bool), Fail> {
         if self.peek()? != b'"' {
             return self.key_without_quote();
         }
         let start = self.at + 1;
-        // Keys are short: a plain loop beats a vectorised search.
+        // Keys are short, so a plain loop is faster than a vectorized search.
         let mut end = start;
         let mut escaped = false;
         loop {
@@ -99,7 +99,7 @@ impl<'a> Cursor<'a> {
         Ok((RawStr { raw: &self.bytes[start..end], escaped, bare_quotes: false }, false))
     }
 
-    /// A key whose first quote is missing: a few plain characters, a quote, a colon.
+    /// Read a key without its opening quote: a few plain characters, a quote, a colon.
     #[cold]
     fn key_without_quote(&mut self) -> Result<(RawStr<'a>, bool), Fail> {
         let limit = self.bytes.len().min(self.at + LONGEST_PLAIN_KEY + 1);
@@ -115,8 +115,8 @@ impl<'a> Cursor<'a> {
         Ok((RawStr { raw, escaped: false, bare_quotes: false }, true))
     }
 
-    /// Position of the quote that ends a well-formed string starting (behind its quote) at `from`, and whether there
-    /// are backslashes before it.
+    /// Position of the closing quote of a well-formed string from `from` (after its opening quote) on, and true if it
+    /// contains backslashes.
     #[inline]
     fn string_end(&self, from: usize) -> Result<(usize, bool), Fail> {
         const SHORT: usize = 16;
@@ -144,8 +144,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Reads a string value within an object or array. Where text follows its end that cannot follow a value, quotes
-    /// inside were not escaped: then it ends at the first quote behind which the object visibly goes on.
+    /// Read a string value within an object or array. If invalid text follows its end, quotes inside were not escaped:
+    /// the string then ends at the first quote after which the object visibly continues.
     #[inline]
     pub(crate) fn string(&mut self) -> Result<RawStr<'a>, Fail> {
         let start = self.at + 1;
@@ -166,7 +166,7 @@ impl<'a> Cursor<'a> {
         let mut at = start;
         while let Some(found) = memchr(b'"', &self.bytes[at..limit]) {
             let quote = at + found;
-            // An escaped quote is an end only where a path's last backslash hid it: a key must follow.
+            // An escaped quote ends the string only if the last backslash of a path precedes it: a key must follow.
             let hidden = quote > start && self.bytes[quote - 1] == b'\\';
             if self.object_goes_on(quote + 1, !hidden)? {
                 let raw = &self.bytes[start..quote];
@@ -178,7 +178,7 @@ impl<'a> Cursor<'a> {
         if limit == self.bytes.len() { Err(Fail::End) } else { Err(Fail::Bad(limit)) }
     }
 
-    /// Whether what follows is a comma and a key with its colon, or (where that may be) the end of the object.
+    /// Check if a comma and a key with its colon follow, or (if `may_end`) the end of the object.
     fn object_goes_on(&self, from: usize, may_end: bool) -> Result<bool, Fail> {
         let mut next = Self { bytes: self.bytes, at: from };
         match next.peek()? {
@@ -191,7 +191,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Whether a quoted key of usual length and its colon come next.
+    /// Check if a quoted key of usual length and its colon follow.
     fn is_key_ahead(&mut self) -> Result<bool, Fail> {
         const LONGEST_KEY: usize = 80;
         if self.peek()? != b'"' {
@@ -206,7 +206,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Reads any value.
+    /// Read any value.
     #[inline]
     pub(crate) fn value(&mut self) -> Result<RawValue<'a>, Fail> {
         match self.peek()? {
@@ -245,7 +245,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The rest of a number that is not a plain integer.
+    /// Read the rest of a number that is not a plain integer.
     #[inline]
     fn number_text(&mut self, start: usize, from: usize) -> Result<RawValue<'a>, Fail> {
         let mut at = from;
@@ -265,7 +265,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Reads unquoted text up to a delimiter.
+    /// Read unquoted text up to a delimiter.
     fn word(&mut self) -> Result<RawValue<'a>, Fail> {
         let start = self.at;
         let mut at = start;
@@ -285,7 +285,7 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// Skips an array or object; strings in it must be well-formed.
+    /// Skip an array or object; strings in it must be well-formed.
     pub(crate) fn skip_container(&mut self) -> Result<(), Fail> {
         let mut depth = 0usize;
         let mut at = self.at;
@@ -307,8 +307,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Looks for the next place where an object goes on with a key, or ends, at most `limit` bytes ahead; moves there.
-    /// For text that does not belong (log lines spliced in).
+    /// Move to the next position, at most `limit` bytes ahead, where an object continues with a key or ends. Used for
+    /// foreign text, such as spliced log lines.
     #[cold]
     pub(crate) fn skip_to_key(&mut self, limit: usize) -> Result<(), Fail> {
         let start = self.at;
@@ -327,7 +327,7 @@ impl<'a> Cursor<'a> {
                     self.at = at;
                     return Ok(());
                 }
-                // Another event begins: this one's end is lost.
+                // Another event begins: the end of this one is lost.
                 b'{' => return Err(Fail::Bad(at)),
                 _ => {}
             }
@@ -337,7 +337,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Keys without their first quote are only believed up to this length.
+/// Limit on the length of keys without their opening quote.
 const LONGEST_PLAIN_KEY: usize = 40;
 
 fn is_plain_key(raw: &[u8]) -> bool {

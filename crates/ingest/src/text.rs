@@ -1,4 +1,5 @@
-//! Raw bytes of strings and arguments to interned text. Each distinct spelling is decoded and checked once.
+//! Conversion of raw bytes of strings and arguments to interned text. Each distinct spelling is decoded and checked
+//! once.
 
 use crate::scan::{RawStr, is_space};
 use hashbrown::HashTable;
@@ -6,15 +7,15 @@ use rustc_hash::FxHasher;
 use stackline_model::{StrId, StringTable};
 use std::hash::Hasher;
 
-/// What had to be done to a string to make text of it: bits.
+/// Repairs of a string, as bits.
 pub(crate) mod dirt {
     /// Bytes that are not UTF-8 were replaced.
     pub(crate) const INVALID_UTF8: u8 = 1;
-    /// It holds control characters or line breaks that JSON wants escaped.
+    /// The string contains control characters or line breaks, which JSON requires to be escaped.
     pub(crate) const CONTROL: u8 = 2;
-    /// A backslash escapes nothing: taken as itself.
+    /// An invalid escape sequence was read as a literal backslash.
     pub(crate) const BACKSLASH: u8 = 4;
-    /// An argument's array or object is not JSON inside: kept as text.
+    /// An array or object of an argument is not valid JSON and was kept as text.
     pub(crate) const NOT_JSON: u8 = 8;
 }
 
@@ -26,13 +27,13 @@ enum Form {
 
 struct Entry {
     id: StrId,
-    /// Copy of the raw spelling where it differs from the text: range in `spellings`.
+    /// Copy of the raw spelling if it differs from the text: range in `spellings`.
     spelling: Option<(u32, u32)>,
     form: Form,
     dirt: u8,
 }
 
-/// Interns by raw spelling.
+/// Interner of strings by raw spelling.
 #[derive(Default)]
 pub(crate) struct TextReader {
     entries: HashTable<Entry>,
@@ -47,13 +48,13 @@ fn hash(form: Form, raw: &[u8]) -> u64 {
 }
 
 impl TextReader {
-    /// Interns a string's text.
+    /// Intern the text of a string.
     #[inline]
     pub(crate) fn string(&mut self, strings: &mut StringTable, raw: RawStr<'_>) -> (StrId, u8) {
         self.intern(strings, raw.raw, Form::Str)
     }
 
-    /// Interns an array or object as compact, valid JSON text.
+    /// Intern an array or object as compact, valid JSON text.
     #[inline]
     pub(crate) fn json(&mut self, strings: &mut StringTable, raw: &[u8]) -> (StrId, u8) {
         self.intern(strings, raw, Form::Json)
@@ -100,7 +101,7 @@ fn spelling<'a>(entry: &Entry, spellings: &'a [u8], strings: &'a StringTable) ->
     }
 }
 
-/// Text of a string's raw bytes, with what had to be done (bits of [`dirt`]).
+/// Text of a string's raw bytes, with its repairs (bits of [`dirt`]).
 pub(crate) fn decode(raw: &[u8]) -> (String, u8) {
     let mut dirt = 0;
     if std::str::from_utf8(raw).is_err() {
@@ -136,7 +137,7 @@ pub(crate) fn decode(raw: &[u8]) -> (String, u8) {
     (out, dirt)
 }
 
-/// The character that an escape (behind its backslash) stands for, and how many bytes it takes.
+/// Character of an escape sequence (without its backslash), and the number of its bytes.
 fn unescape(rest: &str) -> Option<(char, usize)> {
     let c = match rest.as_bytes().first()? {
         b'"' => '"',
@@ -169,7 +170,7 @@ fn unescape_unicode(rest: &str) -> Option<(char, usize)> {
     Some((char::REPLACEMENT_CHARACTER, 5))
 }
 
-/// An array or object without white space between tokens, as valid JSON; text that is not JSON comes back as it is.
+/// An array or object without white space between tokens, as valid JSON; text that is not JSON is returned unchanged.
 pub(crate) fn compact(raw: &[u8]) -> (String, u8) {
     let lossy = String::from_utf8_lossy(raw);
     let mut dirt = if matches!(lossy, std::borrow::Cow::Owned(_)) { dirt::INVALID_UTF8 } else { 0 };
@@ -206,12 +207,12 @@ pub(crate) fn compact(raw: &[u8]) -> (String, u8) {
     (out, dirt)
 }
 
-/// The first bytes without the mark that some editors and shells put before UTF-8.
+/// First bytes without the byte order mark that some editors and shells put before UTF-8.
 pub(crate) fn without_mark(head: &[u8]) -> &[u8] {
     head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head)
 }
 
-/// Whether binary data went through a program that took it for text: bytes above 0x7f became U+FFFD.
+/// Check if binary data was converted as text: bytes above 0x7f became U+FFFD.
 pub(crate) fn went_through_text(head: &[u8]) -> bool {
     let replaced = head.windows(3).filter(|w| *w == b"\xef\xbf\xbd").count();
     let other_high = head.iter().filter(|b| **b >= 0x80).count() - 3 * replaced;

@@ -1,34 +1,34 @@
-//! A sliding window over a byte stream: the scanner sees one slice, the file may be any size.
+//! Sliding window over a byte stream: the scanner sees one slice, and the file may have any size.
 
 use std::io::Read;
 
-/// A window larger than this is refused: no event or metadata entry is that long.
+/// Limit on the window in bytes: no event or metadata entry is that long.
 const MAX_WINDOW: usize = 512 << 20;
 const FIRST_WINDOW: usize = 1 << 20;
 
-/// What stopped a refill.
+/// Result of a refill.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Refill {
-    /// There are more bytes now.
+    /// More bytes are available.
     More,
-    /// The stream has ended; the window holds all that is left.
+    /// The stream has ended; the window contains all remaining bytes.
     End,
-    /// One element is larger than any we accept.
+    /// One element exceeds the limit.
     TooLarge,
 }
 
-/// The bytes not yet consumed, and where they stand in the stream.
+/// The unconsumed bytes of a stream, with their stream offset.
 pub(crate) struct Window<R> {
     reader: R,
-    /// Initialised once; valid up to `filled`.
+    /// Initialized once; valid up to `filled`.
     buffer: Vec<u8>,
     filled: usize,
     /// Consumed bytes at the front of `buffer`.
     from: usize,
-    /// Stream position of `buffer[0]`.
+    /// Stream offset of `buffer[0]`.
     base: u64,
     ended: bool,
-    /// Why the stream ended early, if it did.
+    /// Error that ended the stream early, if any.
     pub(crate) failure: Option<std::io::Error>,
 }
 
@@ -37,27 +37,27 @@ impl<R: Read> Window<R> {
         Self { reader, buffer: Vec::new(), filled: 0, from: 0, base: 0, ended: false, failure: None }
     }
 
-    /// The bytes not yet consumed.
+    /// The unconsumed bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.buffer[self.from..self.filled]
     }
 
-    /// Stream position of the first byte of [`Self::bytes`].
+    /// Stream offset of the first byte of [`Self::bytes`].
     pub(crate) fn offset(&self) -> u64 {
         self.base + self.from as u64
     }
 
-    /// Drops `n` bytes at the front.
+    /// Drop `n` bytes at the front.
     pub(crate) fn consume(&mut self, n: usize) {
         self.from = (self.from + n).min(self.filled);
     }
 
-    /// Whether the stream has no bytes beyond the window.
+    /// True if the stream has no bytes beyond the window.
     pub(crate) fn is_final(&self) -> bool {
         self.ended
     }
 
-    /// Reads more bytes behind those that are there.
+    /// Read more bytes into the window, after the existing ones.
     pub(crate) fn refill(&mut self) -> Refill {
         if self.ended {
             return Refill::End;
@@ -70,7 +70,7 @@ impl<R: Read> Window<R> {
         if have >= MAX_WINDOW {
             return Refill::TooLarge;
         }
-        // Doubling keeps the work linear when one element is larger than the window.
+        // Doubling keeps the work linear if one element is larger than the window.
         let want = have + FIRST_WINDOW.max(have);
         if self.buffer.len() < want {
             self.buffer.resize(want, 0);

@@ -1,4 +1,4 @@
-//! How often and how much reading allocates: per event next to nothing, whatever the length of the trace.
+//! Number and size of allocations of a read: nearly none per event, independent of the trace's length.
 #![allow(unsafe_code, reason = "an allocator that counts can only be written so; see the SAFETY notes")]
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
 
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Calls of the allocator that gave new or larger memory.
 static CALLS: AtomicUsize = AtomicUsize::new(0);
-/// Bytes in use, and the most there were.
+/// Bytes in use, and their maximum.
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
@@ -53,7 +53,7 @@ struct Cost {
     peak: usize,
 }
 
-/// What reading a trace of about so many events costs, its text not counted.
+/// Cost of reading a trace of about this many events, without its text.
 fn cost(demo: &[u8], events: u64) -> Cost {
     let mut text = Vec::new();
     replicate::replicate(demo, events, &mut text).unwrap();
@@ -64,9 +64,9 @@ fn cost(demo: &[u8], events: u64) -> Cost {
     Cost { events: trace.events.len(), calls: CALLS.load(Relaxed) - calls, peak: PEAK.load(Relaxed) - live }
 }
 
-/// Allocations per further event. Columns that double take fewer and fewer; anything per event shows at once.
+/// Allocations per further event. Columns that double allocate rarely; an allocation per event exceeds the limit.
 const MAX_CALLS: f64 = 0.01;
-/// Bytes in use per further event at the peak, in which columns have just doubled.
+/// Bytes in use per further event at the peak, when columns have just doubled.
 const MAX_BYTES: f64 = 400.0;
 
 #[test]

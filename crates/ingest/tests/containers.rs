@@ -1,4 +1,4 @@
-//! Whatever a trace is packed in, and in whatever state, gives the trace or a reason.
+//! Traces in any container and state give the trace or an error.
 
 use crate::common;
 
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// A document with one event, named so that one can tell which it is.
+/// A document with one event, whose name identifies it.
 fn document(name: &str) -> Vec<u8> {
     format!(
         "{{\"traceEvents\": [{{\"ph\": \"X\", \"name\": \"{name}\", \"pid\": 1, \"tid\": 1, \"ts\": 1, \"dur\": 2}}]}}"
@@ -100,7 +100,7 @@ fn archives_of_ranks() {
         let set = read(&dir.path().join("run.pack")).unwrap();
         assert_eq!(shown(&set), ["run.pack/run/rank1.json: b", "run.pack/run/rank0.json.gz: a"]);
         assert_eq!(set.traces.iter().map(|t| t.meta.rank).collect::<Vec<_>>(), [Some(1), Some(0)]);
-        // What is no trace is counted once, with its name.
+        // A member that is not a trace is counted once, with its name.
         let problem = set.traces[0].report.problems.iter().find(|p| p.code == "skipped_file").unwrap();
         assert!(problem.count == 1 && problem.example.starts_with("run.pack/run/notes.txt: "), "{}", problem.example);
         assert_eq!(set.traces[1].report.count_of("skipped_file"), 0);
@@ -121,7 +121,7 @@ fn hidden_members_and_archives_in_archives() {
     assert_eq!(shown(&set), ["outer.tar/inner.zip/deep.json: deep", "outer.tar/b.json: b"]);
 }
 
-/// Archives of memory alone are told by all members; settings and texts of no known kind change nothing.
+/// All members of an archive determine if it is a memory archive; settings and unknown texts do not matter.
 #[test]
 fn members_of_an_archive_tell_whether_it_is_of_memory() {
     let memory = |name: &'static str| (name, b"a x 1024; f x; end".to_vec());
@@ -137,7 +137,7 @@ fn members_of_an_archive_tell_whether_it_is_of_memory() {
         ("a tar of notes within", packed("notes.tar", tar(&[notes()])), Some(1)),
         ("a trace", packed("t.json.gz", gzip(&document("a"))), None),
         ("a tar of memory and a trace within", packed("b.tar", tar(&[memory("b.memory"), trace()])), None),
-        // What is in a zip within an archive is not looked at.
+        // A zip within an archive is not opened.
         ("a zip within", packed("t.json.zip", zip(&[trace()])), None),
         ("a database", packed("t.sqlite", b"SQLite format 3\0".to_vec()), None),
     ] {
@@ -183,11 +183,11 @@ fn a_directory_with_other_files_beside() {
     let set = read(dir.path()).unwrap();
     assert_eq!(shown(&set), ["a/rank0.json.gz: a", "b.json: b"]);
     assert_eq!(set.traces[0].report.count_of("skipped_file"), 5);
-    // Named by themselves they say what is wrong.
+    // Given by name, they produce errors.
     assert!(reason(&dir.path().join("package.json")).contains("without \"traceEvents\""));
-    assert!(reason(&dir.path().join("list.json")).contains("no trace event"));
-    assert!(reason(&dir.path().join("numbers.json")).contains("no trace event"));
-    assert!(reason(&dir.path().join("links.md")).contains("no trace event"));
+    assert!(reason(&dir.path().join("list.json")).contains("without any trace event"));
+    assert!(reason(&dir.path().join("numbers.json")).contains("without any trace event"));
+    assert!(reason(&dir.path().join("links.md")).contains("without any trace event"));
 }
 
 #[cfg(unix)]
@@ -208,7 +208,7 @@ fn several_files_keep_their_order() {
         let options = ReadOptions { threads, ..ReadOptions::default() };
         assert_eq!(shown(&read_paths(&paths, &options).unwrap()), ["z.json: z", "m.json: m", "a.json: a"]);
     }
-    // One that cannot be read fails the call: it was named.
+    // An unreadable file that was given by name fails the call.
     let paths = [paths[0].clone(), dir.path().join("missing.json")];
     let error = read_paths(&paths, &ReadOptions::default()).unwrap_err();
     assert!(matches!(&error, Error::Io { path, .. } if path.ends_with("missing.json")), "{error}");
@@ -251,7 +251,7 @@ fn empty_archives() {
     }
 }
 
-/// Many events, so that something comes out of a stream before its end.
+/// Many events, so that the decompressor returns data before the end of the stream.
 fn long_document() -> Vec<u8> {
     let record = |i: u32| {
         let noise = i.wrapping_mul(2_654_435_761);
@@ -291,7 +291,7 @@ fn archives_that_break_off_keep_the_members_before() {
     assert_eq!((set.traces.len(), set.traces[0].events.len()), (2, 1));
     let cut = &set.traces[1];
     assert!((5_000..15_000).contains(&cut.events.len()) && cut.report.count_of("truncated") == 1, "{:?}", cut.report);
-    // A zip's directory stands at its end: without it, nothing can be found.
+    // The directory of a zip is at its end: without it, no member can be found.
     let packed = zip(&members);
     let dir = folder(&[("t.zip", packed[..packed.len() / 2].to_vec())]);
     reason(&dir.path().join("t.zip"));
@@ -308,7 +308,7 @@ fn a_damaged_member_costs_itself_only() {
     let set = read(&dir.path().join("t.zip")).unwrap();
     let names = shown(&set);
     assert_eq!((names[0].as_str(), names.last().unwrap().as_str()), ("t.zip/a.json: a", "t.zip/c.json: c"));
-    // The checksum tells that it was changed.
+    // The checksum shows the change.
     let told = |code: &str| set.traces.iter().map(|t| t.report.count_of(code)).sum::<u64>();
     assert!(told("damaged_compression") + told("skipped_file") > 0, "{names:?}");
 }
@@ -323,7 +323,7 @@ fn the_eight_ranks_of_the_corpus() {
         assert!(trace.events.len() > 1_000 && trace.report.is_clean(), "{}: {:?}", trace.meta.name, trace.report);
         assert_eq!(trace.meta.world_size, Some(8));
     }
-    // Launched and all, counted by another program: ranks 3 and 1 have 64 operations from before the recording.
+    // Launches and operations, counted by another program: ranks 3 and 1 have 64 operations from before the recording.
     let expected = [(262, 262), (273, 273), (262, 262), (261, 261), (261, 261), (273, 337), (262, 262), (262, 326)];
     let launched = |t: &Trace| (t.gpu.launch.iter().filter(|l| l.is_some()).count(), t.gpu.len());
     let counts: Vec<(usize, usize)> = set.traces.iter().map(launched).collect();
@@ -341,7 +341,7 @@ fn cancelling_before_and_during() {
         let path = dir.path().join(name);
         let before = ReadOptions { cancel: Some(Arc::new(AtomicBool::new(true))), ..ReadOptions::default() };
         assert!(matches!(read_paths(std::slice::from_ref(&path), &before), Err(Error::Cancelled)), "{name}");
-        // Stopped by the first sign of progress.
+        // Stopped by the first progress report.
         let flag = Arc::new(AtomicBool::new(false));
         let raised = flag.clone();
         let progress: Arc<dyn Fn(u64) + Send + Sync> = Arc::new(move |_| raised.store(true, Ordering::Relaxed));
@@ -385,7 +385,7 @@ fn a_named_pipe() {
     writer.join().unwrap().unwrap();
 }
 
-/// Reads standard input where the test below starts it as a process of its own.
+/// Read standard input, if the test below starts this one in a separate process.
 #[test]
 #[ignore = "the other half of standard_input"]
 fn standard_input_child() {

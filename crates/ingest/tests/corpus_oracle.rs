@@ -1,4 +1,4 @@
-//! Every event and every argument of every trace of the corpus, against what serde_json reads.
+//! Comparison of every event and argument of the corpus with serde_json's result.
 
 use crate::common;
 use crate::oracle;

@@ -1,5 +1,5 @@
-//! Every row of the damage table, at seeded places of real traces: a result and a true report, or a reason with file
-//! and byte; never a panic, a hang, or a silent change.
+//! Every row of the damage table at seeded positions of real traces: a result with a correct report, or an error with
+//! file and byte; never a panic, a hang, or a silent change.
 
 use crate::common;
 use crate::expected;
@@ -15,7 +15,7 @@ fn read(name: &str, bytes: &[u8]) -> Result<Trace, String> {
     read_bytes(name, bytes, &ReadOptions::default()).map_err(|e| e.to_string())
 }
 
-/// How often each (name, start, duration) occurs.
+/// Number of occurrences of each (name, start, duration).
 fn rows(trace: &Trace) -> BTreeMap<(String, i64, i64), i64> {
     let mut rows = BTreeMap::new();
     for event in trace.events.ids() {
@@ -30,7 +30,7 @@ fn missing(whole: &BTreeMap<(String, i64, i64), i64>, damaged: &BTreeMap<(String
     whole.iter().map(|(key, n)| (n - damaged.get(key).unwrap_or(&0)).max(0)).sum()
 }
 
-/// How many records of an undamaged trace end before a byte.
+/// Number of records of an undamaged trace that end before a byte.
 fn records_before(text: &[u8], end: usize) -> i64 {
     let list = text.windows(13).position(|w| w == b"\"traceEvents\"").unwrap_or(0);
     let (mut depth, mut in_string, mut escaped, mut records) = (0, false, false, 0);
@@ -50,12 +50,12 @@ fn records_before(text: &[u8], end: usize) -> i64 {
     records
 }
 
-/// Whether the damage of a kind came to anything that a reader can see: a longer frame need not cross another, a
-/// second call with an id need not be that of a launch. `crossings` are held against all pairs of spans.
+/// Check if a kind of damage has a visible effect: a longer frame need not cross another one, and a second call with an
+/// ID need not be that of a launch. `crossings` is compared with all pairs of spans.
 fn shows(kind: &Kind, trace: &Trace, crossings: u64) -> bool {
     match kind.name {
         "crossing-frame" => {
-            // Only the spans up to the parent are looked at; so no more than all pairs, and none only where none is.
+            // The reader compares only spans up to the parent: at most all pairs, and 0 only if there are none.
             let all = crossing_spans(trace);
             assert!(crossings <= all && (crossings > 0) == (all > 0), "{crossings} crossings, {all} by all pairs");
             false
@@ -70,7 +70,7 @@ fn shows(kind: &Kind, trace: &Trace, crossings: u64) -> bool {
     }
 }
 
-/// Spans that begin in another of their thread and end behind it, by brute force.
+/// Spans that begin in another one of their thread and end after it, by brute force.
 fn crossing_spans(trace: &Trace) -> u64 {
     let on_thread =
         |e: &EventId| trace.tracks.get(trace.events.track[e.index()]).kind == stackline_model::TrackKind::Thread;
@@ -87,7 +87,7 @@ fn crossing_spans(trace: &Trace) -> u64 {
     spans.iter().filter(crosses).count() as u64
 }
 
-/// Kinds whose damage is meant to change times or names of many events, so that rows cannot be compared one by one.
+/// Kinds of damage that change times or names of many events, so that rows cannot be compared one by one.
 const CHANGES_ROWS: &[&str] = &["gpu-clock-skew", "time-absolute", "legacy-array", "wrong-display-unit"];
 
 fn check(kind: &Kind, name: &str, text: &[u8], whole: &Trace, seed: u64) -> Result<(), String> {
@@ -103,7 +103,7 @@ fn check(kind: &Kind, name: &str, text: &[u8], whole: &Trace, seed: u64) -> Resu
     };
     let report = &damaged.report;
     let changed = missing(&rows(whole), &rows(&damaged));
-    // A flipped bit in a gzip header changes nothing that anyone could notice.
+    // A flipped bit in a gzip header has no visible effect.
     let unnoticeable = kind.kept == Kept::Nothing && changed == 0 && damaged.meta == whole.meta;
     let harmless = unnoticeable || !shows(kind, &damaged, report.count_of("crossing"));
     if kind.reported && !harmless && report.problems == whole.report.problems {
@@ -113,7 +113,7 @@ fn check(kind: &Kind, name: &str, text: &[u8], whole: &Trace, seed: u64) -> Resu
     let lost = whole_events - damaged.events.len() as i64;
     match kind.kept {
         Kept::All if lost > 0 => return Err(format!("{lost} events lost")),
-        // A damaged place may cost its own event and the one it touches.
+        // A damaged position may cost its own event and the adjacent one.
         Kept::Others if lost > 2 * places => return Err(format!("{lost} events lost for {places} places")),
         Kept::Others if changed > 3 * places => return Err(format!("{changed} rows changed for {places} places")),
         Kept::Prefix => {
@@ -154,7 +154,7 @@ fn every_kind_of_damage_on_real_traces() {
     ];
     let mut variants: u64 = 0;
     let mut failures = Vec::new();
-    // Real traces of this size have no collectives with arguments: a made one has.
+    // Real traces of this size have no collectives with arguments, but a generated one has.
     let made = demo::generate(&demo::Config { steps: 2, layers: 1, ..demo::Config::default() });
     let mut traces = vec![("demo.json".to_owned(), made.into_bytes())];
     for path in common::kineto() {

@@ -1,4 +1,4 @@
-//! The text form of memory traces: what it says, what it refuses and where, and that writing and reading agree.
+//! Memory text: accepted statements, errors with their position, and agreement of reader and writer.
 
 use proptest::prelude::*;
 use stackline_ingest::memory::text::{read, write, write_counted};
@@ -53,30 +53,45 @@ fn every_statement_is_read() {
 
 #[test]
 fn mistakes_are_named_with_their_place() {
-    assert_eq!(error("a x 8\nf y"), "line 2, column 3: `y` is not alive here; allocate it first with: a y BYTES");
-    assert_eq!(error("a x 8; a x 9"), "line 1, column 10: `x` is still alive; free it first or take another name");
-    assert_eq!(error("a x eight"), "line 1, column 5: expected its bytes as a whole number that fits, found `eight`");
-    assert_eq!(error("a x"), "line 1, column 4: expected its bytes, found the end of the statement");
+    assert_eq!(
+        error("a x 8\nf y"),
+        "line 2, column 3: object `y` is not alive here; allocate it first with: a y BYTES"
+    );
+    assert_eq!(
+        error("a x 8; a x 9"),
+        "line 1, column 10: object `x` is still alive; free it first or use another name"
+    );
+    assert_eq!(
+        error("a x eight"),
+        "line 1, column 5: expected the size in bytes as an integer within range, found `eight`"
+    );
+    assert_eq!(error("a x"), "line 1, column 4: expected the size in bytes, found the end of the statement");
     assert_eq!(
         error("a x 8; s x[4:9]"),
-        "line 1, column 14: 4:9 is no range of 8 bytes; ranges ascend and do not overlap"
+        "line 1, column 14: 4:9 is not a valid range of an object of 8 bytes; ranges must ascend without overlap"
     );
-    assert_eq!(error("a \"x 8"), "line 1, column 3: a quoted name has no end; close it with \" on the same line");
+    assert_eq!(
+        error("a \"x 8"),
+        "line 1, column 3: a quoted name has no closing quote; close the name with \" on the same line"
+    );
     assert_eq!(error("w e"), "line 1, column 3: event `e` is not recorded yet; record it first with: e e");
     assert_eq!(
         error("q x"),
-        "line 1, column 1: unknown statement `q`; one of a, o, f, s, h, d, c, k, e, w, y, device, end"
+        "line 1, column 1: unknown statement `q`; use one of a, o, f, s, h, d, c, k, e, w, y, device, end"
     );
     assert_eq!(error("a x 8 color=red"), "line 1, column 7: unknown option `color`");
     assert_eq!(
         error("a x 8; end\n# fine\n\nf x"),
-        "line 4, column 1: nothing stands behind `end`: the program was over there"
+        "line 4, column 1: a statement after `end`; remove it, because `end` is the last statement"
     );
-    assert_eq!(error("end; end"), "line 1, column 6: nothing stands behind `end`: the program was over there");
+    assert_eq!(
+        error("end; end"),
+        "line 1, column 6: a statement after `end`; remove it, because `end` is the last statement"
+    );
     assert_eq!(error("a x 8 ]"), "line 1, column 7: expected the end of the statement, found `]`");
     assert_eq!(
         error("a x 8; s x ä!"),
-        "line 1, column 13: unexpected `!`; names with such characters stand in double quotes"
+        "line 1, column 13: unexpected `!`; put names with such characters in double quotes"
     );
 }
 
@@ -92,7 +107,7 @@ fn devices_are_those_that_the_text_names() {
     assert_eq!(of("device cpu; a x 8; f x; end"), "cpu");
     assert_eq!(of("device cpu; a x 8 on=\"cuda:0\"; y; f x; end"), "cpu cuda:0");
     assert_eq!(of("device \"\"; a x 8; y; f x; end"), "");
-    // One that nothing is on keeps its place, and what is on none stays so.
+    // An unused device keeps its position, and objects without a device stay so.
     for text in ["device cpu\n", "device a\ndevice b\ndevice a\na x 8\nend\n", "device \"\"\ny t=7\no x 8\nend\n"] {
         assert_eq!(write(&read("test", text).unwrap()), text);
     }
@@ -128,7 +143,7 @@ proptest! {
     }
 }
 
-/// A trace that another source could make: every kind of call, access and name.
+/// A trace as any source may produce it: every kind of call, access and name.
 fn traces() -> impl Strategy<Value = MemoryTrace> {
     let step = (0..12_usize, any::<[u8; 4]>(), any::<u32>(), "[ao\"\\\\ \n=]{0,2}|opaque|sync|o1");
     proptest::collection::vec(step, 0..60).prop_map(|steps| {
@@ -169,7 +184,7 @@ fn add(trace: &mut MemoryTrace, kind: usize, draws: [u8; 4], number: u32, name: 
         Some(MemoryCallKind::Allocate) => {
             trace.allocate(object, call);
         }
-        // Of what is alive, freed already, or not known at all.
+        // Of live, freed or unknown objects.
         Some(MemoryCallKind::Free) => {
             let target = if objects > 0 && draws[3] > 9 { target } else { MemoryObjectId::NONE };
             trace.release(target, call);
@@ -193,7 +208,7 @@ fn add(trace: &mut MemoryTrace, kind: usize, draws: [u8; 4], number: u32, name: 
     }
 }
 
-/// What the text form says of each call, in words.
+/// Description of each call of memory text.
 fn told(trace: &MemoryTrace) -> Vec<String> {
     let text = |id| trace.strings.get(id).to_owned();
     let device = |id: MemoryDeviceId| trace.devices.get(id.index()).map(|device| text(device.name));
@@ -251,7 +266,7 @@ proptest! {
     }
 }
 
-/// What would be a mistake in other formats is counted, and stays as the text says.
+/// Errors of other formats are counted, and the content of the text is kept.
 #[test]
 fn what_can_hardly_be_is_counted() {
     let counts = |text: &str| {
@@ -264,7 +279,7 @@ fn what_can_hardly_be_is_counted() {
     assert_eq!(counts("a x 512 address=4096; f x; a y 512 address=4096; f y; a z 64; a w 64; end"), []);
     assert_eq!(counts("device one; a x 512 address=4096; device two; a y 512 address=4096; end"), []);
     assert_eq!(counts("a x 10 t=100; k k x> t=50; f x t=-10; end"), one("memory_clock_back", 2));
-    // Streams run at the same time; which one a call is on may stand behind its time.
+    // Streams run concurrently; the stream may follow the time.
     assert_eq!(counts("a x 10 t=100; k k x> t=50 @3; k l x> @3 t=60; f x t=110; end"), vec![]);
     assert_eq!(counts("a x 10 t=100; k k x> t=50 @3; k l x> t=40 @3; f x t=110; end"), one("memory_clock_back", 1));
     assert_eq!(counts("a x 10 t=100; k k x>; f x t=100; end"), []);

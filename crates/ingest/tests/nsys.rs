@@ -1,4 +1,5 @@
-//! Exports of Nsight Systems: real ones with readings that a plain script made, and made ones with what versions and programs do.
+//! Exports of Nsight Systems: real ones with values computed by a plain script, and hand-made ones for versions and
+//! programs.
 
 use crate::common::{arguments, corpus};
 use crate::invariants;
@@ -19,7 +20,7 @@ fn of_corpus(name: &str) -> Option<Vec<Trace>> {
     Some(read(&corpus()?.join("nsys").join(name)))
 }
 
-/// How many events of a kind, and how long all of them are, ns.
+/// Number and total duration (ns) of events of a kind.
 fn sum(traces: &[Trace], kind: EventKind, name: &str) -> (usize, i64) {
     let all = traces.iter().flat_map(|trace| trace.events.ids().map(move |event| (trace, event)));
     let of_kind = all.filter(|&(trace, event)| trace.kind(event) == kind && trace.name(event).starts_with(name));
@@ -34,7 +35,7 @@ fn bytes(traces: &[Trace], name: &str) -> i64 {
     traces.iter().map(of).sum()
 }
 
-/// Time in which something ran on the GPU, ns.
+/// Time in which the GPU ran work, in ns.
 fn union(trace: &Trace, kinds: &[EventKind]) -> i64 {
     let of = trace.events.ids().filter(|&e| kinds.contains(&trace.kind(e)));
     let mut spans: Vec<_> = of.map(|e| (trace.events.start[e.index()], trace.events.end(e))).collect();
@@ -74,8 +75,8 @@ fn two_gpus_that_wait_for_copies() {
     assert_eq!(sum(&traces, EventKind::Runtime, "cudaLaunchKernel").1, 509_738_501 + 422_539_482);
     let ranges = sum(&traces, EventKind::Operator, "").0 + sum(&traces, EventKind::Annotation, "").0;
     assert_eq!(ranges, 16_782);
-    // The window was cut out: kernels at its beginning were launched before it. By correlation ids alone, 11 of them would
-    // have a call of the other process.
+    // The window is an excerpt: kernels at its start were launched before it. By correlation IDs alone, 11 of them
+    // would get a call of the other process.
     let is_orphan = |trace: &Trace, gpu: usize| {
         trace.gpu.launch[gpu].is_none() && trace.kind(trace.gpu.event[gpu]) == EventKind::Kernel
     };
@@ -104,7 +105,7 @@ fn the_smallest_export_and_a_healthy_one() {
     assert!(healthy[0].gpu.launch.iter().all(|launch| launch.is_some()));
 }
 
-/// A file of this schema and these rows.
+/// A database file with this schema and these rows.
 pub(crate) fn made(sql: &str) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("made.sqlite");

@@ -1,4 +1,5 @@
-//! Exports of Nsight Systems and recordings of rocmProfileData that lack a process, a name or a table, or whose pages are damaged.
+//! Exports of Nsight Systems and recordings of rocmProfileData with a missing process, name or table, or with damaged
+//! pages.
 
 use crate::nsys::{TEXTS, THREAD, kernel, launch, made, read};
 use rusqlite::Connection;
@@ -26,7 +27,7 @@ fn error(path: &Path) -> String {
     read_paths(&[path.to_owned()], &ReadOptions::default()).unwrap_err().to_string()
 }
 
-/// A kernel of a process that is not recorded: `globalPid` is null, or 0.
+/// A kernel of an unrecorded process: `globalPid` is null, or 0.
 fn kernel_of_nobody(start: i64, correlation: i64) -> String {
     kernel(start, 0, 0, correlation)
         + &format!(
@@ -34,8 +35,8 @@ fn kernel_of_nobody(start: i64, correlation: i64) -> String {
         )
 }
 
-/// Both processes have a call 77, one of them a call 78. The kernel of call 79 ran before that began: it is of a call that is not
-/// recorded.
+/// Both processes have a call 77, one of them a call 78. The kernel of call 79 ran before that call began, so it
+/// belongs to an unrecorded call.
 #[test]
 fn operations_without_a_process_are_given_to_none_that_may_not_be_theirs() {
     let far = 900_000_000;
@@ -69,7 +70,7 @@ fn operations_without_a_process_are_of_the_only_one() {
     assert_eq!(counts(&traces[0], ["process_by_correlation", "process_unknown"]), [0, 0]);
 }
 
-/// Clocks are compared by calls and what they launched: not where that was told from the same ids as whose the operations are.
+/// Clocks are compared by calls and their operations, but not if the same IDs determined the process of the operations.
 #[test]
 fn no_clock_is_shifted_for_operations_that_were_given_to_a_process() {
     let late = |at: i64| 1_000_000 * at + 5_000_000_000;
@@ -98,7 +99,7 @@ fn processes_that_are_not_listed_are_read() {
     assert_eq!(example(&traces[0], "process_not_listed"), "process 9");
 }
 
-/// An empty table of the name itself hides none that has a version behind its name.
+/// An empty table without a version does not hide one with a version suffix.
 #[test]
 fn tables_are_chosen_by_what_they_hold() {
     let full = launch(CALLS, 10, THREAD, 77) + &kernel(1000, 0, 5, 77);
@@ -128,7 +129,7 @@ fn texts_that_are_missing_are_told() {
     assert_eq!((trace.gpu.len(), counts(trace, ["missing_table", "missing_text"])), (1, [1, 2]));
 }
 
-/// Fills the pages that tables begin with.
+/// Overwrite the first pages of tables.
 fn damage(path: &Path, tables: &[&str]) {
     let file = Connection::open(path).unwrap();
     let number = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0).map(|number| usize::try_from(number).unwrap());
@@ -162,10 +163,10 @@ fn damaged_tables_are_named_and_the_program_is_not_blamed() {
     Connection::open(&path).unwrap().execute_batch(sql).unwrap();
     damage(&path, &["rocpd_op"]);
     let told = error(&path);
-    assert!(told.contains("its table rocpd_op cannot be read") && !told.contains("nothing ran"), "{told}");
+    assert!(told.contains("table rocpd_op cannot be read") && !told.contains("no GPU work ran"), "{told}");
 }
 
-/// Each process of a file that breaks off may have lost something.
+/// Each process of a truncated file may have missing records.
 #[test]
 fn damage_of_a_file_is_told_in_each_of_its_processes() {
     let rows: String =
@@ -180,7 +181,8 @@ fn damage_of_a_file_is_told_in_each_of_its_processes() {
     }
 }
 
-/// What launched something is a call, and what a copy's call moved is a copy, whatever they are called.
+/// An entry that launched an operation is a call, and the operation of a copy call is a copy, independent of their
+/// names.
 #[test]
 fn recordings_of_rocm_without_their_texts_keep_launches_and_copies() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Profiles: made ones of each form, and what our own exports and other programs write.
+//! Profiles: hand-made ones of each format, `stackline export`'s, and those of other programs.
 
 use stackline_ingest::{ReadOptions, is_profile, read_paths, read_profile};
 use stackline_model::{CallMetric, CallNodeId, CallingContextTree, Frame};
@@ -19,7 +19,7 @@ fn read(name: &str, bytes: &[u8]) -> CallingContextTree {
     tree
 }
 
-/// What was measured where, a line each: the path, the thread, the metric and its sum.
+/// One line per value: path, thread, metric and sum.
 fn text(tree: &CallingContextTree) -> String {
     let frame = |node: CallNodeId| {
         let id = tree.nodes.frame[node.index()].some()?;
@@ -109,7 +109,7 @@ fn firefox_with_tables_of_each_thread_and_shared_ones() {
     assert_eq!(text(&read("b.json", shared.as_bytes())), text(&own));
 }
 
-/// A message of protobuf: fields with their bytes.
+/// A protobuf message: fields with their bytes.
 fn message(fields: &[(u8, &[u8])]) -> Vec<u8> {
     fields.iter().flat_map(|(tag, bytes)| [&[*tag << 3 | 2, bytes.len() as u8][..], bytes].concat()).collect()
 }
@@ -179,7 +179,7 @@ fn what_is_damaged_says_so() {
     );
 }
 
-/// Fractions are kept: values are thousandths then.
+/// Fractions are kept: all values are then in thousandths.
 #[test]
 fn collapsed_stacks_with_fractions() {
     let tree = read("a.txt", b"main;a 10\nmain;b 1.5\nmain;c 0.25\n");

@@ -1,4 +1,4 @@
-//! Streams from the generator, and streams that are wrong on purpose.
+//! Streams of the generator, and invalid streams.
 
 use proptest::prelude::*;
 use stackline_ingest::Error;
@@ -109,7 +109,7 @@ fn what_is_lost_is_told_once() {
     assert!(other.count == 164 && other.example.contains("threads_over_limit"), "{other:?}");
 }
 
-/// A stream with frames by number: `a` calls the recorder, which calls `b` and a library of its own below the operator `x`.
+/// A stream with numbered frames: `a` calls the recorder, which calls `b` and its own library below the operator `x`.
 fn with_frames_of_the_recorder() -> Vec<u8> {
     let texts = [
         "a",
@@ -142,7 +142,7 @@ fn with_frames_of_the_recorder() -> Vec<u8> {
         push(Record::Frame { id: id as u32, key });
     }
     push(Record::Thread(Thread::default()));
-    // sitecustomize at the root; a > recorder > b > x > native; and b below a by another way.
+    // sitecustomize at the root; a > recorder > b > x > native; and b below a on another path.
     for (id, parent, frame) in [(1, 0, 5), (2, 1, 0), (3, 2, 1), (4, 3, 2), (5, 4, 3), (6, 5, 4), (7, 2, 2)] {
         push(Record::Node { thread: 0, id, parent, frame });
     }
@@ -182,7 +182,7 @@ fn frames_of_the_recorder_are_in_no_tree() {
     assert_eq!(tree.nodes.len(), 4);
 }
 
-/// A stream of process 7 with a thread for each number and name, which runs Python code or an operator alone.
+/// A stream of process 7 with a thread for each number and name, which runs Python code or only an operator.
 fn with_threads(threads: &[(u32, &str, bool)]) -> Vec<u8> {
     let mut chunk = ChunkWriter::new();
     let mut push = |record: Record| chunk.push(&record).unwrap();
@@ -201,7 +201,7 @@ fn with_threads(threads: &[(u32, &str, bool)]) -> Vec<u8> {
     [HEADER.as_slice(), chunk.finish()].concat()
 }
 
-/// Linux calls a thread like the one that made it: threads of native code are called like the program.
+/// In Linux a thread inherits the name of its creator: threads of native code have the name of the program.
 #[test]
 fn threads_with_the_name_of_their_program_are_told_apart() {
     let threads = [
@@ -237,7 +237,7 @@ fn ids_that_refer_to_nothing_are_counted() {
     assert_eq!(tree.check(), Ok(()));
 }
 
-/// Any statement, with ids that are sometimes right.
+/// Any record, with IDs that are sometimes valid.
 fn record() -> impl Strategy<Value = Record> {
     let id = || 0_u32..4;
     let key = prop_oneof![
@@ -282,7 +282,7 @@ fn record() -> impl Strategy<Value = Record> {
 }
 
 proptest! {
-    /// Statements in any order, about anything: what they make is a tree.
+    /// Records in any order and with any content give a tree.
     #[test]
     fn nonsense_makes_no_nonsense(records in proptest::collection::vec(record(), 0..120)) {
         let mut chunk = ChunkWriter::new();
@@ -296,7 +296,7 @@ proptest! {
         prop_assert_eq!(tree.report.records, records.len() as u64 + 1);
     }
 
-    /// Cut anywhere, damaged anywhere: what is kept is a tree, and the loss is told.
+    /// Truncated or damaged at any position: the rest is a tree, and the loss is reported.
     #[test]
     fn damage_loses_no_more_than_it_must(seed in 0_u64..50, at in 0.0_f64..1.0, flip: bool) {
         let mut files = streams(&Config { seed, steps: 2, ..Config::default() });

@@ -1,4 +1,5 @@
-//! Streams of single calls, cut and damaged anywhere: what is read was really written, and what is missing is counted.
+//! Streams of single calls, truncated and damaged at any position: all calls in the result were written, and missing
+//! ones are counted.
 
 use proptest::prelude::*;
 use stackline_ingest::recording::{memory_of, read_streams, traces_of};
@@ -8,10 +9,10 @@ use stackline_recording::{
 };
 use std::collections::HashSet;
 
-/// A call as a trace shows it: name, begin, length.
+/// A call in a trace: name, start, duration.
 type Call = (String, i64, i64);
 
-/// Chunks of a stream; each brings names, nodes and calls of its own, and refers to those before it.
+/// Chunks of a stream; each adds names, nodes and calls of its own, and refers to earlier ones.
 fn chunks(count: u32, restarts: bool) -> Vec<Vec<u8>> {
     let mut chunks = Vec::new();
     let (mut last_end, mut last_sample, mut last_touch) = (0, 0, (0, 0_i64));
@@ -84,7 +85,8 @@ fn calls(set: &TraceSet) -> HashSet<Call> {
     calls
 }
 
-/// Reads a stream as a tree, a trace and a memory trace; calls of the trace, the sum of times, and how much was skipped.
+/// Read a stream as a tree, a trace and a memory trace: calls of the trace, the sum of times, and the number of skipped
+/// bytes.
 fn read(file: &[u8]) -> (HashSet<Call>, u64, Vec<(String, u64)>) {
     let set = traces_of("run", [("7-0.slr", file)]);
     drop(memory_of("7-0.slr", file));
@@ -103,7 +105,7 @@ fn names_of_calls_that_share_a_frame_are_theirs() {
     assert!(calls.contains(&("operator 3".to_owned(), 1_030_200, 50)));
 }
 
-/// The first chunk is found again behind the byte, its calls have no times, and their names are of no later call.
+/// The first chunk is found again after the byte. Its calls have no times, and no later call has their names.
 #[test]
 fn a_byte_before_the_first_chunk_names_no_later_call() {
     for count in 1..6 {
@@ -126,7 +128,7 @@ fn what_stands_behind_a_lost_chunk_is_read() {
         cut[lost].truncate(20);
         let (calls, _, problems) = read(&file(&cut));
         assert!(calls.is_subset(&whole), "chunk {lost}: {:?}", calls.difference(&whole).collect::<Vec<_>>());
-        // Chunk 8 refers to nothing before chunk 6.
+        // Chunk 8 refers only to chunks from 6 on.
         let last = calls.iter().filter(|call| call.1 >= 1_080_000).count();
         let expected = whole.iter().filter(|call| call.1 >= 1_080_000).count();
         assert_eq!((last, expected > 0), (if lost < 6 { expected } else { last }, true), "chunk {lost}");
@@ -135,7 +137,7 @@ fn what_stands_behind_a_lost_chunk_is_read() {
     }
 }
 
-/// Streams of before [`Record::Restart`]: times of calls behind damage are not known, so there are no calls.
+/// Streams from before [`Record::Restart`]: times of calls after damage are unknown, so there are no calls.
 #[test]
 fn times_that_are_not_known_are_not_guessed() {
     let mut all = chunks(6, false);
@@ -159,7 +161,7 @@ fn an_outage_is_told_with_its_reason() {
     }
     let tree = read_streams([("7-0.slr", file(&[writer.finish().to_vec()]).as_slice())]);
     let of = |code: &str| tree.report.problems.iter().find(|problem| problem.code == code).unwrap();
-    assert_eq!(of("write_delayed").example, "7-0.slr: disk full for 2.1 s; all of it was written later");
+    assert_eq!(of("write_delayed").example, "7-0.slr: disk full for 2.1 s; all records were written later");
     assert_eq!(of("not_written").count, 12);
     assert_eq!(of("not_written").example, "7-0.slr: file too large (RLIMIT_FSIZE) for 0.5 s; 12 records not written");
     assert!(!tree.report.is_clean());

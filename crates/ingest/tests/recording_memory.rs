@@ -1,14 +1,14 @@
-//! Memory traces of recordings, from streams written by hand.
+//! Memory traces of hand-written recording streams.
 
 use stackline_ingest::ReadOptions;
 use stackline_ingest::recording::{is_shown_by, memory_of, read_memory, read_traces};
 use stackline_model::{AccessMode, FrameKind, MemoryCallKind, MemoryObjectKind, MemoryTrace, call_flags};
 use stackline_recording::{CallDetail, ChunkWriter, FrameKey, HEADER, Process, Record, TensorPart, Thread, TouchKind};
 
-/// Operators that may be called: node 1 and so on.
+/// Operators that may be called: node 1, 2, and so on.
 const OPERATORS: [&str; 6] = ["aten::add", "aten::mul_", "aten::empty", "aten::linear", "aten::zero_", "aten::copy_"];
 
-/// A stream of one thread, and what is needed to write deltas.
+/// A stream of one thread, with the state for deltas.
 struct Stream {
     records: Vec<Record>,
     touched: (i64, i64),
@@ -69,7 +69,7 @@ impl Stream {
     }
 }
 
-/// A kind of call, its flags, and by access the position of the object and what was done.
+/// Kind of a call, its flags, and object index and mode of its accesses.
 type Happened = (MemoryCallKind, u8, Vec<(usize, AccessMode)>);
 
 fn listing(trace: &MemoryTrace) -> Vec<Happened> {
@@ -108,8 +108,8 @@ fn callers_leave_what_they_pass_on_and_results_are_written() {
     assert_eq!(trace.calls.start_ns[2..], [22, 30], "a call begins when the operator does");
 }
 
-/// Calls are written when they end, by a rate of the clock that may have been measured anew since their tensors were written: by
-/// that, this one began before its number was made a tensor of. By the order of the thread it did not.
+/// Calls are written when they end, with a clock rate that may have changed since their tensors were written. By its
+/// time, this call began before its memory was allocated. By the order of the thread it did not.
 #[test]
 fn what_a_thread_allocates_comes_before_its_use_whatever_the_clock_says() {
     for skew in [-3000, -60, 0, 60, 3000] {
@@ -126,13 +126,13 @@ fn what_a_thread_allocates_comes_before_its_use_whatever_the_clock_says() {
         assert_eq!(listing(&trace)[2].2, [(0, AccessMode::Both), (1, AccessMode::Read)], "{skew}");
         assert!(trace.report.problems.is_empty(), "{:?}", trace.report.problems);
     }
-    // Nor does the clock put a free before what was allocated.
+    // A free that precedes its allocation by the clock follows it nevertheless.
     let back = Stream::new().touch(10_000, 0, Allocated, 0x1000, 64).touch(9_990, 0, Freed, 0x1000, 64).read();
     assert_eq!((back.objects.len(), back.report.problems.len()), (1, 0));
 }
 
-/// Names are of the memory that is at an address when they are told, the first of several counts; they come late for what nobody
-/// was handed yet, and not for what is gone.
+/// A name belongs to the memory at its address at that time, and the first of several is kept. A name may precede the
+/// first use of the memory, but not outlive the memory.
 #[test]
 fn names_are_of_what_is_there_when_they_are_told() {
     let name = |id, module: &str, part| Record::TensorName { id, module: module.into(), name: "weight".into(), part };
@@ -191,7 +191,7 @@ fn memory_of_others_ends_where_ours_begins() {
     assert!(trace.objects.freed_by[0].is_some() && trace.report.problems.is_empty());
 }
 
-/// Recording was over before an operator ran: that is said, and not that nobody can tell.
+/// The recording ended before an operator ran, and the report states this.
 #[test]
 fn a_window_without_operators_is_told() {
     let window = |at_ns, open| Record::Window { at_ns, step: 0, open, at_step: false };
@@ -232,7 +232,7 @@ fn references_to_nothing_are_counted() {
     assert_eq!(trace.report.problems.len(), 2, "{:?}", trace.report.problems);
 }
 
-/// `torch.zeros` and a copy: they prepare memory, which nobody used then.
+/// `torch.zeros` and a copy: they fill memory that was not used then.
 #[test]
 fn what_only_fills_is_no_use() {
     let trace = Stream::new()
@@ -253,8 +253,8 @@ fn what_only_fills_is_no_use() {
     assert_eq!(listing(&trace), expected);
 }
 
-/// `aten::linear` allocates, works on something else, and only then uses what it allocated; the program's own allocation is used
-/// by an operator that did not make it.
+/// `aten::linear` allocates memory, works on other memory, and only then uses its own. The program's allocation is used
+/// by an operator that did not allocate it.
 #[test]
 fn what_an_operator_makes_and_uses_is_marked() {
     let trace = Stream::new()
@@ -273,8 +273,8 @@ fn what_an_operator_makes_and_uses_is_marked() {
     assert_eq!(flags, [0, call_flags::WITHIN_OPERATOR]);
 }
 
-/// One call with a list of as many tensors as the recorder takes: it may have touched more. Each is also handed to a call of its
-/// own, so that the outer one touches none; that takes no longer than there are tensors.
+/// One call with a list of as many tensors as the recorder takes, so it may have accessed more. Each one is also passed
+/// to an inner call, so the outer one accesses none. The time is proportional to the number of tensors.
 #[test]
 fn long_lists_are_passed_on_one_by_one() {
     let count = 4096;
@@ -297,7 +297,8 @@ fn long_lists_are_passed_on_one_by_one() {
     assert_eq!((trace.calls.len(), trace.calls.flags[0]), (1, call_flags::OPAQUE));
 }
 
-/// Nothing updates the parameters of an inference: what modules did not make, read again and again, and nobody frees are theirs.
+/// Parameters of an inference are never updated: objects that modules did not create, read repeatedly, and that are
+/// never freed.
 #[test]
 fn what_modules_read_again_and_again_is_theirs() {
     let mut stream = Stream::new();
@@ -311,7 +312,7 @@ fn what_modules_read_again_and_again_is_theirs() {
     ] {
         stream = stream.with(record);
     }
-    // Weight and freed weight, a batch that is kept, and in each of two calls a result that is kept.
+    // Weight and freed weight, a batch that is kept, and a kept result in each of two calls.
     stream = stream.touch(10, 0, Allocated, 0x1000, 64).touch(11, 0, Allocated, 0x2000, 64);
     for (call, batch) in [(100, 0x3000), (200, 0x4000)] {
         stream = stream
@@ -331,7 +332,7 @@ fn what_modules_read_again_and_again_is_theirs() {
     assert_eq!(kinds, [Parameter, Temporary, Unknown, Unknown, Unknown, Unknown]);
 }
 
-/// As in the trace of the same recording: a finding is the same wherever the program lies.
+/// Same as in the trace of the recording: a finding does not depend on the program's folder.
 #[test]
 fn files_are_named_from_where_the_program_ran() {
     let text = OPERATORS.len() as u32;
@@ -355,7 +356,7 @@ fn files_are_named_from_where_the_program_ran() {
     assert!(frames.all(|frame| frame.kind() == FrameKind::Python && frame.line() == Some(3)));
 }
 
-/// With `--shapes` operators say what they are called with.
+/// With `--shapes` operators have the types and sizes of their inputs.
 #[test]
 fn types_and_sizes_come_from_operators() {
     let mut stream = Stream::new();
@@ -380,7 +381,7 @@ fn types_and_sizes_come_from_operators() {
     assert_eq!(texts(&trace.objects.shape), ["[4, 4]", ""]);
 }
 
-/// An operator that makes nothing writes its last argument; of a part of an object the rest stays.
+/// An operator without a new tensor writes its last argument; the rest of a partly written object is kept.
 #[test]
 fn what_is_written_in_part_is_not_made() {
     let of = |bytes: u64| {
@@ -397,7 +398,7 @@ fn what_is_written_in_part_is_not_made() {
     assert_eq!(of(32), [(0, AccessMode::Read), (1, AccessMode::Both)]);
 }
 
-/// `aten::linear` lets `aten::copy_` fill its result, and goes on with it; what it is handed itself is not passed on.
+/// `aten::linear` lets `aten::copy_` fill its result and then uses it; its own input is not passed on.
 #[test]
 fn what_is_filled_for_an_operator_is_used_by_it() {
     let trace = Stream::new()
@@ -421,7 +422,7 @@ fn what_is_filled_for_an_operator_is_used_by_it() {
     assert_eq!(listing(&trace), expected);
 }
 
-/// The processes of a job, each with a number and maybe a rank; names of their memory traces, and of the traces that show them.
+/// Processes of a job by number and optional rank: names of their memory traces, and of the traces that show them.
 fn labels(processes: &[(u32, Option<u32>)]) -> Vec<(String, String)> {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("job.stackline");
@@ -453,6 +454,6 @@ fn memory_is_named_as_the_trace_that_shows_its_process() {
     assert_eq!(labels(&[(11, None), (12, None)]), named(&[(":11", ""), (":12", "")]));
     let job = [(11, Some(1)), (12, Some(12)), (13, Some(1))];
     assert_eq!(labels(&job), named(&[(":rank1:11", ":rank1"), (":rank12", ":rank12"), (":rank1:13", ":rank1")]));
-    // A process beside the ranks, such as what starts them.
+    // A process without a rank, such as the launcher.
     assert_eq!(labels(&[(11, Some(1)), (12, None)]), named(&[(":rank1", ":rank1"), ("", "")]));
 }

@@ -1,4 +1,4 @@
-//! Recordings of rocprofv3: real ones with the readings of the corpus, and one made run in each form.
+//! Recordings of rocprofv3: real ones with the values of the corpus, and one generated run in each format.
 
 use crate::common::{arguments, corpus};
 use crate::invariants;
@@ -23,7 +23,7 @@ fn recording(names: &[&str]) -> Option<Trace> {
     traces.pop()
 }
 
-/// How many events of a kind, and their durations in ns.
+/// Number and total duration (ns) of events of a kind.
 fn sum(trace: &Trace, kind: EventKind) -> (usize, i64) {
     let events = trace.events.ids().filter(|&e| trace.kind(e) == kind);
     events.fold((0, 0), |(count, ns), e| (count + 1, ns + trace.events.dur[e.index()]))
@@ -37,7 +37,7 @@ fn names(trace: &Trace) -> usize {
 #[test]
 fn a_document_of_a_training_run() {
     let Some(trace) = recording(&["amd-mi350x-rocprofv3.json.gz"]) else { return };
-    // What Python's json module adds up over `kernel_dispatch`.
+    // Sum of Python's json module over `kernel_dispatch`.
     assert_eq!(sum(&trace, EventKind::Kernel), (43_915, 4_441_741_378));
     let devices = &trace.gpu.device;
     assert!(devices.iter().all(|&device| device == 0), "all ran on the first of eight GPUs");
@@ -105,7 +105,7 @@ fn a_folder_has_several_runs() {
     );
 }
 
-/// Events of traces, a line each.
+/// Events of traces, one per line.
 fn text(traces: &[Trace]) -> String {
     let line = |trace: &Trace, event: EventId| {
         let row = event.index();
@@ -210,7 +210,7 @@ const TABLES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Tables of all schemas; `@` stands for what the names of all tables of a process end with.
+/// Tables of all schemas; `@` represents the suffix of all table names of a process.
 const COMMON: &str = "CREATE TABLE rocpd_string@ (id INTEGER PRIMARY KEY, guid TEXT, string TEXT);
     INSERT INTO rocpd_string@ VALUES (1, '', 'HIP_RUNTIME_API'), (2, '', 'MARKER_CORE_RANGE_API'), (3, '', 'MEMORY_COPY'), (4, '', 'KERNEL_DISPATCH'),
         (5, '', 'hipLaunchKernel'), (6, '', 'hipMemcpyAsync'), (7, '', 'roctxThreadRangeA'), (8, '', 'MEMORY_COPY_HOST_TO_DEVICE');
@@ -230,7 +230,7 @@ const COMMON: &str = "CREATE TABLE rocpd_string@ (id INTEGER PRIMARY KEY, guid T
     CREATE TABLE rocpd_memory_allocate@ (id INTEGER PRIMARY KEY, size INT); INSERT INTO rocpd_memory_allocate@ VALUES (1, 4096);
     CREATE VIEW rocpd_string AS SELECT * FROM rocpd_string@;";
 
-/// Rows that say themselves where and when they ran.
+/// Rows with their own location and times.
 const PLAIN: &str = "CREATE TABLE rocpd_region@ (id INTEGER PRIMARY KEY, pid INT, tid INT, start INT, end INT, name_id INT, event_id INT);
     INSERT INTO rocpd_region@ VALUES (7, 1, 1, 110, 120, 5, 1), (8, 1, 1, 130, 140, 6, 2), (6, 1, 1, 100, 150, 7, 3);
     CREATE TABLE rocpd_track@ (id INTEGER PRIMARY KEY, pid INT, tid INT); INSERT INTO rocpd_track@ VALUES (1, 1, 1);
@@ -243,7 +243,7 @@ const PLAIN: &str = "CREATE TABLE rocpd_region@ (id INTEGER PRIMARY KEY, pid INT
         stream_id INT, event_id INT);
     INSERT INTO rocpd_memory_copy@ VALUES (1, 1, 1, 320, 420, 8, 2, 0, 4096, 3, 7);";
 
-/// Rows that say so by numbers of tracks and times.
+/// Rows that refer to tracks and times by number.
 const NUMBERED: &str = "CREATE TABLE rocpd_track@ (id INTEGER PRIMARY KEY, pid INT, tid INT, agent_id INT, queue_id INT, stream_id INT);
     INSERT INTO rocpd_track@ VALUES (1, 1, 1, NULL, NULL, NULL), (2, 1, 1, 2, 2, 3);
     CREATE TABLE rocpd_timestamp@ (id INTEGER PRIMARY KEY, value INT);
@@ -270,7 +270,7 @@ fn database(folder: &Path, sql: &str, identifier: &str) -> PathBuf {
     path
 }
 
-/// The traces of all forms of one run.
+/// Traces of all formats of one run.
 fn forms(folder: &Path) -> Vec<(&'static str, Vec<Trace>)> {
     let write = |name: &str, text: &str| {
         let path = folder.join(name);
@@ -292,7 +292,7 @@ fn all_forms_of_a_run_say_the_same() {
     let (_, document) = &forms[0];
     insta::assert_snapshot!(text(document));
     for (form, traces) in &forms[1..] {
-        // Tables of CSV do not say how much was copied.
+        // CSV tables lack the size of copies.
         let expected = match *form {
             "tables" => text(document).replace(" bytes=Int(4096) memory bandwidth (GB/s)=Float(40.96)", ""),
             _ => text(document),
@@ -311,7 +311,7 @@ fn all_forms_of_a_run_say_the_same() {
 
 #[test]
 fn a_document_that_breaks_off_is_kept_up_to_there() {
-    // The symbols come after the records here, as a tool that sorts keys leaves them.
+    // The symbols follow the records here, as after a tool that sorts keys.
     let cut = DOCUMENT.find("\"kernel_symbols\"").unwrap();
     let trace = read_bytes("908_results.json", &DOCUMENT.as_bytes()[..cut], &ReadOptions::default()).unwrap();
     assert_eq!(sum(&trace, EventKind::Kernel), (2, 110));
@@ -363,7 +363,7 @@ fn what_is_none_says_why() {
     );
 }
 
-/// A run of the tables with these names, as they are and changed.
+/// A run of the tables with these names, unchanged or changed.
 fn tables(names: &[&str], change: impl Fn(&str) -> String) -> Vec<Trace> {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in TABLES.iter().filter(|(name, _)| names.iter().any(|wanted| name.contains(wanted))) {
@@ -395,7 +395,7 @@ fn files_of_a_run_count_once() {
     let traces = read(&[folder.path().join(name), folder.path().join(format!("{name}.gz"))]);
     assert_eq!((traces.len(), sum(&traces[0], EventKind::Kernel).0), (1, 2));
     assert_eq!(traces[0].report.count_of("repeated_file"), 1);
-    // The document says as much as all tables, and more than these.
+    // The document has the data of all tables, more than these.
     let traces = read(&[folder.path().to_owned()]);
     let of: Vec<_> = traces.iter().map(|trace| (&*trace.meta.name, trace.report.count_of("same_profile"))).collect();
     assert_eq!(of, [("908_results.json", 1), ("run_00ab_results.db", 0)]);
@@ -473,7 +473,7 @@ fn files_are_packed_by_what_they_hold_not_by_their_names() {
     let path = folder.path().join(name);
     std::fs::write(&path, stackline_testkit::io::gzip(text.as_bytes())).unwrap();
     assert_eq!(sum(&read(std::slice::from_ref(&path))[0], EventKind::Kernel), (2, 110));
-    // Bytes in memory are not the file that is called like them.
+    // Bytes in memory are not the file of the same name.
     let other = text.replace("7,200,300", "7,200,250");
     let trace = read_bytes(path.to_str().unwrap(), other.as_bytes(), &ReadOptions::default()).unwrap();
     assert_eq!(sum(&trace, EventKind::Kernel), (2, 60));

@@ -1,4 +1,4 @@
-//! Recordings of rocmProfileData: a real one with the readings of the corpus, and made ones.
+//! Recordings of rocmProfileData: a real one with the values of the corpus, and hand-made ones.
 
 use crate::common::{arguments, corpus};
 use crate::invariants;

@@ -1,4 +1,4 @@
-//! Inputs that once gave a wrong number or lost something without a word.
+//! Inputs for which earlier versions gave a wrong number or lost data silently.
 
 use stackline_ingest::{ReadOptions, read_bytes, read_paths};
 use stackline_model::{EventId, LinkKind, Trace};
@@ -81,7 +81,7 @@ fn empty_and_early_gpu_records_do_not_stretch_the_window() {
     }
 }
 
-/// Two ranks in one trace: processes 100 and 200 on devices 0 and 1, each with its own correlation ids.
+/// Two ranks in one trace: processes 100 and 200 on devices 0 and 1, each with its own correlation IDs.
 fn merged(more: &[String]) -> Trace {
     let call = |pid, id, ts: i64| {
         x("cuda_runtime", "cudaLaunchKernel", (pid, pid), &ts.to_string(), "1", &format!(r#""correlation":{id}"#))

@@ -1,11 +1,11 @@
-//! Every source looks at every file of the corpus: one at most is sure, and it is the right one.
+//! Detection of every file of the corpus by all sources: at most one is certain, and it is the right one.
 
 use crate::common::{corpus, text};
 use stackline_ingest::sources::{self, Content, Sniff};
 use stackline_sqlite::{Database, MAGIC};
 use std::path::{Path, PathBuf};
 
-/// Folders of the corpus, and the source of the files in them; files that hold other things stand apart.
+/// Folders of the corpus with the source of their files; other files are listed separately.
 const FOLDERS: &[(&str, &str)] = &[
     ("execution-trace", "execution-trace"),
     ("kineto", "chrome"),
@@ -17,7 +17,7 @@ const FOLDERS: &[(&str, &str)] = &[
     ("xplane", "xplane"),
 ];
 
-/// Which source an input is of, after each has said what it thinks.
+/// Source of an input, from the answers of all sources.
 fn source(path: &Path, content: &Content<'_>) -> Option<&'static str> {
     let sure: Vec<_> = sources::ALL.iter().filter(|source| matches!((source.sniff)(content), Sniff::Yes(_))).collect();
     assert!(sure.len() <= 1, "{}: {:?}", path.display(), sure.iter().map(|source| source.name).collect::<Vec<_>>());
@@ -55,7 +55,7 @@ fn each_file_has_one_source() {
     assert!(looked_at > 50, "{looked_at} files");
 }
 
-/// Formats of memory, each by a file that is written here.
+/// Formats of memory, each with a file that the test writes.
 #[test]
 fn files_of_memory_have_sources() {
     let folder = tempfile::tempdir().unwrap();
@@ -85,7 +85,7 @@ fn files_of_memory_have_sources() {
     insta::assert_debug_snapshot!(told);
 }
 
-/// Who asks what a file is hears what reading it finds.
+/// The detected format of a file agrees with its reader.
 #[test]
 fn a_file_is_what_its_source_says() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Steps by the marks that different producers leave.
+//! Steps from the marks of different producers.
 
 use stackline_ingest::{ReadOptions, read_bytes};
 use stackline_model::Trace;
@@ -47,7 +47,7 @@ fn batches_of_lightning_are_steps() {
     assert_eq!(steps(&read(&events, None)), [(0, 120, 200), (1, 220, 300)]);
 }
 
-/// ZeRO's third stage runs PyTorch's optimizer once for each group of parameters; its own span is around all of them.
+/// ZeRO stage 3 runs PyTorch's optimizer once per parameter group; its own span encloses them.
 #[test]
 fn the_step_of_deepspeed_goes_before_those_of_its_groups() {
     let mut events: Vec<Event<'_>> = Vec::new();
@@ -82,7 +82,7 @@ fn the_users_own_marks_go_before_a_librarys() {
 fn optimizers_end_steps_in_each_process() {
     let of_process = |process| {
         [
-            // Prepares the training, with an operator that comes again in each step.
+            // Prepares the training, with an operator that each step repeats.
             (process, "aten::empty", 0, 1, ""),
             (process, "aten::mm", 900, 10, ""),
             (process, "aten::empty", 910, 10, ""),
@@ -122,7 +122,7 @@ fn a_pattern_takes_the_place_of_what_is_known() {
     assert_eq!(told, ["step_annotation_matches_nothing"]);
 }
 
-/// Workers that serve requests at the same time.
+/// Workers that serve requests concurrently.
 #[test]
 fn spans_within_steps_of_another_thread_are_told() {
     let span = |thread: u32, start: u32, length: u32| {
@@ -130,7 +130,7 @@ fn spans_within_steps_of_another_thread_are_told() {
             r#"{{"ph": "X", "cat": "user_annotation", "name": "request", "pid": 1, "tid": {thread}, "ts": {start}, "dur": {length}}}"#
         )
     };
-    // The second is in the first; the third in itself, on its own thread; the fourth ends after what it began in.
+    // The second is in the first; the third in itself, on its own thread; the fourth ends after its enclosing span.
     let spans = [span(1, 100, 100), span(2, 120, 50), span(1, 130, 10), span(2, 190, 50)];
     let text = format!(r#"{{"traceEvents": [{}]}}"#, spans.join(","));
     let pattern = regex_lite::Regex::new("^request$").unwrap();
@@ -140,7 +140,8 @@ fn spans_within_steps_of_another_thread_are_told() {
     assert_eq!(trace.report.count_of("step_annotation_within_another"), 1);
 }
 
-/// A discriminator and a generator, each with an Adam of its own: as many spans of one name, but a step ends with each second one.
+/// A discriminator and a generator, each with its own Adam: equal numbers of spans with one name, but a step ends with
+/// every second one.
 #[test]
 fn optimizers_of_one_class_take_turns() {
     let mut events = Vec::new();
@@ -156,7 +157,7 @@ fn optimizers_of_one_class_take_turns() {
     assert_eq!(ends, [800, 1800, 2800, 3800, 4800]);
 }
 
-/// As many parameters of other shapes.
+/// Equal numbers of parameters with other shapes.
 #[test]
 fn optimizers_of_one_class_differ_by_the_shapes_of_their_parameters() {
     let ends = |second: &str| {
@@ -175,7 +176,7 @@ fn optimizers_of_one_class_differ_by_the_shapes_of_their_parameters() {
     assert_eq!(ends("[[64, 32]]").len(), 10);
 }
 
-/// The same without shapes: other graphs run backward before each.
+/// The same without shapes: different graphs run backward before each.
 #[test]
 fn optimizers_of_one_class_differ_by_their_backward_passes() {
     let ends = |nodes: [u32; 2]| {
@@ -193,7 +194,7 @@ fn optimizers_of_one_class_differ_by_their_backward_passes() {
     assert_eq!(ends([4, 4]).len(), 10, "nothing distinguishes two halves of one model");
 }
 
-/// A step whose beginning was not recorded is none.
+/// A step without a recorded start is excluded.
 #[test]
 fn a_first_step_begins_where_the_second_does() {
     let operators = ["aten::embedding", "aten::mm", "aten::relu", "aten::mm"];
@@ -213,8 +214,8 @@ fn a_first_step_begins_where_the_second_does() {
     assert_eq!(starts(3, &[]), [10_500, 11_500, 12_500], "the recording begins in the middle of it");
 }
 
-/// A step of four batches after `start`: each runs the same operators. The optimizer's first call makes its state, and the first batch
-/// allocates memory and loads kernels.
+/// A step of four batches after `start`: each runs the same operators. The optimizer's first call creates its state,
+/// and the first batch allocates memory and loads kernels.
 fn accumulation(start: u32, batches: u32, is_first: bool) -> Vec<Event<'static>> {
     let mut events: Vec<Event<'static>> = Vec::new();
     for at in (0..batches).map(|batch| start + 100 * batch) {
@@ -233,13 +234,13 @@ fn accumulation(start: u32, batches: u32, is_first: bool) -> Vec<Event<'static>>
     events
 }
 
-/// Batches before the first call of the optimizer are of its step, as those of later steps are.
+/// Batches before the first optimizer call belong to its step, as in later steps.
 #[test]
 fn a_first_step_of_several_batches_begins_with_the_first_of_them() {
     let set_up = [(1, "aten::empty", 0, 5, ""), (1, "aten::mm", 10, 10, "")];
     let rest = [accumulation(600, 4, false), accumulation(1100, 4, false)].concat();
     let whole = [&set_up[..], &accumulation(100, 4, true), &rest].concat();
-    // The gradients are zeroed behind the optimizer's end.
+    // The gradients are zeroed after the optimizer's end.
     assert_eq!(steps(&read(&whole, None)), [(0, 100, 590), (1, 590, 1090), (2, 1090, 1590)]);
     // The recording begins within the first step.
     for batches in [1, 2] {

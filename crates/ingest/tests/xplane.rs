@@ -1,4 +1,5 @@
-//! Profiles of XProf (`.xplane.pb`): against the Chrome traces that XProf made of them, and made ones with what programs and damage do.
+//! XProf profiles (`.xplane.pb`): comparison with XProf's own Chrome traces, and generated ones for programs and
+//! damage.
 
 use crate::common::{arguments, corpus, text};
 use crate::invariants;
@@ -33,7 +34,7 @@ fn argument(trace: &Trace, event: EventId, key: &str) -> Option<String> {
     }
 }
 
-/// Spans by process, thread, name, start and duration, ns.
+/// Spans by process, thread, name, start and duration in ns.
 fn spans(trace: &Trace) -> BTreeMap<(String, String, String, i64, i64), usize> {
     let mut spans = BTreeMap::new();
     for event in trace.events.ids().filter(|&e| trace.kind(e) != EventKind::Instant) {
@@ -46,7 +47,7 @@ fn spans(trace: &Trace) -> BTreeMap<(String, String, String, i64, i64), usize> {
     spans
 }
 
-/// XProf leaves out points in time and, of equal spans of a thread, the inner ones; all that it has is here, at the same times.
+/// XProf omits instants and, of equal spans of a thread, the inner ones. All of its events are here, at the same times.
 #[test]
 fn a_profile_and_the_trace_that_xprof_made_of_it_agree() {
     for name in ["jax-train", "jax-eager"] {
@@ -72,7 +73,7 @@ fn a_profile_and_the_trace_that_xprof_made_of_it_agree() {
         ours.sort();
         xprofs.sort();
         assert_eq!(ours, xprofs, "{name}");
-        // Whose hardware lets kernels overlap is known here.
+        // The hardware that lets kernels overlap is known here.
         let code = |code: &str| {
             code.strip_suffix("_noise").or(code.strip_suffix("_dependent_launch")).unwrap_or(code).to_owned()
         };
@@ -82,7 +83,7 @@ fn a_profile_and_the_trace_that_xprof_made_of_it_agree() {
     }
 }
 
-/// What the Chrome form has not: lines of the program for kernels, sizes as numbers, what the GPU is.
+/// Data that the Chrome trace lacks: lines of the program for kernels, sizes as numbers, the GPU's properties.
 #[test]
 fn kernels_of_a_jitted_step_have_their_lines() {
     let trace = read(&text(&fixture("jax-train.xplane.pb.gz")));
@@ -172,7 +173,7 @@ fn epoch_times_count_from_the_earliest_line() {
     let pool = Line::new(2, "pool", at).with(Event::new("b", 0, 1_000));
     let trace = read(&space(&[Plane::new(0, "/host:CPU").with(python).with(pool)], &[]));
     assert_eq!((trace.meta.base_ns, &trace.events.start[..]), (at, &[7, 0][..]));
-    // One line without a time is no reason to count from 0.
+    // A single line without a time does not make times start at 0.
     let lines = [("a", at), ("b", 0), ("c", at + 9)]
         .map(|(name, began)| Line::new(began, name, began).with(Event::new(name, 0, 1_000)));
     let host = lines.into_iter().fold(Plane::new(0, "/host:CPU"), Plane::with);
@@ -180,7 +181,7 @@ fn epoch_times_count_from_the_earliest_line() {
     assert_eq!((trace.meta.base_ns, trace.events.start[2]), (at, 9));
 }
 
-/// Rows of TPUs: operators, their groups, and the same numbers as a second kind of device.
+/// Rows of TPUs: operators, their groups, and equal numbers on a second kind of device.
 #[test]
 fn devices_of_other_kinds() {
     let operators = Line::new(1, "XLA Ops", 0).with(Event::new("%fusion.1 = f32[2] fusion(...)", 0, 9_000));
@@ -232,7 +233,7 @@ fn operators_that_run_on_the_host_are_operators() {
     assert_eq!(argument(&trace, EventId::new(0), "source").as_deref(), Some("a.py:9"));
 }
 
-/// Another number is another program of the same name.
+/// A different number denotes another program of the same name.
 #[test]
 fn lines_are_of_the_program_with_the_number() {
     let of = |program: Option<u64>| {
@@ -257,7 +258,7 @@ fn lines_are_of_the_program_with_the_number() {
     assert_eq!(argument(&trace, EventId::new(0), "source").as_deref(), Some("tpu.py:8"));
 }
 
-/// What begins and ends a profile is no part of the program; what does more than call it is.
+/// The start and stop of a profile do not belong to the program; a frame that does more than call them does.
 #[test]
 fn the_profilers_own_frames_are_no_part_of_the_program() {
     let us = 1_000_000;
@@ -274,7 +275,7 @@ fn the_profilers_own_frames_are_no_part_of_the_program() {
     assert_eq!(trace.span(), Some((1_000_000, 3_000_000)));
 }
 
-/// Made after the schema: no file of a TPU was seen.
+/// Generated from the schema: no file of a TPU was available.
 #[test]
 fn a_profile_of_a_tpu() {
     let us = 1_000_000;
@@ -332,7 +333,7 @@ fn bad_times_and_names_are_counted() {
     let trace = read(&space(&[Plane::new(0, "/host:CPU").with(line).with(late)], &[]));
     let count = |code| trace.report.count_of(code);
     assert_eq!([count("bad_time"), count("negative_duration")], [1, 1]);
-    // An event whose name is nowhere: a plane that breaks off before its names.
+    // An event with an undefined name: a plane that is truncated before its names.
     let whole = space(&[Plane::new(0, "/host:CPU").with(steps_and_calls())], &[]);
     let at = whole.windows(5).position(|w| w == b"train").unwrap();
     let trace = read(&whole[..at - 6]);
@@ -358,7 +359,7 @@ fn what_is_cut_or_damaged_is_read_as_far_as_it_goes() {
         }
     }
     assert!(most * 10 > all * 9, "{most} of {all}");
-    // Garbage within one event costs that event alone.
+    // Garbage within one event affects only that event.
     let mut damaged = space(&[Plane::new(1, "/host:CPU").with(steps_and_calls())], &[]);
     // The fourth event: the key of its time.
     let at = damaged.windows(4).position(|w| w == [0x08, 4, 0x10, 0xb0]).unwrap();
@@ -375,11 +376,12 @@ fn packed_and_beside_its_other_form() {
     std::fs::write(folder.path().join("vm.xplane.pb"), text(&fixture("jax-train.xplane.pb.gz"))).unwrap();
     std::fs::copy(fixture("jax-train.trace.json.gz"), folder.path().join("vm.trace.json.gz")).unwrap();
     let set = read_paths(&[folder.path().to_owned()], &ReadOptions::default()).unwrap();
-    // A profile's folder has both forms of one run.
+    // A profile's folder has both formats of one run.
     assert_eq!(set.traces.iter().map(|t| t.meta.name.as_str()).collect::<Vec<_>>(), ["vm.xplane.pb"]);
     assert_eq!(set.traces[0].report.count_of("same_profile"), 1);
     assert_eq!(read(&packed).events.len(), set.traces[0].events.len());
-    // So has an archive of it, and so have the files by name, whichever comes first; those of another folder are another run.
+    // So does an archive of the folder, and so do the files by name in any order; files of another folder are another
+    // run.
     let archive = folder.path().join("profile.tar");
     let mut tar = tar::Builder::new(std::fs::File::create(&archive).unwrap());
     for name in ["vm.trace.json.gz", "vm.xplane.pb"] {
@@ -402,29 +404,29 @@ fn packed_and_beside_its_other_form() {
 #[test]
 fn what_is_none_is_named() {
     let empty = space(&[Plane::new(0, "/host:CPU"), Plane::new(0, "Task Environment")], &["host"]);
-    assert!(error(&empty).contains("without events (its planes: /host:CPU, Task Environment)"), "{}", error(&empty));
+    assert!(error(&empty).contains("without events (planes: /host:CPU, Task Environment)"), "{}", error(&empty));
     let whole = text(&fixture("jax-train.xplane.pb.gz"));
     assert!(
-        error(&whole[..60_000]).contains("breaks off or is damaged before the first one"),
+        error(&whole[..60_000]).contains("truncated or damaged before the first event"),
         "{}",
         error(&whole[..60_000])
     );
     assert!(error(b"").contains("the file is empty"), "{}", error(b""));
     let riegeli = [0x83, 0xaf, 0x70, 0xd1, 0x0d, 0x88, 0x4a, 0x3f, 0, 0, 0, 0];
     assert!(error(&riegeli).contains("Riegeli"), "{}", error(&riegeli));
-    // A program that took it for text replaced what is no UTF-8.
+    // A program that converted the file as text replaced bytes that are not UTF-8.
     let whole = text(&fixture("jax-train.xplane.pb.gz"));
     let mangled = String::from_utf8_lossy(&whole);
     assert!(
-        error(mangled.as_bytes()).contains("a binary file that a program took for text"),
+        error(mangled.as_bytes()).contains("a binary file that was converted as text"),
         "{}",
         error(mangled.as_bytes())
     );
-    // Another message of protobuf, as pprof writes it.
+    // Another protobuf message, as in pprof.
     assert!(error(&[0x0a, 4, 8, 1, 0x10, 2]).contains("an unknown format"));
 }
 
-/// Readings of XProf 2.24 and, for the first, of TraceLens.
+/// Values from XProf 2.24 and, for the first one, from TraceLens.
 #[test]
 fn profiles_of_the_corpus() {
     let Some(corpus) = corpus() else { return };

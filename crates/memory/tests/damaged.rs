@@ -67,10 +67,10 @@ fn blocks_that_cannot_be() {
         assert_eq!(left_out(&with(&[bad]), what), (MIB, 40 * MIB), "{size}");
     }
     let outside = segment(100 * MIB, &[block(100 * MIB, &json!(21 * MIB), "active_allocated")]);
-    assert_eq!(left_out(&with(&[outside]), "not in its segment"), (MIB, 40 * MIB));
+    assert_eq!(left_out(&with(&[outside]), "outside its segment"), (MIB, 40 * MIB));
     let first = block(100 * MIB, &json!(4 * MIB), "active_allocated");
     let over = segment(100 * MIB, &[first, block(103 * MIB, &json!(4 * MIB), "active_allocated")]);
-    assert_eq!(left_out(&with(&[over]), "lies in another one"), (5 * MIB, 40 * MIB));
+    assert_eq!(left_out(&with(&[over]), "overlaps another one"), (5 * MIB, 40 * MIB));
     let state = segment(100 * MIB, &[block(100 * MIB, &json!(MIB), "active_whatever")]);
     assert_eq!(left_out(&with(&[state]), "active_whatever"), (MIB, 40 * MIB));
     let mut asked = segment(100 * MIB, &[block(100 * MIB, &json!(MIB), "active_allocated")]);
@@ -87,10 +87,10 @@ fn segments_that_cannot_be() {
     };
     assert_eq!(left_out(&with(&[changed("total_size", json!(-1))]), "the size of the segment"), (MIB, 20 * MIB));
     assert_eq!(left_out(&with(&[changed("device", json!(-1))]), "the device of the segment"), (MIB, 20 * MIB));
-    assert_eq!(left_out(&with(&[changed("address", json!(-1))]), "ends nowhere"), (MIB, 20 * MIB));
-    assert_eq!(left_out(&with(&[sound()]), "there twice"), (MIB, 20 * MIB));
-    assert_eq!(left_out(&with(&[segment(19 * MIB, &[])]), "lies in another one"), (MIB, 20 * MIB));
-    assert_eq!(left_out(&with(&[changed("blocks", json!({"a": 1}))]), "blocks is no list"), (MIB, 40 * MIB));
+    assert_eq!(left_out(&with(&[changed("address", json!(-1))]), "the end of the segment"), (MIB, 20 * MIB));
+    assert_eq!(left_out(&with(&[sound()]), "a duplicate"), (MIB, 20 * MIB));
+    assert_eq!(left_out(&with(&[segment(19 * MIB, &[])]), "overlaps another one"), (MIB, 20 * MIB));
+    assert_eq!(left_out(&with(&[changed("blocks", json!({"a": 1}))]), "blocks is not a list"), (MIB, 40 * MIB));
     // The same place on another device is another place.
     let mut other = sound();
     other["device"] = json!(1);
@@ -127,10 +127,10 @@ fn a_request_that_fails_first_of_all_finds_what_is_older() {
 #[test]
 fn parts_of_another_form_and_events_with_such_sizes_are_counted() {
     let trace = read(&json!({"device_traces": {"0": []}, "segments": [sound()]}));
-    assert_eq!(counted(&trace, "damaged_memory_event"), (1, "device_traces is no list"));
+    assert_eq!(counted(&trace, "damaged_memory_event"), (1, "device_traces is not a list"));
     let trace = read(&json!({"device_traces": [{"0": []}], "segments": {"0": sound()}}));
-    assert_eq!(counted(&trace, "damaged_memory_event"), (1, "the events of a device are no list"));
-    assert_eq!(counted(&trace, "damaged_segment"), (1, "segments is no list"));
+    assert_eq!(counted(&trace, "damaged_memory_event"), (1, "the events of a device are not a list"));
+    assert_eq!(counted(&trace, "damaged_segment"), (1, "segments is not a list"));
     let event = |action: &str, addr: u64, size: Value| json!({"action": action, "addr": addr, "size": size, "stream": 0, "time_us": 1, "frames": []});
     let events = [
         event("alloc", 4096, json!(-8)),
@@ -140,7 +140,7 @@ fn parts_of_another_form_and_events_with_such_sizes_are_counted() {
     ];
     let trace = read(&json!({"device_traces": [events], "segments": []}));
     let (count, example) = counted(&trace, "damaged_memory_event");
-    assert_eq!((count, example), (3, "\"alloc\" without address, or with a size that cannot be"));
+    assert_eq!((count, example), (3, "\"alloc\" without address, or with an impossible size"));
     assert_eq!(curves(&trace)[0].peak().bytes, 512);
 }
 
@@ -183,7 +183,7 @@ fn sizes_of_a_timeline_that_cannot_be() {
         ("[40,2,-8,3]", "an allocation of -8 bytes"),
         ("[40,4,0,3]", "a free of 0 bytes"),
         ("[40,4,8,3]", "a free of 8 bytes"),
-        ("[40,1,-8,3]", "an object that is older of -8 bytes"),
+        ("[40,1,-8,3]", "an object from before the records of -8 bytes"),
         ("[40,2,4611686018427387904,3]", "an allocation of 4611686018427387904 bytes"),
     ] {
         let trace = read_bytes("timeline", format!("[{sound},{row}]").as_bytes()).unwrap();

@@ -394,13 +394,13 @@ fn an_operator_may_take_very_many_tensors() {
 #[test]
 fn what_is_no_memory_trace_is_refused() {
     for (bytes, words) in [
-        (&b"\x80\x02cos\nsystem\nU\x02ls\x85R."[..], "GLOBAL of \"os.system\" was refused, and nothing was run"),
+        (&b"\x80\x02cos\nsystem\nU\x02ls\x85R."[..], "GLOBAL of \"os.system\" was refused and no code was run"),
         (b"(dp0\n.", "protocol=4"),
-        (b"\x80\x04]\x94.", "no memory snapshot"),
+        (b"\x80\x04]\x94.", "not a memory snapshot"),
         (b"\x80\x04}\x94(", "the file ends in the middle"),
         (b"<html>MemoryViz</html>", "without a memory snapshot"),
         (b"{\"segments\": [", "EOF"),
-        (b"hello", "no memory trace"),
+        (b"hello", "not a memory trace"),
     ] {
         let error = read_bytes("file", bytes).unwrap_err().to_string();
         assert!(error.contains(words), "{error}");

@@ -1,8 +1,8 @@
-//! SQLite files of other profilers, read only.
+//! Read-only access to SQLite files of other profilers.
 //!
-//! A file may hold more than tables: views, triggers and virtual tables run what their author wrote. Only plain tables are
-//! read here, one scan each, so nothing of that runs; a file that names functions in its schema is not trusted with them. The
-//! file is opened as immutable: nothing is locked, and nothing is written beside it.
+//! A file may contain views, triggers and virtual tables, which run code of their author. Only plain tables are read,
+//! in one scan each, so no such code runs, and functions in the schema of a file are not trusted. The file is opened as
+//! immutable: it is not locked, and no other file is written.
 //!
 //! ```no_run
 //! let file = stackline_sqlite::Database::open("report.sqlite".as_ref())?;
@@ -21,42 +21,42 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// The first bytes of every SQLite file.
+/// First bytes of each SQLite file.
 pub const MAGIC: &[u8] = b"SQLite format 3\0";
 
-/// A row takes so many bytes of a file at least: a pointer to it, its length and its number.
+/// Smallest size of a row in a file, in bytes: a pointer to it, its length and its number.
 const SMALLEST_ROW: u64 = 4;
-/// No file has more tables that anybody would read.
+/// Limit on the number of tables.
 const MOST_TABLES: usize = 4096;
 
-/// Why a file or a table of it cannot be read.
+/// Error of reading a file or table.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// SQLite says so.
+    /// An error of SQLite.
     #[error("{0}")]
     Sqlite(#[from] rusqlite::Error),
-    /// Pages of the file refer to each other, as those of no sound file do.
-    #[error("it has more rows or text than the file has room for")]
+    /// The pages of the file form a cycle, which only occurs in damaged files.
+    #[error("more rows or text than fit into the file; the file is damaged")]
     Endless,
     /// The caller's function ended the scan.
-    #[error("stopped before the end, as asked")]
+    #[error("the scan was stopped by its caller")]
     Stopped,
 }
 
-/// Said by a function that takes rows: it wants no more of them.
+/// Returned by a row function to end the scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stop;
 
-/// One row of a scan. Columns are counted in the order in which they were asked for.
+/// One row of a scan. Columns are numbered in the requested order.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
     row: &'a rusqlite::Row<'a>,
 }
 
 impl<'a> Row<'a> {
-    /// An integer; `None` if it is null, missing from the table, or of another type. Text that is an integer counts, for
-    /// columns without a type hold what was written.
+    /// An integer; `None` if the value is null, missing from the table, or of another type. Text with an integer
+    /// counts, because columns without a type keep the written type.
     #[must_use]
     pub fn i64(&self, column: usize) -> Option<i64> {
         match self.value(column) {
@@ -66,7 +66,8 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// A number with a fraction, or an integer; `None` if it is null, missing from the table, or of another type.
+    /// A number with a fraction, or an integer; `None` if the value is null, missing from the table, or of another
+    /// type.
     #[must_use]
     pub fn f64(&self, column: usize) -> Option<f64> {
         match self.value(column) {
@@ -76,7 +77,8 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Text; `None` if it is null, missing from the table, or of another type. Bytes that are no UTF-8 become U+FFFD.
+    /// Text; `None` if the value is null, missing from the table, or of another type. Bytes that are not UTF-8 become
+    /// U+FFFD.
     #[must_use]
     pub fn text(&self, column: usize) -> Option<std::borrow::Cow<'a, str>> {
         match self.value(column) {
@@ -85,7 +87,7 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Bytes of text or of a blob.
+    /// Bytes of a text or blob.
     fn length(&self, column: usize) -> u64 {
         match self.value(column) {
             ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes.len() as u64,
@@ -105,15 +107,15 @@ pub struct Database {
     /// Columns of each plain table.
     tables: BTreeMap<String, Vec<String>>,
     is_cut: bool,
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     size: u64,
 }
 
 impl Database {
-    /// Opens a file. One that breaks off is opened as far as it goes.
+    /// Open a file. A truncated file is opened with the available data.
     ///
     /// # Errors
-    /// If it cannot be opened, or its list of tables cannot be read.
+    /// If the file cannot be opened, or its list of tables cannot be read.
     pub fn open(path: &Path) -> Result<Self, Error> {
         match Self::open_as(path, false) {
             Err(Error::Sqlite(error)) if error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) => {
@@ -123,7 +125,8 @@ impl Database {
         }
     }
 
-    /// SQLite takes a file that is shorter than it says only if its schema may be written, which cannot be here.
+    /// Open a file; `is_cut` permits a truncated one. SQLite accepts a truncated file only with a writable schema,
+    /// which has no effect on a read-only file.
     fn open_as(path: &Path, is_cut: bool) -> Result<Self, Error> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
         let connection = Connection::open_with_flags(address(path), flags)?;
@@ -139,13 +142,13 @@ impl Database {
         Ok(Self { connection, tables, is_cut, size })
     }
 
-    /// Whether the file breaks off: tables may end too early, or be missing.
+    /// True if the file is truncated: tables may end too early or be missing.
     #[must_use]
     pub fn is_cut(&self) -> bool {
         self.is_cut
     }
 
-    /// Whether there is a plain table of this name.
+    /// Check if a plain table of this name exists.
     #[must_use]
     pub fn has(&self, table: &str) -> bool {
         self.tables.contains_key(table)
@@ -156,17 +159,17 @@ impl Database {
         self.tables.keys().map(String::as_str)
     }
 
-    /// Whether a table has a column.
+    /// Check if a table has a column.
     #[must_use]
     pub fn has_column(&self, table: &str, column: &str) -> bool {
         self.tables.get(table).is_some_and(|columns| columns.iter().any(|own| own == column))
     }
 
-    /// Gives `take` each row of a table, in the order of the file, with these columns; those that the table lacks are null.
-    /// A table that does not exist has no rows.
+    /// Pass these columns of each row of a table to `take`, in file order. Columns that the table lacks are null, and a
+    /// missing table has no rows.
     ///
     /// # Errors
-    /// If the file is damaged, or `take` stops. Rows that were taken by then stay taken.
+    /// If the file is damaged, or `take` stops the scan. Earlier rows have been passed then.
     pub fn rows(
         &self,
         table: &str,
@@ -184,7 +187,7 @@ impl Database {
         let query = format!("SELECT {} FROM {} NOT INDEXED", columns.join(", "), quoted(table));
         let mut statement = self.connection.prepare(&query)?;
         let mut rows = statement.query([])?;
-        // SQLite follows pages that refer to each other for as long as it takes.
+        // SQLite would follow cyclic pages without end.
         let (mut count, mut text) = (0_u64, 0_u64);
         while let Some(row) = rows.next()? {
             let row = Row { row };
@@ -199,7 +202,7 @@ impl Database {
     }
 }
 
-/// Tables that are stored as such, with their columns. What is virtual or a view is told by SQLite, not by what the file says of it.
+/// Plain tables with their columns. SQLite itself, not the text of the schema, identifies virtual tables and views.
 fn tables(connection: &Connection) -> Result<BTreeMap<String, Vec<String>>, Error> {
     let mut names = Vec::new();
     {
@@ -226,7 +229,7 @@ fn tables(connection: &Connection) -> Result<BTreeMap<String, Vec<String>>, Erro
     Ok(tables)
 }
 
-/// Beside a database lies what was written to it last, if somebody is still writing or stopped doing so: its path, if it is not empty.
+/// Path of a database's write-ahead log, if it is not empty: a writer is still active or has stopped.
 #[must_use]
 pub fn unmerged_log(path: &Path) -> Option<PathBuf> {
     ["-wal", "-journal"].into_iter().find_map(|end| {
@@ -237,17 +240,17 @@ pub fn unmerged_log(path: &Path) -> Option<PathBuf> {
     })
 }
 
-/// A name as SQL has it.
+/// A name quoted for SQL.
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// The file as a URI that says that nobody changes it.
+/// The file as a URI that marks it as immutable.
 fn address(path: &Path) -> String {
     let mut address = String::from("file:");
     for (at, &byte) in path.as_os_str().as_encoded_bytes().iter().enumerate() {
         match byte {
-            // What stands behind two slashes would be a host.
+            // A name after two slashes would be a host.
             b'/' if at == 1 => address.push_str("%2F"),
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' | b'~' => address.push(byte as char),
             _ => address.push_str(&format!("%{byte:02X}")),

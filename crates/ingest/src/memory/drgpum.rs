@@ -1,12 +1,12 @@
-//! The files that DrGPUM's collector leaves (`gvprof -e memory_liveness`), a folder of them.
+//! Reader of folders that DrGPUM's collector writes (`gvprof -e memory_liveness`).
 //!
-//! * `memory_liveness.txt`: `[OBJECT]: OPERATION(TYPE), …` per object, types 0 allocation, 1 set, 2 copy to it, 3 copy from
-//!   it, 4 kernel that touches it, 5 free; an object has the number of its allocation, operations count up in the order of
-//!   the host;
-//! * `memory_size_list.txt`: `op_id=OBJECT, size=BYTES`;
-//! * `operation_stream_info.txt` (may be missing): `op_id: OPERATION, KIND CONTEXT, stream_id: STREAM`.
+//! * `memory_liveness.txt`: `[OBJECT]: OPERATION(TYPE), …` per object. Types are 0 allocation, 1 set, 2 copy to the
+//!   object, 3 copy from it, 4 kernel that accesses it, 5 free. An object has the number of its allocation, and
+//!   operations are numbered in host order.
+//! * `memory_size_list.txt`: `op_id=OBJECT, size=BYTES`
+//! * `operation_stream_info.txt` (optional): `op_id: OPERATION, KIND CONTEXT, stream_id: STREAM`
 //!
-//! It does not say whether a kernel reads or writes; call paths lie in files of HPCToolkit and are not read.
+//! The files do not distinguish reads and writes of kernels. Call paths are in files of HPCToolkit and are not read.
 
 use super::MOST_BYTES;
 use crate::{Error, diagnostics};
@@ -28,32 +28,32 @@ const COPY_FROM: u64 = 3;
 const KERNEL: u64 = 4;
 const FREE: u64 = 5;
 
-/// Whether a directory holds these files, or some of them of which others are missing.
+/// Check if a directory contains these files, or some of them.
 pub(super) fn is_drgpum(directory: &Path) -> bool {
     [LIVENESS, SIZES, STREAMS].into_iter().any(|name| directory.join(name).is_file())
 }
 
-/// Whether a directory holds the files that are needed.
+/// Check if a directory contains the required files.
 pub(super) fn is_whole(directory: &Path) -> bool {
     [LIVENESS, SIZES].into_iter().all(|name| directory.join(name).is_file())
 }
 
-/// Whether a text begins as `memory_liveness.txt` does: `[12]: 12(0), …`.
+/// Check if a text begins like `memory_liveness.txt`: `[12]: 12(0), …`.
 pub(super) fn is_liveness(text: &str) -> bool {
     let number = text.strip_prefix('[').and_then(|rest| rest.split_once("]:")).map(|(number, _)| number);
     number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// What to say of one file alone.
+/// Error for a single file of the folder.
 pub(super) fn alone(path: &Path) -> Error {
-    let found = format!("one of DrGPUM's files, which needs {LIVENESS} and {SIZES} beside each other");
-    Error::Unsupported { path: path.to_owned(), found, advice: "give the folder that holds both".to_owned() }
+    let found = format!("a single DrGPUM file; {LIVENESS} and {SIZES} are both required");
+    Error::Unsupported { path: path.to_owned(), found, advice: "give the folder that contains both".to_owned() }
 }
 
-/// Reads such a directory.
+/// Read such a directory.
 ///
 /// # Errors
-/// If a file cannot be read. Lines that make no sense are counted.
+/// If a file cannot be read. Invalid lines are counted.
 pub(super) fn read(label: &str, directory: &Path) -> Result<MemoryTrace, Error> {
     let text = |name: &str| {
         let path = directory.join(name);
@@ -62,8 +62,8 @@ pub(super) fn read(label: &str, directory: &Path) -> Result<MemoryTrace, Error> 
     };
     let missing: Vec<&str> = [LIVENESS, SIZES].into_iter().filter(|name| !directory.join(name).is_file()).collect();
     if !missing.is_empty() {
-        let found = format!("a folder of DrGPUM's files without {}", missing.join(" and "));
-        let advice = format!("{LIVENESS} and {SIZES} are needed, {STREAMS} may be missing");
+        let found = format!("a DrGPUM folder without {}", missing.join(" and "));
+        let advice = format!("add {LIVENESS} and {SIZES}; {STREAMS} is optional");
         return Err(Error::Unsupported { path: directory.to_owned(), found, advice });
     }
     let streams = if directory.join(STREAMS).is_file() { text(STREAMS)? } else { String::new() };
@@ -73,14 +73,14 @@ pub(super) fn read(label: &str, directory: &Path) -> Result<MemoryTrace, Error> 
     if trace.calls.is_empty() {
         return Err(Error::Unsupported {
             path: directory.to_owned(),
-            found: format!("files of DrGPUM, but {LIVENESS} names no operation that can be read"),
-            advice: "give a folder that `gvprof -e memory_liveness` wrote while the program ran to its end".to_owned(),
+            found: format!("a DrGPUM folder whose {LIVENESS} contains no readable operation"),
+            advice: "run the program to its end under `gvprof -e memory_liveness` and give its folder".to_owned(),
         });
     }
     Ok(trace)
 }
 
-/// What one operation does, object by object.
+/// Accesses of one operation: object and type.
 type Operation = Vec<(u64, u64)>;
 
 fn parse(label: &str, liveness: &str, sizes: &str, streams: &str) -> MemoryTrace {
@@ -122,12 +122,12 @@ fn parse(label: &str, liveness: &str, sizes: &str, streams: &str) -> MemoryTrace
     trace
 }
 
-/// Whether a number in a line is negative: none of the format is.
+/// Check if a line contains a negative number, which the format does not allow.
 fn has_negative(line: &str) -> bool {
     line.as_bytes().windows(2).any(|pair| pair[0] == b'-' && pair[1].is_ascii_digit())
 }
 
-/// All whole numbers in a line.
+/// All unsigned integers in a line.
 fn numbers(line: &str) -> Vec<u64> {
     line.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse().ok()).collect()
 }
@@ -172,7 +172,12 @@ impl Writer {
             self.trace.release(id, call);
         }
         let unknown = operation.iter().filter(|(_, kind)| *kind > FREE).count() as u64;
-        diagnostics::MEMORY_UNKNOWN_EVENT.count_many(&mut self.trace.report, unknown, None, "a type above 5");
+        diagnostics::MEMORY_UNKNOWN_EVENT.count_many(
+            &mut self.trace.report,
+            unknown,
+            None,
+            "an operation type above 5",
+        );
     }
 
     fn new_object(&mut self, object: u64, call: NewCall) -> NewObject {
@@ -184,7 +189,7 @@ impl Writer {
         NewObject { bytes: bytes.unwrap_or(0), device: self.device, stream: call.stream, name, ..NewObject::default() }
     }
 
-    /// The object, which is older than the records if nothing allocated it.
+    /// Find the object, which is older than the records if it was not allocated in them.
     fn find(&mut self, object: u64, call: NewCall) -> MemoryObjectId {
         if let Some(id) = self.objects.get(&object) {
             return *id;
@@ -257,6 +262,6 @@ mod tests {
             std::fs::write(folder.path().join(name), "").unwrap_or_else(|error| panic!("{error}"));
         }
         let told = read("d", folder.path()).map_or_else(|error| error.to_string(), |_| String::new());
-        assert!(told.contains("names no operation"), "{told}");
+        assert!(told.contains("contains no readable operation"), "{told}");
     }
 }

@@ -1,4 +1,4 @@
-//! The formats of memory traces as the registry of sources has them, and files of memory by themselves.
+//! Formats of memory traces for the registry of sources, and functions that read memory files directly.
 
 use super::values::{Value, Values};
 use super::{WHAT_IS_READ, drgpum, execution_trace, json, pickle, snapshot, text, timeline, viz};
@@ -12,29 +12,29 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// Texts that are read as a whole may be this large.
+/// Limit on texts that are read as a whole, in bytes.
 const MAX_TEXT: u64 = 2 << 30;
 
-/// A form of a memory trace, by how it begins.
+/// Format of a memory trace, detected from its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// A snapshot as PyTorch writes it.
+    /// A PyTorch snapshot (pickle).
     Pickle,
-    /// A page of `_memory_viz`, or the list of files in one: a snapshot.
+    /// A page of `_memory_viz`, or its list of files, with a snapshot.
     Page,
     /// A snapshot as JSON.
     Snapshot,
     /// Rows of `export_memory_timeline`.
     Timeline,
-    /// An execution trace of PyTorch.
+    /// A PyTorch execution trace.
     ExecutionTrace,
-    /// Our own text form.
+    /// Memory text (`docs/formats/memory-text.md`).
     Text,
-    /// One file of DrGPUM's, which says nothing without the others.
+    /// A DrGPUM file, which is incomplete without the others.
     Drgpum,
 }
 
-/// Whether an input is a snapshot of PyTorch's allocator.
+/// Detect a snapshot of PyTorch's allocator.
 pub(crate) fn sniff_snapshot(content: &Content<'_>) -> Sniff {
     sniff(content, |form| match form {
         Form::Pickle => Sniff::Yes("a pickle"),
@@ -44,17 +44,17 @@ pub(crate) fn sniff_snapshot(content: &Content<'_>) -> Sniff {
     })
 }
 
-/// Whether an input is a timeline of `export_memory_timeline`.
+/// Detect a timeline of `export_memory_timeline`.
 pub(crate) fn sniff_timeline(content: &Content<'_>) -> Sniff {
     sniff(content, |form| if form == Form::Timeline { Sniff::Yes("rows of a list") } else { Sniff::No })
 }
 
-/// Whether an input is an execution trace of PyTorch.
+/// Detect a PyTorch execution trace.
 pub(crate) fn sniff_execution_trace(content: &Content<'_>) -> Sniff {
     sniff(content, |form| if form == Form::ExecutionTrace { Sniff::Yes("nodes and a schema") } else { Sniff::No })
 }
 
-/// Whether an input is our text form, or only begins like it.
+/// Detect memory text, or a text that begins like it.
 pub(crate) fn sniff_text(content: &Content<'_>) -> Sniff {
     let Content::Bytes { head, .. } = content else { return Sniff::No };
     match form(head) {
@@ -64,14 +64,14 @@ pub(crate) fn sniff_text(content: &Content<'_>) -> Sniff {
     }
 }
 
-/// Whether an input is a folder of DrGPUM's files, or one of them.
+/// Detect a DrGPUM folder, or one of its files.
 pub(crate) fn sniff_drgpum(content: &Content<'_>) -> Sniff {
     match content {
-        Content::Directory(path) if drgpum::is_whole(path) => Sniff::Yes("files of its analysis of liveness"),
+        Content::Directory(path) if drgpum::is_whole(path) => Sniff::Yes("files of the liveness analysis"),
         Content::Directory(path) if drgpum::is_drgpum(path) => Sniff::Maybe,
         _ => sniff(
             content,
-            |form| if form == Form::Drgpum { Sniff::Yes("objects and what used them") } else { Sniff::No },
+            |form| if form == Form::Drgpum { Sniff::Yes("objects with their operations") } else { Sniff::No },
         ),
     }
 }
@@ -81,7 +81,7 @@ fn sniff(content: &Content<'_>, of: impl Fn(Form) -> Sniff) -> Sniff {
     form(head).map_or(Sniff::No, of)
 }
 
-/// Reads a memory trace, whatever its form.
+/// Read a memory trace of any of these formats.
 pub(crate) fn open(label: &str, content: Content<'_>, _: &ReadOptions) -> Result<MemoryTrace, Error> {
     match content {
         Content::Directory(directory) => drgpum::read(label, directory),
@@ -95,22 +95,22 @@ pub(crate) fn open(label: &str, content: Content<'_>, _: &ReadOptions) -> Result
     }
 }
 
-/// Whether a file, unpacked, is of memory by its first bytes, an archive holds such files and no others that are known, or a directory
-/// holds DrGPUM's files. Pipes are not looked into.
+/// Check if an input contains memory data: a plain or compressed memory file, an archive with memory files and no other
+/// known ones, or a DrGPUM folder. Pipes are not read.
 ///
 /// # Errors
-/// If it cannot be read.
+/// If the input cannot be read.
 pub fn is_memory_file(path: &Path) -> Result<bool, Error> {
     let source = source_of(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
     let is_memory = matches!(source, Some(Source { read: Reader::Memory(_), .. }));
     Ok(is_memory || path.is_dir() && drgpum::is_whole(path))
 }
 
-/// Number of files of memory that an input of memory is: of an archive that of its members, else one. Files that are not named as archives
-/// are not opened for it.
+/// Number of memory files in an input: that of an archive's members, else one. Files without the name of an archive are
+/// not opened.
 ///
 /// # Errors
-/// If it cannot be read.
+/// If the file cannot be read.
 pub fn count_memory_files(path: &Path) -> Result<usize, Error> {
     if !input::is_named_like_archive(path) {
         return Ok(1);
@@ -121,8 +121,8 @@ pub fn count_memory_files(path: &Path) -> Result<usize, Error> {
     }
 }
 
-/// The files of memory in a directory, each with its name below it; none if it holds traces or profiles, too. Files of no known kind, such
-/// as settings, are left out.
+/// Memory files of a directory, each with its path below the directory; empty if there are also traces or profiles.
+/// Files of unknown formats, such as settings, are skipped.
 ///
 /// # Errors
 /// If the directory cannot be read.
@@ -143,7 +143,7 @@ pub fn files_of_memory(directory: &Path) -> Result<Vec<(PathBuf, String)>, Error
     Ok(memory)
 }
 
-/// Whether a file that could be a trace, as all JSON could, is a short object without a list of events: settings, or a summary.
+/// Check if a JSON file is a short object without an event list, such as settings or a summary.
 fn is_without_events(path: &Path) -> bool {
     let mut head = Vec::new();
     let read = File::open(path).and_then(|file| file.take(SNIFF as u64).read_to_end(&mut head));
@@ -151,10 +151,10 @@ fn is_without_events(path: &Path) -> bool {
     read.is_ok() && head.len() < SNIFF && head.trim_ascii_start().starts_with(b"{") && !has_events
 }
 
-/// Reads the memory trace in a file, packed or not, or in a directory of DrGPUM's files. `-` is standard input.
+/// Read the memory trace of a plain or compressed file or of a DrGPUM folder. `-` is standard input.
 ///
 /// # Errors
-/// If the file cannot be read, is of another format, holds several memory traces, or is damaged beyond use.
+/// If the file cannot be read, has another format, contains several memory traces, or is damaged beyond use.
 pub fn read_path(path: &Path) -> Result<MemoryTrace, Error> {
     let label = path.file_name().map_or_else(|| path.to_string_lossy(), |name| name.to_string_lossy()).into_owned();
     let mut found = Found::new(Wanted::MEMORY);
@@ -163,10 +163,10 @@ pub fn read_path(path: &Path) -> Result<MemoryTrace, Error> {
     one_trace(path, found.memory)
 }
 
-/// Reads a memory trace from bytes in memory. `label` is what people know it by.
+/// Read a memory trace from bytes in memory. `label` is the name that users see.
 ///
 /// # Errors
-/// As [`read_path`].
+/// Same as [`read_path`].
 pub fn read_bytes(label: &str, bytes: &[u8]) -> Result<MemoryTrace, Error> {
     let mut found = Found::new(Wanted::MEMORY);
     input::read_stream(Path::new(label), label, Box::new(bytes), 0, &ReadOptions::default(), &mut found)
@@ -174,10 +174,10 @@ pub fn read_bytes(label: &str, bytes: &[u8]) -> Result<MemoryTrace, Error> {
     one_trace(Path::new(label), found.memory)
 }
 
-/// The memory trace that was found in an input.
+/// The only memory trace of an input.
 ///
 /// # Errors
-/// If there is none, or there are several.
+/// If there is none, or several.
 pub fn one_trace(path: &Path, mut traces: Vec<MemoryTrace>) -> Result<MemoryTrace, Error> {
     match (traces.pop(), traces.len()) {
         (Some(trace), 0) => Ok(trace),
@@ -186,20 +186,20 @@ pub fn one_trace(path: &Path, mut traces: Vec<MemoryTrace>) -> Result<MemoryTrac
             Err(unsupported(
                 path,
                 &found,
-                "give one of them (an archive: unpack it), or all to `stackline memory`, which compares them",
+                "give one of them (unpack an archive first), or compare all with `stackline memory`",
             ))
         }
         (None, _) => Err(asked_for_memory(Error::NoTrace { path: path.to_owned() })),
     }
 }
 
-/// An error of who asked for memory: what is no trace of any kind is told what is read as memory.
+/// Adapt an error for a caller that requested memory: the advice for an unknown format lists memory formats.
 #[must_use]
 pub fn asked_for_memory(error: Error) -> Error {
     let advice = WHAT_IS_READ.to_owned();
     match error {
         Error::Unsupported { path, found, .. } if found.starts_with(input::UNKNOWN) => {
-            let found = found.replacen(input::UNKNOWN, "no memory trace", 1);
+            let found = found.replacen(input::UNKNOWN, "not a memory trace", 1);
             Error::Unsupported { path, found, advice }
         }
         Error::NoTrace { path } => Error::Unsupported { path, found: "no memory trace found".to_owned(), advice },
@@ -207,13 +207,13 @@ pub fn asked_for_memory(error: Error) -> Error {
     }
 }
 
-/// What to say of an input that is of another format.
+/// Error for an input of another format.
 pub(crate) fn no_memory(label: &str, head: &[u8]) -> Error {
     let start = String::from_utf8_lossy(&head[..head.len().min(24)]).escape_debug().to_string();
-    unsupported(Path::new(label), &format!("no memory trace (starts with \"{start}\")"), WHAT_IS_READ)
+    unsupported(Path::new(label), &format!("not a memory trace (starts with \"{start}\")"), WHAT_IS_READ)
 }
 
-/// Counts what is read, unpacked.
+/// Reader that counts decompressed bytes.
 struct Counted<'a> {
     inner: &'a mut dyn Read,
     read: u64,
@@ -237,10 +237,12 @@ fn read_plain(label: &str, head: &[u8], stream: &mut dyn Read) -> Result<MemoryT
         }
         Form::Page => {
             let text = whole_text(path, stream)?;
-            let bytes = viz::pickle_in(&text)
-                .ok_or_else(|| unsupported(path, "a web page without a memory snapshot", "give the snapshot itself"))?;
+            let bytes = viz::pickle_in(&text).ok_or_else(|| {
+                unsupported(path, "a web page without a memory snapshot", "give the snapshot file itself")
+            })?;
             let read = pickle::read(&bytes[..], pickle::Limits::default());
-            let (values, root) = read.map_err(|e| malformed(path, &format!("its pickle: {}", e.reason), e.offset))?;
+            let (values, root) =
+                read.map_err(|e| malformed(path, &format!("the pickle in the page: {}", e.reason), e.offset))?;
             read_values(path, label, values, root)
         }
         Form::Snapshot | Form::Timeline | Form::ExecutionTrace => {
@@ -251,7 +253,11 @@ fn read_plain(label: &str, head: &[u8], stream: &mut dyn Read) -> Result<MemoryT
         Form::Text => {
             let text = whole_text(path, stream)?;
             text::read(label, &text).map_err(|error| {
-                unsupported(path, &format!("text of memory, {error}"), "docs/formats/memory-text.md has all statements")
+                unsupported(
+                    path,
+                    &format!("memory text, {error}"),
+                    "see docs/formats/memory-text.md for all statements",
+                )
             })
         }
         Form::Drgpum => Err(drgpum::alone(path)),
@@ -269,19 +275,23 @@ fn read_values(path: &Path, label: &str, values: Values, root: Value) -> Result<
         return Ok(execution_trace::read(label, &values, root));
     }
     if timeline::is_sums(&values, root) {
-        let found = "the sums by category that export_memory_timeline writes into a .json, which tell of no object";
-        return Err(unsupported(path, found, "give it a name that ends in .raw.json.gz, and this command that file"));
+        let found = "sums by category without objects, as export_memory_timeline writes them to a .json file";
+        return Err(unsupported(
+            path,
+            found,
+            "call export_memory_timeline with a name that ends in .raw.json.gz and give that file",
+        ));
     }
     let advice =
-        "give what `torch.cuda.memory._dump_snapshot()` writes, or `pickle.dump(torch.cuda.memory._snapshot(), file)`";
-    Err(unsupported(path, "plain data, but no memory snapshot (neither segments nor device_traces)", advice))
+        "give the file of `torch.cuda.memory._dump_snapshot()` or `pickle.dump(torch.cuda.memory._snapshot(), file)`";
+    Err(unsupported(path, "not a memory snapshot (plain data without segments and device_traces)", advice))
 }
 
 fn whole_text(path: &Path, stream: &mut dyn Read) -> Result<String, Error> {
     let mut bytes = Vec::new();
     stream.take(MAX_TEXT + 1).read_to_end(&mut bytes).map_err(|source| Error::Io { path: path.to_owned(), source })?;
     if bytes.len() as u64 > MAX_TEXT {
-        return Err(malformed(path, "a text of more than 2 GiB", MAX_TEXT));
+        return Err(malformed(path, "a text larger than 2 GiB", MAX_TEXT));
     }
     String::from_utf8(bytes)
         .map_err(|error| malformed(path, "text that is not UTF-8", error.utf8_error().valid_up_to() as u64))
@@ -291,7 +301,7 @@ fn form(head: &[u8]) -> Option<Form> {
     if let [0x80, ..] = head {
         return Some(Form::Pickle);
     }
-    // Pickles of protocol 0 and 1, for the reader to say what to do: a dict or a list, then its number.
+    // Pickles of protocol 0 and 1 begin with a dict or list and its number. Their reader gives advice.
     if head.starts_with(b"(dp")
         || head.starts_with(b"(lp")
         || head.starts_with(b"}q\x00")
@@ -302,7 +312,7 @@ fn form(head: &[u8]) -> Option<Form> {
     let text = String::from_utf8_lossy(head);
     let text = text.trim_start_matches('\u{feff}').trim_start();
     let holds = |words: &[&str]| words.iter().any(|word| text.contains(word));
-    // Names in traces and profiles may be any word that is looked for here.
+    // Names in traces and profiles may contain any of the words that are searched below.
     if holds(&OTHERS) {
         return None;
     }
@@ -321,26 +331,26 @@ fn form(head: &[u8]) -> Option<Form> {
     }
 }
 
-/// What traces and profiles hold that are JSON, too.
+/// Keys of traces and profiles that are also JSON.
 const OTHERS: [&str; 5] =
     ["\"traceEvents\"", "\"ph\"", "\"$schema\"", "\"preprocessedProfileVersion\"", "\"rocprofiler-sdk-tool\""];
 
-/// Whether the first line is of our text form: begins with an object, a kernel or a device, or has nothing but its statements.
+/// Check if the first line is memory text: it begins with an object, a kernel or a device, or consists of statements.
 fn is_own_text(text: &str) -> bool {
     let line = first_line(text);
     let mut words = line.split([' ', ';']);
     let is_begin = matches!(words.next(), Some("a" | "o" | "k" | "device")) && words.next().is_some();
-    // `f;g 10` is a stack with its samples, as others write them.
+    // `f;g 10` is a collapsed stack with its samples.
     is_begin || !line.is_empty() && line.split(';').map(str::trim).all(|one| one.is_empty() || is_statement(one))
 }
 
-/// The first line with anything but a comment.
+/// First line that is not a comment.
 fn first_line(text: &str) -> &str {
     let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
     lines.into_iter().find(|line| !line.is_empty()).unwrap_or_default()
 }
 
-/// Whether all whole lines are statements.
+/// Check if all complete lines are statements.
 fn has_statements_alone(head: &[u8]) -> bool {
     let text = String::from_utf8_lossy(head);
     let whole = if head.len() < SNIFF { &text[..] } else { text.rsplit_once('\n').map_or("", |(whole, _)| whole) };
@@ -348,14 +358,14 @@ fn has_statements_alone(head: &[u8]) -> bool {
     lines.flat_map(|line| line.split(';')).map(str::trim).all(|one| one.is_empty() || is_statement(one))
 }
 
-/// Whether a statement has a word of the text form, and what must stand behind it.
+/// Check if a statement has a keyword of memory text followed by its required parts.
 fn is_statement(statement: &str) -> bool {
     let mut words = statement.split_whitespace();
     let (first, rest) = (words.next().unwrap_or_default(), words.next());
     match first {
         "f" | "y" => true,
         "end" => rest.is_none(),
-        // A name and a size; two parts, or lists.
+        // A name and a size, two parts, or lists.
         "a" | "o" => rest.is_some() && words.next().is_some(),
         "c" => rest.is_some_and(|list| list.contains('>') || words.next().is_some()),
         "k" | "s" | "h" | "d" | "e" | "w" | "device" => rest.is_some(),

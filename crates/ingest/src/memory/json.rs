@@ -1,4 +1,4 @@
-//! JSON into [`Values`].
+//! Conversion of JSON into [`Values`].
 
 use super::pickle::Limits;
 use super::values::{NodeKind, Value, Values};
@@ -6,10 +6,10 @@ use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 use std::fmt;
 use std::io::Read;
 
-/// Reads one JSON document. Nesting is bounded by serde_json (128 levels), memory by the limits.
+/// Read one JSON document. serde_json limits nesting to 128 levels, and `limits` bounds the memory.
 ///
 /// # Errors
-/// As serde_json finds them, with line and column; if the values take more memory than the limits allow.
+/// Errors of serde_json with line and column, or if the values exceed the memory limit.
 pub(super) fn read(reader: impl Read, limits: Limits) -> Result<(Values, Value), serde_json::Error> {
     let mut target = Target {
         values: Values::default(),
@@ -24,15 +24,15 @@ pub(super) fn read(reader: impl Read, limits: Limits) -> Result<(Values, Value),
     Ok((target.values, root))
 }
 
-/// Values between two looks at the memory taken.
+/// Number of values between two checks of the memory limit.
 const CHECK_EVERY: u32 = 4096;
 
-/// Where values go, and how much they may take.
+/// Destination of values with its memory budget.
 struct Target {
     values: Values,
-    /// Of texts when they were seen for the first time.
+    /// Bytes of distinct strings.
     text_bytes: u64,
-    /// Items of lists and dicts that have not ended.
+    /// Items of lists and dicts that are still open.
     open_items: u64,
     memory: u64,
     until_check: u32,
@@ -52,14 +52,14 @@ impl Target {
         Ok(())
     }
 
-    /// So many more items of a list or dict.
+    /// Count further items of an open list or dict.
     fn open<E: Error>(&mut self, items: u64) -> Result<(), E> {
         self.open_items += items;
         self.check()
     }
 }
 
-/// One value on its way there.
+/// Deserializer seed for one value.
 struct Into<'v>(&'v mut Target);
 
 impl<'de> DeserializeSeed<'de> for Into<'_> {

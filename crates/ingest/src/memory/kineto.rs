@@ -1,8 +1,8 @@
-//! The `[memory]` instants of `torch.profiler` (`profile_memory=True`), joined to the operators that they lie in.
+//! Memory trace from the `[memory]` instants of `torch.profiler` (`profile_memory=True`) and the operators around them.
 //!
-//! Each has the bytes (negative: freed), since PyTorch 1.11 the address and the allocator's totals after it. The call path
-//! is the chain of operators, annotations and (`with_stack=True`) Python frames around it. What the totals say more than
-//! the events is one object that is older than the records.
+//! Each event has its bytes (negative if freed), and since PyTorch 1.11 the address and the allocator's totals after
+//! the event. The call path consists of the enclosing operators, annotations and (`with_stack=True`) Python frames.
+//! Memory that only the totals contain becomes one object that is older than the records.
 
 use crate::diagnostics;
 use rustc_hash::FxHashMap;
@@ -12,7 +12,7 @@ use stackline_model::{
     MemoryPhase, MemoryStackId, MemoryTotals, MemoryTrace, NewCall, NewObject, StrId, Trace, TrackId, TrackKind, flags,
 };
 
-/// The memory trace in a trace of `torch.profiler`; `None` if it has no memory events.
+/// Memory trace of a `torch.profiler` trace; `None` if it has no memory events.
 pub fn from_trace(source: &Trace) -> Option<MemoryTrace> {
     let mut events: Vec<EventId> = source.events.ids().filter(|e| source.kind(*e) == EventKind::Memory).collect();
     if events.is_empty() {
@@ -39,18 +39,18 @@ pub fn from_trace(source: &Trace) -> Option<MemoryTrace> {
 #[derive(Default)]
 struct Device {
     live: AddressMap,
-    /// Where there are no addresses: objects by size, oldest first.
+    /// Objects by size, oldest first, for events without addresses.
     by_size: FxHashMap<u64, Vec<MemoryObjectId>>,
-    /// Bytes alive by the events: what was allocated less what was freed, both among them.
+    /// Live bytes by the events: allocated minus freed bytes, each within the trace.
     balance: i128,
-    /// Bytes in use before the first event, by the totals.
+    /// Bytes in use before the first event, from the totals.
     before: Option<i128>,
     /// Bytes of older objects that the events free.
     older: u64,
     disagreements: u64,
 }
 
-/// The kind of the frames that events of a kind are in call paths.
+/// Kind of the call-path frame for an event kind.
 fn frame_kind(kind: EventKind) -> FrameKind {
     match kind {
         EventKind::Operator => FrameKind::Operator,
@@ -66,7 +66,7 @@ struct Reader<'a> {
     devices: Vec<Device>,
     frames: FxHashMap<StrId, FrameId>,
     paths: FxHashMap<EventId, MemoryStackId>,
-    /// By track: see [`Self::twin`].
+    /// Twin thread by track ([`Self::twin`]).
     twins: FxHashMap<TrackId, Option<TrackId>>,
     without_address: u64,
 }
@@ -189,8 +189,8 @@ impl<'a> Reader<'a> {
         });
     }
 
-    /// The innermost span around an event. Traces of 2021 write the thread of operators as a text and that of memory
-    /// events as a number: then it is that of the thread whose text is the number.
+    /// Innermost span around an event. Traces of 2021 write the thread of operators as text and that of memory events
+    /// as a number: the span is then searched on the thread with that number as text.
     fn around(&mut self, event: EventId) -> EventId {
         let events = &self.source.events;
         let parent = events.parent[event.index()];
@@ -208,7 +208,7 @@ impl<'a> Reader<'a> {
         std::iter::once(last).chain(self.source.ancestors(last)).find(holds).unwrap_or(parent)
     }
 
-    /// The track of the thread that has the same number, written as a text.
+    /// Track of the thread whose name is the same number as text.
     fn twin(&mut self, track: TrackId) -> Option<TrackId> {
         let tracks = &self.source.tracks;
         *self.twins.entry(track).or_insert_with(|| {
@@ -222,7 +222,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The innermost operator around.
+    /// Innermost enclosing operator.
     fn operator(&mut self, inner: EventId) -> StrId {
         let mut around =
             inner.some().into_iter().chain(inner.some().into_iter().flat_map(|e| self.source.ancestors(e)));
@@ -231,7 +231,7 @@ impl<'a> Reader<'a> {
             .map_or(StrId::NONE, |event| self.source.events.name[event.index()])
     }
 
-    /// The call path that ends in an event.
+    /// Call path that ends in an event.
     fn path(&mut self, event: EventId) -> MemoryStackId {
         let mut open = Vec::new();
         let mut at = event;
@@ -252,7 +252,8 @@ impl<'a> Reader<'a> {
         stack
     }
 
-    /// `train.py(88): step` is a Python frame; anything else is a name. Events of one name have one frame.
+    /// Frame of an event: `train.py(88): step` is a Python frame, any other text is a name. Events with one name share
+    /// a frame.
     fn frame(&mut self, event: EventId) -> FrameId {
         let name = self.source.events.name[event.index()];
         if let Some(frame) = self.frames.get(&name) {
@@ -272,7 +273,7 @@ impl<'a> Reader<'a> {
 
     fn finish(mut self) -> MemoryTrace {
         for (at, state) in self.devices.iter().enumerate() {
-            // What the totals say was there, less what the events show to have been there.
+            // Total before the first event, less the older objects that the events show.
             let rest = state.before.map_or(0, |before| before - i128::from(state.older));
             if let Ok(bytes @ 1..) = u64::try_from(rest) {
                 let name = self.trace.strings.intern("allocated before the records, not freed in them");

@@ -12,12 +12,12 @@ mod timeline;
 pub mod values;
 mod viz;
 
-/// A PiB: no machine's memory is larger, and sums of what is smaller stay far from the end of 64 bits.
+/// 1 PiB: no machine has more memory, and sums of smaller sizes stay far below the 64-bit limit.
 const MOST_BYTES: u64 = 1 << 50;
 
-/// What to give who asks for memory.
-pub const WHAT_IS_READ: &str = "give a memory snapshot of PyTorch (`torch.cuda.memory._dump_snapshot()`), a trace of torch.profiler with \
-    profile_memory=True, an execution trace, a recording (`stackline record --mode trace --memory`), or text of memory \
+/// Advice for callers that requested memory: all supported inputs.
+pub const WHAT_IS_READ: &str = "give a PyTorch memory snapshot (`torch.cuda.memory._dump_snapshot()`), a torch.profiler trace with \
+    profile_memory=True, an execution trace, a recording (`stackline record --mode trace --memory`), or memory text \
     (docs/formats/memory-text.md)";
 
 pub use formats::{

@@ -1,9 +1,9 @@
-//! Python pickles of plain data (protocols 2 to 5), read without running anything.
+//! Parser of Python pickles with plain data (protocols 2 to 5), without running any code.
 //!
-//! A pickle is a program for a small stack machine. Its instructions for numbers, texts, lists, tuples, dicts and shared
-//! references are followed here; those that name, make or call anything of Python (`GLOBAL`, `REDUCE`, `BUILD` and their
-//! kin) are refused by name, with their place. Nothing recurses, so that nesting costs no stack; what the result takes is
-//! bounded by [`Limits`]; lengths in the file are believed only as far as there are bytes.
+//! A pickle is a program for a small stack machine. Instructions for numbers, strings, lists, tuples, dicts and shared
+//! references are interpreted. Instructions that name, create or call Python objects (`GLOBAL`, `REDUCE`, `BUILD` and
+//! others) are refused by name and offset. The parser does not recurse, so nesting uses no stack. [`Limits`] bounds the
+//! size of the result, and memory for a length in the file is allocated only as its bytes arrive.
 
 use super::values::{NodeId, NodeKind, Value, Values};
 use rustc_hash::FxHashMap;
@@ -14,36 +14,36 @@ mod opcodes;
 
 use input::Input;
 
-/// Why a pickle was not read, and where.
+/// Error of a pickle with its offset.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason} (byte {offset})")]
 pub struct PickleError {
-    /// The byte at which the instruction begins that could not be followed.
+    /// Byte at which the refused or invalid instruction begins.
     pub offset: u64,
-    /// What is wrong.
+    /// Description of the fault.
     pub reason: String,
 }
 
-/// How much a pickle may take.
+/// Resource limits of a pickle.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes of memory for all its values.
+    /// Bytes of memory for all values.
     pub memory: u64,
-    /// Containers that may be open within each other.
+    /// Number of nested open containers.
     pub depth: usize,
 }
 
 impl Default for Limits {
-    /// 8 GiB (some 50 million allocator events) and 1000 levels, as many as Python itself writes.
+    /// 8 GiB (some 50 million allocator events) and 1000 levels, the limit of Python itself.
     fn default() -> Self {
         Self { memory: 8 << 30, depth: 1000 }
     }
 }
 
-/// Reads one pickle. The result is its value and the table that it lives in.
+/// Read one pickle into a table of values, and return the table with the root value.
 ///
 /// # Errors
-/// If it is damaged, of another protocol, larger than the limits, or asks for more than plain data.
+/// If the pickle is damaged, has another protocol, exceeds the limits, or contains more than plain data.
 pub fn read(reader: impl Read, limits: Limits) -> Result<(Values, Value), PickleError> {
     let mut machine = Machine {
         input: Input::new(reader),
@@ -68,33 +68,33 @@ struct Machine<R> {
     input: Input<R>,
     values: Values,
     stack: Vec<Value>,
-    /// Heights of the stack.
+    /// Stack heights of open marks.
     marks: Vec<usize>,
-    /// What was given a number, by number.
+    /// Memo entries by number.
     memo: Vec<Value>,
-    /// The same for numbers that leave gaps.
+    /// Memo entries whose numbers leave gaps.
     far_memo: FxHashMap<u32, Value>,
-    /// Scratch for texts.
+    /// Buffer for strings.
     text: Vec<u8>,
     limits: Limits,
-    /// Where the instruction begins.
+    /// Offset of the current instruction.
     at: u64,
 }
 
-/// Instructions between two looks at the memory taken.
+/// Number of instructions between two checks of the memory limit.
 const CHECK_EVERY: u32 = 4096;
 
 impl<R: Read> Machine<R> {
     fn run(&mut self) -> Step<Value> {
         let first = self.input.byte().map_err(|e| ended(&e))?;
         if first != opcodes::PROTO {
-            return Err("no pickle of protocol 2 to 5: if it is one of protocol 0 or 1, save it again with \
+            return Err("not a pickle of protocol 2 to 5: save a pickle of protocol 0 or 1 again with \
                         `pickle.dump(snapshot, file, protocol=4)`"
                 .to_owned());
         }
         let protocol = self.byte()?;
         if !(2..=5).contains(&protocol) {
-            return Err(format!("a pickle of protocol {protocol}; protocols 2 to 5 are read"));
+            return Err(format!("a pickle of protocol {protocol}; only protocols 2 to 5 are supported"));
         }
         let mut until_check = CHECK_EVERY;
         loop {
@@ -146,7 +146,7 @@ impl<R: Read> Machine<R> {
             b'a' | b'e' | b's' | b'u' => self.fill(opcode)?,
             b'(' => {
                 if self.marks.len() >= self.limits.depth {
-                    return Err(format!("more than {} containers within each other", self.limits.depth));
+                    return Err(format!("more than {} nested containers", self.limits.depth));
                 }
                 self.marks.push(self.stack.len());
             }
@@ -180,7 +180,7 @@ impl<R: Read> Machine<R> {
         self.input.array().map_err(|e| ended(&e))
     }
 
-    /// The lowest place that may be popped: below lies what an open mark covers.
+    /// Lowest stack position that may be popped, above the innermost open mark.
     fn floor(&self) -> usize {
         self.marks.last().copied().unwrap_or(0)
     }
@@ -210,10 +210,10 @@ impl<R: Read> Machine<R> {
         Ok(())
     }
 
-    /// Little endian, two's complement.
+    /// Read a little-endian two's-complement integer.
     fn long(&mut self, length: u32) -> Step<i128> {
         if length > 16 {
-            return Err(format!("an integer of {length} bytes: no size or address is that large"));
+            return Err(format!("an integer of {length} bytes, larger than any size or address"));
         }
         let mut bytes = [0; 16];
         for byte in &mut bytes[..length as usize] {
@@ -232,12 +232,12 @@ impl<R: Read> Machine<R> {
             _ => u64::from_le_bytes(self.array()?),
         };
         if length > self.limits.memory {
-            return Err(format!("a text of {length} bytes, more than the {} that are allowed", self.limits.memory));
+            return Err(format!("a string of {length} bytes, above the limit of {} bytes", self.limits.memory));
         }
         self.input.bytes(length, &mut self.text).map_err(|e| ended(&e))?;
         let text = String::from_utf8_lossy(&self.text);
         if self.values.strings.is_full(text.len()) {
-            return Err("more than 4 GiB of different texts".to_owned());
+            return Err("more than 4 GiB of distinct strings".to_owned());
         }
         let id = self.values.strings.intern(&text);
         self.push(if matches!(opcode, b'C' | b'B' | 0x8e) { Value::bytes(id) } else { Value::text(id) });
@@ -263,7 +263,7 @@ impl<R: Read> Machine<R> {
             }
         };
         if kind == NodeKind::Dict && (self.stack.len() - from) % 2 == 1 {
-            return Err("a dict with a key without a value".to_owned());
+            return Err("a dict key without a value".to_owned());
         }
         let node = self.values.node(kind, &self.stack[from..]).ok_or_else(full)?;
         self.stack.truncate(from);
@@ -271,7 +271,7 @@ impl<R: Read> Machine<R> {
         Ok(())
     }
 
-    /// `APPEND`, `APPENDS`, `SETITEM`, `SETITEMS`: puts what lies on top into the container below.
+    /// `APPEND`, `APPENDS`, `SETITEM`, `SETITEMS`: move the top values into the container below them.
     fn fill(&mut self, opcode: u8) -> Step {
         let from = match opcode {
             b'a' => self.stack.len().checked_sub(1),
@@ -283,8 +283,11 @@ impl<R: Read> Machine<R> {
         let kind = if matches!(opcode, b'a' | b'e') { NodeKind::List } else { NodeKind::Dict };
         let target = self.node_of(self.stack[from - 1]).filter(|node| self.values.node_kind(*node) == kind);
         let Some(target) = target else {
-            let what =
-                if kind == NodeKind::List { "items for something that is no list" } else { "entries for no dict" };
+            let what = if kind == NodeKind::List {
+                "items appended to a value that is not a list"
+            } else {
+                "entries set on a value that is not a dict"
+            };
             return Err(what.to_owned());
         };
         if kind == NodeKind::Dict && (self.stack.len() - from) % 2 == 1 {
@@ -299,7 +302,7 @@ impl<R: Read> Machine<R> {
         self.values.as_list(value).or_else(|| self.values.as_dict(value))
     }
 
-    /// `BINPUT`, `LONG_BINPUT`, `MEMOIZE`: gives the top a number.
+    /// `BINPUT`, `LONG_BINPUT`, `MEMOIZE`: store the top value in the memo.
     fn remember(&mut self, opcode: u8) -> Step {
         let number = match opcode {
             b'q' => u32::from(self.byte()?),
@@ -318,15 +321,15 @@ impl<R: Read> Machine<R> {
     fn recall(&mut self, opcode: u8) -> Step {
         let number = if opcode == b'h' { u32::from(self.byte()?) } else { u32::from_le_bytes(self.array()?) };
         let found = self.memo.get(number as usize).or_else(|| self.far_memo.get(&number)).copied();
-        let value = found.ok_or_else(|| format!("a reference to number {number}, which nothing has"))?;
+        let value = found.ok_or_else(|| format!("a reference to undefined memo entry {number}"))?;
         self.push(value);
         Ok(())
     }
 
-    /// What to say of an instruction that is not followed.
+    /// Error message for an instruction that is not interpreted.
     fn refusal(&mut self, opcode: u8) -> String {
         let Some((name, why)) = opcodes::refused(opcode) else {
-            return format!("0x{opcode:02x} is no pickle instruction: the file is damaged, or no pickle");
+            return format!("0x{opcode:02x} is not a pickle instruction: the file is damaged or not a pickle");
         };
         let named = match opcode {
             b'c' | b'i' => self.input.lines(2),
@@ -338,12 +341,12 @@ impl<R: Read> Machine<R> {
         };
         let named: String = named.chars().take(80).collect();
         let named = if named.is_empty() { named } else { format!(" of {named:?}") };
-        format!("the instruction {name}{named} was refused, and nothing was run: {why}")
+        format!("the pickle instruction {name}{named} was refused and no code was run: {why}")
     }
 }
 
 fn underflow() -> String {
-    "an instruction takes more values than there are".to_owned()
+    "an instruction takes more values than the stack holds".to_owned()
 }
 
 fn full() -> String {
@@ -352,7 +355,9 @@ fn full() -> String {
 
 fn ended(error: &std::io::Error) -> String {
     match error.kind() {
-        ErrorKind::UnexpectedEof => "the file ends in the middle of the pickle: it was cut, or is still being written",
+        ErrorKind::UnexpectedEof => {
+            "the file ends in the middle of the pickle: the file is truncated or still being written"
+        }
         _ => return format!("cannot read: {error}"),
     }
     .to_owned()

@@ -1,7 +1,9 @@
-//! `memory_timeline.raw`: what `torch.profiler`'s `export_memory_timeline` writes into a file that ends in `.raw.json.gz`.
+//! Reader of `memory_timeline.raw`: files that `torch.profiler`'s `export_memory_timeline` writes with a name that ends
+//! in `.raw.json.gz`.
 //!
-//! A list of `[time in ns, action, bytes, category]`. It has no addresses: which object a free means is not said, the
-//! youngest of the same size and category is taken. So bytes in use are exact, by category too; ages are a guess.
+//! The file is a list of `[time in ns, action, bytes, category]`. It has no addresses, so a free is matched to the
+//! youngest object of the same size and category. Bytes in use are exact, also by category; ages of objects are
+//! estimates.
 
 use super::MOST_BYTES;
 use super::snapshot::kind;
@@ -17,17 +19,17 @@ const CREATE: i128 = 2;
 const NEW_VERSION: i128 = 3;
 const DESTROY: i128 = 4;
 
-/// Categories by number, as `torch.profiler` orders them.
+/// Categories by their number in `torch.profiler`.
 const CATEGORIES: [&str; 8] =
     ["parameter", "optimizer_state", "input", "temporary", "activation", "gradient", "autograd_detail", "unknown"];
 
-/// Whether a document is one: a list whose first element is a list of four numbers.
+/// Check if a document is a timeline: a list whose first element is a list of four numbers.
 pub(super) fn is_timeline(values: &Values, root: Value) -> bool {
     let first = values.as_list(root).and_then(|list| values.items(list).first().copied());
     first.is_some_and(|first| row(values, first).is_some())
 }
 
-/// Whether a document is of sums: a list of times, and a list of sizes by category for each.
+/// Check if a document contains sums: a list of times, and a list of sizes by category for each time.
 pub(super) fn is_sums(values: &Values, root: Value) -> bool {
     let Some([times, sizes]) = values.as_list(root).map(|list| values.items(list)) else { return false };
     let first = |value: &Value| values.as_list(*value).and_then(|list| values.items(list).first().copied());
@@ -41,7 +43,7 @@ fn row(values: &Values, value: Value) -> Option<[i128; 4]> {
     numbers.try_into().ok().filter(|_| items.len() == 4)
 }
 
-/// Reads a timeline.
+/// Read a timeline.
 pub(super) fn read(label: &str, values: &Values, root: Value) -> MemoryTrace {
     let mut reader = Reader::new(label);
     let rows = values.as_list(root).map_or(&[][..], |list| values.items(list));
@@ -65,9 +67,9 @@ pub(super) fn read(label: &str, values: &Values, root: Value) -> MemoryTrace {
 struct Reader {
     trace: MemoryTrace,
     device: stackline_model::MemoryDeviceId,
-    /// Objects that are alive, by bytes and category, oldest first.
+    /// Live objects by bytes and category, oldest first.
     live: FxHashMap<(u64, usize), Vec<MemoryObjectId>>,
-    /// The first half of a change of version: the object that gets a new category.
+    /// The object of an open change of version, which gets a new category by the second record.
     changing: Option<MemoryObjectId>,
     time_ns: i64,
 }
@@ -75,7 +77,7 @@ struct Reader {
 impl Reader {
     fn new(label: &str) -> Self {
         let mut trace = MemoryTrace { label: label.to_owned(), ..MemoryTrace::default() };
-        // The file is of one device and does not say which.
+        // The file belongs to one device, which it does not name.
         let device = trace.device("device");
         Self { trace, device, live: FxHashMap::default(), changing: None, time_ns: 0 }
     }
@@ -114,7 +116,7 @@ impl Reader {
                     self.live.entry((size, category)).or_default().push(object);
                 }
             }
-            // What has no bytes is freed with none, if there is such an object.
+            // An object without bytes is freed with 0 bytes, if such an object is alive.
             (DESTROY, _) if bytes < 0 || bytes == 0 && self.is_live(size, category) => {
                 let object = self.take(size, category).unwrap_or(MemoryObjectId::NONE);
                 self.trace.release(object, call);
@@ -124,7 +126,7 @@ impl Reader {
         }
     }
 
-    /// From the next call on an object is of another kind.
+    /// Change the kind of an object from the next call on.
     fn becomes(&mut self, object: MemoryObjectId, kind: MemoryObjectKind) {
         let before = MemoryCallId::new(self.trace.calls.len());
         let kind = std::mem::replace(&mut self.trace.objects.kind[object.index()], kind);
@@ -136,17 +138,17 @@ impl Reader {
     }
 
     fn wrong_size(&mut self, action: i128, bytes: i128) {
-        let what = match action {
-            PREEXISTING => "an object that is older",
+        let record = match action {
+            PREEXISTING => "an object from before the records",
             CREATE => "an allocation",
             NEW_VERSION => "a change of category",
             DESTROY => "a free",
-            _ => "an action that is not known",
+            _ => "an unknown action",
         };
-        diagnostics::MEMORY_BAD_EVENT.count(&mut self.trace.report, None, &format!("{what} of {bytes} bytes"));
+        diagnostics::MEMORY_BAD_EVENT.count(&mut self.trace.report, None, &format!("{record} of {bytes} bytes"));
     }
 
-    /// The youngest object of this size and category; one that is not there is counted.
+    /// Take the youngest live object of this size and category; a missing one is counted.
     fn take(&mut self, size: u64, category: usize) -> Option<MemoryObjectId> {
         let found = self.live.get_mut(&(size, category)).and_then(Vec::pop);
         if found.is_none() {

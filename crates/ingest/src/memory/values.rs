@@ -1,5 +1,5 @@
-//! Plain data as pickles and JSON hold it: numbers, texts, lists and dicts in one compact table. What is shared in the
-//! file is stored once here, too.
+//! Compact table of plain data from pickles and JSON: numbers, strings, lists and dicts. Parts that the file shares are
+//! stored once.
 
 mod packed;
 
@@ -9,7 +9,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 use stackline_model::{StrId, StringTable};
 use std::hash::BuildHasher;
 
-/// A value: eight bytes, whatever it is. Only meaningful together with the [`Values`] that it came from.
+/// A value of eight bytes. Only meaningful together with the [`Values`] that contain it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Value(u64);
 
@@ -17,20 +17,20 @@ pub struct Value(u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(u32);
 
-/// What a value is.
+/// Type and content of a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     /// `None`, `null`.
     None,
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
     /// An integer.
     Int(i128),
     /// A number with a fraction.
     Float(f64),
-    /// Text.
+    /// A string.
     Text(StrId),
-    /// Bytes, kept as text (what is not UTF-8 became U+FFFD).
+    /// Bytes as text, with U+FFFD in place of invalid UTF-8.
     Bytes(StrId),
     /// A list.
     List(NodeId),
@@ -51,7 +51,7 @@ pub(super) enum NodeKind {
 #[derive(Clone, Copy, Debug)]
 struct Node {
     start: u32,
-    /// Kind and storage in the upper bits; below the number of items, of a packed dict that of its set of keys.
+    /// Kind and storage in the upper bits; number of items, or key set of a packed dict, in the lower bits.
     word: u32,
 }
 
@@ -59,7 +59,7 @@ const COUNT_BITS: u32 = 28;
 const MOST_ITEMS: u32 = (1 << COUNT_BITS) - 1;
 
 impl Node {
-    /// `None` if it has more items than there are numbers for.
+    /// A new node; `None` if the number of items does not fit.
     fn new(kind: NodeKind, storage: Storage, start: u32, count: u32) -> Option<Self> {
         let word = (kind as u32) << (COUNT_BITS + 2) | (storage as u32) << COUNT_BITS | count;
         (count <= MOST_ITEMS).then_some(Self { start, word })
@@ -78,27 +78,28 @@ impl Node {
     }
 }
 
-/// Where the items of a node lie.
+/// Storage of the items of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Storage {
-    /// In the table of all items: of a dict keys and values in turn.
+    /// In the table of all items; a dict has alternating keys and values.
     Items,
-    /// In a list of its own: one that grows to millions of items would leave its earlier places behind, twice its size.
+    /// In a separate list. A list that grows to millions of items would otherwise leave twice its size unused in the
+    /// table.
     Long,
-    /// A dict whose keys are shared with others and whose values are packed.
+    /// Dict with shared keys and packed values.
     Packed,
-    /// As `Items`, for all lists with the same items: it is moved before it grows.
+    /// Like `Items`, shared by all lists with the same items and copied before it grows.
     Shared,
 }
 
-/// Identifies the items of a list: equal for lists that share them.
+/// Identity of a list's items: equal for lists that share them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ItemsId {
     start: u32,
     word: u32,
 }
 
-/// Items that lists share. They never change: a list that grows is given items of its own first.
+/// Immutable items that lists share; a growing list first gets its own copy.
 #[derive(Clone, Copy, Debug)]
 struct SharedItems {
     start: u32,
@@ -111,10 +112,10 @@ impl SharedItems {
     }
 }
 
-/// Lists that outgrow their place with so many items get one of their own.
+/// Lists that outgrow their space with this many items get separate storage.
 const LONG: u32 = 256;
 
-/// Entries of a dict among which a key is looked for.
+/// Limit on the entries of a dict in which a key is searched.
 pub const MOST_KEYS: usize = 4096;
 
 const TAG_BITS: u32 = 3;
@@ -160,27 +161,27 @@ impl From<NodeId> for Value {
     }
 }
 
-/// The table that values live in.
+/// Table of values.
 #[derive(Default, Debug)]
 pub struct Values {
-    /// All texts.
+    /// All strings.
     pub strings: StringTable,
     nodes: Vec<Node>,
-    /// For how many items those have room that have more room than items.
+    /// Capacity of nodes whose capacity exceeds their items.
     rooms: FxHashMap<NodeId, u32>,
     items: Vec<Value>,
-    /// By their contents.
+    /// Shared items, hashed by content.
     shared: HashTable<SharedItems>,
     wide: Vec<i128>,
     floats: Vec<f64>,
     long: Vec<Vec<Value>>,
-    /// Items of `long`.
+    /// Number of items in `long`.
     long_items: usize,
     packed: Packed,
 }
 
 impl Values {
-    /// What `value` is.
+    /// Type and content of `value`.
     pub fn kind(&self, value: Value) -> Kind {
         match value.0 & TAG {
             INT => Kind::Int(i128::from(value.0.cast_signed() >> TAG_BITS)),
@@ -201,7 +202,7 @@ impl Values {
         }
     }
 
-    /// The items of a list or tuple. Of a dict see [`Self::entries`].
+    /// Items of a list or tuple; use [`Self::entries`] for a dict.
     pub fn items(&self, node: NodeId) -> &[Value] {
         let node = self.nodes[node.0 as usize];
         let start = node.start as usize;
@@ -212,13 +213,13 @@ impl Values {
         }
     }
 
-    /// Identifies the items of a list.
+    /// Identity of a list's items.
     pub fn items_id(&self, list: NodeId) -> ItemsId {
         let Node { start, word } = self.nodes[list.0 as usize];
         ItemsId { start, word }
     }
 
-    /// The entries of a dict, in the order of the file (a key may occur again: the last one counts).
+    /// Entries of a dict, in file order. Of duplicate keys the last entry is valid.
     pub fn entries(&self, dict: NodeId) -> impl DoubleEndedIterator<Item = (Value, Value)> + '_ {
         let node = self.nodes[dict.0 as usize];
         let is_packed = node.storage() == Storage::Packed;
@@ -226,8 +227,8 @@ impl Values {
         self.items(dict).chunks_exact(2).map(|pair| (pair[0], pair[1])).chain(packed)
     }
 
-    /// The value behind a text key. Of very large dicts only the last [`MOST_KEYS`] entries are looked at: the formats have
-    /// some twenty, and a damaged file may refer to a large one from everywhere.
+    /// Value of a string key. In very large dicts only the last [`MOST_KEYS`] entries are searched: the formats have
+    /// some twenty, and a damaged file may refer to a large dict many times.
     pub fn get(&self, dict: NodeId, key: StrId) -> Option<Value> {
         let wanted = Value::text(key);
         let node = self.nodes[dict.0 as usize];
@@ -237,17 +238,17 @@ impl Values {
         self.entries(dict).rev().take(MOST_KEYS).find(|(key, _)| *key == wanted).map(|(_, value)| value)
     }
 
-    /// Items of all lists, tuples and dicts: what is shared counts once.
+    /// Number of items of all lists, tuples and dicts; shared items count once.
     pub fn item_count(&self) -> usize {
         self.items.len() + self.packed.items + self.long_items
     }
 
-    /// The value behind a text key.
+    /// Value of a string key.
     pub fn find(&self, dict: NodeId, key: &str) -> Option<Value> {
         self.get(dict, self.strings.find(key)?)
     }
 
-    /// The node of a list or tuple.
+    /// Node of a list or tuple.
     pub fn as_list(&self, value: Value) -> Option<NodeId> {
         match self.kind(value) {
             Kind::List(node) | Kind::Tuple(node) => Some(node),
@@ -255,12 +256,12 @@ impl Values {
         }
     }
 
-    /// The node of a dict.
+    /// Node of a dict.
     pub fn as_dict(&self, value: Value) -> Option<NodeId> {
         if let Kind::Dict(node) = self.kind(value) { Some(node) } else { None }
     }
 
-    /// The text of a text.
+    /// String number of a string.
     pub fn as_text(&self, value: Value) -> Option<StrId> {
         if let Kind::Text(text) = self.kind(value) { Some(text) } else { None }
     }
@@ -275,7 +276,7 @@ impl Values {
         }
     }
 
-    /// Bytes of memory that the table takes.
+    /// Memory of the table, in bytes.
     pub fn memory(&self) -> u64 {
         let of = |count: usize, size: usize| (count * size) as u64;
         of(self.nodes.len(), size_of::<Node>())
@@ -306,7 +307,7 @@ impl Values {
         Value::at(FLOAT, self.floats.len() - 1)
     }
 
-    /// A new list, tuple or dict; `None` if the table is full (2^32 items).
+    /// Create a list, tuple or dict; `None` if the table is full (2^32 items).
     pub(super) fn node(&mut self, kind: NodeKind, items: &[Value]) -> Option<NodeId> {
         let id = u32::try_from(self.nodes.len()).ok()?;
         if kind == NodeKind::Dict
@@ -323,8 +324,9 @@ impl Values {
         Some(NodeId(id))
     }
 
-    /// Fills an empty list with items that other lists may have, too: call paths, of which a snapshot has a list for each event and
-    /// few different ones. Returns whether it did: longer lists, and those of anything but lists and dicts, are seldom equal.
+    /// Fill an empty list with items that other lists may share, and return true if the list was shared. A snapshot has
+    /// one call-path list per event, but few distinct ones. Longer lists, and lists of scalars, are seldom equal and
+    /// are not shared.
     fn share(&mut self, list: NodeId, items: &[Value]) -> Option<bool> {
         let is_of_nodes = items.iter().all(|item| item.0 & TAG == NODE);
         if items.is_empty() || items.len() > LONG as usize || !is_of_nodes {
@@ -352,8 +354,8 @@ impl Values {
         self.nodes[node.0 as usize].kind()
     }
 
-    /// Adds items to a list or dict; `None` if the table is full. What does not fit behind the items that are there
-    /// moves to the end, with as much room again.
+    /// Append items to a list or dict; `None` if the table is full. A node that outgrows its space moves to the end and
+    /// doubles its capacity.
     pub(super) fn extend(&mut self, node: NodeId, more: &[Value]) -> Option<()> {
         let old = self.nodes[node.0 as usize];
         let (kind, start, has_room) = (old.kind(), old.start, self.rooms.contains_key(&node));
@@ -387,7 +389,7 @@ impl Values {
         self.extend_items(node, more)
     }
 
-    /// Makes of a packed dict one with its own keys.
+    /// Convert a packed dict to one with its own keys.
     fn unpack(&mut self, node: NodeId) -> Option<()> {
         let old = self.nodes[node.0 as usize];
         let first = u32::try_from(self.items.len()).ok()?;
@@ -398,7 +400,7 @@ impl Values {
         Some(())
     }
 
-    /// Gives a list items of its own.
+    /// Give a list its own copy of shared items.
     fn unshare(&mut self, node: NodeId) -> Option<()> {
         let old = self.nodes[node.0 as usize];
         let first = u32::try_from(self.items.len()).ok()?;

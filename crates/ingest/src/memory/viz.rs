@@ -1,4 +1,5 @@
-//! The pages that PyTorch's `_memory_viz` writes: HTML that holds a list of files as JSON, each a pickle in base64.
+//! Extraction of the snapshot from a page of PyTorch's `_memory_viz`: HTML with a JSON list of files, each a base64
+//! pickle.
 
 use base64::Engine;
 use base64::alphabet::STANDARD;

@@ -1,4 +1,4 @@
-//! How processes of a recording ended: what the launcher saw, and what was running then.
+//! End of recorded processes: exit reason from the launcher, and calls that were running.
 
 use super::FOLDER;
 use crate::diagnostics;
@@ -11,42 +11,42 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 
-/// The file, beside the streams, in which the launcher says how the command ended.
+/// File next to the streams in which the launcher writes how the command ended.
 const FILE: &str = "ended.json";
-/// The file beside it in which processes say which of their workers they ended: a number in each line.
+/// File in the same folder with the PIDs of workers that their parents terminated, one per line.
 const BY_PARENT: &str = "ended_by_parent";
 
-/// That a signal ended a process.
+/// Termination of a process by a signal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Signaled {
-    /// The process.
+    /// PID of the process.
     pub pid: u32,
-    /// The signal's number.
+    /// Signal number.
     pub signal: i32,
-    /// Its name: `SIGABRT`.
+    /// Name of the signal, such as `SIGABRT`.
     pub name: String,
-    /// When the launcher saw the end, ns since 1970; 0 where an older one did not say it.
+    /// Time when the launcher saw the end, in ns since 1970; 0 for older launchers.
     #[serde(default)]
     pub at_unix_ns: i64,
 }
 
-/// What is known of how processes ended of which the streams do not say it.
+/// Ends of processes whose streams have no end record.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ends {
     /// The command, if a signal ended it.
     pub(super) signaled: Option<Signaled>,
-    /// Processes that the one that made them ended.
+    /// PIDs of processes that their parents terminated.
     by_parent: BTreeSet<u32>,
 }
 
 impl Ends {
-    /// What a run directory says.
+    /// Read the ends from a run directory.
     pub(super) fn read(run: &Path) -> Self {
         let lines = std::fs::read_to_string(run.join(FOLDER).join(BY_PARENT)).unwrap_or_default();
         Self { signaled: Signaled::read(run), by_parent: lines.lines().filter_map(|line| line.parse().ok()).collect() }
     }
 
-    /// Notes how a process ended whose stream does not say it; tells whether it was killed.
+    /// Count the end of a process without an end record, and return true if the process was killed.
     pub(super) fn note(&self, stream: &str, pid: u32, report: &mut ReadReport) -> bool {
         if self.by_parent.contains(&pid) {
             diagnostics::ENDED_BY_PARENT.count(report, None, &format!("{stream}: process {pid}"));
@@ -64,7 +64,7 @@ impl Ends {
 }
 
 impl Signaled {
-    /// Says it in a run directory.
+    /// Write the termination to a run directory.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -72,26 +72,27 @@ impl Signaled {
         std::fs::write(run.join(FOLDER).join(FILE), serde_json::to_vec(self)?)
     }
 
-    /// What a run directory says; none if no signal ended the command, or if nobody saw its end.
+    /// Read the termination from a run directory; `None` if no signal ended the command, or the launcher did not see
+    /// its end.
     fn read(run: &Path) -> Option<Self> {
         serde_json::from_slice(&std::fs::read(run.join(FOLDER).join(FILE)).ok()?).ok()
     }
 }
 
-/// Where the threads of a process were when its stream was written last.
+/// Call paths of a process's threads at the last write of its stream.
 #[derive(Debug, Default)]
 pub(super) struct LastSeen {
-    /// The innermost operator or span of each thread that ran one; 0 where none did ([`Record::Running`]).
+    /// Innermost operator or span of each thread; 0 if it ran none ([`Record::Running`]).
     running: BTreeMap<u32, u32>,
-    /// The newest sample of the main thread ([`Record::Sampled`]).
+    /// Newest sample of the main thread ([`Record::Sampled`]).
     sampled: Option<(u32, u32)>,
 }
 
-/// Of a node: the number of its thread, that in words, and its frames, the innermost first.
+/// Thread ID of a node, name of the thread, and frames with the innermost first.
 pub(super) type SeenAt = (u32, String, Vec<String>);
 
 impl LastSeen {
-    /// Takes over what a record says of a node that exists.
+    /// Apply a record about an existing node.
     pub(super) fn put(&mut self, record: &Record) {
         match *record {
             Record::Running { thread, node } => drop(self.running.insert(thread, node)),
@@ -100,7 +101,7 @@ impl LastSeen {
         }
     }
 
-    /// Notes which calls never returned, and where the main thread was if it was in none.
+    /// Count calls that never returned, and the main thread's last sample if it was in none of them.
     pub(super) fn note(&self, stream: &str, report: &mut ReadReport, at: impl Fn((u32, u32)) -> Option<SeenAt>) {
         let mut threads = BTreeSet::new();
         let running = self.running.iter().map(|(&thread, &node)| (thread, node)).filter(|&(_, node)| node != 0);
@@ -115,8 +116,8 @@ impl LastSeen {
     }
 }
 
-/// Says how much time a process that was killed went on after its last step: until the launcher saw its end, or until its last
-/// record, where nobody saw it.
+/// Count the time from the last step of a killed process to its end as seen by the launcher, or else to its last
+/// record.
 pub(super) fn note_after_steps(trace: &mut Trace, base_ns: i64, killed: &BTreeSet<u32>, ends: &Ends) {
     let Some(last) = trace.steps.iter().max_by_key(|step| step.end) else { return };
     let process = trace.tracks.get(trace.events.track[last.event.index()]).process;
@@ -128,7 +129,7 @@ pub(super) fn note_after_steps(trace: &mut Trace, base_ns: i64, killed: &BTreeSe
         None => (trace.span().map_or(last.end, |(_, end)| end), "its last record"),
     };
     if until > last.end {
-        let example = format!("{} from the end of step {} to {what}", duration(until - last.end), last.number);
+        let example = format!("{} between the end of step {} and {what}", duration(until - last.end), last.number);
         diagnostics::AFTER_STEPS.count(&mut trace.report, None, &example);
         trace.report.sort();
     }

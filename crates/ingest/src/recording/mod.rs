@@ -1,6 +1,6 @@
-//! Recordings: the streams that watched processes wrote (`stackline_recording`), merged into one calling context tree.
+//! Merge of a recording's streams (`stackline_recording`) into one calling context tree.
 //!
-//! Damaged chunks of a stream are skipped. What is lost, and which processes were killed, is in the tree's read report.
+//! Damaged chunks of a stream are skipped. Missing records and killed processes are listed in the tree's read report.
 
 mod ends;
 mod missing_records;
@@ -22,12 +22,12 @@ use std::path::{Path, PathBuf};
 use stream::Stream;
 pub use trace::{is_shown_by, memory_of, read_memory, read_traces, traces_of};
 
-/// The folder of a run directory with the streams.
+/// Folder of a run directory with the streams.
 pub const FOLDER: &str = "streams";
-/// Extension of a stream's file.
+/// File extension of streams.
 const EXTENSION: &str = "slr";
 
-/// The streams of a run directory, by name; empty if it has none.
+/// Streams of a run directory, sorted by name; empty if there are none.
 ///
 /// # Errors
 /// If the folder cannot be listed.
@@ -51,13 +51,13 @@ pub fn streams(run: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(found)
 }
 
-/// Whether a directory holds streams.
+/// Check if a directory contains streams.
 pub fn has_streams(run: &Path) -> bool {
     streams(run).is_ok_and(|streams| !streams.is_empty())
 }
 
-/// Whether no stream of a run directory has single calls, samples or touches of memory, as far as that can be told without
-/// reading all of them.
+/// Check if no stream of a run directory has single calls, samples or memory accesses, by the heads of its blocks. A
+/// stream that cannot be checked this way counts as one that has them.
 pub fn is_of_sums(run: &Path) -> bool {
     let is_of_sums = |path: &PathBuf| {
         let stream = File::open(path).map(|file| BufReader::with_capacity(1 << 18, file));
@@ -66,11 +66,10 @@ pub fn is_of_sums(run: &Path) -> bool {
     streams(run).is_ok_and(|streams| !streams.is_empty() && streams.iter().all(is_of_sums))
 }
 
-/// Merges all streams of a run directory. Processes stand in the order in which they began, so the same streams give the
-/// same tree.
+/// Merge all streams of a run directory. Processes are sorted by their start, so the same streams give the same tree.
 ///
 /// # Errors
-/// If there are no streams, or if none of them can be read.
+/// If there are no streams, or none of them can be read.
 pub fn read_recording(run: &Path) -> Result<CallingContextTree, Error> {
     let paths = streams(run)?;
     let mut failed = None;
@@ -100,7 +99,7 @@ pub fn read_recording(run: &Path) -> Result<CallingContextTree, Error> {
     Ok(builder.finish())
 }
 
-/// Merges streams in memory, in the order given, each with a name for the read report.
+/// Merge streams in memory in the given order, each with a name for the read report.
 pub fn read_streams<'a>(streams: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> CallingContextTree {
     let mut builder = CallingContextTreeBuilder::new();
     for (name, file) in streams {
@@ -109,7 +108,7 @@ pub fn read_streams<'a>(streams: impl IntoIterator<Item = (&'a str, &'a [u8])>) 
     builder.finish()
 }
 
-/// The first bytes of a stream: its process is told in the first chunk.
+/// First bytes of a stream: its first chunk describes the process.
 fn head(path: &Path) -> io::Result<Vec<u8>> {
     const FIRST_CHUNK: u64 = 1 << 20;
     let mut head = Vec::new();
@@ -117,7 +116,7 @@ fn head(path: &Path) -> io::Result<Vec<u8>> {
     Ok(head)
 }
 
-/// When a stream's process began and its number; streams that do not say stand last.
+/// Start and PID of a stream's process; streams without them are sorted last.
 fn began(file: &[u8]) -> (i64, u32) {
     match Reader::new(file).ok().and_then(|mut reader| reader.next()) {
         Some(Record::Process(process)) => (process.start_unix_ns, process.pid),
@@ -136,7 +135,7 @@ fn add_stream(builder: &mut CallingContextTreeBuilder, name: &str, file: &[u8], 
     stream.finish(builder, name, ends);
 }
 
-/// The records of a stream; `None`, with the reason in the report, if it is none.
+/// Reader of a stream; `None` if the file is not a stream, with the reason in the report.
 fn open_stream<'a>(name: &str, file: &'a [u8], report: &mut ReadReport) -> Option<Reader<'a>> {
     report.bytes += file.len() as u64;
     if file.len() < HEADER.len() && HEADER.starts_with(file) {
@@ -147,7 +146,7 @@ fn open_stream<'a>(name: &str, file: &'a [u8], report: &mut ReadReport) -> Optio
     Reader::new(file).map_err(unreadable).ok()
 }
 
-/// Says what of a stream that was read could not be: damaged bytes, and records of kinds that are not known.
+/// Count damaged bytes and records of unknown kinds.
 fn note_unread(name: &str, reader: &Reader<'_>, size: usize, report: &mut ReadReport) {
     for (kind, count) in reader.unknown() {
         diagnostics::UNKNOWN_STATEMENT.count_many(report, count, None, &format!("{name}: records of kind {kind}"));
@@ -157,7 +156,7 @@ fn note_unread(name: &str, reader: &Reader<'_>, size: usize, report: &mut ReadRe
             let example = format!("{name}: the last {} bytes", damage.bytes);
             diagnostics::CUT_STREAM.count(report, Some(damage.at as u64), &example);
         } else {
-            let example = format!("{name}: {} bytes from byte {} on", damage.bytes, damage.at);
+            let example = format!("{name}: {} bytes from byte {}", damage.bytes, damage.at);
             diagnostics::DAMAGED_CHUNK.count(report, Some(damage.at as u64), &example);
         }
     }

@@ -1,26 +1,26 @@
-//! Frames of the recorder itself, hidden from all readers.
+//! Detection of the recorder's own frames, which readers hide.
 
-/// Source files of the recorder: endings of their paths, and the functions that count; all if there are none.
+/// Source files of the recorder: path suffixes with the recorder's functions; an empty list means all functions.
 const SOURCES: &[(&str, &[&str])] = &[
     ("/_stackline_bootstrap.py", &[]),
     ("/_stackline_start.py", &[]),
     ("/stackline/_record.py", &[]),
     ("/stackline/_span.py", &[]),
-    // Other programs have a file of this name, maybe in a folder of the same name.
+    // Other programs may have a file and folder of these names.
     ("/inject/sitecustomize.py", SITE),
     ("/_bootstrap/sitecustomize.py", SITE),
     ("/bootstrap/sitecustomize.py", SITE),
 ];
-/// Functions of our `sitecustomize.py`.
+/// Functions of the recorder's `sitecustomize.py`.
 const SITE: &[&str] = &["<module>", "_start", "_chain"];
 
-/// The file of code that the recorder holds as text.
+/// File name of code that the recorder embeds as text.
 const EMBEDDED: &str = "<stackline>";
 
-/// File names of the recorder's library: as it is built, and as the Python package has it.
+/// File names of the recorder's library: as built, and in the Python package.
 const LIBRARIES: &[&str] = &["libstackline_record.so", "_stackline_record.so"];
 
-/// Whether a Python function is the recorder's.
+/// Check if a Python function belongs to the recorder.
 pub(super) fn is_own_function(file: &str, function: &str) -> bool {
     let is_source = |&(ending, functions): &(&str, &[&str])| {
         file.ends_with(ending) && (functions.is_empty() || functions.contains(&function))
@@ -28,7 +28,7 @@ pub(super) fn is_own_function(file: &str, function: &str) -> bool {
     file == EMBEDDED || SOURCES.iter().any(is_source)
 }
 
-/// Whether a library is the recorder's.
+/// Check if a library is the recorder's.
 pub(super) fn is_own_library(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     LIBRARIES.contains(&name)

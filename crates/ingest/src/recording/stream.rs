@@ -1,4 +1,4 @@
-//! One stream: from its own ids to those of the merged tree.
+//! Conversion of one stream: from its own IDs to those of the merged tree.
 
 use super::ends::{Ends, LastSeen};
 use super::missing_records::sentence;
@@ -17,49 +17,49 @@ use stackline_recording::{
 };
 use std::collections::BTreeMap;
 
-/// What was read of a stream so far.
+/// State of reading one stream.
 #[derive(Debug, Default)]
 pub(super) struct Stream {
     process: Option<CallProcessId>,
     texts: Table<StrId>,
-    /// `None` for the recorder's own, whose nodes stand for their parents.
+    /// Frames; `None` for the recorder's own, whose nodes are replaced by their parents.
     frames: Table<Option<FrameId>>,
     /// Frames of the program's Python code.
     python: FxHashSet<u32>,
-    /// Path, and what it is known by.
+    /// Path and identity of each library.
     libraries: Table<(StrId, StrId)>,
     threads: Table<OpenThread>,
     stats: LastStats,
-    /// Bytes of the stream that were skipped: ids that they may have defined are missing.
+    /// Skipped bytes of the stream: IDs that they may have defined are missing.
     skipped: usize,
-    /// Literal names that look like those of folded spans, in quotes.
+    /// Literal names that look like those of merged spans, in quotes.
     quoted: BTreeMap<u32, StrId>,
     last_seen: LastSeen,
-    /// The first and one of the latest names that share a frame.
+    /// First and one of the latest names that share a frame.
     folded: BTreeMap<u32, (String, String)>,
     ended: bool,
-    /// What `os._exit` was called with, if that ended the process.
+    /// Argument of `os._exit`, if it ended the process.
     exit: Option<i32>,
-    /// Whether another program took its place.
+    /// True if another program replaced the process.
     replaced: bool,
 }
 
 #[derive(Debug)]
 struct OpenThread {
     id: CallThreadId,
-    /// The system's number.
+    /// Thread ID of the system.
     tid: u32,
     nodes: Table<CallNodeId>,
-    /// Whether a node of it is of Python code.
+    /// True if a node of the thread is Python code.
     runs_python: bool,
 }
 
-/// The last values of each node and metric count: they are sums from the start.
+/// Last value of each node and metric: values are cumulative from the start.
 #[derive(Debug, Default)]
 struct LastStats {
-    /// In the order in which they first came: the merged tree must not depend on a hash.
+    /// Rows in the order of their first occurrence: the merged tree must not depend on a hash.
     rows: Vec<Row>,
-    /// The last row of each node, by thread and node, whose numbers are dense; [`NO_ROW`] where there is none.
+    /// Last row of each node, by thread and node, whose numbers are dense; [`NO_ROW`] if there is none.
     last: Vec<Vec<u32>>,
 }
 
@@ -69,7 +69,7 @@ struct Row {
     node: u32,
     metric: Metric,
     stats: Stats,
-    /// The row of the same node that came before: of a node there are a few, one for each metric.
+    /// Previous row of the same node, which has one row per metric.
     before: u32,
 }
 
@@ -91,7 +91,7 @@ impl LastStats {
     }
 }
 
-/// The entry of a dense number, made if it is not there yet.
+/// Entry of a dense number, created if missing.
 fn entry<T: Clone>(table: &mut Vec<T>, number: u32, empty: T) -> &mut T {
     let number = number as usize;
     if table.len() <= number {
@@ -101,7 +101,7 @@ fn entry<T: Clone>(table: &mut Vec<T>, number: u32, empty: T) -> &mut T {
 }
 
 impl Stream {
-    /// Adds what a record says; one that makes no sense is counted and left out. `skipped` bytes before it could not be read.
+    /// Apply a record; an invalid one is counted and skipped. `skipped` is the number of unreadable bytes before it.
     pub(super) fn add(&mut self, builder: &mut CallingContextTreeBuilder, name: &str, record: Record, skipped: usize) {
         self.skipped = skipped;
         if let Record::Process(process) = record {
@@ -129,7 +129,7 @@ impl Stream {
         let lost = self.skipped;
         match record {
             Record::Text { id, text } => {
-                // A span that a program calls so is not one that stands for many.
+                // A span with such a literal name is distinguished from a merged name.
                 if text.contains(NUMBER) || text.contains(IDENTIFIER) || text == OTHER_NAMES {
                     self.quoted.insert(id, builder.text(&format!("\"{text}\"")));
                 }
@@ -194,7 +194,7 @@ impl Stream {
         }
     }
 
-    /// Records about the process as a whole.
+    /// Apply a record about the whole process.
     fn describe(&mut self, builder: &mut CallingContextTreeBuilder, process: CallProcessId, record: Record) {
         let Some(known) = builder.process_mut(process) else { return };
         match record {
@@ -216,7 +216,7 @@ impl Stream {
             Record::Exit { code } => self.exit = Some(code),
             Record::Replaced => self.replaced = true,
             Record::Torch { version } => known.torch = version,
-            // Single events are for traces, not for the tree.
+            // Single events belong to traces, not to the tree.
             Record::Call { .. } | Record::Sample { .. } => {}
             Record::Machine { .. } | Record::Window { .. } | Record::Touch { .. } => {}
             Record::TensorName { .. } | Record::Named { .. } | Record::Restart => {}
@@ -241,7 +241,7 @@ impl Stream {
             builder.set_thread(known.id, described);
             return Ok(());
         }
-        // Not before it is known that it finds its place.
+        // The ID is assigned only after the thread is accepted.
         let id = CallThreadId::NONE;
         self.threads.put(
             thread.id,
@@ -252,10 +252,10 @@ impl Stream {
         Ok(())
     }
 
-    /// Replaces names that threads have from those that made them.
+    /// Replace names that threads inherited from their creators.
     fn name_threads(&self, builder: &mut CallingContextTreeBuilder, process: CallProcessId) {
         let Some((pid, command)) = builder.process_mut(process).map(|of| (of.pid, of.command.clone())) else { return };
-        // Operators and samples of a thread have a tree each.
+        // Operators and samples of a thread have separate trees.
         let tree: &CallingContextTreeBuilder = builder;
         let threads = || self.threads.values().filter_map(move |open| Some((open, tree.known_thread(open.id)?)));
         let python: FxHashSet<u32> = threads().filter(|(open, _)| open.runs_python).map(|(_, of)| of.tid).collect();
@@ -311,7 +311,7 @@ impl Stream {
         })
     }
 
-    /// Puts the values into the tree and says how the process ended.
+    /// Add the values to the tree and report how the process ended.
     pub(super) fn finish(self, builder: &mut CallingContextTreeBuilder, name: &str, ends: &Ends) {
         let Some(process) = self.process else {
             diagnostics::EMPTY_STREAM.count(builder.report(), None, name);
@@ -350,7 +350,7 @@ impl Stream {
         }
         for (what, count) in lost {
             match what.as_str() {
-                // Its message says it all.
+                // The message is complete without an example.
                 "tree_full" => diagnostics::TREE_FULL.count_many(builder.report(), count, None, name),
                 _ => {
                     let example = format!("{name}: {}", sentence(&what));
@@ -361,21 +361,21 @@ impl Stream {
     }
 }
 
-/// Says that a process ended by `os._exit`.
+/// Count a process that ended by `os._exit`.
 pub(super) fn note_exit(report: &mut ReadReport, name: &str, code: i32) {
     diagnostics::OS_EXIT.count(report, None, &format!("{name}: ended by os._exit({code})"));
 }
 
-/// Says that another program took the place of a process.
+/// Count a process that another program replaced.
 pub(super) fn note_replaced(report: &mut ReadReport, name: &str) {
     diagnostics::REPLACED.count(report, None, &format!("{name}: replaced by another program (exec)"));
 }
 
-/// Says that a stream could not be written for a while.
+/// Count a time in which a stream could not be written.
 pub(super) fn note_outage(report: &mut ReadReport, name: &str, time: (i64, i64), error: i32, dropped: u64) {
     let seconds = time.1.saturating_sub(time.0).max(0) as f64 / 1e9;
     let reason = match error {
-        // As Linux numbers them.
+        // Error numbers of Linux.
         5 => "input/output error".to_owned(),
         27 => "file too large (RLIMIT_FSIZE)".to_owned(),
         28 => "disk full".to_owned(),
@@ -384,7 +384,7 @@ pub(super) fn note_outage(report: &mut ReadReport, name: &str, time: (i64, i64),
     };
     let example = format!("{name}: {reason} for {seconds:.1} s");
     if dropped == 0 {
-        diagnostics::WRITE_DELAYED.count(report, None, &format!("{example}; all of it was written later"));
+        diagnostics::WRITE_DELAYED.count(report, None, &format!("{example}; all records were written later"));
     } else {
         diagnostics::NOT_WRITTEN.count_many(
             report,

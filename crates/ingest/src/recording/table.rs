@@ -1,6 +1,6 @@
-//! Tables of the ids of a stream: dense, but for holes where records were lost.
+//! Tables indexed by a stream's IDs, which are dense except where records were lost.
 
-/// An id that is not dense, or refers to nothing.
+/// Error for an ID that is undefined or not dense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Dangling;
 
@@ -15,28 +15,28 @@ impl<T> Default for Table<T> {
 }
 
 impl<T> Table<T> {
-    /// A table with the value of id 0.
+    /// A table with a value for ID 0.
     pub(super) fn with_first(value: T) -> Self {
         Self(vec![Some(value)])
     }
 
-    /// The value of an id.
+    /// Value of an ID.
     pub(super) fn get(&self, id: u32) -> Result<&T, Dangling> {
         self.0.get(id as usize).and_then(Option::as_ref).ok_or(Dangling)
     }
 
-    /// The value of an id, to change it.
+    /// Mutable value of an ID.
     pub(super) fn get_mut(&mut self, id: u32) -> Result<&mut T, Dangling> {
         self.0.get_mut(id as usize).and_then(Option::as_mut).ok_or(Dangling)
     }
 
-    /// All values, in the order of their ids.
+    /// All values, in ID order.
     pub(super) fn values(&self) -> impl Iterator<Item = &T> {
         self.0.iter().flatten()
     }
 
-    /// Defines an id; a later definition replaces an earlier one. Ids are dense, but for `lost` ones at most that may have been
-    /// defined where bytes were skipped.
+    /// Define an ID; a later definition replaces an earlier one. IDs are dense, except for at most `lost` ones that
+    /// skipped bytes may have defined.
     pub(super) fn put(&mut self, id: u32, lost: usize, value: T) -> Result<(), Dangling> {
         let id = id as usize;
         if id > self.0.len().saturating_add(lost) {

@@ -1,18 +1,18 @@
-//! Names of threads that were given none.
+//! Names of threads without a name of their own.
 //!
-//! Linux calls a new thread like the thread that made it: threads of native code are called `python`, like their program. Python's own
-//! threads have the names that `threading` gave them, and the main thread has the number of its process.
+//! In Linux a new thread inherits the name of its creator: threads of native code are called `python`, like their
+//! program. Python's threads have their names from `threading`, and the main thread has the number of its process.
 
 use stackline_model::names::MAIN_THREADS;
 
-/// Longest name of a thread in Linux, in bytes.
+/// Limit on the name of a thread in Linux, in bytes.
 const LONGEST: usize = 15;
 
-/// What the recorder adds to the name of a tree that later threads use again.
+/// Suffix that the recorder adds to the name of a tree that later threads reuse.
 const AND_BEFORE: &str = " and threads before it";
 
-/// Name of a thread that has only its program's; none for threads with a name of their own. A thread that may run Python code is merely
-/// `unnamed`: `_thread.start_new_thread` gives no name.
+/// Replacement of an inherited thread name; `None` if the thread has a name of its own. A thread that may run Python
+/// code is called `unnamed`: `_thread.start_new_thread` sets no name.
 pub(super) fn replace_inherited(
     name: &str,
     tid: u32,
@@ -26,13 +26,13 @@ pub(super) fn replace_inherited(
     is_inherited.then(|| format!("{kind} thread {tid}{rest}"))
 }
 
-/// Whether a name is a Python interpreter's: `python`, `python3.14t`.
+/// Check if a name is a Python interpreter's, such as `python` or `python3.14t`.
 fn is_interpreter(name: &str) -> bool {
     let version = name.strip_prefix("python").map(|version| version.strip_suffix('t').unwrap_or(version));
     version.is_some_and(|version| version.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.'))
 }
 
-/// Whether a name is that of a command's program, or of the script whose first line names the program.
+/// Check if a name is that of a command's program, or of the script whose first line names the program.
 fn is_program(name: &str, command: &[String]) -> bool {
     command.iter().take(2).any(|part| {
         let file = part.rsplit('/').next().unwrap_or(part);

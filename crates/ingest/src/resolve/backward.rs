@@ -1,4 +1,4 @@
-//! Forward operators and the backward operators that autograd made of them.
+//! Links between forward operators and their autograd backward operators.
 
 use crate::byte_offsets::{ByteOffsets, Tally};
 use crate::diagnostics;
@@ -8,9 +8,9 @@ use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, Key, LinkKind, StrId, Trace, TrackId};
 use std::collections::BTreeMap;
 
-/// Fills the backward links: from the source's arrows where it has them, else by sequence number: a backward operator
-/// names the forward thread (`Fwd thread id`), its partner is the last operator with that number that names none. Where no
-/// operator does (NVTX ranges), nodes of autograd are the backward ones.
+/// Fill the backward links. Arrows of the source take precedence over sequence numbers. A backward operator has the
+/// forward thread (`Fwd thread id`), and its partner is the last operator with that number and without such an ID. If
+/// no operator has one (NVTX ranges), nodes of autograd are the backward operators.
 pub(super) fn link(trace: &mut Trace, places: &ByteOffsets) {
     let mut repeated = Tally::default();
     for event in trace.repeated_backward() {
@@ -27,10 +27,11 @@ pub(super) fn link(trace: &mut Trace, places: &ByteOffsets) {
     trace.links.set(LinkKind::Backward, pairs);
 }
 
-/// A forward operator: number, thread, start. In this order, so that those of a number and thread stand together.
+/// A forward operator: number, thread, start, event. Sorted in this order, operators with the same number and thread
+/// are adjacent.
 type Forward = (i64, TrackId, i64, EventId);
 
-/// A backward operator: number, the profiler's own number of the forward thread, and the event.
+/// A backward operator: sequence number, the profiler's number of the forward thread, and the event.
 type Backward = (i64, i64, EventId);
 
 fn by_sequence_number(trace: &Trace) -> Vec<(EventId, EventId, StrId)> {
@@ -47,7 +48,7 @@ fn by_sequence_number(trace: &Trace) -> Vec<(EventId, EventId, StrId)> {
     backward.iter().filter_map(partner).collect()
 }
 
-/// Operators with a sequence number: forward ones and backward ones.
+/// Operators with a sequence number: forward and backward ones.
 fn numbered(trace: &Trace) -> (Vec<Forward>, Vec<Backward>) {
     let sequence = trace.attr("Sequence number");
     let thread = trace.attr("Fwd thread id");
@@ -73,7 +74,7 @@ fn pid(trace: &Trace, event: EventId) -> Key {
     trace.tracks.pid(trace.events.track[event.index()])
 }
 
-/// Per thread of the backward operator's process: the last forward operator with the number that starts before it.
+/// Last forward operator with the number that starts before the backward operator, per thread of its process.
 fn candidates(trace: &Trace, forward: &[Forward], number: i64, to: EventId) -> Vec<(TrackId, i64, EventId)> {
     let from = forward.partition_point(|f| f.0 < number);
     let process = pid(trace, to);
@@ -90,8 +91,8 @@ fn candidates(trace: &Trace, forward: &[Forward], number: i64, to: EventId) -> V
     found
 }
 
-/// Sequence numbers count per thread, and the profiler numbers forward threads in its own way: which thread is meant
-/// show the numbers that only one thread has.
+/// Threads by the profiler's number of forward threads. Sequence numbers count per thread, so a number that only one
+/// thread has identifies the thread.
 fn forward_threads(trace: &Trace, forward: &[Forward], backward: &[Backward]) -> FxHashMap<(Key, i64), TrackId> {
     let mut votes: BTreeMap<(Key, i64, TrackId), u64> = BTreeMap::new();
     for &(number, thread, to) in backward {

@@ -1,6 +1,6 @@
-//! Bounds on how far the clock of each accelerator is from the host's, by causality: an operation does not start before
-//! the call that launches it, and a call that waits for it does not return before it ends. The bounds are about times as
-//! recorded; what is told of single operations is what remains after devices were shifted.
+//! Bounds on the clock offset of each accelerator by causality: an operation does not start before its launch call, and
+//! a call that waits for it does not return before it ends. The bounds apply to recorded times; the counts of single
+//! operations apply to the times after the shift of devices.
 
 use super::device_shift::Shifts;
 use super::waits;
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 /// Clocks by device.
 pub(super) type Clocks = BTreeMap<i32, DeviceClock>;
 
-/// Fills the clocks of a trace. Needs launches and parents.
+/// Fill the clocks of a trace. Requires launches and parents.
 pub(super) fn bound(trace: &mut Trace, places: &ByteOffsets, shifts: &Shifts) {
     let shifted = |device: i32| shifts.get(&device).copied().unwrap_or(0);
     let new = |device: i32| DeviceClock { applied_ns: shifted(device), ..DeviceClock::new(device) };
@@ -45,7 +45,7 @@ pub(super) fn bound(trace: &mut Trace, places: &ByteOffsets, shifts: &Shifts) {
     trace.meta.clocks = clocks.into_values().collect();
 }
 
-/// The bounds of the device with most of a kind of violation.
+/// Bounds of the device with most violations of a kind.
 fn example(clocks: &Clocks, violations: impl Fn(&DeviceClock) -> u64) -> String {
     let worst = clocks.values().max_by_key(|c| (violations(c), std::cmp::Reverse(c.device)));
     worst.map(|clock| format!("device {}: {}", clock.device, bounds(clock))).unwrap_or_default()
@@ -54,17 +54,17 @@ fn example(clocks: &Clocks, violations: impl Fn(&DeviceClock) -> u64) -> String 
 fn bounds(clock: &DeviceClock) -> String {
     match (clock.least_ns, clock.most_ns) {
         (Some(least), Some(most)) if least > most => {
-            // A launch tells that it is no further ahead, a wait that it is no further behind.
+            // A launch limits how far the clock is ahead, a wait how far it is behind.
             let by_launch =
                 if least >= 0 { format!("at least {least} ns behind") } else { format!("at most {} ns ahead", -least) };
             let by_wait =
                 if most >= 0 { format!("at most {most} ns behind") } else { format!("at least {} ns ahead", -most) };
-            format!("its clock drifts, jumps, or has wrong records: a launch has it {by_launch}, a wait {by_wait}")
+            format!("the clock drifts, jumps, or has wrong records: by a launch it is {by_launch}, by a wait {by_wait}")
         }
-        (Some(least), Some(most)) if least > 0 => format!("its clock is {least} to {most} ns behind"),
-        (Some(least), None) if least > 0 => format!("its clock is at least {least} ns behind"),
-        (Some(least), Some(most)) if most < 0 => format!("its clock is {} to {} ns ahead", -most, -least),
-        (None, Some(most)) if most < 0 => format!("its clock is at least {} ns ahead", -most),
-        _ => "its clock may be right".to_owned(),
+        (Some(least), Some(most)) if least > 0 => format!("the clock is {least} to {most} ns behind"),
+        (Some(least), None) if least > 0 => format!("the clock is at least {least} ns behind"),
+        (Some(least), Some(most)) if most < 0 => format!("the clock is {} to {} ns ahead", -most, -least),
+        (None, Some(most)) if most < 0 => format!("the clock is at least {} ns ahead", -most),
+        _ => "the clock may be right".to_owned(),
     }
 }

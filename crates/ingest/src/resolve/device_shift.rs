@@ -1,10 +1,11 @@
-//! Devices whose clock is off by so much that nothing computed from their times would hold are shifted onto the host's.
+//! Shift of device times onto the host's clock, for devices whose clock is off by too much for any analysis.
 //!
-//! Two things bound the shift (see [`stackline_model::DeviceClock`]): no operation starts before the call that launches it, and no call that
-//! waits returns before what it waited for ends. Where no call waits, an operation that finds its device idle starts right
-//! after its launch. Differences below a millisecond stay as recorded: tables of other tools would change, and they are
-//! within what drivers' own conversions leave. Outliers have no say, whatever they claim: of the delays from launch to
-//! start, those of the largest group count.
+//! Two facts bound the shift ([`stackline_model::DeviceClock`]): no operation starts before its launch call, and no
+//! waiting call returns before its awaited work ends. Without waiting calls, an operation on an idle device starts
+//! right after its launch.
+//!
+//! Differences below 1 ms stay as recorded: tables of other tools would change, and drivers' own conversions leave such
+//! differences. Outliers are ignored: only the largest group of delays from launch to start is used.
 
 use super::waits;
 use crate::diagnostics;
@@ -12,29 +13,29 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{EventId, EventKind, Trace, TrackKind, flags, names};
 use std::collections::BTreeMap;
 
-/// Smaller differences are left as recorded.
+/// Smallest corrected difference, in ns.
 const LEAST_NS: i64 = 1_000_000;
-/// Delays further apart than this, or the host's length, belong to different groups.
+/// Delays that differ by more than this, in ns, or by the host's length, belong to different groups.
 const GROUP_NS: i64 = 1_000_000_000;
-/// A device is idle before an operation if nothing ran for this long.
+/// Idle time before an operation, in ns, from which on the device counts as idle.
 const IDLE_NS: i64 = 20_000;
-/// A wait that returns no later than this after the recorded end of its work confirms the recorded times.
+/// Largest delay of a wait's return after its work's recorded end, in ns, that confirms the recorded times.
 const PROMPT_NS: i64 = 100_000;
-/// So many operations that find their device idle tell when launches take effect.
+/// Number of operations on an idle device that are required to determine the launch delay.
 const WITNESSES: usize = 3;
-/// So many launches must agree. One record alone may be the wrong one.
+/// Number of launches that must agree. A single record may be wrong.
 const LINKED: usize = 3;
-/// Of operations without a launch record, so many must agree.
+/// Number of operations without a launch record that must agree.
 const UNLINKED: usize = 8;
 
-/// A launch and its operation, in ns.
+/// A launch with its operation, in ns.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Launched {
-    /// The correlation id of both.
+    /// Correlation ID of both.
     id: i64,
-    /// When the call began and returned, by the host's clock.
+    /// Start and end of the call, by the host's clock.
     call: (i64, i64),
-    /// When the operation ran, by the device's clock.
+    /// Start and end of the operation, by the device's clock.
     ran: (i64, i64),
 }
 
@@ -44,7 +45,7 @@ impl Launched {
     }
 }
 
-/// What a device's times are moved by, and which of them: those that start in the range.
+/// Shift of a device's times that start within a range.
 #[derive(Clone, Copy, Debug)]
 struct Shift {
     by: i64,
@@ -53,19 +54,24 @@ struct Shift {
     is_by_order: bool,
 }
 
-/// Shifts of devices, by device number.
+/// Shifts in ns, by device number.
 pub(super) type Shifts = BTreeMap<i32, i64>;
 
-/// Moves the times of devices whose clocks are off. Needs launches, the time order of tracks and parents; gives the shifts.
+/// Shift the times of devices whose clocks are off, and return the shifts. Requires launches, the time order of tracks,
+/// and parents.
 pub(super) fn apply(trace: &mut Trace) -> Shifts {
-    // Whose operations these are was told from the ids that launches are told from: they do not show that a clock is off.
+    // The process of these operations was derived from the same IDs as their launches, so the delays are no evidence
+    // about the clock.
     if trace.report.count_of(diagnostics::PROCESS_BY_CORRELATION.code) > 0 {
         return Shifts::new();
     }
     let Some(host) = host_span(trace) else { return Shifts::new() };
     let Found { shifts, contradicted } = find(trace, host);
     for (device, by) in contradicted {
-        let example = format!("device {device}: launches ask for {:.6} s, which waits rule out", by as f64 / 1e9);
+        let example = format!(
+            "device {device}: launches require a shift of {:.6} s, which contradicts the waits",
+            by as f64 / 1e9
+        );
         diagnostics::CLOCK_CONTRADICTED.count(&mut trace.report, None, &example);
     }
     if shifts.is_empty() {
@@ -86,11 +92,11 @@ pub(super) fn apply(trace: &mut Trace) -> Shifts {
     shifts.into_iter().map(|(device, shift)| (device, shift.by)).collect()
 }
 
-/// What was found of the devices' clocks.
+/// Result of the search for shifts.
 #[derive(Default)]
 struct Found {
     shifts: BTreeMap<i32, Shift>,
-    /// Devices whose times no shift makes possible, with the one that their launches ask for, in ns.
+    /// Devices whose times no shift makes possible, with the shift that their launches require, in ns.
     contradicted: Vec<(i32, i64)>,
 }
 
@@ -103,7 +109,7 @@ fn find(trace: &Trace, host: (i64, i64)) -> Found {
     let mut missing = 0;
     // In most traces no launch is late or early enough.
     if launched.values().flatten().any(is_off) {
-        // Fills and copies take no time to speak of; some profilers leave fills out.
+        // Fills and copies take negligible time, and some profilers omit fills.
         let is_kernel = |call: &EventId| names::is_kernel_launch(trace.name(*call));
         missing = trace.unrecorded_launches().into_iter().filter(is_kernel).count();
         let shared = shared_ids(trace);
@@ -141,23 +147,24 @@ fn find(trace: &Trace, host: (i64, i64)) -> Found {
     found
 }
 
-/// Whether waits tell against a shift: a tenth of them, and no fewer than [`WITNESSES`], or a quarter, and more than one, would return
-/// before the end of what they waited for, and did not before. Such a clock jumped in the middle, or its times are wrong otherwise.
+/// Check if waits contradict a shift: with it, a tenth of them (at least [`WITNESSES`]), or a quarter (at least two),
+/// would return before the end of their work, and did not before. Such a clock jumped, or its times are wrong in
+/// another way.
 fn rule_out(waits: &[i64], by: i64) -> bool {
     let is_early = |late: i64| late < -LEAST_NS;
     let against = waits.iter().filter(|&&late| !is_early(late) && is_early(late.saturating_sub(by))).count();
     against >= WITNESSES && against * 10 >= waits.len() || against > 1 && against * 4 >= waits.len()
 }
 
-/// Whether waits show that a device is not ahead of the host: they return as the recorded work ends, more of them than return
-/// before it. The device is then slow to start (it is shared, or loads its code late), and its clock is right.
+/// Check if waits show that a device is not ahead of the host: more of them return at the recorded end of their work
+/// than before it. The clock is then right, and the device starts slowly because it is shared or loads code lazily.
 fn confirm(waits: &[i64]) -> bool {
     let prompt = waits.iter().filter(|&&late| (-IDLE_NS..=PROMPT_NS).contains(&late)).count();
     let early = waits.iter().filter(|&&late| late < -LEAST_NS).count();
     prompt > early
 }
 
-/// Operations of each device, with the calls that launched them and without.
+/// Operations of each device, with and without a launch call.
 #[derive(Default)]
 struct Work {
     launched: BTreeMap<i32, Vec<Launched>>,
@@ -184,7 +191,7 @@ fn work(trace: &Trace) -> Work {
     found
 }
 
-/// Correlation ids that several calls have: which of them launched an operation was guessed from the times in question.
+/// Correlation IDs of several calls: the launch of their operation was inferred from the times in question.
 fn shared_ids(trace: &Trace) -> FxHashSet<i64> {
     let correlation = super::launches::correlation(trace);
     let calls = trace.events.ids().filter(|e| trace.kind(*e).is_api_call()).map(correlation).filter(|id| *id > 0);
@@ -197,8 +204,8 @@ fn shared_ids(trace: &Trace) -> FxHashSet<i64> {
     shared
 }
 
-/// Those whose delays form the largest group: sorted, none is further than `apart` from the next. Of equally large ones the
-/// group nearest to no delay.
+/// The largest group of delays: sorted, neighbors differ by at most `apart`. Of equally large groups, the one nearest
+/// to zero delay.
 fn largest_group(all: &[Launched], apart: i64) -> Vec<Launched> {
     let mut sorted = all.to_vec();
     sorted.sort_unstable_by_key(|l| (l.delay(), l.ran, l.call));
@@ -207,40 +214,40 @@ fn largest_group(all: &[Launched], apart: i64) -> Vec<Launched> {
     groups.max_by_key(size).map(<[Launched]>::to_vec).unwrap_or_default()
 }
 
-/// The work of a device.
+/// Work of a device.
 struct Device<'w> {
-    /// Operations whose launches are beyond doubt, sorted by delay.
+    /// Operations with unambiguous launches, sorted by delay.
     launched: &'w [Launched],
-    /// When those without a launch ran.
+    /// Start and end of operations without a launch.
     unlinked: &'w [(i64, i64)],
-    /// How many have a launch at all.
+    /// Number of operations with a launch.
     linked: usize,
-    /// Launches of kernels and graphs of which nothing is recorded, on any device.
+    /// Launches of kernels and graphs without a recorded operation, on any device.
     missing: usize,
 }
 
-/// What is to be added to a device's times; none where they are possible, or nothing tells. `launched` is sorted by delay,
-/// `waits` are how long after the end of what they waited for calls returned.
+/// Shift of a device's times; `None` if the times are possible or no evidence exists. `launched` is sorted by delay,
+/// and `waits` has the delays of waits' returns after the end of their work.
 fn shift(device: &Device<'_>, waits: &[i64], host: (i64, i64)) -> Option<i64> {
     let launched = device.launched;
     let calls: FxHashSet<i64> = launched.iter().map(|l| l.id).collect();
     if calls.len() < LINKED {
         return None;
     }
-    // One record, or one in a hundred, may be wrong by chance.
+    // One record, or one in a hundred, may be wrong.
     let odd = (launched.len() / 100).max(usize::from(launched.len() >= 10));
     let low = launched.get(odd)?.delay();
     let least = launched.iter().map(Launched::delay).find(|&d| d >= low.saturating_sub(LEAST_NS))?;
     if least < -LEAST_NS {
         let early = launched.iter().filter(|l| l.delay() < -LEAST_NS).count();
-        // Calls that were taken for another's launch are a minority.
+        // Calls with a wrongly matched launch are a minority.
         return (early * 10 >= launched.len()).then_some(least.saturating_neg());
     }
     if least <= LEAST_NS {
         return None;
     }
-    // All start late: the clock is ahead, or a full queue keeps the device busy.
-    // One wait, or one operation with a wrong length, may be odd.
+    // All operations start late: the clock is ahead, or a full queue keeps the device busy. One wait, or one operation
+    // with a wrong length, may be an outlier.
     let mut sorted = waits.to_vec();
     sorted.sort_unstable();
     if let Some(&late) = sorted.get(WITNESSES - 1).filter(|&&late| late < -LEAST_NS) {
@@ -256,10 +263,10 @@ fn shift(device: &Device<'_>, waits: &[i64], host: (i64, i64)) -> Option<i64> {
     (least > GROUP_NS.max(length).saturating_mul(10)).then(|| least.saturating_neg())
 }
 
-/// The shortest time from the return of a launch to the start of its first operation, of operations that found their device
-/// idle; none where there are few of these, or one of them started at once.
+/// Shortest time from the return of a launch to the start of its first operation, over operations on an idle device.
+/// `None` if there are few of them, or one started at once.
 fn delay_when_idle(device: &Device<'_>) -> Option<i64> {
-    // What is not among them may have kept the device busy, unseen.
+    // Operations that are missing here may have kept the device busy.
     let known = device.launched.len();
     if known * 10 < 9 * (device.linked + device.unlinked.len()) || device.missing * 100 > known {
         return None;
@@ -285,8 +292,8 @@ fn delay_when_idle(device: &Device<'_>) -> Option<i64> {
     (delays.len() >= WITNESSES && least > LEAST_NS).then_some(least)
 }
 
-/// The shift of a device of whose work no launch is known, if all of it lies outside of the host's time: the first operation
-/// starts when the first launch has returned, or, without launches, when the host begins.
+/// Shift of a device without known launches, if all of its work is outside the host's time range. The first operation
+/// is placed at the return of the first launch call, or without launch calls at the start of the host's events.
 fn by_order(trace: &Trace, mut all: Vec<(i64, i64)>, host: (i64, i64), group: i64) -> Option<Shift> {
     all.sort_unstable();
     let count = all.len();
@@ -297,7 +304,7 @@ fn by_order(trace: &Trace, mut all: Vec<(i64, i64)>, host: (i64, i64), group: i6
         return None;
     }
     let calls = launch_calls(trace);
-    // As many calls as operations: the n-th launched the n-th.
+    // With as many calls as operations, the n-th call launched the n-th operation.
     let by = match calls.len() == together.len() {
         true => calls.iter().zip(together).map(|(call, ran)| call.1.saturating_sub(ran.0)).max()?,
         false => calls.first().map_or(host.0, |call| call.1).saturating_sub(first),
@@ -306,7 +313,7 @@ fn by_order(trace: &Trace, mut all: Vec<(i64, i64)>, host: (i64, i64), group: i6
     Some(Shift { by, from, to, is_by_order: true })
 }
 
-/// Calls that launch work, by start: when they began and returned.
+/// Calls that launch work, sorted by start: start and end.
 fn launch_calls(trace: &Trace) -> Vec<(i64, i64)> {
     let launches = |event: &EventId| {
         trace.kind(*event).is_api_call() && trace.events.is_timed(*event) && names::is_launch(trace.name(*event))
@@ -331,7 +338,7 @@ fn move_events(trace: &mut Trace, shifts: &BTreeMap<i32, Shift>) {
         let start = trace.events.start[event.index()];
         let is_usable = trace.events.is_plausible(event) && (shift.from..=shift.to).contains(&start);
         let shifted = start.saturating_add(shift.by);
-        // Records of synchronization may have the host's clock: their call says which they have.
+        // Synchronization records may use the host's clock; their call determines which clock they use.
         let stays = trace.kind(event) == EventKind::Sync
             && calls.get(&correlation(event)).is_some_and(|call| start.abs_diff(*call) < shifted.abs_diff(*call));
         if is_usable && !stays {
@@ -344,7 +351,7 @@ fn move_events(trace: &mut Trace, shifts: &BTreeMap<i32, Shift>) {
     }
 }
 
-/// Starts of runtime calls by correlation id, where the trace has records of synchronization.
+/// Starts of runtime calls by correlation ID, if the trace has synchronization records.
 fn synchronized_calls(trace: &Trace) -> FxHashMap<i64, i64> {
     if !trace.events.kind.contains(&EventKind::Sync) {
         return FxHashMap::default();
@@ -354,7 +361,7 @@ fn synchronized_calls(trace: &Trace) -> FxHashMap<i64, i64> {
     calls.map(|e| (correlation(e), trace.events.start[e.index()])).filter(|(id, _)| *id > 0).collect()
 }
 
-/// From the first to the last plausible event of CPU threads.
+/// Time range of the plausible events of CPU threads.
 fn host_span(trace: &Trace) -> Option<(i64, i64)> {
     let on_host = |e: &EventId| {
         trace.events.is_plausible(*e)
@@ -390,7 +397,7 @@ mod tests {
     #[test]
     fn unlinked_work_keeps_a_device_busy() {
         let (launched, host) = (launched(50, 100 * MS), (0, 10 * MS));
-        // Unlinked operations run all the time, few of them: queued copies are late, and the clock is right.
+        // Few unlinked operations run throughout: queued copies are late, and the clock is right.
         let unlinked = [(0, 200 * MS), (1, 2)];
         let device = Device { launched: &launched, unlinked: &unlinked, linked: 50, missing: 0 };
         assert_eq!(shift(&device, &[], host), None);
@@ -419,7 +426,7 @@ mod tests {
             Some(-(100 * MS - 5_000)),
             "an idle device starts at once"
         );
-        // A queue that never runs empty may be as long as that.
+        // A queue that never empties may be that long.
         let busy: Vec<Launched> =
             launched(50, 100 * MS).into_iter().map(|l| Launched { ran: (l.ran.0, l.ran.0 + 100_000), ..l }).collect();
         assert_eq!(shift_of(&busy, &[], host), None);

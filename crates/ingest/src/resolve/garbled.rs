@@ -1,27 +1,28 @@
-//! Times in text that damaged compression garbled.
+//! Detection of wrong times in text from damaged compression.
 //!
-//! Between the damaged byte and the place where inflating fails, text may come out that reads well and is wrong: a digit
-//! too many, and the window of the trace is a thousand years long. Where the garbage begins is not known. So in a file
-//! whose compression is damaged, a time must lie near the others: inside the shortest stretch that holds most of them,
-//! widened by half its length at both sides (then the window is at most twice as long as that stretch), or among several
-//! that stand in the text well before the first sign of damage. Others are kept and count nowhere.
+//! Between a damaged byte and the failure of decompression, the text may be valid but wrong: one extra digit makes the
+//! window a thousand years long. The start of the wrong text is unknown. So in a file with damaged compression, each
+//! time must be near the others. A time is accepted inside the shortest time range that contains most starts, widened
+//! by half its length at both sides. The window is then at most twice as long as that range. A time is also accepted if
+//! it agrees with several others well before the first sign of damage. Other records are kept, but excluded from all
+//! totals.
 
 use crate::byte_offsets::{ByteOffsets, Tally};
 use crate::diagnostics::{self, Code};
 use stackline_model::{EventId, Trace, flags};
 
-/// Of a hundred starts, so many at most are taken to be right, and so many of a hundred trusted events.
+/// Percentage of starts, and of trusted events, that the time range contains.
 const MOST: usize = 90;
-/// The same where little was read before the damage showed: then the garbage may be the larger part.
+/// Percentage if little was read before the damage showed, so that the wrong text may be the larger part.
 const MANY: usize = 50;
-/// An event is trusted if its record begins this many bytes before the first sign of damage.
+/// Distance in bytes before the first sign of damage from which on an event is trusted.
 const MARGIN: u64 = 64 << 10;
-/// So many trusted events far from the others vouch for each other: long pauses do occur.
+/// Number of trusted events far from the others that confirm each other, as after long pauses.
 const WITNESSES: usize = 4;
-/// Nobody is believed beyond this many lengths of the stretch.
+/// Limit on accepted times, in lengths of the time range.
 const ABSURD: i64 = 100;
 
-/// Problems that garbled text brings along.
+/// Diagnostics that garbled text causes.
 const SIGNS: &[Code] = &[
     diagnostics::BARE_QUOTE,
     diagnostics::BACKSLASH,
@@ -48,15 +49,14 @@ const SIGNS: &[Code] = &[
     diagnostics::DAMAGED_HEADER,
 ];
 
-/// Marks events of a trace with damaged compression whose times cannot be believed; `is_garbled` if it does not just end
-/// too early. Before open spans are closed, for
-/// they end with the last of the others.
+/// Mark events with implausible times in a trace with damaged compression. `is_garbled` is false if the file is only
+/// truncated. Runs before open spans are closed, because they end with the last event.
 pub(crate) fn mark(trace: &mut Trace, places: &ByteOffsets, is_garbled: bool) {
     let usable = |e: &EventId| trace.events.is_plausible(*e);
     let mut starts: Vec<i64> = trace.events.ids().filter(usable).map(|e| trace.events.start[e.index()]).collect();
     starts.sort_unstable();
     let sign = first_sign(trace);
-    // A file that just ends too early was cut and not garbled, whatever else is odd in it.
+    // A file that is only truncated is not garbled, even with other problems.
     if !is_garbled {
         return;
     }
@@ -101,13 +101,13 @@ pub(crate) fn mark(trace: &mut Trace, places: &ByteOffsets, is_garbled: bool) {
     }
 }
 
-/// First and last of the shortest stretch of sorted times that holds so many of them.
+/// First and last time of the shortest range of sorted times that contains `held` of them.
 fn shortest(starts: &[i64], held: usize) -> Option<(i64, i64)> {
     let ends = |w: &[i64]| Some((*w.first()?, *w.last()?));
     starts.windows(held.max(1)).filter_map(ends).min_by_key(|(first, last)| last.saturating_sub(*first))
 }
 
-/// The first byte at which the text looked damaged.
+/// Offset of the first sign of damage.
 fn first_sign(trace: &Trace) -> Option<u64> {
     let is_sign = |code: &str| SIGNS.iter().any(|s| s.code == code);
     let problems = trace.report.problems.iter().filter(|p| is_sign(&p.code));

@@ -1,8 +1,8 @@
-//! Host records whose times cannot be true must not stretch steps and totals.
+//! Detection of host records with impossible times, which would extend steps and totals.
 //!
-//! One damaged digit makes an operator last a year. Nothing says which record is damaged, so only what the others contradict is
-//! marked: what lies outside of the recording by its own marks, what lies alone and far from everything else, and calls that go on
-//! long after what they were made in. A long wait, a slow start and a pause are none of these, and stay.
+//! One damaged digit makes an operator last a year. The damaged record is unknown, so only records that others
+//! contradict are marked. These are records outside the recording by its own marks, isolated records far from all
+//! others, and calls that outlast their callers by far. Long waits, slow starts and pauses are none of these.
 
 use crate::byte_offsets::{ByteOffsets, Tally};
 use crate::diagnostics;
@@ -11,24 +11,24 @@ use stackline_model::names::STEP_PREFIX;
 use stackline_model::{EventId, EventKind, Phase, Trace, TrackId, TrackKind, flags};
 use std::cmp::Reverse;
 
-/// Clocks and rounding are forgiven so much, or a tenth of the recording.
+/// Tolerance for clocks and rounding, in ns, at least a tenth of the recording.
 const SLACK_NS: i64 = 100_000_000;
-/// Spans that users name may be older or younger than the recording by a minute, or ten times its length.
+/// Tolerance for spans that users name, in ns, at least ten times the recording's length.
 const NAMED_NS: i64 = 60_000_000_000;
-/// A long record that ends alone is believed this long behind all others, or ten times as long as all of them take;
+/// Tolerance for the end of an isolated long record after all others, in ns, at least ten times their length.
 const LONG_NS: i64 = 10_000_000_000;
-/// a short one, which a pause may explain, for an hour or a hundred times that.
+/// Tolerance for an isolated short record, which a pause may explain, in ns, at least a hundred times that length.
 const FAR_NS: i64 = 3_600_000_000_000;
-/// Records that agree by this much believe each other.
+/// Records that differ by at most this, in ns, confirm each other.
 const AGREE_NS: i64 = 1_000_000_000;
-/// So many records at each end of the trace are asked whether they stand alone.
+/// Number of records at each end of the trace that are checked for isolation.
 const OUTERMOST: usize = 8;
-/// Of a hundred records, those that begin closest together tell when the recording was.
+/// Percentage of records that begin closest together and thereby show the time of the recording.
 const DENSEST: usize = 30;
-/// The recording's marks are believed if no more records contradict them, or one in a hundred.
+/// Number of records that may contradict the recording's marks (or one in a hundred) without invalidating them.
 const CONTRADICTIONS: usize = 4;
 
-/// Marks host records whose times cannot be believed. Before open spans are closed: they end with the last of the others.
+/// Mark host records with impossible times. Runs before open spans are closed, because they end with the last event.
 pub(crate) fn mark(trace: &mut Trace, places: &ByteOffsets) {
     let mut wrong = isolated(trace);
     hide(trace, &wrong);
@@ -52,7 +52,7 @@ fn hide(trace: &mut Trace, events: &[EventId]) {
     }
 }
 
-/// Whether an event is a span of a CPU thread, of a kind that is known.
+/// Check if an event is a span of a CPU thread with a known kind.
 fn is_on_host(trace: &Trace, event: EventId) -> bool {
     trace.events.is_timed(event)
         && !matches!(trace.kind(event), EventKind::Recording | EventKind::Other)
@@ -63,8 +63,8 @@ fn host(trace: &Trace) -> impl Iterator<Item = EventId> {
     trace.events.ids().filter(|&event| is_on_host(trace, event))
 }
 
-/// What lies outside of when Kineto says that it recorded; none where it does not say. Of more than a few records, those that lie
-/// hours away.
+/// Records outside the time range of Kineto's recording marks; `None` without marks. If there are more than a few, only
+/// those that are hours away.
 fn outside_of_recording(trace: &Trace) -> Option<Vec<EventId>> {
     let (mut begin, mut end): (Option<i64>, Option<i64>) = (None, None);
     for event in trace.events.ids() {
@@ -86,7 +86,7 @@ fn outside_of_recording(trace: &Trace) -> Option<Vec<EventId>> {
     }
     let most = CONTRADICTIONS.max(all / 100);
     if outside.len() > most || 2 * outside.len() >= all {
-        // Marks of another recording do not make many records wrong by a little. None of them was years away.
+        // Marks of another recording would contradict many records by a little, but none by years.
         let far = FAR_NS.max(end.saturating_sub(begin).saturating_mul(100));
         let is_far = |event: &EventId| {
             let (start, stop) = (trace.events.start[event.index()], trace.events.end(*event));
@@ -111,8 +111,8 @@ fn outside(trace: &Trace, (begin, end): (i64, i64)) -> Vec<EventId> {
     host(trace).filter(is_outside).collect()
 }
 
-/// Records that begin alone, absurdly far from where most begin closest together: whatever their share is. Records that agree
-/// with another one may be a second part of the recording, and stay.
+/// Records that begin alone, absurdly far from the densest group of starts, independent of their share. Records that
+/// agree with another one may be a second part of the recording and are kept.
 fn isolated(trace: &Trace) -> Vec<EventId> {
     let mut starts: Vec<(i64, EventId)> = host(trace).map(|e| (trace.events.start[e.index()], e)).collect();
     let span = |times: &[(i64, EventId)]| {
@@ -140,13 +140,13 @@ fn isolated(trace: &Trace) -> Vec<EventId> {
     (0..starts.len()).filter(is_wrong).map(|at| starts[at].1).collect()
 }
 
-/// Records that begin or end where nothing else is near.
+/// Records that begin or end alone.
 fn alone(trace: &Trace) -> Vec<EventId> {
     let events = &trace.events;
     let timed = || events.ids().filter(|&e| events.is_timed(e) && trace.kind(e) != EventKind::Recording);
     let count = timed().count();
     let ends = outermost(timed().map(|e| events.end(e)), count);
-    // The first ones are the last ones of a clock that runs backwards.
+    // The first starts are the last ones of a reversed clock.
     let starts = outermost(timed().map(|e| events.start[e.index()].saturating_neg()), count);
     let (Some(&last), Some(&first)) = (ends.first(), starts.first()) else { return Vec::new() };
     let length = last.saturating_add(first).max(0);
@@ -159,7 +159,7 @@ fn alone(trace: &Trace) -> Vec<EventId> {
     host(trace).filter(is_wrong).collect()
 }
 
-/// The greatest of so many times, ascending; the first of them is one that at least half of all are no greater than.
+/// The largest times, ascending. At least half of all times are no greater than the first of them.
 fn outermost(times: impl Iterator<Item = i64>, count: usize) -> Vec<i64> {
     let kept = OUTERMOST.min(count.saturating_sub(1) / 2) + 1;
     let mut found: Vec<i64> = Vec::with_capacity(kept + 1);
@@ -174,7 +174,7 @@ fn outermost(times: impl Iterator<Item = i64>, count: usize) -> Vec<i64> {
     found
 }
 
-/// The last of ascending times that is no further than `limit` behind the one before, or agrees with the one behind it.
+/// Last accepted time of ascending times: each is within `limit` of the last accepted one, or agrees with the next one.
 fn believed(times: &[i64], limit: i64) -> i64 {
     let mut last = times.first().copied().unwrap_or(i64::MAX);
     for (at, &time) in times.iter().enumerate() {
@@ -186,7 +186,7 @@ fn believed(times: &[i64], limit: i64) -> i64 {
     last
 }
 
-/// Long calls that cannot be as long as they say: see [`Torn`].
+/// Long calls with impossible lengths ([`Torn`]).
 fn torn(trace: &Trace) -> Vec<EventId> {
     let events = &trace.events;
     let is_long = |event: &EventId| events.dur[event.index()] > SLACK_NS && is_call(trace.kind(*event));
@@ -207,12 +207,13 @@ fn torn(trace: &Trace) -> Vec<EventId> {
     found
 }
 
-/// Operators and calls return before what called them does: they do not cross its end. One of them alone may be the one that is
-/// too short; two are not. Nor does a step begin within a call, or an operator within one of the runtime of a GPU.
+/// Detection of calls that outlast their callers. Operators and calls return before their callers do. If one crosses
+/// the end of its caller, the caller may be too short; two such callers rule that out. A step never begins within a
+/// call, nor an operator within a call of a GPU runtime.
 struct Torn<'t> {
     trace: &'t Trace,
     open: Vec<EventId>,
-    /// Those of them that are long calls of a GPU's runtime: hardly ever any.
+    /// Long calls of a GPU runtime among them, usually none.
     gpu_calls: Vec<EventId>,
     found: Vec<EventId>,
 }
@@ -222,7 +223,7 @@ fn is_call(kind: EventKind) -> bool {
 }
 
 impl Torn<'_> {
-    /// The next span of the thread, by start; of those that start together the longest first.
+    /// Process the next span of the thread, sorted by start, with the longest first among equal starts.
     fn take(&mut self, event: EventId) {
         let (trace, events) = (self.trace, &self.trace.events);
         let (start, end) = (events.start[event.index()], events.end(event));
@@ -232,7 +233,7 @@ impl Torn<'_> {
         self.gpu_calls.retain(|&call| events.end(call) > start);
         let ends_within = |open: &&EventId| end.saturating_sub(events.end(**open)) > SLACK_NS;
         let is_open = |open: &&EventId| events.end(**open) > start;
-        // Callers end one after the other, the innermost first: stacks may be deep.
+        // Callers end one after another, innermost first. Stacks may be deep.
         let mut callers = self.open.iter().rev().take_while(ends_within).filter(is_open);
         if is_call(trace.kind(event)) && callers.nth(1).is_some() {
             self.found.push(event);
@@ -265,7 +266,7 @@ fn is_step(trace: &Trace, event: EventId) -> bool {
     trace.kind(event) == EventKind::Annotation && trace.name(event).starts_with(STEP_PREFIX)
 }
 
-/// Whether a call is one of CUDA's or HIP's, which call no Python.
+/// Check if a call belongs to CUDA or HIP, which call no Python.
 fn is_of_gpu(trace: &Trace, event: EventId) -> bool {
     let name = trace.name(event);
     trace.kind(event).is_api_call() && (name.starts_with("cu") || name.starts_with("hip"))

@@ -1,15 +1,16 @@
-//! Calls in flight: spans without an end that were open on their threads when the recording ended.
+//! Calls in flight: spans without an end that were open on their threads at the end of the recording.
 
 use crate::byte_offsets::ByteOffsets;
 use crate::diagnostics;
 use stackline_model::{EventId, Trace, TrackId, TrackKind, flags};
 use std::collections::BTreeSet;
 
-/// Frames of a path that are named.
+/// Limit on named frames of a path.
 const NAMED: usize = 6;
 
-/// Notes the innermost open span of each thread, with those around it. Needs the time order and nesting. A span that was cut at the end of
-/// its caller was not open at the end, nor was one whose like came next ([`ended`]): their end records are missing.
+/// Count the innermost open span of each thread, with its callers. Requires the time order and nesting. A span that was
+/// cut at the end of its caller was not open at the end. Neither was a span that was followed by another one of its
+/// kind ([`ended`]): their end records are missing.
 pub(super) fn note(trace: &mut Trace, places: &ByteOffsets) {
     let is_open = |event: &EventId| {
         let of_event = trace.events.flags[event.index()];
@@ -28,7 +29,7 @@ pub(super) fn note(trace: &mut Trace, places: &ByteOffsets) {
         let open: Vec<EventId> = trace.track_events(id).iter().copied().filter(in_flight).collect();
         let [outermost, ..] = open[..] else { continue };
         let around = trace.ancestors(outermost).filter(|event| !ended.contains(event));
-        // Parents do not tell: a span that began with the last record has no length, and so lies in none.
+        // Parents are not sufficient: a span that began with the last record has no length, so it has no parent.
         let path: Vec<EventId> = open.into_iter().rev().chain(around).collect();
         found.push((path[0], path_in_words(trace, id, &path)));
     }
@@ -37,12 +38,13 @@ pub(super) fn note(trace: &mut Trace, places: &ByteOffsets) {
     }
 }
 
-/// Spans without an end record that must have ended: directly in them lies a span of their name that has ended, as the next iteration of
-/// a loop does where the end of one is missing. (A function that calls itself directly, and is open at the end, is taken for one.)
+/// Spans without an end record that must have ended: a direct child with the same name has ended, like the next
+/// iteration of a loop after one without an end record. (A function that calls itself directly and is open at the end
+/// is treated likewise.)
 fn ended(trace: &Trace, by_start: &[EventId], is_open: impl Fn(&EventId) -> bool) -> BTreeSet<EventId> {
     let events = &trace.events;
     let mut ended = BTreeSet::new();
-    // Parents start first, so that it is known of all spans in one whether they ended.
+    // Parents start first, so the reverse order visits all children before their parents.
     for &event in by_start.iter().rev().filter(|&&event| events.is_timed(event)) {
         let Some(parent) = events.parent[event.index()].some().filter(&is_open) else { continue };
         let is_alike = events.name[parent.index()] == events.name[event.index()];
@@ -64,11 +66,11 @@ fn path_in_words(trace: &Trace, track: TrackId, path: &[EventId]) -> String {
     in_words(&trace.meta.name, &thread, &frames)
 }
 
-/// Where a thread of a source was: its frames, the innermost first.
+/// Call path of a thread of a source as text; `frames` has the innermost frame first.
 pub(crate) fn in_words(source: &str, thread: &str, frames: &[String]) -> String {
     let [innermost, callers @ ..] = frames else { return format!("{source}: thread {thread}") };
     let mut words = format!("{source}: {innermost} on thread {thread}");
-    // Where packages are installed says nothing of the call.
+    // The installation folder of packages is irrelevant.
     let short = |frame: &String| match frame.rsplit_once("site-packages/") {
         Some((before, file)) => format!("{}({file}", before.split('(').next().unwrap_or_default()),
         None => frame.clone(),

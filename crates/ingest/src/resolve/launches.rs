@@ -1,4 +1,4 @@
-//! GPU operations and the calls that launched them, by correlation id.
+//! Links between GPU operations and their launch calls, by correlation ID.
 
 use crate::byte_offsets::{ByteOffsets, Tally};
 use crate::diagnostics;
@@ -6,9 +6,9 @@ use crate::sources::{chrome, xprof};
 use rustc_hash::FxHashMap;
 use stackline_model::{AttrValue, EventId, KernelLaunches, Key, LinkKind, StrId, Trace, TrackKind};
 
-/// Fills the GPU table (all but the owners). One call may launch many operations (graph launches); where several calls
-/// share an id (merged ranks, wrapped counters), the nearest before the operation in the process that mostly uses the
-/// device is taken.
+/// Fill the GPU table except for the launch contexts. One call may launch many operations (graph launches). If several
+/// calls share an ID (merged ranks, wrapped counters), the last one before the operation is used, in the process that
+/// launches most of the device's work.
 pub(super) fn link(trace: &mut Trace, places: &ByteOffsets) {
     let correlation: Vec<i64> = trace.events.ids().map(correlation(trace)).collect();
     let calls = calls(trace, &correlation);
@@ -45,7 +45,7 @@ pub(super) fn link(trace: &mut Trace, places: &ByteOffsets) {
     ambiguous.tell(diagnostics::DUPLICATE_CORRELATION, places, &mut trace.report);
 }
 
-/// Takes launches from the source's arrows, where no correlation id tells them.
+/// Use the source's arrows as launches, if it has no correlation IDs.
 pub(super) fn link_by_arrows(trace: &mut Trace) {
     let is_launch = |category: &StrId| {
         let name = category.some().map_or("", |id| trace.strings.get(id));
@@ -65,7 +65,7 @@ pub(super) fn link_by_arrows(trace: &mut Trace) {
     }
 }
 
-/// Counts operations without a launch call, and launch calls without an operation.
+/// Count operations without a launch call, and launch calls without an operation.
 pub(super) fn count_unpartnered(trace: &mut Trace, places: &ByteOffsets) {
     let (mut missing, mut unrecorded, mut kernels) = (Tally::default(), Tally::default(), Tally::default());
     for gpu in trace.gpu.ids().map(|gpu| gpu.index()).filter(|gpu| trace.gpu.launch[*gpu].is_none()) {
@@ -85,14 +85,14 @@ pub(super) fn count_unpartnered(trace: &mut Trace, places: &ByteOffsets) {
     unrecorded.tell(diagnostics::NO_DEVICE_RECORD, places, &mut trace.report);
 }
 
-/// Whether a process launches mostly on another device while this one is mostly used by another process: then an equal
-/// correlation id is chance (ranks merged into one trace).
+/// Check if a process mostly launches on another device while another process mostly uses this one. An equal
+/// correlation ID is then a coincidence of merged ranks.
 fn is_foreign(pid: Key, device: i32, home: &FxHashMap<i32, Key>) -> bool {
     let elsewhere = home.iter().any(|(&d, &p)| d != device && p == pid);
     elsewhere && home.get(&device).is_some_and(|&p| p != pid)
 }
 
-/// Correlation id of an event; 0 where there is none.
+/// Correlation ID of an event; 0 if it has none.
 pub(super) fn correlation(trace: &Trace) -> impl Fn(EventId) -> i64 + '_ {
     let columns = ["correlation", "correlation id", xprof::CORRELATION].map(|key| trace.attr(key));
     let number = move |value: Option<AttrValue>| match value? {
@@ -102,7 +102,7 @@ pub(super) fn correlation(trace: &Trace) -> impl Fn(EventId) -> i64 + '_ {
     move |event| columns.iter().find_map(|column| number(column.get(event))).unwrap_or(0)
 }
 
-/// Runtime and driver calls with their id and start, sorted.
+/// Runtime and driver calls with their ID and start, sorted.
 fn calls(trace: &Trace, correlation: &[i64]) -> Vec<(i64, i64, EventId)> {
     let mut calls: Vec<_> = trace
         .events
@@ -122,7 +122,7 @@ fn pid(trace: &Trace, event: EventId) -> Key {
     trace.tracks.pid(trace.events.track[event.index()])
 }
 
-/// For each device the process whose calls launched most of the operations that have one call only.
+/// Main process of each device: the one whose calls launched most operations with an unambiguous call.
 fn device_homes<'a>(
     trace: &Trace,
     work: &[EventId],
@@ -151,14 +151,14 @@ fn device_homes<'a>(
     best.into_iter().map(|(device, (_, pid))| (device, pid)).collect()
 }
 
-/// Whether calls of more than one process may be in the trace.
+/// Check if the trace may contain calls of several processes.
 fn has_several_processes(trace: &Trace) -> bool {
     let mut threads = trace.tracks.tracks.iter().filter(|t| t.kind == TrackKind::Thread).map(|t| t.process);
     let first = threads.next();
     threads.any(|process| Some(process) != first)
 }
 
-/// The last call at or before the operation, else the first one; calls of the device's process before others.
+/// Last call at or before the operation, else the first one. Calls of the device's main process take precedence.
 fn pick(trace: &Trace, calls: &[(i64, i64, EventId)], start: i64, home: Option<Key>) -> EventId {
     let best = |calls: &mut dyn Iterator<Item = &(i64, i64, EventId)>| {
         let (mut before, mut first) = (None, None);

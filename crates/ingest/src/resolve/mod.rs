@@ -1,4 +1,5 @@
-//! What needs the whole trace: time order, nesting, launches, ownership, steps, arrows. Independent of the format.
+//! Passes over the complete trace, independent of its format: time order, nesting, launches, launch contexts, steps,
+//! arrows.
 
 mod backward;
 mod clocks;
@@ -25,10 +26,10 @@ use crate::byte_offsets::ByteOffsets;
 use crate::sources::chrome::{self, FlowPoint};
 use stackline_model::Trace;
 
-/// A step of the work, with the places of the events in the text.
+/// A pass over the trace, with the byte offsets of its events.
 type Pass = fn(&mut Trace, &ByteOffsets);
 
-/// What comes before the clocks of devices are compared with the host's.
+/// Passes before the clocks of devices are compared with the host's.
 const BEFORE: [Pass; 7] = [
     rank::find,
     |trace, _| streams::number(trace),
@@ -39,19 +40,19 @@ const BEFORE: [Pass; 7] = [
     launches::link,
 ];
 
-/// What needs the times of devices as they are used from then on.
+/// Passes that require the shifted times of devices.
 const AFTER: [Pass; 3] = [plausible::mark, plausible::mark_covering, stream_order::mark];
 
-/// Fills everything that is derived, and seals the trace.
+/// Fill all derived data, and seal the trace.
 pub(crate) fn resolve(trace: &mut Trace, flows: Vec<FlowPoint>, places: &ByteOffsets, options: &ReadOptions) {
     for pass in BEFORE {
-        // The caller drops the trace then.
+        // The caller then drops the trace.
         if options.is_cancelled() {
             return;
         }
         pass(trace, places);
     }
-    // The correlation ids say what launch arrows say, without their gaps.
+    // Correlation IDs contain the launch arrows, without their gaps.
     let has_correlation = trace.gpu.correlation.iter().any(|&c| c > 0);
     chrome::link_flows(trace, flows, if has_correlation { chrome::LAUNCH_FLOWS } else { &[] });
     launches::link_by_arrows(trace);

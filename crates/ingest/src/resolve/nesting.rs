@@ -1,14 +1,14 @@
-//! Parents by exact intervals on each CPU thread, with crossing spans handled.
+//! Parents by exact intervals on each CPU thread, also for crossing spans.
 //!
-//! Crossing is normal in real traces: frames that open an annotation end inside it, and under `torch.compile` operators
-//! stick out of Python frames by microseconds. A span's parent is the innermost open span that covers its start and at
-//! least half of it; for spans that nest properly this is the usual stack rule.
+//! Crossing is common in real traces: frames that open an annotation end inside it, and under `torch.compile` operators
+//! exceed their Python frames by microseconds. The parent of a span is the innermost open span that covers its start
+//! and at least half of it. For properly nested spans this is the usual stack rule.
 
 use crate::byte_offsets::{ByteOffsets, Tally};
 use crate::diagnostics;
 use stackline_model::{EventId, EventTable, Trace, TrackKind, flags};
 
-/// Fills the parents of all events on CPU threads. Needs the time order.
+/// Fill the parents of all events on CPU threads. Requires the time order.
 pub(super) fn nest(trace: &mut Trace, places: &ByteOffsets) {
     let mut crossings = Tally::default();
     let mut stack: Vec<(EventId, i64)> = Vec::new();
@@ -30,7 +30,7 @@ pub(super) fn nest(trace: &mut Trace, places: &ByteOffsets) {
     crossings.tell(diagnostics::CROSSING, places, &mut trace.report);
 }
 
-/// Gives one event its parent and opens it; says whether it crosses the end of another.
+/// Set the parent of one event and open the event. Returns true if it crosses the end of another one.
 #[inline]
 fn place(events: &mut EventTable, stack: &mut Vec<(EventId, i64)>, event: EventId) -> bool {
     let row = event.index();

@@ -1,26 +1,26 @@
-//! Steps of programs with several optimizers: a step ends with the last optimizer of a cycle.
+//! Detection of cycles in programs with several optimizers: a step ends with the last optimizer of a cycle.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::hash::Hash;
 
-/// A property of each optimizer call that tells optimizers of one class, which have one name, apart.
+/// A property of each optimizer call that distinguishes optimizers of one class, which share a name.
 pub(crate) enum Kinds {
-    /// The place in the program that called each.
+    /// Hash of the source location of each call.
     Places(Vec<u64>),
-    /// Operators in each, with their shapes. An optimizer may do more now and then, so they only count if no two of a cycle are
-    /// alike.
+    /// Hash of the operators and shapes in each call. An optimizer may do more at times, so these only count if all
+    /// calls of a cycle differ.
     Contents(Vec<u64>),
 }
 
-/// A cycle has at most so many optimizer calls, where names don't tell,
+/// Limit on the optimizer calls of a cycle, if names do not distinguish them.
 const MOST_IN_CYCLE: usize = 16;
-/// and where only batches tell, so many: one optimizer that takes several parts of a batch is no cycle.
+/// Limit if only batches distinguish them: one optimizer that takes several parts of a batch is not a cycle.
 const MOST_OF_BATCH: usize = 3;
-/// So many cycles must show that kinds, or calls of a batch, repeat.
+/// Number of repetitions of kinds, or of calls per batch, that are required as evidence.
 const LEAST_CYCLES: usize = 3;
 
-/// Positions of those optimizer calls that end a cycle, by the names of all calls in their order. `kinds` is asked for only if they have
-/// one name; `ends` is when they end, `batches` when the program asks a loader for the next batch.
+/// Indexes of optimizer calls that end a cycle, from the names of all calls in order. `kinds` is called only if all
+/// calls have one name. `ends` are the ends of the calls, `batches` the times of requests for the next batch.
 pub(crate) fn ends<N: Copy + Eq + Hash>(
     names: &[N],
     kinds: impl FnOnce() -> Kinds,
@@ -36,8 +36,8 @@ pub(crate) fn ends<N: Copy + Eq + Hash>(
     cycle.map_or_else(|| ends_of_names(names), |cycle| (cycle - 1..names.len()).step_by(cycle).collect())
 }
 
-/// How many steps of optimizers there are to a batch, if that is more than one and the same for all but the last. Epochs end with
-/// a request that gets none.
+/// Number of optimizer steps per batch, if it is more than one and the same for all but the last batch. Epochs end with
+/// a request that gets no batch.
 fn each_batch(ends: &[i64], batches: &[i64]) -> Option<usize> {
     let within =
         |pair: &[i64]| ends.partition_point(|&end| end <= pair[1]) - ends.partition_point(|&end| end <= pair[0]);
@@ -48,8 +48,8 @@ fn each_batch(ends: &[i64], batches: &[i64]) -> Option<usize> {
     (is_one && all_before && counts.len() >= LEAST_CYCLES).then_some(cycle)
 }
 
-/// The number of calls after which kinds come again. In the first cycle there may be other ones (a first step makes its state, or
-/// compiles), but none at the place of another.
+/// Number of calls after which kinds repeat. The first cycle may contain other kinds (a first step creates its state or
+/// compiles), but not the kind of another position.
 fn period<K: PartialEq>(kinds: &[K], is_cycle: impl Fn(&[K]) -> bool) -> Option<usize> {
     (2..=MOST_IN_CYCLE.min(kinds.len() / LEAST_CYCLES)).find(|&cycle| {
         let repeats = &kinds[cycle..];
@@ -64,14 +64,17 @@ fn all_differ(kinds: &[u64]) -> bool {
     kinds.iter().collect::<FxHashSet<_>>().len() == kinds.len()
 }
 
-/// A batch that is asked for later than this share of the time to the next end of a step is one that is fetched ahead.
+/// Limit on the delay of a batch request after a step, in percent of the time to the next end. Later requests are
+/// prefetches.
 const AHEAD_PERCENT: i64 = 25;
 
-/// Ends of steps with what is done after the optimizer and before the next batch is asked for: schedulers, `zero_grad`, logs.
+/// Ends of steps, extended to the next batch request: the work after the optimizer, such as schedulers, `zero_grad` and
+/// logs.
 pub(crate) fn up_to_batches(ends: &[i64], batches: &[i64]) -> Vec<i64> {
     let later = |(at, &end): (usize, &i64)| {
         let next = ends.get(at + 1).copied();
-        // After the last step the one before tells how much later is too late: an evaluation has batches, too.
+        // After the last step, the length of the one before sets the limit, because an evaluation requests batches,
+        // too.
         let length = match (next, at.checked_sub(1).and_then(|before| ends.get(before))) {
             (Some(next), _) => next.saturating_sub(end),
             (None, Some(before)) => end.saturating_sub(*before),
@@ -86,13 +89,13 @@ pub(crate) fn up_to_batches(ends: &[i64], batches: &[i64]) -> Vec<i64> {
     ends.iter().enumerate().map(later).collect()
 }
 
-/// The last one of each cycle of optimizers, by their names; without a last cycle that was cut off. An optimizer that takes the
-/// place of those before it, for good, begins cycles of its own.
+/// Last optimizer of each cycle, by names, without an incomplete last cycle. An optimizer that permanently replaces the
+/// earlier ones begins new cycles.
 fn ends_of_names<N: Copy + Eq + Hash>(names: &[N]) -> Vec<usize> {
     let last: FxHashMap<N, usize> = names.iter().enumerate().map(|(at, &name)| (name, at)).collect();
     let (mut ends, mut from) = (Vec::new(), 0);
     while from < names.len() {
-        // The first of a cycle comes for the last time here, after it came before.
+        // Last occurrence of the first optimizer of the cycle.
         let behind = last.get(&names[from]).map_or(names.len(), |&at| at + 1);
         let known: FxHashSet<N> = names[from..behind - 1].iter().copied().collect();
         let next = names[behind..].iter().position(|name| !known.contains(name)).filter(|_| behind - from > 1);
@@ -103,12 +106,12 @@ fn ends_of_names<N: Copy + Eq + Hash>(names: &[N]) -> Vec<usize> {
     ends
 }
 
-/// The same of cycles that are all alike, but for a last one if it may be cut off.
+/// Last optimizer of each cycle, if all cycles are equal except for an incomplete last one.
 fn ends_of_alike<N: PartialEq>(names: &[N], may_be_cut: bool) -> Vec<usize> {
     let is_first = |at: usize| names.get(at) == names.first();
     let is_last = |at: &usize| *at + 1 == names.len() || is_first(*at + 1);
     let mut ends: Vec<usize> = (0..names.len()).filter(is_last).collect();
-    // The first optimizer may step several times in each cycle, as a critic does.
+    // The first optimizer may step several times in each cycle, for example a critic.
     let in_cycle = |at: usize| (at..names.len()).take_while(|&at| is_first(at)).count();
     let begins = |&at: &usize| is_first(at) && (at == 0 || !is_first(at - 1));
     let counts: Vec<usize> = (0..names.len()).filter(begins).map(in_cycle).collect();

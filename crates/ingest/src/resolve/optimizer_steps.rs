@@ -1,4 +1,4 @@
-//! Steps that end with spans of optimizers.
+//! Inference of steps that end with optimizer spans.
 
 use super::optimizer_cycles::{self, Kinds};
 use super::steps::{is_span, span};
@@ -7,9 +7,10 @@ use stackline_model::{EventId, EventKind, Step, StrId, Trace, TrackId, names};
 use std::cmp::Reverse;
 use std::hash::BuildHasher;
 
-/// Steps that end with a span of an optimizer: of several optimizers that take turns, with the last one before the first comes
-/// again. They are those of the process's thread that has most of them, and each begins where the one before ended. The first
-/// one begins where the thread first did what the second step begins with; it is left out if the recording begins in it.
+/// Steps that end with an optimizer span; with several alternating optimizers, with the last one before the first one
+/// repeats. The steps are those of the thread with most of them, per process. Each step begins at the end of the
+/// previous one. The first one begins where the thread first runs the operations that begin the second step; it is
+/// excluded if the recording begins in it.
 pub(super) fn up_to_each(trace: &Trace, marks: &[EventId]) -> Vec<Step> {
     let track = |event: EventId| trace.events.track[event.index()];
     let mut counts: FxHashMap<TrackId, usize> = FxHashMap::default();
@@ -38,8 +39,8 @@ pub(super) fn up_to_each(trace: &Trace, marks: &[EventId]) -> Vec<Step> {
     (0..).zip(marks.into_iter().zip(ends)).filter_map(step).collect()
 }
 
-/// What distinguishes optimizers of one class, for each of these spans of a thread, as one number: names and shapes of the operators in
-/// it, and without shapes the backward nodes that ran since the span before it.
+/// Hashes that distinguish optimizers of one class, per span of a thread: names and shapes of its operators, and
+/// without shapes the backward nodes that ran since the previous span.
 fn contents(trace: &Trace, track: TrackId, spans: &[EventId]) -> Vec<u64> {
     let mut contents = operators(trace, track, spans);
     if trace.key("Input Dims").is_none() {
@@ -49,7 +50,7 @@ fn contents(trace: &Trace, track: TrackId, spans: &[EventId]) -> Vec<u64> {
     contents
 }
 
-/// Names and numbers of the backward nodes of the thread's process between the start of each span and that of the one before it.
+/// Hashes of the backward nodes of the thread's process between the start of the previous span and that of each span.
 fn backward_nodes(trace: &Trace, track: TrackId, spans: &[EventId]) -> Vec<u64> {
     let process = trace.tracks.pid(track);
     let starts: Vec<i64> = spans.iter().map(|event| trace.events.start[event.index()]).collect();
@@ -85,7 +86,7 @@ fn operators(trace: &Trace, track: TrackId, spans: &[EventId]) -> Vec<u64> {
     contents
 }
 
-/// When a thread asks a loader for its batches, in time order.
+/// Times at which a thread requests batches from a data loader, ascending.
 fn batches(trace: &Trace, track: TrackId) -> Vec<i64> {
     let is_batch = |event: &EventId| {
         trace.events.track[event.index()] == track
@@ -97,16 +98,16 @@ fn batches(trace: &Trace, track: TrackId) -> Vec<i64> {
     starts
 }
 
-/// What names of spans begin with in which a program waits for the next batch of a loader.
+/// Prefix of span names in which a program waits for the next batch of a data loader.
 pub(crate) const NEXT_BATCH: &str = "enumerate(DataLoader)#";
-/// So many events in a row say where in a step they are.
+/// Number of consecutive events that identify a position in a step.
 const ROW: usize = 3;
-/// The first events of a step may have no match in one before it, such as those that follow the optimizer of another step; so many
-/// are tried.
+/// Limit on tried start events: the first events of a step may have no match in the previous one, such as those after
+/// the optimizer of another step.
 const MOST_TRIED: usize = 64;
 
-/// When the step began that ends at `one`: where its thread did what begins the step from `one` to `two`. None if the recording begins
-/// later.
+/// Start of the step that ends at `one`: where its thread runs the operations that begin the step from `one` to `two`.
+/// `None` if the recording begins later.
 fn begin(trace: &Trace, spans: &[EventId], one: i64, two: i64) -> Option<i64> {
     let events = operations(trace, spans, (one, two));
     let (before, step) = events.split_at(events.partition_point(|&(start, _)| start < one));
@@ -114,20 +115,22 @@ fn begin(trace: &Trace, spans: &[EventId], one: i64, two: i64) -> Option<i64> {
     let is_alike = |one: &[(i64, StrId)], other: &[(i64, StrId)]| {
         one.iter().map(|(_, name)| name).eq(other.iter().map(|(_, name)| name))
     };
-    // Of several (a step may take several batches) the one that is as far from the end as in the next step.
+    // Of several matches (a step may take several batches), use the one whose distance from the end equals that in the
+    // next step.
     let (found, at) = step.windows(row).take(MOST_TRIED).enumerate().find_map(|(at, window)| {
         let length = step.len() - at;
         let rows = before.windows(row).enumerate().filter(|(_, other)| is_alike(window, other));
         let found = rows.map(|(found, _)| found).min_by_key(|found| (before.len() - found).abs_diff(length))?;
         Some((found, at))
     })?;
-    // A first step may do less: there are no gradients to be zeroed yet.
+    // A first step may do less, because there are no gradients to zero yet.
     let is_whole = 4 * (before.len() - found) >= 3 * (step.len() - at);
     is_whole.then(|| before[found].0)
 }
 
-/// Starts and names of what the thread of these spans of optimizers does up to the end `two` of a step that begins at `one`, in time order,
-/// as far as each step does the same: a first one also makes the optimizer's state, allocates memory and loads kernels.
+/// Starts and names of the operations of the optimizer spans' thread up to `two`, the end of a step that begins at
+/// `one`, in time order. Work that only a first step does is excluded: creation of the optimizer's state, allocations,
+/// and loading of kernels.
 fn operations(trace: &Trace, spans: &[EventId], (one, two): (i64, i64)) -> Vec<(i64, StrId)> {
     let Some(track) = spans.first().map(|&first| trace.events.track[first.index()]) else { return Vec::new() };
     let start = |event: EventId| trace.events.start[event.index()];

@@ -1,9 +1,9 @@
-//! Who launched a GPU operation: operator, Python frame, module, annotation and step around its launch call.
+//! Context of GPU operations: operator, Python frame, module, annotation and step around their launch call.
 
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, StepIndex, Trace, names};
 
-/// Owners of one launch call.
+/// Context of one launch call.
 #[derive(Clone, Copy, Default)]
 struct Owners {
     operator: EventId,
@@ -13,7 +13,7 @@ struct Owners {
     step: u32,
 }
 
-/// Fills the owners in the GPU table. Needs nesting, steps and launches.
+/// Fill the contexts in the GPU table. Requires nesting, steps and launches.
 pub(super) fn fill(trace: &mut Trace) {
     let modules = names_with_prefix(trace, names::MODULE_PREFIX);
     let steps = names_with_prefix(trace, names::STEP_PREFIX);
@@ -27,7 +27,7 @@ pub(super) fn fill(trace: &mut Trace) {
         let launch = trace.gpu.launch[gpu.index()];
         let event = trace.gpu.event[gpu.index()];
         let anchor = launch.some().or_else(|| {
-            // Without a launch record the external id still names the operator.
+            // Without a launch record the external ID still identifies the operator.
             let id = external.i64(event).or_else(|| external_old.i64(event)).filter(|&id| id > 0)?;
             by_external_id.get(&id).copied()
         });
@@ -54,7 +54,7 @@ fn none() -> Owners {
     Owners { step: u32::MAX, ..Owners::default() }
 }
 
-/// Per string: whether it starts with the prefix.
+/// Per string: true if it starts with the prefix.
 fn names_with_prefix(trace: &Trace, prefix: &str) -> Vec<bool> {
     trace.strings.iter().map(|s| s.starts_with(prefix)).collect()
 }
@@ -86,7 +86,7 @@ fn owners(trace: &Trace, anchor: EventId, index: &StepIndex, [modules, steps]: [
     found
 }
 
-/// Operators by external id, only where some GPU operation lacks its launch.
+/// Operators by external ID, if any GPU operation lacks its launch.
 fn operators_by_external_id(trace: &Trace) -> FxHashMap<i64, EventId> {
     if trace.gpu.launch.iter().all(|l| l.is_some()) {
         return FxHashMap::default();
@@ -98,7 +98,7 @@ fn operators_by_external_id(trace: &Trace) -> FxHashMap<i64, EventId> {
         let Some(id) = column.i64(event).filter(|&id| id > 0) else { continue };
         let pid = |e: EventId| trace.tracks.pid(trace.events.track[e.index()]);
         let slot = found.entry(id).or_insert(event);
-        // Merged ranks number their operators alike: then the id names none.
+        // Merged ranks share operator numbers, so the ID is then ambiguous.
         *slot = if slot.is_some() && pid(*slot) == pid(event) { event } else { EventId::NONE };
     }
     found.retain(|_, event| event.is_some());

@@ -1,25 +1,27 @@
-//! GPU records whose times cannot be true (before the recording, centuries long) must not stretch spans.
+//! Detection of GPU records with impossible times (long before the recording, centuries long), which would extend the
+//! window.
 
 use super::launches;
 use crate::byte_offsets::{ByteOffsets, Tally};
 use crate::diagnostics;
 use stackline_model::{EventId, EventKind, Trace, TrackKind, flags};
 
-/// GPU records are believed this long before the host's first event (work that was queued before the recording), or the
-/// recording's length if that is more.
+/// Tolerance before the host's first event, in ns, or the recording's length if that is larger: work may be queued
+/// before the recording.
 const BEFORE_NS: i64 = 100_000_000;
-/// They are believed ten times this long behind the host's last event, or ten times the recording's length.
+/// One tenth of the tolerance after the host's last event, in ns, or the recording's length if that is larger.
 const BEHIND_NS: i64 = 1_000_000_000;
 
-/// A stream does one thing after another. What lasts beyond so many later operations of its stream, each from begin to end, did
-/// not last as long as its record says: in no trace of the corpus an operation does that to more than two.
+/// Number of complete later operations of its stream after which an operation counts as too long. A stream runs one
+/// operation after another, and in no trace of the corpus an operation outlasts more than two.
 const COVERED: usize = 16;
-/// But for streams in which more than so many records, or one in a hundred, do: those run things side by side.
+/// Limit on such operations of a stream, or one in a hundred. Streams with more run operations concurrently.
 const COVERING: usize = 4;
-/// So many operations that begin while another runs are looked at: where all of a stream are damaged, each would be beside all.
+/// Limit on the operations that are compared with a longer one. If all of a stream are damaged, each would be compared
+/// with all.
 const LOOKED_AT: usize = 64 * COVERED;
 
-/// Marks implausible GPU records. Without CPU events there is nothing to compare with.
+/// Mark implausible GPU records. Without CPU events no comparison is possible.
 pub(super) fn mark(trace: &mut Trace, places: &ByteOffsets) {
     let Some((first, last)) = host_span(trace) else { return };
     let length = last.saturating_sub(first);
@@ -42,7 +44,7 @@ pub(super) fn mark(trace: &mut Trace, places: &ByteOffsets) {
     marked.tell(diagnostics::IMPLAUSIBLE_TIME, places, &mut trace.report);
 }
 
-/// Marks GPU operations whose length later ones of their own stream contradict. Needs the tracks' order.
+/// Mark GPU operations whose length later ones of their stream contradict. Requires the order of tracks.
 pub(super) fn mark_covering(trace: &mut Trace, places: &ByteOffsets) {
     let mut marked = Tally::default();
     for event in covering(trace) {
@@ -68,8 +70,8 @@ fn covering(trace: &Trace) -> Vec<EventId> {
     found
 }
 
-/// Whether the first of some operations of a stream, by their starts, lasts longer than many of the others. Those of one launch,
-/// which are a graph's, may run side by side.
+/// Check if the first operation of a stream, sorted by start, outlasts many of the others. Operations of the same
+/// launch, a graph, may run concurrently.
 fn covers(trace: &Trace, correlation: &impl Fn(EventId) -> i64, work: &[EventId]) -> bool {
     let Some((&first, later)) = work.split_first() else { return false };
     let events = &trace.events;
@@ -83,7 +85,7 @@ fn covers(trace: &Trace, correlation: &impl Fn(EventId) -> i64, work: &[EventId]
     whole.take(COVERED).count() == COVERED
 }
 
-/// From the first to the last event of CPU threads.
+/// Time range of the events of CPU threads.
 fn host_span(trace: &Trace) -> Option<(i64, i64)> {
     let on_host = |e: &EventId| {
         let kind = trace.kind(*e);

@@ -1,11 +1,11 @@
-//! Rank, world size and base time from the file's own metadata.
+//! Rank, world size and base time from the file's metadata.
 
 use crate::byte_offsets::ByteOffsets;
 use crate::diagnostics;
 use serde_json::Value;
 use stackline_model::{RankInName, Trace};
 
-/// Fills the parsed part of the metadata.
+/// Fill the parsed part of the metadata.
 pub(super) fn find(trace: &mut Trace, places: &ByteOffsets) {
     let meta = &mut trace.meta;
     if meta.format.is_empty() {
@@ -38,13 +38,14 @@ fn is_kineto(meta: &stackline_model::TraceMeta) -> bool {
     ["schemaVersion", "deviceProperties", "distributedInfo", "traceName"].iter().any(|k| meta.entry(k).is_some())
 }
 
-/// The rank in the last part of a name.
+/// Rank in the last component of a name.
 fn rank_in_name(name: &str) -> Option<i64> {
     let file = name.rsplit(['/', '\\', ':']).next()?;
     RankInName::of_rank(file).map(|rank| rank.number)
 }
 
-/// The worker in the name of a file that `torch.profiler.tensorboard_trace_handler` wrote: `host_7` of `host_7.1700000000.pt.trace.json`.
+/// Worker in the name of a file of `torch.profiler.tensorboard_trace_handler`: `host_7` of
+/// `host_7.1700000000.pt.trace.json`.
 #[must_use]
 pub fn worker_in_name(name: &str) -> Option<&str> {
     let (before, _) = name.rsplit_once(".pt.trace.json")?;

@@ -1,7 +1,7 @@
-//! Steps: marks that programs, frameworks and servers leave around each iteration on CPU threads.
+//! Detection of steps from the marks that programs, frameworks and servers write for each iteration on CPU threads.
 //!
-//! Of all kinds of marks ([`known`]) the first one that a trace has counts, so that a mark of the user's own goes before one
-//! that a library makes. Where no thread has a mark, a row of a device tells them: a profiler's row of steps, or the marks that
+//! Only the first kind of marks ([`known`]) that a trace contains is used, so marks of the user take precedence over
+//! those of libraries. If no thread has marks, steps come from a device row: a profiler's row of steps, or marks that
 //! Kineto projects onto a stream (`gpu_user_annotation`).
 
 use super::optimizer_steps::up_to_each;
@@ -18,23 +18,23 @@ use stackline_recording::OPTIMIZER_STEP;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// A mark, by its name.
+/// Meaning of a mark, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mark {
-    /// It is a step with this number.
+    /// A step with this number.
     Numbered(i64),
-    /// It is a step; they are numbered in their order.
+    /// A step without a number; steps are numbered in their order.
     Step,
-    /// A step ends with it, and the next begins.
+    /// End of a step and start of the next one.
     End,
 }
 
-/// Marks of torch.profiler.
+/// Parse a mark of torch.profiler.
 fn of_profiler(name: &str) -> Option<Mark> {
     Some(Mark::Numbered(name.strip_prefix(names::STEP_PREFIX)?.parse().ok()?))
 }
 
-/// Marks of a framework.
+/// Parse a mark of a framework.
 fn of_framework(framework: &Framework, name: &str) -> Option<Mark> {
     Some(match framework.step_role(name)? {
         StepRole::Whole => Mark::Step,
@@ -42,13 +42,13 @@ fn of_framework(framework: &Framework, name: &str) -> Option<Mark> {
     })
 }
 
-/// Marks of optimizers of torch.optim.
+/// Parse a mark of a torch.optim optimizer.
 fn of_optimizer(name: &str) -> Option<Mark> {
     (name == "Optimizer.step" || name.starts_with(OPTIMIZER_STEP)).then_some(Mark::End)
 }
 
-/// Fills `trace.steps`, in time order: by marks whose names `pattern` matches, or else by those that are known. A capture group
-/// of the pattern that is a number is the step's.
+/// Fill `trace.steps` in time order, from marks whose names match `pattern`, or else from known marks. A numeric
+/// capture group of the pattern is the step number.
 pub(super) fn find(trace: &mut Trace, pattern: Option<&Regex>) {
     let asked = pattern.map(|pattern| marks(trace, |name| of_pattern(pattern, name)));
     trace.steps = match &asked {
@@ -83,8 +83,8 @@ pub(super) fn find(trace: &mut Trace, pattern: Option<&Regex>) {
     }
 }
 
-/// The steps of the first kind of marks that the trace has: of torch.profiler, numbered by an argument (whoever profiles a step names
-/// it), of a framework, of an optimizer.
+/// Steps of the first kind of marks in the trace: of torch.profiler, of spans numbered by an argument (which profiling
+/// users name), of a framework, of an optimizer.
 fn known(trace: &Trace) -> Vec<Step> {
     let mut found = steps(trace, marks(trace, of_profiler));
     if found.is_empty() {
@@ -101,7 +101,7 @@ fn known(trace: &Trace) -> Vec<Step> {
     found
 }
 
-/// Steps of a device, where no thread marks any: of its row of steps, or else of the marks on one of its streams.
+/// Steps of a device, if no thread marks any: of its row of steps, or else of the marks on one of its streams.
 fn of_device(trace: &mut Trace, pattern: Option<&Regex>) -> Vec<Step> {
     let row = if pattern.is_none() { row_of_steps(trace) } else { None };
     let Some((device, marks)) = row.or_else(|| marks_on_stream(trace, pattern)) else { return Vec::new() };
@@ -111,10 +111,10 @@ fn of_device(trace: &mut Trace, pattern: Option<&Regex>) -> Vec<Step> {
     found
 }
 
-/// Marks of a device, and its number if that is known.
+/// Marks of a device, and its number if known.
 type OfDevice = (Option<i64>, Vec<(EventId, Mark)>);
 
-/// The spans of a device's row of steps. Their names are their numbers.
+/// Spans of a device's row of steps. Their names are their numbers.
 fn row_of_steps(trace: &Trace) -> Option<OfDevice> {
     let (row, device) = device_rows::steps(trace)?;
     let is_mark = |event: &EventId| {
@@ -124,8 +124,9 @@ fn row_of_steps(trace: &Trace) -> Option<OfDevice> {
     Some((device, trace.events.ids().filter(is_mark).map(mark).collect()))
 }
 
-/// Spans that mark steps on the stream that has most of them; of several that on which they take longest. Kineto projects each mark of
-/// the program onto every stream with work of the step, from the first to the last operation there.
+/// Spans that mark steps, on the stream with most of them; of several streams, the one with the longest total. Kineto
+/// projects each mark of the program onto every stream with work of the step, from the first to the last operation
+/// there.
 fn marks_on_stream(trace: &Trace, pattern: Option<&Regex>) -> Option<OfDevice> {
     let read = |name: &str| match pattern {
         Some(pattern) => of_pattern(pattern, name),
@@ -136,7 +137,7 @@ fn marks_on_stream(trace: &Trace, pattern: Option<&Regex>) -> Option<OfDevice> {
     for event in trace.events.ids() {
         let row = event.index();
         let is_span = trace.kind(event) == EventKind::GpuAnnotation && trace.events.is_timed(event);
-        // The end of a step of the program is not when its work ends.
+        // Marks of a step's end in the program do not show when its GPU work ends.
         let mark = known.get(trace.events.name[row].index()).copied().flatten().filter(|mark| *mark != Mark::End);
         if let Some(mark) = mark.filter(|_| is_span && trace.events.dur[row] > 0) {
             let (length, marks) = streams.entry(trace.events.track[row]).or_default();
@@ -149,11 +150,11 @@ fn marks_on_stream(trace: &Trace, pattern: Option<&Regex>) -> Option<OfDevice> {
     Some((Some(i64::from(trace.tracks.get(track).device)).filter(|&device| device >= 0), marks))
 }
 
-/// So much of a step, in percent, may lie between two marks that follow one another.
+/// Limit on the gap between consecutive marks, in percent of a step.
 const BETWEEN_PERCENT: i64 = 5;
 
-/// Marks whose duration was never filled in: where marks follow one another, such a step lasts until the next one of its process begins;
-/// otherwise, and at the end, its length is not known, and it is no step.
+/// Set the length of steps whose marks have no duration. If marks are consecutive, such a step lasts until the next one
+/// of its process begins. Otherwise, and at the end, its length is unknown and it is removed.
 fn mend_lengths(trace: &mut Trace) {
     let is_empty = |step: &Step| step.end <= step.start;
     if !trace.steps.iter().any(is_empty) {
@@ -189,14 +190,14 @@ fn of_pattern(pattern: &Regex, name: &str) -> Option<Mark> {
     Some(number.map_or(Mark::Step, Mark::Numbered))
 }
 
-/// Whether an event may be a mark: it lasts, on a CPU thread.
+/// Check if an event may be a mark: a span with a duration on a CPU thread.
 pub(super) fn is_span(trace: &Trace, event: EventId) -> bool {
     trace.tracks.get(trace.events.track[event.index()]).kind == TrackKind::Thread
         && trace.events.has(event, flags::HAS_DURATION)
         && trace.events.is_plausible(event)
 }
 
-/// All marks, by what their names say. Functions of Python may have any name.
+/// All marks, parsed from their names. Python functions are excluded, because they may have any name.
 fn marks(trace: &Trace, reading: impl Fn(&str) -> Option<Mark>) -> Vec<(EventId, Mark)> {
     let read = |(i, name): (usize, &str)| Some((StrId::new(i), reading(name)?));
     let known: Vec<(StrId, Mark)> = trace.strings.iter().enumerate().filter_map(read).collect();
@@ -226,7 +227,7 @@ fn numbered_by_argument(trace: &Trace) -> Vec<(EventId, Mark)> {
 /// Marks of one process.
 type OfProcess = Vec<(EventId, Mark)>;
 
-/// The steps that marks tell, in time order.
+/// Steps of the given marks, in time order.
 fn steps(trace: &Trace, mut marks: Vec<(EventId, Mark)>) -> Vec<Step> {
     marks.sort_by_key(|&(event, _)| (span(trace, event).0, Reverse(span(trace, event).1), event));
     let mut processes: Vec<(Key, OfProcess)> = Vec::new();
@@ -252,8 +253,8 @@ pub(super) fn span(trace: &Trace, event: EventId) -> (i64, i64) {
     (trace.events.start[event.index()], trace.events.end(event))
 }
 
-/// A step for each mark, in time order. A mark within another one is none of its own: another thread's of the same step, or an
-/// inner loop's.
+/// One step per mark, in time order. A mark within another one is excluded: it belongs to another thread in the same
+/// step, or to an inner loop.
 fn one_each(trace: &Trace, marks: OfProcess) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::with_capacity(marks.len());
     for (event, mark) in marks {
@@ -270,14 +271,14 @@ fn one_each(trace: &Trace, marks: OfProcess) -> Vec<Step> {
     steps
 }
 
-/// Marks that are no steps, as they lie within a step of another thread of their process.
+/// Marks within a step of another thread of their process, which are not steps.
 fn within_steps_of_other_threads(trace: &Trace, marks: &[(EventId, Mark)]) -> Vec<EventId> {
     let track = |event: EventId| trace.events.track[event.index()];
     let index = StepIndex::new(trace);
     let is_step: FxHashSet<EventId> = trace.steps.iter().map(|step| step.event).collect();
     let is_within = |&event: &EventId| {
         let (start, end) = span(trace, event);
-        // Of the steps of a process, those that begin later end later.
+        // Among the steps of a process, those that begin later end later.
         let around = || index.last_begun(start, trace.tracks.pid(track(event))).map(|at| &trace.steps[at as usize]);
         let is_around = |step: &Step| end <= step.end && track(step.event) != track(event);
         !is_step.contains(&event) && around().is_some_and(is_around)
@@ -285,7 +286,7 @@ fn within_steps_of_other_threads(trace: &Trace, marks: &[(EventId, Mark)]) -> Ve
     marks.iter().filter(|(_, mark)| *mark != Mark::End).map(|&(event, _)| event).filter(is_within).collect()
 }
 
-/// Numbers that several steps of a process have.
+/// Numbers that several steps of a process share.
 fn repeated_numbers(trace: &Trace) -> Vec<i64> {
     let mut seen: FxHashMap<(Key, i64), u32> = FxHashMap::default();
     for step in &trace.steps {
@@ -297,7 +298,7 @@ fn repeated_numbers(trace: &Trace) -> Vec<i64> {
     repeated
 }
 
-/// Numbers of steps whose mark the file holds more than once, with the same times.
+/// Numbers of steps whose mark occurs several times in the file, with the same times.
 fn written_twice(trace: &Trace) -> Vec<i64> {
     let events = &trace.events;
     let mark = |event: EventId| {

@@ -1,22 +1,22 @@
-//! GPU operations whose times break the order of their stream.
+//! Detection of GPU operations whose times contradict the order of their stream.
 //!
-//! A stream runs its operations in the order of their launches. One that starts long after those that were launched behind it, or long
-//! before those that were launched before it, has a time that cannot be.
+//! A stream runs its operations in launch order. An operation has an impossible time if it starts long after operations
+//! that were launched later, or long before those that were launched earlier.
 
 use crate::byte_offsets::{ByteOffsets, Tally};
 use crate::diagnostics;
 use stackline_model::{EventId, Key, Trace, TrackId, flags};
 use std::collections::BTreeMap;
 
-/// Further off than threads that launch into one stream, or a clock that is set right, could make it.
+/// Smallest contradiction, in ns: larger than concurrent launching threads or an adjusted clock can cause.
 const FAR_NS: i64 = 1_000_000_000;
-/// So many neighbors in the order of launches say when an operation can have run.
+/// Number of neighbors in launch order that are compared with an operation.
 const NEIGHBORS: usize = 3;
 
-/// An operation: when it was launched, when it starts, and its event.
+/// An operation: time of its launch, start, and event.
 type Launched = (i64, i64, EventId);
 
-/// Marks such operations.
+/// Mark operations that contradict the order of their stream.
 pub(super) fn mark(trace: &mut Trace, places: &ByteOffsets) {
     let mut marked = Tally::default();
     for event in of_streams(trace).into_values().flat_map(|mut stream| out_of_order(&mut stream)) {
@@ -26,7 +26,7 @@ pub(super) fn mark(trace: &mut Trace, places: &ByteOffsets) {
     marked.tell(diagnostics::OUT_OF_STREAM_ORDER, places, &mut trace.report);
 }
 
-/// Operations of each stream that one process launches.
+/// Operations by stream, for streams into which one process launches.
 fn of_streams(trace: &Trace) -> BTreeMap<TrackId, Vec<Launched>> {
     let events = &trace.events;
     let mut streams: BTreeMap<TrackId, (Option<Key>, Vec<Launched>)> = BTreeMap::new();

@@ -1,12 +1,12 @@
-//! Streams: their numbers, and operations that overlap on one.
+//! Stream numbers, and overlapping operations of a stream.
 
 use crate::byte_offsets::{ByteOffsets, Tally};
 use crate::diagnostics;
 use crate::sources::device_rows;
 use stackline_model::{AttrValue, Device, EventId, Key, Trace, TrackKind, Vendor};
 
-/// Gives each stream track its device and stream number: from the arguments of its first event that has them, else
-/// from the process and thread numbers, which old traces write as text ("stream 7").
+/// Set device and stream number of each stream track, from the arguments of its first event with them, else from the
+/// process and thread IDs, which old traces write as text ("stream 7").
 pub(super) fn number(trace: &mut Trace) {
     let mut numbers = vec![(None, None); trace.tracks.len()];
     {
@@ -39,7 +39,7 @@ pub(super) fn number(trace: &mut Trace) {
     }
 }
 
-/// The number of a key, or the one at the end of its text.
+/// The number of a key, or the number at the end of its text.
 fn key_number(trace: &Trace, key: Key) -> Option<i64> {
     match key {
         Key::Int(number) => Some(number),
@@ -52,11 +52,11 @@ fn key_number(trace: &Trace, key: Key) -> Option<i64> {
     }
 }
 
-/// Overlaps below this are clock noise (seen on MI300).
+/// Largest overlap that is clock noise, in ns (seen on MI300).
 const NOISE_NS: i64 = 3_000;
 
-/// Tells legitimate overlap (programmatic dependent launch, NVIDIA compute capability 9 and above) from noise and from
-/// durations that run into the next operation; with `clip` the latter end where the next one starts.
+/// Distinguish legitimate overlap (programmatic dependent launch, NVIDIA compute capability 9 and above) from clock
+/// noise and from too long durations. With `clip` the latter are cut at the start of the next operation.
 pub(super) fn check_overlaps(trace: &mut Trace, places: &ByteOffsets, clip: bool) {
     let dependent_launch = has_dependent_launch(trace);
     let [mut noise, mut dependent, mut overlaps, mut clipped] = [(); 4].map(|()| Tally::default());
@@ -69,7 +69,7 @@ pub(super) fn check_overlaps(trace: &mut Trace, places: &ByteOffsets, clip: bool
         let mut longest: Option<EventId> = None;
         for event in work {
             let start = trace.events.start[event.index()];
-            // Of all before it the one that ends last counts: a duration that runs over may cover many operations.
+            // Compare with the earlier operation that ends last: a too long duration may cover many operations.
             let Some(previous) = longest else {
                 longest = Some(event);
                 continue;
@@ -100,7 +100,7 @@ pub(super) fn check_overlaps(trace: &mut Trace, places: &ByteOffsets, clip: bool
     clipped.tell(diagnostics::CLIPPED, places, report);
 }
 
-/// Whether any device of the trace has programmatic dependent launch.
+/// Check if any device of the trace has programmatic dependent launch.
 fn has_dependent_launch(trace: &Trace) -> bool {
     let is_capable = |device: &Device| {
         device.vendor == Some(Vendor::Nvidia) && device.compute_capability.is_some_and(|(major, _)| major >= 9)

@@ -1,10 +1,9 @@
-//! Spans that nobody closed: they run on to the end of the recording, past the end of what called them.
+//! Cut of spans without a recorded end, which last to the end of the recording, past the end of their caller.
 //!
-//! A Python frame whose return the profiler missed ends when recording stops, and all that its caller does afterwards
-//! would look as if the frame did it. A callee cannot outlive its caller: where such a frame crosses the end of the
-//! frame that called it, it is cut there. (Frames that crossed their caller's end in any other way were not met in real
-//! traces, nor were frames inside annotations or operators that had to end with them.) Begin records without an end
-//! are cut alike at the end of whatever encloses them.
+//! A Python frame whose return the profiler missed ends when the recording stops, so all later work of its caller would
+//! appear in that frame. A callee cannot outlive its caller, so such a frame is cut at the end of its caller. (Real
+//! traces contained no frames that cross their caller's end in another way, nor frames inside annotations or operators
+//! that had to end with them.) Begin records without an end are likewise cut at the end of the enclosing span.
 
 use crate::byte_offsets::{ByteOffsets, Tally};
 use crate::diagnostics;
@@ -12,7 +11,7 @@ use stackline_model::{
     AttrValue, EventId, EventKind, EventTable, ProcessId, RECORDED_DURATION, Trace, TrackId, TrackKind, flags,
 };
 
-/// Cuts such spans; their recorded durations become attributes. Needs the time order, and renews it.
+/// Cut such spans, and store their recorded durations as attributes. Requires the time order, and restores it.
 pub(super) fn clamp(trace: &mut Trace, places: &ByteOffsets) {
     let candidates =
         |e: &EventId| trace.kind(*e) == EventKind::PythonFunction || trace.events.has(*e, flags::UNFINISHED);
@@ -36,7 +35,7 @@ pub(super) fn clamp(trace: &mut Trace, places: &ByteOffsets) {
     let mut told = Tally::default();
     let key = trace.strings.intern(RECORDED_DURATION);
     for &(event, recorded) in &cut {
-        told.add(event, || format!("{}, recorded with {recorded} ns", trace.name(event)));
+        told.add(event, || format!("{}, recorded duration {recorded} ns", trace.name(event)));
     }
     let attributes: Vec<_> = cut.into_iter().map(|(event, recorded)| (event, key, AttrValue::Int(recorded))).collect();
     trace.attrs.append(&attributes);
@@ -44,8 +43,8 @@ pub(super) fn clamp(trace: &mut Trace, places: &ByteOffsets) {
     trace.index_tracks();
 }
 
-/// Per process: when its recording stopped, which is when its last operator, annotation or call ended; for a process
-/// without any, that of the whole trace.
+/// End of the recording per process: the end of its last operator, annotation or call, or that of the whole trace for a
+/// process without any.
 fn stops(trace: &Trace) -> Vec<i64> {
     let mut stops: Vec<Option<i64>> = vec![None; trace.tracks.processes.len()];
     let process_of = |track: TrackId| -> ProcessId { trace.tracks.get(track).process };
@@ -58,11 +57,11 @@ fn stops(trace: &Trace) -> Vec<i64> {
         }
     }
     let last = stops.iter().flatten().max().copied();
-    // Without anything to compare with, no end is known to be that of the recording.
+    // Without other events the end of the recording is unknown.
     stops.into_iter().map(|stop| stop.or(last).unwrap_or(i64::MAX)).collect()
 }
 
-/// An open span: its end, and whether it is a Python frame.
+/// An open span: its end, and true for a Python frame.
 type Open = (i64, bool);
 
 fn cut_on(events: &mut EventTable, order: &[EventId], stop: i64, cut: &mut Vec<(EventId, i64)>) {

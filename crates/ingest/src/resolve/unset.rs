@@ -1,30 +1,30 @@
-//! Times that the profiler never filled in: starts of 0, one value that many records share far from all others (such as
-//! `0x80000000`), and durations of 0 or of one absurd value.
+//! Detection of times that the profiler never filled in: starts of 0, one start that many records share far from all
+//! others (such as `0x80000000`), and durations of 0 or of one absurd value.
 //!
-//! A buffer that was never written reads as zeros. Such records are marked whatever their share is: no count of bad records
-//! makes them right.
+//! A buffer that was never written contains zeros. Such records are marked independent of their share.
 
 use crate::byte_offsets::{ByteOffsets, Tally};
 use crate::diagnostics;
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, Phase, StrId, Trace, flags};
 
-/// A start of 0 with a duration of 0 is unset if all others are this far, and further than they are long.
+/// A start of 0 with duration 0 is unset if its distance to all others exceeds this, in ns, and their length.
 const EMPTY_NS: i64 = 100_000_000;
-/// Any other repeated start is unset if all others are this far, and [`FAR_LENGTHS`] times as far as they are long.
+/// Any other repeated start is unset if its distance to all others exceeds this, in ns, and [`FAR_LENGTHS`] times their
+/// length.
 const FAR_NS: i64 = 1_000_000_000;
-/// See [`FAR_NS`].
+/// Factor for [`FAR_NS`].
 const FAR_LENGTHS: i64 = 10;
-/// An only record that starts at 0 is unset if all others are this far.
+/// A single record that starts at 0 is unset if its distance to all others exceeds this, in ns.
 const DAY_NS: i64 = 24 * 3600 * FAR_NS;
-/// What lasts for so long at least is not rounded to 0 µs elsewhere.
+/// Smallest duration, in ns, of other records with the name from which on a duration of 0 µs is impossible.
 const SEVERAL_US: i64 = 5_000;
-/// So many records are asked which values repeat.
+/// Number of records in which repeated values are searched.
 const SAMPLE: usize = 4096;
-/// A value is repeated if so many records have it, and one in a hundred.
+/// Number of records, and at least one in a hundred, that must share a repeated value.
 const REPEATED: usize = 4;
 
-/// Marks records with unset times. Before anything else looks at times.
+/// Mark records with unset times. Runs before any other use of times.
 pub(crate) fn mark(trace: &mut Trace, places: &ByteOffsets) {
     let starts = unset_starts(trace);
     let mut marked = Tally::default();
@@ -41,7 +41,7 @@ pub(crate) fn mark(trace: &mut Trace, places: &ByteOffsets) {
     marked.tell(diagnostics::ZERO_DURATION, places, &mut trace.report);
 }
 
-/// Records whose start is no time: see the module.
+/// Records with unset starts; see the module.
 fn unset_starts(trace: &Trace) -> Vec<EventId> {
     let events = &trace.events;
     let timed = || events.ids().filter(|&e| !events.has(e, flags::NO_TIME));
@@ -61,7 +61,7 @@ fn unset_starts(trace: &Trace) -> Vec<EventId> {
     let mut others: Vec<i64> = timed().map(|e| events.start[e.index()]).filter(|&s| !is_suspect(s)).collect();
     others.sort_unstable();
     let Some(length) = usual_length(&others) else {
-        // Nothing but zeros: they are no times if none of them lasts.
+        // If all starts are 0, they are unset if no record has a duration.
         let zeros: Vec<EventId> = timed().filter(|e| events.has(*e, flags::HAS_DURATION)).collect();
         let is_empty = |e: &EventId| events.start[e.index()] == 0 && events.dur[e.index()] == 0;
         return if zeros.len() >= REPEATED && zeros.iter().all(is_empty) { zeros } else { Vec::new() };
@@ -87,7 +87,7 @@ fn unset_starts(trace: &Trace) -> Vec<EventId> {
     timed().filter(is_unset).collect()
 }
 
-/// Starts that may be no times: 0, and values that some of a sample share. Most files have none, and are not looked at further.
+/// Candidates of unset starts: 0, and values that several records of a sample share. Most files have none.
 fn suspects(trace: &Trace) -> Vec<i64> {
     let starts = &trace.events.start;
     let mut sample: Vec<i64> = starts.iter().copied().step_by(starts.len() / SAMPLE + 1).collect();
@@ -100,14 +100,14 @@ fn suspects(trace: &Trace) -> Vec<i64> {
     found
 }
 
-/// The length of most of some sorted times: nine tenths of them, and as much again.
+/// Twice the length of the middle nine tenths of sorted times.
 fn usual_length(sorted: &[i64]) -> Option<i64> {
     let cut = sorted.len() / 20;
     let (first, last) = (*sorted.get(cut)?, *sorted.get(sorted.len() - 1 - cut)?);
     Some(last.saturating_sub(first).saturating_mul(2))
 }
 
-/// Complete records whose duration was never filled in.
+/// Complete records with unset durations.
 fn unset_durations(trace: &Trace) -> Vec<EventId> {
     let events = &trace.events;
     let is_complete = |e: &EventId| {
@@ -118,7 +118,8 @@ fn unset_durations(trace: &Trace) -> Vec<EventId> {
     let mut found = Vec::new();
     for kind in [EventKind::Kernel, EventKind::Memcpy, EventKind::Memset, EventKind::Operator, EventKind::Runtime] {
         let of_kind = || complete.iter().copied().filter(|e| trace.kind(*e) == kind);
-        // Where times are whole microseconds, as those of the host beside a GPU's in ns may be, short things take 0.
+        // With times in whole microseconds, as the host's may be next to a GPU's in ns, short operations have duration
+        // 0.
         let lasting = of_kind().filter(|e| dur(e) > 0).count();
         let has_ns = of_kind().filter(|e| dur(e) % 1000 != 0).count() * 4 > lasting;
         let zeros: Vec<EventId> = of_kind().filter(|e| dur(e) == 0).collect();
@@ -128,11 +129,11 @@ fn unset_durations(trace: &Trace) -> Vec<EventId> {
             // A fill may take less than a microsecond, a kernel hardly.
             found.extend(zeros);
         } else if matches!(kind, EventKind::Kernel | EventKind::Operator) {
-            // Copies and fills take what their bytes take, and waits return at once where there is nothing to wait for.
+            // Copies and fills depend on their bytes, and waits return at once if no work is pending.
             found.extend(impossible_zeros(trace, of_kind(), zeros));
         }
     }
-    // No duration, or a negative one, is none that a sum or a mean could hold.
+    // A missing or negative duration must not enter sums or means.
     let is_without = |e: &EventId| {
         let is_shown = events.is_plausible(*e) && events.phase[e.index()] == Phase::Complete && dur(e) == 0;
         is_shown && (!events.has(*e, flags::HAS_DURATION) || events.has(*e, flags::CLAMPED))
@@ -144,15 +145,15 @@ fn unset_durations(trace: &Trace) -> Vec<EventId> {
     found
 }
 
-/// Of records of one kind with 0 whole microseconds those that cannot be so short: all others of their name last for several. Of
-/// operators a few say nothing: they may return at once.
+/// Records of one kind with a duration of 0 µs that is impossible: all others of their name last several µs. A few
+/// operators are no evidence, because they may return at once.
 fn impossible_zeros(
     trace: &Trace,
     of_kind: impl Iterator<Item = EventId>,
     zeros: Vec<EventId>,
 ) -> impl Iterator<Item = EventId> {
     let (dur, name) = (|e: EventId| trace.events.dur[e.index()], |e: EventId| trace.events.name[e.index()]);
-    // Shortest and number of those that last, by name.
+    // Shortest duration and number of records with a duration, by name.
     let mut lasting: FxHashMap<StrId, (i64, usize)> = FxHashMap::default();
     if !zeros.is_empty() {
         for event in of_kind.filter(|&e| dur(e) > 0) {
@@ -167,7 +168,7 @@ fn impossible_zeros(
     zeros.into_iter().filter(is_impossible)
 }
 
-/// Records that last longer than everything else takes, all of them equally long to the ns.
+/// Records with one shared duration (to the ns) that exceeds the length of all other records.
 fn shared_absurd_durations(trace: &Trace, complete: &[EventId]) -> Vec<EventId> {
     let dur = |e: &EventId| trace.events.dur[e.index()];
     let mut starts: Vec<i64> = complete.iter().map(|e| trace.events.start[e.index()]).collect();

@@ -1,22 +1,22 @@
-//! Calls that return only once certain GPU operations have ended.
+//! Detection of calls that return only after certain GPU operations have ended.
 //!
-//! Only what is sure counts: calls that wait for a whole device (where the process uses one device, or a
-//! synchronisation record names it), calls that wait for a stream which a synchronisation record names or on which the
-//! same operator has just put a copy, and copies to pageable host memory, which block.
+//! Only unambiguous cases count. A call waits for a whole device if the process uses one device, or a synchronization
+//! record names the device. A call waits for a stream if a synchronization record names the stream, or the same
+//! operator has just queued a copy on it. Copies to pageable host memory block, too.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::gpu_calls::{CallKind, CopyDirection, CopyWait, copy_direction, copy_wait, kind_of_name};
 use stackline_model::{EventId, EventKind, ProcessId, StrId, Trace, TrackKind};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A call, and when the last of what it waited for ended (ns, by the clock of the device).
+/// A waiting call, and the end of its last awaited operation (ns, in device time).
 pub(super) struct Wait {
     pub(super) call: EventId,
     pub(super) device: i32,
     pub(super) ended: i64,
 }
 
-/// What a call of an API waits for.
+/// Wait type of an API call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
     SyncDevice,
@@ -24,10 +24,10 @@ enum Role {
     Copy(CopyWait),
 }
 
-/// A queue of work: process that launches, device, and stream (all of the device's if `None`).
+/// A queue of work: launching process, device, and stream (`None`: all of the device's).
 type Queue = (ProcessId, i32, Option<i64>);
 
-/// A copy: device, end, whether it goes to the host, and there to pageable memory.
+/// A copy: device, end, and its destination: host, and pageable host memory.
 #[derive(Clone, Copy)]
 struct Copied {
     device: i32,
@@ -36,7 +36,7 @@ struct Copied {
     to_pageable: bool,
 }
 
-/// All such calls, in the order of their threads and times.
+/// All waiting calls, sorted by thread and time.
 pub(super) fn find(trace: &Trace) -> Vec<Wait> {
     let roles = roles(trace);
     if roles.is_empty() {
@@ -48,7 +48,7 @@ pub(super) fn find(trace: &Trace) -> Vec<Wait> {
     let correlation = trace.attr("correlation");
     for track in trace.tracks.ids().filter(|t| trace.tracks.get(*t).kind == TrackKind::Thread) {
         let process = trace.tracks.get(track).process;
-        // The last copy of the thread, by the operator that made it.
+        // Last copy of the thread, with the operator that queued it.
         let mut last: Option<(EventId, Copied)> = None;
         for &call in trace.track_events(track) {
             let row = call.index();
@@ -89,7 +89,7 @@ pub(super) fn find(trace: &Trace) -> Vec<Wait> {
     waits
 }
 
-/// What the names of calls mean; names that mean nothing here are left out.
+/// Wait types by name of the call; other names are omitted.
 fn roles(trace: &Trace) -> FxHashMap<StrId, Role> {
     let calls = trace.events.ids().filter(|call| trace.kind(*call).is_api_call());
     let names: FxHashSet<StrId> = calls.map(|call| trace.events.name[call.index()]).collect();
@@ -102,7 +102,7 @@ fn roles(trace: &Trace) -> FxHashMap<StrId, Role> {
     names.into_iter().filter_map(|name| Some((name, role(trace.strings.get(name))?))).collect()
 }
 
-/// Copies by the call that launched them; of several the last end.
+/// Copies by launch call; of several copies, the one with the last end.
 fn copies(trace: &Trace) -> FxHashMap<EventId, Copied> {
     let mut found: FxHashMap<EventId, Copied> = FxHashMap::default();
     for gpu in trace.gpu.ids() {
@@ -119,7 +119,7 @@ fn copies(trace: &Trace) -> FxHashMap<EventId, Copied> {
     found
 }
 
-/// What synchronisation records say of calls: correlation id to device and stream (`None`: all streams).
+/// Device and stream (`None`: all streams) of synchronization records, by correlation ID of the call.
 fn recorded(trace: &Trace) -> FxHashMap<i64, (i32, Option<i64>)> {
     let correlation = trace.attr("correlation");
     let mut found = FxHashMap::default();
@@ -137,7 +137,7 @@ fn recorded(trace: &Trace) -> FxHashMap<i64, (i32, Option<i64>)> {
     found
 }
 
-/// The only device on which a process launches work; `None` inside where there are several.
+/// The only device on which a process launches work, by process; `None` if there are several.
 fn devices(trace: &Trace) -> FxHashMap<ProcessId, Option<i32>> {
     let mut found: FxHashMap<ProcessId, Option<i32>> = FxHashMap::default();
     for gpu in trace.gpu.ids() {
@@ -149,10 +149,10 @@ fn devices(trace: &Trace) -> FxHashMap<ProcessId, Option<i32>> {
     found
 }
 
-/// Waits for all that was put on a queue by calls that had returned when the wait began.
+/// Waits for all work that was queued by calls that had returned before the wait began.
 fn queue_waits(trace: &Trace, calls: &[(EventId, Queue)]) -> Vec<Wait> {
     let wanted: BTreeSet<Queue> = calls.iter().map(|c| c.1).collect();
-    // Per queue: when a launch had returned, and the last end of all work launched until then.
+    // Per queue: return of a launch, and latest end of all work launched until then.
     let mut work: BTreeMap<Queue, Vec<(i64, i64)>> = BTreeMap::new();
     for gpu in trace.gpu.ids() {
         let (call, event) = (trace.gpu.launch[gpu.index()], trace.gpu.event[gpu.index()]);

@@ -1,21 +1,22 @@
-//! Rows of devices in traces that say so by the names of processes and threads instead of categories: JAX and TensorFlow
-//! (XProf's and TensorFlow 1's timelines), rpd, and Intel's tools. The vocabulary is data.
+//! Detection of device rows by names of processes and threads, for traces without categories: JAX and TensorFlow
+//! (timelines of XProf and TensorFlow 1), rpd, and Intel's tools. The names are a table.
 
 use crate::diagnostics;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{EventId, EventKind, Process, StrId, StringTable, Trace, Track, TrackId, TrackKind, TrackTable};
 use std::cmp::Reverse;
 
-/// What a row of a trace holds.
+/// Content of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     /// Operations of a device, one after another.
     Work,
-    /// Operations, unless the device has rows of streams, which then have the same ones. Loops and branches hold others of the row.
+    /// Operations, unless the device has rows of streams, which then contain the same ones. Loops and branches contain
+    /// other operations of the row.
     WorkWithoutStreams,
-    /// Operations that rows of streams have, too: each counts once.
+    /// Operations that rows of streams contain, too: each counts once.
     Copies,
-    /// What groups operations: steps, modules, scopes. It runs nothing by itself.
+    /// Groups of operations, such as steps, modules and scopes, which do not run by themselves.
     Groups,
     /// Calls of the device's runtime on a thread of the host.
     Calls,
@@ -25,7 +26,7 @@ enum Role {
 use Role::{Calls, Copies, Groups, Operators, Work, WorkWithoutStreams};
 
 impl Role {
-    /// Whether the row is one of the host.
+    /// Check if the row belongs to the host.
     fn is_of_host(self) -> bool {
         matches!(self, Calls | Operators)
     }
@@ -35,11 +36,11 @@ impl Role {
 #[derive(Clone, Copy, Debug)]
 enum Name {
     Any,
-    /// It starts with this.
+    /// The name starts with this text.
     Prefix(&'static str),
-    /// It starts with this, and only digits follow.
+    /// The name starts with this text, and only digits follow.
     Numbered(&'static str),
-    /// It has both, in this order.
+    /// The name contains both texts in this order.
     Parts(&'static str, &'static str),
 }
 use Name::{Any, Numbered, Parts, Prefix};
@@ -58,22 +59,22 @@ impl Name {
     }
 }
 
-/// Rows by names of process and thread; the first rule that fits counts.
+/// Rows by names of process and thread; the first matching rule is used.
 #[rustfmt::skip]
 const ROWS: &[(Name, Name, Role)] = &[
-    // TensorFlow 1: what ran on streams. Each operation stands in a row of all streams, too, and each copy in one of copies. All begin
-    // with the job or with nothing: before XProf's devices, which have such names.
+    // TensorFlow 1: operations on streams. A row of all streams contains each operation, too, and a row of copies each
+    // copy. Names begin with the job or nothing, so these rules precede those of XProf's devices with similar names.
     (Parts("/device:GPU:", "/stream:all"), Any, Copies),
     (Parts("/device:GPU:", "/stream:"), Any, Work),
     (Parts("/device:GPU:", "/memcpy"), Any, Copies),
     (Parts("/gpu:", "/stream:all"), Any, Copies),
     (Parts("/gpu:", "/stream:"), Any, Work),
     (Parts("/gpu:", "/memcpy"), Any, Copies),
-    // What the host computes, a row for each operator that runs at the same time.
+    // Operators computed by the host, with a row for each concurrent operator.
     (Parts("/device:CPU:", " Compute"), Any, Operators),
     (Parts("/cpu:", " Compute"), Any, Operators),
-    // XProf: JAX, TensorFlow 2, PyTorch/XLA. Rows of streams (GPU) or of cores (TPU), and what is derived from them. `Async XLA Ops`
-    // are spans from where a transfer starts to where it is waited for: they lie across each other and across what runs meanwhile.
+    // XProf: JAX, TensorFlow 2, PyTorch/XLA. Rows of streams (GPU) or cores (TPU), and derived rows. `Async XLA Ops`
+    // are spans from the start of a transfer to its wait, which overlap each other and concurrent work.
     (Prefix("/device:"), Prefix("Stream #"), Work),
     (Prefix("/device:"), Prefix("XLA Ops"), WorkWithoutStreams),
     (Prefix("/device:"), Numbered("Stream "), Work),
@@ -89,21 +90,21 @@ const ROWS: &[(Name, Name, Role)] = &[
     (Any, Prefix("L0 Queue"), Work),
 ];
 
-/// What follows the device in the names of TensorFlow 1's rows.
+/// Texts after the device in the names of TensorFlow 1's rows.
 const ROWS_OF_DEVICE: [&str; 2] = ["/stream:", "/memcpy"];
 
-/// The row of a device's steps, beside those of its operations.
+/// Row with the steps of a device.
 const STEPS: &str = "Steps";
 
-/// An operation that is looked for holds others of its row, so deep at most.
+/// Limit on nested operations of a row.
 const DEEPEST: usize = 64;
 
-/// Names of operations that copy, and of those that fill; all others are kernels.
+/// Names of copies and fills; all other operations are kernels.
 const COPIES: &[&str] = &["Memcpy", "MEMCPY", "Copy", "zeCommandListAppendMemoryCopy", "clEnqueueReadBuffer"];
 const FILLS: &[&str] = &["Memset", "MEMSET", "Fill", "zeCommandListAppendMemoryFill"];
 
-/// Makes streams of threads whose names say that they are rows of a device, and work of their events. Events whose category
-/// says what they are stay that.
+/// Convert threads with names of device rows into streams, and their events into GPU work. Events with a known category
+/// keep their kind.
 pub(super) fn find(trace: &mut Trace) {
     let roles: Vec<Option<Role>> = roles(trace);
     if roles.iter().all(Option::is_none) {
@@ -136,7 +137,7 @@ pub(super) fn find(trace: &mut Trace) {
     }
 }
 
-/// What each track is; none for what no rule names, and for tracks with events of known categories.
+/// Role of each track; `None` if no rule matches, or the track has events of known categories.
 fn roles(trace: &Trace) -> Vec<Option<Role>> {
     let tracks = &trace.tracks;
     let mut is_plain: Vec<bool> = tracks.tracks.iter().map(|t| t.kind == TrackKind::Thread).collect();
@@ -169,7 +170,7 @@ fn roles(trace: &Trace) -> Vec<Option<Role>> {
     roles
 }
 
-/// Operations that hold others of their row within them: loops, branches, calls. What they hold runs, one after the other.
+/// Operations that contain others of their row: loops, branches, calls. The inner operations run one after another.
 fn around_others(trace: &Trace, roles: &[Option<Role>]) -> Vec<EventId> {
     let events = &trace.events;
     let lasts = |e: &EventId| events.is_timed(*e) && events.dur[e.index()] > 0;
@@ -190,7 +191,7 @@ fn around_others(trace: &Trace, roles: &[Option<Role>]) -> Vec<EventId> {
             while open.pop_if(|last| span(*last).1 <= start).is_some() {}
             let holds = |outer: &&EventId| end <= span(**outer).1 && span(**outer) != (start, end);
             let around = open.iter().rev().take(DEEPEST).filter(holds);
-            // What holds one that is known to hold others is known, too.
+            // Outer operations of a known one are known, too.
             found.extend(around.take_while(|outer| !found.contains(*outer)).copied().collect::<Vec<_>>());
             open.push(event);
         }
@@ -200,8 +201,8 @@ fn around_others(trace: &Trace, roles: &[Option<Role>]) -> Vec<EventId> {
     found
 }
 
-/// Operations of [`Copies`] that rows of streams of their device have, or such a row that was looked at before: under the same name, at
-/// the same time, as often.
+/// Operations of [`Copies`] that rows of streams of their device, or an earlier such row, also contain: same name, same
+/// time, same number.
 fn counted_elsewhere(trace: &Trace, roles: &[Option<Role>]) -> Vec<EventId> {
     if !roles.contains(&Some(Copies)) {
         return Vec::new();
@@ -218,11 +219,11 @@ fn counted_elsewhere(trace: &Trace, roles: &[Option<Role>]) -> Vec<EventId> {
             rows[track].push(event);
         }
     }
-    // Rows of one process are lanes of one row: they count together.
+    // Rows of one process form one row, so they are counted together.
     let process = |track: usize| trace.tracks.tracks[track].process;
     let mut order: Vec<usize> = (0..rows.len()).filter(|&track| !rows[track].is_empty()).collect();
     let is_copies = |track: usize| roles[track] == Some(Copies);
-    // Rows of copies come last: those of all streams have them, too.
+    // Rows of copies come last, because rows of all streams contain them, too.
     let is_part =
         |track: usize| !text(&trace.strings, &trace.tracks.processes[process(track).index()]).contains("/stream:");
     order.sort_by_key(|&track| (is_copies(track), is_copies(track) && is_part(track), process(track), track));
@@ -246,7 +247,7 @@ fn counted_elsewhere(trace: &Trace, roles: &[Option<Role>]) -> Vec<EventId> {
     found
 }
 
-/// The row of steps of the first device that has one, if a trace has any.
+/// Row of steps of the first device that has one; `None` without such a row.
 pub(crate) fn steps(trace: &Trace) -> Option<(TrackId, Option<i64>)> {
     let is_row = |track: &Track| {
         let process = text(&trace.strings, &trace.tracks.processes[track.process.index()]);
@@ -275,7 +276,7 @@ fn kind(role: Role, name: &str) -> EventKind {
     }
 }
 
-/// The number of a device, if a process is one of these rows by its name.
+/// Device number from the name of a process that is a device row.
 pub(crate) fn device_number(trace: &Trace, track: &Track) -> Option<i64> {
     let name = text(&trace.strings, &trace.tracks.processes[track.process.index()]);
     let rule = ROWS.iter().find(|(process, ..)| !matches!(process, Any) && process.matches(name));

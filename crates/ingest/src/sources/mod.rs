@@ -1,4 +1,4 @@
-//! The registry of formats: one file or folder each, one line each in [`ALL`].
+//! Registry of formats: one file or folder and one line in [`ALL`] for each.
 
 pub(crate) mod chrome;
 pub(crate) mod device_rows;
@@ -23,13 +23,13 @@ use stackline_sqlite::Database;
 use std::io::Read;
 use std::path::Path;
 
-/// An input without its packing, as a format gets it.
+/// Decompressed content of an input for a format.
 pub enum Content<'a> {
     /// Bytes, read once from their beginning.
     Bytes {
-        /// The first of them (at most 64 KiB).
+        /// The first bytes, at most 64 KiB.
         head: &'a [u8],
-        /// All of them.
+        /// All bytes.
         stream: &'a mut dyn Read,
     },
     /// Tables, read in any order.
@@ -42,20 +42,20 @@ pub enum Content<'a> {
 
 /// A file of a run that has several.
 pub struct File<'a> {
-    /// Its name; what tells the run comes first.
+    /// Name of the file, with the run's name at its start.
     pub name: String,
-    /// All of it, unpacked.
+    /// Decompressed content.
     pub stream: Box<dyn Read + 'a>,
 }
 
-/// Whether an input is of a format.
+/// Result of a format's detection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sniff {
-    /// It is not.
+    /// The input has another format.
     No,
-    /// It looks like it, and nothing says that it is. Any [`Sniff::Yes`] of another format goes before.
+    /// The input may have the format, without a clear sign. A [`Sniff::Yes`] of another format takes precedence.
     Maybe,
-    /// It is: this was seen in it.
+    /// The input has the format, with the sign that was found.
     Yes(&'static str),
 }
 
@@ -64,27 +64,27 @@ pub enum Sniff {
 pub struct Source {
     /// Stable name; its documentation is `docs/formats/<name>.md`.
     pub name: &'static str,
-    /// Whether an input is of this format.
+    /// Detection of this format.
     pub sniff: fn(&Content<'_>) -> Sniff,
-    /// Reads an input with this label.
+    /// Reader for an input with a label.
     pub read: Reader,
-    /// The run that a file belongs to by its name, if it is read together with others ([`Content::Files`]).
+    /// Run of a file by its name, if the file is read together with others ([`Content::Files`]).
     pub run_of: fn(&str) -> Option<&str>,
 }
 
-/// What a format gives.
+/// Reader by kind of content.
 #[derive(Clone, Copy)]
 pub enum Reader {
-    /// Traces, one for each process that is worth one.
+    /// Traces, one for each relevant process.
     Traces(fn(&str, Content<'_>, &ReadOptions) -> Result<Vec<Trace>, Error>),
-    /// Sums of calls: a calling context tree.
+    /// Sums per call path: a calling context tree.
     Calls(fn(&str, Content<'_>, &ReadOptions) -> Result<CallingContextTree, Error>),
-    /// Objects in memory, and what uses them.
+    /// Memory objects and their uses.
     Memory(fn(&str, Content<'_>, &ReadOptions) -> Result<MemoryTrace, Error>),
 }
 use Reader::{Calls, Memory, Traces};
 
-/// Every format.
+/// All formats.
 pub const ALL: &[Source] = &[
     Source { name: "chrome", sniff: chrome::sniff, read: Traces(chrome::open), run_of: alone },
     Source { name: "collapsed", sniff: collapsed::sniff, read: Calls(collapsed::open), run_of: alone },
@@ -102,15 +102,15 @@ pub const ALL: &[Source] = &[
     Source { name: "xplane", sniff: xplane::sniff, read: Traces(xplane::open), run_of: alone },
 ];
 
-/// Of formats whose files are read each by itself.
+/// Run of a file, for formats whose files are read separately: none.
 fn alone(_: &str) -> Option<&str> {
     None
 }
 
-/// The format of an input, if one fits.
+/// Format of an input, if one matches.
 ///
 /// # Errors
-/// If several formats are sure that it is theirs: a sentence that names them.
+/// If several formats match with certainty: a sentence that names them.
 pub fn detect(content: &Content<'_>) -> Result<Option<&'static Source>, String> {
     match content {
         Content::Bytes { head, .. } => {
@@ -120,7 +120,7 @@ pub fn detect(content: &Content<'_>) -> Result<Option<&'static Source>, String> 
     }
 }
 
-/// Whether a folder is one input as a whole.
+/// Check if a folder is a single input.
 pub(crate) fn is_one_input(folder: &Path) -> bool {
     ALL.iter().any(|source| matches!((source.sniff)(&Content::Directory(folder)), Sniff::Yes(_)))
 }

@@ -1,4 +1,4 @@
-//! Traces of one input, one for each process: what tables of several processes become.
+//! Traces by process, for inputs whose tables contain several processes.
 
 use super::row::{Appender, MAX_NS, NewRow, Value};
 use crate::byte_offsets::ByteOffsets;
@@ -8,37 +8,39 @@ use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, Key, Phase, ReadReport, Trace, TrackId, TrackKind, flags};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Between the keys of processes that have the same number.
+/// Distance between the keys of processes with the same PID.
 const NEXT_MACHINE: i64 = 1 << 32;
 
-/// The key of rows that nothing tells the process of, where several could be it.
+/// Key of rows whose process is unknown and ambiguous.
 const UNKNOWN: i64 = i64::MAX;
 
-/// The argument that a call shares with what it launched.
+/// Argument that a call shares with its launched operations.
 const CORRELATION: &str = "correlation";
 
-/// What befell a file as a whole: each of its processes may have lost something.
+/// Diagnostics of the complete file: each of its processes may have missing data.
 const OF_ALL: [Code; 3] = [diagnostics::TRUNCATED, diagnostics::TABLE_DAMAGED, diagnostics::TABLE_MISSING];
 
-/// The only process with calls of a correlation id, and when the first of them began; none where several have some.
+/// The only process with calls of a correlation ID, and the start of its first call; `None` if several processes have
+/// such calls.
 type Callers = FxHashMap<i64, Option<(i64, i64)>>;
 
-/// Clocks of devices may be off by so much, ns: what runs earlier than this before a call was not launched by it.
+/// Tolerance for clocks of devices, in ns: an operation that runs earlier than this before a call was not launched by
+/// it.
 const CLOCK_NS: i64 = 1_000_000;
 
 /// Traces by process, while they are read.
 pub(crate) struct Processes<'o> {
     pub(crate) options: &'o ReadOptions,
     by_pid: BTreeMap<i64, ProcessTrace>,
-    /// Those that called the GPU's interface.
+    /// Processes with GPU API calls.
     callers: BTreeSet<i64>,
-    /// Made when an operation without a process is met.
+    /// Callers by correlation ID, created when the first operation without a process is read.
     by_correlation: Option<Callers>,
-    /// Tables that cannot be read to their end, and why.
+    /// Tables that cannot be read to their end, with the error.
     damaged: BTreeMap<String, String>,
-    /// How many rows have a name that is not in the file, by what they are called instead, with the number of the first one's.
+    /// Number of rows with an undefined name and number of the first one's string, by their replacement name.
     nameless: BTreeMap<String, (u64, i64)>,
-    /// What is said of the file as a whole.
+    /// Diagnostics of the complete file.
     report: ReadReport,
 }
 
@@ -55,13 +57,13 @@ impl<'o> Processes<'o> {
         }
     }
 
-    /// The process with this number. Rows without one (exports of few columns) are of the only process that may have them.
+    /// The process with this PID. Rows without a PID (exports with few columns) belong to the only possible process.
     pub(crate) fn trace_of(&mut self, pid: Option<i64>) -> &mut ProcessTrace {
         let pid = pid.or_else(|| self.only()).unwrap_or(UNKNOWN);
         self.by_pid.entry(pid).or_insert_with(|| ProcessTrace::new(pid))
     }
 
-    /// The process of rows that name none, if only one is known that called the GPU's interface, or only one at all.
+    /// Process of rows without a PID: the only process with GPU API calls, or the only one at all.
     fn only(&self) -> Option<i64> {
         let mut known = self.by_pid.keys().copied().filter(|&pid| pid != UNKNOWN);
         let (callers, mut caller) = (self.callers.len(), self.callers.iter().copied());
@@ -73,7 +75,7 @@ impl<'o> Processes<'o> {
         }
     }
 
-    /// The process of an event that names none: the only one, or the only one with a call of its correlation id.
+    /// Process of an event without a PID: the only one, or the only one with a call of its correlation ID.
     fn owner(&mut self, event: &Event<'_>) -> i64 {
         if let Some(only) = self.only() {
             return only;
@@ -84,7 +86,7 @@ impl<'o> Processes<'o> {
         });
         let by_pid = &self.by_pid;
         let callers = self.by_correlation.get_or_insert_with(|| callers(by_pid));
-        // Of a process that has no record of its call another one may have the same id, at another time.
+        // A process without a record of its call may share the ID with another process, at another time.
         let is_after =
             |&(_, called): &(i64, i64)| event.times.0.is_some_and(|start| start >= called.saturating_sub(CLOCK_NS));
         let caller = correlation.and_then(|id| callers.get(&id).copied().flatten()).filter(is_after);
@@ -93,7 +95,7 @@ impl<'o> Processes<'o> {
         pid
     }
 
-    /// The key of a process that calls itself `pid`: one of another machine may have the same number.
+    /// Key of a process with this PID; another machine may have a process with the same PID.
     pub(crate) fn key_of(&mut self, pid: i64) -> i64 {
         let mut key = pid;
         while self.by_pid.contains_key(&key) {
@@ -103,7 +105,7 @@ impl<'o> Processes<'o> {
         key
     }
 
-    /// Puts an event into the trace of its process.
+    /// Add an event to the trace of its process.
     pub(crate) fn push(&mut self, pid: Option<i64>, event: &Event<'_>) -> EventId {
         let pid = pid.unwrap_or_else(|| self.owner(event));
         if event.kind.is_api_call() {
@@ -125,19 +127,19 @@ impl<'o> Processes<'o> {
         }
     }
 
-    /// Why a file has nothing of its kind: which tables cannot be read, that it breaks off, else `otherwise`.
+    /// Reason why a file has no records of its kind: unreadable tables, truncation, else `otherwise`.
     pub(crate) fn why_empty(&self, otherwise: &str) -> String {
         let tables: Vec<&str> = self.damaged.keys().map(String::as_str).collect();
         let tables = match tables[..] {
-            [table] => format!("its table {table}"),
-            _ => format!("its tables {}", tables.join(", ")),
+            [table] => format!("table {table}"),
+            _ => format!("tables {}", tables.join(", ")),
         };
         match self.damaged.values().next() {
-            Some(why) => format!(
-                "the file is damaged, and {tables} cannot be read ({why}); copy it again, or export or record again"
-            ),
+            Some(why) => {
+                format!("the file is damaged and {tables} cannot be read ({why}); copy, export or record it again")
+            }
             None if self.report.count_of(diagnostics::TRUNCATED.code) > 0 => {
-                "the file breaks off before the first of them; copy the whole of it again".to_owned()
+                "the file is truncated before the first record; copy the complete file again".to_owned()
             }
             None => otherwise.to_owned(),
         }
@@ -147,7 +149,7 @@ impl<'o> Processes<'o> {
         code.count(&mut self.report, None, example);
     }
 
-    /// Counts a row that is called after what it is, for the text of its name is not in the file.
+    /// Count a row that is named by its kind, because the text of its name is missing.
     pub(crate) fn count_nameless(&mut self, called: &str, text: i64) {
         match self.nameless.get_mut(called) {
             Some((count, _)) => *count += 1,
@@ -161,7 +163,8 @@ impl<'o> Processes<'o> {
         }
     }
 
-    /// Says which processes the file's list of processes does not have. In a damaged file they are left out, for their rows may be garbage.
+    /// Count processes that are missing from the file's process list. In a damaged file they are dropped, because their
+    /// rows may be garbage.
     pub(crate) fn note_unlisted(&mut self, is_listed: impl Fn(i64) -> bool) {
         let is_damaged = !self.damaged.is_empty() || self.report.count_of(diagnostics::TRUNCATED.code) > 0;
         let unlisted: Vec<i64> = self.by_pid.keys().copied().filter(|&pid| pid != UNKNOWN && !is_listed(pid)).collect();
@@ -176,7 +179,7 @@ impl<'o> Processes<'o> {
         }
     }
 
-    /// Processes with events, and what is said of the file as a whole.
+    /// Processes with events, and the diagnostics of the complete file.
     fn take_kept(&mut self) -> Vec<ProcessTrace> {
         for (table, why) in &self.damaged {
             diagnostics::TABLE_DAMAGED.count(&mut self.report, None, &format!("{table}: {why}"));
@@ -187,7 +190,7 @@ impl<'o> Processes<'o> {
         diagnostics::TEXT_MISSING.count_many(&mut self.report, rows.sum(), None, &nameless);
         let mut kept = std::mem::take(&mut self.by_pid);
         if let Some(unknown) = kept.get_mut(&UNKNOWN).filter(|process| !process.trace.events.is_empty()) {
-            // What they ran on is of several processes: they are no rank.
+            // The operations ran on devices of several processes and belong to no rank.
             unknown.device = None;
             let (events, rows) = (&unknown.trace.events, unknown.trace.events.len() as u64);
             let first = unknown.trace.strings.get(events.name[0]);
@@ -201,7 +204,7 @@ impl<'o> Processes<'o> {
         kept.into_values().filter(|process| !process.trace.events.is_empty()).collect()
     }
 
-    /// The traces of all processes that called the GPU's interface, with the numbers of these; of all others if none did.
+    /// Traces of all processes with GPU API calls, with their PIDs; of all other processes if there are none.
     pub(crate) fn traces(mut self, format: &str, name: &str) -> Vec<(i64, Trace)> {
         let mut kept: Vec<ProcessTrace> = self.take_kept();
         let mut report = self.report;
@@ -238,7 +241,7 @@ impl<'o> Processes<'o> {
     }
 }
 
-/// Which process has the calls of a correlation id.
+/// The process with calls of each correlation ID.
 fn callers(by_pid: &BTreeMap<i64, ProcessTrace>) -> Callers {
     let mut callers = Callers::default();
     for (&pid, ProcessTrace { trace, .. }) in by_pid {
@@ -257,13 +260,13 @@ fn callers(by_pid: &BTreeMap<i64, ProcessTrace>) -> Callers {
 /// A row that becomes an event.
 pub(crate) struct Event<'a> {
     pub(crate) track: (Key, Key, TrackKind),
-    /// Start and end, ns since the recording began.
+    /// Start and end, in ns since the start of the recording.
     pub(crate) times: (Option<i64>, Option<i64>),
     pub(crate) name: &'a str,
     pub(crate) category: &'a str,
     pub(crate) kind: EventKind,
     pub(crate) phase: Phase,
-    /// Arguments; those without a value are left out.
+    /// Arguments; those without a value are omitted.
     pub(crate) arguments: &'a [(&'a str, Value<'a>)],
 }
 
@@ -278,9 +281,9 @@ pub(crate) struct EventRecord {
 pub(crate) struct ProcessTrace {
     pub(crate) pid: i64,
     pub(crate) trace: Trace,
-    /// The first GPU that it used, by its number in the machine where the export tells it.
+    /// The first GPU that the process used, by its number in the machine if the export contains it.
     pub(crate) device: Option<i64>,
-    /// Records of events on streams, by their number: the stream and the call that recorded.
+    /// Records of events on streams by event number: the stream and the recording call.
     pub(crate) records: BTreeMap<i64, EventRecord>,
     rows: Appender,
 }
@@ -291,13 +294,13 @@ impl ProcessTrace {
         Self { pid, trace, device: None, records, rows: Appender::default() }
     }
 
-    /// Whether it called the GPU's interface, or ran something on a GPU.
+    /// Check if the process has GPU API calls or GPU work.
     fn uses_gpu(&self) -> bool {
         let is_of_gpu = |kind: &EventKind| kind.is_api_call() || kind.is_gpu_work() || *kind == EventKind::Sync;
         self.trace.events.kind.iter().any(is_of_gpu)
     }
 
-    /// Numbers of the devices whose work it has.
+    /// Numbers of the devices with work of the process.
     pub(crate) fn devices(&self) -> impl Iterator<Item = i64> {
         let tracks = &self.trace.tracks;
         let streams = tracks.tracks.iter().filter(|track| track.kind == TrackKind::Stream);
@@ -316,7 +319,7 @@ impl ProcessTrace {
         }
     }
 
-    /// Its position is how many events came before it.
+    /// Append an event. Its offset is the number of earlier events.
     fn push(&mut self, event: &Event<'_>) -> EventId {
         let trace = &mut self.trace;
         let (start, dur, mut bits) = times(event, &mut trace.report);
@@ -332,7 +335,7 @@ impl ProcessTrace {
     }
 }
 
-/// Marks times that were never filled in, closes what is open, and resolves what needs the whole trace.
+/// Mark unset times, close open spans, and run the passes over the complete trace.
 pub(crate) fn seal(trace: &mut Trace, options: &ReadOptions) {
     resolve::unset::mark(trace, &ByteOffsets::default());
     resolve::host::mark(trace, &ByteOffsets::default());
@@ -340,7 +343,7 @@ pub(crate) fn seal(trace: &mut Trace, options: &ReadOptions) {
     resolve::resolve(trace, Vec::new(), &ByteOffsets::default(), options);
 }
 
-/// Spans of threads that were open when the recording ended go on to the last time of a thread that is believed.
+/// Extend spans that were open at the end of the recording to the last plausible time of a thread.
 fn close_open(trace: &mut Trace) {
     let events = &trace.events;
     let on_host = |e: EventId| trace.tracks.get(events.track[e.index()]).kind != TrackKind::Stream;
@@ -357,7 +360,7 @@ fn close_open(trace: &mut Trace) {
     }
 }
 
-/// Start, duration and flags of a row; what is wrong with its times is counted.
+/// Start, duration and flags of a row; invalid times are counted.
 fn times(event: &Event<'_>, report: &mut ReadReport) -> (i64, i64, u8) {
     let is_time = |ns: i64| ns.unsigned_abs() <= MAX_NS.unsigned_abs();
     match event.times {
@@ -370,7 +373,7 @@ fn times(event: &Event<'_>, report: &mut ReadReport) -> (i64, i64, u8) {
             (0, 0, flags::NO_TIME)
         }
         (Some(start), _) if event.phase == Phase::Instant => (start, 0, 0),
-        // Nobody knows how long it ran: what is on a GPU counts nowhere then.
+        // The duration is unknown, so GPU work is excluded from all totals.
         (Some(start), None) if event.track.2 == TrackKind::Stream => {
             diagnostics::NO_DURATION.count(report, None, event.name);
             (start, 0, flags::NO_TIME)

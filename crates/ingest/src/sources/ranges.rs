@@ -1,12 +1,13 @@
-//! Operators that PyTorch writes as ranges of NVTX or roctx (`torch.autograd.profiler.emit_nvtx`).
+//! Parser of operators that PyTorch writes as NVTX or roctx ranges (`torch.autograd.profiler.emit_nvtx`).
 
 use super::row::Value;
 use stackline_model::EventKind;
 
-/// Formats whose operators are such ranges: nothing says on which thread the forward operator of one ran.
+/// Formats with such operators, which lack the thread of the forward operator.
 pub(crate) const FORMATS: &[&str] = &[super::nsys::FORMAT, super::rocprofv3::FORMAT, super::rpd::FORMAT];
 
-/// A range by its text. PyTorch writes `aten::mm, seq = 12, op_id = 40, sizes = [[2, 3], [3, 4]]`, with what it knows.
+/// A parsed range text. PyTorch writes `aten::mm, seq = 12, op_id = 40, sizes = [[2, 3], [3, 4]]`, without unknown
+/// parts.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Range<'t> {
     pub(crate) name: &'t str,
@@ -38,7 +39,7 @@ impl<'t> Range<'t> {
         }
     }
 
-    /// Category and kind, as torch.profiler has them.
+    /// Category and kind of torch.profiler.
     pub(crate) fn kind(&self) -> (&'static str, EventKind) {
         match self.is_operator {
             true => ("cpu_op", EventKind::Operator),
@@ -55,12 +56,12 @@ impl<'t> Range<'t> {
     }
 }
 
-/// The list of lists that a text begins with.
+/// The nested list at the start of a text.
 fn list(text: &str) -> &str {
     text.find("]]").map_or(text, |end| &text[..end + 2])
 }
 
-/// `MmBackward0`: a node of autograd, or the engine's range around it.
+/// Check for a node of autograd such as `MmBackward0`, or the engine's range around it.
 pub(crate) fn is_autograd_node(name: &str) -> bool {
     let name = name.strip_prefix("autograd::engine::evaluate_function: ").unwrap_or(name);
     name.trim_end_matches(|c: char| c.is_ascii_digit()).ends_with("Backward")

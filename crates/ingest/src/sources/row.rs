@@ -1,11 +1,11 @@
-//! Rows of tables and of binary formats that become events.
+//! Rows of tables and binary formats that become events.
 
 use crate::diagnostics;
 use stackline_model::{AttrType, AttrValue, EventId, EventKind, NewEvent, Phase, StrId, Trace, TrackId};
 
-/// Rows that are read between two checks whether the caller wants to stop.
+/// Number of rows between two checks for a stop request.
 pub(crate) const ROWS_BETWEEN_CHECKS: u32 = 4096;
-/// Times beyond this (the year 2065 as epoch time) are no times.
+/// Limit on times in ns (the year 2065 as epoch time); larger ones are invalid.
 pub(crate) const MAX_NS: i64 = 3_000_000_000_000_000_000;
 
 /// The value of an argument.
@@ -17,12 +17,12 @@ pub(crate) enum Value<'a> {
     Json(&'a str),
 }
 
-/// An event but for its position, which is how many rows came before it.
+/// An event except its offset, which is the number of earlier rows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewRow {
-    /// ns since the trace's base.
+    /// Start in ns since the trace's base.
     pub(crate) start: i64,
-    /// ns.
+    /// Duration in ns.
     pub(crate) dur: i64,
     pub(crate) track: TrackId,
     pub(crate) name: StrId,
@@ -32,7 +32,7 @@ pub(crate) struct NewRow {
     pub(crate) flags: u8,
 }
 
-/// Appends rows with their arguments to a trace.
+/// Builder that appends rows with their arguments to a trace.
 #[derive(Debug, Default)]
 pub(crate) struct Appender {
     fields: Vec<(StrId, AttrType)>,
@@ -40,7 +40,7 @@ pub(crate) struct Appender {
 }
 
 impl Appender {
-    /// Arguments without a value are left out.
+    /// Append a row; arguments without a value are omitted.
     pub(crate) fn push(&mut self, trace: &mut Trace, row: NewRow, arguments: &[(&str, Value<'_>)]) -> EventId {
         let source_index = u32::try_from(trace.report.records).unwrap_or(u32::MAX);
         trace.report.records += 1;

@@ -1,10 +1,10 @@
-//! JSON read part by part, so that what stands before damage is kept; what is no whole number is taken for none.
+//! Incremental JSON reader that keeps the data before damage. Values that are not integers are read as none.
 
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::borrow::Cow;
 use std::fmt;
 
-/// A whole number, as number or text; none for anything else, and beyond 63 bits.
+/// An integer, as number or text; `None` for any other value, and beyond 63 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Whole(pub(crate) Option<i64>);
 
@@ -20,7 +20,7 @@ impl<'de> Visitor<'de> for OfWhole {
     type Value = Whole;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a whole number")
+        f.write_str("an integer")
     }
 
     fn visit_i64<E>(self, value: i64) -> Result<Whole, E> {
@@ -58,20 +58,20 @@ impl<'de> Visitor<'de> for OfWhole {
     }
 }
 
-/// What takes the fields of an object, or the elements of a list, one by one.
+/// Receiver of the fields of an object, or the elements of a list.
 pub(crate) trait Fields<'de> {
-    /// Takes the value of a field, or skips it.
+    /// Read the value of a field, or skip it.
     fn field<A: MapAccess<'de>>(&mut self, _: &str, map: &mut A) -> Result<(), A::Error> {
         map.next_value::<IgnoredAny>().map(|_| ())
     }
 
-    /// Takes the next element of a list, or skips it. Whether there was one.
+    /// Read the next element of a list, or skip it. Returns false at the end.
     fn element<A: SeqAccess<'de>>(&mut self, list: &mut A) -> Result<bool, A::Error> {
         Ok(list.next_element::<IgnoredAny>()?.is_some())
     }
 }
 
-/// An object or a list on its way to what takes its parts.
+/// Deserializer seed that passes the parts of an object or list to a receiver.
 pub(crate) struct Into<'f, F>(pub(crate) &'f mut F);
 
 impl<'de, F: Fields<'de>> DeserializeSeed<'de> for Into<'_, F> {
@@ -106,7 +106,7 @@ impl<'de, F: Fields<'de>> Visitor<'de> for Into<'_, F> {
     }
 }
 
-/// Elements go to the end of a list: those before damage are kept.
+/// Elements are appended to a list, so those before damage are kept.
 impl<'de, T: Deserialize<'de>> Fields<'de> for Vec<T> {
     fn element<A: SeqAccess<'de>>(&mut self, list: &mut A) -> Result<bool, A::Error> {
         let element = list.next_element()?;

@@ -1,4 +1,4 @@
-//! Scans of a database's tables into traces of processes.
+//! Scans of database tables into traces by process.
 
 use super::processes::Processes;
 use super::row::ROWS_BETWEEN_CHECKS;
@@ -7,13 +7,13 @@ use rustc_hash::FxHashMap;
 use stackline_model::ReadReport;
 use stackline_sqlite::{Database, Row, Stop};
 
-/// Longer texts are no names.
+/// Limit on the length of a name, in bytes.
 const LONGEST_NAME: usize = 64 << 10;
 
-/// Texts by their number, as tables of several formats hold them.
+/// Strings by number, as the tables of several formats contain them.
 pub(crate) type Texts = FxHashMap<i64, Box<str>>;
 
-/// Gives `take` each row of a table. What makes the table unreadable is noted.
+/// Pass each row of a table to `take`. An error that makes the table unreadable is stored.
 pub(crate) fn rows(
     file: &Database,
     table: &str,
@@ -33,11 +33,11 @@ pub(crate) fn rows(
     processes.note_damage(table, read);
 }
 
-/// Reads the table of texts: columns of their numbers and of the texts themselves.
+/// Read the string table: columns with the numbers and the strings.
 pub(crate) fn texts(file: &Database, table: &str, columns: [&str; 2], processes: &mut Processes<'_>) -> Texts {
     let mut texts = Texts::default();
     rows(file, table, &columns, processes, |row, _| {
-        // All that a program printed may be one of them; names are short.
+        // The table may contain all output of a program, but names are short.
         if let (Some(id), Some(text)) = (row.i64(0), row.text(1).filter(|text| text.len() <= LONGEST_NAME)) {
             texts.insert(id, text.into());
         }
@@ -45,7 +45,7 @@ pub(crate) fn texts(file: &Database, table: &str, columns: [&str; 2], processes:
     texts
 }
 
-/// Counts a row that is called after what it is: it names a text that the file does not hold, or none.
+/// Count a row that is named by its kind, because its string is missing in the file or it has none.
 pub(crate) fn note_nameless(ids: &[Option<i64>], called: &str, processes: &mut Processes<'_>) {
     match ids.iter().flatten().next() {
         Some(&id) => processes.count_nameless(called, id),
@@ -53,18 +53,18 @@ pub(crate) fn note_nameless(ids: &[Option<i64>], called: &str, processes: &mut P
     }
 }
 
-/// Whether a table has no rows.
+/// Check if a table has no rows.
 pub(crate) fn is_empty(file: &Database, table: &str) -> bool {
     let mut is_empty = true;
     let read = file.rows(table, &[], |_| {
         is_empty = false;
         Err(Stop)
     });
-    // What cannot be read is not known to be empty.
+    // An unreadable table may have rows.
     is_empty && read.is_ok()
 }
 
-/// Says which tables hold something that is not read.
+/// Count the tables with data that is not read.
 pub(crate) fn note_unread(file: &Database, is_read: impl Fn(&str) -> bool, report: &mut ReadReport) {
     for table in file.tables().filter(|table| !is_read(table)) {
         if !is_empty(file, table) {

@@ -1,29 +1,29 @@
-//! What each kind of damage must come to: the codes of the read report, and what of the trace must be as without it.
+//! Expected results of each kind of damage: codes of the read report, and unchanged parts of the trace.
 
 use stackline_model::{EventId, EventKind, RECORDED_DURATION, Severity, Trace, flags};
 use std::collections::BTreeMap;
 
-/// What the read report must say beyond what it says of the undamaged trace.
+/// Expected codes of the read report, beyond those of the undamaged trace.
 pub(crate) enum Report {
     /// At least one of these codes.
     Says(&'static [&'static str]),
-    /// Nothing but notes, or these codes.
+    /// No codes except notes, or some of these.
     May(&'static [&'static str]),
 }
 use Report::{May, Says};
 
-/// What must be the same with and without the damage.
+/// Part of the trace that must be the same with and without the damage.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Same {
-    /// How often each name occurs.
+    /// Number of occurrences of each name.
     Names,
-    /// How often each category text occurs.
+    /// Number of occurrences of each category text.
     Categories,
-    /// How many events of each kind there are.
+    /// Number of events of each kind.
     Kinds,
-    /// How often each start occurs.
+    /// Number of occurrences of each start.
     Starts,
-    /// How often each duration occurs.
+    /// Number of occurrences of each duration.
     Durations,
     /// Each event's parent.
     Parents,
@@ -31,15 +31,15 @@ pub(crate) enum Same {
     Launches,
     /// Each GPU operation's operator.
     Owners,
-    /// First start and last end.
+    /// First start and last end of the trace.
     Window,
     /// The window may be smaller, not larger.
     Inside,
-    /// The window is at most twice as long, or the report says that it cannot be trusted.
+    /// The window is at most twice as long, or the report marks it as unreliable.
     Believable,
     /// Every frame that was cut ends with its caller and keeps its recorded duration.
     Cut,
-    /// The bounds of each device's clock moved by just what its times did.
+    /// The bounds of each device's clock moved by the same amount as its times.
     Clock,
 }
 use Same::*;
@@ -47,12 +47,12 @@ use Same::*;
 /// Everything but texts.
 const STRUCTURE: &[Same] = &[Categories, Kinds, Starts, Durations, Parents, Launches, Owners, Window];
 const ALL: &[Same] = &[Names, Categories, Kinds, Starts, Durations, Parents, Launches, Owners, Window];
-/// All but durations, and what hangs on them.
+/// All parts except durations and parts that depend on them.
 const PLACED: &[Same] = &[Names, Categories, Kinds, Starts, Launches];
 const NO_LINKS: &[Same] = &[Names, Categories, Kinds, Starts, Durations, Parents, Window];
 const QUIET: Report = May(&[]);
 
-/// Kind, report, what stays.
+/// Kind of damage, expected report, unchanged parts.
 pub(crate) const EXPECTED: &[(&str, Report, &[Same])] = &[
     ("bare-quote-in-name", Says(&["bare_quote"]), STRUCTURE),
     ("bare-backslash", Says(&["backslash"]), STRUCTURE),
@@ -76,7 +76,7 @@ pub(crate) const EXPECTED: &[(&str, Report, &[Same])] = &[
     ("truncated-gzip", Says(&["damaged_compression"]), &[Inside]),
     ("corrupt-gzip", Says(&["damaged_compression"]), &[Believable]),
     ("two-documents", Says(&["trailing_data"]), ALL),
-    // These two give no trace at all, or one that is right.
+    // These two give no trace, or a correct one.
     ("empty-file", QUIET, &[]),
     ("gzip-through-text", QUIET, &[]),
     ("binary-tail", Says(&["trailing_data"]), ALL),
@@ -91,7 +91,7 @@ pub(crate) const EXPECTED: &[(&str, Report, &[Same])] = &[
     ("gpu-time-zero", Says(&["zero_time"]), &[Names, Categories, Kinds, Parents, Launches, Owners, Inside]),
     (
         "time-before-window",
-        // Where most of a device's work lies there, its clock is off.
+        // If most of a device's work is affected, its clock is off.
         Says(&["implausible_time", "device_clock_shifted"]),
         &[Names, Categories, Kinds, Durations, Parents, Launches, Owners, Inside],
     ),
@@ -144,7 +144,7 @@ pub(crate) const EXPECTED: &[(&str, Report, &[Same])] = &[
     ("environment-dump", QUIET, ALL),
 ];
 
-/// Holds a damaged trace to its line of the table.
+/// Check a damaged trace against its line of the table.
 pub(crate) fn check(kind: &str, whole: &Trace, damaged: &Trace, shows: bool) -> Result<(), String> {
     let line = EXPECTED.iter().find(|(name, ..)| *name == kind);
     let Some((_, report, same)) = line else { return Err("the table of expectations lacks this kind".to_owned()) };
@@ -172,7 +172,7 @@ fn codes(report: &Report, whole: &Trace, damaged: &Trace, shows: bool) -> Result
     }
 }
 
-/// How often each value occurs.
+/// Number of occurrences of each value.
 fn tally<'a, K: Ord>(trace: &'a Trace, of: impl Fn(&'a Trace, EventId) -> K) -> BTreeMap<K, usize> {
     let mut tally = BTreeMap::new();
     for event in trace.events.ids() {
@@ -224,7 +224,7 @@ fn clock(whole: &Trace, damaged: &Trace) -> bool {
     whole.meta.clocks.len() == damaged.meta.clocks.len()
         && whole.meta.clocks.iter().zip(&damaged.meta.clocks).all(|(a, b)| {
             let by = |bound: Option<i64>, moved: i64| bound.map(|b| b + moved);
-            // As recorded: what was shifted back is none of it.
+            // As recorded, without the shift of the reader.
             let moved = moved(a.device).map(|m| m + b.applied_ns - a.applied_ns);
             moved.is_some_and(|m| by(a.least_ns, m) == b.least_ns && by(a.most_ns, m) == b.most_ns)
         })

@@ -1,8 +1,8 @@
-//! What holds for every sealed trace, whatever it was read from. Shared by the tests and the fuzz targets.
+//! Invariants of every sealed trace, independent of its source. Shared by the tests and the fuzz targets.
 
 use stackline_model::{AttrType, EventId, EventKind, LinkKind, MAX_OFFSETS, StrId, Trace, flags};
 
-/// Checks every invariant; `Err` names the first that is broken.
+/// Check all invariants; `Err` names the first violated one.
 pub(crate) fn check(trace: &Trace) -> Result<(), String> {
     trace.events.check()?;
     trace.gpu.check()?;
@@ -50,7 +50,7 @@ fn events(trace: &Trace) -> Result<(), String> {
 
 fn parents(trace: &Trace) -> Result<(), String> {
     let table = &trace.events;
-    // Parents come first in this total order: so there are no circles.
+    // Parents come first in this total order, so there are no cycles.
     let place = |e: EventId| (table.start[e.index()], std::cmp::Reverse(table.dur[e.index()]), e);
     for event in table.ids() {
         let Some(parent) = table.parent[event.index()].some() else { continue };

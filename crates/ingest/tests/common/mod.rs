@@ -1,4 +1,4 @@
-//! The corpus, and what events say of themselves.
+//! Corpus files and formatted arguments of events.
 
 use stackline_model::{AttrValue, EventId, StrId, Trace};
 use stackline_testkit::corpus::files;

@@ -1,4 +1,4 @@
-//! What serde_json and integer arithmetic say that a valid Chrome document holds, against what we read from it.
+//! Comparison of a valid Chrome document, parsed by serde_json with integer arithmetic, with the reader's result.
 //! Shared by the tests and the fuzz targets.
 
 use serde::Deserialize;
@@ -45,7 +45,7 @@ pub(crate) fn parse(text: &[u8]) -> Option<(Vec<Record<'_>>, BTreeMap<String, Va
     }
 }
 
-/// Codes that say "this is not JSON": none may be met in a valid document.
+/// Codes for invalid JSON, which must not occur in a valid document.
 const DAMAGE: &[&str] = &[
     "bare_quote",
     "backslash",
@@ -67,7 +67,7 @@ const DAMAGE: &[&str] = &[
     "damaged_metadata",
 ];
 
-/// Whether any record is a row by itself: a list without events is not a trace.
+/// Check if any record is a row by itself: a list without events is not a trace.
 pub(crate) fn has_rows(records: &[Record<'_>]) -> bool {
     records.iter().any(|r| matches!(&*r.ph, "X" | "i" | "I" | "C"))
 }
@@ -79,7 +79,7 @@ pub(crate) fn compare(
     others: &BTreeMap<String, Value>,
 ) -> Result<usize, String> {
     let report = &trace.report;
-    // `stackFrames` may be JSON and yet hold no frames.
+    // `stackFrames` may be valid JSON without frames.
     let excused = |code: &str| code == "damaged_metadata" && others.contains_key("stackFrames");
     let damage = |p: &&stackline_model::Problem| DAMAGE.contains(&p.code.as_str()) && !excused(&p.code);
     if let Some(problem) = report.problems.iter().find(damage) {
@@ -146,7 +146,7 @@ fn check_event(trace: &Trace, event: EventId, record: &Record<'_>) -> Result<(),
     if let Some(ns) = record.ts.and_then(|t| nanos(t.get())).filter(|&ns| is_placed && !is_right(ns)) {
         return differs("start", &start, &ns);
     }
-    // Beside a time in nanoseconds the duration is in nanoseconds, too.
+    // With a start in nanoseconds, the duration is in nanoseconds, too.
     let is_micros = record.ts.is_none_or(|t| nanos(t.get()).is_some());
     if let Some(ns) = record.dur.and_then(|t| nanos(t.get())).filter(|_| is_micros) {
         let is_usable = trace.events.has(event, flags::HAS_DURATION) && trace.events.phase[row] == Phase::Complete;
@@ -196,7 +196,7 @@ fn key(trace: &Trace, key: Key) -> Value {
 fn same_key(ours: &Value, theirs: &Value) -> bool {
     match (ours, theirs) {
         (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),
-        // Numbers that are no 64-bit integers, and what is no number at all, are kept as text.
+        // Numbers that are not 64-bit integers, and other values, are kept as text.
         (Value::String(_), Value::Number(_) | Value::Array(_) | Value::Object(_) | Value::Bool(_)) => true,
         _ => ours == theirs,
     }
@@ -234,7 +234,7 @@ pub(crate) fn nanos(text: &str) -> Option<i64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    // Where the point stands in `digits` once the number is in nanoseconds.
+    // Position of the decimal point in `digits` for a number in nanoseconds.
     let point = whole.len() as i64 + exponent + 3;
     let digit = |at: i64| usize::try_from(at).ok().and_then(|at| digits.get(at)).map_or(0, |d| i128::from(d - b'0'));
     let Some(first) = digits.iter().position(|&d| d != b'0') else { return Some(0) };

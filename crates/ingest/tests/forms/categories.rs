@@ -1,4 +1,4 @@
-//! The vocabulary of every generation and vendor, and what is no category that we know.
+//! Categories of every generation and vendor, and unknown categories.
 
 use crate::forms::dump::{codes, read};
 use stackline_model::{EventKind, TrackKind};
@@ -51,7 +51,7 @@ fn unknown_categories_are_kept_and_named() {
     assert_eq!((trace.events.kind[0], codes(&trace).join(" ").as_str()), (EventKind::Other, "unknown_category"));
     assert_eq!(trace.report.problems[0].example, "quantum_op");
     assert!(trace.report.is_clean());
-    // Close to a known one is not known: no guessing.
+    // A similar category is unknown: the reader does not guess.
     assert_eq!(read(&document("KERNEL")).events.kind[0], EventKind::Other);
 }
 

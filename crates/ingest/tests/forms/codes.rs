@@ -1,4 +1,4 @@
-//! The page of the format lists every code of the read report, in the words of the source.
+//! The documentation page of the format lists every code of the read report with the message of the source.
 
 use stackline_ingest::diagnostics;
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! Rows of devices in the Chrome form of other profilers: told by names of processes and threads.
+//! Device rows in Chrome traces of other profilers, recognized by names of processes and threads.
 
 use crate::common;
 use stackline_ingest::{ReadOptions, read_bytes};
@@ -73,8 +73,8 @@ fn devices_of_tensorflow_1_and_intel_are_devices_and_processors_are_not() {
     assert_eq!(of_kind(&trace, EventKind::Operator), ["Const"]);
 }
 
-/// Kernels stand in a row of all streams, too, and copies in one of copies: with a job before the device, with nothing, and in the
-/// oldest form.
+/// A row of all streams contains kernels, too, and a row of copies contains copies: with a job before the device,
+/// without one, and in the oldest format.
 #[test]
 fn operations_of_tensorflow_1_count_once_whatever_their_job() {
     for device in ["/job:localhost/replica:0/task:0/device:GPU:1", "/device:GPU:1", "/gpu:1"] {
@@ -92,18 +92,18 @@ fn operations_of_tensorflow_1_count_once_whatever_their_job() {
         let trace = rows(&names, &[&gemm[..], &copies].concat());
         let work = |trace: &Trace| [EventKind::Kernel, EventKind::Memcpy].map(|kind| of_kind(trace, kind).len());
         assert_eq!((work(&trace), trace.gpu.len(), trace.gpu.device[0]), ([2, 2], 4, 1), "{device}");
-        // What no row of a stream has counts where it stands.
+        // An operation that no row of a stream contains counts in its own row.
         let trace = rows(&names[..3], &[&gemm[..], &copies[..1]].concat());
         assert_eq!(work(&trace), [2, 2], "{device}: copies in their own row alone");
         let trace = rows(&names[..3], &[&gemm[..1], &copies[..2]].concat());
         assert_eq!(work(&trace), [2, 2], "{device}: no streams");
-        // As often as it stands in streams.
+        // As often as in the rows of streams.
         let twice = [both(1, "MatMul"), both(1, "MatMul"), both(2, "MatMul"), both(4, "MatMul")];
         assert_eq!(work(&rows(&names, &twice)), [4, 0], "{device}");
     }
 }
 
-/// A loop and a branch hold what runs in them; what is under way beside them is no row of operations.
+/// A loop and a branch contain the operations that run in them; concurrent transfers are not a row of operations.
 #[test]
 fn loops_of_a_tpu_group_what_they_hold() {
     let within = |tid, name: &str, ts: i64, dur: i64| format!("1/{tid} - {name} {ts}+{dur}");
@@ -120,13 +120,14 @@ fn loops_of_a_tpu_group_what_they_hold() {
         within(3, "empty", 105, 0),
         within(4, "copy-start.1", 0, 200),
     ]);
-    // Of two equal spans neither holds the other, and both hold what is in them.
+    // Of two equal spans neither contains the other, and both contain the inner ones.
     assert_eq!(of_kind(&trace, EventKind::Kernel), ["fusion.1", "fusion.2", "fusion.3", "empty"]);
     assert_eq!(of_kind(&trace, EventKind::GpuAnnotation), ["while.1", "conditional.1", "all-reduce.1", "copy-start.1"]);
     assert_eq!(trace.report.count_of("operation_around_others"), 3);
 }
 
-/// Marks of a thread of the host go before the row of steps of a device, and of several devices the first one has them.
+/// Marks of a host thread take precedence over a device's row of steps; of several devices, the first one with steps is
+/// used.
 #[test]
 fn steps_of_a_device_are_steps_where_no_thread_marks_any() {
     let long = |pid, tid, name: &str, ts: i64| format!("{pid}/{tid} - {name} {ts}+90");
@@ -164,14 +165,14 @@ fn operations_of_rpd_have_the_launches_that_their_arrows_say() {
     assert!(of_kind(&trace, EventKind::Runtime).contains(&"hipLaunchKernel"));
 }
 
-/// Of a file with rows of a device alone, or without marks of the host.
+/// Files with device rows only, or without host marks.
 #[test]
 fn marks_that_are_projected_onto_a_stream_are_steps_where_no_thread_marks_any() {
     let on = |stream: i64, name: &str, ts: i64, length: i64| {
         format!("gpu0/{stream} gpu_user_annotation {name} {ts}+{length}")
     };
     let of_name = |name: &dyn Fn(i64) -> String| {
-        // What communicates runs into the next step.
+        // Communication extends into the next step.
         let one = |step: i64| {
             [
                 on(7, &name(step), 100 * step, 90),

@@ -1,19 +1,19 @@
-//! A trace as a few lines of text, so that a test can show what it expects.
+//! Conversion of a trace into a few lines of text for expected values.
 
 use stackline_ingest::{ReadOptions, read_bytes};
 use stackline_model::{AttrValue, EventId, Key, LinkKind, Phase, Trace, flags};
 
-/// Reads a document that must be readable.
+/// Read a valid document.
 pub(crate) fn read(json: &str) -> Trace {
     read_with(json, &ReadOptions::default())
 }
 
-/// Reads a document that must be readable, with settings.
+/// Read a valid document with options.
 pub(crate) fn read_with(json: &str, options: &ReadOptions) -> Trace {
     read_bytes("test.json", json.as_bytes(), options).unwrap_or_else(|e| panic!("{e}\n{json}"))
 }
 
-/// Reads a document and compares its rows and its problems.
+/// Read a document and compare its rows and diagnostics.
 #[track_caller]
 pub(crate) fn expect(json: &str, rows: &[&str], problems: &[&str]) -> Trace {
     let trace = read(json);
@@ -22,12 +22,12 @@ pub(crate) fn expect(json: &str, rows: &[&str], problems: &[&str]) -> Trace {
     trace
 }
 
-/// One line per event: `name kind lane:pid/tid start+dur`, then what is unusual, parent and arguments.
+/// One line per event: `name kind lane:pid/tid start+dur`, then unusual properties, parent and arguments.
 pub(crate) fn lines(trace: &Trace) -> Vec<String> {
     trace.events.ids().map(|event| line(trace, event)).collect()
 }
 
-/// `code` or `code*count` of each problem in the report's order.
+/// `code` or `code*count` of each diagnostic, in the report's order.
 pub(crate) fn codes(trace: &Trace) -> Vec<String> {
     let text = |p: &stackline_model::Problem| match p.count {
         1 => p.code.clone(),
@@ -85,7 +85,7 @@ fn value_text(trace: &Trace, value: AttrValue) -> String {
     }
 }
 
-/// `from -> to` of each flow arrow that is no launch.
+/// `from -> to` of each flow arrow that is not a launch.
 pub(crate) fn arrows(trace: &Trace) -> Vec<String> {
     trace
         .links
@@ -103,7 +103,7 @@ pub(crate) fn backward(trace: &Trace) -> Vec<String> {
         .collect()
 }
 
-/// One line per operation of an accelerator: `name correlation device/stream`, then launch and owners.
+/// One line per GPU operation: `name correlation device/stream`, then launch and context.
 pub(crate) fn gpu(trace: &Trace) -> Vec<String> {
     let name = |event: EventId| event.some().map_or("-", |e| trace.name(e));
     let row = |i: usize| {

@@ -55,12 +55,12 @@ fn rank_from_the_file_else_from_its_name() {
     assert_eq!(read("rank5.json", ""), (Some(5), None, "rank_from_name".to_owned()));
     assert_eq!(read("host-rank_12.pt.trace.json", "").0, Some(12));
     assert_eq!(read("trace.json", ""), (None, None, String::new()));
-    // No rank in it, as in one file of the corpus: the name decides.
+    // Without a rank in the file, as in one file of the corpus, the name determines it.
     assert_eq!(
         read("rank-2.json", r#""distributedInfo": {"world_size": 4},"#),
         (Some(2), Some(4), "rank_from_name".into())
     );
-    // Twice: the last one counts.
+    // A duplicate key: the last value is used.
     let twice = format!("{with} {}", with.replace("\"rank\": 3", "\"rank\": 4"));
     assert_eq!(read("x", &twice), (Some(4), Some(8), "duplicate_key".to_owned()));
 }

@@ -1,4 +1,4 @@
-//! What Kineto's writers of five years have in common, and the snapshot of one small trace as a whole.
+//! Common forms of five years of Kineto, and a snapshot of one small trace.
 
 use crate::forms::dump::{arrows, backward, codes, gpu, lines, read};
 use stackline_model::LinkKind;
@@ -47,7 +47,7 @@ fn the_same_arrows_in_and_out_of_order() {
 #[test]
 fn every_prefix_gives_the_rows_before_the_cut() {
     let whole = lines(&read(STEP));
-    // Every prefix is a truncated file: it ends with rows of the whole one, in order, and says that it was cut.
+    // Every prefix is a truncated file: it has the first rows of the complete one, and reports the truncation.
     let list = STEP.find("\"traceEvents\": [").unwrap() + 16;
     let behind = STEP.find("],\n  \"traceName\"").unwrap();
     for end in (list..STEP.trim_end().len()).step_by(7) {

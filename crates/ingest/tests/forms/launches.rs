@@ -1,4 +1,4 @@
-//! Kernels to launches, owners, steps, forward to backward.
+//! Links of kernels to launches, contexts and steps, and of forward to backward operators.
 
 use crate::forms::dump::{backward, codes, gpu, read};
 use stackline_testkit::mini;
@@ -64,7 +64,7 @@ fn ranks_merged_into_one_file_share_correlation_ids() {
             records.push(call("cudaLaunchKernel", pid, f64::from(rank) + id as f64 * 10.0, id));
             records.push(kernel(&format!("k{id} of {rank}"), rank, id as f64 * 10.0 + 5.0, id));
         }
-        // Ids that only one process has tell which device is whose.
+        // IDs that only one process has identify the device's process.
         records.push(call("cudaLaunchKernel", pid, 90.0, 50 + i64::from(rank)));
         records.push(kernel(&format!("own of {rank}"), rank, 95.0, 50 + i64::from(rank)));
     }
@@ -93,7 +93,7 @@ fn of_several_calls_with_an_id_the_last_before_the_kernel_counts() {
         kernel("k2", 0, 55.0, 4),
     ]);
     assert_eq!(launched(&json), ["k1 <- first@0 of 1", "k2 <- second@50 of 1"]);
-    // None before it: clocks differ, the first one is meant.
+    // No call precedes it: the clocks differ, and the first call is used.
     let json = list(&[kernel("k", 0, 1.0, 4), call("a", 1, 2.0, 4), call("b", 1, 3.0, 4)]);
     assert_eq!(launched(&json), ["k <- a@2 of 1"]);
 }
@@ -119,7 +119,7 @@ fn owners_are_those_around_the_launch_not_around_the_kernel() {
         complete("cpu_op", "outer", 1, 1, 4.0, 20.0, ""),
         complete("cpu_op", "inner", 1, 1, 5.0, 10.0, ""),
         call("cudaLaunchKernel", 1, 6.0, 1),
-        // The kernel runs in the second step; another thread's operator is no owner.
+        // The kernel runs in the second step; an operator of another thread is not its context.
         complete("cpu_op", "elsewhere", 1, 2, 0.0, 100.0, ""),
         kernel("k", 0, 60.0, 1),
         call("cudaLaunchKernel", 1, 45.0, 2),
@@ -184,7 +184,7 @@ fn sequence_numbers_count_per_thread_and_process() {
         op("b2", 1, 20, 4.5, 2, 0),
         op("b3", 1, 20, 6.0, 3, 0),
         op("other process", 2, 10, 5.0, 1, 0),
-        // Numbers 0 and 3 tell that forward thread 1 is thread 10, and 2 is thread 20.
+        // Numbers 0 and 3 show that forward thread 1 is thread 10, and 2 is thread 20.
         op("B3", 1, 99, 20.0, 3, 2),
         op("B1", 1, 99, 22.0, 1, 2),
         op("A1", 1, 99, 24.0, 1, 1),
@@ -239,7 +239,7 @@ fn steps_and_external_ids_stay_within_a_process() {
         call("cudaLaunchKernel", 2, 12.0, 22),
         kernel("k1", 0, 30.0, 21),
         kernel("k2", 1, 30.0, 22),
-        // Both processes have an operator 3: it names none.
+        // Both processes have an operator 3, so the ID is ambiguous.
         complete("kernel", "k3", 0, 7, 40.0, 2.0, "\"External id\": 3, \"device\": 0, \"stream\": 7"),
     ]);
     let rows = [

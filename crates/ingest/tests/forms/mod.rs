@@ -1,4 +1,4 @@
-//! Small documents made by hand, each for one form of the `chrome` format, with the rows that it must give.
+//! Small hand-made documents, each for one form of the `chrome` format, with the expected rows.
 
 mod categories;
 mod codes;

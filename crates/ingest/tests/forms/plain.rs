@@ -1,4 +1,4 @@
-//! Chrome traces of anything: both outer forms, every phase that is a record by itself, metadata, stacks.
+//! Chrome traces of any writer: both outer forms, every phase that is a record by itself, metadata, stacks.
 
 use crate::forms::dump::{expect, lines, read};
 use stackline_ingest::{ReadOptions, read_bytes};
@@ -22,7 +22,7 @@ fn the_closing_bracket_may_be_missing() {
     let row = ["a other thread:1/2 1000+2000"];
     expect(&format!("[{ONE}"), &row, &["unclosed_list"]);
     expect(&format!("[{ONE},\n"), &row, &["unclosed_list"]);
-    // The object form has no such allowance.
+    // The object form does not allow this.
     expect(&format!("{{\"traceEvents\": [{ONE}"), &row, &["truncated", "last_record"]);
     expect(&format!("{{\"traceEvents\": [{ONE}]"), &row, &["truncated", "last_record"]);
 }
@@ -153,7 +153,7 @@ fn stacks_before_and_after_the_events() {
             .zip(&stacks.stack)
             .map(|(&event, &stack)| format!("{}: {}", trace.name(event), frames(stack)))
             .collect();
-        // A circle is cut at one place.
+        // A cycle is cut at one frame.
         let circle = if found[2].ends_with("and round") { "c: round < and round" } else { "c: round" };
         assert_eq!(found, ["a: mm < train < main", "b: train < main", circle, "e: orphan"]);
         assert!(trace.report.is_clean(), "{:?}", trace.report.problems);
@@ -165,7 +165,7 @@ fn damaged_stacks_lose_the_stacks_only() {
     let trace = read(&format!("{{\"stackFrames\": [1, 2], {STACKED}}}"));
     assert_eq!((trace.events.len(), trace.stacks.event.len()), (5, 0));
     assert_eq!(trace.report.count_of("damaged_metadata"), 1);
-    // One frame that is none costs its own stacks.
+    // An invalid frame affects only its own stacks.
     let frames = FRAMES.replace("{\"name\": \"round\", \"parent\": \"9\"}", "17");
     let trace = read(&format!("{{{frames}, {STACKED}}}"));
     assert_eq!((trace.stacks.event.len(), trace.report.count_of("damaged_metadata")), (3, 1));

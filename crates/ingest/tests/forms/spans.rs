@@ -40,7 +40,7 @@ fn arguments_of_the_end_come_behind_those_of_the_begin() {
         record('E', "", 1, 1.0, r#", "args": {"m": 2, "n": 1, "late": true}"#),
         record('X', "y", 1, 2.0, r#", "dur": 1, "args": {"k": "v"}"#),
     ]);
-    // Where both name a key, the last one wins (as in every reader of duplicate keys).
+    // If both records have a key, the last value is used, as in every reader of duplicate keys.
     let rows = ["x other thread:1/1 0+1000 begin_end n=1 m=1 m=2 late=true", "y other thread:1/1 2000+1000 k=\"v\""];
     let trace = expect(&json, &rows, &[]);
     assert_eq!(trace.attr("m").i64(stackline_model::EventId(0)), Some(2));
@@ -131,7 +131,7 @@ fn scoped_ids() {
         // A global id does.
         named("global", 1, 'b', 7.0, global),
         named("global", 2, 'e', 8.0, global),
-        // So does a plain one, unless the process has its own.
+        // A plain ID does, too, unless the process has its own span.
         named("plain", 1, 'b', 9.0, plain),
         named("plain", 2, 'b', 10.0, plain),
         named("plain", 1, 'e', 11.0, plain),
@@ -186,7 +186,7 @@ fn arrows_with_steps_and_with_one_end() {
     assert_eq!(arrows(&trace), ["from -> to", "to -> third"]);
     let trace = read(&list(&[&records[..], &chain[2..]].concat()));
     assert_eq!((arrows(&trace).len(), trace.report.count_of("dangling_flow")), (0, 1));
-    // Ends that touch no span dangle as well.
+    // Arrow ends that are on no span dangle as well.
     let astray = [flow('s', 1, 25.0), flow('f', 2, 30.0)];
     let trace = read(&list(&[&records[..], &astray[..]].concat()));
     assert_eq!((arrows(&trace).len(), trace.report.count_of("dangling_flow")), (0, 1));

@@ -1,4 +1,4 @@
-//! GPU times that cannot be true, overlaps on one stream, clocks that differ, crossing spans.
+//! Impossible GPU times, overlaps on one stream, clocks that differ, crossing spans.
 
 use crate::forms::dump::{codes, lines, read, read_with};
 use stackline_ingest::ReadOptions;
@@ -44,7 +44,7 @@ fn implausible_gpu_times_count_nowhere() {
     assert_eq!(marked, expected);
     assert_eq!(trace.report.count_of("implausible_time"), 3);
     assert_eq!(trace.span(), Some((99_500_000_000, 101_000_000_000)));
-    // A trace without a CPU side has nothing to compare with.
+    // Without CPU events no comparison is possible.
     assert_eq!(
         read(&on(A100, &[kernel("zero", 0.0, 5.0), kernel("late", 1e9, 5.0)])).report.count_of("implausible_time"),
         0
@@ -82,7 +82,7 @@ fn clipping_is_offered_and_counted() {
     // Dependent launches overlap by design.
     assert_eq!(clipped(B200, 13.0), (13_000, 0));
     assert_eq!(clipped(B200, 60.0), (10_000, 1));
-    // Unasked, nothing is changed.
+    // Without the option, no time is changed.
     let trace = read(&on(A100, &[host("op", 0.0, 100.0), kernel("a", 10.0, 35.0), kernel("b", 20.0, 50.0)]));
     assert_eq!((trace.events.dur[1], trace.report.count_of("clipped_overlap")), (35_000, 0));
 }
@@ -90,7 +90,7 @@ fn clipping_is_offered_and_counted() {
 #[test]
 fn a_span_that_runs_over_many_is_one_overlap_each() {
     let records = [host("op", 0.0, 100.0), kernel("long", 10.0, 80.0), kernel("b", 20.0, 5.0), kernel("c", 40.0, 5.0)];
-    // Each operation is compared with the end of all before it, not only with that of its neighbour.
+    // Each operation is compared with the end of all earlier ones, not only with that of its neighbor.
     assert_eq!(read(&on(A100, &records)).report.count_of("stream_overlap"), 2);
 }
 
@@ -113,7 +113,7 @@ fn what_lasts_beyond_many_later_ones_of_its_stream_counts_nowhere() {
     assert_eq!(covering(1, 16, false), ["implausible_length"]);
     assert_eq!(covering(1, 15, false), ["stream_overlap*15"]);
     assert_eq!(covering(4, 16, false), ["implausible_length*4"]);
-    // Kernels of one graph, and streams that are none.
+    // Kernels of one graph, and tracks that are not streams.
     assert_eq!(covering(1, 40, true), ["stream_overlap*40"]);
     assert_eq!(covering(5, 16, false), ["stream_overlap*20"]);
 }

@@ -1,4 +1,4 @@
-//! Chrome traces of XProf on a GPU: hand-made ones, and two of JAX on an H100 with what Python counts in them.
+//! Chrome traces of XProf on a GPU: hand-made ones, and two of JAX on an H100 with counts made by Python.
 
 use stackline_ingest::{ReadOptions, read_bytes};
 use stackline_model::{EventKind, Trace};
@@ -65,7 +65,7 @@ fn spans_of_host_threads_have_the_kinds_that_their_names_say() {
     use EventKind::{Annotation, Driver, Operator, Other, Overhead, PythonFunction};
     assert_eq!(kinds, [Annotation, PythonFunction, Operator, Other, Other, Driver, Other, Overhead]);
     assert_eq!(trace.steps.iter().map(|step| step.number).collect::<Vec<_>>(), [3]);
-    // The same names in another program's trace mean nothing.
+    // The same names in another program's trace have no meaning.
     let other = read(&[span((701, 9), "$train.py:12 step", (1, 90), "")]);
     assert_eq!(other.events.kind, [Other]);
 }
@@ -90,7 +90,7 @@ fn fixture(name: &str) -> Trace {
     read_bytes(name, &text, &ReadOptions::default()).unwrap()
 }
 
-/// Operations with a launch, calls that launched them, and spans of threads by kind: as Python counts them in the file.
+/// Operations with a launch, launch calls, and spans of threads by kind, as counted by Python in the file.
 #[test]
 fn all_work_of_jax_on_a_gpu_has_its_launch() {
     let of = |trace: &Trace| {
@@ -103,7 +103,7 @@ fn all_work_of_jax_on_a_gpu_has_its_launch() {
         (trace.gpu.len(), linked, calls.len(), [Driver, Operator, Overhead, PythonFunction].map(count))
     };
     let (train, eager) = (fixture("jax-train.trace.json.gz"), fixture("jax-eager.trace.json.gz"));
-    // Frames of Python without the 7 that begin the profile and the like.
+    // Python frames without the 7 of the profile's start and similar ones.
     assert_eq!(of(&train), (250, 250, 10, [41, 5, 7, 90]));
     assert_eq!(of(&eager), (36, 36, 36, [72, 20, 5, 1036]));
     assert_eq!(train.steps.iter().map(|step| step.number).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);

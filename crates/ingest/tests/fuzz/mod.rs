@@ -29,7 +29,7 @@ use stackline_testkit::mutate::mutate;
 /// Mutated inputs per target.
 const MUTATED: usize = 20_000;
 
-/// Runs a target's check over its seeds and over mutations of them; a failure names the input by its number.
+/// Run a target's check over its seeds and their mutations; a failure names the input by its number.
 fn replay(target: &str, check: fn(&[u8])) {
     replay_some(target, check, MUTATED);
 }

@@ -59,7 +59,7 @@ const ROCPROFV3: &[&[u8]] = &[
     b"Kind,Direction,Source_Agent_Id,Destination_Agent_Id,Correlation_Id,Start_Timestamp,End_Timestamp\nMEMORY_COPY,HOST_TO_DEVICE,0,1,3,10,20\n",
 ];
 
-/// Profiles of XProf: a host with steps and calls, a device with kernels, the programs of XLA that they are of.
+/// XProf profiles: a host with steps and calls, a device with kernels, and their XLA programs.
 fn profiles() -> [Vec<u8>; 2] {
     let text = |text: &str| Stat::Text(text.to_owned());
     let add = Instruction { name: "add.1", opcode: "add", operator: "jit(f)/add", line: ("a.py", 5) };
@@ -86,7 +86,7 @@ fn profiles() -> [Vec<u8>; 2] {
     [space(&[programs, device, host.clone()], &["host"]), space(&[host], &[])]
 }
 
-/// Documents of a few records each, taken from all over a generated step; object form and array form in turn.
+/// Documents of a few records each from a generated step, alternating between object form and array form.
 fn excerpts() -> Option<Vec<Vec<u8>>> {
     let config = demo::Config { steps: 1, layers: 1, ..demo::Config::default() };
     let text = demo::generate(&config).into_bytes();
@@ -110,7 +110,7 @@ fn excerpts() -> Option<Vec<Vec<u8>>> {
     Some((0..EXCERPTS).map(excerpt).collect())
 }
 
-/// Forms that the generated step has none of.
+/// Forms that do not occur in the generated step.
 const OTHERS: &[&str] = &[
     r#"[{"ph":"B","name":"a","pid":1,"tid":1,"ts":1},{"ph":"E","pid":1,"tid":1,"ts":2,"args":{"x":1}}]"#,
     r#"[{"ph":"b","cat":"c","id":"0x1","name":"a","pid":1,"ts":1},{"ph":"n","cat":"c","id":"0x1","name":"m","pid":1,"ts":2},{"ph":"e","cat":"c","id":"0x1","name":"a","pid":1,"ts":3}]"#,
@@ -130,7 +130,7 @@ const MEMORY: &[&[u8]] = &[
     br#"[{"name": "snapshot.pickle", "base64": "gAJ9Lg=="}]"#,
 ];
 
-/// The files of DrGPUM's collector, one behind the other.
+/// The files of DrGPUM's collector, concatenated.
 const DRGPUM: &[&[u8]] = &[
     b"[0]: 0(0), 2(2), 3(4), 5(5)\n[1]: 1(0), 3(4), 4(3), 6(5)\n\0op_id=0, size=1024\nop_id=1, size=64\n\0op_id: 3, KERNEL 7, stream_id: 2\n",
     b"[7]: 7(0), 8(1)\n\0op_id=7, size=512\n",
@@ -149,7 +149,7 @@ fn records(stream: &[u8]) -> Vec<u8> {
     records
 }
 
-/// Seed inputs, each with the fuzz target that it is for.
+/// Seed inputs, each with its fuzz target.
 pub(crate) fn seeds() -> Option<Vec<(&'static str, Vec<u8>)>> {
     let excerpts = excerpts()?;
     let mut seeds = Vec::new();

@@ -1,4 +1,4 @@
-//! Valid JSON in any spelling reads as serde_json reads it.
+//! Valid JSON in any spelling gives the same result as serde_json.
 
 use crate::oracle;
 use proptest::collection::vec;
@@ -8,7 +8,7 @@ use stackline_ingest::{ReadOptions, read_bytes};
 /// JSON whose numbers keep their spelling.
 #[derive(Clone, Debug)]
 enum Json {
-    /// `null`, `true`, `false` or a number, as it stands.
+    /// `null`, `true`, `false` or a number, with its spelling.
     Plain(String),
     Text(String),
     List(Vec<Json>),
@@ -29,7 +29,7 @@ fn number() -> impl Strategy<Value = String> {
     ]
 }
 
-/// A time in any spelling, within what times can be.
+/// A time in any spelling, within the valid range.
 fn time() -> impl Strategy<Value = String> {
     prop_oneof![
         (0u64..2_000_000_000_000_000, 0u32..1000).prop_map(|(us, ns)| format!("{us}.{ns:03}")),
@@ -55,7 +55,7 @@ fn value() -> impl Strategy<Value = Json> {
     })
 }
 
-/// Pairs with distinct keys: which of two wins is another test's matter.
+/// Pairs with distinct keys: duplicate keys are subject of another test.
 fn members(max: usize) -> impl Strategy<Value = Vec<(String, Json)>> {
     vec((text(), value()), 0..max).prop_map(distinct)
 }

@@ -1,4 +1,4 @@
-//! Inputs that aim at the reader's time: whatever pattern repeats, reading takes time in proportion to the bytes.
+//! Inputs that aim at long run times: for any repeated pattern, the time is proportional to the bytes.
 
 use stackline_ingest::{ReadOptions, read_bytes};
 use std::sync::mpsc;
@@ -33,13 +33,13 @@ const PIECES: &[&str] = &[
     "\\u00",
 ];
 
-/// Patterns that were slow once.
+/// Patterns that were slow in earlier versions.
 const KNOWN: &[&str] = &["\\\"", "{\"ph\":[", "{\"ph\":\"x\"y", "{\"ph\":\"x\\\"y", "\"\\\"", "{\"a\":[\""];
 
 const OPENINGS: &[&str] = &["[", "{", "{\"traceEvents\":[", "[{\"ph\":\"X\",\"name\":\"", "[{\"ph\":\"X\",\"args\":{"];
 
 const SIZE: usize = 400_000;
-/// Far beyond what any pattern takes on a busy machine, far below what quadratic time would be.
+/// Far above the time of any pattern on a busy machine, far below quadratic time.
 const LIMIT: Duration = Duration::from_secs(40);
 
 fn patterns() -> Vec<String> {
@@ -62,7 +62,7 @@ fn no_pattern_takes_more_than_linear_time() {
     let (done, next) = mpsc::channel();
     std::thread::spawn(move || {
         for (i, pattern) in patterns().iter().enumerate() {
-            // All openings for what was slow once; one each, in turn, for the rest.
+            // All openings for known slow patterns; one each, in turn, for the rest.
             let opens = if i < KNOWN.len() { OPENINGS } else { &OPENINGS[i % OPENINGS.len()..][..1] };
             for open in opens {
                 let text = format!("{open}{}", pattern.repeat(SIZE / pattern.len()));

@@ -1,5 +1,5 @@
-//! Random inputs: valid documents in any spelling, damaged ones, ones that aim at the reader's time and at the edges of
-//! its window.
+//! Random inputs: valid documents in any spelling, damaged ones, ones that aim at long run times, and ones that aim at
+//! the window's edges.
 
 use crate::invariants;
 
@@ -8,5 +8,5 @@ mod hostile;
 mod mutations;
 mod windows;
 
-/// One training step in small: see the forms' snapshot for what is read from it.
+/// One small training step; a snapshot of the forms shows its events.
 const STEP: &str = include_str!("../common/step.json");

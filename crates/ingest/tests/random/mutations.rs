@@ -1,11 +1,11 @@
-//! Damage of any kind: reading ends, and what comes out is a sound trace.
+//! Any damage: reading ends, and the result is a valid trace.
 
 use crate::random::{STEP, invariants};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use stackline_ingest::{ReadOptions, read_bytes};
 
-/// One change of a text, at a place given as a fraction of its length.
+/// One change of a text, at a position given as a fraction of its length.
 #[derive(Clone, Debug)]
 enum Edit {
     Set(u16, u8),

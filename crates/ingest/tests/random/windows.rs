@@ -1,4 +1,4 @@
-//! Where the reader's window ends changes nothing, nor how many bytes come at a time.
+//! The result is independent of the window's position and of the number of bytes per read.
 
 use crate::random::STEP;
 use stackline_ingest::{ReadOptions, sources};
@@ -6,10 +6,10 @@ use stackline_model::Trace;
 use stackline_testkit::damage;
 use std::io::{self, Read};
 
-/// The reader's window holds a whole number of these.
+/// The size of the reader's window is a multiple of this.
 const WINDOW: usize = 1 << 20;
 
-/// Gives at most `step` bytes at a time, and now and then a signal interrupts it.
+/// A reader that returns at most `step` bytes at a time, with occasional interrupts.
 struct Drip<'a> {
     bytes: &'a [u8],
     step: usize,
@@ -37,8 +37,8 @@ fn read(mut input: impl Read) -> Result<Trace, String> {
     traces.map(|mut traces| traces.remove(0)).map_err(|e| e.to_string().replace(char::is_numeric, ""))
 }
 
-/// All that a reader delivers, with byte offsets counted from `from`. Examples of damaged text end with the window, and
-/// are left out.
+/// Complete result of a reader, with byte offsets relative to `from`. Examples of damaged text end with the window and
+/// are excluded.
 fn whole(result: Result<Trace, String>, from: u64) -> Vec<String> {
     match result {
         Err(reason) => vec![reason],
@@ -69,7 +69,7 @@ fn however_few_bytes_come_at_a_time() {
     }
 }
 
-/// Reads `text` behind so many spaces that the window ends at each of some places in it.
+/// Read `text` after a number of spaces such that the window ends at selected positions in it.
 fn at_every_edge(name: &str, text: &[u8], stride: usize) {
     let expected = whole(read(text), 0);
     let mut padded = vec![b' '; WINDOW];

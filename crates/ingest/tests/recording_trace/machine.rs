@@ -1,4 +1,4 @@
-//! What recordings say of processors, of OpenMP and of their own cost.
+//! CPU limits, OpenMP and recording cost in recordings.
 
 use super::*;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ fn described(trace: &Trace) -> Value {
     serde_json::from_str(trace.meta.entry(RECORDING).unwrap()).unwrap()
 }
 
-/// A rank that may use three processors, or two and a half by its control group.
+/// A rank with a limit of three processors, or of two and a half by its control group.
 fn rank(pid: u32, rank: Option<u32>, boot: u64) -> Vec<u8> {
     let mut script = Script::new(process(pid, rank));
     script.records.push(Record::Machine { boot });
@@ -66,7 +66,7 @@ fn of_long_recordings_some_looks_are_kept() {
     assert_eq!(counts, [vec![2048, 2048], vec![2048, 2048], vec![4096]]);
 }
 
-/// How many looks the processes of an entry have, which lie on a line from the first to the last.
+/// Number of load samples per process of an entry; the samples are on a line from the first to the last one.
 fn kept(entry: &Value) -> Vec<usize> {
     let of = entry["processes"].as_array().unwrap().iter().map(|process| {
         let loads = process["loads"].as_array().unwrap();
@@ -87,7 +87,7 @@ fn recordings_that_know_nothing_have_no_entry() {
     assert_eq!(one(&script.end()).meta.entry(RECORDING), None);
 }
 
-/// OpenMP is where the sample was taken, and no place of its own.
+/// A sample in OpenMP is attributed to its caller.
 #[test]
 fn samples_in_openmp_show_the_function_that_waits() {
     assert_eq!(OPENMP, stackline_recording::OPENMP);

@@ -1,4 +1,4 @@
-//! Recordings with single calls as traces: what was recorded stays as it was, what is inferred follows from it.
+//! Recordings with single calls as traces: recorded data is kept unchanged, and inferred data follows from it.
 
 mod machine;
 mod own;
@@ -11,8 +11,8 @@ use stackline_model::{EventId, EventKind, INFERRED, LinkKind, Trace};
 use stackline_recording::{CallDetail, ChunkWriter, FrameKey, HEADER, Metric, Process, Record, Thread};
 use std::collections::HashMap;
 
-/// A stream, written call by call. Frames are `def:FUNCTION:LINE`, the same with a file as `def@FILE:FUNCTION:LINE`, `mod:PATH`, `bwd:NAME`, `span:NAME` or an operator;
-/// `~` stands for a space.
+/// A stream, written call by call. Frames are `def:FUNCTION:LINE`, with a file `def@FILE:FUNCTION:LINE`, `mod:PATH`,
+/// `bwd:NAME`, `span:NAME` or an operator; `~` represents a space.
 struct Script {
     records: Vec<Record>,
     texts: HashMap<String, u32>,
@@ -21,7 +21,7 @@ struct Script {
     counts: HashMap<u32, u32>,
     last_end: HashMap<u32, i64>,
     last_number: i64,
-    /// What is said of the next call of each thread.
+    /// Details of the next call of each thread.
     next: HashMap<u32, CallDetail>,
 }
 
@@ -103,7 +103,7 @@ impl Script {
         self.records.push(Record::Call { thread, node, start_delta_ns: start - last, duration_ns, detail });
     }
 
-    /// Autograd's number of the next call.
+    /// Autograd's sequence number of the next call.
     fn number(&mut self, thread: u32, number: i64, forward_thread: u64) {
         let delta = number - std::mem::replace(&mut self.last_number, number);
         self.next.insert(thread, CallDetail::Autograd { delta, forward_thread });
@@ -173,7 +173,7 @@ fn functions_last_from_their_first_operator_to_their_last() {
     assert_eq!(trace.strings.get(trace.stacks.name[stack.index()]), "train.py(3): forward");
 }
 
-/// What the functions of a file are called in the trace of a command.
+/// Names of a file's functions in the trace of a command.
 fn named(command: &[&str], files: &[&str]) -> Vec<String> {
     let command = command.iter().map(|&word| word.to_owned()).collect();
     let mut script = Script::new(Process { command, ..process(7, None) });
@@ -196,10 +196,10 @@ fn files_are_named_from_where_the_command_ran() {
     assert_eq!(named(&["python", "./prog/x.py"], &files[..2]), ["prog/x.py", "prog/harness.py"]);
     // Python leaves the dots in the script's own name.
     assert_eq!(named(&["python", "../x.py"], &["/src/prog/../x.py", "/src/y.py"]), ["../x.py", "/src/y.py"]);
-    // Nobody knows where this one ran.
+    // The working directory of this one is unknown.
     assert_eq!(named(&["python", "/src/prog/x.py"], &files[..3]), ["x.py", "harness.py", "/src/lib.py"]);
     assert_eq!(named(&["python", "-m", "prog.x"], &files[..1]), ["/src/prog/x.py"]);
-    // What is installed keeps the name that all tools know, wherever that is.
+    // Installed files keep the name that all tools use, independent of their folder.
     let libraries = ["/src/x.py", "/src/.venv/lib/python3.11/site-packages/torch/a.py", "/usr/lib/python3.11/queue.py"];
     assert_eq!(named(&["python", "x.py"], &libraries), ["x.py", "torch/a.py", "queue.py"]);
 }
@@ -216,7 +216,7 @@ fn another_line_of_the_caller_is_another_call() {
     assert_eq!(calls, 3);
 }
 
-/// Autograd runs backward nodes where the engine is, not where the forward operator was called.
+/// Autograd runs backward nodes in the engine, not at the call of the forward operator.
 #[test]
 fn backward_nodes_belong_to_no_function_of_the_forward_pass() {
     let mut script = Script::new(process(7, None));
@@ -242,7 +242,7 @@ fn backward_nodes_belong_to_no_function_of_the_forward_pass() {
     assert_eq!(pairs, [("aten::mul", "MulBackward0")]);
 }
 
-/// Numbers count per thread: the same one on two threads means two operators.
+/// Numbers count per thread: equal numbers on two threads denote two operators.
 #[test]
 fn backward_nodes_find_the_thread_of_their_forward_operator() {
     let mut script = Script::new(process(7, None));
@@ -266,7 +266,7 @@ fn backward_nodes_find_the_thread_of_their_forward_operator() {
     assert_eq!(pairs, [("aten::mul", "MulBackward0"), ("aten::exp", "ExpBackward0")]);
 }
 
-/// Samples of the launcher alone make no trace beside those of the ranks.
+/// Samples of the launcher alone form no trace among those of the ranks.
 #[test]
 fn launchers_are_no_rank() {
     let mut launcher = Script::new(process(1, None));
@@ -339,7 +339,7 @@ fn a_tree_alone_is_no_trace() {
     assert!(traces_of("run", [("a.slr", &script.end()[..])]).traces.is_empty());
 }
 
-/// Any statement, with ids that are often right.
+/// Any record, with IDs that are often valid.
 fn statement() -> impl Strategy<Value = Record> {
     let id = || prop_oneof![0_u32..4, any::<u32>()];
     let time = || prop_oneof![-50_i64..200, any::<i64>()];
@@ -387,7 +387,7 @@ fn statement() -> impl Strategy<Value = Record> {
     ]
 }
 
-/// As the profiler of PyTorch has them in its traces, so that analyses that group by them work on recordings.
+/// In the form of PyTorch's profiler, so that analyses that group by inputs work on recordings.
 #[test]
 fn inputs_become_the_attributes_that_pytorch_s_profiler_writes() {
     let cases = [
@@ -420,7 +420,7 @@ fn inputs_become_the_attributes_that_pytorch_s_profiler_writes() {
 }
 
 proptest! {
-    /// Whatever a stream says: no panic, every call that makes sense is an event, and spans nest.
+    /// Any content of a stream: no panic, every valid call is an event, and spans nest.
     #[test]
     fn any_statements_give_a_trace_or_none(statements in proptest::collection::vec(statement(), 0..120)) {
         let mut records = vec![Record::Process(Box::new(process(7, None)))];
@@ -434,7 +434,7 @@ proptest! {
         }
     }
 
-    /// Calls that nest, as programs make them: spans nest, every call keeps its times, functions hold their operators.
+    /// Nested calls as in programs: spans nest, every call keeps its times, functions contain their operators.
     #[test]
     fn nested_calls_stay_nested(calls in proptest::collection::vec((1_usize..5, 0_usize..3, 1_i64..20, 0_i64..20), 1..60)) {
         let mut script = Script::new(process(7, None));
@@ -469,7 +469,7 @@ proptest! {
     }
 }
 
-/// A stream that is damaged before its first call looks like one of sums alone: it says that it is not.
+/// A stream that is damaged before its first call looks like one without single calls, but is reported as damaged.
 #[test]
 fn single_calls_that_are_lost_are_not_taken_for_sums() {
     let mut script = Script::new(process(7, None));
@@ -487,5 +487,5 @@ fn single_calls_that_are_lost_are_not_taken_for_sums() {
     let cut = error("cut", &whole[..HEADER.len() + 4]);
     let stackline_ingest::Error::NoSingleCalls { report, .. } = &cut else { panic!("{cut}") };
     assert!(report.count_of("cut_stream") > 0, "{report:?}");
-    assert!(cut.to_string().contains("they are lost") && !cut.to_string().contains("sums"), "{cut}");
+    assert!(cut.to_string().contains("single calls were lost") && !cut.to_string().contains("sums"), "{cut}");
 }

@@ -1,4 +1,4 @@
-//! Frames of the recorder in traces, and threads that have only the name of their program.
+//! Frames of the recorder in traces, and threads with inherited names.
 
 use super::{Script, one, outline, process};
 use stackline_recording::{Record, Thread};

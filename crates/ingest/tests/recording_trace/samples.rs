@@ -1,4 +1,4 @@
-//! Samples: what they stand for, and the functions that they show between operators.
+//! Samples: the time that they represent, and the functions that they show between operators.
 
 use super::*;
 
@@ -16,14 +16,14 @@ fn samples_are_points_with_what_they_stand_for() {
     assert!(samples.iter().all(|&e| trace.name(e) == "train.py(1): work"));
     assert_eq!(trace.attr("cpu_time_ns").i64(samples[0]), Some(10));
     assert_eq!(trace.attr("line").i64(samples[0]), Some(5), "the line that ran");
-    // What they are named by is the function's first line; their stack has the one that was running.
+    // The name has the function's first line; the stack has the running one.
     let innermost =
         |sample: &EventId| trace.strings.get(trace.stacks.names(trace.stacks.of_event(*sample)).next().unwrap());
     assert!(samples.iter().all(|sample| innermost(sample) == "train.py(5): work"));
     assert_eq!(outline(&trace, 0), ["train.py(1): main* 495..705", "  train.py(1): work* 495..705"]);
 }
 
-/// A thread with operators; its samples have a tree of their own, as the recorder writes them.
+/// A thread with operators; its samples have a separate tree, as in the recorder.
 struct Watched {
     script: Script,
     last: i64,
@@ -37,7 +37,7 @@ impl Watched {
         Self { script, last: 0 }
     }
 
-    /// A sample that stands for 100 ns.
+    /// A sample that represents 100 ns.
     fn sample(&mut self, path: &str, at: i64) {
         let node = self.script.node(1, path);
         let delta_ns = at - std::mem::replace(&mut self.last, at);
@@ -102,7 +102,7 @@ fn samples_within_a_span_stay_there_and_those_in_operators_add_nothing() {
     assert_eq!(watched.outline(), expected);
 }
 
-/// Clocks of samples and operators are read one after the other: a sample may claim to be in a span that is over.
+/// Clocks of samples and operators are read one after another: a sample may be in a span that has ended.
 #[test]
 fn a_sample_that_does_not_fit_the_calls_that_run_is_left_out() {
     let mut watched = Watched::new();

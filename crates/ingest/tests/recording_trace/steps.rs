@@ -1,4 +1,4 @@
-//! Steps, inferred from what an optimizer does.
+//! Steps inferred from optimizer calls.
 
 use super::{Script, one, outline, process};
 use stackline_recording::Record;
@@ -49,12 +49,12 @@ fn steps_of_windows_have_their_numbers_and_end_with_them() {
     let twice = [(1_000, 0, true), (2_580, 2, false), (8_900, 20, true)].map(|(at, n, open)| change(at, n, open, true));
     let numbers: Vec<i64> = steps(&twice, &["SGD", "Adam"]).iter().map(|step| step.0).collect();
     assert_eq!(numbers, [0, 10, 11, 12]);
-    // By time, in the middle of a step: that one is none.
+    // By time, in the middle of a step, which is excluded.
     let late = [change(1_000, 0, false, true), change(8_000, 7, true, false), change(30_000, 10, false, false)];
     assert_eq!(steps(&late, &["SGD"])[..], [(8, 9_540, 10_540), (9, 10_540, 20_540)]);
 }
 
-/// A function that is called for each step, told apart by what its caller does in between, ends its step.
+/// A function that is called once per step, distinguished by other calls of its caller in between, ends its step.
 #[test]
 fn what_a_function_does_after_the_optimizer_is_in_the_step() {
     let mut script = Script::new(process(7, None));
@@ -109,8 +109,8 @@ fn a_span_around_all_steps_is_no_step() {
     assert!(trace.report.is_clean(), "{:?}", trace.report.problems);
 }
 
-/// Two optimizers of one class, called from two lines; the first step compiles, so that it has other paths, and each iteration has a span
-/// of its own. A span is around all of it.
+/// Two optimizers of one class, called from two lines. The first step compiles, so it has other call paths. Each
+/// iteration has a span of its own, within a span around all of them.
 #[test]
 fn optimizers_of_one_class_are_told_apart_by_their_lines() {
     let mut script = Script::new(process(7, None));

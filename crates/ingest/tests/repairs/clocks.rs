@@ -28,7 +28,7 @@ fn launches_bound_from_below_and_waits_from_above() {
     let trace = read(&list(&events));
     assert_eq!(bounds(&trace), [(0, Some(40_000), None)]);
     let problem = trace.report.problems.iter().find(|p| p.code == "kernel_before_launch").unwrap();
-    assert_eq!((problem.count, &*problem.example), (2, "device 0: its clock is at least 40000 ns behind"));
+    assert_eq!((problem.count, &*problem.example), (2, "device 0: the clock is at least 40000 ns behind"));
     assert_eq!(problem.offsets.len(), 2);
     // The device is idle when this returns: its last kernel has ended by 160, which is 45 later than recorded.
     events.push(call("cudaDeviceSynchronize", (120, 40), 3));
@@ -36,7 +36,7 @@ fn launches_bound_from_below_and_waits_from_above() {
     assert_eq!(bounds(&trace), [(0, Some(40_000), Some(45_000))]);
     assert_eq!(trace.meta.clocks[0].shift_ns(), Some(40_000));
     let example = &trace.report.problems.iter().find(|p| p.code == "kernel_before_launch").unwrap().example;
-    assert_eq!(example, "device 0: its clock is 40000 to 45000 ns behind");
+    assert_eq!(example, "device 0: the clock is 40000 to 45000 ns behind");
     // Times are as recorded.
     assert_eq!(trace.span(), Some((60_000, 160_000)));
 }
@@ -56,7 +56,7 @@ fn a_device_that_is_ahead_shows_by_waits() {
 
 #[test]
 fn only_what_surely_waits_counts() {
-    // A stream that nobody names, and a process of two devices.
+    // An unnamed stream, and a process with two devices.
     let trace = read(&list(&[
         call("cudaLaunchKernel", (100, 5), 1),
         call("cudaLaunchKernel", (105, 5), 2),
@@ -66,7 +66,7 @@ fn only_what_surely_waits_counts() {
         call("cudaDeviceSynchronize", (120, 5), 4),
     ]));
     assert_eq!(bounds(&trace), [(0, Some(-20_000), None), (1, Some(-15_000), None)]);
-    // A record of the synchronisation names the device.
+    // A synchronization record names the device.
     let trace = read(&list(&[
         call("cudaLaunchKernel", (100, 5), 1),
         call("cudaLaunchKernel", (105, 5), 2),
@@ -89,7 +89,7 @@ fn bounds_that_exclude_each_other_are_told() {
     assert!(clock.is_contradictory() && clock.shift_ns().is_none(), "{clock:?}");
 }
 
-/// Clocks of one driver are good to some µs: the bounds of real traces hold 0, or nearly.
+/// Clocks of one driver agree to some µs: the bounds of real traces contain 0, or nearly.
 #[test]
 fn clocks_of_real_traces_agree() {
     let mut bounded = 0;

@@ -1,12 +1,12 @@
-//! Devices whose clocks are off are shifted onto the host's.
+//! Devices whose clocks are off are shifted onto the host's clock.
 
 use crate::repairs::{list, read, x};
 use stackline_model::{EventKind, Trace};
 
 const HOUR: i64 = 3_600_000_000;
 
-/// Thirty launches, one each 100 µs from `BASE` µs on, and a synchronization; their kernels start 8 µs later by a clock that is
-/// `off` µs ahead.
+/// Thirty launches, one per 100 µs from `BASE` µs on, and a synchronization. Their kernels start 8 µs later by a clock
+/// that is `off` µs ahead.
 const BASE: i64 = 1_000_000_000;
 
 fn program(off: i64, is_linked: bool, more: &[String]) -> Trace {
@@ -45,10 +45,10 @@ fn whatever_a_clock_is_off_by_the_window_is_the_hosts() {
         assert_eq!(kernels(&trace).len(), 30);
         let clock = trace.meta.clocks[0];
         assert!((clock.applied_ns + off * 1000).abs() <= 10_000, "{off}: {clock:?}");
-        // Bounds are those of the times as recorded; nothing is early any more.
+        // The bounds apply to recorded times; no operation is early after the shift.
         assert_eq!(clock.least_ns, Some(-off * 1000 - 8_000));
         assert_eq!(trace.report.count_of("kernel_before_launch"), 0);
-        // Annotations on the stream move along.
+        // Annotations on the stream are shifted, too.
         let step = trace.events.ids().find(|e| trace.kind(*e) == EventKind::GpuAnnotation).unwrap();
         assert_eq!(trace.events.start[step.index()] / 1000 - BASE, kernels(&trace)[0]);
     }
@@ -72,7 +72,7 @@ fn a_wait_bounds_the_shift_where_the_device_is_never_idle() {
             events.push(x("kernel", "k", (0, 7), (BASE + 10 + 100 * i + off, 100), &args));
         }
         if waits {
-            // One alone could be odd: three threads wait.
+            // A single wait may be an outlier, so three threads wait.
             for thread in 1..=3 {
                 let args = format!(r#""correlation":{}"#, 98 + thread);
                 events.push(x("cuda_runtime", "cudaDeviceSynchronize", (100, thread), (BASE + 300, 2715), &args));
@@ -80,7 +80,7 @@ fn a_wait_bounds_the_shift_where_the_device_is_never_idle() {
         }
         read(&list(&events))
     };
-    // A queue may be as long as that; nothing says more.
+    // A queue may be that long, and there is no other evidence.
     assert_eq!(busy(100_000, false).meta.clocks[0].applied_ns, 0);
     assert_eq!(busy(100_000, true).meta.clocks[0].applied_ns, -99_995_000);
 }

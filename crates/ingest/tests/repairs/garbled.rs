@@ -1,4 +1,4 @@
-//! Flipped bits in compressed traces: garbage must not stretch the window.
+//! Flipped bits in compressed traces: garbage must not extend the window.
 
 use crate::common;
 use stackline_ingest::{ReadOptions, read_bytes};
@@ -9,7 +9,7 @@ fn length(trace: &Trace) -> i64 {
     trace.span().map_or(0, |(start, end)| end - start)
 }
 
-/// Files large enough that damage leaves something to judge by.
+/// Files that are large enough to have data left after damage.
 const TRACES: &[&str] =
     &["amd-mi300-normalization", "nvidia-h100-qwen1.5-0.5b", "nvidia-h100-bert-small", "no-gpu-rank"];
 
@@ -32,7 +32,7 @@ fn windows_are_not_stretched_or_not_to_be_trusted() {
             let is_long = length(&trace) > 2 * whole;
             let is_short = 2 * length(&trace) < whole;
             assert!(!is_long || uncertain, "{name} {seed}: {} of {whole} ns: {:?}", length(&trace), trace.report);
-            // What is lost is told.
+            // Lost data is reported.
             let is_lost = trace.report.count_of("damaged_compression") > 0;
             assert!(!is_short || is_lost, "{name} {seed}: {} of {whole} ns", length(&trace));
             right += usize::from(!is_long && !is_short);

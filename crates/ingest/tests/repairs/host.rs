@@ -1,4 +1,4 @@
-//! Host records whose times cannot be true.
+//! Host records with impossible times.
 
 use crate::repairs::{common, list, read, x};
 use stackline_ingest::{ReadOptions, read_bytes};
@@ -20,14 +20,14 @@ fn instant(name: &str, ts: i64) -> String {
     format!("Traces/Trace - {name} @{ts}")
 }
 
-/// Twenty operators, one each ms, and more.
+/// Twenty operators, one per ms, and further records.
 fn program(more: &[String]) -> Trace {
     let mut events: Vec<String> = (0..20).map(|i| op("aten::add", SECOND + 1000 * i, 900)).collect();
     events.extend_from_slice(more);
     read(&list(&events))
 }
 
-/// Names of what is marked.
+/// Names of marked records.
 fn marked(trace: &Trace) -> Vec<&str> {
     let marked: Vec<&str> =
         trace.events.ids().filter(|e| !trace.events.is_plausible(*e)).map(|e| trace.name(e)).collect();
@@ -46,7 +46,7 @@ fn what_lies_outside_of_the_recording_counts_nowhere() {
         assert_eq!(trace.span(), Some((SECOND * 1000, SECOND * 1000 + 19_900_000)));
     }
     assert_eq!(marked(&with(&op("late", SECOND + 50, 50_000))), [""; 0]);
-    // What the user calls a step may be longer than what was recorded of it.
+    // A step that the user names may be longer than its recorded part.
     assert_eq!(marked(&with(&annotation("ProfilerStep#3", SECOND, 30 * SECOND))), [""; 0]);
     let steps = with(&annotation("ProfilerStep#3", SECOND, YEAR));
     assert_eq!((marked(&steps), steps.steps.len()), (vec!["ProfilerStep#3"], 0));
@@ -63,14 +63,14 @@ fn without_marks_what_is_alone_and_far_is_not_believed() {
     for event in [op("wrong", SECOND, 11 * SECOND), op("wrong", YEAR, 5), annotation("wrong", SECOND - 1, YEAR)] {
         assert_eq!(marked(&program(&[event])), ["wrong"]);
     }
-    // Several, each for itself.
+    // Several independent ones.
     let several = [op("wrong", SECOND, 20 * SECOND), op("wrong too", SECOND, YEAR), op("early", -YEAR, 5)];
     assert_eq!(marked(&program(&several)), ["wrong", "wrong too", "early"]);
     let fine = [
         vec![op("a long one", SECOND, 9 * SECOND)],
         vec![op("behind a pause", 300 * SECOND, 5)],
         vec![op("waits", 2 * SECOND, YEAR), x("cuda_runtime", "cudaStreamSynchronize", HOST, (2 * SECOND, YEAR), "")],
-        // The first call loads libraries, and is still within all the others.
+        // The first call loads libraries and still contains all others.
         vec![op("a slow start", -40 * SECOND, 41 * SECOND)],
     ];
     for events in fine {
@@ -87,7 +87,7 @@ fn an_open_span_does_not_end_with_an_absurd_one() {
 #[test]
 fn calls_do_not_outlast_what_called_them() {
     let ms = 1000;
-    // A step of 100 ms each, with a module in it.
+    // Steps of 100 ms with a module in each.
     let steps = |call: &str| {
         let mut events: Vec<String> = Vec::new();
         for i in 0..20 {
@@ -100,7 +100,7 @@ fn calls_do_not_outlast_what_called_them() {
         read(&list(&events))
     };
     let call = |cat: &str, at: i64, dur: i64| x(cat, "cudaLaunchKernel", HOST, (at * ms, dur * ms), "");
-    // Across the ends of module and step; across a step's begin; over an operator of its step.
+    // Across the ends of module and step; across the start of a step; around an operator of its step.
     for wrong in [call("cpu_op", 230, 400), call("cpu_op", 270, 400), call("cuda_runtime", 215, 150)] {
         let trace = steps(&wrong);
         assert_eq!(marked(&trace), ["cudaLaunchKernel"], "{wrong}");
@@ -109,7 +109,7 @@ fn calls_do_not_outlast_what_called_them() {
     for fine in [call("cpu_op", 230, 90), call("cpu_op", 270, 29), call("cuda_runtime", 1980, 300)] {
         assert_eq!(marked(&steps(&fine)), [""; 0], "{fine}");
     }
-    // A frame may call for the next step; one span alone may be the one that is too short.
+    // A frame may call the next step; a single span may itself be too short.
     let frame = x("python_function", "loop", HOST, (230 * ms, 400 * ms), "");
     assert_eq!(marked(&steps(&frame)), [""; 0]);
     let short = [annotation("epoch", 0, 2), op("aten::mm", 1, 500 * ms)];

@@ -1,4 +1,4 @@
-//! Times that cannot be true as recorded: what the reader estimates, cuts or leaves out of the window.
+//! Impossible recorded times: estimates, cuts and exclusions of the reader.
 
 use crate::common;
 

@@ -1,4 +1,4 @@
-//! Spans that nobody closed.
+//! Spans without a recorded end.
 
 use crate::repairs::{list, read, x};
 use stackline_model::{EventId, RECORDED_DURATION, Trace, flags};
@@ -16,7 +16,7 @@ fn span(trace: &Trace, name: &str) -> (i64, i64) {
     (trace.events.start[event.index()] / 1000, trace.events.dur[event.index()] / 1000)
 }
 
-/// `lost` never returned as far as the profiler knows; the recording stops at 1000.
+/// The profiler missed the return of `lost`; the recording stops at 1000.
 fn recording(more: &[String]) -> Trace {
     let mut events = vec![
         frame("main", 0, 1000),
@@ -38,7 +38,7 @@ fn a_frame_that_was_never_closed_ends_with_its_caller() {
     assert!(trace.events.has(lost, flags::CLAMPED) && !trace.events.has(lost, flags::CROSSING));
     assert_eq!(trace.attr(RECORDED_DURATION).i64(lost), Some(850_000));
     assert_eq!(trace.events.parent[lost.index()], row(&trace, "caller"));
-    // What the caller's caller did later is not put under it.
+    // Later work of the caller's caller is not below it.
     assert_eq!(trace.events.parent[row(&trace, "later").index()], row(&trace, "main"));
     let problem = trace.report.problems.iter().find(|p| p.code == "never_closed").unwrap();
     assert_eq!((problem.count, problem.offsets.len()), (1, 1));
@@ -55,7 +55,7 @@ fn frames_below_a_lost_one_are_cut_as_well() {
 
 #[test]
 fn other_crossings_keep_their_times() {
-    // Ends before the recording stops; or lies in an annotation, which may well end before the frame does.
+    // A frame that ends before the recording stops, or is in an annotation, which may end before the frame.
     let trace = recording(&[
         frame("inner", 340, 30),
         x("user_annotation", "phase", (1, 1), (380, 100), ""),
@@ -77,7 +77,7 @@ fn a_begin_without_end_is_cut_where_its_parent_ends() {
     assert_eq!(problem.offsets.len(), 1);
 }
 
-/// An aborted program leaves begin records without an end: the innermost of each thread says what ran.
+/// An aborted program leaves begin records without an end: the innermost one of each thread shows the running call.
 #[test]
 fn what_ran_when_the_recording_ended_is_told_with_its_callers() {
     let trace = read(&list(
@@ -99,11 +99,12 @@ fn what_ran_when_the_recording_ended_is_told_with_its_callers() {
         ["t.json: c10d::allreduce on thread main (1), called from step < train", "t.json: load_batch on thread 2"];
     assert_eq!((problem.count, &examples[..], trace.report.count_of("unfinished")), (2, &expected[..], 4));
     assert_eq!(problem.offsets.len(), 2);
-    // Where its caller has an end, only the record of its own end is missing.
+    // If its caller has an end, only its own end record is missing.
     assert_eq!(recording(&["1/1 cpu_op open B@305".to_owned()]).report.count_of("in_flight"), 0);
 }
 
-/// What a thread of these records, without their ends where a mark is missing, was in when the recording ended.
+/// Calls of a thread with these records that were running at the end of the recording. Records with a mark lack their
+/// end.
 fn in_flight(lines: &[&str]) -> Vec<String> {
     let trace = read(&list(&lines.iter().map(|&line| line.to_owned()).collect::<Vec<_>>()));
     let told = trace.report.problems.iter().find(|problem| problem.code == "in_flight");
@@ -112,12 +113,12 @@ fn in_flight(lines: &[&str]) -> Vec<String> {
 
 #[test]
 fn a_span_whose_next_iteration_ended_was_not_open_at_the_end() {
-    // The ends of the first two steps are missing: all that follows lies in them.
+    // The ends of the first two steps are missing, so they contain all later spans.
     let steps = ["1/1 - step B@0", "1/1 - step B@10", "1/1 - step B@20", "1/1 - step E@29", "1/1 cpu_op aten::mm 32+3"];
     assert_eq!(in_flight(&steps), Vec::<String>::new());
     let hangs = [&steps[..], &["1/1 - step B@40", "1/1 - wait B@41"]].concat();
     assert_eq!(in_flight(&hangs), ["t.json: wait on thread 1, called from step"]);
-    // In a call that is open itself.
+    // Within a call that is open itself.
     let within = [&["1/1 - train B@0", "1/1 - load B@1"], &steps[1..]].concat();
     assert_eq!(in_flight(&within), ["t.json: load on thread 1, called from train"]);
     let within = [&["1/1 - train B@0"], &steps[1..]].concat();

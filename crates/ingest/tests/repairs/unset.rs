@@ -1,14 +1,14 @@
-//! Times that the profiler never filled in are left out, whatever their share is.
+//! Times that the profiler never filled in are excluded, independent of their share.
 
 use crate::repairs::read;
 use stackline_model::Trace;
 
-/// Of records as they stand in a file: how times are written is the point.
+/// Records in the spelling of a file, which matters for times.
 fn list(records: &[String]) -> String {
     format!("[{}]", records.join(",\n"))
 }
 
-/// A hundred operators and kernels; the times of those that `is_bad` picks are replaced.
+/// A hundred operators and kernels; the times of those that `is_bad` selects are replaced.
 fn program(is_bad: impl Fn(usize) -> bool, time: (&str, &str)) -> Trace {
     let record = |i: usize| {
         let ts = 500_000_000 + 100 * (i / 2);
@@ -56,7 +56,7 @@ fn durations_that_were_never_written_are_named() {
         let (first, last) = trace.span().unwrap();
         assert!(last - first < 10_000_000, "{time:?}");
     }
-    // The largest numbers are no durations at all.
+    // The largest numbers are not valid durations.
     let trace = program(|i| i % 4 < 2, ("", "9223372036854775.808"));
     let counts = |trace: &Trace| ["bad_time", "zero_time"].map(|code| trace.report.count_of(code));
     assert_eq!((counts(&trace), left_out(&trace)), ([100, 0], 100), "each once, and their starts are fine");
@@ -72,7 +72,7 @@ fn a_trace_that_begins_at_zero_is_right() {
     for events in [vec![op(0, 10), op(5, 1), op(20, 7)], vec![op(0, 0), op(5, 1)], vec![op(0, 0)]] {
         assert_eq!(read(&list(&events)).report.count_of("zero_time"), 0, "{events:?}");
     }
-    // Whole microseconds: what is short takes 0.
+    // Whole microseconds: short operations have duration 0.
     let short: Vec<String> = (0..50).map(|i| op(10 * i, i % 2)).collect();
     assert_eq!(read(&list(&short)).report.count_of("zero_duration"), 0);
 }
@@ -88,8 +88,8 @@ fn half_of_the_records_may_be_anywhere() {
     assert_eq!(trace.span(), Some((500_000_000_000, 500_009_809_000)));
 }
 
-/// In whole microseconds 0 is short, but not where all others of the name take long; and a kernel without a duration, or with a negative
-/// one, has none.
+/// In whole microseconds a duration of 0 is short, but impossible if all others of the name are long. A kernel without
+/// a duration, or with a negative one, has none.
 #[test]
 fn durations_of_kernels_that_cannot_be_are_left_out() {
     let kernel = |at: i64, name: &str, dur: &str| {

@@ -1,11 +1,13 @@
-//! Execution traces of PyTorch (`ExecutionTraceObserver`, also in Chakra's form, JSON): operators with the tensors that
-//! they take and give, each with the number of its storage.
+//! Reader of PyTorch execution traces (`ExecutionTraceObserver`, also in Chakra's layout, JSON): operators with input
+//! and output tensors and storage numbers.
 //!
-//! Operators with no other below them that touches memory stand for kernels, and so do those with tensors that nothing below
-//! them mentions, for these tensors. Inputs are read, outputs of new storages are written, what
-//! the schema marks (`Tensor(a!)`) is both; views touch nothing. There are no allocations and no frees: a storage counts
-//! from the operator that gives it first up to the last one that takes it, so that the curve is a lower bound. Storages
-//! that are taken before any operator gave them are older than the trace. There are no times either: calls have numbers.
+//! Operators without inner operators that access memory represent kernels. An operator with tensors that no inner
+//! operator mentions represents a kernel on these tensors. Inputs are read, outputs in new storages are written, and
+//! arguments that the schema marks (`Tensor(a!)`) are both. Views access no memory.
+//!
+//! Allocations and frees are not recorded: a storage is alive from the operator that returns it first to the last one
+//! that takes it, so the memory curve is a lower bound. Storages that are taken before any operator returned them are
+//! older than the trace. Times are not recorded either: calls are numbered.
 
 mod nodes;
 mod storage_lifetimes;
@@ -20,14 +22,14 @@ use stackline_model::{
 };
 use storage_lifetimes::{Lives, Use};
 
-/// Whether a document is one: a dict with a schema and nodes.
+/// Check if a document is an execution trace: a dict with a schema and nodes.
 pub(super) fn is_execution_trace(values: &Values, root: Value) -> bool {
     let Some(dict) = values.as_dict(root) else { return false };
     let nodes = values.find(dict, "nodes").and_then(|nodes| values.as_list(nodes));
     nodes.is_some() && values.find(dict, "schema").is_some()
 }
 
-/// Reads an execution trace.
+/// Read an execution trace.
 pub(super) fn read(label: &str, values: &Values, root: Value) -> MemoryTrace {
     let mut trace = MemoryTrace { label: label.to_owned(), has_accesses: true, ..MemoryTrace::default() };
     let nodes = nodes::read(values, root, &mut trace.report);
@@ -56,7 +58,7 @@ pub(super) fn read(label: &str, values: &Values, root: Value) -> MemoryTrace {
 struct Writer<'a> {
     nodes: &'a Nodes,
     lives: &'a Lives,
-    /// By life.
+    /// Objects by lifetime.
     objects: Vec<MemoryObjectId>,
     paths: FxHashMap<usize, MemoryStackId>,
     trace: MemoryTrace,
@@ -115,8 +117,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Whether what begins in a node is seen for the last time in the operator that called this one: its workspace, which it uses
-    /// without saying so.
+    /// Check if a lifetime that begins in a node ends within the operator that called this node: it is that operator's
+    /// undeclared workspace.
     fn is_within_operator(&self, at: usize, life: usize) -> bool {
         let caller = self.nodes.parent(at).filter(|caller| self.nodes.all[*caller].name.contains("::"));
         let last = self.lives.all[life].last;
@@ -130,7 +132,7 @@ impl Writer<'_> {
         NewCall { start_ns, stream, name, stack, ..NewCall::default() }
     }
 
-    /// The operators around, and the operator itself.
+    /// Call path: the enclosing operators and the operator itself.
     fn path(&mut self, leaf: usize) -> MemoryStackId {
         let mut open = Vec::new();
         let mut at = Some(leaf);
@@ -152,7 +154,7 @@ impl Writer<'_> {
     }
 }
 
-/// What an operator does with memory: fills and copies between host and device are told apart from kernels.
+/// Kind of memory operation of an operator: fills and copies between host and device are distinguished from kernels.
 fn kind(node: &Node, uses: &[Use], lives: &Lives) -> MemoryCallKind {
     let device = |used: &Use| lives.all[used.life].tensor.device.as_str();
     let on_host = |used: &&Use| device(used) == "cpu";

@@ -1,4 +1,4 @@
-//! The nodes of the file, in both of its layouts.
+//! Nodes of an execution trace, in both layouts.
 
 use super::Tensors;
 use crate::diagnostics;
@@ -7,14 +7,14 @@ use crate::memory::values::{NodeId, Value, Values};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::ReadReport;
 
-/// A tensor that an operator takes or gives.
+/// An input or output tensor of an operator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tensor {
-    /// Number of its storage.
+    /// Storage number.
     pub(super) storage: i128,
     /// Bytes of the storage up to the tensor's last element.
     pub(super) bytes: u64,
-    /// Whether it lies there from the first byte on, without gaps, as far as its number of elements says.
+    /// True if the tensor is contiguous from the first byte of its storage, as its number of elements indicates.
     pub(super) is_from_begin: bool,
     pub(super) device: String,
     pub(super) dtype: String,
@@ -27,20 +27,20 @@ pub(super) struct Node {
     pub(super) id: i128,
     pub(super) parent: i128,
     pub(super) name: String,
-    /// Tensors by argument.
+    /// Input tensors by argument.
     pub(super) inputs: Vec<Tensors>,
     pub(super) outputs: Tensors,
     pub(super) schema: String,
 }
 
 impl Node {
-    /// The storages of all of its tensors.
+    /// Storages of all tensors of the node.
     fn storages(&self) -> impl Iterator<Item = i128> {
         self.inputs.iter().flatten().chain(&self.outputs).map(|tensor| tensor.storage)
     }
 }
 
-/// All nodes, by number.
+/// All nodes, sorted by number.
 #[derive(Debug, Default)]
 pub(super) struct Nodes {
     pub(super) all: Vec<Node>,
@@ -48,15 +48,15 @@ pub(super) struct Nodes {
 }
 
 impl Nodes {
-    /// Operators that do something themselves: those with no other below them that touches memory, and of the others those
-    /// with tensors that nothing below them mentions, which they must touch themselves (`aten::mul` has the copy of its number
-    /// below it, but not the product). They stand in the order in which they end.
+    /// Operators that access memory themselves, in the order of their ends. These are operators without inner operators
+    /// that access memory, and operators with tensors that no inner operator mentions. For example, `aten::mul` has the
+    /// copy of its number below it, but not the product.
     pub(super) fn workers(&self, touches: impl Fn(&Node) -> bool) -> Vec<Worker> {
         let mut works_below = vec![false; self.all.len()];
         let mut end: Vec<usize> = (0..self.all.len()).collect();
         let mut below: Vec<FxHashSet<i128>> = vec![FxHashSet::default(); self.all.len()];
         let mut workers = Vec::new();
-        // Parents have lower numbers than what is below them: whatever is below a node was looked at before it.
+        // Parents have lower numbers than their children, so all children are visited first.
         for at in (0..self.all.len()).rev() {
             let node = &self.all[at];
             let mut mentioned = std::mem::take(&mut below[at]);
@@ -78,33 +78,33 @@ impl Nodes {
         workers
     }
 
-    /// A parent has a lower number: the way up ends.
+    /// Parent of a node. A parent has a lower number, so the ascent ends.
     pub(super) fn parent(&self, at: usize) -> Option<usize> {
         self.by_id.get(&self.all[at].parent).copied().filter(|parent| *parent < at)
     }
 
-    /// The outermost operator around a node that gives a storage which it did not take.
+    /// Outermost operator around a node that returns a storage which it did not take.
     pub(super) fn maker(&self, at: usize, storage: i128) -> Option<&Node> {
         let has = |tensors: &[Tensor]| tensors.iter().any(|tensor| tensor.storage == storage);
         let makes = |node: &&Node| has(&node.outputs) && !node.inputs.iter().any(|tensors| has(tensors));
-        // Deeper than this nothing of PyTorch calls itself.
+        // PyTorch does not nest operators deeper than this.
         let around = std::iter::successors(self.parent(at), |at| self.parent(*at)).take(MOST_AROUND);
         around.map(|at| &self.all[at]).filter(makes).last()
     }
 }
 
-/// How far up the operators around one are looked at.
+/// Limit on enclosing operators that are examined.
 const MOST_AROUND: usize = 64;
 
-/// An operator that does something itself.
+/// An operator that accesses memory itself.
 #[derive(Debug)]
 pub(super) struct Worker {
     pub(super) at: usize,
-    /// Storages of its tensors that what is below it mentions, too: that one touches them.
+    /// Storages of its tensors that inner operators mention, and therefore access.
     pub(super) below: FxHashSet<i128>,
 }
 
-/// Adds the smaller of two sets to the larger: a storage moves only as often as the set that it is in doubles.
+/// Merge the smaller of two sets into the larger, so that a storage moves only as often as its set doubles.
 fn merge(into: &mut FxHashSet<i128>, mut more: FxHashSet<i128>) {
     if into.len() < more.len() {
         std::mem::swap(into, &mut more);
@@ -125,23 +125,27 @@ pub(super) fn read(values: &Values, root: Value, report: &mut ReadReport) -> Nod
                 diagnostics::MEMORY_BAD_TENSOR.count_many(report, damaged, None, &format!("of {}", node.name));
                 nodes.all.push(node);
             }
-            None => diagnostics::MEMORY_BAD_EVENT.count(report, None, "a node without number or name, or there twice"),
+            None => diagnostics::MEMORY_BAD_EVENT.count(report, None, "a node without ID or name, or a duplicate"),
         }
     }
     if tally.left == 0 {
-        diagnostics::MEMORY_BAD_EVENT.count(report, None, "lists of tensors that stand for many; some were left out");
+        diagnostics::MEMORY_BAD_EVENT.count(
+            report,
+            None,
+            "lists of tensors that refer to too many tensors; some were skipped",
+        );
     }
     nodes.all.sort_by_key(|node| node.id);
     nodes.by_id = nodes.all.iter().enumerate().map(|(at, node)| (node.id, at)).collect();
     nodes
 }
 
-/// What is left and what was met while tensors are looked for.
+/// Remaining budget and counts of a search for tensors.
 struct Tally {
-    /// How many values may be looked at, of all nodes together. A file in which each list has but one place needs no more
-    /// than it has; one in which lists are shared could unfold to any size.
+    /// Number of values that may still be examined, over all nodes. A file without shared lists needs at most its own
+    /// number of values; shared lists could unfold to any size.
     left: usize,
-    /// Tensors of the node with a number that cannot be.
+    /// Tensors of the node with an impossible number.
     damaged: u64,
 }
 
@@ -160,7 +164,7 @@ fn node(values: &Values, dict: NodeId, tally: &mut Tally) -> Option<Node> {
     })
 }
 
-/// The value of an attribute of Chakra's layout.
+/// Value of an attribute in Chakra's layout.
 fn attribute(values: &Values, dict: NodeId, wanted: &str) -> Option<Value> {
     let wanted = values.strings.find(wanted)?;
     let list = values.as_list(values.find(dict, "attrs")?)?;
@@ -170,7 +174,7 @@ fn attribute(values: &Values, dict: NodeId, wanted: &str) -> Option<Value> {
         .find_map(|attribute| values.find(attribute, "value"))
 }
 
-/// Tensors by argument: `inputs` and `input_types`, or within `inputs` in Chakra's layout.
+/// Tensors by argument: from `inputs` and `input_types`, or within `inputs` in Chakra's layout.
 fn tensors(values: &Values, dict: NodeId, what: &str, tally: &mut Tally) -> Vec<Tensors> {
     let list = |dict: NodeId, key: &str| values.find(dict, key).and_then(|value| values.as_list(value));
     let both = values.find(dict, &format!("{what}s"));
@@ -197,7 +201,7 @@ fn tensors(values: &Values, dict: NodeId, what: &str, tally: &mut Tally) -> Vec<
     items(arguments)[..count].iter().enumerate().map(argument).collect()
 }
 
-/// The tensors of an argument.
+/// Search for the tensors of an argument.
 struct Wanted<'a> {
     values: &'a Values,
     kind: &'a str,
@@ -206,12 +210,12 @@ struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// Lists of tensors are nested lists.
+    /// Collect tensors from nested lists.
     fn collect(&mut self, value: Value, shape: Option<Value>, depth: u32) {
         let Some(list) = self.values.as_list(value) else { return };
         if let Some(tensor) = tensor(self.values, list, shape, self.kind) {
             self.tally.left = self.tally.left.saturating_sub(6);
-            // Storage 0 is none: the tensor has no memory.
+            // Storage 0 means that the tensor has no memory.
             self.found.extend(tensor.storage.gt(&0).then_some(tensor));
         } else if is_one_tensor(self.values, list) {
             self.tally.left = self.tally.left.saturating_sub(6);
@@ -230,14 +234,14 @@ impl Wanted<'_> {
     }
 }
 
-/// Whether a list is one tensor, whatever its numbers are: six plain values, of which the last is the name of a device.
+/// Check if a list is one tensor: six plain values, of which the last is the name of a device.
 fn is_one_tensor(values: &Values, list: NodeId) -> bool {
     let items = values.items(list);
     let is_plain = |item: &Value| values.as_list(*item).is_none() && values.as_dict(*item).is_none();
     items.len() == 6 && items.iter().all(is_plain) && values.as_text(items[5]).is_some()
 }
 
-/// `[tensor, storage, offset, elements, bytes of an element, device]`; none if a number cannot be.
+/// Parse `[tensor, storage, offset, elements, bytes per element, device]`; `None` if a number is impossible.
 fn tensor(values: &Values, list: NodeId, shape: Option<Value>, kind: &str) -> Option<Tensor> {
     let [_, storage, offset, elements, size, device] = values.items(list) else { return None };
     let number = |value: Value| values.as_int(value).and_then(|value| u64::try_from(value).ok());

@@ -1,31 +1,31 @@
-//! Lifetimes of storages: the time range in which a storage id names one object, with its accesses.
+//! Lifetimes of storages: the time range in which a storage number denotes one object, with its accesses.
 
 use super::nodes::{Node, Nodes, Tensor, Worker};
 use rustc_hash::FxHashMap;
 use stackline_model::AccessMode;
 
-/// One object: a storage from its first operator to its last.
+/// One object: a storage from its first operator to its last one.
 #[derive(Debug)]
 pub(super) struct Life {
-    /// The tensor that it was first seen as.
+    /// The tensor of its first use.
     pub(super) tensor: Tensor,
-    /// The most that any tensor in it reached.
+    /// Largest end of any of its tensors, in bytes.
     pub(super) bytes: u64,
-    /// The operator that gave it; none if it was there before.
+    /// The operator that returned the object; `None` if the object existed before the trace.
     pub(super) first: Option<i128>,
-    /// The position of the last operator that it occurs in.
+    /// Position of the last operator that uses the object.
     pub(super) last: usize,
 }
 
-/// How an operator uses an object.
+/// A use of an object by an operator.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Use {
     pub(super) life: usize,
-    /// None: it is made or looked at, but not touched.
+    /// Access mode; `None` if the object is created or viewed without an access.
     pub(super) mode: Option<AccessMode>,
-    /// Whether the schema says so.
+    /// True if the schema states the access.
     pub(super) sure: bool,
-    /// Whether the operator makes it.
+    /// True if the operator creates the object.
     pub(super) begins: bool,
 }
 
@@ -38,12 +38,12 @@ impl Use {
 #[derive(Debug, Default)]
 pub(super) struct Lives {
     pub(super) all: Vec<Life>,
-    /// By storage.
+    /// Current lifetime by storage.
     now: FxHashMap<i128, usize>,
 }
 
 impl Lives {
-    /// What the next operator uses, each object once.
+    /// Uses of the next operator, at most one per object.
     pub(super) fn uses(&mut self, nodes: &Nodes, worker: &Worker) -> Vec<Use> {
         let node = &nodes.all[worker.at];
         let is_own = |tensor: &&Tensor| !worker.below.contains(&tensor.storage);
@@ -54,7 +54,7 @@ impl Lives {
             let written = mutated.contains(&argument);
             for tensor in tensors.iter().filter(is_own) {
                 let mode = match written {
-                    // Of what it does not cover, what was there stays.
+                    // Bytes that the output does not cover keep their old content.
                     true if overwrites(&node.name) && self.is_whole(tensor) => AccessMode::Write,
                     true => AccessMode::Both,
                     false => AccessMode::Read,
@@ -70,7 +70,7 @@ impl Lives {
         let mut gives_new = false;
         for tensor in &node.outputs {
             if !is_own(&tensor) {
-                // Something below made or filled it; this one may have written it after that.
+                // An inner operator made or filled the object; this operator may have written it afterwards.
                 gives_new = true;
                 let mode = Some(AccessMode::Unknown);
                 uses.add(self.taken(nodes, worker.at, tensor, mode, false));
@@ -85,22 +85,22 @@ impl Lives {
             let mode = (!only_allocates(&node.name)).then_some(AccessMode::Write);
             uses.add(self.given(node, tensor, mode, sure));
         }
-        // What gives nothing new and changes nothing, but gives something back, is a view.
+        // An operator that returns only old storages and changes none is a view.
         if sure && !gives_new && mutated.is_empty() && !node.outputs.is_empty() {
             uses.list.iter_mut().for_each(|used| used.mode = None);
         }
         uses.list
     }
 
-    /// What an operator gives. What an operator below it gave was made for it.
+    /// Use of an output. An output of an inner operator was made for this one.
     fn given(&mut self, node: &Node, tensor: &Tensor, mode: Option<AccessMode>, sure: bool) -> Use {
         let made = self.now.get(&tensor.storage).filter(|life| self.all[**life].first >= Some(node.id)).is_some();
         let life = if made { self.find(tensor) } else { self.begin(tensor, Some(node.id)) };
         Use { life, mode, sure, begins: !made }
     }
 
-    /// What an operator takes. What an operator around it gives, but did not take, was made within that one, though
-    /// nothing says by whom (the result that `aten::sum` fills with zeros first).
+    /// Use of an input. If an enclosing operator returns the storage without taking it, the object was made within that
+    /// operator by an unrecorded one. An example is the result that `aten::sum` first fills with zeros.
     fn taken(&mut self, nodes: &Nodes, at: usize, tensor: &Tensor, mode: Option<AccessMode>, sure: bool) -> Use {
         match nodes.maker(at, tensor.storage) {
             Some(maker) => self.given(maker, tensor, mode, sure),
@@ -108,12 +108,12 @@ impl Lives {
         }
     }
 
-    /// Says at which position the operator just looked at stands.
+    /// Store the position of the operator with these uses.
     pub(super) fn seen_at(&mut self, uses: &[Use], at: usize) {
         uses.iter().for_each(|used| self.all[used.life].last = at);
     }
 
-    /// Whether a tensor covers all that is known of its storage.
+    /// Check if a tensor covers all known bytes of its storage.
     fn is_whole(&self, tensor: &Tensor) -> bool {
         let life = self.now.get(&tensor.storage).map(|life| &self.all[*life]);
         tensor.is_from_begin && life.is_none_or(|life| tensor.bytes >= life.bytes)
@@ -137,16 +137,16 @@ impl Lives {
     }
 }
 
-/// The uses of one operator: one operator may take very many tensors.
+/// Uses of one operator, indexed because an operator may take very many tensors.
 #[derive(Debug, Default)]
 struct Uses {
     list: Vec<Use>,
-    /// By life: where in the list.
+    /// Index in the list by lifetime.
     places: FxHashMap<usize, usize>,
 }
 
 impl Uses {
-    /// Adds a use, or makes the one that is there stronger.
+    /// Add a use, or combine it with the existing use of the same object.
     fn add(&mut self, more: Use) {
         let place = *self.places.entry(more.life).or_insert(self.list.len());
         match self.list.get_mut(place) {
@@ -156,7 +156,7 @@ impl Uses {
     }
 }
 
-/// Whether an operator touches memory, by what it says of itself.
+/// Check if an operator accesses memory, by its name, schema and tensors.
 pub(super) fn touches(node: &Node) -> bool {
     let has = |storage: i128| node.inputs.iter().flatten().any(|tensor| tensor.storage == storage);
     let is_empty = node.outputs.is_empty() && node.inputs.iter().all(Vec::is_empty);
@@ -165,7 +165,7 @@ pub(super) fn touches(node: &Node) -> bool {
     !is_empty && !is_view && !only_allocates(&node.name)
 }
 
-/// Two uses of one object as one.
+/// Combined access mode of two uses of one object.
 fn both(one: Option<AccessMode>, other: Option<AccessMode>) -> Option<AccessMode> {
     match (one, other) {
         (Some(AccessMode::Unknown), Some(_)) | (Some(_), Some(AccessMode::Unknown)) => Some(AccessMode::Unknown),
@@ -175,7 +175,7 @@ fn both(one: Option<AccessMode>, other: Option<AccessMode>) -> Option<AccessMode
     }
 }
 
-/// Whether an operator writes what the schema marks without reading it.
+/// Check if an operator overwrites its marked arguments without reading them.
 fn overwrites(name: &str) -> bool {
     ["aten::zero_", "aten::fill_", "aten::copy_"].contains(&name)
 }
@@ -184,7 +184,7 @@ fn only_allocates(name: &str) -> bool {
     ["aten::empty", "aten::new_empty", "aten::resize_"].iter().any(|begin| name.starts_with(begin))
 }
 
-/// Positions of the arguments that a schema marks as written: `Tensor(a!) self`.
+/// Positions of arguments that a schema marks as written: `Tensor(a!) self`.
 fn mutated_arguments(schema: &str) -> Vec<usize> {
     let arguments = schema.split_once("->").map_or(schema, |(arguments, _)| arguments);
     let Some((_, arguments)) = arguments.split_once('(') else { return Vec::new() };

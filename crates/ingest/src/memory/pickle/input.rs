@@ -1,16 +1,16 @@
-//! Bytes with their place in the file.
+//! Buffered reader that tracks its file offset.
 
 use std::io::{self, Read};
 
 const BUFFER: usize = 128 << 10;
 
-/// A buffered reader that knows how far it is.
+/// A buffered reader with its file offset.
 pub(super) struct Input<R> {
     reader: R,
     buffer: Box<[u8]>,
     at: usize,
     filled: usize,
-    /// Place in the file of the first byte of `buffer`.
+    /// File offset of the first byte of `buffer`.
     base: u64,
     text_bytes: u64,
 }
@@ -20,12 +20,12 @@ impl<R: Read> Input<R> {
         Self { reader, buffer: vec![0; BUFFER].into(), at: 0, filled: 0, base: 0, text_bytes: 0 }
     }
 
-    /// The place in the file of the next byte.
+    /// File offset of the next byte.
     pub(super) fn offset(&self) -> u64 {
         self.base + self.at as u64
     }
 
-    /// Bytes of texts so far, an upper bound of what they take.
+    /// Bytes of strings so far, an upper bound of their memory.
     pub(super) fn text_bytes(&self) -> u64 {
         self.text_bytes
     }
@@ -51,7 +51,7 @@ impl<R: Read> Input<R> {
         Ok(array)
     }
 
-    /// Reads `length` bytes into `out`, which holds nothing else then. Takes room only for bytes that are there.
+    /// Read `length` bytes into `out`, replacing its content. Memory is allocated only for bytes that arrive.
     pub(super) fn bytes(&mut self, length: u64, out: &mut Vec<u8>) -> io::Result<()> {
         out.clear();
         let mut left = length;
@@ -68,7 +68,7 @@ impl<R: Read> Input<R> {
         Ok(())
     }
 
-    /// The next lines, with points between them; as much as there is.
+    /// The next lines, joined by points; fewer if the input ends.
     pub(super) fn lines(&mut self, count: usize) -> String {
         let mut text = Vec::new();
         let mut lines = 0;

@@ -1,15 +1,17 @@
-//! Instructions that have a name here.
+//! Names of pickle instructions, and reasons for refusing them.
 
 pub(super) const PROTO: u8 = 0x80;
 pub(super) const STOP: u8 = b'.';
 
-const RUNS_CODE: &str = "it makes Python run code, and a memory snapshot holds plain data only. Do not load this file with \
-                         Python unless you know where it comes from";
-const OLD: &str = "it is of protocol 0; save the snapshot again with `pickle.dump(snapshot, file, protocol=4)`";
-const OUTSIDE: &str = "it takes bytes from outside of the file; a memory snapshot holds plain data only";
-const SET: &str = "it makes a set or a byte array; a memory snapshot holds numbers, texts, lists and dicts only";
+const RUNS_CODE: &str = "the instruction makes Python run code, but a memory snapshot contains only plain data. Do not load this file with \
+                         Python unless you trust its source";
+const OLD: &str =
+    "the instruction belongs to protocol 0; save the snapshot again with `pickle.dump(snapshot, file, protocol=4)`";
+const OUTSIDE: &str = "the instruction takes bytes from outside the file; a memory snapshot contains only plain data";
+const SET: &str =
+    "the instruction makes a set or byte array; a memory snapshot contains only numbers, strings, lists and dicts";
 
-/// The name of an instruction that exists and is not followed, and why it is not.
+/// Name of a refused instruction, and the reason.
 pub(super) fn refused(opcode: u8) -> Option<(&'static str, &'static str)> {
     Some(match opcode {
         b'c' => ("GLOBAL", RUNS_CODE),

@@ -8,7 +8,7 @@ fn refused(bytes: &[u8]) -> PickleError {
     read(bytes, Limits::default()).map(|(_, value)| value).unwrap_err()
 }
 
-/// Nothing is run, the instruction is named, and its byte.
+/// No code is run, and the error names the instruction and its byte offset.
 #[test]
 fn known_tricks_are_refused() {
     for (bytes, name, offset) in [
@@ -31,7 +31,7 @@ fn known_tricks_are_refused() {
         (b"\x80\x04\x8f.", "EMPTY_SET", 2),
     ] {
         let error = refused(bytes);
-        assert!(error.reason.contains(&format!("instruction {name} was refused, and nothing was run")), "{error}");
+        assert!(error.reason.contains(&format!("instruction {name} was refused and no code was run")), "{error}");
         assert_eq!(error.offset, offset, "{error}");
     }
 }
@@ -44,10 +44,10 @@ fn older_and_newer_protocols_are_named() {
     }
     assert!(refused(b"\x80\x06N.").reason.contains("protocol 6"));
     assert!(refused(b"\x80\x02I01\n.").reason.contains("instruction INT was refused"));
-    assert!(refused(b"\x80\x02\xff.").reason.contains("0xff is no pickle instruction"));
+    assert!(refused(b"\x80\x02\xff.").reason.contains("0xff is not a pickle instruction"));
 }
 
-/// `[f, f]` with one shared dict that holds itself: what serde-pickle 1.2 takes for an error.
+/// `[f, f]` with one shared dict that contains itself, which serde-pickle 1.2 rejects.
 #[test]
 fn shared_and_recursive_structures() {
     let bytes = b"\x80\x02]q\x00(}q\x01X\x04\x00\x00\x00selfq\x02h\x01sh\x01h\x00e.";
@@ -87,7 +87,7 @@ fn a_cut_file_says_so_wherever_it_is_cut() {
     }
 }
 
-/// Lengths and numbers that promise more than there is take no memory; what takes memory is bounded.
+/// Lengths and numbers beyond the available data take no memory, and memory is limited.
 #[test]
 fn bombs() {
     for bytes in [
@@ -140,7 +140,7 @@ fn values_that_are_not_there() {
 }
 
 proptest! {
-    /// Any bytes give a value or an error with a place in the file, and never more memory than they may.
+    /// Any bytes give a value or an error with an offset, and never exceed the memory limit.
     #[test]
     fn any_instructions(body in proptest::collection::vec(prop_oneof![
         prop::sample::select(&b"N]}()lt\x85\x86aesu0122qhK\x94J"[..]), any::<u8>(),

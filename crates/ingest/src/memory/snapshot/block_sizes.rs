@@ -1,11 +1,13 @@
-//! Sizes of blocks that were not split, from the order of events.
+//! Inference of block sizes from the order of events, for blocks that were not split.
 //!
-//! PyTorch's allocator cuts a block of its pool for large blocks only if more than 1 MiB remains; otherwise the request gets all of it,
-//! and `torch.cuda.memory_allocated` counts all of it. Events have the request alone. But no block of that pool is as small as what
-//! may remain, and free neighbors are joined at once: a gap of up to 1 MiB between an object and what follows it belongs to the object.
-//! (Blocks of the other pool are always cut, and so are those of expandable segments: nothing is to be found there.)
+//! PyTorch's allocator splits a block of its pool for large blocks only if more than 1 MiB remains. Otherwise the
+//! request gets the whole block, and `torch.cuda.memory_allocated` counts all of it. Events contain only the request.
+//! But no block of that pool is as small as such a remainder, and free neighbors are merged at once: a gap of up to 1
+//! MiB between an object and the next one belongs to the object. (Blocks of the other pool and of expandable segments
+//! are always split, so they have no such gaps.)
 //!
-//! Another allocator may have other rules. Where something is allocated in what an object was given so, nothing is given to any.
+//! Another allocator may have other rules. If an allocation lies in a gap that was assigned to an object, no object
+//! gets a gap.
 
 use super::Reader;
 use rustc_hash::FxHashSet;
@@ -15,16 +17,16 @@ use std::collections::BTreeMap;
 
 type Place = (MemoryDeviceId, u64);
 
-/// What lies where at one moment.
+/// Segments and objects by address at one moment.
 #[derive(Default)]
 struct Layout {
     /// Bytes of segments of large blocks.
     segments: BTreeMap<Place, u64>,
-    /// Objects, and the bytes of their blocks.
+    /// Objects with the bytes of their blocks.
     objects: BTreeMap<Place, (MemoryObjectId, u64)>,
 }
 
-/// Objects whose blocks have more than was known, and that.
+/// Objects with blocks larger than known, and the bytes of these blocks.
 type Larger = Vec<(MemoryObjectId, u64)>;
 
 impl Layout {
@@ -42,13 +44,13 @@ impl Layout {
         }
     }
 
-    /// Whether the block of another object reaches over a place.
+    /// Check if the block of another object covers an address.
     fn is_taken(&self, place: Place) -> bool {
         let before = self.objects.range(..place).next_back();
         before.is_some_and(|((device, at), (_, bytes))| *device == place.0 && at.saturating_add(*bytes) > place.1)
     }
 
-    /// The bytes of the block of an object at a place, if it has more than the object.
+    /// Bytes of the block of an object at an address, if the block is larger than the object.
     fn block(&self, place: Place, bytes: u64) -> Option<u64> {
         let ((device, segment), size) = self.segments.range(..=place).next_back()?;
         let end = segment.saturating_add(*size);
@@ -64,7 +66,7 @@ impl Layout {
 }
 
 impl Reader<'_> {
-    /// Gives objects the bytes of their blocks, where the segments say nothing of them.
+    /// Set objects to the bytes of their blocks, where segments do not contain them.
     pub(super) fn block_sizes(&mut self) {
         let settings = &self.trace.allocator_settings;
         if settings.expandable || self.trace.segments.iter().any(|segment| segment.expandable) {
@@ -75,7 +77,7 @@ impl Reader<'_> {
         }
     }
 
-    /// None if the order of events contradicts the rules.
+    /// Objects with larger blocks; `None` if the order of events contradicts the rules.
     fn larger_blocks(&self) -> Option<Larger> {
         let (calls, objects) = (&self.trace.calls, &self.trace.objects);
         let known: FxHashSet<MemoryObjectId> = self.trace.blocks.iter().map(|block| block.object).collect();
@@ -111,8 +113,8 @@ impl Reader<'_> {
         Some(larger)
     }
 
-    /// What lay where before the first event: the segments of the end, and back from there what the events changed; objects that no event
-    /// made.
+    /// Layout before the first event: the segments at the end with all changes of the events undone, and objects that
+    /// no event allocated.
     fn before_all(&self) -> Layout {
         let mut layout = Layout::default();
         for segment in &self.trace.segments {

@@ -1,4 +1,4 @@
-//! The events of the allocator, of all devices in the order of their times.
+//! Events of the allocator, merged over all devices by time.
 
 use super::Reader;
 use crate::diagnostics;
@@ -10,7 +10,7 @@ use stackline_model::{
     call_flags,
 };
 
-/// What is alive after the events, by device.
+/// Live objects after the events, by device.
 #[derive(Default)]
 pub(super) struct Live {
     devices: Vec<DeviceState>,
@@ -19,11 +19,11 @@ pub(super) struct Live {
 #[derive(Default)]
 pub(super) struct DeviceState {
     pub(super) objects: AddressMap,
-    /// Freed by the program, not yet to be used again.
+    /// Addresses that the program has freed but that must not be reused yet.
     pending: FxHashSet<u64>,
-    /// Where something lay before.
+    /// Addresses that were used before.
     used: FxHashSet<u64>,
-    /// Objects that have an active block.
+    /// Objects with an active block.
     pub(super) confirmed: FxHashSet<MemoryObjectId>,
 }
 
@@ -35,7 +35,7 @@ impl Live {
         &mut self.devices[device.index()]
     }
 
-    /// Objects that the events leave alive, on devices whose segments are known, without an active block.
+    /// Objects that are alive after the events but have no active block, on devices with known segments.
     pub(super) fn without_block(&self, trace: &MemoryTrace) -> Vec<MemoryObjectId> {
         let known: FxHashSet<usize> = trace.segments.iter().map(|segment| segment.device.index()).collect();
         let alive = trace.objects.ids().filter(|object| trace.objects.freed_by[object.index()].is_none());
@@ -47,16 +47,16 @@ impl Live {
     }
 }
 
-/// Events of one device, and how far they were read.
+/// Events of one device, with the read position.
 struct Lane {
     device: MemoryDeviceId,
     events: NodeId,
     next: usize,
-    /// The latest time so far.
+    /// Latest time so far.
     time_ns: i64,
 }
 
-/// One event, with what all kinds have.
+/// Fields that all events have.
 struct Event {
     dict: NodeId,
     device: MemoryDeviceId,
@@ -66,13 +66,13 @@ struct Event {
 }
 
 impl Reader<'_> {
-    /// Reads the events of these devices.
+    /// Read the events of these devices.
     pub(super) fn events(&mut self, lanes: &[(String, NodeId)]) -> Live {
         let mut live = Live::default();
         let mut seen = FxHashSet::default();
         let mut open = Vec::new();
         for (name, events) in lanes {
-            // A list that stands for several devices is no recording; each is read once, whatever the file says.
+            // A list that several devices share is invalid; it is read once, even if the file repeats it.
             if self.values.items(*events).is_empty() || !seen.insert(*events) {
                 continue;
             }
@@ -85,14 +85,17 @@ impl Reader<'_> {
             self.trace.report.records += 1;
             match self.values.as_dict(self.values.items(events)[at]) {
                 Some(dict) => self.event(dict, device, time_ns, live.device(device)),
-                None => diagnostics::MEMORY_BAD_EVENT.count(&mut self.trace.report, None, "an event that is no dict"),
+                None => {
+                    diagnostics::MEMORY_BAD_EVENT.count(&mut self.trace.report, None, "an event that is not a dict")
+                }
             }
         }
         live
     }
 
-    /// Room for the calls of so many events, and for the objects: most are freed, which is a second event. Columns that grow by copying
-    /// are in memory twice meanwhile, next to all values of the file; room that nothing uses takes no memory. Without it they grow.
+    /// Reserve memory for the calls of `events` events, and for objects: most events are allocations with a later free.
+    /// Columns that grow by copying are in memory twice, next to all values of the file. Unused reserved memory costs
+    /// nothing, and columns still grow if the reservation fails.
     fn reserve(&mut self, events: usize) {
         macro_rules! reserve {
             ($table:expr, $rows:expr, $($column:ident)*) => { $(let _ = $table.$column.try_reserve($rows);)* };
@@ -102,7 +105,7 @@ impl Reader<'_> {
         reserve!(self.trace.objects, events / 2, kind allocated_by freed_by);
     }
 
-    /// The device whose next event is the earliest, moved on by it, and the event's time.
+    /// Device with the earliest next event, and that event's time; its position advances.
     fn next_event<'l>(&mut self, lanes: &'l mut [Lane]) -> Option<(&'l Lane, i64)> {
         let mut first: Option<(usize, i64)> = None;
         for (at, lane) in lanes.iter().enumerate() {
@@ -138,14 +141,13 @@ impl Reader<'_> {
     fn event(&mut self, dict: NodeId, device: MemoryDeviceId, time_ns: i64, state: &mut DeviceState) {
         let keys = self.keys;
         let action = self.text(dict, keys.action);
-        // A request that failed may have been for more than any machine has.
+        // A failed request may exceed the memory of any machine.
         let size = if action == keys.oom { self.request(dict) } else { self.size(dict, keys.size) };
-        // An OOM of old versions has the free memory of the device in the place of the address.
+        // An OOM event of old versions has the free memory of the device in place of the address.
         let address = self.number(dict, keys.addr).or_else(|| self.number(dict, keys.device_free));
         let (Some(size), Some(address)) = (size, address) else {
             if action != keys.snapshot && action != keys.annotate {
-                let what =
-                    format!("{:?} without address, or with a size that cannot be", self.trace.strings.get(action));
+                let what = format!("{:?} without address, or with an impossible size", self.trace.strings.get(action));
                 diagnostics::MEMORY_BAD_EVENT.count(&mut self.trace.report, None, &what);
             }
             return;
@@ -205,7 +207,8 @@ impl Reader<'_> {
         state.objects.insert(event.address, event.size.max(1), object);
     }
 
-    /// What the allocator gives for a request, nothing for one of nothing. Its settings are those of the GPU's allocator, not of the host's.
+    /// Rounded size of a request, 0 for an empty request. The settings belong to the GPU's allocator, not to the
+    /// host's.
     fn rounded(&self, event: &Event) -> u64 {
         let device = self.trace.devices.get(event.device.index());
         let is_gpu = device.is_some_and(|device| self.trace.strings.get(device.name).starts_with("cuda"));
@@ -213,7 +216,7 @@ impl Reader<'_> {
         if event.size == 0 { 0 } else { settings.round(event.size) }
     }
 
-    /// A text that is there and not `N/A`.
+    /// A string that is present and not `N/A`.
     fn given(&self, dict: NodeId, key: StrId) -> StrId {
         let text = self.text(dict, key);
         if text == self.keys.not_given || self.trace.strings.get(text).is_empty() { StrId::NONE } else { text }
@@ -249,7 +252,7 @@ impl Reader<'_> {
         self.trace.release(object, event.call);
     }
 
-    /// Only tells something new if no request was seen.
+    /// Process a completed free, which is new information only if its request was not seen.
     fn completed(&mut self, event: &Event, state: &mut DeviceState) {
         if state.pending.remove(&event.address) {
             return;
@@ -287,7 +290,7 @@ impl Reader<'_> {
         });
     }
 
-    /// A name that the program gave to memory that is alive.
+    /// Apply a name that the program gave to live memory.
     fn annotation(&mut self, event: &Event, state: &DeviceState) {
         if let Some((object, 0)) = state.objects.find(event.address) {
             self.trace.objects.name[object.index()] = self.given(event.dict, self.keys.user_metadata);
@@ -295,7 +298,7 @@ impl Reader<'_> {
     }
 }
 
-/// The kind behind a category, as `torch.profiler` names them.
+/// Object kind of a category of `torch.profiler`.
 pub(in crate::memory) fn kind(category: &str) -> MemoryObjectKind {
     match category.to_ascii_lowercase().as_str() {
         "parameter" => MemoryObjectKind::Parameter,
@@ -303,7 +306,7 @@ pub(in crate::memory) fn kind(category: &str) -> MemoryObjectKind {
         "optimizer_state" => MemoryObjectKind::OptimizerState,
         "activation" => MemoryObjectKind::Activation,
         "input" => MemoryObjectKind::Input,
-        // What backward makes on its way to gradients.
+        // Intermediate results of the backward pass.
         "temporary" | "autograd_detail" => MemoryObjectKind::Temporary,
         _ => MemoryObjectKind::Unknown,
     }

@@ -1,4 +1,5 @@
-//! Call paths. PyTorch makes each frame once: lists of the same frames share their items, and each is looked at once.
+//! Call paths of a snapshot. PyTorch creates each frame once, so lists of equal frames share items, and each list is
+//! converted once.
 
 use super::Reader;
 use crate::memory::values::{ItemsId, NodeId, Value};
@@ -14,7 +15,7 @@ pub(super) struct Frames {
 }
 
 impl Reader<'_> {
-    /// The call path behind the `frames` of an event, a segment or a block (innermost first there).
+    /// Call path of the `frames` of an event, segment or block (innermost frame first in the file).
     pub(super) fn stack(&mut self, dict: NodeId) -> MemoryStackId {
         let Some(list) = self.field(dict, self.keys.frames).and_then(|value| self.values.as_list(value)) else {
             return MemoryStackId::NONE;
@@ -47,8 +48,8 @@ impl Reader<'_> {
         Some(frame)
     }
 
-    /// The operator that allocated, as `aten::div`, where the call path has C++ frames: the outermost one that neither a line of Python
-    /// nor an autograd node lies within.
+    /// The operator that allocated, such as `aten::div`, if the call path has C++ frames: the outermost operator that
+    /// contains no Python line and no autograd node.
     pub(super) fn operator(&mut self, stack: MemoryStackId) -> StrId {
         if stack.is_none() {
             return StrId::NONE;

@@ -1,10 +1,12 @@
-//! PyTorch's memory snapshots: what `torch.cuda.memory._snapshot()` returns and `_dump_snapshot()` writes.
+//! Reader of PyTorch memory snapshots (`torch.cuda.memory._snapshot()`, `_dump_snapshot()`).
 //!
-//! Two parts tell of one device: `device_traces`, the last events of the allocator (a ring: older ones are lost), and
-//! `segments`, its memory at the moment of the snapshot. Objects that the events free, or that the segments hold, without
-//! an allocation among the events are older than the trace. A request gives sizes as asked for; the allocator rounds
-//! them up (to 512 bytes, or as its settings say), which is what an object takes here unless the segments, or the gaps between objects,
-//! say more (blocks that were not split, see `block_sizes`).
+//! A snapshot has two parts per device: `device_traces`, the last events of the allocator (a ring buffer that loses
+//! older ones), and `segments`, the memory at the moment of the snapshot. Objects that are freed by events or contained
+//! in segments, but not allocated by an event, are older than the trace.
+//!
+//! Events have the requested size. The allocator pads a request to a multiple of 512 bytes,
+//! or according to its settings, and objects have the padded size. Segments, or gaps between objects, may show a larger
+//! block that was not split (`block_sizes`).
 
 mod block_sizes;
 mod events;
@@ -21,7 +23,7 @@ use events::Live;
 use frames::Frames;
 use stackline_model::{MemoryDeviceId, MemoryTotals, MemoryTrace, StrId};
 
-/// Whether a value is a snapshot: a dict with segments or traces, or (old versions) a list of segments.
+/// Check if a value is a snapshot: a dict with segments or traces, or (old versions) a list of segments.
 pub(super) fn is_snapshot(values: &Values, root: Value) -> bool {
     if let Some(dict) = values.as_dict(root) {
         return values.find(dict, "segments").is_some() || values.find(dict, "device_traces").is_some();
@@ -31,12 +33,12 @@ pub(super) fn is_snapshot(values: &Values, root: Value) -> bool {
     first.is_some_and(|segment| values.find(segment, "blocks").is_some())
 }
 
-/// Reads a snapshot. Anything odd in it is counted in the report of the trace.
+/// Read a snapshot. Invalid parts are counted in the report of the trace.
 pub(super) fn read(label: &str, mut values: Values, root: Value) -> MemoryTrace {
     let keys = Keys::new(&mut values);
     let allocator_settings = settings::read(&values, root);
     let mut trace = MemoryTrace { label: label.to_owned(), allocator_settings, ..MemoryTrace::default() };
-    // The trace takes over the table of texts; the values know texts by number only.
+    // The trace takes over the string table; values refer to strings only by number.
     trace.strings = std::mem::take(&mut values.strings);
     let mut reader = Reader { values: &values, keys, trace, frames: Frames::default() };
     let top = values.as_dict(root);
@@ -50,7 +52,7 @@ pub(super) fn read(label: &str, mut values: Values, root: Value) -> MemoryTrace 
                 diagnostics::MEMORY_BAD_EVENT.count(
                     &mut reader.trace.report,
                     None,
-                    "the events of a device are no list",
+                    "the events of a device are not a list",
                 );
             }
         }
@@ -71,7 +73,7 @@ pub(super) fn read(label: &str, mut values: Values, root: Value) -> MemoryTrace 
     reader.finish(&live)
 }
 
-/// What is read, and what has been read.
+/// State of reading one snapshot.
 struct Reader<'a> {
     values: &'a Values,
     keys: Keys,
@@ -88,30 +90,30 @@ impl Reader<'_> {
         self.field(dict, key).and_then(|value| self.values.as_text(value)).unwrap_or(StrId::NONE)
     }
 
-    /// A size, an address or a stream. What Python shows as negative is an address above 2^63.
+    /// A size, address or stream. A negative number in Python is an address above 2^63.
     fn number(&self, dict: NodeId, key: StrId) -> Option<u64> {
         let value = self.values.as_int(self.field(dict, key)?)?;
         u64::try_from(value).ok().or_else(|| i64::try_from(value).ok().map(i64::cast_unsigned))
     }
 
-    /// A size that memory can have: what is negative, no number or more than any machine has is none.
+    /// A possible size of memory; `None` if it is negative, not a number, or larger than any machine's memory.
     fn size(&self, dict: NodeId, key: StrId) -> Option<u64> {
         let value = self.values.as_int(self.field(dict, key)?)?;
         u64::try_from(value).ok().filter(|bytes| *bytes <= MOST_BYTES)
     }
 
-    /// A list of a dict; what is there and no list is counted.
+    /// A list in a dict; a value of another type is counted.
     fn list(&mut self, dict: Option<NodeId>, key: StrId, problem: diagnostics::Code) -> Option<NodeId> {
         let value = self.field(dict?, key).filter(|value| *value != Value::NONE)?;
         let list = self.values.as_list(value);
         if list.is_none() {
-            let what = format!("{} is no list", self.trace.strings.get(key));
+            let what = format!("{} is not a list", self.trace.strings.get(key));
             problem.count(&mut self.trace.report, None, &what);
         }
         list
     }
 
-    /// The private pool that `key` names, none for the usual one.
+    /// The private pool that `key` names; none for the default pool.
     fn pool(&mut self, dict: NodeId, key: StrId) -> StrId {
         let Some(list) = self.field(dict, key).and_then(|value| self.values.as_list(value)) else { return StrId::NONE };
         let [first, second] = self.values.items(list) else { return StrId::NONE };
@@ -122,7 +124,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Adds what the segments say in sum, and looks whether events and segments agree.
+    /// Add the totals of the segments, and check events and segments for consistency.
     fn finish(mut self, live: &Live) -> MemoryTrace {
         let after = self.trace.calls.ids().next_back().into();
         let time_ns = self.trace.calls.start_ns.last().copied().unwrap_or(0);
@@ -156,7 +158,7 @@ impl Reader<'_> {
 
 macro_rules! keys {
     ($($name:ident $text:literal)*) => {
-        /// Keys and words of the format, as numbers.
+        /// Keys and words of the format, as string numbers.
         #[derive(Clone, Copy)]
         struct Keys { $($name: StrId),* }
 

@@ -1,4 +1,4 @@
-//! The allocator's memory at the moment of the snapshot.
+//! Segments and blocks of the allocator at the moment of the snapshot.
 
 use super::Reader;
 use super::events::Live;
@@ -12,11 +12,11 @@ use stackline_model::{
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Where segments lie, by the number of their device: end by begin.
+/// Address ranges of segments by device number: end by begin.
 type Taken = FxHashMap<u16, BTreeMap<u64, u64>>;
 
 impl Reader<'_> {
-    /// Reads segments; objects in active blocks that no event made are older than the trace.
+    /// Read segments. Objects in active blocks without an allocation event are older than the trace.
     pub(super) fn segments(&mut self, segments: Option<NodeId>, live: &mut Live) {
         let mut seen = FxHashSet::default();
         let mut lists = FxHashSet::default();
@@ -24,10 +24,10 @@ impl Reader<'_> {
         for segment in segments.map_or(&[][..], |list| self.values.items(list)) {
             self.trace.report.records += 1;
             let Some(dict) = self.values.as_dict(*segment).filter(|dict| seen.insert(*dict)) else {
-                self.bad("no dict, or there twice");
+                self.bad("a segment that is not a dict, or a duplicate");
                 continue;
             };
-            // A list that stands for the blocks of several segments would be read as often as the file says.
+            // A block list that several segments share would be read once per reference.
             let list = self.list(Some(dict), self.keys.blocks, diagnostics::MEMORY_BAD_SEGMENT);
             if list.is_some_and(|list| !self.values.items(list).is_empty() && !lists.insert(list)) {
                 self.bad("the blocks of another segment");
@@ -44,7 +44,7 @@ impl Reader<'_> {
         diagnostics::MEMORY_BAD_SEGMENT.count(&mut self.trace.report, None, what);
     }
 
-    /// The number of a segment's device, and where it lies: nowhere that another one is.
+    /// Device number and address range of a segment, which must not overlap another one.
     fn place(&self, dict: NodeId, taken: &mut Taken) -> Result<(u16, Range<u64>), String> {
         let keys = self.keys;
         let Some(address) = self.number(dict, keys.address) else { return Err("no address".to_owned()) };
@@ -57,12 +57,12 @@ impl Reader<'_> {
         };
         let Some(number) = number else { return Err(format!("the device of the segment at {address:#x}")) };
         let Some(end) = address.checked_add(bytes) else {
-            return Err(format!("the segment at {address:#x} ends nowhere"));
+            return Err(format!("the end of the segment at {address:#x}"));
         };
-        // Those that were taken do not overlap: of those that begin before the end of this one the last reaches furthest.
+        // Accepted segments do not overlap: of those that begin before this one's end, the last one reaches furthest.
         let known = taken.entry(number).or_default();
         if known.range(..end.max(address.saturating_add(1))).next_back().is_some_and(|(_, end)| *end > address) {
-            return Err(format!("the segment at {address:#x} lies in another one, or is there twice"));
+            return Err(format!("the segment at {address:#x} overlaps another one or is a duplicate"));
         }
         if bytes > 0 {
             known.insert(address, end);
@@ -115,17 +115,16 @@ impl Reader<'_> {
         }
     }
 
-    /// A block that lies in what the blocks before it left of their segment; blocks stand by address, older versions leave
-    /// it out.
+    /// Read a block within the rest of its segment. Blocks are sorted by address; older versions omit it.
     fn block(&mut self, block: Value, left: Range<u64>) -> Result<MemoryBlock, String> {
         let keys = self.keys;
-        let Some(dict) = self.values.as_dict(block) else { return Err("a block that is no dict".to_owned()) };
+        let Some(dict) = self.values.as_dict(block) else { return Err("a block that is not a dict".to_owned()) };
         let address = self.number(dict, keys.address).unwrap_or(left.start);
         let Some(bytes) = self.size(dict, keys.size) else {
             return Err(format!("the size of the block at {address:#x}"));
         };
         if address < left.start || address.checked_add(bytes).is_none_or(|end| end > left.end) {
-            return Err(format!("the block at {address:#x} lies in another one, or not in its segment"));
+            return Err(format!("the block at {address:#x} overlaps another one or lies outside its segment"));
         }
         let state = self.text(dict, keys.state);
         let state = match state {
@@ -140,8 +139,9 @@ impl Reader<'_> {
         Ok(MemoryBlock { address, bytes, requested, state, object: MemoryObjectId::NONE, stack })
     }
 
-    /// What was asked for, and where: in the block, or (old versions) in the first entry of its history. A free block keeps what its last
-    /// owner asked for, and that may have been a larger block, since split: of a free block it is not known.
+    /// Requested size and call path: in the block, or (old versions) in the first entry of its history. A free block
+    /// keeps the request of its last object, which may have had a larger block before a split, so its request is
+    /// unknown.
     fn block_history(&mut self, block: NodeId, bytes: u64, is_owned: bool) -> (u64, MemoryStackId) {
         let keys = self.keys;
         let history = self.field(block, keys.history).and_then(|value| self.values.as_list(value));
@@ -154,7 +154,7 @@ impl Reader<'_> {
         (requested, self.stack(dict))
     }
 
-    /// What was asked for is no more than what was given.
+    /// Requested size, limited by the size of the block.
     fn asked_for(&mut self, dict: NodeId, key: StrId, given: u64) -> Option<u64> {
         self.field(dict, key)?;
         let asked = self.size(dict, key).filter(|asked| *asked <= given);
@@ -164,8 +164,8 @@ impl Reader<'_> {
         asked
     }
 
-    /// Names the private pool of objects whose events do not: PyTorch before 2.8 says it of segments only. An object lay in the segment
-    /// that is at its address now, unless the device gave that segment after the object was made.
+    /// Set the private pool of objects whose events lack it: PyTorch before 2.8 states it only for segments. An object
+    /// belongs to the segment now at its address, unless that segment was allocated after the object.
     pub(super) fn pools_by_address(&mut self) {
         let mut private: FxHashMap<MemoryDeviceId, BTreeMap<u64, (u64, StrId, MemoryCallId)>> = FxHashMap::default();
         for segment in self.trace.segments.iter().filter(|segment| segment.pool.is_some()) {

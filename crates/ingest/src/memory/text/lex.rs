@@ -1,13 +1,13 @@
-//! Words of the text form, with their places.
+//! Tokens of memory text, with line and column.
 
 use super::TextError;
 
-/// A piece of a statement.
+/// A token of a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Token {
-    /// A bare word.
+    /// An unquoted word.
     Word(String),
-    /// A word in quotes, which is never an option.
+    /// A quoted word, which is never an option.
     Quoted(String),
     /// One of `, > [ ] @ = + * :`.
     Mark(char),
@@ -16,7 +16,7 @@ pub(super) enum Token {
 }
 
 impl Token {
-    /// For messages.
+    /// Description for messages.
     pub(super) fn shown(&self) -> String {
         match self {
             Self::Word(word) | Self::Quoted(word) => format!("`{word}`"),
@@ -26,7 +26,7 @@ impl Token {
     }
 }
 
-/// A token and where it begins.
+/// A token with the line and column of its start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Placed {
     pub(super) token: Token,
@@ -34,14 +34,14 @@ pub(super) struct Placed {
     pub(super) column: usize,
 }
 
-/// Characters of bare words.
+/// True for characters of unquoted words.
 pub(super) fn is_bare(character: char) -> bool {
     character.is_alphanumeric() || matches!(character, '_' | '.' | '/' | '-' | '$')
 }
 
 const MARKS: &str = ",>[]@=+*:";
 
-/// All tokens of a text; the last one is [`Token::End`].
+/// Split a text into tokens; the last one is [`Token::End`].
 pub(super) fn lex(text: &str) -> Result<Vec<Placed>, TextError> {
     let mut tokens = Vec::new();
     let mut lines = 0;
@@ -56,7 +56,7 @@ pub(super) fn lex(text: &str) -> Result<Vec<Placed>, TextError> {
                 '"' => Token::Quoted(quoted(&mut characters).ok_or_else(|| TextError {
                     line,
                     column,
-                    what: "a quoted name has no end; close it with \" on the same line".to_owned(),
+                    what: "a quoted name has no closing quote; close the name with \" on the same line".to_owned(),
                 })?),
                 space if space.is_whitespace() => continue,
                 mark if MARKS.contains(mark) => Token::Mark(mark),
@@ -68,7 +68,7 @@ pub(super) fn lex(text: &str) -> Result<Vec<Placed>, TextError> {
                     Token::Word(word)
                 }
                 other => {
-                    let what = format!("unexpected `{other}`; names with such characters stand in double quotes");
+                    let what = format!("unexpected `{other}`; put names with such characters in double quotes");
                     return Err(TextError { line, column, what });
                 }
             };
@@ -80,7 +80,7 @@ pub(super) fn lex(text: &str) -> Result<Vec<Placed>, TextError> {
     Ok(tokens)
 }
 
-/// The rest of a quoted word; none if it does not end on this line.
+/// Rest of a quoted word; `None` if the quote is not closed on this line.
 fn quoted(characters: &mut impl Iterator<Item = (usize, char)>) -> Option<String> {
     let mut word = String::new();
     loop {

@@ -1,6 +1,6 @@
-//! A small text form of memory traces, for tests and for people who want to write one by hand.
+//! Reader and writer of memory text, a small text format of memory traces for tests and hand-written examples.
 //!
-//! One statement per line, or several separated by `;`; docs/formats/memory-text.md has the whole grammar.
+//! Each line has one statement, or several separated by `;`. The grammar is in docs/formats/memory-text.md.
 //!
 //! ```
 //! let text = "a x 256; h x; k scale x>x\nd x; f x; end";
@@ -20,10 +20,10 @@ pub use write::{write, write_counted};
 
 use stackline_model::call_flags;
 
-/// The device of texts that name none.
+/// Default device of a text.
 const FIRST_DEVICE: &str = "gpu:0";
 
-/// Words behind a statement that stand for a flag of the call.
+/// Words after a statement that set a flag of the call.
 const FLAGS: [(&str, u8); 4] = [
     ("opaque", call_flags::OPAQUE),
     ("sync", call_flags::SYNCHRONOUS),
@@ -31,7 +31,7 @@ const FLAGS: [(&str, u8); 4] = [
     ("inferred", call_flags::INFERRED),
 ];
 
-/// Why a text is no memory trace, and where.
+/// Error in memory text with its position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: {what}")]
 pub struct TextError {
@@ -39,6 +39,6 @@ pub struct TextError {
     pub line: usize,
     /// Column in characters, from 1.
     pub column: usize,
-    /// What is wrong, and what is expected.
+    /// The fault, and the expected token.
     pub what: String,
 }

@@ -1,4 +1,4 @@
-//! From text to a memory trace.
+//! Parser of memory text.
 
 use super::lex::{Placed, Token, lex};
 use super::{FIRST_DEVICE, FLAGS, TextError};
@@ -10,10 +10,10 @@ use stackline_model::{
     MemoryObjectId, MemoryObjectKind, MemoryStreamId, MemoryTrace, NewCall, NewObject, StrId, call_flags,
 };
 
-/// Reads a memory trace from its text form; `label` is what people know it by.
+/// Read a memory trace from memory text. `label` is the name that users see.
 ///
 /// # Errors
-/// At the first thing that is wrong, with its line and column.
+/// The first error, with its line and column.
 pub fn read(label: &str, text: &str) -> Result<MemoryTrace, TextError> {
     let mut reader = Reader::new(label, lex(text)?);
     while reader.at < reader.tokens.len() {
@@ -29,23 +29,23 @@ pub fn read(label: &str, text: &str) -> Result<MemoryTrace, TextError> {
     Ok(trace)
 }
 
-/// What a name in a list stands for, with the bytes that are meant.
+/// An object in a list of accesses, with the accessed bytes.
 #[derive(PartialEq)]
 struct Part {
     object: MemoryObjectId,
-    /// How much of it, if that is said.
+    /// Accessed bytes, if the text states them.
     extent: Option<AccessExtent>,
     ranges: Vec<ByteRange>,
-    /// How it is known, if not as the rest of the call.
+    /// Evidence of the access, if it differs from that of the call.
     evidence: Option<AccessEvidence>,
 }
 
-/// What stands behind a statement.
+/// Options after a statement.
 struct Options {
     call: NewCall,
     object: NewObject,
     evidence: AccessEvidence,
-    /// Where an object lies.
+    /// Device of the object.
     device: MemoryDeviceId,
     has_stream: bool,
     has_time: bool,
@@ -55,13 +55,13 @@ struct Reader {
     tokens: Vec<Placed>,
     at: usize,
     trace: MemoryTrace,
-    /// What statements are on, if the text said so.
+    /// Device of the statements, if the text names one.
     device: Option<MemoryDeviceId>,
     live: FxHashMap<String, MemoryObjectId>,
     events: FxHashMap<String, MemoryCallId>,
-    /// What is alive at which addresses, by device; objects that name none are not in it.
+    /// Live objects by address and device; objects without an address are not included.
     places: FxHashMap<MemoryDeviceId, AddressMap>,
-    /// The latest time that the text gave of each stream: streams run at the same time.
+    /// Latest time of each stream: streams run concurrently.
     latest_ns: FxHashMap<MemoryStreamId, i64>,
 }
 
@@ -72,12 +72,12 @@ impl Reader {
         Self { tokens, at: 0, trace, device: None, live, events, places, latest_ns: FxHashMap::default() }
     }
 
-    /// What the next statement is on: a text that names no device is of one.
+    /// Device of the next statement; a text that names none has the default device.
     fn device(&mut self) -> MemoryDeviceId {
         *self.device.get_or_insert_with(|| self.trace.device(FIRST_DEVICE))
     }
 
-    /// The stream of this number on it; none where the device is not known.
+    /// Stream of this number on the device; none if the device is unknown.
     fn stream(&mut self, key: u64) -> MemoryStreamId {
         match self.device() {
             MemoryDeviceId::NONE => MemoryStreamId::NONE,
@@ -95,7 +95,7 @@ impl Reader {
         found
     }
 
-    /// An error at the token `back` places before the next one.
+    /// Error at the token `back` positions before the next one.
     fn wrong<T>(&self, back: usize, what: String) -> Result<T, TextError> {
         let at = self.at.saturating_sub(back).min(self.tokens.len().saturating_sub(1));
         let (line, column) = self.tokens.get(at).map_or((1, 1), |placed| (placed.line, placed.column));
@@ -122,13 +122,13 @@ impl Reader {
         let word = self.word(meaning)?;
         match word.parse() {
             Ok(number) => Ok(number),
-            Err(_) => self.wrong(1, format!("expected {meaning} as a whole number that fits, found `{word}`")),
+            Err(_) => self.wrong(1, format!("expected {meaning} as an integer within range, found `{word}`")),
         }
     }
 
     fn statement(&mut self) -> Result<(), TextError> {
         if self.trace.saw_end {
-            return self.wrong(0, "nothing stands behind `end`: the program was over there".to_owned());
+            return self.wrong(0, "a statement after `end`; remove it, because `end` is the last statement".to_owned());
         }
         let first = self.word("a statement")?;
         match first.as_str() {
@@ -136,7 +136,7 @@ impl Reader {
             "f" => {
                 let object = if self.is_name() { self.freed()? } else { MemoryObjectId::NONE };
                 if object.is_none() {
-                    diagnostics::MEMORY_UNKNOWN_FREE.count(&mut self.trace.report, None, "a free that names no object");
+                    diagnostics::MEMORY_UNKNOWN_FREE.count(&mut self.trace.report, None, "a free without an object");
                 }
                 let call = self.options()?.call;
                 self.trace.release(object, call);
@@ -153,7 +153,8 @@ impl Reader {
             }
             "end" => self.trace.saw_end = true,
             other => {
-                let what = format!("unknown statement `{other}`; one of a, o, f, s, h, d, c, k, e, w, y, device, end");
+                let what =
+                    format!("unknown statement `{other}`; use one of a, o, f, s, h, d, c, k, e, w, y, device, end");
                 return self.wrong(1, what);
             }
         }
@@ -163,7 +164,7 @@ impl Reader {
         self.wrong(0, format!("expected the end of the statement, found {}", self.peek().shown()))
     }
 
-    /// A device; that without a name is one that is not known.
+    /// Find or add a device by name; an empty name means an unknown device.
     fn device_named(&mut self, name: &str) -> MemoryDeviceId {
         if name.is_empty() { MemoryDeviceId::NONE } else { self.trace.device(name) }
     }
@@ -183,7 +184,7 @@ impl Reader {
         }
     }
 
-    /// Counts what cannot be, or would be taken for a mistake in other formats.
+    /// Count impossible or doubtful values, as readers of other formats do.
     fn doubt(&mut self, name: &str, id: MemoryObjectId) {
         let (objects, row) = (&self.trace.objects, id.index());
         let (address, bytes, device) = (objects.address[row], objects.bytes[row], objects.device[row]);
@@ -196,15 +197,15 @@ impl Reader {
     }
 
     fn not_alive<T>(&self, name: &str) -> Result<T, TextError> {
-        self.wrong(1, format!("`{name}` is not alive here; allocate it first with: a {name} BYTES"))
+        self.wrong(1, format!("object `{name}` is not alive here; allocate it first with: a {name} BYTES"))
     }
 
     fn object(&mut self, allocated: bool) -> Result<(), TextError> {
         let name = self.word("the name of the object")?;
         if self.live.contains_key(&name) {
-            return self.wrong(1, format!("`{name}` is still alive; free it first or take another name"));
+            return self.wrong(1, format!("object `{name}` is still alive; free it first or use another name"));
         }
-        let bytes = self.number("its bytes")?;
+        let bytes = self.number("the size in bytes")?;
         let known = self.trace.strings.intern(&name);
         let Options { call, mut object, device, .. } = self.options()?;
         object.device = device;
@@ -254,14 +255,14 @@ impl Reader {
         let reads = self.list()?;
         let lists = self.lists_after(reads)?;
         let options = self.options()?;
-        // Of any other kernel the text says all that it touches, also if that is nothing.
+        // Any other kernel lists all of its accesses, even if there are none.
         self.trace.has_accesses |= options.call.flags & call_flags::OPAQUE == 0;
         self.trace.calls.push(MemoryCallKind::Kernel, NewCall { name, ..options.call });
         self.touch(&lists, options.evidence, AccessExtent::Unknown);
         Ok(())
     }
 
-    /// What is read, written, and touched in a direction that is not known, of which the first is there already.
+    /// Lists of reads, writes and accesses of unknown direction; the reads are already parsed.
     fn lists_after(&mut self, reads: Vec<Part>) -> Result<[Vec<Part>; 3], TextError> {
         let mut lists = [reads, Vec::new(), Vec::new()];
         for list in &mut lists[1..] {
@@ -272,7 +273,7 @@ impl Reader {
         Ok(lists)
     }
 
-    /// The accesses of the call that was just made: what is in the first two lists is read and written.
+    /// Add the accesses of the last call. Objects in both of the first two lists are read and written.
     fn touch(&mut self, [reads, writes, others]: &[Vec<Part>; 3], evidence: AccessEvidence, unsaid: AccessExtent) {
         for part in reads {
             let mode = if writes.contains(part) { AccessMode::Both } else { AccessMode::Read };
@@ -296,7 +297,7 @@ impl Reader {
         }
     }
 
-    /// Names with ranges; ends where no name stands, or where a word begins an option.
+    /// Parse names with ranges; the list ends before a token that is not a name, or before an option.
     fn list(&mut self) -> Result<Vec<Part>, TextError> {
         let mut parts = Vec::new();
         if self.is_name() {
@@ -308,7 +309,7 @@ impl Reader {
         Ok(parts)
     }
 
-    /// Whether a name comes next, and no option.
+    /// Check if the next token is a name, not an option.
     fn is_name(&self) -> bool {
         match self.peek() {
             Token::Quoted(_) => true,
@@ -317,7 +318,7 @@ impl Reader {
         }
     }
 
-    /// Whether the next word is an option and no name: `opaque`, `sync` and the like, or a word before `=`.
+    /// Check if the next word is an option, not a name: `opaque`, `sync` and similar words, or a word before `=`.
     fn is_option(&self) -> bool {
         let after = self.tokens.get(self.at + 1).map(|placed| &placed.token);
         let flag = matches!(self.peek(), Token::Word(word) if FLAGS.iter().any(|(name, _)| name == word));
@@ -353,11 +354,13 @@ impl Reader {
             let begin = self.number("the first byte")?;
             self.mark(':')?;
             let end = self.number("the byte after the last one")?;
-            let times = if self.take(&Token::Mark('*')) { self.number("how often")? } else { 1 };
+            let times = if self.take(&Token::Mark('*')) { self.number("the number of accesses")? } else { 1 };
             let after = ranges.last().map_or(0, |last| last.end);
             if begin < after || end <= begin || end > self.trace.objects.bytes[object.index()] || times == 0 {
                 let size = self.trace.objects.bytes[object.index()];
-                let what = format!("{begin}:{end} is no range of {size} bytes; ranges ascend and do not overlap");
+                let what = format!(
+                    "{begin}:{end} is not a valid range of an object of {size} bytes; ranges must ascend without overlap"
+                );
                 return self.wrong(1, what);
             }
             ranges.push(ByteRange { begin, end, times });
@@ -419,14 +422,14 @@ impl Reader {
 
     fn option(&mut self, key: &str, options: &mut Options) -> Result<(), TextError> {
         if !self.take(&Token::Mark('=')) {
-            return self.wrong(1, format!("`{key}` is no option; see the list in the documentation of the text form"));
+            return self.wrong(1, format!("`{key}` is not an option; see docs/formats/memory-text.md for all options"));
         }
         let object = &mut options.object;
         match key {
             "t" => (options.call.start_ns, options.has_time) = (self.number("a time in ns")?, true),
             "dur" => options.call.duration_ns = self.number("a duration in ns")?,
             "address" => object.address = self.number("an address")?,
-            "requested" => object.requested = self.number("the bytes asked for")?,
+            "requested" => object.requested = self.number("the requested bytes")?,
             "at" => options.call.stack = self.frame(options)?,
             "via" => options.evidence = self.evidence()?,
             "on" => {
@@ -443,7 +446,7 @@ impl Reader {
                     Some(kind) => object.kind = kind,
                     None => {
                         return self
-                            .wrong(1, format!("`{name}` is no kind; parameter, gradient, activation and others"));
+                            .wrong(1, format!("`{name}` is not a kind of object; use parameter, gradient, activation or another kind of docs/formats/memory-text.md"));
                     }
                 }
             }
@@ -452,7 +455,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Counts times that go back on their stream.
+    /// Count times that decrease on their stream.
     fn note_time(&mut self, call: &NewCall) {
         let latest = self.latest_ns.entry(call.stream).or_insert(call.start_ns);
         if call.start_ns < *latest {
@@ -463,11 +466,13 @@ impl Reader {
     }
 
     fn evidence(&mut self) -> Result<AccessEvidence, TextError> {
-        let name = self.word("how the accesses are known")?;
+        let name = self.word("the evidence of the accesses")?;
         match AccessEvidence::ALL.into_iter().find(|known| known.name() == name) {
             Some(evidence) => Ok(evidence),
-            None => self
-                .wrong(1, format!("`{name}` is no evidence; one of instrumented, operator-level, may-access, opaque")),
+            None => self.wrong(
+                1,
+                format!("`{name}` is not a kind of evidence; use instrumented, operator-level, may-access or opaque"),
+            ),
         }
     }
 

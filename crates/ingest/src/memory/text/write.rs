@@ -1,4 +1,4 @@
-//! From a memory trace to text.
+//! Writer of memory text.
 
 use super::lex::is_bare;
 use super::{FIRST_DEVICE, FLAGS};
@@ -9,20 +9,20 @@ use stackline_model::{
 };
 use std::fmt::Write;
 
-/// The text form of a trace: calls, objects and accesses. The caching allocator's side, phases, names of events and the read
-/// report have no text form and are left out.
+/// Write a trace as memory text: calls, objects and accesses. Data of the caching allocator, phases, names of events
+/// and the read report are not part of the format.
 pub fn write(trace: &MemoryTrace) -> String {
     write_counted(trace).0
 }
 
-/// The same, and how many accesses, ranges and waits are left out: of what touches nothing, of what is not alive then, of bytes that the object
-/// does not have, for what is no event.
+/// Write a trace like [`write()`], and count the omitted accesses, ranges and waits: accesses of calls without accesses,
+/// of objects that are not alive, of bytes outside the object, and waits without an event.
 pub fn write_counted(trace: &MemoryTrace) -> (String, u64) {
     let (text, device) = (String::new(), FIRST_DEVICE.to_owned());
     let mut writer = Writer { trace, text, labels: labels(trace), device, older: 0, left_out: 0 };
     writer.devices();
     for call in trace.calls.ids() {
-        // Objects keep their order: older ones come before the younger ones, and before they are used.
+        // Objects keep their order: older ones are written before younger ones, and before their uses.
         let last = named(trace, call).map(MemoryObjectId::index).max();
         writer.older_up_to(last.map_or(0, |last| last + 1));
         writer.call(call);
@@ -34,13 +34,13 @@ pub fn write_counted(trace: &MemoryTrace) -> (String, u64) {
     (writer.text, writer.left_out)
 }
 
-/// Whether the statement of a call lists what it touches.
+/// Check if the statement of a call lists its accesses.
 fn touches(trace: &MemoryTrace, call: MemoryCallId) -> bool {
     let kind = trace.calls.kind[call.index()];
     kind.is_copy() || matches!(kind, MemoryCallKind::Kernel | MemoryCallKind::Set)
 }
 
-/// The objects that the statement of a call names: those that are alive, and the one that it allocates or frees.
+/// Objects that the statement of a call names: live objects, and the one that it allocates or frees.
 fn named(trace: &MemoryTrace, call: MemoryCallId) -> impl Iterator<Item = MemoryObjectId> {
     let lists = touches(trace, call);
     let alive = move |access: &MemoryAccess| lists && trace.life(access.object).contains(&call.index());
@@ -51,7 +51,7 @@ fn named(trace: &MemoryTrace, call: MemoryCallId) -> impl Iterator<Item = Memory
     trace.accesses_of(call).filter(alive).map(|access| access.object).chain(about)
 }
 
-/// What each object is called in the text: its name if no other has it, else a number.
+/// Label of each object in the text: its name if unique, else a number.
 fn labels(trace: &MemoryTrace) -> Vec<String> {
     let mut uses: FxHashMap<StrId, u32> = FxHashMap::default();
     for name in &trace.objects.name {
@@ -70,7 +70,7 @@ fn labels(trace: &MemoryTrace) -> Vec<String> {
     trace.objects.ids().map(label).collect()
 }
 
-/// A name as it stands in the text.
+/// A name, quoted if necessary.
 fn quoted(name: &str) -> String {
     if !name.is_empty() && name.chars().all(is_bare) && !FLAGS.iter().any(|(word, _)| *word == name) {
         return name.to_owned();
@@ -84,18 +84,18 @@ struct Writer<'a> {
     text: String,
     labels: Vec<String>,
     device: String,
-    /// Objects before this one that are older than the trace are written.
+    /// Number of older objects that are already written.
     older: usize,
     left_out: u64,
 }
 
 impl Writer<'_> {
-    /// Formatting into a string cannot fail.
+    /// Append formatted text, which cannot fail for a string.
     fn put(&mut self, words: std::fmt::Arguments<'_>) {
         let _ = self.text.write_fmt(words);
     }
 
-    /// The devices in their order, also those that nothing is on; none, if it is that which is taken anyway.
+    /// Write all devices in their order, also unused ones; nothing if the only one is the default.
     fn devices(&mut self) {
         let trace = self.trace;
         let named = trace.devices.iter().map(|device| trace.strings.get(device.name)).filter(|name| !name.is_empty());
@@ -113,7 +113,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Objects older than the trace, up to one and without it.
+    /// Write objects older than the trace, up to `end` (exclusive).
     fn older_up_to(&mut self, end: usize) {
         let trace = self.trace;
         for object in (self.older..end).map(MemoryObjectId::new) {
@@ -177,14 +177,14 @@ impl Writer<'_> {
                 if trace.objects.allocated_by.get(object.index()) == Some(&call) {
                     self.object("a", object);
                 } else {
-                    // The allocation of nothing is an event that nobody waits for.
+                    // An allocation of no object becomes an event without a wait.
                     self.put(format_args!("e {}", event(row)));
                 }
             }
             MemoryCallKind::Free => {
                 let object = trace.calls.target_object(call);
                 self.text.push('f');
-                // Freed once more, it is something that nobody knows.
+                // A second free refers to no object.
                 let is_alive = object.is_some() && trace.life(object).end == row;
                 if is_alive && trace.objects.freed_by[object.index()] == call {
                     let label = quoted(&self.labels[object.index()]);
@@ -212,7 +212,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A wait for what is no event record of the text is an event of its own: it orders nothing.
+    /// Write a wait. A wait without a recorded event gets an event of its own, which orders nothing.
     fn wait(&mut self, call: MemoryCallId) {
         let target = self.trace.calls.target[call.index()] as usize;
         let is_event = self.trace.calls.kind.get(target) == Some(&MemoryCallKind::EventRecord);
@@ -255,7 +255,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The accesses of a call to what is alive then; others are counted.
+    /// Accesses of a call to live objects; other accesses are counted.
     fn accesses(&mut self, call: MemoryCallId) -> Vec<MemoryAccess> {
         let (trace, row) = (self.trace, call.index());
         let all = trace.accesses_of(call);
@@ -265,7 +265,7 @@ impl Writer<'_> {
         alive
     }
 
-    /// With the names that the statement is for, or with lists.
+    /// Write a copy or fill with the names of its short form, or with lists of accesses.
     fn copy(&mut self, statement: &str, modes: &[AccessMode], call: MemoryCallId) {
         let accesses = self.accesses(call);
         self.text.push_str(statement);
@@ -287,7 +287,7 @@ impl Writer<'_> {
     }
 
     fn lists_of(&mut self, accesses: &[MemoryAccess], unsaid: AccessExtent) {
-        // As they are read: what is read first, then what is only written.
+        // In the order of the reader: reads first, then pure writes.
         let mut accesses = accesses.to_vec();
         accesses.sort_by_key(|access| access.mode == AccessMode::Write);
         let evidence = accesses.first().map_or(AccessEvidence::Instrumented, |access| access.evidence);
@@ -349,7 +349,7 @@ impl Writer<'_> {
     }
 }
 
-/// The name of the event that the call at `row` records.
+/// Name of the event that the call at `row` records.
 fn event(row: usize) -> String {
     format!("event{row}")
 }

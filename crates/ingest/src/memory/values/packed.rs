@@ -1,36 +1,36 @@
-//! Dicts in little space: keys that many dicts have are stored once, values as numbers of as many bytes as they need.
+//! Packed dicts: shared key sets are stored once, and values with as few bytes as they need.
 //!
-//! A snapshot has one dict per event of the allocator, millions of them, with the same few keys. Packed, one takes some 30 bytes in place
-//! of 130, half of what it takes in the file.
+//! A snapshot has one dict per allocator event, millions of them, with the same few keys. A packed dict takes some 30
+//! bytes instead of 130, half of its size in the file.
 
 use super::{TAG, TEXT, Value};
 use rustc_hash::FxHashMap;
 
-/// Dicts with more keys are not packed.
+/// Limit on the keys of a packed dict.
 const MOST: usize = 64;
 
-/// So many different sets of keys are kept; the formats have some ten.
+/// Limit on distinct key sets; the formats have some ten.
 const MOST_SETS: usize = 4096;
 
 /// Packed dicts.
 #[derive(Default, Debug)]
 pub(super) struct Packed {
-    /// Sets of keys, in the order of the file.
+    /// Key sets, in file order.
     keys: Vec<Box<[Value]>>,
     known: FxHashMap<Box<[Value]>, u32>,
-    /// Keys in `keys`.
+    /// Total number of keys in `keys`.
     key_count: usize,
-    /// The set that was used last: the next dict most often has it, too.
+    /// Key set of the last dict, which the next dict usually has, too.
     last: u32,
     bytes: Vec<u8>,
-    /// Keys and values of all packed dicts.
+    /// Number of keys and values of all packed dicts.
     pub(super) items: usize,
     scratch: Vec<Value>,
 }
 
 impl Packed {
-    /// Packs a dict of these keys and values in turn: its set of keys, and where its values begin. None if it has to be stored otherwise:
-    /// it is empty or large, a key is no text or is there twice, or the table is full.
+    /// Pack a dict from alternating keys and values, and return its key set and the start of its values. `None` if the
+    /// dict is empty or large, has a key that is not a string or occurs twice, or if the table is full.
     pub(super) fn add(&mut self, items: &[Value]) -> Option<(u32, u32)> {
         if items.is_empty() || items.len() % 2 == 1 || items.len() > 2 * MOST {
             return None;
@@ -75,7 +75,7 @@ impl Packed {
         Some(number)
     }
 
-    /// The value behind a key of the dict whose values begin at `start`.
+    /// Value of a key of the dict whose values begin at `start`.
     pub(super) fn get(&self, keys: u32, start: u32, wanted: Value) -> Option<Value> {
         let at = self.keys.get(keys as usize)?.iter().position(|key| *key == wanted)?;
         self.values(start).nth(at)
@@ -87,7 +87,7 @@ impl Packed {
         keys.iter().copied().zip(self.values(start)).collect()
     }
 
-    /// The values that begin at `start`, of this dict and those behind it.
+    /// Values from `start` on, of this dict and the following ones.
     fn values(&self, start: u32) -> impl Iterator<Item = Value> + '_ {
         let mut bytes = self.bytes.get(start as usize..).unwrap_or_default().iter();
         std::iter::from_fn(move || {
@@ -103,7 +103,7 @@ impl Packed {
         })
     }
 
-    /// Bytes of memory that they take.
+    /// Memory of the packed dicts, in bytes.
     pub(super) fn memory(&self) -> u64 {
         (self.bytes.len() + 16 * self.key_count + 64 * self.keys.len()) as u64
     }

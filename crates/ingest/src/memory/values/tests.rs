@@ -28,7 +28,7 @@ proptest! {
 }
 
 proptest! {
-    /// Lists of the same dicts share their items, and each is what it was filled with however it and the others grow.
+    /// Lists of the same dicts share their items, and keep their content while any of them grow.
     #[test]
     fn lists_of_dicts_grow_in_any_order(
         steps in proptest::collection::vec((0..4usize, 0..3usize, prop_oneof![0..3usize, 254..259usize]), 0..40)
@@ -52,7 +52,7 @@ proptest! {
     }
 }
 
-/// What grows one by one is found again without a walk over all that began alike.
+/// A list that grows item by item is found without a scan of all lists with the same start.
 #[test]
 fn lists_that_begin_alike_leave_one_behind() {
     let mut values = Values::default();
@@ -115,7 +115,7 @@ fn equal_lists_share_their_items() {
     assert_eq!(values.items(lists[2]), &frames[..1]);
 }
 
-/// A list that grows while others are made takes its own size, not that of all places where it was.
+/// A growing list takes memory for its own size, not for all its earlier positions.
 #[test]
 fn long_lists_leave_nothing_behind() {
     let mut values = Values::default();

@@ -1,4 +1,4 @@
-//! The single calls and samples of one stream, with its own tables of ids.
+//! Single calls and samples of one stream, with the stream's own ID tables.
 
 use super::in_flight;
 use crate::diagnostics;
@@ -13,49 +13,49 @@ use stackline_recording::{
     CallDetail, Cost, FrameKey, Metric, OPENMP, Process, Processors, Record, TensorPart, Thread, TouchKind,
 };
 
-/// What a stream of a recording in `trace` mode says.
+/// Content of a stream that was recorded in `trace` mode.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     pub(super) process: Process,
     pub(super) texts: Vec<String>,
     pub(super) frames: Vec<FrameKey>,
-    /// Path of each library, a text.
+    /// Path of each library, as a text number.
     pub(super) libraries: Vec<u32>,
     pub(super) threads: Vec<ThreadCalls>,
-    /// What processes that share a clock have in common, if the stream says so.
+    /// Identifier that processes with a common clock share, if recorded.
     pub(super) boot: Option<u64>,
-    /// What the process may use of processors, if the stream says so.
+    /// CPU limits of the process, if recorded.
     pub(super) processors: Option<Processors>,
-    /// What its threads used, in the order of time.
+    /// CPU use of the threads, in time order.
     pub(super) loads: Vec<Load>,
-    /// What the recording of an operator costs.
+    /// Cost of recording an operator.
     pub(super) cost: Option<Cost>,
-    /// When recording began and paused; empty if it always went on.
+    /// Starts and pauses of the recording; empty if it was never paused.
     pub(super) windows: Vec<Change>,
     /// Names of tensors.
     pub(super) tensor_names: Vec<TensorName>,
-    /// Which memory had which of them, in the order in which that was told.
+    /// Assignments of tensor names to memory, in their order of recording.
     pub(super) named: Vec<Named>,
-    /// What the recorder left out, and how often.
+    /// Kinds of dropped records with their numbers.
     pub(super) lost: Vec<(String, u64)>,
-    /// Whether the process ended in order.
+    /// True if the process has an end record.
     pub(super) ended: bool,
-    /// Whether something else than its parent or itself ended the process.
+    /// True if the process was ended by neither its parent nor itself.
     pub(super) killed: bool,
     pub(super) last_seen: LastSeen,
-    /// Exact names of calls whose frames stand for many names.
+    /// Exact names of calls whose frames merge many names.
     pub(super) call_names: Vec<String>,
     holes: Holes,
 }
 
-/// What is missing where a part of the stream could not be read.
+/// Missing data of unreadable parts of a stream.
 #[derive(Debug, Default)]
 struct Holes {
-    /// Bytes that were skipped so far.
+    /// Skipped bytes so far.
     skipped: usize,
-    /// Whether differences refer to what was skipped, until they restart.
+    /// True while differences refer to skipped records, until they restart.
     differences: bool,
-    /// Ids that were not defined, with stand-ins in their tables.
+    /// Undefined IDs, with placeholders in their tables.
     texts: FxHashSet<u32>,
     frames: FxHashSet<u32>,
     libraries: FxHashSet<u32>,
@@ -63,7 +63,7 @@ struct Holes {
     tensor_names: FxHashSet<u32>,
 }
 
-/// What a tensor is called ([`Record::TensorName`]).
+/// Name of a tensor ([`Record::TensorName`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TensorName {
     pub(super) module: String,
@@ -71,7 +71,7 @@ pub(super) struct TensorName {
     pub(super) part: TensorPart,
 }
 
-/// That memory had a name, by its number ([`Record::Named`]).
+/// Assignment of a tensor name to memory ([`Record::Named`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Named {
     pub(super) at: i64,
@@ -79,7 +79,7 @@ pub(super) struct Named {
     pub(super) name: u32,
 }
 
-/// What threads of a process had used of processors by then ([`Record::Load`]).
+/// CPU use of the threads of a process up to a time ([`Record::Load`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Load {
     pub(super) at: i64,
@@ -87,7 +87,7 @@ pub(super) struct Load {
     pub(super) waited_ns: u64,
 }
 
-/// That recording began or paused ([`Record::Window`]).
+/// Start or pause of the recording ([`Record::Window`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Change {
     pub(super) at: i64,
@@ -96,14 +96,14 @@ pub(super) struct Change {
     pub(super) at_step: bool,
 }
 
-/// What happened on one thread. Operators and samples of a thread have a tree each, so that a thread of the program may
-/// occur twice.
+/// Calls and samples of one thread. Operators and samples of a thread have separate trees, so a thread of the program
+/// may occur twice.
 #[derive(Debug, Default)]
 pub(super) struct ThreadCalls {
     pub(super) thread: Thread,
     /// Parent and frame of each node; the root has neither.
     pub(super) nodes: Vec<(u32, u32)>,
-    /// Nodes of the recorder's own frames, and the nodes that they stand for.
+    /// Nodes of the recorder's own frames, and the nodes that replace them.
     own: FxHashMap<u32, u32>,
     pub(super) calls: Vec<Call>,
     pub(super) samples: Vec<Sample>,
@@ -112,29 +112,29 @@ pub(super) struct ThreadCalls {
     last_end: i64,
     last_sample: i64,
     last_number: i64,
-    /// Nodes that were not defined.
+    /// Undefined nodes.
     holes: FxHashSet<u32>,
 }
 
-/// One call of an operator, a backward node or a span. Times are of `CLOCK_MONOTONIC`.
+/// A call of an operator, backward node or span, in `CLOCK_MONOTONIC` times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Call {
     pub(super) start: i64,
     pub(super) end: i64,
     pub(super) node: u32,
     pub(super) sequence: Option<Sequence>,
-    /// Its exact name ([`Calls::call_names`]), if its frame stands for many names.
+    /// Exact name of the call ([`Calls::call_names`]), if its frame merges many names.
     pub(super) name: Option<u32>,
 }
 
-/// Autograd's number, and torch's id of the thread of the forward operator (0 for a forward operator).
+/// Autograd's sequence number, and torch's ID of the thread of the forward operator (0 for a forward operator).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sequence {
     pub(super) number: i64,
     pub(super) forward_thread: i64,
 }
 
-/// One sample.
+/// A sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sample {
     pub(super) at: i64,
@@ -153,13 +153,13 @@ pub(super) struct TensorAccess {
     pub(super) bytes: u64,
 }
 
-/// Times beyond this (of 1970, those after 2043) are damage: sums of those below cannot overflow.
+/// Limit on times in ns (of 1970: after 2043): larger ones are damage, and sums of smaller ones cannot overflow.
 const MAX_NS: i64 = 1 << 61;
-/// Numbers of steps beyond this, too.
+/// Limit on step numbers; larger ones are damage.
 const MAX_STEP: u64 = 1 << 53;
 
 impl Calls {
-    /// Reads a stream, without what is damaged. `None` if it says nothing.
+    /// Read a stream without its damaged parts. `None` if nothing is left.
     pub(super) fn read(name: &str, file: &[u8], report: &mut ReadReport, ends: &Ends) -> Option<Self> {
         let mut reader = open_stream(name, file, report)?;
         let mut calls: Option<Self> = None;
@@ -192,7 +192,7 @@ impl Calls {
         }
         note_unread(name, &reader, file.len(), report);
         if let Some(calls) = calls.as_mut().filter(|_| reader.skipped() > 0) {
-            // What it was, nobody knows.
+            // The kind of the damaged records is unknown.
             calls.lost.push(("touches_damaged".to_owned(), 1));
         }
         calls.iter_mut().for_each(|calls| calls.name_threads(reader.skipped() > 0));
@@ -212,7 +212,7 @@ impl Calls {
         calls
     }
 
-    /// Takes a record in; `None` if it refers to nothing.
+    /// Apply a record; `None` if it refers to an undefined entry.
     fn apply(&mut self, record: Record) -> Option<()> {
         let lost = self.holes.skipped;
         match record {
@@ -237,7 +237,7 @@ impl Calls {
                 let has_frame = (frame as usize) < self.frames.len() && !self.holes.frames.contains(&frame);
                 let is_own = self.is_own(frame);
                 let thread = self.thread(thread)?;
-                // Parents come first: paths have no circles.
+                // Parents come first, so paths have no cycles.
                 if parent >= id || !has_frame || thread.holes.contains(&parent) {
                     return None;
                 }
@@ -258,7 +258,7 @@ impl Calls {
                 self.threads.iter_mut().for_each(ThreadCalls::restart);
                 Some(())
             }
-            // Differences from what was skipped.
+            // These records contain differences from skipped records.
             Record::Call { .. } | Record::Sample { .. } | Record::Touch { .. } if self.holes.differences => None,
             Record::Call { thread, node, start_delta_ns, duration_ns, detail } => {
                 let names = self.call_names.len() as u32;
@@ -270,7 +270,7 @@ impl Calls {
                 };
                 known.call(node, start_delta_ns, duration_ns, (sequence, name))?;
                 match detail {
-                    // The call stands, its number does not.
+                    // The call is kept without its sequence number.
                     CallDetail::Autograd { .. } if sequence.is_none() => return None,
                     CallDetail::Name(name) => self.call_names.push(name),
                     _ => {}
@@ -317,24 +317,24 @@ impl Calls {
                 self.named.push(Named { at, address, name });
                 Some(())
             }
-            // The tree's affair; kinds that are not known were counted with the tree.
+            // These records belong to the tree, where unknown kinds were counted.
             _ => Some(()),
         }
     }
 
-    /// Takes in that bytes were skipped.
+    /// Handle skipped bytes.
     fn skip(&mut self, skipped: usize) {
         if skipped > self.holes.skipped {
             (self.holes.skipped, self.holes.differences) = (skipped, true);
         }
     }
 
-    /// A thread that was defined.
+    /// A defined thread.
     fn thread(&mut self, id: u32) -> Option<&mut ThreadCalls> {
         self.threads.get_mut(id as usize).filter(|_| !self.holes.threads.contains(&id))
     }
 
-    /// A frame as all that follows knows it; none if it refers to what was skipped.
+    /// Canonical form of a frame; `None` if the frame refers to a skipped definition.
     fn frame(&self, key: FrameKey) -> Option<FrameKey> {
         let has = |text: u32| !self.holes.texts.contains(&text);
         let is_whole = match key {
@@ -351,13 +351,13 @@ impl Calls {
             _ => true,
         };
         is_whole.then_some(match key {
-            // Its calls have names of their own.
+            // Calls of this frame have names of their own.
             FrameKey::FoldedSpan { name } => FrameKey::Span { name },
             key => key,
         })
     }
 
-    /// Whether a frame is the recorder's own.
+    /// Check if a frame is the recorder's own.
     pub(super) fn is_own(&self, frame: u32) -> bool {
         match self.frames.get(frame as usize) {
             Some(&FrameKey::Python { function, file, .. }) => is_own_function(self.text(file), self.text(function)),
@@ -368,24 +368,24 @@ impl Calls {
         }
     }
 
-    /// Whether a frame stands for the libraries of OpenMP.
+    /// Check if a frame represents OpenMP libraries.
     pub(super) fn is_openmp(&self, frame: u32) -> bool {
         matches!(self.frames.get(frame as usize), Some(&FrameKey::Span { name }) if self.text(name) == OPENMP)
     }
 
-    /// A text, empty if there is none.
+    /// A text; empty if it is undefined.
     pub(super) fn text(&self, id: u32) -> &str {
         self.texts.get(id as usize).map_or("", String::as_str)
     }
 }
 
 impl ThreadCalls {
-    /// The node that is seen where this one is: another one for frames of the recorder.
+    /// Visible node: frames of the recorder are replaced by another node.
     fn seen(&self, node: u32) -> u32 {
         self.own.get(&node).copied().unwrap_or(node)
     }
 
-    /// Autograd's number of a call, and the thread of its forward operator; `None` if they make no sense.
+    /// Sequence number of a call, and thread of its forward operator; `None` if they are invalid.
     fn sequence(&mut self, delta: i64, forward_thread: u64) -> Option<Sequence> {
         self.last_number = self.last_number.checked_add(delta)?;
         Some(Sequence { number: self.last_number, forward_thread: i64::try_from(forward_thread).ok()? })
@@ -427,24 +427,24 @@ impl ThreadCalls {
         if !self.has(node) {
             return None;
         }
-        // They come in the order in which they happened, whatever the clock says.
+        // Accesses are kept in their recorded order, even if clock values decrease.
         let at = self.touches.last().map_or(at, |before| at.max(before.at));
         let node = self.seen(node);
         self.touches.push(TensorAccess { at, node, kind, address, bytes });
         Some(())
     }
 
-    /// Whether a node was defined.
+    /// Check if a node is defined.
     fn has(&self, node: u32) -> bool {
         (node as usize) < self.nodes.len() && !self.holes.contains(&node)
     }
 
-    /// Differences count from 0 again.
+    /// Restart differences from 0.
     fn restart(&mut self) {
         (self.last_end, self.last_sample, self.last_number, self.last_touch) = (0, 0, 0, (0, 0));
     }
 
-    /// Nodes from the root (left out) to `node`, in `path`.
+    /// Collect the nodes from the root (exclusive) to `node` in `path`.
     pub(super) fn path(&self, node: u32, path: &mut Vec<u32>) {
         path.clear();
         let mut at = node;
@@ -460,18 +460,18 @@ fn time(from: i64, delta: i64) -> Option<i64> {
     from.checked_add(delta).filter(|time| (-MAX_NS..=MAX_NS).contains(time))
 }
 
-/// Whether something that was lost is of what a trace shows.
+/// Check if a kind of dropped records belongs to calls, which a trace shows.
 fn is_of_calls(what: &str) -> bool {
     ["calls_", "samples_", "threads_"].iter().any(|of| what.starts_with(of))
 }
 
-/// Puts a value at the place of its id: ids are dense, but for `lost` ones at most that may have been defined where bytes
-/// were skipped. A later value replaces an earlier one.
+/// Store a value at its ID. IDs are dense, except for at most `lost` ones that skipped bytes may have defined. A later
+/// value replaces an earlier one.
 fn place<T: Default>(table: (&mut Vec<T>, &mut FxHashSet<u32>), id: u32, lost: usize, value: T) -> Option<()> {
     place_with(table, id, lost, value, T::default)
 }
 
-/// As [`place`], with what stands for ids that are missing.
+/// Store a value like [`place`], with a placeholder for missing IDs.
 fn place_with<T>(
     (table, holes): (&mut Vec<T>, &mut FxHashSet<u32>),
     id: u32,

@@ -1,12 +1,12 @@
-//! Names of files, the same wherever a program and its libraries lie.
+//! File names that are independent of the location of a program and its libraries.
 
 use super::calls::Calls;
 use stackline_recording::FrameKey;
 
-/// Folders that installed packages lie in.
+/// Folders of installed packages.
 const LIBRARIES: [&str; 2] = ["/site-packages/", "/dist-packages/"];
 
-/// What files are called.
+/// Naming of source files.
 #[derive(Debug, Default)]
 pub(super) struct Files {
     root: String,
@@ -17,25 +17,25 @@ impl Files {
         Self { root: root(calls) }
     }
 
-    /// A file of the program's own, as it can be opened from where that ran.
+    /// A file of the program, relative to the directory in which it ran.
     fn own<'b>(&self, file: &'b str) -> Option<&'b str> {
         file.strip_prefix(&self.root).filter(|_| !self.root.is_empty())
     }
 
-    /// What it is called if it is of a library. Programs that run inside of a library's folder are none; an environment below the
-    /// program's folder is.
+    /// Name of a library's file. Programs that run inside a library's folder are not libraries; an environment below
+    /// the program's folder is.
     fn library<'b>(&self, file: &'b str) -> Option<&'b str> {
         let slash = self.root.len().saturating_sub(1);
         library(if self.own(file).is_some() { &file[slash..] } else { file })
     }
 
-    /// A file as it can be opened from where the program ran; one of a library as the profiler of PyTorch writes it, without the
-    /// folder that Python found it in.
+    /// Short name of a file: relative to the directory of the program, or for a library as PyTorch's profiler writes
+    /// it, below the search path of Python.
     pub(super) fn short<'b>(&self, file: &'b str) -> &'b str {
         self.library(file).or(self.own(file)).unwrap_or(file)
     }
 
-    /// The same, but of a library with the last folder that says that it is one.
+    /// Short name with the last folder that marks a library.
     pub(super) fn marked<'b>(&self, file: &'b str) -> &'b str {
         let Some(name) = self.library(file) else { return self.short(file) };
         let folder = file[..file.len() - name.len()].trim_end_matches('/');
@@ -43,9 +43,9 @@ impl Files {
     }
 }
 
-/// The folder that the program's files are named from: the one that the command ran in, so that names can be opened from
-/// there. It is told by the script, whose path the command has as it was typed and Python in full. Of a script whose path was
-/// typed in full it is the script's own.
+/// Root folder of the program's files: the working directory of the command, so that names can be opened from there.
+/// The root is derived from the script, whose path the command contains as typed and Python in full. If the path was
+/// typed in full, the root is the folder of the script.
 fn root(calls: &Calls) -> String {
     let is_script = |word: &&String| word.ends_with(".py");
     let Some(script) = calls.process.command.iter().find(is_script) else { return String::new() };
@@ -64,7 +64,7 @@ fn root(calls: &Calls) -> String {
     files.into_iter().find_map(of).unwrap_or_default()
 }
 
-/// What a file of an installed package, or of Python itself, is called below the folder that Python found it in.
+/// Name of a file of an installed package or of Python, below its search path.
 fn library(file: &str) -> Option<&str> {
     let package = LIBRARIES.iter().filter_map(|folder| file.rfind(folder).map(|at| &file[at + folder.len()..]));
     let standard = || file.rfind("/lib/python3.").and_then(|at| file[at + 1..].splitn(3, '/').nth(2));

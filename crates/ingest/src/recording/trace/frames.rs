@@ -1,42 +1,42 @@
-//! Python frames and module calls as spans, inferred: a recording says from where each operator was called and where samples
-//! saw the thread, not when the functions in between began and ended.
+//! Inference of Python frames and module calls as spans. A recording has the call path of each operator and sample, but
+//! not the start and end of the functions between them.
 //!
-//! A frame lasts from the first to the last of neighbouring operators and samples below it. Two are below the same call of
-//! a function if all frames above are the same, and its callers are at the same line. So a function that is called
-//! twice from one line, with nothing in between, is one span. Frames end where training steps do. A sample that came before
-//! it was known where in the model a module stands is taken to be of the one of its class that is open.
+//! A frame lasts from the first to the last of consecutive operators and samples below it. Two of them belong to the
+//! same call of a function if all frames above are equal and the callers are at the same line. So a function that is
+//! called twice from one line, with nothing in between, is one span. Frames end at the ends of training steps. A sample
+//! from before the position of a module in the model was known is assigned to the open module of its class.
 
 use super::calls::{Call, Calls, ThreadCalls};
 use super::sampled_python_spans::Glimpse;
 use rustc_hash::FxHashMap;
 use stackline_recording::FrameKey;
 
-/// A span that no record states.
+/// An inferred span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct InferredFrame {
     pub(super) start: i64,
     pub(super) end: i64,
-    /// How many spans are around it.
+    /// Number of enclosing spans.
     pub(super) depth: u32,
-    /// The frame: Python or a module.
+    /// A Python or module frame.
     pub(super) frame: u32,
-    /// Where it stands: which of the process's trees, and the node in it.
+    /// Tree of the process, and node within it.
     pub(super) at: Place,
 }
 
 /// A node of one of the process's trees.
 pub(super) type Place = (usize, u32);
 
-/// What may be around an operator.
+/// An element of the stack around an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Element {
-    /// A call, by its place among the calls.
+    /// A call, by its index.
     Call(usize),
-    /// A function or module that runs: its frame, and that frame at any line.
+    /// A running function or module: its frame, and its identity independent of the line.
     Frame { frame: u32, identity: Identity, at: Place },
 }
 
-/// A function at any line, or a module.
+/// A function independent of the line, or a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Identity {
     Function {
@@ -44,7 +44,7 @@ enum Identity {
         file: u32,
         first_line: u32,
     },
-    /// The place in the model is none where a sample could not tell it.
+    /// A module; the position in the model is none if a sample could not determine it.
     Module {
         class: u32,
         path: Option<u32>,
@@ -52,7 +52,7 @@ enum Identity {
 }
 
 impl Identity {
-    /// Whether both may be one call.
+    /// Check if two identities may belong to the same call.
     fn may_be(self, other: Self) -> bool {
         match (self, other) {
             (Self::Module { class: a, path }, Self::Module { class: b, path: of }) => {
@@ -74,8 +74,8 @@ struct Open {
     end: i64,
 }
 
-/// Infers the frames of the thread with this index, none of which goes on beyond one of `cuts` (ascending). Calls stand in
-/// the order of their starts, outer ones first; the result has, beside the frames, the depth of each call.
+/// Infer the frames of the thread with this index; no frame crosses one of `cuts` (ascending). Calls are sorted by
+/// start, outer ones first. The result has the frames and the depth of each call.
 pub(super) fn infer(calls: &Calls, tree: usize, glimpses: &[Glimpse], cuts: &[i64]) -> (Vec<InferredFrame>, Vec<u32>) {
     let thread = &calls.threads[tree];
     let mut inference = Inference {
@@ -113,21 +113,21 @@ struct Inference<'a> {
     calls: &'a Calls,
     thread: &'a ThreadCalls,
     tree: usize,
-    /// What samples saw and nobody looked at yet.
+    /// Samples that are not processed yet.
     glimpses: &'a [Glimpse],
-    /// Where frames are still to be cut.
+    /// Times at which frames are still to be cut.
     cuts: &'a [i64],
-    /// Calls that run at the moment, outermost first.
+    /// Running calls, outermost first.
     running: Vec<usize>,
-    /// How many of them stand at a node.
+    /// Number of running calls per node.
     nodes: FxHashMap<u32, u32>,
-    /// What is around the last call, outermost first, and that call.
+    /// Stack around the last call, outermost first, and that call.
     open: Vec<Open>,
     found: Vec<InferredFrame>,
 }
 
 impl Inference<'_> {
-    /// Takes calls out that are over when something begins. Those that run end no sooner the further out they are.
+    /// Remove calls that ended before a time. Outer running calls end no sooner than inner ones.
     fn end_before(&mut self, start: i64, to: i64) {
         while let Some(&last) = self.running.last() {
             let Call { end, node, .. } = self.thread.calls[last];
@@ -141,7 +141,7 @@ impl Inference<'_> {
         }
     }
 
-    /// Ends the functions that are open at each cut up to a time.
+    /// End the open functions at each cut up to a time.
     fn cut_until(&mut self, time: i64) {
         while let [cut, rest @ ..] = self.cuts
             && *cut <= time
@@ -151,35 +151,36 @@ impl Inference<'_> {
         }
     }
 
-    /// Ends the functions that are open, but for those around a call that goes on.
+    /// End the open functions, except those around a call that continues.
     fn cut(&mut self, at: i64) {
         let goes_on = |open: &Open| matches!(open.element, Element::Call(call) if self.thread.calls[call].end > at);
         let from = self.open.iter().rposition(goes_on).map_or(0, |innermost| innermost + 1);
         self.close(from);
     }
 
-    /// Whether a call runs.
+    /// Check if a call is running.
     fn runs(&self, at: usize) -> bool {
         self.running.binary_search(&at).is_ok()
     }
 
-    /// What is around a call with this path (itself left out). Calls on the path that do not run are no part of it: they
-    /// were not recorded, or they are the forward operators above a backward node.
+    /// Stack around a call with this path (the call excluded). Calls on the path that are not running are excluded:
+    /// they were not recorded, or they are the forward operators above a backward node.
     fn elements(&self, path: &[u32], elements: &mut Vec<Element>) {
         elements.clear();
         let mut running = self.running.iter().copied().peekable();
         let above = &path[..path.len().saturating_sub(1)];
-        // Above a backward node stands where its forward operator was called: that is over.
+        // Frames above a backward node belong to the call of its forward operator, which has ended.
         let begin = path.iter().rposition(|&node| self.is_backward(node));
         if let Some(begin) = begin {
             let node = path[begin];
             match self.running.iter().rposition(|&at| self.thread.calls[at].node == node) {
-                // Below the node: from it on.
+                // Elements below the node.
                 Some(place) => {
                     elements.extend(self.surroundings(self.running[place]));
                     running.nth(place);
                 }
-                // The node itself, or its record is missing: it runs where the thread is, as far as that is known.
+                // The node itself is not running, or its record is missing: it is on the thread's current stack, as far
+                // as known.
                 None => {
                     let ended = |open: &Open| matches!(open.element, Element::Call(at) if !self.runs(at));
                     elements.extend(self.open.iter().take_while(|open| !ended(open)).map(|open| open.element));
@@ -196,7 +197,7 @@ impl Inference<'_> {
                     | FrameKey::ShapedBackward { .. }
                     | FrameKey::Span { .. },
                 ) => {
-                    // Asked first: most calls on a path run, those that do not would be looked for in vain.
+                    // This check comes first: most calls on a path are running, and a search for the others would fail.
                     if self.nodes.get(&node).is_none_or(|&count| count == 0) {
                         continue;
                     }
@@ -210,13 +211,13 @@ impl Inference<'_> {
         }
     }
 
-    /// The elements that are open down to a call that runs, the call included.
+    /// Open elements down to a running call, inclusive.
     fn surroundings(&self, at: usize) -> Vec<Element> {
         let last = self.open.iter().rposition(|open| open.element == Element::Call(at));
         self.open[..last.map_or(0, |last| last + 1)].iter().map(|open| open.element).collect()
     }
 
-    /// A function or module at a node of a tree; none if that is something else.
+    /// A function or module at a node of a tree; `None` for other frames.
     fn frame(&self, (tree, node): Place) -> Option<Element> {
         let frame = self.calls.threads[tree].nodes.get(node as usize)?.1;
         let identity = match *self.calls.frames.get(frame as usize)? {
@@ -229,7 +230,7 @@ impl Inference<'_> {
         Some(Element::Frame { frame, identity, at: (tree, node) })
     }
 
-    /// Takes in what samples saw before a time, unless that does not fit the calls that ran.
+    /// Process the samples before a time, except those that contradict the running calls.
     fn see_before(&mut self, time: i64, path: &mut Vec<u32>, elements: &mut Vec<Element>) {
         while let [glimpse, rest @ ..] = self.glimpses
             && glimpse.start < time
@@ -244,7 +245,7 @@ impl Inference<'_> {
         }
     }
 
-    /// What is around a sample with this path in a tree; whether just the calls that run are on it, in their order.
+    /// Stack around a sample with this path. Returns true if exactly the running calls are on the path, in their order.
     fn seen(&self, tree: usize, path: &[u32], elements: &mut Vec<Element>) -> bool {
         elements.clear();
         let frame_of = |nodes: &[(u32, u32)], node: u32| nodes.get(node as usize).map(|&(_, frame)| frame);
@@ -273,7 +274,7 @@ impl Inference<'_> {
         self.calls.frames.get(self.thread.nodes.get(node as usize)?.1 as usize)
     }
 
-    /// Goes from what is open to what is around a stretch of time: that of a call at a node, or of a sample.
+    /// Change the open stack to the one around a time range, that of a call at a node or of a sample.
     fn enter(&mut self, (start, end): (i64, i64), call: Option<u32>, elements: &[Element]) {
         let mut same = 0;
         let mut moved = false;
@@ -287,7 +288,7 @@ impl Inference<'_> {
                     if identity.lacks_path() && identity.may_be(*wanted) {
                         (*frame, *identity, *at) = (*now, *wanted, *place);
                     }
-                    // Another line of the same function: what it called before is over.
+                    // Another line of the same function: its previous callees have ended.
                     moved = frame != now && identity == wanted;
                     *frame = if moved { *now } else { *frame };
                     identity.may_be(*wanted)
@@ -303,7 +304,7 @@ impl Inference<'_> {
             }
         }
         self.close(same);
-        // What was called before autograd's engine took over may be over: only an operator of its own prolongs it.
+        // Frames from before autograd's engine took over may have ended: only an operator of their own extends them.
         let is_backward = |at: usize| self.is_backward(self.thread.calls[at].node);
         let engine = elements.iter().rposition(|element| matches!(element, &Element::Call(at) if is_backward(at)));
         let own = if call.is_some_and(|node| self.is_backward(node)) {
@@ -320,7 +321,7 @@ impl Inference<'_> {
         self.open.extend(new);
     }
 
-    /// Ends everything that is open from this depth on.
+    /// End all open elements from this depth on.
     fn close(&mut self, from: usize) {
         for (depth, open) in self.open.drain(from.min(self.open.len())..).enumerate() {
             if let Element::Frame { frame, at, .. } = open.element {

@@ -4,7 +4,7 @@ use super::calls::{Calls, ThreadCalls};
 use stackline_model::{ReadReport, thread_words};
 use stackline_recording::FrameKey;
 
-/// Says which calls never returned, with their callers.
+/// Count the calls that never returned, with their callers.
 pub(super) fn note(calls: &Calls, stream: &str, report: &mut ReadReport) {
     calls.last_seen.note(stream, report, |(thread, node)| {
         let thread = calls.threads.get(thread as usize)?;
@@ -13,7 +13,7 @@ pub(super) fn note(calls: &Calls, stream: &str, report: &mut ReadReport) {
     });
 }
 
-/// The frames of a node, the innermost first.
+/// Frames of a node, innermost first.
 fn path(calls: &Calls, thread: &ThreadCalls, node: u32) -> Vec<String> {
     let parent = |&node: &u32| thread.nodes.get(node as usize).map(|&(parent, _)| parent);
     let up = |node: &u32| parent(node).filter(|&parent| parent != 0 && parent < *node);

@@ -1,4 +1,4 @@
-//! Inputs of operators as the profiler of `PyTorch` writes them into traces.
+//! Operator inputs in the form of `PyTorch`'s profiler.
 
 use super::calls::Calls;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use stackline_model::{AttrValue, StrId, StringTable};
 use stackline_recording::FrameKey;
 use stackline_recording::inputs::{Input, Tensor, parse, type_name};
 
-/// The attributes `Input Dims` and `Input type` of an operator, as JSON texts.
+/// Attributes `Input Dims` and `Input type` of an operator, as JSON text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Inputs {
     dims: StrId,
@@ -14,7 +14,7 @@ pub(super) struct Inputs {
 }
 
 impl Inputs {
-    /// Those of a frame, if it has any that are known.
+    /// Inputs of a frame; `None` if none are recorded.
     pub(super) fn new(calls: &Calls, frame: u32, strings: &mut StringTable) -> Option<Self> {
         let (FrameKey::ShapedOperator { inputs, .. } | FrameKey::ShapedBackward { inputs, .. }) =
             calls.frames.get(frame as usize)?
@@ -27,14 +27,14 @@ impl Inputs {
         Some(Self { dims: text(dims), types: text(types) })
     }
 
-    /// By name.
+    /// The attributes with their names.
     pub(super) fn attrs(self) -> [(&'static str, AttrValue); 2] {
         [("Input Dims", AttrValue::Json(self.dims)), ("Input type", AttrValue::Json(self.types))]
     }
 }
 
-/// Sizes and type of an argument. What the profiler knows nothing of has an empty type: tensors that are not defined or
-/// hold no sizes of their own, and lists with such.
+/// Sizes and type of an argument. As in the profiler, undefined tensors, tensors without sizes of their own, and lists
+/// with such tensors have an empty type.
 fn argument(input: &Input<'_>) -> (Value, Value) {
     let nothing = || (json!([]), json!(""));
     match input {

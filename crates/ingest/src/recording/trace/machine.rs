@@ -1,27 +1,28 @@
-//! What a recording knows of processors and of its own cost, as an entry of the trace's metadata: JSON, such as
+//! CPU limits, CPU use and recording cost of the processes of a machine, as a metadata entry of the trace. The entry is
+//! JSON, such as
 //!
 //! ```json
 //! {"processes": [{"pid": 7, "own": true, "machine": 8, "usable_milli": 2000, "loads": [[0, 5, 0]],
 //!   "cost": {"begin_ns": 120, "end_ns": 80, "torch_ns": 90, "measured": 4711}}]}
 //! ```
 //!
-//! `own` are the processes of the trace itself; the others ran on the same machine. `loads` are when (ns since the base), and
-//! how long all threads of the process had run and waited for a processor by then: of long recordings some of all, since each
-//! rank's trace has those of all processes of its machine.
+//! `own` marks the processes of the trace itself; the others ran on the same machine. Each of `loads` is a time (ns
+//! since the base) with the total running and CPU-wait time of all threads of the process up to then. The trace of each
+//! rank has all processes of its machine, so the samples of long recordings are thinned out.
 
 use super::calls::{Calls, Load};
 use serde_json::{Value, json};
 use stackline_model::RECORDING;
 use stackline_recording::Processors;
 
-/// Looks of an entry, of all its processes together, but for
+/// Limit on load samples of an entry, over all processes. Each process keeps at least [`LEAST_LOADS`].
 const MOST_LOADS: usize = 4096;
-/// those that each process has at least.
+/// Minimum number of load samples per process.
 const LEAST_LOADS: usize = 16;
 
-/// A process, as the entry has it.
+/// A process of the entry.
 pub(super) struct Described {
-    /// Ascending; of ns since the base.
+    /// Load samples with ascending times, in ns since the base.
     loads: Vec<Load>,
     boot: Option<u64>,
     rank: Option<u32>,
@@ -29,7 +30,7 @@ pub(super) struct Described {
 }
 
 impl Described {
-    /// `offset` is what makes ns since the base of its times.
+    /// Describe a process. `offset` is added to its times to get ns since the base.
     pub(super) fn new(calls: &Calls, offset: i64) -> Self {
         let loads = calls.loads.iter().map(|load| Load { at: load.at.saturating_add(offset), ..*load }).collect();
         let mut value = json!({ "pid": calls.process.pid });
@@ -53,20 +54,20 @@ impl Described {
     }
 }
 
-/// So many of all looks, the first and the last among them: they count from the begin, so that nothing is lost but how it was
-/// distributed between two of them.
+/// At most `most` load samples, including the first and last one. Values are cumulative, so only the distribution
+/// between two samples is lost.
 fn thinned(loads: &[Load], most: usize) -> impl Iterator<Item = &Load> {
     let (count, last) = (loads.len().min(most), loads.len().saturating_sub(1));
     (0..count).filter_map(move |index| loads.get(index * last / (count - 1).max(1)))
 }
 
-/// What the process may use, in thousandths of a processor; none if that is not known.
+/// CPU limit of the process, in thousandths of a processor; `None` if unknown.
 fn usable_milli(processors: &Processors) -> Option<u32> {
     let allowed = Some(processors.allowed).filter(|&allowed| allowed > 0).map(|allowed| allowed.saturating_mul(1000));
     [allowed, processors.quota_milli].into_iter().flatten().min()
 }
 
-/// Name and text of the entry for the trace of a rank; none if nothing is known.
+/// Name and text of the entry for the trace of a rank; `None` without data.
 pub(super) fn entry(all: &[Described], rank: Option<u32>) -> Option<(String, String)> {
     let is_known =
         |described: &&Described| described.value.get("machine").is_some() || described.value.get("cost").is_some();

@@ -1,7 +1,7 @@
-//! Recordings in `trace` mode as traces: what `critical-path`, `report` and all other analyses read.
+//! Conversion of recordings in `trace` mode into traces for `critical-path`, `report` and all other analyses.
 //!
-//! Operators, backward nodes, spans and samples are as they were recorded. Python frames, calls of modules and training
-//! steps are inferred and say so ([`stackline_model::INFERRED`]).
+//! Operators, backward nodes, spans and samples were recorded. Python frames, module calls and training steps are
+//! inferred and marked so ([`stackline_model::INFERRED`]).
 
 mod calls;
 mod files;
@@ -28,11 +28,11 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Of streams that do not name their machine: clocks of processes that differ by less were set anew in between; by more,
-/// they are of other machines.
+/// Limit on the clock difference of processes on one machine, in ns, for streams without a machine ID. Smaller
+/// differences come from adjustments of the system time.
 const SAME_MACHINE_NS: i64 = 1_000_000_000;
 
-/// What was read of one stream.
+/// Content of one stream.
 struct Stream {
     start: i64,
     pid: u32,
@@ -49,10 +49,10 @@ impl Stream {
     }
 }
 
-/// The traces of a recording in `trace` mode: one per rank, in their order; one of all processes if there are no ranks.
+/// Traces of a recording in `trace` mode: one per rank, in rank order, or one of all processes if there are no ranks.
 ///
 /// # Errors
-/// If there are no streams, if none can be read, or if none of them has single calls.
+/// If there are no streams, none can be read, or none has single calls.
 pub fn read_traces(run: &Path, options: &ReadOptions) -> Result<TraceSet, Error> {
     let mut read = Vec::new();
     let paths = streams(run)?;
@@ -92,13 +92,14 @@ pub fn read_traces(run: &Path, options: &ReadOptions) -> Result<TraceSet, Error>
     Ok(set)
 }
 
-/// The traces of streams in memory, each with a name for the read report; none if there are no single calls.
+/// Traces of streams in memory, each with a name for the read report; empty if there are no single calls.
 pub fn traces_of<'a>(name: &str, streams: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> TraceSet {
     let read = streams.into_iter().map(|(name, file)| Stream::read(name, file, &Ends::default())).collect();
     traces(name, read, &Ends::default(), &ReadOptions::default())
 }
 
-/// One trace per rank, each with what is to be said of its streams; what belongs to no rank is said of the first trace.
+/// One trace per rank with the diagnostics of its streams. Diagnostics of streams without a rank belong to the first
+/// trace.
 fn traces(name: &str, mut read: Vec<Stream>, ends: &Ends, options: &ReadOptions) -> TraceSet {
     read.sort_by_key(|stream| (stream.start, stream.pid));
     let (mut reports, mut processes) = (Vec::new(), Vec::new());
@@ -142,7 +143,7 @@ fn traces(name: &str, mut read: Vec<Stream>, ends: &Ends, options: &ReadOptions)
     TraceSet { traces }
 }
 
-/// Name of the trace of a rank, of which there are several or not.
+/// Name of a rank's trace; the rank is added if there are several.
 fn label(name: &str, rank: Option<u32>, several: bool) -> String {
     match rank {
         Some(rank) if several => format!("{name}:rank{rank}"),
@@ -150,7 +151,7 @@ fn label(name: &str, rank: Option<u32>, several: bool) -> String {
     }
 }
 
-/// What decides which trace shows a process.
+/// Properties of a process that determine the trace that shows it.
 #[derive(Clone, Copy)]
 struct Shown {
     rank: Option<u32>,
@@ -163,21 +164,21 @@ impl Shown {
         Self { rank: calls.process.rank, has_events: calls.has_events(), has_calls: calls.has_calls() }
     }
 
-    /// Whether a trace shows this process; where others are ranks, one that is none must have called something.
+    /// Check if a trace shows this process. Among ranks, a process without a rank must have called an operator.
     fn has_trace(self, has_ranks: bool) -> bool {
         self.has_events && (!has_ranks || self.rank.is_some() || self.has_calls)
     }
 }
 
-/// Whether any process is a rank of a job.
+/// Check if any process is a rank of a job.
 fn has_ranks(mut processes: impl Iterator<Item = Shown>) -> bool {
     processes.any(|shown| shown.rank.is_some() && shown.has_events)
 }
 
-/// What to add to times of each process to have ns since 1970. Processes of one machine share a clock, whatever was done
-/// to the system's time meanwhile.
+/// Offsets of the processes' times to ns since 1970. Processes of one machine share a clock, independent of adjustments
+/// of the system time.
 fn offsets(processes: &[Calls]) -> Vec<i64> {
-    // Bounded where they are read.
+    // The reader limits both values.
     let own = |calls: &Calls| calls.process.start_unix_ns - calls.process.start_monotonic_ns;
     let share = |a: &Calls, b: &Calls| match (a.boot, b.boot) {
         (Some(a), Some(b)) => a == b,
@@ -198,13 +199,13 @@ fn trace(
     let mut trace = Trace::default();
     trace.report = report;
     trace.meta.name = name;
-    // As Kineto writes it, so that an export says the same.
+    // Same entry as Kineto's, so that exports agree.
     trace.meta.entries.push(("baseTimeNanoseconds".to_owned(), base_ns.to_string()));
     if let Some(rank) = rank {
         trace.meta.entries.push(("distributedInfo".to_owned(), format!("{{\"rank\":{rank}}}")));
     }
     let (mut backward, mut has_numbers) = (Vec::new(), false);
-    // Of several processes that train, one after the other or at once, the busiest has the steps.
+    // If several processes train, concurrently or one after another, the one with most steps provides the steps.
     let training = (0..processes.len()).max_by_key(|&at| (steps::count(&processes[at].1), Reverse(at)));
     for (at, (offset, mut calls)) in processes.into_iter().enumerate() {
         let mut rows = Rows::new(&mut trace, offset);
@@ -214,7 +215,7 @@ fn trace(
     }
     trace.meta.format = RECORDING_FORMAT.to_owned();
     resolve::resolve(&mut trace, Vec::new(), &ByteOffsets::default(), options);
-    // Recorded, thread by thread: nothing is left to guess.
+    // The links were recorded per thread, so no inference is necessary.
     if has_numbers {
         trace.links.set(LinkKind::Backward, backward);
     }

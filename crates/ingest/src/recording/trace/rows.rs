@@ -1,4 +1,4 @@
-//! From the calls of a process to rows of a trace.
+//! Conversion of a process's calls into rows of a trace.
 
 use super::calls::{Call, Calls, Sample, ThreadCalls};
 use super::files::Files;
@@ -16,35 +16,35 @@ use stackline_model::{
 use stackline_recording::{FrameKey, Metric};
 use std::cmp::Reverse;
 
-/// Adds a process to a trace.
+/// Builder that adds a process to a trace.
 pub(super) struct Rows<'a> {
     trace: &'a mut Trace,
-    /// What to add to times of the process.
+    /// Offset of the process's times.
     offset: i64,
-    /// The frame of each frame id, as a name.
+    /// Name of each frame ID.
     names: Vec<Option<StrId>>,
-    /// The attributes about inputs of each frame id, once they were asked for.
+    /// Input attributes of each frame ID, computed on demand.
     inputs: Vec<Option<Option<Inputs>>>,
-    /// Where the program's own files are named from, with a slash at the end; empty if that is not known.
+    /// Root folder of the program's files, with a final slash; empty if unknown.
     files: Files,
-    /// The stack of each node of each tree.
+    /// Stack of each node of each tree.
     stacks: Vec<Vec<Option<StackId>>>,
-    /// Per tree the trees whose samples show its thread.
+    /// Trees whose samples show the thread, per tree.
     shown: Vec<Vec<usize>>,
-    /// The last forward operator with each number, by torch's id of its thread and the number.
+    /// Last forward operator with each sequence number, by torch's thread ID and number.
     forward: FxHashMap<(i64, i64), EventId>,
-    /// Backward nodes with what they ask for.
+    /// Backward nodes with the thread ID and sequence number of their forward operator.
     asking: Vec<((i64, i64), EventId)>,
 }
 
-/// A span of a thread, before it is a row.
+/// A span of a thread, before it becomes a row.
 enum Span<'a> {
     Step(u64),
     Frame(&'a InferredFrame),
     Call(&'a Call),
 }
 
-/// What a row is, beside its time and place.
+/// Fields of a row except its time and track.
 struct Row {
     name: StrId,
     category: &'static str,
@@ -54,7 +54,7 @@ struct Row {
 }
 
 impl<'a> Rows<'a> {
-    /// `offset` is what makes ns since the trace's base of times of this process.
+    /// New builder. `offset` is added to the process's times to get ns since the trace's base.
     pub(super) fn new(trace: &'a mut Trace, offset: i64) -> Self {
         Self {
             trace,
@@ -69,7 +69,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Forward operators and the backward nodes that autograd made of them, by node.
+    /// Forward operators with their backward nodes.
     pub(super) fn backward(&self) -> Vec<(EventId, EventId)> {
         let pair = |(asked, to): &((i64, i64), EventId)| Some((*self.forward.get(asked)?, *to));
         let mut pairs: Vec<(EventId, EventId)> = self.asking.iter().filter_map(pair).collect();
@@ -77,15 +77,15 @@ impl<'a> Rows<'a> {
         pairs
     }
 
-    /// Whether any call had a number.
+    /// Check if any call has a sequence number.
     pub(super) fn has_numbers(&self) -> bool {
         !self.forward.is_empty() || !self.asking.is_empty()
     }
 
-    /// Adds everything that happened in the process; `has_steps` says whether its steps are those of the trace.
+    /// Add all records of the process. `has_steps` is true if its steps are those of the trace.
     pub(super) fn add(&mut self, calls: &mut Calls, has_steps: bool) {
         for thread in &mut calls.threads {
-            // A call ends before the one that made it, and is written first: of equal spans the last is the outermost.
+            // A call ends before its caller and was written first: of equal spans the last one is the outermost.
             thread.calls.reverse();
             thread.calls.sort_by_key(|call| (call.start, Reverse(call.end)));
         }
@@ -96,7 +96,7 @@ impl<'a> Rows<'a> {
         self.stacks = calls.threads.iter().map(|thread| vec![None; thread.nodes.len()]).collect();
         let pid = Key::Int(calls.process.pid.into());
         let process = self.trace.tracks.process(pid);
-        // Another program may have had the same id before (`exec`).
+        // Another program may have had the same PID before (`exec`).
         let before = self.trace.tracks.processes[process.index()].name;
         let command = calls.process.command.join(" ");
         let command = before
@@ -146,7 +146,7 @@ impl<'a> Rows<'a> {
             self.attach(calls, event, at);
             if let Span::Call(Call { sequence: Some(sequence), .. }) = span {
                 match sequence.forward_thread {
-                    // Operators that made no node have the number of the next one that did: the last one counts.
+                    // Operators without a node have the number of the next one with a node, so the last one is kept.
                     0 => drop(self.forward.insert((thread.thread.torch_id.cast_signed(), sequence.number), event)),
                     forward => self.asking.push(((forward, sequence.number), event)),
                 }
@@ -154,7 +154,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// What a span is, its attributes, and the node that it stands at.
+    /// Kind, attributes and tree node of a span.
     fn describe(
         &mut self,
         calls: &Calls,
@@ -217,7 +217,7 @@ impl<'a> Rows<'a> {
             };
             attrs.extend(line.map(|line| (LINE, AttrValue::Int(line.into()))));
             let event = self.push(row, at, 0, track, &attrs);
-            // A function is named by its first line: the stack alone knows the one that was running.
+            // A function is named by its first line: only the stack has the running line.
             if line.is_some() {
                 let stack = self.stack(calls, (tree, node));
                 self.trace.stacks.event.push(event);
@@ -244,7 +244,7 @@ impl<'a> Rows<'a> {
         self.trace.events.push(event)
     }
 
-    /// Gives an event the stack that leads to its node.
+    /// Set the stack of an event to that of its node.
     fn attach(&mut self, calls: &Calls, event: EventId, at: Option<Place>) {
         let Some((tree, node)) = at else { return };
         let caller = calls.threads[tree].nodes.get(node as usize).map_or(0, |&(parent, _)| parent);
@@ -255,7 +255,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// The stack that ends with a node.
+    /// Stack that ends with a node.
     fn stack(&mut self, calls: &Calls, (tree, node): Place) -> StackId {
         let nodes = &calls.threads[tree].nodes;
         let mut missing = Vec::new();
@@ -276,7 +276,7 @@ impl<'a> Rows<'a> {
         stack
     }
 
-    /// A frame as events are named: functions by their first line, as the profiler of PyTorch writes them.
+    /// Event name of a frame: functions with their first line, as in PyTorch's profiler.
     fn frame_name(&mut self, calls: &Calls, frame: u32) -> StrId {
         if let Some(&Some(name)) = self.names.get(frame as usize) {
             return name;
@@ -289,7 +289,7 @@ impl<'a> Rows<'a> {
         name
     }
 
-    /// What is known of the inputs of an operator.
+    /// Input attributes of an operator.
     fn inputs(&mut self, calls: &Calls, frame: u32) -> Option<Inputs> {
         let known = self.inputs.get(frame as usize).copied().flatten();
         known.unwrap_or_else(|| {
@@ -301,7 +301,7 @@ impl<'a> Rows<'a> {
         })
     }
 
-    /// A frame as stacks name it: functions with the line that was running.
+    /// Stack name of a frame: functions with their running line.
     fn line_name(&mut self, calls: &Calls, frame: u32) -> StrId {
         let text = self.name(calls, frame, |_, line| line);
         self.trace.strings.intern(&text)

@@ -4,18 +4,18 @@ use super::calls::{Calls, Sample};
 use rustc_hash::FxHashMap;
 use stackline_recording::{FrameKey, Metric};
 
-/// A stretch of time in which a thread was seen at one place in Python, and not in an operator.
+/// A time range in which samples saw a thread at one Python call path, outside of operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Glimpse {
     pub(super) start: i64,
     pub(super) end: i64,
-    /// The place: which of the process's trees, and the node in it.
+    /// Index of the process's tree, and node in it.
     pub(super) tree: usize,
     pub(super) node: u32,
 }
 
-/// The glimpses of the thread whose calls are those of tree `index`, in the order of time; none of them holds the begin or
-/// the end of a call. A sample stands for half of its time before and half of it behind it, as far as nothing else was seen there.
+/// Time ranges of the thread whose calls are those of tree `index`, in time order; none contains the start or end of a
+/// call. A sample covers half of the time to each of its neighbors.
 pub(super) fn glimpses(calls: &Calls, shown: &[Vec<usize>], index: usize) -> Vec<Glimpse> {
     let thread = &calls.threads[index];
     let mut samples: Vec<(i64, u64, usize, u32)> = Vec::new();
@@ -47,8 +47,8 @@ pub(super) fn glimpses(calls: &Calls, shown: &[Vec<usize>], index: usize) -> Vec
     samples.iter().enumerate().filter_map(stretch).collect()
 }
 
-/// Per tree the trees whose samples show the thread that its calls are of. Those of a thread without calls show itself; if
-/// several threads had one number after each other, the first.
+/// Trees whose samples show the thread of a tree's calls, per tree. A thread without calls shows its own samples. If
+/// several threads had one number after each other, the first one is used.
 pub(super) fn shown(calls: &Calls) -> Vec<Vec<usize>> {
     let mut first: FxHashMap<u32, usize> = FxHashMap::default();
     for (tree, thread) in calls.threads.iter().enumerate().filter(|(_, thread)| !thread.calls.is_empty()) {
@@ -61,7 +61,7 @@ pub(super) fn shown(calls: &Calls) -> Vec<Vec<usize>> {
     shown
 }
 
-/// The place of a sample, whether or not it was taken in a library of OpenMP.
+/// Node of a sample, without frames of OpenMP libraries.
 fn without_openmp(calls: &Calls, tree: usize, node: u32) -> u32 {
     match calls.threads[tree].nodes.get(node as usize) {
         Some(&(parent, frame)) if calls.is_openmp(frame) => parent,
@@ -69,7 +69,7 @@ fn without_openmp(calls: &Calls, tree: usize, node: u32) -> u32 {
     }
 }
 
-/// Whether a path ends in Python, native code that Python called left out.
+/// Check if a path ends in Python, ignoring native code that Python called.
 fn in_python(calls: &Calls, tree: usize, node: u32) -> bool {
     let nodes = &calls.threads[tree].nodes;
     let mut at = node;
@@ -77,7 +77,7 @@ fn in_python(calls: &Calls, tree: usize, node: u32) -> bool {
         let Some(&(parent, frame)) = nodes.get(at as usize) else { return false };
         match calls.frames.get(frame as usize) {
             Some(FrameKey::Native { .. } | FrameKey::Unmapped { .. }) => at = parent,
-            // Who is at line 0 is not known.
+            // A frame at line 0 has an unknown function.
             Some(&FrameKey::Python { first_line, .. }) => return first_line > 0,
             _ => return false,
         }

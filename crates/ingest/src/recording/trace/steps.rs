@@ -1,5 +1,5 @@
-//! Training steps, inferred: a step ends where an optimizer's does, as `record --steps` counts them. Where a program has
-//! several optimizers, a step ends with the last one before the first comes again.
+//! Inference of training steps: a step ends with an optimizer step, as `record --steps` counts them. With several
+//! optimizers, it ends with the last one before the first one repeats.
 
 use super::calls::{Call, Calls, Change, ThreadCalls};
 use super::frames::InferredFrame;
@@ -13,27 +13,27 @@ use std::hash::BuildHasher;
 /// A training step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
-    /// How many there were before it, recorded or not.
+    /// Number of earlier steps, recorded or not.
     pub(super) number: u64,
     pub(super) start: i64,
     pub(super) end: i64,
-    /// Where recording paused after it, if it is the last one before that.
+    /// Time at which the recording paused after this step, if it is the last one before the pause.
     pause: Option<i64>,
 }
 
-/// The steps of a process, on the thread with this index; none where the program itself names steps.
+/// Steps of a process, with the index of their thread; `None` if the program itself marks steps.
 pub(super) fn infer(calls: &Calls) -> Option<(usize, Vec<Step>)> {
     if calls.texts.iter().any(|text| text.starts_with(STEP_PREFIX)) {
         return None;
     }
     let spans = calls.threads.iter().map(|thread| optimizers(calls, thread));
-    // Optimizers of several threads train several models: the busiest counts.
+    // Optimizers on several threads train several models: the thread with most optimizer steps is used.
     let (at, spans) = spans.enumerate().max_by_key(|(at, spans)| (spans.len(), std::cmp::Reverse(*at)))?;
     let thread = calls.threads.get(at)?;
     let names: Vec<u32> = spans.iter().map(|span| span.name).collect();
     let ends: Vec<i64> = spans.iter().map(|span| span.end).collect();
     let batches = batches(calls, thread);
-    // Where recording pauses, what is missing between two calls is not known: names alone tell.
+    // If the recording paused, calls between two others may be missing, so only names are compared.
     let is_whole = calls.windows.is_empty();
     let places =
         || Kinds::Places(spans.iter().filter(|_| is_whole).map(|span| place(calls, thread, span.node)).collect());
@@ -44,21 +44,21 @@ pub(super) fn infer(calls: &Calls) -> Option<(usize, Vec<Step>)> {
     if calls.windows.is_empty() {
         return Some((at, steps(first, 0, &ends, None)));
     }
-    // The recorder counts each optimizer's step.
+    // The recorder counts the steps of each optimizer.
     let names: FxHashSet<u32> = names.into_iter().collect();
     let mut found = Vec::new();
     for (window, opened) in calls.windows.iter().enumerate().filter(|(_, change)| change.open) {
         let pause = calls.windows.get(window + 1).map(|closed| closed.at);
         let next = calls.windows[window + 1..].iter().find(|change| change.open).map_or(i64::MAX, |next| next.at);
-        // What began before a pause may end in it.
+        // A step that began before a pause may end in it.
         let within = ends.partition_point(|&end| end <= opened.at)..ends.partition_point(|&end| end <= next);
         found.extend(in_window(opened, (window == 0).then_some(first), names.len() as u64, &ends[within], pause));
     }
     Some((at, found))
 }
 
-/// The whole steps of a window. One that it began in the middle of is none. `first` is where the first step of all
-/// begins, if that is in this window.
+/// Complete steps of a recording window; a step in progress at its start is excluded. `first` is the start of the very
+/// first step, if it is in this window.
 fn in_window(opened: &Change, first: Option<i64>, optimizers: u64, ends: &[i64], pause: Option<i64>) -> Vec<Step> {
     let number = opened.step / optimizers.max(1);
     match ends {
@@ -67,7 +67,7 @@ fn in_window(opened: &Change, first: Option<i64>, optimizers: u64, ends: &[i64],
     }
 }
 
-/// Steps that follow each other, from `start` to each of `ends`.
+/// Consecutive steps, from `start` to each of `ends`.
 fn steps(mut start: i64, first: u64, ends: &[i64], pause: Option<i64>) -> Vec<Step> {
     let step = |(number, (at, &end))| {
         let pause = pause.filter(|_| at + 1 == ends.len());
@@ -76,8 +76,9 @@ fn steps(mut start: i64, first: u64, ends: &[i64], pause: Option<i64>) -> Vec<St
     (first..).zip(ends.iter().enumerate()).map(step).collect()
 }
 
-/// Lets each step last as long as the outermost function that began in it and called the optimizer: what that does
-/// afterwards belongs to the step. Not where that would take the next optimizer in, nor beyond a pause of recording.
+/// Extend each step to the end of the outermost function that began in it and called the optimizer: later work of that
+/// function belongs to the step. A step is not extended into the next optimizer step or beyond a pause of the
+/// recording.
 pub(super) fn extend(steps: &[Step], frames: &[InferredFrame]) -> Vec<Step> {
     let mut frames: Vec<&InferredFrame> = frames.iter().collect();
     frames.sort_by_key(|frame| frame.start);
@@ -87,7 +88,7 @@ pub(super) fn extend(steps: &[Step], frames: &[InferredFrame]) -> Vec<Step> {
         let limit = match (step.pause, steps.get(at + 1)) {
             (Some(pause), _) => pause,
             (None, Some(next)) => next.end - 1,
-            // Of an only step, nobody knows what is around it.
+            // The surroundings of a single step are unknown.
             (None, None) if at == 0 => step.end,
             (None, None) => i64::MAX,
         };
@@ -99,8 +100,8 @@ pub(super) fn extend(steps: &[Step], frames: &[InferredFrame]) -> Vec<Step> {
     extended
 }
 
-/// Where the first step begins: at the first call that is made from the same place again in the second. What comes
-/// before prepares the training. Of an only step at the first call that is part of no import, nor a collection of garbage.
+/// Start of the first step: the first call that is repeated from the same location in the second step. Earlier calls
+/// prepare the training. A single step starts at the first call outside of imports and garbage collection.
 fn begin(calls: &Calls, thread: &ThreadCalls, ends: &[i64]) -> Option<i64> {
     let works = |call: &&Call| {
         let is_collection = name(calls, thread, call).is_some_and(|name| calls.text(name) == COLLECTION);
@@ -113,7 +114,7 @@ fn begin(calls: &Calls, thread: &ThreadCalls, ends: &[i64]) -> Option<i64> {
     Some(within(first, one).find(|call| again.contains(&call.node)).map_or(first, |call| call.start))
 }
 
-/// Whether a call was made while Python imports a module.
+/// Check if a call was made while Python imports a module.
 fn is_import(calls: &Calls, thread: &ThreadCalls, call: &Call) -> bool {
     frames_to(thread, call.node).filter_map(|frame| calls.frames.get(frame as usize)).any(|frame| match *frame {
         FrameKey::Python { file, .. } => calls.text(file).starts_with(IMPORTS),
@@ -121,14 +122,14 @@ fn is_import(calls: &Calls, thread: &ThreadCalls, call: &Call) -> bool {
     })
 }
 
-/// When a thread asks a loader for its batches, in time order.
+/// Times at which a thread requests batches from a data loader, ascending.
 fn batches(calls: &Calls, thread: &ThreadCalls) -> Vec<i64> {
     let is_batch =
         |call: &&Call| name(calls, thread, call).is_some_and(|name| calls.text(name).starts_with(NEXT_BATCH));
     thread.calls.iter().filter(is_batch).map(|call| call.start).collect()
 }
 
-/// How many spans of optimizers a process has.
+/// Number of optimizer spans of a process.
 pub(super) fn count(calls: &Calls) -> usize {
     let is_optimizer =
         |thread: &ThreadCalls, call: &Call| name(calls, thread, call).is_some_and(|name| is_optimizer(calls, name));
@@ -136,7 +137,7 @@ pub(super) fn count(calls: &Calls) -> usize {
     calls.threads.iter().map(of).sum()
 }
 
-/// The name of a call that is a span.
+/// Name of a call that is a span.
 fn name(calls: &Calls, thread: &ThreadCalls, call: &Call) -> Option<u32> {
     let &(_, frame) = thread.nodes.get(call.node as usize)?;
     match calls.frames.get(frame as usize) {
@@ -149,13 +150,13 @@ fn is_optimizer(calls: &Calls, name: u32) -> bool {
     calls.text(name).starts_with(OPTIMIZER_STEP)
 }
 
-/// The functions and lines that lead to a node, as one number; without spans, whose names may hold numbers.
+/// Hash of the functions and lines that lead to a node, without spans, whose names may contain numbers.
 fn place(calls: &Calls, thread: &ThreadCalls, node: u32) -> u64 {
     let is_span = |frame: u32| matches!(calls.frames.get(frame as usize), Some(FrameKey::Span { .. }));
     FxBuildHasher.hash_one(frames_to(thread, node).filter(|&frame| !is_span(frame)).collect::<Vec<u32>>())
 }
 
-/// Frames of a node and of those around it, innermost first.
+/// Frames of a node and its ancestors, innermost first.
 fn frames_to(thread: &ThreadCalls, node: u32) -> impl Iterator<Item = u32> {
     let around =
         |&node: &u32| thread.nodes.get(node as usize).map(|&(parent, _)| parent).filter(|&parent| parent < node);
@@ -163,7 +164,7 @@ fn frames_to(thread: &ThreadCalls, node: u32) -> impl Iterator<Item = u32> {
     nodes.map(|&(_, frame)| frame)
 }
 
-/// A span of an optimizer, and the spans around it, outermost first.
+/// A span of an optimizer with its enclosing spans, outermost first.
 struct Optimizer {
     name: u32,
     node: u32,
@@ -171,8 +172,8 @@ struct Optimizer {
     around: Vec<(i64, i64)>,
 }
 
-/// Each outermost span of an optimizer, in their order; where a span of the user is around it that holds no other of its
-/// name and began since the last one, it ends with that. Calls stand in the order of their starts.
+/// Outermost optimizer spans in their order. An optimizer span ends with a user's span around it, if that span contains
+/// no other optimizer span of the same name and began after the last optimizer. Calls are sorted by start.
 fn optimizers(calls: &Calls, thread: &ThreadCalls) -> Vec<Optimizer> {
     let mut all: Vec<Optimizer> = Vec::new();
     let mut running: Vec<(i64, i64)> = Vec::new();

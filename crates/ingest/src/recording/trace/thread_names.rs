@@ -6,14 +6,14 @@ use rustc_hash::FxHashSet;
 use stackline_recording::FrameKey;
 
 impl Calls {
-    /// Replaces names that threads have from those that made them.
+    /// Replace names that threads inherited from their creators.
     pub(super) fn name_threads(&mut self, is_damaged: bool) {
         let is_python = |&(_, frame): &(u32, u32)| {
             matches!(self.frames.get(frame as usize), Some(FrameKey::Python { .. })) && !self.is_own(frame)
         };
         // The first node is the root.
         let runs_python = |thread: &&ThreadCalls| thread.nodes.iter().skip(1).any(is_python);
-        // Operators and samples of a thread have a tree each.
+        // Operators and samples of a thread have separate trees.
         let python: FxHashSet<u32> = self.threads.iter().filter(runs_python).map(|of| of.thread.tid).collect();
         let process = (self.process.pid, self.process.command.as_slice());
         for of in &mut self.threads {

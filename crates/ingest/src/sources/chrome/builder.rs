@@ -1,4 +1,4 @@
-//! Records to rows: phases, tracks, metadata, open spans.
+//! Conversion of records into rows: phases, tracks, metadata, open spans.
 
 use super::categories::{kind_of, track_kind};
 use super::event::merge;
@@ -13,61 +13,61 @@ use stackline_model::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// An asynchronous span's identity: category, id, and whether the id is local to its process.
+/// Identity of an asynchronous span: category, ID, and true if the ID is local to its process.
 type AsyncKey = (StrId, Key, bool);
 
-/// A begin record's row and the arguments of its end record.
+/// Row of a begin record with the arguments of its end record.
 type LateArguments = (EventId, Vec<(StrId, AttrType)>, Vec<u64>);
 
-/// How many bytes may be looked at for nothing before reading stops: this many, and some per byte that was read.
+/// Limit on bytes scanned without finding a record before reading stops; further bytes are allowed per byte read.
 const VAIN_BYTES: u64 = 64 << 20;
 const VAIN_PER_BYTE: u64 = 16;
 
-/// How many open spans of one id are searched for the one that ends.
+/// Number of open spans with one ID that are searched for the one that ends.
 const MAX_ASYNC_DEPTH: usize = 1024;
 
-/// Builds a trace from records.
+/// Builder of a trace from records.
 pub(super) struct Builder {
     pub(super) trace: Trace,
-    /// Where in the text the events stand.
+    /// Byte offsets of the events.
     pub(super) places: ByteOffsets,
     pub(super) text: TextReader,
     pub(super) keys: KeyCache,
     pub(super) raw: RawEvent,
-    /// Problems of the record being read.
+    /// Diagnostics of the current record.
     pub(super) pending: Vec<(Code, u64)>,
     pub(super) frame_ids: BTreeMap<String, StackId>,
     pub(super) saw_events: bool,
     pub(super) truncated: bool,
-    /// Whether reading stopped because too little of the text made sense.
+    /// True if reading stopped because the text was too damaged.
     pub(super) gave_up: bool,
-    /// Whether the compression failed otherwise than by ending too early.
+    /// True if decompression failed for a reason other than truncation.
     pub(super) garbled: bool,
-    /// Bytes looked at without coming to a record.
+    /// Bytes scanned without finding a record.
     vain: u64,
     pub(super) final_pass: bool,
     /// Commas since the last record; 1 at the start of the list.
     pub(super) commas: u32,
     next_index: u32,
-    /// Top-level keys met so far.
+    /// Top-level keys so far.
     header_keys: BTreeSet<String>,
-    /// Per attribute layout: whether it names a key twice.
+    /// Per attribute layout: true if it contains a key twice.
     repeats: Vec<bool>,
     kinds: FxHashMap<StrId, EventKind>,
     last_kind: (StrId, EventKind),
     last_track: Option<(Key, Key, TrackKind, TrackId)>,
     pub(super) open: FxHashMap<TrackId, Vec<EventId>>,
     open_async: FxHashMap<AsyncKey, Vec<EventId>>,
-    /// Arguments that came with an end record.
+    /// Arguments of end records.
     pub(super) late: Vec<LateArguments>,
     pub(super) flows: Vec<FlowPoint>,
     /// Name and display order of threads, from metadata.
     pub(super) threads: BTreeMap<(Key, Key), (StrId, Option<i64>)>,
-    /// Events with a frame of `stackFrames`, which may come after them.
+    /// Events with a frame of `stackFrames`, which may follow later in the file.
     pub(super) stack_of: Vec<(EventId, Key)>,
-    /// Unknown categories: how many events of other kind have them, and where the first stands.
+    /// Unknown categories with their number of events and the offset of the first one.
     pub(super) unknown_categories: BTreeMap<StrId, (u64, Option<u64>)>,
-    /// Where the last record stands, if it had no members.
+    /// Offset of the last record, if it had no members.
     pub(super) empty_record: Option<u64>,
 }
 
@@ -107,8 +107,8 @@ impl Builder {
         }
     }
 
-    /// Notes that this many bytes were looked at for nothing. `false` once that is far more than real damage takes:
-    /// then reading stops, for hostile text could make it take forever.
+    /// Count bytes that were scanned without finding a record. Returns false once they exceed what real damage causes:
+    /// reading then stops, because hostile text could otherwise delay it without limit.
     pub(super) fn in_vain(&mut self, bytes: usize, offset: u64) -> bool {
         self.vain = self.vain.saturating_add(bytes as u64);
         self.gave_up = self.vain > VAIN_BYTES.saturating_add(offset.saturating_mul(VAIN_PER_BYTE));
@@ -118,13 +118,13 @@ impl Builder {
         !self.gave_up
     }
 
-    /// Counts a record that could not be read, so that later ones keep their position.
+    /// Count an unreadable record, so that later ones keep their position.
     pub(super) fn skip_record(&mut self) {
         self.next_index = self.next_index.saturating_add(1);
         self.trace.report.records += 1;
     }
 
-    /// A member of the top-level object, whose value ends at `offset`.
+    /// Store a member of the top-level object, whose value ends at `offset`.
     pub(super) fn header(&mut self, key: String, json: String, offset: u64) {
         if !self.header_keys.insert(key.clone()) {
             diagnostics::DUPLICATE_KEY.count(&mut self.trace.report, Some(offset), &key);
@@ -133,7 +133,7 @@ impl Builder {
         self.trace.meta.entries.push((key, json));
     }
 
-    /// Takes the scratch record in.
+    /// Add the scratch record to the trace.
     pub(super) fn commit(&mut self, offset: u64) {
         let index = self.next_index;
         self.next_index = self.next_index.saturating_add(1);
@@ -174,8 +174,8 @@ impl Builder {
         }
     }
 
-    /// A time stamp in nanoseconds has a duration in nanoseconds; a duration that only fits as nanoseconds beside a time
-    /// stamp in microseconds is no duration.
+    /// Use one time unit for start and duration: a start in nanoseconds implies a duration in nanoseconds. A duration
+    /// that only fits as nanoseconds next to a start in microseconds is invalid.
     fn agree_on_unit(&mut self, offset: u64) {
         let (Time::At(ts), Time::At(dur)) = (self.raw.ts, &mut self.raw.dur) else { return };
         match (ts.was_ns, dur.was_ns) {
@@ -189,7 +189,7 @@ impl Builder {
         }
     }
 
-    /// What the record's category means.
+    /// Event kind of the record's category.
     fn kind(&mut self) -> EventKind {
         let category = self.raw.category;
         if category.is_none() {
@@ -257,7 +257,7 @@ impl Builder {
         id
     }
 
-    /// Counts arguments that name a key twice; each layout is looked at once.
+    /// Count arguments that contain a key twice; each layout is checked once.
     fn note_repeated_key(&mut self, event: EventId, offset: u64) {
         let (shapes, shape, _) = self.trace.attrs.columns();
         let Some(shape) = shape.last() else { return };
@@ -339,7 +339,7 @@ impl Builder {
 
     fn end(&mut self, offset: u64) {
         let kind = self.kind();
-        // End records often carry neither name nor category: try the thread's lane first.
+        // End records often have neither name nor category, so the thread's track is tried first.
         let mut candidates = vec![track_kind(kind), TrackKind::Thread, TrackKind::Stream];
         candidates.dedup();
         let (pid, tid) = (self.raw.pid, self.raw.tid);
@@ -372,7 +372,7 @@ impl Builder {
         let fits = |e: &EventId| name.is_none() || events.name[e.index()] == name;
         let at_home = |e: &EventId| tracks.pid(events.track[e.index()]) == pid;
         let found = self.open_async.get_mut(&key).and_then(|open| {
-            // Ids are global unless said otherwise, yet merged files reuse them: the own process goes first.
+            // IDs are global unless stated otherwise, but merged files reuse them, so the same process is tried first.
             let recent = open.len().saturating_sub(MAX_ASYNC_DEPTH);
             let inner = &open[recent..];
             let own = inner.iter().rposition(|e| fits(e) && at_home(e));
@@ -382,7 +382,7 @@ impl Builder {
         self.close(found, offset);
     }
 
-    /// Ends an open span at the record's time.
+    /// End an open span at the record's time.
     fn close(&mut self, found: Option<EventId>, offset: u64) {
         let (at, bits) = self.start(offset);
         let Some(event) = found else {

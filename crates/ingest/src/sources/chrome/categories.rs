@@ -1,8 +1,8 @@
-//! Category vocabulary of Kineto's generations and of other writers of the Chrome format, as data.
+//! Table of categories of all Kineto generations and of other writers of the Chrome format.
 
 use stackline_model::{EventKind, TrackKind};
 
-/// Category text and what it means. Later entries never contradict earlier ones.
+/// Event kinds by category. Later entries never contradict earlier ones.
 const CATEGORIES: &[(&str, EventKind)] = &[
     ("cpu_op", EventKind::Operator),
     ("Operator", EventKind::Operator),
@@ -52,12 +52,12 @@ const CATEGORIES: &[(&str, EventKind)] = &[
     ("Trace", EventKind::Recording),
 ];
 
-/// What a category means; `None` if we do not know it.
+/// Event kind of a category; `None` if the category is unknown.
 pub(crate) fn kind_of(category: &str) -> Option<EventKind> {
     CATEGORIES.iter().find(|(name, _)| *name == category).map(|&(_, kind)| kind)
 }
 
-/// The kind of lane on which events of a kind lie.
+/// Track kind of an event kind.
 pub(crate) fn track_kind(kind: EventKind) -> TrackKind {
     match kind {
         EventKind::Kernel | EventKind::Memcpy | EventKind::Memset | EventKind::GpuAnnotation => TrackKind::Stream,
@@ -68,11 +68,11 @@ pub(crate) fn track_kind(kind: EventKind) -> TrackKind {
     }
 }
 
-/// Flow categories that say which call launched which GPU operation; the correlation ids say the same.
+/// Flow categories that link launch calls with GPU operations, as correlation IDs do.
 pub(crate) const LAUNCH_FLOWS: &[&str] = &["ac2g", "async", "async_gpu", "async_cpu_to_gpu"];
 
-/// Flow categories from a call to the operation that it launched, in traces that have no correlation ids (rpd).
+/// Flow categories that link calls with their operations in traces without correlation IDs (rpd).
 pub(crate) const API_FLOWS: &[&str] = &["api_op"];
 
-/// Flow categories from forward to backward operators.
+/// Flow categories that link forward and backward operators.
 pub(crate) const BACKWARD_FLOWS: &[&str] = &["fwdbwd", "forward_backward"];

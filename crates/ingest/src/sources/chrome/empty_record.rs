@@ -1,11 +1,11 @@
-//! The empty record with which XProf ends its list of events.
+//! Handling of the empty record with which XProf ends its event list.
 
 use super::builder::Builder;
 use super::record::RawEvent;
 use crate::diagnostics;
 
 impl Builder {
-    /// Remembers a record without any member, which is one too many only if another one follows. Whether this record is one.
+    /// Check if the record is empty, and remember it: an empty record is an error only if another record follows.
     pub(super) fn is_empty_record(&mut self, offset: u64) -> bool {
         if let Some(before) = self.empty_record.take() {
             diagnostics::UNKNOWN_RECORD.count(&mut self.trace.report, Some(before), "");
@@ -17,7 +17,7 @@ impl Builder {
 }
 
 impl RawEvent {
-    /// Whether a record has no member at all.
+    /// Check if a record has no members.
     fn is_empty(&self) -> bool {
         let Self { phase, name, category, pid, tid, ts, dur, id, stack, fields, .. } = self;
         let has_text = *phase != 0 || name.is_some() || category.is_some();

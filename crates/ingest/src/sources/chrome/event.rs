@@ -1,4 +1,4 @@
-//! One record of the event list: bytes to a scratch record.
+//! Parser of one record of the event list into a scratch record.
 
 use super::builder::Builder;
 use super::record::{Time, parse_number};
@@ -8,24 +8,24 @@ use crate::scan::{Cursor, Fail, RawStr, RawValue};
 use crate::text::dirt;
 use stackline_model::{AttrValue, Key, ReadReport, StrId};
 
-/// Times beyond this (the year 2065 as epoch time) are no times; sums and differences of smaller ones fit `i64`.
+/// Limit on times in ns (the year 2065 as epoch time); sums and differences of smaller ones fit `i64`.
 const MAX_START_NS: u64 = 3_000_000_000_000_000_000;
-/// No span lasts 31 years: counters that overflowed.
+/// Limit on durations in ns (31 years); larger ones are overflowed counters.
 const MAX_DURATION_NS: u64 = 1_000_000_000_000_000_000;
 
-/// What a reader of events needs besides the bytes.
+/// State of an event reader except the bytes.
 pub(super) struct EventReader<'b> {
     pub(super) builder: &'b mut Builder,
-    /// Stream position of the slice.
+    /// Stream offset of the slice.
     pub(super) base: u64,
 }
 
-/// How far text that does not belong is skipped in search of the next key.
+/// Limit on foreign text that is skipped in search of the next key, in bytes.
 const FOREIGN_LIMIT: usize = 64 << 10;
 
 impl EventReader<'_> {
-    /// Reads the object at the cursor into the builder's scratch record. Problems are counted on `pending`, which the
-    /// caller merges once the record is complete (a record cut by the window's end is read again).
+    /// Read the object at the cursor into the builder's scratch record. Diagnostics go to `pending`, and the caller
+    /// merges them once the record is complete (a record at the window's end is read again).
     pub(super) fn read(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Fail> {
         self.builder.raw.clear();
         self.builder.pending.clear();
@@ -38,7 +38,7 @@ impl EventReader<'_> {
         Ok(())
     }
 
-    /// The next key of an object, behind commas and text that does not belong; `None` behind the object's end.
+    /// Next key of an object, after commas and foreign text; `None` after the object's end.
     #[inline]
     fn next_key<'a>(&mut self, cursor: &mut Cursor<'a>) -> Result<Option<RawStr<'a>>, Fail> {
         loop {
@@ -65,7 +65,7 @@ impl EventReader<'_> {
         self.builder.pending.push((code, self.base + at as u64));
     }
 
-    /// Skips commas too many; the byte that follows.
+    /// Skip extra commas, and return the byte that follows.
     #[inline]
     fn extra_commas(&mut self, cursor: &mut Cursor<'_>) -> Result<u8, Fail> {
         match cursor.peek()? {
@@ -91,7 +91,7 @@ impl EventReader<'_> {
         }
     }
 
-    /// The next key, or `None` after text that did not belong was skipped.
+    /// Next key; `None` after foreign text was skipped.
     #[inline]
     fn key<'a>(&mut self, cursor: &mut Cursor<'a>) -> Result<Option<RawStr<'a>>, Fail> {
         match cursor.key() {
@@ -109,7 +109,7 @@ impl EventReader<'_> {
     #[cold]
     fn skip_foreign(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Fail> {
         let from = cursor.at;
-        // A quote that opens no key would be found again: step over it.
+        // A quote without a key would be found again: skip the quote.
         if cursor.bytes.get(cursor.at) == Some(&b'"') {
             cursor.at += 1;
         }
@@ -179,7 +179,7 @@ impl EventReader<'_> {
         Ok(())
     }
 
-    /// Drops the arguments read so far: a second list of them follows, and the last one wins.
+    /// Drop the arguments read so far: a second list follows, and the last one is valid.
     #[cold]
     fn forget_args(&mut self) {
         let range = std::mem::take(&mut self.builder.raw.args);
@@ -187,7 +187,8 @@ impl EventReader<'_> {
         self.builder.raw.values.drain(range);
     }
 
-    /// Reads `id2`: an id with its scope, `{"local": ..}` (within the process) or `{"global": ..}`. Kept as it is, too.
+    /// Read `id2`: an ID with its scope, `{"local": ..}` (within the process) or `{"global": ..}`. The original value
+    /// is kept, too.
     #[cold]
     fn scoped_id(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Fail> {
         let mut ahead = Cursor { bytes: cursor.bytes, at: cursor.at };
@@ -219,7 +220,7 @@ impl EventReader<'_> {
         builder.raw.push(id, value);
     }
 
-    /// Reads the members of `args`.
+    /// Read the members of `args`.
     fn args(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Fail> {
         cursor.at += 1;
         while let Some(key) = self.next_key(cursor)? {
@@ -308,7 +309,7 @@ impl EventReader<'_> {
         }
     }
 
-    /// A process, thread or flow id.
+    /// A process, thread or flow ID.
     #[inline]
     fn id_key(&mut self, value: RawValue<'_>, at: usize) -> Key {
         match value {
@@ -348,7 +349,7 @@ impl EventReader<'_> {
     }
 }
 
-/// The problems that stand for what was done to a text (bits of [`dirt`]).
+/// Diagnostics of the repairs of a text (bits of [`dirt`]).
 pub(super) fn codes_of(marks: u8) -> impl Iterator<Item = Code> {
     let codes = [
         (dirt::INVALID_UTF8, diagnostics::INVALID_UTF8),
@@ -367,7 +368,7 @@ fn phase_letter(value: RawValue<'_>) -> u8 {
     }
 }
 
-/// Adds the problems of a complete record to the report.
+/// Add the diagnostics of a complete record to the report.
 pub(super) fn merge(report: &mut ReadReport, pending: &mut Vec<(Code, u64)>, example: &str) {
     for (code, offset) in pending.drain(..) {
         code.count(report, Some(offset), example);

@@ -1,18 +1,18 @@
-//! Flow arrows: points first, links once all events are known.
+//! Flow arrows: points are collected first and linked once all events are known.
 
 use super::categories::BACKWARD_FLOWS;
 use crate::diagnostics;
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, Key, LinkKind, StrId, Trace, TrackId, TrackKind};
 
-/// Which point of an arrow a record is.
+/// Point type of a flow record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum FlowPhase {
-    /// Its start.
+    /// Start of the arrow.
     Start,
-    /// A point on the way.
+    /// Intermediate point of the arrow.
     Step,
-    /// Its end.
+    /// End of the arrow.
     Finish,
 }
 
@@ -23,16 +23,16 @@ pub(crate) struct FlowPoint {
     pub(crate) tid: Key,
     pub(crate) id: Key,
     pub(crate) category: StrId,
-    /// ns since the base.
+    /// Time in ns since the base.
     pub(crate) at: i64,
     pub(crate) phase: FlowPhase,
 }
 
-/// Binds points to events and fills the arrows of `trace.links`. Points of the `skip` categories are only counted.
+/// Bind points to events, and fill the arrows of `trace.links`. Points of the `skip` categories are only counted.
 pub(crate) fn link(trace: &mut Trace, points: Vec<FlowPoint>, skip: &[&str]) {
     let skipped: Vec<StrId> = skip.iter().filter_map(|c| trace.strings.find(c)).collect();
-    // Arrows in the order in which the file first names them; points of an arrow may stand there in any order.
-    // Kineto numbers the arrows from forward to backward per process: merged ranks must not be linked to each other.
+    // Arrows are sorted by their first occurrence in the file; the points of an arrow may be in any order. Kineto
+    // numbers arrows from forward to backward per process, so merged ranks must not be linked to each other.
     let local: Vec<StrId> = BACKWARD_FLOWS.iter().filter_map(|c| trace.strings.find(c)).collect();
     let mut arrows: FxHashMap<(StrId, Key, Key), u32> = FxHashMap::default();
     let mut tagged: Vec<(u32, FlowPoint)> = Vec::with_capacity(points.len());
@@ -65,7 +65,7 @@ pub(crate) fn link(trace: &mut Trace, points: Vec<FlowPoint>, skip: &[&str]) {
     diagnostics::DANGLING_FLOW.count_many(&mut trace.report, dangling, None, "");
 }
 
-/// The event that a point touches: the innermost of its lane around that time.
+/// Event of a point: the innermost one of its track around that time.
 fn bind(trace: &Trace, point: &FlowPoint) -> Option<EventId> {
     [TrackKind::Thread, TrackKind::Stream, TrackKind::Async].into_iter().find_map(|kind| {
         let track = trace.tracks.find(point.pid, point.tid, kind)?;
@@ -73,7 +73,7 @@ fn bind(trace: &Trace, point: &FlowPoint) -> Option<EventId> {
     })
 }
 
-/// The innermost event of a track that covers the time (both ends included).
+/// Innermost event of a track that covers the time (both ends included).
 fn innermost(trace: &Trace, track: TrackId, at: i64) -> Option<EventId> {
     let events = trace.track_events(track);
     let after = events.partition_point(|e| trace.events.start[e.index()] <= at);

@@ -1,4 +1,4 @@
-//! Members of the top-level object other than the events.
+//! Reader of the members of the top-level object other than the events.
 
 use super::builder::Builder;
 use super::event::codes_of;
@@ -10,7 +10,7 @@ use crate::text;
 use stackline_model::Trace;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Reads members until the event list begins or the object ends.
+/// Read members until the event list begins or the object ends.
 pub(super) fn members(bytes: &[u8], base: u64, last: bool, builder: &mut Builder) -> Step {
     let mut cursor = Cursor::new(bytes);
     loop {
@@ -36,12 +36,12 @@ pub(super) fn members(bytes: &[u8], base: u64, last: bool, builder: &mut Builder
     }
 }
 
-/// Where the next thing that looks like a member begins.
+/// Start of the next text that looks like a member.
 fn next_member(bytes: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
     while let Some(found) = memchr::memchr(b'"', bytes.get(at..)?) {
         let here = at + found;
-        // Longer keys would be found as well, at a price that hostile text could make us pay at each quote.
+        // A longer limit would allow hostile text to cause long scans at each quote.
         let ahead = &bytes[..bytes.len().min(here + 512)];
         if matches!((Cursor { bytes: ahead, at: here }).key(), Ok((_, false))) {
             return Some(here);
@@ -52,7 +52,7 @@ fn next_member(bytes: &[u8], from: usize) -> Option<usize> {
 }
 
 fn member(cursor: &mut Cursor<'_>, base: u64, builder: &mut Builder) -> Result<Option<Place>, Fail> {
-    // Problems are counted once the member is complete: one that the window cuts is read again.
+    // Diagnostics are counted once the member is complete: a member at the window's end is read again.
     let mut met = Vec::new();
     let mut commas = 0;
     loop {
@@ -85,7 +85,7 @@ fn member(cursor: &mut Cursor<'_>, base: u64, builder: &mut Builder) -> Result<O
         return Ok(Some(Place::Events { member: true }));
     }
     let value = cursor.value()?;
-    // The value must be complete: its delimiter shows that.
+    // The value must be complete, which its delimiter shows.
     cursor.peek()?;
     let at = base + cursor.at as u64;
     if key == "stackFrames" {
@@ -142,7 +142,8 @@ struct Frame {
     parent: serde_json::Value,
 }
 
-/// The `stackFrames` dictionary, which ends at byte `at`: frame id to name, category, parent id. Parents are put before children.
+/// Read the `stackFrames` dictionary, which ends at byte `at`: frame ID to name, category, parent ID. Parents are added
+/// before children.
 fn stack_frames(raw: &[u8], at: u64, builder: &mut Builder) {
     let parsed = serde_json::from_slice::<BTreeMap<String, serde_json::Value>>(raw);
     let Ok(parsed) = parsed else {
@@ -159,7 +160,7 @@ fn stack_frames(raw: &[u8], at: u64, builder: &mut Builder) {
         }
     }
     for id in frames.keys() {
-        // Walk up to the first frame that is already placed, then place downwards; a cycle ends the walk.
+        // Walk up to the first known frame, then add frames downwards; a cycle ends the walk.
         let mut chain = Vec::new();
         let mut met = BTreeSet::new();
         let mut next = Some(id.clone());
@@ -189,22 +190,25 @@ fn stack_frames(raw: &[u8], at: u64, builder: &mut Builder) {
     }
 }
 
-/// Why a JSON object without events is not a trace, naming formats that we recognise.
+/// Error for a JSON object without events, with the name of a recognized format.
 pub(super) fn no_events(name: &str, trace: &Trace) -> Error {
     let has = |key: &str| trace.meta.entry(key).is_some();
     let (found, advice) = if has("nodes") && has("schema") {
-        ("a PyTorch or Chakra execution trace", "the torch.profiler trace (Kineto JSON) of the same run has its times")
+        (
+            "a PyTorch or Chakra execution trace",
+            "give the torch.profiler trace (Kineto JSON) of the same run, which has times",
+        )
     } else if has("rocprofiler-sdk-tool") {
-        ("a rocprofv3 JSON file whose first key is another one", "give it as rocprofv3 wrote it")
+        ("a rocprofv3 JSON file whose first key was changed", "give the original file of rocprofv3")
     } else {
         ("a JSON object without \"traceEvents\"", "give a Chrome trace or a torch.profiler trace")
     };
     Error::Unsupported { path: name.into(), found: found.to_owned(), advice: advice.to_owned() }
 }
 
-/// Why a list in which no event could be read is not a trace.
+/// Error for a list without readable events.
 pub(super) fn no_records(name: &str, trace: &Trace) -> Error {
     let offset = trace.report.problems.iter().flat_map(|p| p.offsets.first()).min().copied().unwrap_or(0);
-    let reason = "no trace event in a list that should be of them".to_owned();
+    let reason = "a list without any trace event".to_owned();
     Error::Malformed { path: name.into(), reason, offset }
 }

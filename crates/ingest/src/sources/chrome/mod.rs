@@ -1,8 +1,8 @@
-//! Chrome trace format: Kineto of every generation (torch.profiler) and anything else that writes it.
+//! Reader of the Chrome trace format: all generations of Kineto (torch.profiler) and all other writers.
 //!
 //! The object form (`{"traceEvents": [...], ...}`) and the array form are read in one pass over a sliding window, so
-//! memory holds the model and one window, not the text. A record that cannot be read is counted and reading goes on
-//! at the next one.
+//! memory holds the model and one window, not the text. An unreadable record is counted, and reading continues at the
+//! next one.
 
 mod builder;
 mod categories;
@@ -28,13 +28,13 @@ use std::io::Read;
 pub(crate) use categories::{API_FLOWS, BACKWARD_FLOWS, LAUNCH_FLOWS};
 pub(crate) use flows::{FlowPoint, link as link_flows};
 
-/// How far into a file its beginning is looked for.
+/// Number of bytes in which the start of the document is searched.
 const SNIFF: usize = 64 << 10;
 
-/// A record longer than this is taken as damaged.
+/// Limit on the length of a record in bytes; longer ones are damaged.
 const MAX_RECORD: usize = 16 << 20;
 
-/// Any JSON may be a Chrome trace.
+/// Detect JSON: any JSON may be a Chrome trace.
 pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     match content {
         Content::Bytes { head, .. } if is_json(head) => Sniff::Maybe,
@@ -42,7 +42,7 @@ pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     }
 }
 
-/// Reads the trace of an input.
+/// Read the trace of an input.
 pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> Result<Vec<Trace>, Error> {
     match content {
         Content::Bytes { stream, .. } => read(name, stream, options).map(|trace| vec![trace]),
@@ -50,15 +50,15 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
     }
 }
 
-/// Whether the first bytes look like JSON, perhaps with log lines before it.
+/// Check if the first bytes look like JSON, possibly after log lines.
 fn is_json(first: &[u8]) -> bool {
     let text = without_mark(first);
     let starts = matches!(text.iter().find(|b| !b.is_ascii_whitespace()), Some(b'{' | b'['));
     starts || document_start(text).is_some_and(|at| memchr::memmem::find(&text[at..], b"\"ph\"").is_some())
 }
 
-/// Where the document begins: at a bracket that starts a line and that a key, a record or the end of the list follows.
-/// A log line may start with a bracket, too (`[W123 file.cpp]`).
+/// Start of the document: a bracket at the start of a line, followed by a key, a record or the end of the list. A log
+/// line may start with a bracket, too (`[W123 file.cpp]`).
 fn document_start(text: &[u8]) -> Option<usize> {
     let mut line = 0;
     loop {
@@ -78,30 +78,30 @@ fn document_start(text: &[u8]) -> Option<usize> {
     }
 }
 
-/// Where in the document the reader stands.
+/// State of the reader within the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// Before the first bracket.
     Start,
     /// Between the members of the top-level object.
     Members,
-    /// In the list of events; whether it is a member of the top-level object.
+    /// In the event list; `member` is true if the list is a member of the top-level object.
     Events { member: bool },
-    /// In the list of events, in search of the next record after damage.
+    /// In the event list, in search of the next record after damage.
     Lost { member: bool },
-    /// Behind the document.
+    /// After the document.
     Done,
 }
 
-/// What one pass over the window came to.
+/// Result of one pass over the window.
 enum Step {
-    /// Go on at this place, after this many bytes.
+    /// Continue in this state, after this many bytes.
     Go(Place, usize),
-    /// These bytes are done; the rest needs more text.
+    /// This many bytes are processed; the rest needs more text.
     More(usize),
 }
 
-/// Reads a trace from decompressed text.
+/// Read a trace from decompressed text.
 pub(crate) fn read(name: &str, input: impl Read, options: &ReadOptions) -> Result<Trace, Error> {
     let mut window = Window::new(input);
     let mut builder = Builder::new(name);
@@ -132,7 +132,7 @@ pub(crate) fn read(name: &str, input: impl Read, options: &ReadOptions) -> Resul
             }
         }
     }
-    // Cancelling breaks the stream: what was read so far is not worth the work that follows.
+    // A cancelled read breaks the stream, so the remaining work is skipped.
     if options.is_cancelled() {
         return Err(Error::Cancelled);
     }
@@ -145,11 +145,11 @@ pub(crate) fn read(name: &str, input: impl Read, options: &ReadOptions) -> Resul
     builder.finish(name, options)
 }
 
-/// Gets more text; `false` where the document ends here for good.
+/// Read more text; false if the document ends here.
 fn more<R: Read>(window: &mut Window<R>, place: Place, builder: &mut Builder) -> bool {
     match window.refill() {
         Refill::More => true,
-        // One more pass, now that the text is known to be final.
+        // One more pass, because the text is now known to be final.
         Refill::End if !builder.final_pass => {
             builder.final_pass = true;
             true
@@ -169,7 +169,7 @@ fn trailing<R: Read>(window: &mut Window<R>, place: Place, builder: &mut Builder
     if place != Place::Done || builder.gave_up {
         return;
     }
-    // What ended the list may have been garbage: then only the end of the stream tells that its compression is damaged.
+    // The list may have ended in garbage: only the end of the stream then shows that its compression is damaged.
     let is_doubtful = !builder.trace.report.is_clean();
     let mut found = false;
     loop {
@@ -191,7 +191,7 @@ fn trailing<R: Read>(window: &mut Window<R>, place: Place, builder: &mut Builder
 fn start(bytes: &[u8], name: &str, offset: u64, last: bool, builder: &mut Builder) -> Result<Step, Error> {
     let mut cursor = Cursor::new(bytes);
     let _ = cursor.peek();
-    // Only what stands before a plain beginning is foreign; without one the first bracket has to do.
+    // Text before a clear start of the document is foreign; without a clear start the first bracket is used.
     if let Some(at) = document_start(&bytes[..bytes.len().min(SNIFF)])
         && at > cursor.at
     {
@@ -203,7 +203,7 @@ fn start(bytes: &[u8], name: &str, offset: u64, last: bool, builder: &mut Builde
         Ok(b'{') => Ok(Step::Go(Place::Members, cursor.at + 1)),
         Ok(b'[') => Ok(Step::Go(Place::Events { member: false }, cursor.at + 1)),
         Ok(_) => {
-            let reason = "the text starts neither with an object nor with a list".to_owned();
+            let reason = "the text starts with neither an object nor a list".to_owned();
             Err(Error::Malformed { path: name.into(), reason, offset: offset + cursor.at as u64 })
         }
         Err(_) if !last => Ok(Step::More(cursor.at)),
@@ -214,7 +214,7 @@ fn start(bytes: &[u8], name: &str, offset: u64, last: bool, builder: &mut Builde
     }
 }
 
-/// Reads as many records as the window holds.
+/// Read all records of the window.
 fn events(bytes: &[u8], base: u64, last: bool, member: bool, builder: &mut Builder) -> Step {
     let mut cursor = Cursor::new(bytes);
     loop {
@@ -264,16 +264,16 @@ fn events(bytes: &[u8], base: u64, last: bool, member: bool, builder: &mut Build
     }
 }
 
-/// How the window stands to the text.
+/// Position of the window in the text.
 #[derive(Clone, Copy)]
 struct Tail {
-    /// There is no text behind the window.
+    /// True if no text follows the window.
     last: bool,
-    /// The list is a member of the top-level object.
+    /// True if the list is a member of the top-level object.
     member: bool,
 }
 
-/// Up to where a failed token was looked at.
+/// End of the text that a failed token covered.
 fn looked(fail: Fail, bytes: &[u8]) -> usize {
     match fail {
         Fail::End => bytes.len(),
@@ -281,7 +281,7 @@ fn looked(fail: Fail, bytes: &[u8]) -> usize {
     }
 }
 
-/// A record that cannot be read, or the last one of a truncated file.
+/// Handle an unreadable record, or the last one of a truncated file.
 #[cold]
 fn damaged(bytes: &[u8], base: u64, at: usize, vain: usize, tail: Tail, builder: &mut Builder) -> Step {
     let Tail { last, member } = tail;

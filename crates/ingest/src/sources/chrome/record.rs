@@ -1,23 +1,23 @@
-//! The scratch record that events are read into, and what is shared by all of them.
+//! Scratch record of the event reader, and data shared by all records.
 
 use crate::decimal::Nanos;
 use crate::scan::RawStr;
 use crate::text::TextReader;
 use stackline_model::{AttrType, AttrValue, Key, StrId, StringTable};
 
-/// A time as found.
+/// A time of a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Time {
-    /// The record has none.
+    /// The record has no time.
     #[default]
     Missing,
-    /// It is no number that fits.
+    /// The time is not a number, or does not fit.
     Bad,
-    /// It is known.
+    /// A valid time.
     At(Nanos),
 }
 
-/// A record as found; reused from one to the next.
+/// An undecoded record; reused for all records.
 #[derive(Debug)]
 pub(super) struct RawEvent {
     /// Phase letter; 0 if there is none.
@@ -29,13 +29,13 @@ pub(super) struct RawEvent {
     pub(super) ts: Time,
     pub(super) dur: Time,
     pub(super) id: Key,
-    /// Whether the id means something within its process only (`id2: {"local": ..}`).
+    /// True if the ID is only valid within its process (`id2: {"local": ..}`).
     pub(super) id_is_local: bool,
     pub(super) stack: Key,
     /// Attributes: the members of `args`, then other members of the record with `$` before their name.
     pub(super) fields: Vec<(StrId, AttrType)>,
     pub(super) values: Vec<u64>,
-    /// Which of them come from `args`.
+    /// Range of the attributes from `args`.
     pub(super) args: std::ops::Range<usize>,
 }
 
@@ -74,10 +74,10 @@ impl RawEvent {
     }
 }
 
-/// Remembers the handles of argument keys: they repeat from event to event.
+/// Cache of string numbers of argument keys, which repeat from event to event.
 pub(super) struct KeyCache {
     slots: Vec<StrId>,
-    /// The same for members of the record itself, whose handles are those of `$` and the key.
+    /// Cache for members of the record itself, whose string numbers are those of `$` and the key.
     outer: Vec<StrId>,
 }
 
@@ -88,7 +88,7 @@ impl Default for KeyCache {
 }
 
 impl KeyCache {
-    /// The handle of a key, and what had to be done to its text (bits of [`crate::text::dirt`]).
+    /// String number of a key, and the repairs of its text (bits of [`crate::text::dirt`]).
     #[inline]
     pub(super) fn intern(&mut self, key: RawStr<'_>, text: &mut TextReader, strings: &mut StringTable) -> (StrId, u8) {
         let raw = key.raw;
@@ -99,14 +99,14 @@ impl KeyCache {
             return (cached, 0);
         }
         let (id, marks) = text.string(strings, key);
-        // A key that needed mending is looked up each time, so that each time it is counted.
+        // A repaired key is not cached, so that each repair is counted.
         if marks == 0 {
             self.slots[slot] = id;
         }
         (id, marks)
     }
 
-    /// The handle of `$` and the key.
+    /// String number of `$` and the key.
     pub(super) fn outer(&mut self, key: &[u8], strings: &mut StringTable) -> StrId {
         let slot = (usize::from(key.first().copied().unwrap_or(0)) + key.len() * 31) & 63;
         let cached = self.outer[slot];
@@ -119,7 +119,7 @@ impl KeyCache {
     }
 }
 
-/// A JSON number; `None` for an integer beyond 64 bits or text that is no number.
+/// Parse a JSON number; `None` for an integer beyond 64 bits or text that is not a number.
 #[inline]
 pub(super) fn parse_number(text: &[u8]) -> Option<AttrValue> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);

@@ -1,13 +1,13 @@
-//! Finding the next record after damage.
+//! Search for the next record after damage.
 
 use super::{Place, Step};
 use crate::scan::{Cursor, is_space};
 use memchr::memchr2;
 
-/// Keys with which records begin.
+/// Keys at the start of records.
 const FIRST_KEYS: &[&str] = &["ph", "name", "cat", "pid", "tid", "ts", "args", "id", "dur", "bp", "s"];
 
-/// Top-level keys that may follow the event list: needed to tell its end from that of a list in an argument.
+/// Top-level keys that may follow the event list; they distinguish its end from the end of a list in an argument.
 const NEXT_KEYS: &[&str] = &[
     "traceName",
     "displayTimeUnit",
@@ -35,10 +35,10 @@ const NEXT_KEYS: &[&str] = &[
     "traceEvents",
 ];
 
-/// No decision needs to look further ahead than this.
+/// Limit on the bytes that a decision examines.
 const LOOK_AHEAD: usize = 256;
 
-/// Moves to the next record, or to the end of the event list.
+/// Move to the next record, or to the end of the event list.
 pub(super) fn find_record(bytes: &[u8], member: bool, last: bool) -> Step {
     let mut at = 0;
     while let Some(found) = memchr2(b'{', b']', &bytes[at..]) {
@@ -55,7 +55,7 @@ pub(super) fn find_record(bytes: &[u8], member: bool, last: bool) -> Step {
     Step::More(bytes.len())
 }
 
-/// The text up to where a decision must be made: looking further would cost time without end in hostile text.
+/// Text up to the limit of a decision: a longer search would take unlimited time in hostile text.
 fn ahead(bytes: &[u8], at: usize) -> &[u8] {
     &bytes[..bytes.len().min(at + LOOK_AHEAD)]
 }
@@ -78,7 +78,7 @@ fn is_list_end(bytes: &[u8], at: usize, member: bool) -> bool {
     }
     let mut cursor = Cursor { bytes, at: at + 1 };
     match cursor.peek() {
-        // Nothing behind it: the end of an array-form file.
+        // No text follows: the end of an array-form file.
         Err(_) => !member,
         Ok(b'}') if member => {
             cursor.at += 1;

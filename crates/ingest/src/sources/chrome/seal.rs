@@ -1,4 +1,4 @@
-//! The end of a document: spans left open, names of tracks, stacks; then the trace is resolved and sealed.
+//! End of a document: closing of open spans, track names and stacks, then resolution and sealing of the trace.
 
 use super::Place;
 use super::builder::Builder;
@@ -10,7 +10,7 @@ use stackline_model::format::duration;
 use stackline_model::{AttrTable, EventId, Trace, TrackKind, flags};
 
 impl Builder {
-    /// Applies thread metadata to every lane of that process and thread number.
+    /// Apply thread metadata to all tracks of that process and thread ID.
     fn name_tracks(&mut self) {
         let tracks = &mut self.trace.tracks;
         for track in &mut tracks.tracks {
@@ -22,7 +22,7 @@ impl Builder {
         }
     }
 
-    /// Notes that the text ended before the document did.
+    /// Count that the text ended before the document did.
     pub(super) fn note_end(&mut self, place: Place, offset: u64) {
         let report = &mut self.trace.report;
         match place {
@@ -34,7 +34,7 @@ impl Builder {
         }
     }
 
-    /// Resolves what needs the whole trace, and seals it.
+    /// Run the passes over the complete trace, and seal it.
     pub(super) fn finish(mut self, name: &str, options: &ReadOptions) -> Result<Trace, Error> {
         if !self.saw_events && self.trace.report.records == 0 && !self.trace.meta.entries.is_empty() {
             return Err(super::header::no_events(name, &self.trace));
@@ -74,7 +74,7 @@ impl Builder {
     }
 
     fn close_open(&mut self) {
-        // Not by GPU records: their times may be absurd, and must not stretch what the host did.
+        // GPU records are not used, because their times may be absurd and would extend host spans.
         let events = &self.trace.events;
         let ended = |e: &EventId| {
             !events.has(*e, flags::UNFINISHED | flags::NO_TIME | flags::IMPLAUSIBLE)
@@ -94,7 +94,7 @@ impl Builder {
         }
     }
 
-    /// Adds the arguments of end records to those of their begin.
+    /// Add the arguments of end records to those of their begin records.
     fn merge_late_arguments(&mut self) {
         if self.late.is_empty() {
             return;
@@ -113,7 +113,8 @@ impl Builder {
             }
             while let Some((_, more, raw)) = late.next_if(|(e, ..)| *e == event) {
                 for (field, raw) in more.into_iter().zip(raw) {
-                    // What both records say stands once; where they differ, the end's value stands last and counts.
+                    // Equal values of both records are kept once; if they differ, the end's value comes last and is
+                    // valid.
                     if said.insert((field.0, field.1, raw)) {
                         fields.push(field);
                         values.push(raw);
@@ -126,7 +127,7 @@ impl Builder {
     }
 }
 
-/// Of a file that breaks off: after which record, and when that was.
+/// Count the last record of a truncated file, with its time.
 fn note_last_record(trace: &mut Trace) {
     let breaks =
         [diagnostics::TRUNCATED, diagnostics::DAMAGED_STREAM, diagnostics::TOO_DAMAGED, diagnostics::TOO_LARGE_ENTRY];

@@ -1,4 +1,4 @@
-//! What GPUs did: kernels, copies, fills, graphs, and records of waiting.
+//! GPU activity: kernels, copies, fills, graphs, and synchronization records.
 
 use super::Export;
 use super::ids::process;
@@ -19,13 +19,13 @@ const GRAPHS: &str = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE";
 const RECORDS: &str = "CUPTI_ACTIVITY_KIND_CUDA_EVENT";
 const WAITS: &str = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION";
 
-/// Columns that these tables have in common.
+/// Columns that these tables share.
 const COMMON: [&str; 7] = ["start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid"];
 
-/// CUPTI writes a stream or an event that there is none of as the greatest number of 32 bits.
+/// CUPTI's number for a missing stream or event: the largest 32-bit number.
 const NO_ID: i64 = u32::MAX as i64;
 
-/// The common part of a row.
+/// Shared columns of a row.
 struct Common {
     times: (Option<i64>, Option<i64>),
     device: Option<i64>,
@@ -42,7 +42,7 @@ impl Common {
         Self { times: (start, end), device, context, stream, correlation, pid: process(global) }
     }
 
-    /// The track of the stream. Devices are processes in traces of Kineto, too.
+    /// Track of the stream. As in Kineto's traces, devices are processes.
     fn track(&self) -> (Key, Key, TrackKind) {
         (Key::Int(self.device.unwrap_or(0)), Key::Int(self.stream.unwrap_or(-1)), TrackKind::Stream)
     }
@@ -125,7 +125,8 @@ fn json(text: Option<&str>) -> Value<'_> {
     text.map_or(Value::Int(None), Value::Json)
 }
 
-/// Directions of copies by `copyKind` (`ENUM_CUDA_MEMCPY_OPER`), as Kineto writes them; the last three are of unified memory.
+/// Directions of copies by `copyKind` (`ENUM_CUDA_MEMCPY_OPER`), in Kineto's spelling; the last three belong to unified
+/// memory.
 const DIRECTIONS: [&str; 14] =
     ["Unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP", "HtoD", "DtoH", "DtoD"];
 /// Kinds of memory by `srcKind` and `dstKind` (`ENUM_CUDA_MEM_KIND`).
@@ -180,7 +181,7 @@ fn graphs(export: &Export<'_>, processes: &mut Processes<'_>) {
     });
 }
 
-/// Which call recorded which event, for the waits that follow.
+/// Store the recording call of each event, for later waits.
 fn records(export: &Export<'_>, processes: &mut Processes<'_>) {
     let columns = ["globalPid", "eventSyncId", "streamId", "correlationId"];
     export.rows(RECORDS, &columns, processes, |row, processes| {
@@ -192,7 +193,7 @@ fn records(export: &Export<'_>, processes: &mut Processes<'_>) {
     });
 }
 
-/// Kinds of waiting by `syncType` (`ENUM_CUPTI_SYNC_TYPE`), as Kineto writes them.
+/// Kinds of waits by `syncType` (`ENUM_CUPTI_SYNC_TYPE`), in Kineto's spelling.
 const SYNCS: [&str; 5] = ["Unknown", "Event Sync", "Stream Wait Event", "Stream Sync", "Context Sync"];
 
 fn waits(export: &Export<'_>, processes: &mut Processes<'_>) {

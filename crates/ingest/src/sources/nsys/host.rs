@@ -1,4 +1,4 @@
-//! What threads did: calls of the GPU's interface and of the operating system, and what the profiler and CUDA did within them.
+//! Thread activity: GPU API calls, system calls, and overhead of the profiler and CUDA within them.
 
 use super::Export;
 use super::ids::{pid_of, tid_of};
@@ -13,7 +13,7 @@ const SYSTEM_CALLS: &str = "OSRT_API";
 const CUPTI_OVERHEAD: &str = "CUPTI_ACTIVITY_KIND_OVERHEAD";
 const PROFILER_OVERHEAD: &str = "PROFILER_OVERHEAD";
 
-/// `eventClass` of calls of the driver (`ENUM_NSYS_EVENT_CLASS`).
+/// `eventClass` of driver calls (`ENUM_NSYS_EVENT_CLASS`).
 const DRIVER: i64 = 1;
 
 pub(super) fn read(export: &Export<'_>, processes: &mut Processes<'_>) {
@@ -24,7 +24,7 @@ pub(super) fn read(export: &Export<'_>, processes: &mut Processes<'_>) {
     }
 }
 
-/// What a thread did.
+/// A span of a thread.
 pub(super) struct Span<'a> {
     pub(super) name: &'a str,
     pub(super) category: &'a str,
@@ -34,7 +34,7 @@ pub(super) struct Span<'a> {
 }
 
 impl Span<'_> {
-    /// Puts it on the track of the thread with this `globalTid`, from the first time to the second, ns.
+    /// Add the span to the track of the thread with this `globalTid`, from the first to the second time in ns.
     pub(super) fn push(&self, processes: &mut Processes<'_>, global: i64, times: (Option<i64>, Option<i64>)) {
         let &Self { name, category, kind, phase, arguments } = self;
         let of = if phase == Phase::Async { TrackKind::Async } else { TrackKind::Thread };
@@ -53,7 +53,7 @@ fn calls(export: &Export<'_>, processes: &mut Processes<'_>) {
             true => (EventKind::Driver, "cuda_driver"),
             false => (EventKind::Runtime, "cuda_runtime"),
         };
-        // An error is worth its place; success is not.
+        // Only errors are stored, not success.
         let returned = row.i64(6).filter(|&code| code != 0);
         let arguments = [("correlation", Value::Int(row.i64(3))), ("return value", Value::Int(returned))];
         let span = Span { name, category, kind, phase: Phase::Complete, arguments: &arguments };
@@ -61,7 +61,7 @@ fn calls(export: &Export<'_>, processes: &mut Processes<'_>) {
     });
 }
 
-/// The name of a function without the version of its interface: `cudaLaunchKernel_v7000`.
+/// Name of a function without its API version: `cudaLaunchKernel_v7000`.
 fn plain_name(name: &str) -> &str {
     match name.rsplit_once("_v") {
         Some((plain, version)) if !version.is_empty() && version.bytes().all(|b| b.is_ascii_digit()) => plain,
@@ -69,7 +69,7 @@ fn plain_name(name: &str) -> &str {
     }
 }
 
-/// `cuLaunchKernel`; not `cudaLaunchKernel`.
+/// Check for a driver call such as `cuLaunchKernel`, in contrast to `cudaLaunchKernel`.
 fn is_driver_call(name: &str) -> bool {
     name.strip_prefix("cu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()))
 }
@@ -84,7 +84,7 @@ fn system_calls(export: &Export<'_>, processes: &mut Processes<'_>) {
     });
 }
 
-/// Names of overheads by `overheadType` (`ENUM_CUPTI_OVERHEAD_TYPE`), where a row has none of its own.
+/// Names of overheads by `overheadType` (`ENUM_CUPTI_OVERHEAD_TYPE`), for rows without a name.
 const OVERHEADS: [&str; 9] = [
     "Unknown",
     "Unknown",

@@ -1,16 +1,16 @@
-//! Numbers of processes and threads.
+//! Decoding of process and thread IDs.
 
-/// A process by its number, from what exports call `globalPid` or `globalTid`: the number stands above 24 bits of a thread's.
+/// PID in a `globalPid` or `globalTid`: the bits above the 24 bits of the thread.
 pub(super) fn pid_of(global: i64) -> i64 {
     (global >> 24) & 0xff_ffff
 }
 
-/// The process of a `globalPid`, if it names one: no program is the process 0.
+/// PID in a `globalPid`; `None` for 0, which no program has.
 pub(super) fn process(global: Option<i64>) -> Option<i64> {
     global.map(pid_of).filter(|&pid| pid != 0)
 }
 
-/// The thread's number in a `globalTid`.
+/// Thread ID in a `globalTid`.
 pub(super) fn tid_of(global: i64) -> i64 {
     global & 0xff_ffff
 }

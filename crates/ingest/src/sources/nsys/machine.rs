@@ -1,4 +1,4 @@
-//! What an export says of the machine: names of processes and threads, GPUs, when the recording began, what the profiler warned of.
+//! Machine data of an export: names of processes and threads, GPUs, start of the recording, warnings of the profiler.
 
 use super::Export;
 use super::ids::{pid_of, tid_of};
@@ -9,10 +9,11 @@ use serde_json::{Map, Value, json};
 use stackline_model::{CLOCK_RATE, DEVICE_PROPERTIES, Key, MEMORY_BANDWIDTH, Trace, TrackKind};
 use std::collections::BTreeMap;
 
-/// GPUs of the machine by process and the number that the process calls them by.
+/// GPUs of the machine by process and the process's own device number.
 pub(super) type Gpus = BTreeMap<(i64, i64), i64>;
 
-/// Names processes and threads, before traces are made, for their labels are names of processes. Says which GPUs they use.
+/// Set the names of processes and threads, and return the GPUs that the processes use. Runs before traces are created,
+/// because their labels are names of processes.
 pub(super) fn name_tracks(export: &Export<'_>, processes: &mut Processes<'_>) -> Gpus {
     let (mut names, mut threads) = (BTreeMap::new(), BTreeMap::new());
     export.rows("PROCESSES", &["pid", "name"], processes, |row, _| {
@@ -47,7 +48,7 @@ pub(super) fn name_tracks(export: &Export<'_>, processes: &mut Processes<'_>) ->
     gpus
 }
 
-/// Which GPU of the machine a process calls by which number: `CUDA_VISIBLE_DEVICES` counts them anew.
+/// GPUs of the machine by the device numbers of each process, which `CUDA_VISIBLE_DEVICES` changes.
 fn gpus(export: &Export<'_>, processes: &mut Processes<'_>) -> Gpus {
     let mut gpus = Gpus::new();
     export.rows("TARGET_INFO_CUDA_DEVICE", &["pid", "cudaId", "gpuId"], processes, |row, _| {
@@ -58,7 +59,7 @@ fn gpus(export: &Export<'_>, processes: &mut Processes<'_>) -> Gpus {
     gpus
 }
 
-/// Fills what is known of a trace as a whole.
+/// Fill the metadata of a trace.
 pub(super) fn describe(export: &Export<'_>, gpus: &Gpus, pid: i64, trace: &mut Trace) {
     let mut entries: Vec<(String, String)> = Vec::new();
     let _ = export.file.rows("META_DATA_EXPORT", &["name", "value"], |row| {
@@ -80,7 +81,7 @@ pub(super) fn describe(export: &Export<'_>, gpus: &Gpus, pid: i64, trace: &mut T
     trace.meta.entries = entries;
 }
 
-/// Numbers of a GPU: the column of `TARGET_INFO_GPU`, and what Kineto calls it.
+/// Properties of a GPU: the column of `TARGET_INFO_GPU`, and Kineto's name.
 const NUMBERS: [(&str, &str); 12] = [
     ("totalMemory", "totalGlobalMem"),
     ("computeMajor", "computeMajor"),
@@ -96,7 +97,7 @@ const NUMBERS: [(&str, &str); 12] = [
     ("clockRate", CLOCK_RATE),
 ];
 
-/// The GPUs of a process, as Kineto describes them and with the process's numbers. What is not recorded has no entry.
+/// GPUs of a process in Kineto's form, with the process's device numbers. Unrecorded properties have no entry.
 fn devices(export: &Export<'_>, gpus: &Gpus, pid: i64) -> Vec<Value> {
     let of_process = gpus.range((pid, i64::MIN)..=(pid, i64::MAX));
     let numbers_of: BTreeMap<i64, i64> = of_process.map(|(&(_, cuda), &gpu)| (gpu, cuda)).collect();
@@ -126,10 +127,10 @@ fn devices(export: &Export<'_>, gpus: &Gpus, pid: i64) -> Vec<Value> {
     devices
 }
 
-/// Warnings and errors of the profiler (`ENUM_DIAGNOSTIC_SEVERITY_LEVEL`).
+/// Severities of warnings and errors of the profiler (`ENUM_DIAGNOSTIC_SEVERITY_LEVEL`).
 const WARNINGS: [i64; 2] = [2, 3];
 
-/// Says what the profiler warned of: it explains what is missing.
+/// Count the warnings of the profiler, which explain missing data.
 pub(super) fn note_diagnostics(export: &Export<'_>, trace: &mut Trace) {
     let _ = export.file.rows("DIAGNOSTIC_EVENT", &["severity", "text"], |row| {
         if row.i64(0).is_some_and(|severity| WARNINGS.contains(&severity)) {

@@ -1,8 +1,8 @@
-//! Exports of Nsight Systems: `nsys export --type sqlite`.
+//! Reader of Nsight Systems exports (`nsys export --type sqlite`).
 //!
-//! Tables and columns come and go with versions and with what was recorded: what is missing is null. Each process that calls the
-//! GPU's interface becomes a trace of its own, for correlation ids are a process's own. Names of kinds and arguments are Kineto's, so
-//! that analyses, exports and comparisons know them. See `docs/formats/nsys.md`.
+//! Tables and columns depend on the version and the recorded data; missing columns are null. Each process with GPU API
+//! calls becomes a trace, because correlation IDs are unique only within a process. Names of kinds and arguments are
+//! those of Kineto, so that analyses, exports and comparisons recognize them. See `docs/formats/nsys.md`.
 
 mod device;
 mod host;
@@ -19,18 +19,18 @@ use stackline_model::Trace;
 use stackline_sqlite::{Database, Row};
 use std::collections::BTreeMap;
 
-/// What traces of exports say of their format.
+/// Format name in the metadata of traces.
 pub(crate) const FORMAT: &str = "nsys";
 
-/// Each export has this table of texts.
+/// String table of each export.
 const TEXTS: &str = "StringIds";
-/// One of these, at least, tells an export from any other database with such a table.
+/// At least one of these tables distinguishes an export from other databases with such a string table.
 const MARKER_TABLES: &[&str] =
     &["CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME", "META_DATA_EXPORT", "NVTX_EVENTS", "OSRT_API"];
-/// Columns that tables of other tools with such names lack.
+/// Columns that equally named tables of other tools lack.
 const MARKER_COLUMNS: &[(&str, &str)] =
     &[("CUPTI_ACTIVITY_KIND_KERNEL", "globalPid"), ("CUPTI_ACTIVITY_KIND_RUNTIME", "globalTid")];
-/// What else is read, or says nothing of its own.
+/// Other tables that are read or contain no data of their own.
 const KNOWN: &[&str] = &[
     TEXTS,
     "ANALYSIS_DETAILS",
@@ -48,22 +48,24 @@ const KNOWN: &[&str] = &[
 ];
 const KNOWN_BEGINNINGS: &[&str] = &["ENUM_", "META_DATA_", "TARGET_INFO_"];
 
-/// Whether these are the tables of an export.
+/// Detect the tables of an export.
 pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     let Content::Tables(file) = content else { return Sniff::No };
     let has = |name: &str| versions(file, name).next().is_some();
     let has_column = |&(name, column): &(&str, &str)| versions(file, name).any(|table| file.has_column(table, column));
     match () {
         () if file.has(TEXTS) && MARKER_TABLES.iter().any(|table| has(table)) => {
-            Sniff::Yes("a table StringIds beside those of an export")
+            Sniff::Yes("StringIds and another table of an Nsight Systems export")
         }
-        () if MARKER_COLUMNS.iter().any(has_column) => Sniff::Yes("a table of CUPTI with a column of an export"),
+        () if MARKER_COLUMNS.iter().any(has_column) => {
+            Sniff::Yes("a CUPTI table with a column of an Nsight Systems export")
+        }
         () => Sniff::No,
     }
 }
 
-/// The tables that are a table of Nsight Systems in any version: its name, or `_V2`, `_V3` behind it; first the one without, then the
-/// newest.
+/// Versions of a table of Nsight Systems: its name, or the name with `_V2`, `_V3` appended; first the one without a
+/// suffix, then the newest.
 fn versions<'f>(file: &'f Database, name: &str) -> std::vec::IntoIter<&'f str> {
     let version = |table: &str| match table.strip_prefix(name)?.strip_prefix("_V") {
         Some(version) => version.parse::<u32>().ok(),
@@ -74,7 +76,7 @@ fn versions<'f>(file: &'f Database, name: &str) -> std::vec::IntoIter<&'f str> {
     found.into_iter().map(|(_, table)| table).collect::<Vec<_>>().into_iter()
 }
 
-/// Reads the traces of an export, one for each process.
+/// Read the traces of an export, one per process.
 pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> Result<Vec<Trace>, Error> {
     let Content::Tables(file) = content else { return Ok(Vec::new()) };
     let mut processes = Processes::new(options);
@@ -96,9 +98,7 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
     let why = processes.why_empty("record with nsys profile --trace=cuda,nvtx,osrt");
     let mut traces = processes.traces(FORMAT, name);
     let Some((_, first)) = traces.first_mut() else {
-        let reason = format!(
-            "an export of Nsight Systems without calls of CUDA, NVTX ranges or calls of the operating system: {why}"
-        );
+        let reason = format!("an Nsight Systems export without CUDA calls, NVTX ranges or system calls: {why}");
         return Err(Error::Malformed { path: name.into(), reason, offset: 0 });
     };
     export.note_unread(&mut first.report);
@@ -113,16 +113,16 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
 /// The tables of an export.
 struct Export<'f> {
     file: &'f Database,
-    /// By the name without a version, those that are read.
+    /// Tables that are read, by the name without a version.
     tables: BTreeMap<&'static str, &'f str>,
-    /// Of those that are read another version has rows, too.
+    /// Other versions with rows of tables that are read.
     passed_over: Vec<&'f str>,
-    /// Texts by their number.
+    /// Strings by number.
     texts: Texts,
 }
 
 impl<'f> Export<'f> {
-    /// Chooses the version of each table: the first one with rows.
+    /// Select the version of each table: the first one with rows.
     fn new(file: &'f Database, processes: &mut Processes<'_>) -> Self {
         let (mut tables, mut passed_over) = (BTreeMap::new(), Vec::new());
         for name in [host::TABLES, ranges::TABLES, device::TABLES].concat() {
@@ -132,7 +132,7 @@ impl<'f> Export<'f> {
             let chosen = full.next().or(versions.first().copied());
             tables.extend(chosen.map(|table| (name, table)));
             for other in full {
-                let example = format!("{}, and not {other}", chosen.unwrap_or_default());
+                let example = format!("{} (not read: {other})", chosen.unwrap_or_default());
                 processes.count(diagnostics::TABLE_VERSIONS, &example);
                 passed_over.push(other);
             }
@@ -140,7 +140,7 @@ impl<'f> Export<'f> {
         Self { file, tables, passed_over, texts: Texts::default() }
     }
 
-    /// The table as this version of Nsight Systems calls it.
+    /// Name of a table in this version of Nsight Systems.
     fn table(&self, name: &str) -> Option<&'f str> {
         self.tables.get(name).copied().or_else(|| versions(self.file, name).next())
     }
@@ -149,7 +149,7 @@ impl<'f> Export<'f> {
         self.texts.get(&id?).map(|text| &**text)
     }
 
-    /// The first of some texts that there is, else `otherwise`; why it has no other name is counted.
+    /// The first existing string, else `otherwise`. The reason for a missing name is counted.
     fn name<'n>(&'n self, ids: &[Option<i64>], otherwise: &'n str, processes: &mut Processes<'_>) -> &'n str {
         match ids.iter().find_map(|&id| self.text(id)) {
             Some(name) => name,
@@ -160,7 +160,7 @@ impl<'f> Export<'f> {
         }
     }
 
-    /// Gives `take` each row of a table. What makes the table unreadable is noted.
+    /// Pass each row of a table to `take`. An error that makes the table unreadable is stored.
     fn rows(
         &self,
         table: &str,
@@ -173,7 +173,7 @@ impl<'f> Export<'f> {
         }
     }
 
-    /// Says which tables hold something that is not read.
+    /// Count the tables with data that is not read.
     fn note_unread(&self, report: &mut stackline_model::ReadReport) {
         let read: Vec<&str> = [host::TABLES, ranges::TABLES, device::TABLES]
             .concat()

@@ -1,4 +1,5 @@
-//! NVTX: ranges and marks of the program, and operators that PyTorch writes as ranges (`torch.autograd.profiler.emit_nvtx`).
+//! NVTX ranges and marks of the program, and operators that PyTorch writes as ranges
+//! (`torch.autograd.profiler.emit_nvtx`).
 
 use super::Export;
 use super::host::Span;
@@ -11,12 +12,12 @@ use stackline_model::{EventKind, Phase};
 pub(super) const TABLES: &[&str] = &[EVENTS];
 const EVENTS: &str = "NVTX_EVENTS";
 
-/// What an `eventType` (`ENUM_NSYS_EVENT_TYPE`) is. All others define domains, categories and names.
+/// Phase of an `eventType` (`ENUM_NSYS_EVENT_TYPE`). All others define domains, categories and names.
 fn phase_of(event_type: i64) -> Option<Phase> {
     match event_type {
         34 | 65 => Some(Phase::Instant),
         59 | 70 => Some(Phase::Complete),
-        // They may end on another thread, and lie across others.
+        // These ranges may end on another thread and overlap others.
         60 | 71 => Some(Phase::Async),
         _ => None,
     }

@@ -1,5 +1,6 @@
-//! Collapsed stacks: a line for each, `outermost;…;innermost 12`, as Brendan Gregg's scripts, `py-spy record -f raw` and many others write.
-//! Values are whole numbers as a rule. Where one has a fraction, all are read in thousandths.
+//! Reader of collapsed stacks: one line per stack, `outermost;…;innermost 12`, as Brendan Gregg's scripts,
+//! `py-spy record -f raw` and many other tools write. Values are usually integers. If one has a fraction, all are read
+//! in thousandths.
 
 use super::{FrameText, Path, Profile};
 use crate::sources::{Content, Sniff};
@@ -8,17 +9,17 @@ use rustc_hash::FxHashMap;
 use stackline_model::{CallProcess, CallingContextTree};
 use std::io::{BufRead, BufReader, Read};
 
-/// Lines that are looked at before a text is taken for stacks.
+/// Number of lines that are examined for detection.
 const LOOKED_AT: usize = 64;
 
-/// A line of so many frames is a stack, even if its end is not in sight.
+/// Number of frames from which on a line is a stack, even if its end is not in the examined bytes.
 const DEEP: usize = 1000;
 
-/// Whether all of the first lines end with a number, and some have several frames.
+/// Detect text whose first lines all end with a number and some of which have several frames.
 pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     let Content::Bytes { head, .. } = content else { return Sniff::No };
     let Some(end) = head.iter().rposition(|&byte| byte == b'\n') else {
-        // A stack may be deeper than what is looked at.
+        // A stack may be longer than the examined bytes.
         let is_deep = head.iter().filter(|&&byte| byte == b';').count() >= DEEP && head.first() != Some(&b'{');
         return if is_deep { Sniff::Maybe } else { Sniff::No };
     };
@@ -32,18 +33,18 @@ pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     if are_stacks && !lines.is_empty() { Sniff::Maybe } else { Sniff::No }
 }
 
-/// The frames of a line and how often they were seen, or what else was measured.
+/// Frames of a line, and its number of samples or other value.
 fn stack(line: &str) -> Option<(&str, f64)> {
     let (frames, value) = line.trim_end().rsplit_once([' ', '\t'])?;
-    // Words such as `nan` are no values.
+    // Words such as `nan` are not values.
     let is_number = value.trim_start_matches('-').starts_with(|c: char| c.is_ascii_digit());
     Some((frames.trim_end(), value.parse().ok().filter(|value: &f64| is_number && value.is_finite())?))
 }
 
-/// How many of the unit that is counted make one, where values have fractions.
+/// Factor for values with fractions.
 const PARTS: f64 = 1000.0;
 
-/// Reads a profile.
+/// Read a profile.
 pub(crate) fn open(_: &str, content: Content<'_>, options: &ReadOptions) -> Result<CallingContextTree, Error> {
     let mut profile = Profile::new(CallProcess::default());
     let mut stacks = Stacks::default();
@@ -68,7 +69,7 @@ pub(crate) fn open(_: &str, content: Content<'_>, options: &ReadOptions) -> Resu
     }))
 }
 
-/// Stacks of a text with their values. Whether these have fractions is known at its end.
+/// Stacks of a text with their values. Fractions are only known at its end.
 #[derive(Default)]
 struct Stacks {
     numbers: FxHashMap<Box<str>, u32>,
@@ -108,7 +109,7 @@ impl Stacks {
     }
 
     fn path(&mut self, frames: &str, profile: &mut Profile) -> Path {
-        // py-spy writes a line without frames for what it could not walk.
+        // py-spy writes a line without frames for stacks that it could not unwind.
         frames.split(';').filter(|name| !name.is_empty()).fold(0, |path, name| {
             let number = match self.numbers.get(name) {
                 Some(&number) => number,

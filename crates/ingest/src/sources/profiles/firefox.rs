@@ -1,6 +1,7 @@
-//! The Firefox Profiler's processed profiles, as samply, our own export and the profiler's "save" write them.
+//! Reader of processed profiles of the Firefox Profiler, as written by samply, `stackline export` and the profiler's
+//! "save".
 //!
-//! Tables of columns that refer to each other: of each thread, or in newer versions shared by all of them.
+//! A profile has tables of columns that refer to each other, per thread, or in newer versions shared by all threads.
 
 use super::{FrameText, Path, Profile};
 use crate::sources::streamed_json::Whole;
@@ -12,13 +13,13 @@ use serde::Deserialize;
 use stackline_model::{CallMetric, CallProcess, CallThreadId, CallingContextTree};
 use std::io::BufReader;
 
-/// Whether the first bytes are those of a processed profile.
+/// Detect a processed profile by its first bytes.
 pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     let Content::Bytes { head, .. } = content else { return Sniff::No };
     let is_object = head.trim_ascii_start().starts_with(b"{");
     let has = |text: &[u8]| memmem::find(head, text).is_some();
     if is_object && has(b"\"meta\"") && has(b"\"preprocessedProfileVersion\"") {
-        return Sniff::Yes("the version of a processed profile of Firefox");
+        return Sniff::Yes("the version key of a processed Firefox profile");
     }
     Sniff::No
 }
@@ -34,14 +35,14 @@ struct Document {
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Meta {
-    /// ms between samples.
+    /// Sampling interval in ms.
     interval: f64,
-    /// ms since 1970.
+    /// Start in ms since 1970.
     start_time: f64,
     product: String,
 }
 
-/// Tables of a thread, or of all.
+/// Tables of a thread, or of all threads.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Tables {
@@ -100,12 +101,12 @@ struct Samples {
     weight_type: Option<String>,
 }
 
-/// Reads a profile.
+/// Read a profile.
 pub(crate) fn open(name: &str, content: Content<'_>, _: &ReadOptions) -> Result<CallingContextTree, Error> {
     let Content::Bytes { stream, .. } = content else { return Ok(CallingContextTree::default()) };
     let read: Result<Document, _> = serde_json::from_reader(BufReader::with_capacity(256 << 10, stream));
     let document = read.map_err(|error| {
-        let reason = format!("a profile of Firefox that breaks off or is damaged: {error}");
+        let reason = format!("a truncated or damaged Firefox profile: {error}");
         Error::Malformed { path: name.into(), reason, offset: 0 }
     })?;
     Ok(tree(&document))
@@ -146,7 +147,7 @@ struct OfThread<'d> {
     id: CallThreadId,
 }
 
-/// The table of a thread, or where it has none the one that all share.
+/// Table of a thread, or else the shared one.
 macro_rules! table {
     ($of:expr, $table:ident . $column:ident) => {
         if $of.thread.tables.$table.$column.is_empty() {
@@ -162,7 +163,7 @@ impl<'d> OfThread<'d> {
         let (metric, scale) = self.metric(interval, profile);
         let (prefixes, of_stack) = (table!(self, stack_table.prefix), table!(self, stack_table.frame));
         let mut numbers: FxHashMap<i64, u32> = FxHashMap::default();
-        // Callers stand before their callees.
+        // Callers precede their callees.
         let mut paths: Vec<Path> = Vec::with_capacity(of_stack.len());
         for (row, frame) in of_stack.iter().enumerate() {
             let frame = frame.0.unwrap_or(-1);
@@ -173,7 +174,7 @@ impl<'d> OfThread<'d> {
             let prefix = prefixes.get(row).and_then(|prefix| prefix.0);
             let parent = prefix.and_then(|prefix| at(&paths, prefix).copied());
             if prefix.is_some() && parent.is_none() {
-                diagnostics::DANGLING_RECORD.count(profile.report(), None, "a stack whose caller comes after it");
+                diagnostics::DANGLING_RECORD.count(profile.report(), None, "a stack that precedes its caller");
             }
             paths.push(profile.child(parent.unwrap_or(0), number));
         }
@@ -182,17 +183,17 @@ impl<'d> OfThread<'d> {
             let Some(stack) = stack.0 else { continue };
             let weight = weights.get(row).copied().flatten().unwrap_or(1.0) * scale;
             match at(&paths, stack) {
-                // Memory that was freed has a negative weight.
+                // Freed memory has a negative weight.
                 Some(_) if weight < 0.0 && metric == CallMetric::Allocated => {}
                 Some(&path) => profile.add_number((path, self.id, metric), weight, &self.thread.name),
                 None => {
-                    diagnostics::DANGLING_RECORD.count(profile.report(), None, "a sample of a stack that is not there");
+                    diagnostics::DANGLING_RECORD.count(profile.report(), None, "a sample with an undefined stack");
                 }
             }
         }
     }
 
-    /// What weights are. Those that count samples stand for the time between two.
+    /// Metric of the weights, with a factor. Sample counts are converted to time by the sampling interval.
     fn metric(&self, interval: f64, profile: &mut Profile) -> (CallMetric, f64) {
         match self.thread.samples.weight_type.as_deref() {
             Some("bytes") => profile.metric("", "bytes"),

@@ -1,6 +1,6 @@
-//! Profiles: stacks of frames with what was measured in them, which become a calling context tree.
+//! Conversion of profiles (stacks of frames with values) into a calling context tree.
 //!
-//! A format gives its frames numbers, for many name them only at their end, and says what each stack weighs.
+//! A format numbers its frames, because many formats define them only at the end, and provides the value of each stack.
 
 pub(super) mod collapsed;
 pub(super) mod firefox;
@@ -14,15 +14,15 @@ use stackline_model::{
     CallingContextTreeBuilder, Frame, ReadReport, StrId,
 };
 
-/// A path of frames, by its number; the empty one is 0.
+/// Number of a path of frames; the empty path is 0.
 pub(super) type Path = u32;
 
-/// A frame in words.
+/// Texts and lines of a frame.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FrameText<'a> {
     pub(super) function: &'a str,
     pub(super) file: &'a str,
-    /// Line that was running, and the first one of the function; 0 if unknown.
+    /// Running line, and first line of the function; 0 if unknown.
     pub(super) line: u32,
     pub(super) first_line: u32,
     /// Library of native code.
@@ -31,7 +31,7 @@ pub(super) struct FrameText<'a> {
 
 /// A profile while it is read.
 pub(super) struct Profile {
-    /// Parent and frame of each path but the empty one.
+    /// Parent and frame of each path except the empty one.
     paths: Vec<(Path, u32)>,
     by_frame: FxHashMap<(Path, u32), Path>,
     values: FxHashMap<(Path, CallThreadId, CallMetric), CallStats>,
@@ -41,10 +41,10 @@ pub(super) struct Profile {
     taken: Vec<(String, CallMetric)>,
 }
 
-/// The largest value that is counted (2^63): databases and other profilers have no larger ones.
+/// Limit on values (2^63), which no database or other profiler exceeds.
 const MOST: f64 = 9_223_372_036_854_775_808.0;
 
-/// The frame of stacks that have none.
+/// Frame of stacks without frames.
 const NO_FRAMES: u32 = u32::MAX;
 
 impl Profile {
@@ -62,7 +62,7 @@ impl Profile {
         }
     }
 
-    /// Another process, of which the threads are that come now.
+    /// Start another process, to which the following threads belong.
     pub(super) fn next_process(&mut self, process: CallProcess) {
         self.process = self.builder.process(process);
     }
@@ -72,7 +72,7 @@ impl Profile {
         self.builder.thread(CallThread { process: self.process, tid, torch_id: 0, name })
     }
 
-    /// The path of a frame that was called at the end of another.
+    /// Path with a frame appended to `parent`.
     pub(super) fn child(&mut self, parent: Path, frame: u32) -> Path {
         let next = u32::try_from(self.paths.len() + 1).unwrap_or(u32::MAX);
         let path = *self.by_frame.entry((parent, frame)).or_insert(next);
@@ -82,12 +82,12 @@ impl Profile {
         path
     }
 
-    /// The path of frames from the outermost to the innermost.
+    /// Path of frames from the outermost to the innermost.
     pub(super) fn path(&mut self, frames: impl Iterator<Item = u32>) -> Path {
         frames.fold(0, |path, frame| self.child(path, frame))
     }
 
-    /// Adds a value that was measured at the end of a path.
+    /// Add a value at the end of a path.
     pub(super) fn add(&mut self, path: Path, thread: CallThreadId, metric: CallMetric, value: u64) {
         if value > 0 {
             let path = if path == 0 { self.child(0, NO_FRAMES) } else { path };
@@ -95,7 +95,7 @@ impl Profile {
         }
     }
 
-    /// Adds a value that may be any number, in units of the metric. What cannot be counted is told: `example` says where it was.
+    /// Add any number in units of the metric. An invalid value is counted, and `example` describes its position.
     pub(super) fn add_number(
         &mut self,
         (path, thread, metric): (Path, CallThreadId, CallMetric),
@@ -112,7 +112,7 @@ impl Profile {
         }
     }
 
-    /// The largest number that a frame was given.
+    /// Largest frame number in use.
     pub(super) fn largest_frame(&self) -> Option<u32> {
         self.paths.iter().map(|&(_, frame)| frame).filter(|&frame| frame != NO_FRAMES).max()
     }
@@ -121,7 +121,7 @@ impl Profile {
         self.builder.report()
     }
 
-    /// As [`Self::metric_of`]; a second kind that would be the same metric is a counter of its own.
+    /// Metric of a kind like [`Self::metric_of`]; a second kind with the same metric becomes a separate counter.
     pub(super) fn metric(&mut self, what: &str, unit: &str) -> (CallMetric, f64) {
         let (metric, scale) = self.metric_of(what, unit);
         match self.taken.iter().find(|(_, taken)| *taken == metric) {
@@ -134,7 +134,7 @@ impl Profile {
         }
     }
 
-    /// What a kind of value is by its name and unit, and how many of the metric's units one of it is.
+    /// Metric of a kind by its name and unit, with the factor to the metric's unit.
     fn metric_of(&mut self, what: &str, unit: &str) -> (CallMetric, f64) {
         let of =
             |names: &[(&[&str], f64)]| names.iter().find(|(names, _)| names.contains(&unit)).map(|&(_, scale)| scale);
@@ -154,9 +154,9 @@ impl Profile {
         }
     }
 
-    /// The tree; `frame` puts the frame of a number into words.
+    /// The calling context tree; `frame` provides the texts of a frame number.
     pub(super) fn finish<'f>(mut self, mut frame: impl FnMut(u32) -> FrameText<'f>) -> CallingContextTree {
-        // Not needed any more, and large.
+        // No longer needed, and large.
         self.by_frame = FxHashMap::default();
         let mut frames = FxHashMap::default();
         let mut nodes: Vec<CallNodeId> = Vec::with_capacity(self.paths.len() + 1);
@@ -197,10 +197,11 @@ const BYTES: &[(&[&str], f64)] = &[
     (&["megabytes", "MB"], 1_048_576.0),
     (&["gigabytes", "GB"], 1_073_741_824.0),
 ];
-/// What profiles of memory call what was allocated.
+/// Names of allocated bytes in memory profiles.
 const ALLOCATED: &[&str] = &["", "alloc_space", "allocated", "space"];
 
-/// The parts of `forward (model.py:12)`, as many write it where their format has no place for files; of any other name the name alone.
+/// Parts of a name such as `forward (model.py:12)`, which many tools write if their format has no source files. Any
+/// other text is a name without location.
 fn with_place(name: &str) -> FrameText<'_> {
     let plain = FrameText { function: name, ..FrameText::default() };
     let Some((function, place)) = name.strip_suffix(')').and_then(|name| name.rsplit_once(" (")) else { return plain };

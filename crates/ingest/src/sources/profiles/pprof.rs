@@ -1,4 +1,5 @@
-//! pprof: Go's profiles, `jax.profiler.save_device_memory_profile`, and what many other programs write (`profile.proto`).
+//! Reader of pprof profiles (`profile.proto`): from Go, `jax.profiler.save_device_memory_profile`, and many other
+//! programs.
 
 use super::{FrameText, Profile};
 use crate::sources::{Content, Sniff};
@@ -8,7 +9,7 @@ use rustc_hash::FxHashMap;
 use stackline_model::{CallMetric, CallProcess, CallingContextTree};
 use std::io::Read;
 
-/// Longer messages are none.
+/// Limit on the size of a message, in bytes.
 const LONGEST: u64 = 2 << 30;
 
 #[derive(Clone, PartialEq, Message)]
@@ -31,7 +32,7 @@ struct Document {
     duration_nanos: i64,
 }
 
-/// What a value is: numbers of two texts.
+/// Type and unit of a value, as string numbers.
 #[derive(Clone, Copy, PartialEq, Message)]
 struct Kind {
     #[prost(int64, tag = "1")]
@@ -42,10 +43,10 @@ struct Kind {
 
 #[derive(Clone, PartialEq, Message)]
 struct Sample {
-    /// The innermost first.
+    /// Locations, innermost first.
     #[prost(uint64, repeated, tag = "1")]
     location_id: Vec<u64>,
-    /// As many as there are kinds.
+    /// One value per kind.
     #[prost(int64, repeated, tag = "2")]
     value: Vec<i64>,
 }
@@ -66,7 +67,7 @@ struct Location {
     mapping_id: u64,
     #[prost(uint64, tag = "3")]
     address: u64,
-    /// Functions that are inlined into each other there, the innermost first.
+    /// Functions inlined into each other at this location, innermost first.
     #[prost(message, repeated, tag = "4")]
     line: Vec<Line>,
 }
@@ -91,7 +92,7 @@ struct Function {
     start_line: i64,
 }
 
-/// Whether the bytes begin with the kind of a value: a short message of two numbers.
+/// Detect bytes that begin with a value type: a short message of two numbers.
 pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     let Content::Bytes { head, .. } = content else { return Sniff::No };
     let Some(([0x0a, length @ 2..=12], rest)) = head.split_first_chunk() else { return Sniff::No };
@@ -99,10 +100,10 @@ pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     let is_kind = kind[0] == 0x08 && Kind::decode(kind).is_ok_and(|kind| kind.name > 0);
     let next_is_known =
         rest.get(usize::from(*length)).is_some_and(|tag| matches!(tag, 0x0a | 0x12 | 0x1a | 0x22 | 0x2a | 0x32));
-    if is_kind && next_is_known { Sniff::Yes("the kind of a value of pprof") } else { Sniff::No }
+    if is_kind && next_is_known { Sniff::Yes("the value type of a pprof profile") } else { Sniff::No }
 }
 
-/// Reads a profile.
+/// Read a profile.
 pub(crate) fn open(name: &str, content: Content<'_>, _: &ReadOptions) -> Result<CallingContextTree, Error> {
     let malformed = |reason: String| Error::Malformed { path: name.into(), reason, offset: 0 };
     let mut bytes = Vec::new();
@@ -113,10 +114,10 @@ pub(crate) fn open(name: &str, content: Content<'_>, _: &ReadOptions) -> Result<
         }
     }
     if bytes.len() as u64 > LONGEST {
-        return Err(malformed("a profile of more than 2 GiB, which protobuf cannot hold".to_owned()));
+        return Err(malformed("a profile larger than 2 GiB, the limit of protobuf".to_owned()));
     }
     let document = Document::decode(&bytes[..])
-        .map_err(|error| malformed(format!("a profile of pprof that breaks off or is damaged: {error}")))?;
+        .map_err(|error| malformed(format!("a truncated or damaged pprof profile: {error}")))?;
     Ok(tree(&document))
 }
 
@@ -137,7 +138,7 @@ fn tree(document: &Document) -> CallingContextTree {
         document.function.iter().map(|function| (function.id, function)).collect();
     let libraries: FxHashMap<u64, i64> =
         document.mapping.iter().map(|mapping| (mapping.id, mapping.filename)).collect();
-    // Each line of a location is a frame; frames are counted through all locations.
+    // Each line of a location is a frame; frames are numbered over all locations.
     let mut frames: Vec<(FrameText<'_>, u64)> = Vec::new();
     let mut places: FxHashMap<u64, std::ops::Range<u32>> = FxHashMap::default();
     for location in &document.location {

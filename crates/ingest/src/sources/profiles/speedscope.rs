@@ -1,6 +1,6 @@
-//! speedscope's own format (`*.speedscope.json`), as py-spy, pyinstrument and many others write it.
+//! Reader of the speedscope format (`*.speedscope.json`), as written by py-spy, pyinstrument and many other tools.
 //!
-//! Read element by element: what is held of a stack is one number.
+//! The file is read element by element, and each stack is stored as one number.
 
 use super::{FrameText, Path, Profile};
 use crate::sources::streamed_json::{Fields, Into};
@@ -12,10 +12,10 @@ use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess};
 use stackline_model::{CallProcess, CallingContextTree};
 use std::io::BufReader;
 
-/// What each file names, mostly in its first line.
+/// Schema that each file names, usually in its first line.
 const SCHEMA: &[u8] = b"speedscope.app/file-format-schema.json";
 
-/// Whether the first bytes name the schema, or the two parts of a file.
+/// Detect the schema, or the two parts of a file, in the first bytes.
 pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     let Content::Bytes { head, .. } = content else { return Sniff::No };
     let has = |text: &[u8]| memmem::find(head, text).is_some();
@@ -23,15 +23,15 @@ pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
         return Sniff::No;
     }
     match () {
-        () if has(SCHEMA) => Sniff::Yes("speedscope's schema"),
+        () if has(SCHEMA) => Sniff::Yes("the speedscope schema"),
         () if has(b"\"shared\"") && has(b"\"frames\"") || has(b"\"profiles\"") && has(b"\"endValue\"") => {
-            Sniff::Yes("frames that profiles share, or profiles with an end value")
+            Sniff::Yes("shared frames, or profiles with an end value")
         }
         () => Sniff::No,
     }
 }
 
-/// Reads a profile.
+/// Read a profile.
 pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> Result<CallingContextTree, Error> {
     let Content::Bytes { stream, .. } = content else { return Ok(CallingContextTree::default()) };
     let mut document =
@@ -43,9 +43,9 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
         if options.is_cancelled() {
             return Err(Error::Cancelled);
         }
-        // Names that were cut away cannot be guessed.
+        // Truncated names cannot be restored.
         if !document.has_values || unnamed.is_some() {
-            let reason = format!("a profile of speedscope that breaks off or is damaged: {error}");
+            let reason = format!("a truncated or damaged speedscope profile: {error}");
             return Err(Error::Malformed { path: name.into(), reason, offset: 0 });
         }
         let code = if error.is_eof() || error.is_io() { diagnostics::TRUNCATED } else { diagnostics::DAMAGED_EVENT };
@@ -59,7 +59,7 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
     Ok(document.profile.finish(|number| frames.get(number as usize).map_or_else(FrameText::default, Shared::frame)))
 }
 
-/// A frame as the profiles of a file share it.
+/// A frame that the profiles of a file share.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Shared {
@@ -79,7 +79,7 @@ struct Document {
     frames: Vec<Shared>,
     profile: Profile,
     threads: u32,
-    /// Whether any profile was read to its end.
+    /// True if any profile was read to its end.
     has_values: bool,
 }
 
@@ -147,7 +147,7 @@ struct Event {
     frame: u32,
 }
 
-/// Whether a frame opens or closes.
+/// Type of an event: a frame opens or closes.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 enum Kind {
     O,
@@ -175,7 +175,7 @@ impl<'de> Fields<'de> for One<'_> {
     }
 }
 
-/// The stacks of a sampled profile, each from the outermost frame on.
+/// Stacks of a sampled profile, each starting with the outermost frame.
 struct Stacks<'s> {
     profile: &'s mut Profile,
     stacks: &'s mut Vec<Path>,
@@ -216,7 +216,7 @@ impl Document {
     ) {
         let profile = &mut self.profile;
         let thread = profile.thread(self.threads, name);
-        // Without weights samples count, and nobody knows what each stands for.
+        // Without weights the number of samples is used, because their duration is unknown.
         let unit = if weights.is_empty() && !stacks.is_empty() { "none" } else { unit };
         let (metric, scale) = profile.metric("", unit);
         let add = |profile: &mut Profile, path: Path, weight: f64| {
@@ -239,7 +239,7 @@ impl Document {
             last = event.at;
             match event.r#type {
                 Kind::O => open.push((profile.child(path, event.frame), event.frame)),
-                // Frames that were left open within it close with it.
+                // Frames that are still open within this one close with it.
                 Kind::C => match open.iter().rposition(|&(_, frame)| frame == event.frame) {
                     Some(at) => open.truncate(at),
                     None => diagnostics::UNMATCHED_END.count(profile.report(), None, name),

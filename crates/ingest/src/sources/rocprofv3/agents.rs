@@ -1,22 +1,22 @@
-//! GPUs of the machine by what records call them.
+//! GPUs of the machine by the identifiers of records.
 
 use serde_json::{Map, Value, json};
 use stackline_model::DEVICE_PROPERTIES;
 use std::collections::BTreeMap;
 
-/// What a record calls a CPU or GPU.
+/// Identifier of a CPU or GPU in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Agent {
-    /// By a handle, or by its number among all agents.
+    /// A handle, or a number among all agents.
     Number(i64),
-    /// By its number among GPUs.
+    /// A number among GPUs.
     Gpu(i64),
     /// Any CPU.
     Cpu,
 }
 
 impl Agent {
-    /// `Agent 4`, `GPU 0`, `CPU 1`, or a number alone, as tables of CSV have it.
+    /// Parse `Agent 4`, `GPU 0`, `CPU 1`, or a number alone, as in CSV tables.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (word, number) = text.rsplit_once(' ').unwrap_or(("", text));
         let number = number.parse().ok()?;
@@ -28,33 +28,33 @@ impl Agent {
     }
 }
 
-/// What is known of a GPU, in Kineto's words. What is not recorded is left out.
+/// Properties of a GPU, named like Kineto's. Unrecorded ones are omitted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Gpu<'a> {
-    /// Among GPUs; without one it is the next.
+    /// Number among GPUs; the next one if it is missing.
     pub(super) number: Option<i64>,
     pub(super) name: &'a str,
-    /// Bytes.
+    /// Size in bytes.
     pub(super) memory: Option<i64>,
     pub(super) compute_units: Option<i64>,
-    /// Work-items of a wave.
+    /// Work-items per wave.
     pub(super) wave: Option<i64>,
-    /// Waves that a compute unit holds at a time.
+    /// Limit on concurrent waves of a compute unit.
     pub(super) waves: Option<i64>,
-    /// Work-items of a group at most.
+    /// Limit on work-items of a group.
     pub(super) group: Option<i64>,
 }
 
 /// Agents that are GPUs.
 #[derive(Debug, Default)]
 pub(super) struct Agents {
-    /// The number among GPUs.
+    /// Number among GPUs, by agent.
     gpus: BTreeMap<Agent, i64>,
     described: Vec<Value>,
 }
 
 impl Agents {
-    /// Adds a GPU by the number or handle that records call it by.
+    /// Add a GPU by the number or handle that records use.
     pub(super) fn add(&mut self, agent: i64, gpu: &Gpu<'_>) {
         let number = gpu.number.unwrap_or(self.described.len() as i64);
         self.gpus.insert(Agent::Number(agent), number);
@@ -75,12 +75,12 @@ impl Agents {
         self.described.push(Value::Object(device));
     }
 
-    /// Another number that records may call a GPU by, unless one is called so already.
+    /// Add another identifier of a GPU, unless it is in use.
     pub(super) fn call_too(&mut self, agent: i64, gpu: i64) {
         self.gpus.entry(Agent::Number(agent)).or_insert(gpu);
     }
 
-    /// The number of a GPU among GPUs; none for a CPU. Where no agents are described, the agent's own.
+    /// Number of a GPU among GPUs; `None` for a CPU. The agent's own number if no agents are described.
     pub(super) fn gpu(&self, agent: Agent) -> Option<i64> {
         match agent {
             Agent::Cpu => None,
@@ -90,7 +90,7 @@ impl Agents {
         }
     }
 
-    /// The GPU that a kernel ran on: one that is not described has the agent's number.
+    /// GPU of a kernel; an undescribed GPU has the agent's number.
     pub(super) fn of_kernel(&self, agent: Option<Agent>) -> i64 {
         match agent {
             Some(Agent::Number(number)) => self.gpu(Agent::Number(number)).unwrap_or(number),
@@ -99,7 +99,7 @@ impl Agents {
         }
     }
 
-    /// What the trace of a process says of its GPUs.
+    /// Metadata entries of a trace about its GPUs.
     pub(super) fn described(&self) -> Vec<(String, String)> {
         if self.described.is_empty() {
             return Vec::new();

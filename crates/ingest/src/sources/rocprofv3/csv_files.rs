@@ -1,6 +1,6 @@
-//! `…_kernel_trace.csv` and the like: one file for each kind of records, together one run.
+//! Reader of CSV files such as `…_kernel_trace.csv`: one file for each kind of records, together one run.
 //!
-//! The columns of a file tell which table it is, the beginning of its name which run it belongs to.
+//! The columns of a file determine its table, and the start of its name the run.
 
 use super::agents::{Agent, Agents, Gpu};
 use super::events::{Call, Copy, Counters, Kernel, count_without_kernel, registers};
@@ -13,16 +13,16 @@ use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use std::io::Read;
 
-/// Tables that are known, in the order in which they are read.
+/// Known tables, in the order in which they are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Table {
     Agents,
     Calls,
     Copies,
-    /// Values of counters, with what their kernels are.
+    /// Values of counters, with the kernels' data.
     Counters,
     Kernels,
-    /// Known, and not read yet.
+    /// Known, but not supported yet.
     Unread,
 }
 
@@ -41,7 +41,7 @@ const TABLES: &[(&[&str], Table)] = &[
     (&["Sample_Timestamp", "Dispatch_Id"], Table::Unread),
 ];
 
-/// What names of the files of a run end with.
+/// Suffixes of the names of a run's files.
 const ENDINGS: &[&str] = &[
     "_agent_info",
     "_counter_collection",
@@ -67,18 +67,18 @@ const ENDINGS: &[&str] = &[
     "_streaming_performance_monitor",
 ];
 
-/// The name of a table of CSV, plain or packed, without its ending.
+/// Name of a CSV table, plain or compressed, without its suffix.
 fn stem(name: &str) -> Option<&str> {
     [".csv", ".csv.gz", ".csv.zst"].iter().find_map(|end| name.strip_suffix(end))
 }
 
-/// The run that a file belongs to by its name. One that is not named as `rocprofv3` names its files is a run by itself.
+/// Run of a file by its name. A file with a name unlike `rocprofv3`'s is a run by itself.
 pub(super) fn run_of(name: &str) -> Option<&str> {
     let stem = stem(name)?;
     Some(ENDINGS.iter().find_map(|ending| stem.strip_suffix(ending)).unwrap_or(name))
 }
 
-/// The table whose file begins with these bytes.
+/// Table of a file that begins with these bytes.
 pub(super) fn table(head: &[u8]) -> Option<Table> {
     let line = head.split(|&byte| byte == b'\n').next()?;
     if !line.starts_with(b"\"") && !line.first().is_some_and(u8::is_ascii_uppercase) {
@@ -93,21 +93,21 @@ fn table_of(has: impl Fn(&str) -> bool) -> Option<Table> {
     TABLES.iter().find(|(needed, _)| needed.iter().all(|column| has(column))).map(|&(_, table)| table)
 }
 
-/// What is known of a run from the files that were read before.
+/// State of a run from the files that were read before.
 #[derive(Default)]
 struct Run {
     agents: Agents,
-    /// Of the dispatch of this number.
+    /// Counters by dispatch number.
     counters: FxHashMap<i64, Counters>,
-    /// From the name of the files: whose kernels these are where nothing else tells.
+    /// Process from the names of the files, used for kernels without another source of it.
     pid: Option<i64>,
     /// The first process that a table names.
     known: Option<i64>,
-    /// Processes by the identifier that tables made from a database have in each row.
+    /// Processes by the identifier in each row of tables that were made from a database.
     by_guid: FxHashMap<Box<str>, i64>,
 }
 
-/// Reads the files of a run.
+/// Read the files of a run.
 pub(super) fn read(files: Vec<File<'_>>, processes: &mut Processes<'_>) {
     let mut run = Run { pid: files.first().and_then(|file| pid_of(&file.name)), ..Run::default() };
     let mut opened: Vec<CsvTable<'_>> = files.into_iter().filter_map(|file| CsvTable::new(file, processes)).collect();
@@ -120,7 +120,7 @@ pub(super) fn read(files: Vec<File<'_>>, processes: &mut Processes<'_>) {
         is_new
     });
     let has_kernels = opened.iter().any(|file| file.table == Table::Kernels);
-    // Agents and counters are needed by kernels; calls tell whose the kernels are.
+    // Kernels need agents and counters, and calls identify the process of kernels.
     opened.sort_by_key(|file| file.table);
     for file in &mut opened {
         match file.table {
@@ -138,12 +138,12 @@ pub(super) fn read(files: Vec<File<'_>>, processes: &mut Processes<'_>) {
     processes.all().for_each(|process| process.trace.meta.entries.clone_from(&described));
 }
 
-/// `908_kernel_trace.csv` is of process 908.
+/// Process in a name: `908_kernel_trace.csv` belongs to process 908.
 fn pid_of(name: &str) -> Option<i64> {
     run_of(name)?.rsplit('/').next()?.parse().ok()
 }
 
-/// A file whose columns are known.
+/// A file with known columns.
 struct CsvTable<'a> {
     name: String,
     table: Table,
@@ -161,7 +161,7 @@ impl<'a> CsvTable<'a> {
                 return None;
             }
         };
-        // Writers spell them differently: `LDS_Block_Size`, `Lds_Block_Size`.
+        // Writers use different spellings: `LDS_Block_Size`, `Lds_Block_Size`.
         let named = |(at, column): (usize, &[u8])| (String::from_utf8_lossy(column).to_ascii_lowercase(), at);
         let columns: FxHashMap<String, usize> = header.iter().enumerate().map(named).collect();
         let Some(table) = table_of(|column| columns.contains_key(&column.to_ascii_lowercase())) else {
@@ -171,7 +171,7 @@ impl<'a> CsvTable<'a> {
         Some(Self { name: file.name, table, columns, rows })
     }
 
-    /// Gives `take` the fields of these columns of each row.
+    /// Pass the fields of these columns of each row to `take`.
     fn for_each_row<const N: usize>(
         &mut self,
         columns: [&str; N],
@@ -182,7 +182,7 @@ impl<'a> CsvTable<'a> {
         let width = self.columns.len();
         let mut record = ByteRecord::new();
         let mut looked = 0_u32;
-        // A row of another width than the header's: the last one of a file that breaks off, or a damaged one.
+        // Rows whose width differs from the header's: the last one of a truncated file, or a damaged one.
         let mut wrong_width: Option<String> = None;
         loop {
             let read = self.rows.read_byte_record(&mut record);
@@ -212,7 +212,7 @@ impl<'a> CsvTable<'a> {
     }
 }
 
-/// Fields of a row, in the order in which they were asked for.
+/// Fields of a row, in the requested order.
 struct Row<'r, const N: usize> {
     record: &'r ByteRecord,
     at: &'r [Option<usize>; N],
@@ -237,7 +237,7 @@ impl<const N: usize> Row<'_, N> {
     }
 }
 
-/// What tables of kernels and of counters say of a kernel; columns of their own follow.
+/// Columns that tables of kernels and of counters share; their own columns follow.
 const KERNEL: [&str; 12] = [
     "Kernel_Name",
     "Dispatch_Id",
@@ -284,8 +284,8 @@ impl Run {
                 gpus.push((node, row.i64(8).unwrap_or(node), name.to_owned(), gpu));
             }
         });
-        // GPUs are counted in the order of their nodes, as HIP does. `Agent 4` is a logical number (`--agent-index relative`)
-        // unless the user wanted nodes.
+        // GPUs are numbered in the order of their nodes, as in HIP. `Agent 4` is a logical number
+        // (`--agent-index relative`), unless the user requested nodes.
         gpus.sort_by_key(|&(node, ..)| node);
         for (_, logical, name, gpu) in &gpus {
             self.agents.add(*logical, &Gpu { name, ..*gpu });
@@ -293,9 +293,9 @@ impl Run {
         gpus.iter().enumerate().for_each(|(number, &(node, ..))| self.agents.call_too(node, number as i64));
     }
 
-    /// Whose a row is.
+    /// Process of a row.
     fn owner(&mut self, guid: &str, pid: Option<i64>, processes: &mut Processes<'_>) -> Option<i64> {
-        // What the tables say goes before the name of the file.
+        // The process in tables takes precedence over the name of the file.
         self.known = self.known.or(pid);
         let pid = pid.or(self.known).or(self.pid);
         if guid.is_empty() {
@@ -361,7 +361,7 @@ impl Run {
         });
     }
 
-    /// What the columns of [`KERNEL`] say, but for the name.
+    /// Values of the [`KERNEL`] columns except the name.
     fn kernel<const N: usize>(&self, row: &Row<'_, N>) -> Kernel<'static> {
         Kernel {
             device: self.agents.of_kernel(row.agent(3)),
@@ -400,7 +400,7 @@ impl Run {
         });
     }
 
-    /// Values of counters, for kernels of another table.
+    /// Read counter values for the kernels of another table.
     fn counters(&mut self, file: &mut CsvTable<'_>, processes: &mut Processes<'_>) {
         let counters = &mut self.counters;
         file.for_each_row(["Dispatch_Id", "Counter_Name", "Counter_Value"], processes, |row, processes| {
@@ -411,7 +411,7 @@ impl Run {
         });
     }
 
-    /// Kernels of a run that only counted: a row for each kernel and counter.
+    /// Read the kernels of a run that only counted: one row per kernel and counter.
     fn counted_kernels(&mut self, file: &mut CsvTable<'_>, processes: &mut Processes<'_>) {
         let columns: [&str; 15] = of_kernel(["Process_Id", "Counter_Name", "Counter_Value"]);
         let own = KERNEL.len();
@@ -422,7 +422,7 @@ impl Run {
             let next = kernels.len();
             let at = row.i64(1).map_or(next, |dispatch| *of_dispatch.entry((owner, dispatch)).or_insert(next));
             if at == next {
-                // The sizes of its grid and groups are products of three, which nobody can take apart.
+                // The sizes of its grid and groups are products of three sizes, which cannot be separated.
                 let kernel = Kernel { counters: Some(Counters::default()), ..self.kernel(row) };
                 kernels.push(CountedKernel { name: row.text(0).into(), owner, kernel });
             }
@@ -437,7 +437,7 @@ impl Run {
     }
 }
 
-/// A kernel whose counters are still read.
+/// A kernel whose counters are still being read.
 struct CountedKernel {
     name: Box<str>,
     owner: Option<i64>,

@@ -1,6 +1,6 @@
-//! `…_results.db`: SQLite tables (rocpd). The names of all tables of a process end with its identifier.
+//! Reader of `…_results.db`: SQLite tables (rocpd), whose names end with the identifier of their process.
 //!
-//! Rows say when and where they ran themselves, or by numbers of a track and of two times: both schemas are read.
+//! Rows contain their times and location themselves, or refer to a track and two times: both schemas are supported.
 
 use super::agents::{Agent, Agents, Gpu};
 use super::events::{Call, Copy, Counters, Kernel, Times, count_without_kernel, registers};
@@ -11,9 +11,9 @@ use serde::Deserialize;
 use stackline_model::ReadReport;
 use stackline_sqlite::{Database, Row};
 
-/// Each process has this table.
+/// Table that each process has.
 const AGENTS: &str = "rocpd_info_agent";
-/// What else is read, or says nothing of its own, without the identifier behind it.
+/// Other tables that are read or contain no data of their own, without the identifier in their names.
 const KNOWN: &[&str] = &[
     AGENTS,
     "rocpd_event",
@@ -39,7 +39,7 @@ const KNOWN: &[&str] = &[
     "sqlite_stat1",
 ];
 
-/// Whether these are the tables of a recording.
+/// Detect the tables of a recording.
 pub(super) fn is_recording(file: &Database) -> bool {
     identifiers(file).next().is_some()
 }
@@ -48,14 +48,14 @@ fn identifiers(file: &Database) -> impl Iterator<Item = &str> {
     file.tables().filter_map(|table| table.strip_prefix(AGENTS))
 }
 
-/// Reads all processes of a recording.
+/// Read all processes of a recording.
 pub(super) fn read(file: &Database, processes: &mut Processes<'_>) {
     for identifier in identifiers(file) {
         ProcessTables::new(file, identifier, processes).push(processes);
     }
 }
 
-/// Says which tables hold something that is not read.
+/// Count the tables with data that is not read.
 pub(super) fn note_unread(file: &Database, report: &mut ReadReport) {
     let found: Vec<&str> = identifiers(file).collect();
     let is_known = |table: &str| {
@@ -64,16 +64,16 @@ pub(super) fn note_unread(file: &Database, report: &mut ReadReport) {
     tables::note_unread(file, is_known, report);
 }
 
-/// What an event says of a row, by its number.
+/// Fields of an event to which rows refer.
 struct EventInfo {
-    /// Number of the text that names its domain.
+    /// String number of its domain.
     domain: Option<i64>,
-    /// Of the call that it is, or that launched it.
+    /// Correlation ID of the call itself, or of its launch call.
     correlation: Option<i64>,
     message: Option<Box<str>>,
 }
 
-/// Where something ran.
+/// Location of a row: process, thread, device and stream.
 #[derive(Clone, Copy, Default)]
 struct Track {
     pid: Option<i64>,
@@ -88,7 +88,7 @@ struct KernelSymbol {
     registers: Option<i64>,
 }
 
-/// The tables of one process that others refer to.
+/// Tables of one process to which others refer.
 struct ProcessTables<'f> {
     file: &'f Database,
     identifier: &'f str,
@@ -100,11 +100,11 @@ struct ProcessTables<'f> {
     events: FxHashMap<i64, EventInfo>,
     tracks: FxHashMap<i64, Track>,
     times: FxHashMap<i64, i64>,
-    /// By the number of the event that was counted.
+    /// Counters by the number of the counted event.
     counters: FxHashMap<i64, Counters>,
 }
 
-/// Columns that say where and when a row ran: of their own, or by numbers.
+/// Columns with the location and times of a row: direct ones, or references.
 const PLACE: [&str; 10] =
     ["pid", "tid", "agent_id", "queue_id", "stream_id", "start", "end", "track_id", "start_id", "end_id"];
 
@@ -124,7 +124,7 @@ impl<'f> ProcessTables<'f> {
         recorded
     }
 
-    /// Gives `take` each row of a table of this process.
+    /// Pass each row of a table of this process to `take`.
     fn rows(
         &self,
         table: &str,
@@ -142,7 +142,7 @@ impl<'f> ProcessTables<'f> {
         id.and_then(|id| self.texts.get(&id)).map_or("", |text| text)
     }
 
-    /// Numbers that stand for processes, threads, tracks and times.
+    /// Read the numbers of processes, threads, tracks and times.
     fn numbers(&mut self, processes: &mut Processes<'_>) {
         let mut pairs = |table: &str, columns: [&str; 2]| {
             let mut found = FxHashMap::default();
@@ -241,7 +241,7 @@ impl<'f> ProcessTables<'f> {
         self.counters = counters;
     }
 
-    /// Where and when a row ran whose first columns are those of [`PLACE`].
+    /// Location and times of a row that begins with the columns of [`PLACE`].
     fn place(&self, row: &Row<'_>) -> (Track, Times) {
         let number = |column: usize| row.i64(column);
         let of = |ids: &FxHashMap<i64, i64>, id: Option<i64>| id.map(|id| ids.get(&id).copied().unwrap_or(id));
@@ -261,7 +261,7 @@ impl<'f> ProcessTables<'f> {
         self.events.get(&event?)
     }
 
-    /// Makes events of what ran.
+    /// Convert all rows into events.
     fn push(&mut self, processes: &mut Processes<'_>) {
         self.calls(processes);
         self.kernels(processes);

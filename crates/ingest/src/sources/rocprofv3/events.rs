@@ -1,4 +1,4 @@
-//! Kernels, copies, calls and marks of a recording as events, whatever form they were read from.
+//! Kernels, copies, calls and marks of a recording as events, independent of its file format.
 
 use crate::diagnostics;
 use crate::sources::processes::{Event, Processes};
@@ -8,10 +8,10 @@ use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, Key, Phase, Trace, TrackKind};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Start and end in ns of the machine's clock.
+/// Start and end in ns, by the machine's clock.
 pub(super) type Times = (Option<i64>, Option<i64>);
 
-/// Values of counters by their names. A GPU's units have one each, which are added up.
+/// Values of counters by name. Each unit of a GPU has one value, and they are summed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counters(BTreeMap<Box<str>, f64>);
 
@@ -23,7 +23,7 @@ impl Counters {
         }
     }
 
-    /// Adds the value of a counter that is known by a number; one without a name is called by it.
+    /// Add the value of a numbered counter; a counter without a name is named by its number.
     pub(super) fn add_numbered(&mut self, id: Option<i64>, names: &FxHashMap<i64, Box<str>>, value: f64) {
         match id.map(|id| (id, names.get(&id))) {
             Some((_, Some(name))) => self.add(name, value),
@@ -33,35 +33,31 @@ impl Counters {
     }
 }
 
-/// Vector registers of both kinds.
+/// Total of both kinds of vector registers.
 pub(super) fn registers(vector: Option<i64>, accumulation: Option<i64>) -> Option<i64> {
     Some(vector?.saturating_add(accumulation.unwrap_or(0)))
 }
 
-/// Counts what was counted of dispatches that are not recorded.
+/// Count counter values of dispatches that are not recorded.
 pub(super) fn count_without_kernel(dispatches: usize, processes: &mut Processes<'_>) {
-    processes.count_many(
-        diagnostics::DANGLING_RECORD,
-        dispatches as u64,
-        "counters of a dispatch that is not recorded",
-    );
+    processes.count_many(diagnostics::DANGLING_RECORD, dispatches as u64, "counters of an unrecorded dispatch");
 }
 
-/// A kernel that ran.
+/// An executed kernel.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Kernel<'a> {
     pub(super) name: &'a str,
-    /// The GPU's number among GPUs; where agents are not described, the agent's.
+    /// Number among GPUs; the agent's number if agents are not described.
     pub(super) device: i64,
     pub(super) queue: Option<i64>,
-    /// HIP's stream. Older versions do not record it.
+    /// HIP stream; older versions do not record it.
     pub(super) stream: Option<i64>,
     pub(super) correlation: Option<i64>,
     pub(super) times: Times,
-    /// Work-items of a group and of all groups, where all three are known.
+    /// Work-items of a group and of all groups, if all three sizes are known.
     pub(super) group: Option<[i64; 3]>,
     pub(super) grid: Option<[i64; 3]>,
-    /// Bytes of a group in local memory, and of a work-item in scratch memory.
+    /// Bytes of local memory per group, and of scratch memory per work-item.
     pub(super) shared: Option<i64>,
     pub(super) scratch: Option<i64>,
     /// Vector registers of a work-item.
@@ -72,14 +68,14 @@ pub(super) struct Kernel<'a> {
 impl Kernel<'_> {
     pub(super) fn push(&self, pid: Option<i64>, processes: &mut Processes<'_>) {
         let name = if self.name.is_empty() { "kernel without a name" } else { self.name };
-        // Grids are counted in work-items here, and in groups by all who read them.
+        // Grids have sizes in work-items here, but in groups for all analyses.
         let groups = self.grid.zip(self.group).filter(|(_, group)| group.iter().all(|&size| size > 0));
         let groups = groups.map(|(grid, group)| [0, 1, 2].map(|at| grid[at].saturating_add(group[at] - 1) / group[at]));
         let json = |sizes: Option<[i64; 3]>| sizes.map(|[x, y, z]| format!("[{x},{y},{z}]"));
         let (grid, block) = (json(groups), json(self.group));
         let mut arguments = vec![
             ("device", Value::Int(Some(self.device))),
-            // All have 0 where it was not recorded.
+            // 0 means that the value was not recorded.
             ("stream", Value::Int(self.stream.filter(|&stream| stream != 0))),
             ("queue", Value::Int(self.queue)),
             ("correlation", Value::Int(self.correlation)),
@@ -107,12 +103,12 @@ fn push_span(
     processes.push(pid, &Event { track, times, name, category, kind, phase: Phase::Complete, arguments });
 }
 
-/// Bytes that were moved.
+/// A copy of memory.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Copy<'a> {
-    /// `MEMORY_COPY_HOST_TO_DEVICE` and the like.
+    /// Direction such as `MEMORY_COPY_HOST_TO_DEVICE`.
     pub(super) direction: &'a str,
-    /// GPUs by their numbers; none for the host.
+    /// GPU numbers; `None` for the host.
     pub(super) source: Option<i64>,
     pub(super) destination: Option<i64>,
     pub(super) stream: Option<i64>,
@@ -121,7 +117,7 @@ pub(super) struct Copy<'a> {
     pub(super) bytes: Option<i64>,
 }
 
-/// What rocprofv3 calls copies, and what ROCm's other profilers do.
+/// Names of copies in rocprofv3, and in ROCm's other profilers.
 const COPIES: &[(&str, &str)] = &[
     ("HOST_TO_DEVICE", "CopyHostToDevice"),
     ("DEVICE_TO_HOST", "CopyDeviceToHost"),
@@ -137,7 +133,7 @@ impl Copy<'_> {
         let of_source = self.direction.ends_with("DEVICE_TO_HOST");
         let device = if of_source { self.source.or(self.destination) } else { self.destination.or(self.source) };
         let Some(device) = device.filter(|_| !self.direction.ends_with("HOST_TO_HOST")) else {
-            // No GPU moved these: they are of the host, on a row of their own.
+            // No GPU was involved, so these copies belong to the host, on a separate track.
             let copies = Key::Str(processes.trace_of(pid).trace.strings.intern("copies"));
             let track = (Key::Int(pid.unwrap_or(0)), copies, TrackKind::Thread);
             let arguments = [("bytes", Value::Int(self.bytes))];
@@ -163,20 +159,20 @@ impl Copy<'_> {
     }
 }
 
-/// A call of an interface, or a mark or range of the program.
+/// An API call, or a mark or range of the program.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Call<'a> {
-    /// `HIP_RUNTIME_API` and the like.
+    /// Domain such as `HIP_RUNTIME_API`.
     pub(super) domain: &'a str,
     pub(super) function: &'a str,
-    /// The text that a program gave its mark or range; tables of CSV have it as the function.
+    /// Text of the program's mark or range; CSV tables have it as the function.
     pub(super) message: Option<&'a str>,
     pub(super) tid: Option<i64>,
     pub(super) correlation: Option<i64>,
     pub(super) times: Times,
 }
 
-/// Domains by what their names begin with; all others are interfaces of libraries (RCCL, rocDecode).
+/// Domains by the prefix of their names; all others are library APIs (RCCL, rocDecode).
 const DOMAINS: &[(&str, &str, EventKind)] = &[
     ("HIP_", "cuda_runtime", EventKind::Runtime),
     ("HSA_", "cuda_driver", EventKind::Driver),
@@ -215,8 +211,8 @@ impl Call<'_> {
     }
 }
 
-/// Puts kernels of each queue onto a stream of its own where none has one of HIP's (`rocprofv3 --group-by-queue`, or a program
-/// that uses HSA alone): all of them have the number 0 then.
+/// Put the kernels of each queue onto a separate stream, if no kernel has a HIP stream (`rocprofv3 --group-by-queue`,
+/// or a program that uses only HSA): all streams are then 0.
 pub(super) fn split_queues(trace: &mut Trace) {
     let kernels: Vec<_> = trace.events.ids().filter(|&e| trace.kind(e) == EventKind::Kernel).collect();
     let queue = trace.attr("queue");

@@ -1,7 +1,7 @@
-//! `…_results.json`: one document with a list of processes, and in each what was recorded by kind.
+//! Reader of `…_results.json`: one document with a list of processes, and lists of records by kind in each.
 //!
-//! Lists of records are read one record at a time, so that what stands before damage is kept. Names stand apart from what they name,
-//! in any order: events are made at the end.
+//! Lists are read one record at a time, so that records before damage are kept. Names may precede or follow their
+//! records, so events are created at the end.
 
 use super::agents::{Agent, Agents, Gpu};
 use super::events::{Call, Copy, Counters, Kernel, count_without_kernel, registers};
@@ -14,17 +14,18 @@ use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess};
 use std::collections::BTreeSet;
 use std::io::Read;
 
-/// The key that every document has.
+/// Key that every document has.
 const ROOT: &str = "rocprofiler-sdk-tool";
 
-/// Whether a text begins as a document does.
+/// Check if a text begins like a document.
 pub(super) fn is_document(head: &[u8]) -> bool {
     let text = head.trim_ascii_start();
     let key = text.strip_prefix(b"{").map(<[u8]>::trim_ascii_start).and_then(|text| text.strip_prefix(b"\""));
     key.is_some_and(|key| key.starts_with(ROOT.as_bytes()))
 }
 
-/// Reads the processes of a document, and what it breaks off with. Damage is counted; what came before it is kept.
+/// Read the processes of a document, and return the error at which it ends. Damage is counted; earlier records are
+/// kept.
 pub(super) fn read(stream: &mut dyn Read, processes: &mut Processes<'_>) -> (Vec<Process>, Option<String>) {
     let mut document = Document::default();
     let mut parser = serde_json::Deserializer::from_reader(std::io::BufReader::with_capacity(256 << 10, stream));
@@ -50,7 +51,7 @@ impl<'de> Fields<'de> for Document {
     }
 }
 
-/// The processes of a document: a list, or the only one.
+/// The processes of a document: a list, or a single one.
 struct List<'p>(&'p mut Vec<Process>);
 
 impl<'de> Fields<'de> for List<'_> {
@@ -64,7 +65,7 @@ impl<'de> Fields<'de> for List<'_> {
     fn element<A: SeqAccess<'de>>(&mut self, list: &mut A) -> Result<bool, A::Error> {
         let mut process = Process::default();
         let read = list.next_element_seed(Into(&mut process));
-        // Of one that breaks off there is what came before.
+        // Of a truncated process, the records before the cut are kept.
         if !matches!(read, Ok(None)) {
             self.0.push(process);
         }
@@ -72,7 +73,7 @@ impl<'de> Fields<'de> for List<'_> {
     }
 }
 
-/// What a document says of one process.
+/// Content of a document for one process.
 #[derive(Default)]
 pub(super) struct Process {
     metadata: Metadata,
@@ -84,11 +85,11 @@ pub(super) struct Process {
     counted: Vec<CounterRecord>,
     copies: Vec<CopyRecord>,
     calls: Vec<ApiRecord>,
-    /// Lists of records that are not read, and are not empty.
+    /// Lists of records that are not read and not empty.
     unread: BTreeSet<String>,
 }
 
-/// The lists of calls.
+/// Lists of calls.
 const CALLS: &[&str] =
     &["hip_api", "hsa_api", "marker_api", "rccl_api", "rocdecode_api", "rocjpeg_api", "rocshmem_api", "hipfile_api"];
 
@@ -107,7 +108,7 @@ impl<'de> Fields<'de> for Process {
     }
 }
 
-/// The lists of records of a process.
+/// Lists of records of a process.
 struct Records<'p>(&'p mut Process);
 
 impl<'de> Fields<'de> for Records<'_> {
@@ -142,7 +143,7 @@ struct Handle {
     handle: Whole,
 }
 
-/// What is known of a CPU or GPU.
+/// A CPU or GPU.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct AgentRecord {
@@ -186,7 +187,7 @@ struct Domain {
     operations: Vec<String>,
 }
 
-/// What a program called a mark, by the correlation id of its call.
+/// Text of a program's mark, by the correlation ID of its call.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Message {
@@ -299,7 +300,7 @@ struct ApiRecord {
 }
 
 impl Process {
-    /// Makes events of what was read.
+    /// Convert all records into events.
     pub(super) fn push(&self, processes: &mut Processes<'_>) {
         let pid = self.metadata.pid.0.map(|pid| processes.key_of(pid));
         let agents = self.agents();
@@ -341,7 +342,7 @@ impl Process {
         agents
     }
 
-    /// The names of a kind of records and of one of its operations.
+    /// Names of a kind of records and of one of its operations.
     fn operation(&self, kind: Whole, operation: Whole) -> (&str, &str) {
         let at = |number: Whole| number.0.and_then(|number| usize::try_from(number).ok());
         let Some(domain) = at(kind).and_then(|kind| self.strings.buffer_records.get(kind)) else { return ("", "") };
@@ -369,7 +370,7 @@ impl Process {
         let symbols: FxHashMap<i64, &KernelSymbol> =
             self.symbols.iter().filter_map(|symbol| Some((symbol.kernel_id.0?, symbol))).collect();
         let mut counters: FxHashMap<i64, Counters> = FxHashMap::default();
-        // A run that only counts lists its dispatches beside what was counted, for each counter again.
+        // A run that only counts lists its dispatches next to the counters, once per counter.
         let mut only_counted: Vec<&DispatchRecord> = Vec::new();
         for counted in &self.counted {
             let Some(dispatch) = counted.dispatch_data.dispatch_info.dispatch_id.0 else { continue };

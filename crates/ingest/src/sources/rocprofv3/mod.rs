@@ -1,4 +1,5 @@
-//! Recordings of rocprofv3 (ROCprofiler-SDK) on AMD GPUs, in its three forms: JSON, tables of CSV, and SQLite (rocpd).
+//! Reader of rocprofv3 recordings (ROCprofiler-SDK) of AMD GPUs, in three formats: JSON, CSV tables, and SQLite
+//! (rocpd).
 //!
 //! Kernels, copies, calls and marks are the same in all of them (`events`). See `docs/formats/rocprofv3.md`.
 
@@ -13,27 +14,25 @@ use super::{Content, File, Sniff};
 use crate::{Error, ReadOptions, diagnostics};
 use stackline_model::Trace;
 
-/// The format that traces of these recordings name.
+/// Format name in the metadata of traces.
 pub(crate) const FORMAT: &str = "rocprofv3";
 
-/// Whether an input is a recording, or a part of one.
+/// Detect a recording, or a part of one.
 pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     match content {
         Content::Bytes { head, .. } if json::is_document(head) => Sniff::Yes("the key rocprofiler-sdk-tool"),
-        Content::Bytes { head, .. } if csv_files::table(head).is_some() => {
-            Sniff::Yes("columns of a table of rocprofv3")
-        }
-        Content::Tables(file) if database::is_recording(file) => Sniff::Yes("tables rocpd_info_agent and the like"),
+        Content::Bytes { head, .. } if csv_files::table(head).is_some() => Sniff::Yes("columns of a rocprofv3 table"),
+        Content::Tables(file) if database::is_recording(file) => Sniff::Yes("rocpd_info_agent and related tables"),
         _ => Sniff::No,
     }
 }
 
-/// The run that a file belongs to by its name, if runs of its form have several files.
+/// Run of a file by its name, if runs of its format have several files.
 pub(crate) fn run_of(name: &str) -> Option<&str> {
     csv_files::run_of(name)
 }
 
-/// Reads the traces of a recording, one for each process.
+/// Read the traces of a recording, one per process.
 pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> Result<Vec<Trace>, Error> {
     let mut processes = Processes::new(options);
     let mut broken = None;
@@ -67,9 +66,9 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
         database::note_unread(file, &mut first.report);
     }
     if traces.is_empty() {
-        let without = || format!("a recording of rocprofv3 without kernels, copies and calls: {why}");
+        let without = || format!("a rocprofv3 recording without kernels, copies and calls: {why}");
         let cut =
-            |error| format!("a recording of rocprofv3 that breaks off or is damaged before its first record: {error}");
+            |error| format!("a rocprofv3 recording that is truncated or damaged before its first record: {error}");
         let reason = broken.map_or_else(without, cut);
         return Err(Error::Malformed { path: name.into(), reason, offset: 0 });
     }

@@ -1,7 +1,7 @@
-//! Recordings of rocmProfileData (`.rpd`): SQLite, schemas 1 and 2.
+//! Reader of rocmProfileData recordings (`.rpd`): SQLite, schemas 1 and 2.
 //!
-//! Calls of HIP and marks of the program stand in one table, what ran on GPUs in another, and a third says which call launched what.
-//! Each process becomes a trace of its own. See `docs/formats/rpd.md`.
+//! HIP calls and marks of the program are in one table, GPU operations in another, and a third one links calls with
+//! their operations. Each process becomes a trace. See `docs/formats/rpd.md`.
 
 use super::processes::{self, Event, Processes};
 use super::ranges::Range;
@@ -18,21 +18,21 @@ pub(crate) const FORMAT: &str = "rpd";
 const TEXTS: &str = "rocpd_string";
 const CALLS: &str = "rocpd_api";
 const OPERATIONS: &str = "rocpd_op";
-/// Which call an operation comes from.
+/// Table with the call of each operation.
 const LAUNCHES: &str = "rocpd_api_ops";
 const KERNELS: &str = "rocpd_kernelapi";
 const COPIES: &str = "rocpd_copyapi";
-/// What else is read, or says nothing of its own.
+/// Other tables that are read or contain no data of their own.
 const KNOWN: &[&str] =
     &[TEXTS, CALLS, OPERATIONS, LAUNCHES, KERNELS, COPIES, "rocpd_metadata", "sqlite_sequence", "sqlite_stat1"];
 
-/// What calls of ROCm's interfaces begin with, and what the names of the recorder's own work hold.
+/// Prefixes of ROCm API calls, and parts of the names of the recorder's own work.
 const INTERFACES: &[&str] = &["hip", "hsa"];
 const OWN_WORK: &[&str] = &["Table::", "_activity_callback"];
-/// What a program marked; the text that it gave is the argument.
+/// Name of a program's mark, whose text is the argument.
 const MARK: &str = "UserMarker";
 
-/// Whether these are the tables of a recording.
+/// Detect the tables of a recording.
 pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     let Content::Tables(file) = content else { return Sniff::No };
     match [TEXTS, OPERATIONS].iter().all(|table| file.has(table)) {
@@ -41,7 +41,7 @@ pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     }
 }
 
-/// Reads the traces of a recording, one for each process.
+/// Read the traces of a recording, one per process.
 pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> Result<Vec<Trace>, Error> {
     let Content::Tables(file) = content else { return Ok(Vec::new()) };
     let mut processes = Processes::new(options);
@@ -56,10 +56,10 @@ pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> R
     if options.is_cancelled() {
         return Err(Error::Cancelled);
     }
-    let why = processes.why_empty("nothing ran on a GPU while it was recorded");
+    let why = processes.why_empty("no GPU work ran during the recording");
     let mut traces = processes.traces(FORMAT, name);
     let Some((_, first)) = traces.first_mut() else {
-        let reason = format!("a recording of rocmProfileData without calls and operations: {why}");
+        let reason = format!("a rocmProfileData recording without calls and operations: {why}");
         return Err(Error::Malformed { path: name.into(), reason, offset: 0 });
     };
     tables::note_unread(file, |table| KNOWN.contains(&table), &mut first.report);
@@ -72,24 +72,24 @@ struct Recording<'f> {
     texts: Texts,
 }
 
-/// What is known of a call that launched something.
+/// Properties of a launch call.
 #[derive(Clone, Default)]
 struct Launch {
     pid: Option<i64>,
     stream: Option<String>,
     grid: Option<[i64; 3]>,
     block: Option<[i64; 3]>,
-    /// Of all its operations.
+    /// Total of all its operations.
     bytes: Option<i64>,
     operations: u32,
     shared: Option<i64>,
 }
 
-/// Calls that are asked for a number of work-items, and not of groups.
+/// Calls whose grid is given in work-items, not in groups.
 const ASKED_FOR_ITEMS: &[&str] = &["hipExtModuleLaunchKernel", "hipHccModuleLaunchKernel"];
 
 impl Launch {
-    /// Makes groups of what a call was asked for.
+    /// Convert a grid in work-items to groups.
     fn count_groups(&mut self, call: &str) {
         if let (true, Some(grid), Some(block)) = (ASKED_FOR_ITEMS.contains(&call), &mut self.grid, &self.block) {
             for (items, &size) in grid.iter_mut().zip(block).filter(|(_, size)| **size > 0) {
@@ -106,14 +106,14 @@ impl Recording<'_> {
         id.and_then(|id| self.texts.get(&id)).map_or("", |text| text)
     }
 
-    /// Counts a row whose name the file does not hold.
+    /// Count a row whose name is missing in the file.
     fn note_nameless(&self, id: Option<i64>, called: &str, processes: &mut Processes<'_>) {
         if id.is_none_or(|id| !self.texts.contains_key(&id)) {
             tables::note_nameless(&[id], called, processes);
         }
     }
 
-    /// Reads calls and marks. What the calls were asked for is kept for what they launched.
+    /// Read calls and marks, and return the launch parameters of calls for their operations.
     fn calls(&self, processes: &mut Processes<'_>) -> Launches {
         let mut launches = self.launches(processes);
         let columns = ["id", "pid", "tid", "start", "end", "apiName_id", "args_id"];
@@ -122,7 +122,7 @@ impl Recording<'_> {
             let (call, text) = (self.text(row.i64(5)), self.text(row.i64(6)));
             self.note_nameless(row.i64(5), "call without a name", processes);
             let launch = id.and_then(|id| launches.get_mut(&id));
-            // What launched something is a call, whatever its name.
+            // An entry that launched an operation is a call, independent of its name.
             let is_call =
                 INTERFACES.iter().any(|prefix| call.starts_with(prefix)) || call.is_empty() && launch.is_some();
             let range = (call == MARK && !text.is_empty()).then(|| Range::parse(text));
@@ -155,7 +155,7 @@ impl Recording<'_> {
         launches
     }
 
-    /// What is known of calls that launch, by their number.
+    /// Properties of launch calls, by their number.
     fn launches(&self, processes: &mut Processes<'_>) -> Launches {
         let mut launches = Launches::default();
         tables::rows(self.file, LAUNCHES, &["api_id"], processes, |row, _| {
@@ -195,7 +195,7 @@ impl Recording<'_> {
         launches
     }
 
-    /// Reads what ran on GPUs, into the traces of the processes that launched it.
+    /// Read GPU operations into the traces of the processes that launched them.
     fn operations(&self, launches: &Launches, processes: &mut Processes<'_>) {
         let mut call_of: FxHashMap<i64, i64> = FxHashMap::default();
         tables::rows(self.file, LAUNCHES, &["op_id", "api_id"], processes, |row, _| {
@@ -210,7 +210,7 @@ impl Recording<'_> {
             let launch = call.and_then(|call| launches.get(&call)).unwrap_or(&nothing);
             let (description, operation) = (self.text(row.i64(5)), self.text(row.i64(6)));
             let (category, kind) = match operation {
-                // Its call says what the file does not.
+                // The call determines the kind that the file lacks.
                 "" if launch.bytes.is_some() => ("gpu_memcpy", EventKind::Memcpy),
                 _ => kind_of(operation),
             };
@@ -222,7 +222,7 @@ impl Recording<'_> {
             self.note_nameless(row.i64(5), name, processes);
             let times = (row.i64(3), row.i64(4));
             let length = times.0.zip(times.1).and_then(|(start, end)| end.checked_sub(start)).filter(|&ns| ns > 0);
-            // Of several operations nobody knows which moved how much.
+            // With several operations, the bytes of each are unknown.
             let bytes = launch.bytes.filter(|&bytes| bytes > 0 && kind != EventKind::Kernel && launch.operations == 1);
             let rate = bytes.zip(length).map(|(bytes, ns)| bytes as f64 / ns as f64);
             let json = |sizes: Option<[i64; 3]>| {
@@ -248,7 +248,7 @@ impl Recording<'_> {
     }
 }
 
-/// Category and kind of an operation, in Kineto's words, by what ROCm calls it.
+/// Category and kind of an operation, in Kineto's terms, by its ROCm name.
 fn kind_of(operation: &str) -> (&'static str, EventKind) {
     let begins = |names: &[&str]| names.iter().any(|name| operation.starts_with(name));
     match () {

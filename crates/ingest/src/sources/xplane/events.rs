@@ -1,4 +1,4 @@
-//! Lines and their events, put into a trace as XProf puts them into its own.
+//! Conversion of lines and their events into a trace, in the same way as XProf does for its own traces.
 
 use super::plane::{At, EventMessage, Kind, Line, Plane, Stat, StatValue};
 use super::programs::{Programs, Stacks};
@@ -12,15 +12,16 @@ use stackline_model::{
 };
 use std::borrow::Cow;
 
-/// Times of lines above this (12 days) are epoch times, not times since the profile began.
+/// Limit in ns (12 days) above which times of lines are epoch times, not times since the start of the profile.
 const EPOCH_NS: i64 = 1_000_000_000_000_000;
-/// The number of the host as a process in XProf's traces; devices count from 1.
+/// Process number of the host in XProf's traces; devices are numbered from 1.
 const HOST: i64 = 701;
-/// Planes that are neither count from behind this.
+/// Process numbers of all other planes start after this.
 const OTHERS: i64 = 2000;
 const HOST_NAME: &str = "/host:CPU";
 
-/// When the earliest line began, where most lines have epoch times: all times count from there. 0 if they count from the profile's start.
+/// Start of the earliest line in ns, if most lines have epoch times: all times are relative to it. 0 if they are
+/// relative to the profile's start.
 pub(super) fn origin(planes: &[Plane<'_>]) -> i64 {
     let lines = planes.iter().flat_map(|plane| &plane.lines);
     let began: Vec<i64> = lines.filter(|line| !line.events.is_empty()).map(|line| line.began_ns).collect();
@@ -28,18 +29,18 @@ pub(super) fn origin(planes: &[Plane<'_>]) -> i64 {
     if epochs().count() * 2 > began.len() { epochs().min().unwrap_or(0) } else { 0 }
 }
 
-/// Puts planes into a trace.
+/// Writer of planes into a trace.
 pub(super) struct Writer<'p> {
     trace: Trace,
     rows: Appender,
     programs: Programs<'p>,
     stacks: Stacks,
     contexts: Contexts,
-    /// What lines' times count from, ns.
+    /// Origin of the lines' times, in ns.
     origin: i64,
-    /// How many processes are neither the host nor a device by number.
+    /// Number of processes that are neither the host nor a numbered device.
     others: i64,
-    /// Which line has which number as a thread.
+    /// Thread number of each line.
     threads: FxHashMap<(Key, i64), i64>,
     events_read: u32,
 }
@@ -60,7 +61,7 @@ impl<'p> Writer<'p> {
         (self.trace, self.contexts)
     }
 
-    /// Puts the lines of a plane into the trace.
+    /// Add the lines of a plane to the trace.
     pub(super) fn plane(&mut self, plane: &Plane<'_>, options: &ReadOptions) -> Result<(), Error> {
         if plane.lines.iter().all(|line| line.events.is_empty()) {
             return Ok(());
@@ -90,7 +91,8 @@ impl<'p> Writer<'p> {
         Ok(())
     }
 
-    /// The track of a line. Numbers of threads are the low half of what hosts write, as in XProf's traces, unless two would be one.
+    /// Track of a line. As in XProf's traces, thread numbers are the low half of the hosts' numbers, unless two would
+    /// be equal.
     fn thread(&mut self, pid: Key, line: &Line<'_>) -> TrackId {
         let short = line.id & i64::from(u32::MAX);
         let is_own = *self.threads.entry((pid, short)).or_insert(line.id) == line.id;
@@ -103,7 +105,8 @@ impl<'p> Writer<'p> {
         track
     }
 
-    /// What is called host is one process: older versions have planes of their own for what CUPTI and Python's tracer saw.
+    /// Process of a plane. All planes called host form one process: older versions have separate planes for CUPTI and
+    /// Python's tracer.
     fn process(&mut self, plane: &Plane<'_>) -> Key {
         let number = |name: &str| name.rsplit(':').next().and_then(|part| part.parse::<i64>().ok());
         let is_taken = |pid: i64, trace: &Trace| {
@@ -180,7 +183,7 @@ impl<'p> Writer<'p> {
         self.contexts.note(&found, id, time.start);
     }
 
-    /// Rounds start and end, not the duration: what touched touches.
+    /// Rounding of start and end, not of the duration, so that adjacent events stay adjacent.
     fn time(&mut self, began_ns: i64, event: &EventMessage, is_host: bool, name: &str) -> Time {
         let report = &mut self.trace.report;
         let no_time = Time { start: 0, dur: 0, flags: flags::NO_TIME, is_point: false };
@@ -219,17 +222,17 @@ struct Time {
     is_point: bool,
 }
 
-/// No event has more arguments: what follows is garbage.
+/// Limit on the arguments of an event; further ones are garbage.
 const MOST_ARGUMENTS: usize = 256;
 
-/// Arguments of an event, and what among them says where it came from.
+/// Arguments of an event, with those that identify its source in the program.
 struct Arguments<'a> {
     values: Vec<(&'a str, ArgumentValue<'a>)>,
     long_name: Option<&'a str>,
     operator: Option<Cow<'a, str>>,
     module: Option<Cow<'a, str>>,
     program: Option<i64>,
-    /// Kind and number of what it made, and of what it goes on with.
+    /// Kind and number of the context that the event produces, and of the one that it consumes.
     produced: [Option<i64>; 2],
     consumed: [Option<i64>; 2],
 }
@@ -281,15 +284,15 @@ impl<'a> Arguments<'a> {
             "_p" => self.produced[1] = raw,
             "_ct" => self.consumed[0] = raw,
             "_c" => self.consumed[1] = raw,
-            // What else begins so is XProf's own.
+            // Other names with this prefix are XProf's own.
             _ if name.is_empty() || name.starts_with('_') => {}
-            // Those of the event go before those of its kind.
+            // Arguments of the event take precedence over those of its kind.
             _ if self.values.iter().any(|(own, _)| *own == name) => {}
             _ => {
                 match (name, &value) {
                     (HLO_OPERATOR, ArgumentValue::Text(text)) => self.operator = Some(text.clone()),
                     ("hlo_module", ArgumentValue::Text(text)) => self.module = Some(text.clone()),
-                    // Those of TPUs use all of 64 bits.
+                    // Program IDs of TPUs use all 64 bits.
                     ("program_id", _) => self.program = raw,
                     _ => {}
                 }
@@ -311,10 +314,10 @@ impl<'a> Arguments<'a> {
     }
 }
 
-/// What was handed from one event to others: XProf writes a kind and a number at both. Numbers are used again.
+/// Contexts that one event passes to others: XProf writes a kind and a number at both. Numbers are reused.
 #[derive(Default)]
 pub(super) struct Contexts {
-    /// Events that handed it on, with their starts in ns.
+    /// Producing events, with their starts in ns.
     produced: FxHashMap<(i64, i64), Vec<(i64, EventId)>>,
     consumed: Vec<((i64, i64), i64, EventId)>,
 }
@@ -329,7 +332,7 @@ impl Contexts {
         }
     }
 
-    /// Makes arrows of them, each from the last event before that handed it on. What was handed on before the profile began has none.
+    /// Add arrows from the last earlier producer to each consumer. Contexts from before the profile have no producer.
     pub(super) fn link(mut self, trace: &mut Trace) {
         let category = trace.strings.intern(CONTEXT_FLOW);
         self.produced.values_mut().for_each(|events| events.sort_unstable());

@@ -1,17 +1,17 @@
-//! Fields of protobuf messages, one after the other, as far as the bytes go.
+//! Iterator over the fields of protobuf messages, up to the end of the bytes.
 
 use prost::encoding::{WireType, decode_key, decode_varint};
 
-/// What a field holds.
+/// Value of a field.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Value<'a> {
     Number(u64),
     Bytes(&'a [u8]),
-    /// The length goes beyond the end of the message: what is there of it.
+    /// The available bytes of a value whose length exceeds the message.
     Cut(&'a [u8]),
 }
 
-/// The fields of a message. It ends where bytes are no field; [`Fields::is_whole`] tells whether that is the message's end.
+/// Fields of a message. The iteration ends at bytes that are not a field; [`Fields::is_whole`] is then false.
 #[derive(Clone, Debug)]
 pub(super) struct Fields<'a> {
     rest: &'a [u8],
@@ -23,7 +23,7 @@ impl<'a> Fields<'a> {
         Self { rest: message, is_broken: false }
     }
 
-    /// Whether all bytes so far were fields.
+    /// True if all bytes so far were fields.
     pub(super) fn is_whole(&self) -> bool {
         !self.is_broken
     }
@@ -44,7 +44,7 @@ impl<'a> Fields<'a> {
                     }
                 }
             }
-            // Groups are of a time before all of these files.
+            // Groups are obsolete and occur in none of these files.
             WireType::StartGroup | WireType::EndGroup => return None,
         };
         Some((number, value))

@@ -1,6 +1,7 @@
-//! Modules of XLA: which operators of the program an instruction came from, and which line wrote them.
+//! XLA modules: source operator and source lines of each instruction.
 //!
-//! Texts are read as bytes, for one that is no UTF-8 would cost all others. The field numbers are those of XLA's `hlo.proto` and `xla_data.proto`. Files of JAX before 0.8 name one line for an instruction, later
+//! Texts are read as bytes, because a single text that is not UTF-8 would make all others unreadable. The field numbers
+//! are those of XLA's `hlo.proto` and `xla_data.proto`. Files of JAX before 0.8 have one line per instruction, later
 //! ones a stack.
 
 use super::plane::text;
@@ -54,7 +55,7 @@ struct Origin {
     frame: i32,
 }
 
-/// Numbers in it count from 1.
+/// Numbers in it start at 1.
 #[derive(Clone, PartialEq, Message)]
 struct FrameIndex {
     #[prost(bytes = "vec", repeated, tag = "1")]
@@ -88,50 +89,50 @@ struct FrameMessage {
 /// Source location: a line of the program.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct SourceLocation {
-    /// Empty where the file does not tell it.
+    /// Empty if the file does not contain it.
     pub(super) function: String,
     pub(super) file: String,
     pub(super) line: i32,
 }
 
-/// Where an instruction came from.
+/// Source of an instruction.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Source {
-    /// The operator's path in the program: `jit(step)/jvp()/add`.
+    /// Path of the operator in the program: `jit(step)/jvp()/add`.
     pub(super) operator: String,
-    /// Its lines, the innermost first.
+    /// Source lines, innermost first.
     pub(super) places: Vec<SourceLocation>,
     /// Operators that were fused into it, each once.
     pub(super) fused: Vec<String>,
 }
 
-/// An instruction: the positions of its computation and of itself.
+/// An instruction: indexes of its computation and of itself.
 pub(super) type Position = (usize, usize);
 
-/// A module and where in it instructions stand.
+/// A module with indexes of its instructions.
 #[derive(Debug, Default)]
 pub(super) struct Module {
     message: ModuleMessage,
     by_name: FxHashMap<String, Position>,
-    /// By the form in which kernels have their names.
+    /// Instructions by the name of their kernel.
     by_kernel: FxHashMap<String, Position>,
     computations: FxHashMap<i64, usize>,
 }
 
-/// Stacks are not deeper; a circle ends here.
+/// Limit on the depth of stacks, which also ends cycles.
 const DEEPEST: usize = 256;
-/// More fused operators than this say no more.
+/// Limit on listed fused operators.
 const MOST_FUSED: usize = 32;
-/// A fusion of more instructions is looked at no further.
+/// Limit on examined instructions of a fusion.
 const MOST_LOOKED_AT: usize = 4096;
-/// Kinds of operation that compute nothing.
+/// Operations without computation.
 const SILENT: [&str; 4] = ["parameter", "constant", "get-tuple-element", "tuple"];
 
 impl Module {
-    /// The module of a serialized `HloProto`.
+    /// Parse the module of a serialized `HloProto`.
     ///
     /// # Errors
-    /// If it is none.
+    /// If the bytes are not such a message.
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, prost::DecodeError> {
         let message = Proto::decode(bytes)?.module.unwrap_or_default();
         let mut module = Self { message, ..Self::default() };
@@ -146,7 +147,7 @@ impl Module {
         Ok(module)
     }
 
-    /// The instruction with a name, or else that of a kernel: in graphs of many kernels all run as one instruction.
+    /// Instruction with a name, or else that of a kernel: in graphs of many kernels all run as one instruction.
     pub(super) fn find(&self, instruction: &str, kernel: &str) -> Option<Position> {
         let tells = |&position: &Position| self.origin(position).is_some();
         let named = self.by_name.get(instruction).copied().filter(tells);
@@ -157,14 +158,14 @@ impl Module {
         self.message.computations.get(computation)?.instructions.get(number)
     }
 
-    /// What an instruction says of where it came from, or what is fused into it: the last one is what the fusion gives.
+    /// Source metadata of an instruction, or of the last instruction fused into it, which is the fusion's result.
     fn origin(&self, position: Position) -> Option<&Origin> {
         let instruction = self.instruction(position)?;
         let own = instruction.origin.as_ref().filter(|origin| origin.tells_something());
         own.or_else(|| self.fused(instruction).last().copied())
     }
 
-    /// Where the instructions that are fused into one came from.
+    /// Source metadata of the instructions that are fused into one.
     fn fused(&self, instruction: &Instruction) -> Vec<&Origin> {
         if instruction.opcode != b"fusion" {
             return Vec::new();
@@ -178,7 +179,7 @@ impl Module {
         working.filter_map(|i| i.origin.as_ref()).filter(|origin| origin.tells_something()).collect()
     }
 
-    /// Where an instruction came from.
+    /// Source of an instruction.
     pub(super) fn source(&self, position: Position) -> Option<Source> {
         let origin = self.origin(position)?;
         let all = self.fused(self.instruction(position)?);
@@ -188,7 +189,7 @@ impl Module {
                 fused.push(operator);
             }
         }
-        // Where what a fusion gives has no line, another one's says where to look.
+        // If the result of a fusion has no line, the line of another fused instruction is used.
         let places = std::iter::once(origin).chain(all.into_iter().rev()).map(|origin| self.places(origin));
         let places = places.into_iter().find(|places| !places.is_empty()).unwrap_or_default();
         Some(Source { operator: text(&origin.operator), places, fused })
@@ -198,7 +199,7 @@ impl Module {
         let no_frames = FrameIndex::default();
         let index = self.message.frames.as_ref().unwrap_or(&no_frames);
         let frame = |number: i32| entry(&index.frames, number);
-        // Callers come before those that they call: a circle goes back to a later one.
+        // Callers precede their callees: a cycle would lead to a later frame.
         let parent = |inner: &FrameMessage| frame(inner.parent).filter(|outer| !std::ptr::eq(*outer, inner));
         let stack = std::iter::successors(frame(origin.frame), |inner| parent(inner)).take(DEEPEST);
         let place = |frame: &FrameMessage| {
@@ -223,12 +224,12 @@ impl Origin {
     }
 }
 
-/// XLA names kernels after instructions, with underscores for what C does not allow.
+/// Kernel name of an instruction: XLA replaces characters that C does not allow by underscores.
 fn kernel_name(instruction: &str) -> String {
     instruction.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
 }
 
-/// The entry with a number that counts from 1.
+/// Entry with a number that starts at 1.
 fn entry<T>(entries: &[T], number: i32) -> Option<&T> {
     entries.get(usize::try_from(number).ok()?.checked_sub(1)?)
 }
@@ -289,7 +290,7 @@ mod tests {
         assert_eq!(fusion.operator, "jit(f)/tanh");
         assert_eq!(fusion.fused, ["jit(f)/mul", "jit(f)/tanh"]);
         assert_eq!(lines(&fusion.places), [("loss", 12), ("main", 30)]);
-        // A graph of kernels is one instruction: then the kernel's own name tells.
+        // A graph of kernels is one instruction, so the kernel's own name identifies the operator.
         let dot = source(&module, "command_buffer_1", "dot_1").unwrap();
         assert_eq!((dot.operator.as_str(), lines(&dot.places)), ("jit(f)/dot", vec![("main", 30)]));
         assert_eq!(module.find("copy.2", "copy_2"), None);

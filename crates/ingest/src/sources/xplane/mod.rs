@@ -1,8 +1,8 @@
-//! XSpace files (`.xplane.pb`): what `jax.profiler`, TensorFlow 2 and PyTorch/XLA write, and what XProf reads.
+//! Reader of XSpace files (`.xplane.pb`) of XProf, as written by `jax.profiler`, TensorFlow 2 and PyTorch/XLA.
 //!
-//! A space has a plane for the host and one for each device; planes have lines (threads, streams), lines have events, and events
-//! have arguments. It becomes the trace that XProf writes beside it (`trace.json.gz`), with all of its events, the program's lines
-//! for operators of XLA, and what the GPUs are. See `docs/formats/xplane.md`.
+//! A space has a plane for the host and one for each device. Planes have lines (threads, streams), lines have events,
+//! and events have arguments. The result is XProf's own trace (`trace.json.gz`) with all of its events, plus the
+//! program's lines for XLA operators and the GPUs' properties. See `docs/formats/xplane.md`.
 
 mod events;
 mod fields;
@@ -22,16 +22,16 @@ use serde_json::{Map, json};
 use stackline_model::{CLOCK_RATE, DEVICE_PROPERTIES, MEMORY_BANDWIDTH, PEAK_FLOPS, Trace, VENDOR};
 use std::io::Read;
 
-/// What traces of these files say of their format.
+/// Format name in the metadata of traces.
 const FORMAT: &str = "xplane";
 
-/// What the names of planes begin with.
+/// Prefixes of plane names.
 const PLANES: [&str; 4] = ["/host:", "/device:", "/custom:", "Task Environment"];
 
-/// Messages of protobuf are not longer: XProf cannot have written more.
+/// Limit on the size of protobuf messages, in bytes.
 const LONGEST: u64 = 2 << 30;
 
-/// Whether the bytes begin with a plane: a message whose first text is the name of one.
+/// Detect bytes that begin with a plane: a message whose first text is the name of a plane.
 pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     let Content::Bytes { head, .. } = content else { return Sniff::No };
     if went_through_text(head) {
@@ -39,7 +39,7 @@ pub(crate) fn sniff(content: &Content<'_>) -> Sniff {
     }
     match Fields::new(head).next() {
         Some((1, Value::Bytes(plane) | Value::Cut(plane))) if begins_like_a_plane(plane) => {
-            Sniff::Yes("a plane of an XSpace")
+            Sniff::Yes("an XSpace plane")
         }
         _ => Sniff::No,
     }
@@ -55,17 +55,17 @@ fn begins_like_a_plane(message: &[u8]) -> bool {
     PLANES.iter().any(|begin| name.starts_with(begin.as_bytes()))
 }
 
-/// Reads the trace of a file.
+/// Read the trace of a file.
 pub(crate) fn open(name: &str, content: Content<'_>, options: &ReadOptions) -> Result<Vec<Trace>, Error> {
     let Content::Bytes { stream, .. } = content else { return Ok(Vec::new()) };
     let mut bytes = Vec::new();
-    // What breaks off is read as far as it goes.
+    // A truncated file is read as far as possible.
     let failure = stream.take(LONGEST + 1).read_to_end(&mut bytes).err();
     if options.is_cancelled() {
         return Err(Error::Cancelled);
     }
     if bytes.len() as u64 > LONGEST {
-        let reason = "more than 2 GiB, which no profile of XProf can have; record a shorter time".to_owned();
+        let reason = "a profile larger than 2 GiB, the limit of XProf; record a shorter time".to_owned();
         return Err(Error::Malformed { path: name.into(), reason, offset: LONGEST });
     }
     let mut trace = Trace::default();
@@ -97,15 +97,15 @@ fn no_events(name: &str, space: &Space<'_>, trace: &Trace) -> Error {
     let names: Vec<&str> = space.planes.iter().map(|plane| plane.name.as_str()).collect();
     let broken = [diagnostics::TRUNCATED, diagnostics::DAMAGED_STREAM, diagnostics::DAMAGED_EVENT];
     let why = if broken.iter().any(|code| trace.report.count_of(code.code) > 0) {
-        "the file breaks off or is damaged before the first one; copy the whole of it again"
+        "the file is truncated or damaged before the first event; copy the complete file again"
     } else {
-        "nothing ran while it was recorded, or the profiler could not record it"
+        "no work ran during the recording, or the profiler could not record it"
     };
-    let reason = format!("a profile of XProf without events (its planes: {}): {why}", names.join(", "));
+    let reason = format!("an XProf profile without events (planes: {}): {why}", names.join(", "));
     Error::Malformed { path: name.into(), reason, offset: 0 }
 }
 
-/// The planes of a file, and what it says of itself.
+/// Planes and metadata of a file.
 struct Space<'a> {
     planes: Vec<Plane<'a>>,
     hosts: Vec<String>,
@@ -145,7 +145,7 @@ impl<'a> Space<'a> {
         self.planes.iter().find(|plane| plane.name == name)
     }
 
-    /// Fills what is known of the trace as a whole.
+    /// Fill the metadata of the trace.
     fn describe(&self, trace: &mut Trace) {
         let began = self.plane("Task Environment").and_then(|plane| plane.int("profile_start_time"));
         trace.meta.base_ns = began.filter(|ns| (0..=MAX_NS).contains(ns)).unwrap_or(0);
@@ -165,7 +165,7 @@ impl<'a> Space<'a> {
     }
 }
 
-/// Numbers of a device: its plane's, and what Kineto calls them.
+/// Properties of a device: the plane's name, and Kineto's name.
 const NUMBERS: [(&str, &str); 5] = [
     ("memory_size", "totalGlobalMem"),
     ("compute_cap_major", "computeMajor"),
@@ -174,7 +174,7 @@ const NUMBERS: [(&str, &str); 5] = [
     ("memory_bandwidth", MEMORY_BANDWIDTH),
 ];
 
-/// A device as Kineto describes it. What is not recorded has no entry.
+/// A device in Kineto's form. Unrecorded properties have no entry.
 fn device(plane: &Plane<'_>) -> Option<serde_json::Value> {
     gpu(plane).or_else(|| tpu(plane))
 }

@@ -1,13 +1,13 @@
-//! Planes: what one device or host recorded, with the names that its events refer to by number.
+//! Planes: the data of one device or host, with the names to which its events refer by number.
 
 use super::fields::{Fields, Value};
 use prost::Message;
 use rustc_hash::FxHashMap;
 
-/// An argument, or what is known of a plane as a whole (`XStat`).
+/// An argument of an event, or a property of a plane (`XStat`).
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Stat {
-    /// Its name, by number.
+    /// Number of the name.
     #[prost(int64, tag = "1")]
     pub(super) name: i64,
     #[prost(oneof = "StatValue", tags = "2, 3, 4, 5, 6, 7")]
@@ -22,17 +22,17 @@ pub(super) enum StatValue {
     Unsigned(u64),
     #[prost(int64, tag = "4")]
     Signed(i64),
-    /// Text; as bytes, for names of C++ are not always UTF-8.
+    /// Text as bytes, because C++ names are not always UTF-8.
     #[prost(bytes = "vec", tag = "5")]
     Text(Vec<u8>),
     #[prost(bytes = "vec", tag = "6")]
     Bytes(Vec<u8>),
-    /// A text that stands among the names.
+    /// A text among the names, by number.
     #[prost(uint64, tag = "7")]
     Name(u64),
 }
 
-/// What events of a kind have in common (`XEventMetadata`).
+/// Common data of events of a kind (`XEventMetadata`).
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct EventKindMessage {
     #[prost(bytes = "vec", tag = "2")]
@@ -52,7 +52,7 @@ struct NameMessage {
 /// An event (`XEvent`).
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct EventMessage {
-    /// Its kind, by number.
+    /// Number of the kind.
     #[prost(int64, tag = "1")]
     pub(super) kind: i64,
     #[prost(oneof = "At", tags = "2, 5")]
@@ -65,32 +65,32 @@ pub(super) struct EventMessage {
 
 #[derive(Clone, Copy, PartialEq, prost::Oneof)]
 pub(super) enum At {
-    /// Since the line's time.
+    /// Offset from the line's start, in ps.
     #[prost(int64, tag = "2")]
     OffsetPs(i64),
-    /// An event that stands for several has no time.
+    /// Number of occurrences of an event that represents several and has no time.
     #[prost(int64, tag = "5")]
     Occurrences(i64),
 }
 
-/// What events of a kind have in common, as text.
+/// Common data of events of a kind, as text.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Kind {
     pub(super) name: String,
-    /// The long form of a name that has a short one, as operators of XLA have on TPUs.
+    /// Long form of a name that has a short one, as XLA operators have on TPUs.
     pub(super) long_name: Option<String>,
     pub(super) stats: Vec<Stat>,
 }
 
-/// A thread or a stream (`XLine`), its events not yet decoded.
+/// A thread or stream (`XLine`) with undecoded events.
 #[derive(Debug, Default)]
 pub(super) struct Line<'a> {
     pub(super) id: i64,
     pub(super) name: String,
-    /// What the times of its events count from.
+    /// Origin of its events' times, in ns.
     pub(super) began_ns: i64,
     pub(super) events: Vec<&'a [u8]>,
-    /// Whether some of it is no field, though all of it is there.
+    /// True if a part of it is not a valid field, although it is complete.
     pub(super) is_damaged: bool,
 }
 
@@ -125,7 +125,7 @@ pub(super) struct Plane<'a> {
     pub(super) kinds: FxHashMap<i64, Kind>,
     names: FxHashMap<i64, Box<str>>,
     pub(super) stats: Vec<Stat>,
-    /// Parts that could not be read.
+    /// Number of unreadable parts.
     pub(super) damaged: u64,
 }
 
@@ -177,12 +177,12 @@ impl<'a> Plane<'a> {
         }
     }
 
-    /// The name with a number; empty where the plane has none.
+    /// Name of a number; empty if the plane has none.
     pub(super) fn name_of(&self, number: i64) -> &str {
         self.names.get(&number).map_or("", |name| name)
     }
 
-    /// What is known of the plane as a whole under a name.
+    /// Property of the plane with a name.
     pub(super) fn stat(&self, name: &str) -> Option<&StatValue> {
         self.stats.iter().find(|stat| self.name_of(stat.name) == name)?.value.as_ref()
     }
@@ -213,7 +213,7 @@ impl<'a> Plane<'a> {
     }
 }
 
-/// Key and value of an entry of a map.
+/// Key and value of a map entry.
 fn map_entry(entry: &[u8]) -> Option<(i64, &[u8])> {
     let (mut key, mut message) = (0, &[][..]);
     let mut fields = Fields::new(entry);

@@ -1,4 +1,4 @@
-//! Compiled programs of a file, read when the first of their operators is met.
+//! Compiled programs of a file, decoded when the first of their operators is read.
 
 use super::hlo::{Module, Position, Source};
 use super::plane::{Kind, Plane, StatValue};
@@ -7,14 +7,14 @@ use stackline_model::{EventId, StackId, Trace};
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 
-/// The plane that holds programs.
+/// Plane with the programs.
 const PLANE: &str = "/host:metadata";
-/// The argument of a program's entry that holds it.
+/// Argument of a program's entry with the serialized program.
 const SERIALIZED: &str = "Hlo Proto";
 
 struct Program<'p> {
     serialized: &'p [u8],
-    /// None if it cannot be read.
+    /// The module; `None` if it cannot be read.
     module: OnceCell<Option<Module>>,
     sources: RefCell<FxHashMap<Position, Option<Rc<Source>>>>,
 }
@@ -23,7 +23,7 @@ struct Program<'p> {
 pub(super) struct Programs<'p> {
     programs: Vec<Program<'p>>,
     by_number: FxHashMap<i64, usize>,
-    /// Those whose name no other one has.
+    /// Programs with unique names.
     by_name: FxHashMap<&'p str, Option<Named>>,
 }
 
@@ -59,7 +59,7 @@ impl<'p> Programs<'p> {
     }
 
     fn module(&self, program: Option<i64>, name: Option<&str>) -> Option<(usize, &Module)> {
-        // Another number is another program of that name.
+        // A different number is another program of that name.
         let is_it = |named: &Named| program.is_none() || !named.has_number;
         let by_name = || self.by_name.get(name?).copied().flatten().filter(is_it).map(|named| named.at);
         let at = program.and_then(|number| self.by_number.get(&number).copied()).or_else(by_name)?;
@@ -68,12 +68,12 @@ impl<'p> Programs<'p> {
         Some((at, module))
     }
 
-    /// How many of the programs that were asked for could not be read.
+    /// Number of requested programs that could not be read.
     pub(super) fn damaged(&self) -> u64 {
         self.programs.iter().filter(|program| matches!(program.module.get(), Some(None))).count() as u64
     }
 
-    /// What an operator came from: of the program with this number, else with this name.
+    /// Source of an operator: from the program with this number, else with this name.
     pub(super) fn source(
         &self,
         (program, module): (Option<i64>, Option<&str>),
@@ -88,7 +88,7 @@ impl<'p> Programs<'p> {
     }
 }
 
-/// What an operator came from.
+/// Source of an operator.
 pub(super) struct Found {
     program: usize,
     position: Position,
@@ -98,12 +98,12 @@ pub(super) struct Found {
 /// Name and number of `jit_step(5973)`.
 fn numbered(name: &str) -> Option<(&str, i64)> {
     let (name, number) = name.strip_suffix(')')?.rsplit_once('(')?;
-    // Those of TPUs use all of 64 bits.
+    // Program IDs of TPUs use all 64 bits.
     let number = number.parse().or_else(|_| number.parse().map(u64::cast_signed));
     Some((name, number.ok()?))
 }
 
-/// Lines of the program as stacks of the trace, each once.
+/// Source lines as stacks of the trace, each stored once.
 #[derive(Default)]
 pub(super) struct Stacks {
     of_instruction: FxHashMap<(usize, Position), StackId>,
@@ -111,7 +111,7 @@ pub(super) struct Stacks {
 }
 
 impl Stacks {
-    /// Gives an event the stack of what it came from.
+    /// Set the stack of an event to that of its source.
     pub(super) fn attach(&mut self, trace: &mut Trace, event: EventId, found: &Found) {
         if found.source.places.is_empty() {
             return;
@@ -129,11 +129,11 @@ impl Stacks {
         trace.stacks.stack.push(stack);
     }
 
-    /// Frames are called as Kineto calls those of Python: `train.py(12): loss`.
+    /// Frame names are those of Kineto's Python frames: `train.py(12): loss`.
     fn intern(&mut self, trace: &mut Trace, source: &Source) -> StackId {
         let mut stack = StackId::NONE;
         for place in source.places.iter().rev() {
-            // Without a function's name, that of the compiled one around the line.
+            // Without a function name, the compiled function around the line is used.
             let compiled = || source.operator.split('/').next().filter(|outer| outer.starts_with("jit("));
             let function = Some(place.function.as_str()).filter(|name| !name.is_empty()).or_else(compiled);
             let name = format!("{}({}): {}", place.file, place.line, function.unwrap_or("<unknown>"));

@@ -1,5 +1,5 @@
-//! Sizes that XProf writes into one text: `regs:38 shm:0 grid:160,1,1 block:1024,1,1`, `kind_src:device kind_dst:pinned size:4`.
-//! They become arguments of their own, called as Kineto calls them.
+//! Sizes that XProf writes into one text: `regs:38 shm:0 grid:160,1,1 block:1024,1,1`,
+//! `kind_src:device kind_dst:pinned size:4`. They become separate arguments with Kineto's names.
 
 use stackline_model::{AttrValue, EventId, StrId, Trace};
 
@@ -7,10 +7,10 @@ const KERNEL: &str = "kernel_details";
 /// Copies and fills.
 const BYTES: [&str; 2] = ["memcpy_details", "memset_details"];
 
-/// No GPU gives a thread as many: profilers wrote what was not theirs.
+/// Limit on registers per thread; larger numbers are errors of profilers.
 const MOST_REGISTERS: i64 = 1024;
 
-/// Adds them to what ran on devices.
+/// Add the sizes to operations of devices.
 pub(super) fn add(trace: &mut Trace) {
     let kernels = trace.attr(KERNEL);
     let copies = BYTES.map(|key| trace.attr(key));
@@ -51,7 +51,7 @@ enum Detail {
     Json(String),
 }
 
-/// The value behind `key:`.
+/// Value of `key:`.
 fn value_of<'d>(details: &'d str, key: &str) -> Option<&'d str> {
     details.split_ascii_whitespace().find_map(|part| part.strip_prefix(key)?.strip_prefix(':'))
 }
@@ -84,7 +84,7 @@ fn of_kernel(details: &str) -> Vec<(&'static str, Detail)> {
     found
 }
 
-/// Bytes per ns are GB/s. A size of 0 is one that the profiler did not know.
+/// Sizes of a copy. Bytes per ns are GB/s. The size 0 means that the profiler did not record it.
 fn of_copy(details: &str, ns: i64) -> Vec<(&'static str, Detail)> {
     let Some(bytes) = number(details, "size").filter(|&bytes| bytes > 0) else { return Vec::new() };
     let mut found = vec![("bytes", Detail::Int(bytes))];

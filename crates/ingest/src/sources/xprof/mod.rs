@@ -1,8 +1,8 @@
-//! What names and arguments mean in profiles of XProf, whatever their form: `jax.profiler`, TensorFlow 2, PyTorch/XLA.
+//! Interpretation of names and arguments in XProf profiles of any format: `jax.profiler`, TensorFlow 2, PyTorch/XLA.
 //!
-//! Nothing has a category. Rows of devices are told by their names (`device_rows.rs`). Calls of the GPU's driver are spans of host
-//! threads among others; calls and operations that belong together have the same `correlation_id`. Frames of Python begin with a
-//! dollar sign: `$train.py:12 step`.
+//! XProf writes no categories. Device rows are recognized by their names (`device_rows.rs`). GPU driver calls are spans
+//! of host threads among others, and calls share their `correlation_id` with their operations. Python frames begin with
+//! a dollar sign: `$train.py:12 step`.
 
 mod details;
 
@@ -11,23 +11,23 @@ use stackline_model::{EventId, EventKind, Trace, TrackId, TrackKind, flags};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// The argument that a call shares with what it launched.
+/// Argument that a call shares with its launched operations.
 pub(crate) const CORRELATION: &str = "correlation_id";
 
-/// The argument of `jax.profiler.StepTraceAnnotation` and of TensorFlow's `Trace`.
+/// Argument of `jax.profiler.StepTraceAnnotation` and of TensorFlow's `Trace`.
 pub(crate) const STEP_NUMBER: &str = "step_num";
 
-/// The argument of what runs an operator of XLA: its name in its module.
+/// Argument of an event that runs an XLA operator: the operator's name in its module.
 pub(crate) const HLO_OPERATOR: &str = "hlo_op";
 
 /// Rows of CUPTI's records of its own work, by thread.
 const OVERHEAD_ROWS: &str = "Host Threads/";
-/// What it did.
+/// Names of CUPTI's own work.
 const OVERHEADS: &[&str] = &["<UNKNOWN>", "BUFFER_FLUSH", "DRIVER_COMPILER", "INSTRUMENTATION", "RESOURCE"];
-/// A call of a function that JAX compiled; the name of the function follows.
+/// Prefix of a call of a JAX-compiled function, followed by the function's name.
 const COMPILED: &str = "PjitFunction(";
 
-/// Gives spans of host threads their kinds. Sizes that stand in texts become arguments of their own.
+/// Set the kinds of host spans, and convert sizes in texts into separate arguments.
 pub(super) fn find(trace: &mut Trace) {
     if is_xprof(trace) {
         find_kinds(trace);
@@ -36,8 +36,8 @@ pub(super) fn find(trace: &mut Trace) {
     }
 }
 
-/// Calls of the GPU's driver, frames of Python, steps, calls of compiled functions, operators of XLA that run on the host, and what the
-/// profiler did. All else of XLA and its runtime stays as it is.
+/// Detect GPU driver calls, Python frames, steps, calls of compiled functions, XLA operators that run on the host, and
+/// profiler activity. All other spans of XLA and its runtime are left unchanged.
 fn find_kinds(trace: &mut Trace) {
     let columns = [CORRELATION, STEP_NUMBER, HLO_OPERATOR].map(|key| trace.attr(key));
     let is_plain = |&e: &EventId| {
@@ -58,14 +58,14 @@ fn find_kinds(trace: &mut Trace) {
     }
 }
 
-/// The functions of JAX that begin and end a profile, as frames of Python.
+/// Python frames of the JAX functions that start and stop a profile.
 const PROFILER_FILE: &str = "$profiler.py:";
 const PROFILER_FUNCTIONS: [&str; 2] = [" start_trace", " stop_trace"];
-/// A frame that does more than this beside them is part of the program, ns.
+/// A frame with more time than this outside of them, in ns, belongs to the program.
 const BESIDE_NS: i64 = 100_000;
 
-/// What begins and ends the profile is no part of the program, with what it calls and with frames that do nothing but call it: these
-/// can last a hundred times as long as all else.
+/// Mark the start and stop of the profile, with their callees and with frames that only call them, as profiler
+/// activity. They can last a hundred times as long as all other events.
 fn mark_profiler(trace: &mut Trace) {
     let events = &trace.events;
     let is_timed = |e: &EventId| events.is_timed(*e);
@@ -78,7 +78,7 @@ fn mark_profiler(trace: &mut Trace) {
     }
     for spans in found.values_mut() {
         spans.sort_unstable();
-        // The outer of those that lie in each other.
+        // Keep the outer ones of nested spans.
         spans.dedup_by(|inner, outer| inner.1 <= outer.1);
     }
     let is_marked = |&e: &EventId| {
@@ -100,7 +100,7 @@ fn mark_profiler(trace: &mut Trace) {
     }
 }
 
-/// Which interface a call is of: XProf names calls that launch kernels like these.
+/// API of a call: XProf also names calls that launch kernels like this.
 fn call(name: &str) -> EventKind {
     let is_runtime = name.starts_with("cuda") || name.starts_with("hip");
     if is_runtime { EventKind::Runtime } else { EventKind::Driver }
@@ -124,7 +124,7 @@ fn kind_by_name(trace: &Trace, event: EventId) -> Option<EventKind> {
     }
 }
 
-/// Calls of compiled functions are recorded twice, once around the other: the inner ones.
+/// Inner ones of the calls of compiled functions, which are recorded twice, one within the other.
 fn repeated_calls(trace: &Trace, kinds: &[(EventId, EventKind)]) -> FxHashSet<EventId> {
     let is_call = |&&(event, _): &&(EventId, EventKind)| trace.name(event).starts_with(COMPILED);
     let calls = kinds.iter().filter(is_call).map(|&(event, _)| event);
@@ -148,7 +148,7 @@ fn repeated_calls(trace: &Trace, kinds: &[(EventId, EventKind)]) -> FxHashSet<Ev
     found
 }
 
-/// Whether the names of processes are those of XProf's planes.
+/// Check if the names of processes are those of XProf's planes.
 fn is_xprof(trace: &Trace) -> bool {
     let names = trace.tracks.processes.iter().filter_map(|process| process.name.some());
     names.map(|name| trace.strings.get(name)).any(|name| name.starts_with("/host:") || name.starts_with("/device:"))

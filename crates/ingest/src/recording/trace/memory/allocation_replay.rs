@@ -18,16 +18,16 @@ use stackline_model::{
 };
 use stackline_recording::TouchKind;
 
-/// Tensors of one call that the recorder looks at, at most.
+/// Limit of the recorder on tensors per call.
 const MOST_INPUTS: usize = 4096;
 
-/// What happens at one time. Of one time, what ends comes last: its results were allocated by then.
+/// A kind of event. Of events with the same time, ends come last, after the allocation of their results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum What {
     Touch {
         touch: usize,
     },
-    /// It was told what memory is called.
+    /// Memory got a tensor name.
     Name {
         named: usize,
     },
@@ -37,11 +37,11 @@ enum What {
     End {
         operator: usize,
     },
-    /// Recording began, paused, or lost something: operators may have done anything meanwhile.
+    /// The recording began, paused or dropped records: operators may have accessed any memory meanwhile.
     Unseen,
 }
 
-/// What is known of one thread.
+/// State of one thread.
 struct Thread<'a> {
     touches: &'a [TensorAccess],
     operators: Operators,
@@ -49,10 +49,10 @@ struct Thread<'a> {
     /// Parent and frame of each node.
     nodes: &'a [(u32, u32)],
     stream: MemoryStreamId,
-    /// By operator: what it was handed and touches itself, and what it made.
+    /// Input tensors that an operator itself accesses, with their objects, by operator.
     handed: Vec<Vec<(Input, MemoryObjectId)>>,
     made: Vec<Vec<MemoryObjectId>>,
-    /// By operator: how many objects there were when it began.
+    /// Number of objects at the begin of an operator, by operator.
     objects_before: Vec<usize>,
 }
 
@@ -64,25 +64,25 @@ struct AllocationReplay<'a> {
     calls: &'a Calls,
     told: TensorNames,
     live: AddressMap,
-    /// What is known of tensors, by frame and argument.
+    /// Types and sizes of tensors, by frame and argument.
     described: Vec<Vec<Described>>,
     seen: Vec<Seen>,
-    /// By object: whether an operator was handed it since, and whether one used it.
+    /// True if an operator has taken the object since, and if one has used it, by object.
     was_handed: Vec<bool>,
     was_used: Vec<bool>,
-    /// By object: the end of the outermost operator that it was allocated in.
+    /// End of the outermost operator in which the object was allocated, by object.
     outermost_end: Vec<i64>,
-    /// When each call of the trace happened.
+    /// Time of each call of the trace.
     times: Vec<i64>,
-    /// What no module made and operators of modules read, and where: thread and node.
+    /// Objects that no module made and operators of modules read, with thread and node.
     read_in_modules: FxHashSet<(MemoryObjectId, usize, u32)>,
 }
 
-/// The memory trace of a process; times count from the begin of its recording.
+/// Memory trace of a process; times count from the start of its recording.
 pub(super) fn sweep(calls: &Calls) -> MemoryTrace {
     let is_input = |touch: &TensorAccess| matches!(touch.kind, TouchKind::Input(_));
     let has_accesses = calls.threads.iter().any(|thread| thread.touches.iter().any(is_input));
-    // Frees may be among what was lost: then nobody knows what leaks.
+    // Dropped records may include frees, so leaks cannot be determined.
     let lost_some = calls.lost.iter().any(|(what, count)| what.starts_with("touches_") && *count > 0);
     let saw_end = calls.ended && !lost_some;
     let mut trace = MemoryTrace { saw_end, has_accesses, ..MemoryTrace::default() };
@@ -121,7 +121,7 @@ pub(super) fn sweep(calls: &Calls) -> MemoryTrace {
     };
     let mut order = sweep.order();
     if lost_some {
-        // Where, the recording does not say.
+        // The position of the missing records is unknown.
         let ends = [order.first(), order.last()].map(|end| end.map(|&(time, ..)| (time, 0, What::Unseen)));
         order.splice(0..0, ends[0]);
         order.extend(ends[1]);
@@ -145,7 +145,7 @@ pub(super) fn sweep(calls: &Calls) -> MemoryTrace {
 }
 
 impl AllocationReplay<'_> {
-    /// Everything; touches of a thread in their own order, which is that of time.
+    /// All events in time order; accesses of a thread keep their own order.
     fn order(&self) -> Vec<(i64, usize, What)> {
         let mut all = Vec::new();
         for (at, thread) in self.threads.iter().enumerate() {
@@ -155,7 +155,7 @@ impl AllocationReplay<'_> {
                 }
             }
             let owners: FxHashSet<usize> = thread.operators.owners.values().copied().collect();
-            // Without what operators were called with, what they made says too little.
+            // Without the inputs of operators, their results alone are not sufficient.
             let operators = if self.trace.has_accesses { &thread.operators.list[..] } else { &[] };
             for (operator, one) in operators.iter().enumerate() {
                 if !one.inputs.is_empty() || owners.contains(&operator) {
@@ -182,7 +182,7 @@ impl AllocationReplay<'_> {
         }
     }
 
-    /// Memory is a tensor of a name.
+    /// Assign a tensor name to memory.
     fn name(&mut self, named: usize) {
         let Named { address, name, .. } = self.calls.named[named];
         let object = self.live.find(address).map(|(object, _)| object);
@@ -190,7 +190,7 @@ impl AllocationReplay<'_> {
         self.told.tell(object.filter(begins_there), address, name);
     }
 
-    /// A call that may have touched all that is alive.
+    /// Add a call that may have accessed all live objects.
     fn unseen(&mut self, time: i64) {
         self.times.push(time);
         let name = self.trace.strings.intern("not recorded");
@@ -259,7 +259,7 @@ impl AllocationReplay<'_> {
         });
     }
 
-    /// Ends what lies where something is allocated now: its free was not recorded.
+    /// End objects at an address range that is allocated now: their free was not recorded.
     fn end_lost(&mut self, time: i64, thread: usize, place: NodeContext, (address, bytes): (u64, u64)) {
         let lost: Vec<MemoryObjectId> = self.live.find_all(address, bytes).map(|(object, _)| object).collect();
         for object in lost {
@@ -289,7 +289,7 @@ impl AllocationReplay<'_> {
         }
     }
 
-    /// Notes what an operator was handed: by its end, another object may lie there.
+    /// Look up the inputs of an operator at its begin: at its end, another object may be at the address.
     fn begin(&mut self, thread: usize, operator: usize) {
         let Operator { node, effect, ref inputs, .. } = self.threads[thread].operators.list[operator];
         let (place, count) = (self.place(thread, node), inputs.len());
@@ -319,7 +319,7 @@ impl AllocationReplay<'_> {
         }
     }
 
-    /// Takes over what an operator says of a tensor; its sizes if it is all of the object.
+    /// Apply an operator's description of a tensor; sizes only if the tensor covers the object.
     fn describe(&mut self, object: MemoryObjectId, (thread, node): (usize, u32), input: Input) {
         let frame = self.threads[thread].nodes.get(node as usize).map_or(u32::MAX, |(_, frame)| *frame);
         let arguments = self.described.get(frame as usize);
@@ -333,9 +333,9 @@ impl AllocationReplay<'_> {
         }
     }
 
-    /// Memory that PyTorch's allocator did not make, or made before anybody looked.
+    /// Object for memory that PyTorch's allocator did not allocate, or allocated before the recording.
     fn foreign(&mut self, address: u64, bytes: u64) -> MemoryObjectId {
-        // Elements of an expanded tensor lie in fewer bytes than they would take one by one.
+        // An expanded tensor occupies fewer bytes than its elements would one by one.
         let next =
             self.live.find_all(address, bytes).map(|(object, _)| self.trace.objects.address[object.index()]).min();
         let bytes = next.map_or(bytes, |next| next.saturating_sub(address));
@@ -357,7 +357,7 @@ impl AllocationReplay<'_> {
         let place = self.place(thread, node);
         let call = self.call(time, thread, place, place.operator);
         let (start_ns, duration_ns) = (start - self.zero, (end - start).max(0).cast_unsigned());
-        // The recorder looks at no more tensors of a call than this: it may have touched others.
+        // The recorder keeps at most this many tensors per call; the operator may have accessed others.
         let is_cut = self.threads[thread].operators.list[operator].inputs.len() >= MOST_INPUTS;
         let flags = if is_cut { call_flags::OPAQUE } else { 0 };
         let row = self.trace.calls.push(MemoryCallKind::Kernel, NewCall { start_ns, duration_ns, flags, ..call });
@@ -371,8 +371,8 @@ impl AllocationReplay<'_> {
         self.note_first_uses(row, time);
     }
 
-    /// What an operator made and leaves alive: it wrote what no other operator was handed. What others only filled for one that
-    /// touches memory itself, it went on with (a bias, to which `aten::addmm` adds).
+    /// Live results of an operator: it wrote those that no other operator took. Results that others only filled for an
+    /// operator with accesses of its own were updated by it, such as a bias to which `aten::addmm` adds.
     fn results(&self, made: Vec<MemoryObjectId>, touches: bool) -> Vec<(MemoryObjectId, AccessMode)> {
         let mode = |object: MemoryObjectId| match (self.was_handed[object.index()], self.was_used[object.index()]) {
             (false, _) => Some(AccessMode::Write),
@@ -383,13 +383,13 @@ impl AllocationReplay<'_> {
         alive.filter_map(|object| Some((object, mode(object)?))).collect()
     }
 
-    /// Operators that only fill are sets, or copies if they read, too: they prepare memory, and use none.
+    /// Set the call kind of operators that only fill memory: a set, or a copy if the operator also reads.
     fn tell_kind(&mut self, call: MemoryCallId, effect: Effect) {
         if effect != Effect::Fills || self.trace.calls.is_opaque(call) {
             return;
         }
         let modes: Vec<AccessMode> = self.trace.accesses_of(call).map(|access| access.mode).collect();
-        // Memory that is filled from itself, or by a name that says more than it does, stays an operator.
+        // An operator stays an operator if it fills memory from itself, or its name is misleading.
         if modes.iter().all(|mode| *mode == AccessMode::Write) {
             self.trace.calls.kind[call.index()] = MemoryCallKind::Set;
         } else if !modes.contains(&AccessMode::Both) {
@@ -397,7 +397,7 @@ impl AllocationReplay<'_> {
         }
     }
 
-    /// Marks allocations whose object is used for the first time in the operator of the program that made it.
+    /// Mark allocations whose object is first used in the same operator of the program.
     fn note_first_uses(&mut self, call: MemoryCallId, time: i64) {
         let is_kernel = self.trace.calls.kind[call.index()] == MemoryCallKind::Kernel;
         for row in self.trace.access_rows(call) {
@@ -418,7 +418,7 @@ impl AllocationReplay<'_> {
         }
     }
 
-    /// The accesses to what an operator was handed, one for each object.
+    /// Accesses to the inputs of an operator, at most one per object.
     fn access_handed(&mut self, thread: usize, operator: usize, handed: &[(Input, MemoryObjectId)]) {
         let of = &self.threads[thread].operators.list[operator];
         let effect = of.effect;
@@ -454,14 +454,14 @@ impl AllocationReplay<'_> {
         self.trace.objects.freed_by[object.index()].is_none()
     }
 
-    /// Whether anything that the thread allocated since the operator began is alive.
+    /// Check if an object that the thread allocated since the operator began is alive.
     fn has_result(&self, thread: usize, operator: usize) -> bool {
         let (before, stream) = (self.threads[thread].objects_before[operator], self.threads[thread].stream);
         let mut new = (before..self.trace.objects.len()).map(MemoryObjectId::new);
         new.any(|object| self.is_alive(object) && self.trace.objects.stream[object.index()] == stream)
     }
 
-    /// Training steps, by the calls that lie in them.
+    /// Add the training steps, by the calls in them.
     fn steps(&mut self, calls: &Calls) {
         let Some((_, steps)) = steps::infer(calls) else { return };
         for step in steps {
@@ -473,8 +473,8 @@ impl AllocationReplay<'_> {
     }
 }
 
-/// The argument that an operator writes to which makes no tensor although its name says that it returns one: variants that
-/// are given their result (`out=`) have it last, and share the name of the others.
+/// Output argument of an operator that creates no tensor although its name returns one: variants with `out=` take the
+/// result as the last argument, and have the same name as the others.
 fn last_argument(operator: &Operator) -> Option<u8> {
     operator.inputs.iter().map(|input| input.argument).max().filter(|&argument| argument > 0)
 }
@@ -484,7 +484,7 @@ fn mode(effect: Effect, name: &str, (input, whole): (Input, bool), output: Optio
         _ if updates(name, input.argument) => AccessMode::Both,
         Effect::Fills if input.argument == 0 => AccessMode::Write,
         Effect::Updates if input.argument == 0 => AccessMode::Both,
-        // Of what a part is written, the rest stays.
+        // If a part is written, the rest keeps its content.
         _ if output == Some(input.argument) => {
             if whole {
                 AccessMode::Write

@@ -1,20 +1,20 @@
-//! Types and sizes of tensors, where operators were recorded with those of their inputs (`record --shapes`).
+//! Types and sizes of tensors, if input shapes were recorded (`record --shapes`).
 
 use super::super::calls::Calls;
 use stackline_model::{MemoryTrace, StrId};
 use stackline_recording::FrameKey;
 use stackline_recording::inputs::{Input, Tensor, parse};
 
-/// What is known of the tensors of an argument.
+/// Type and sizes of an argument's tensors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Described {
-    /// As PyTorch's short name says it: `f32`.
+    /// Type by PyTorch's short name, such as `f32`.
     pub(super) dtype: StrId,
-    /// `[32, 64]`.
+    /// Sizes, such as `[32, 64]`.
     pub(super) shape: StrId,
 }
 
-/// By frame and argument; empty for frames without.
+/// Descriptions by frame and argument; empty for frames without inputs.
 pub(super) fn described(calls: &Calls, trace: &mut MemoryTrace) -> Vec<Vec<Described>> {
     calls.frames.iter().map(|frame| of_frame(calls, frame, trace)).collect()
 }
@@ -27,7 +27,8 @@ fn of_frame(calls: &Calls, frame: &FrameKey, trace: &mut MemoryTrace) -> Vec<Des
     inputs.iter().map(|input| of_input(input, trace)).collect()
 }
 
-/// Of a list, only what its tensors have in common: which of them is meant is not known.
+/// Description of an input. For a list, only the common properties of its tensors, because the tensor in question is
+/// unknown.
 fn of_input(input: &Input<'_>, trace: &mut MemoryTrace) -> Described {
     let mut text = |text: String| if text.is_empty() { StrId::NONE } else { trace.strings.intern(&text) };
     let shape = |tensor: &Tensor<'_>| tensor.dims.as_ref().map_or_else(String::new, |dims| format!("{dims:?}"));

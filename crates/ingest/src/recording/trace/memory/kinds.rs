@@ -1,8 +1,8 @@
-//! What objects are for, by who made, wrote, read and freed them.
+//! Classification of objects by their creation, uses and frees.
 
 use stackline_model::{MemoryCallId, MemoryObjectKind, MemoryTrace};
 
-/// What was seen of an object.
+/// Observed uses of an object.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Seen {
     pub(super) made_in_backward: bool,
@@ -15,15 +15,17 @@ pub(super) struct Seen {
     pub(super) freed_in_optimizer: bool,
     pub(super) is_foreign: bool,
     pub(super) made_in_module: bool,
-    /// Whether an operator of a module read it again where it, or another call there, had read it before.
+    /// True if an operator of a module read the object again at a location where it, or another call there, had read it
+    /// before.
     pub(super) read_again: bool,
 }
 
 impl Seen {
-    /// `is_of_a_step`: made in one training step, and freed in it or by the end of the next one, as a loss is that a variable
-    /// keeps (or within the recording, if that has no steps). `is_kept`: made in a step, and freed later or never; not in the
-    /// first one, which may begin with the program. `is_freed`: what modules did not make, read again and again, and nobody frees is
-    /// their state, also where no optimizer updates it: an inference's parameters and buffers.
+    /// Kind of the object. `is_of_a_step`: created in one training step and freed in it or by the end of the next one,
+    /// as a loss in a variable is (or within the recording, if there are no steps). `is_kept`: created in a step other
+    /// than the first, and freed later or never; the first step may begin with the program. `is_freed`: the object is
+    /// freed. Objects that no module created, that modules read repeatedly and that are never freed are their state.
+    /// This also holds without an optimizer: parameters and buffers of inference.
     fn kind(self, is_of_a_step: bool, is_kept: bool, is_freed: bool) -> MemoryObjectKind {
         match self {
             Self { is_foreign: true, updated_by_optimizer: false, .. } => MemoryObjectKind::Foreign,
@@ -42,7 +44,7 @@ impl Seen {
     }
 }
 
-/// Says of each object what it is for.
+/// Set the kind of each object.
 pub(super) fn classify(trace: &mut MemoryTrace, seen: &[Seen]) {
     for (row, seen) in seen.iter().enumerate() {
         let (made, freed) = (trace.objects.allocated_by[row], trace.objects.freed_by[row]);
@@ -56,7 +58,7 @@ pub(super) fn classify(trace: &mut MemoryTrace, seen: &[Seen]) {
     }
 }
 
-/// The position of the step that a call lies in, or of the one that it comes before.
+/// Index of the step that contains a call, or of the next step.
 fn step_of(trace: &MemoryTrace, call: MemoryCallId) -> usize {
     trace.phases.partition_point(|phase| phase.end <= call)
 }

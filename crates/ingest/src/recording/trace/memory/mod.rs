@@ -1,8 +1,8 @@
-//! Recordings in `trace` mode with memory as memory traces: each process has one, of the memory of its CPU tensors.
+//! Conversion of recordings in `trace` mode into memory traces: one per process, for the memory of its CPU tensors.
 //!
-//! Allocations and frees are as they were recorded. That an operator reads and writes is inferred from what it was called
-//! with, from its name, and from what was allocated in it and outlived it ([`stackline_model::AccessEvidence::OperatorLevel`]).
-//! What is done to memory outside of operators (by `NumPy`, for instance) is not seen.
+//! Allocations and frees were recorded. Reads and writes of an operator are inferred from its inputs, its name, and the
+//! memory that was allocated in it and outlived it ([`stackline_model::AccessEvidence::OperatorLevel`]). Accesses
+//! outside of operators, by `NumPy` for example, are not recorded.
 
 mod allocation_replay;
 mod described;
@@ -23,12 +23,12 @@ use stackline_recording::Process;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// The memory traces of a recording, of each process that has one, in the order in which they began; none if the
-/// recording has no single allocations (`record --mode trace --memory`). Each has the name of the trace that shows its process;
-/// where several would have the same, the number of the process follows: `job.stackline:rank1:4711`.
+/// Memory traces of a recording, one per process, sorted by the start of the process. Empty if the recording has no
+/// single allocations (`record --mode trace --memory`). Each has the name of the trace that shows its process, followed
+/// by the PID if several share it: `job.stackline:rank1:4711`.
 ///
 /// # Errors
-/// If there are no streams, or if one cannot be read.
+/// If there are no streams, or one cannot be read.
 pub fn read_memory(run: &Path, options: &ReadOptions) -> Result<Vec<MemoryTrace>, Error> {
     let paths = streams(run)?;
     if paths.is_empty() {
@@ -51,7 +51,7 @@ pub fn read_memory(run: &Path, options: &ReadOptions) -> Result<Vec<MemoryTrace>
     Ok(labelled(&name, &shown, found))
 }
 
-/// The traces with the names of the traces that show their processes.
+/// Set the names of the traces that show the processes.
 fn labelled(name: &str, shown: &[Shown], found: Vec<(Process, MemoryTrace)>) -> Vec<MemoryTrace> {
     let has_ranks = has_ranks(shown.iter().copied());
     let ranks: BTreeSet<_> = shown.iter().filter(|one| one.has_trace(has_ranks)).map(|one| one.rank).collect();
@@ -64,20 +64,20 @@ fn labelled(name: &str, shown: &[Shown], found: Vec<(Process, MemoryTrace)>) -> 
     named.collect()
 }
 
-/// Whether a memory trace is of a process that the trace of this name shows.
+/// Check if the trace of this name shows the process of a memory trace.
 pub fn is_shown_by(memory: &MemoryTrace, name: &str) -> bool {
     let rest = memory.label.strip_prefix(name);
     rest.is_some_and(|rest| rest.is_empty() || rest.strip_prefix(':').is_some_and(|pid| pid.parse::<u32>().is_ok()))
 }
 
-/// The memory trace of a stream in memory, with a name for the read report; `None` if it has no single allocations.
+/// Memory trace of a stream in memory, with a name for the read report; `None` if the stream has no single allocations.
 pub fn memory_of(name: &str, stream: &[u8]) -> Option<MemoryTrace> {
     let mut report = ReadReport::default();
     let calls = Calls::read(name, stream, &mut report, &Ends::default())?;
     swept(&calls, name, report)
 }
 
-/// The memory trace of what was read of a stream; `None` if it has no single allocations.
+/// Memory trace of a parsed stream; `None` if the stream has no single allocations.
 fn swept(calls: &Calls, name: &str, report: ReadReport) -> Option<MemoryTrace> {
     if calls.threads.iter().all(|thread| thread.touches.is_empty()) {
         return None;

@@ -1,6 +1,6 @@
-//! What operators do with memory, as far as their names say it.
+//! Memory effects of operators by their names.
 
-/// Operators that make a tensor of another one's memory, and touch none of it.
+/// Operators that create a view of another tensor's memory, without accesses.
 const VIEWS: &[&str] = &[
     "H",
     "T",
@@ -90,7 +90,7 @@ const VIEWS: &[&str] = &[
     "vsplit",
 ];
 
-/// Operators that take the sizes of a tensor, and leave the rest to others that they call.
+/// Operators that take the sizes of a tensor and leave the rest to inner operators.
 const LIKES: &[&str] = &[
     "full_like",
     "new_full",
@@ -103,7 +103,7 @@ const LIKES: &[&str] = &[
     "zeros_like",
 ];
 
-/// Operators that make a tensor without writing it.
+/// Operators that create a tensor without writing it.
 const EMPTIES: &[&str] =
     &["empty", "empty_like", "empty_permuted", "empty_quantized", "empty_strided", "new_empty", "new_empty_strided"];
 
@@ -125,7 +125,7 @@ const FILLS: &[&str] = &[
     "_foreach_copy_",
 ];
 
-/// Arguments that operators read and write although neither their name nor their place says so.
+/// Arguments that operators read and write, which neither name nor position shows.
 const UPDATED: &[(&str, &[u8])] = &[
     ("aten::native_batch_norm", &[3, 4]),
     ("aten::_native_batch_norm_legit", &[3, 4]),
@@ -137,7 +137,7 @@ const UPDATED: &[(&str, &[u8])] = &[
     ("aten::_fused_adagrad_", &[0, 2, 3]),
 ];
 
-/// Whether an operator reads and writes an argument although its name does not say so.
+/// Check if an operator reads and writes an argument although its name does not show it.
 pub(super) fn updates(name: &str, argument: u8) -> bool {
     UPDATED.iter().any(|(known, arguments)| *known == name && arguments.contains(&argument))
 }
@@ -145,25 +145,26 @@ pub(super) fn updates(name: &str, argument: u8) -> bool {
 /// Operators that return no tensor.
 const TELL: &[&str] = &["_local_scalar_dense", "equal", "is_nonzero", "item", "allclose", "_assert_async", "is_set_to"];
 
-/// Whether an operator returns no tensor: not to make one is nothing special for it.
+/// Check if an operator returns no tensor by design.
 pub(super) fn only_tells(name: &str) -> bool {
     name.strip_prefix("aten::").is_some_and(|own| TELL.contains(&own))
 }
 
-/// What an operator does with memory that it is handed.
+/// Effect of an operator on its input memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
-    /// Nothing: it makes a view, or allocates only. What it calls may do more.
+    /// No access: the operator creates a view or only allocates. Inner operators may do more.
     Nothing,
-    /// It reads.
+    /// Read all arguments.
     Reads,
-    /// It writes the first argument, and reads what is left.
+    /// Write the first argument and read the others.
     Fills,
-    /// It reads and writes the first argument, and reads what is left.
+    /// Read and write the first argument, and read the others.
     Updates,
 }
 
-/// By the name of an operator, with its namespace: `aten::add_`. What has none is PyTorch's own, too (`detach`).
+/// Effect by the name of an operator with its namespace, such as `aten::add_`. A name without a namespace is PyTorch's
+/// own, too (`detach`).
 pub(super) fn effect(name: &str) -> Effect {
     let (space, own) = name.split_once("::").unwrap_or(("aten", name));
     let is_aten = space == "aten";
@@ -178,7 +179,7 @@ pub(super) fn effect(name: &str) -> Effect {
     }
 }
 
-/// Operators that change their first argument although their names do not say so.
+/// Operators that change their first argument, which their names do not show.
 const INPLACE_WITHOUT_MARK: &[&str] = &["__iadd__", "__imul__", "__isub__", "__iand__", "__ior__", "__ixor__"];
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The operators of a thread with what they were handed, and which of them truly touch it: an operator that only calls
-//! others leaves the touching to those.
+//! Operators of a thread with their inputs, and the operators that access an input themselves. An operator that only
+//! calls others leaves the access to those.
 
 use super::super::calls::{Calls, ThreadCalls};
 use super::names::{Effect, effect};
@@ -7,32 +7,32 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_recording::{FrameKey, TouchKind};
 use std::cmp::Reverse;
 
-/// A call of an operator that was handed memory, or allocated some.
+/// A call of an operator with memory as input, or with allocations.
 #[derive(Clone, Debug)]
 pub(super) struct Operator {
     pub(super) node: u32,
-    /// `CLOCK_MONOTONIC`, as all times here.
+    /// Start, in `CLOCK_MONOTONIC` ns like all times here.
     pub(super) start: i64,
     pub(super) end: i64,
     pub(super) effect: Effect,
     pub(super) inputs: Vec<Input>,
-    /// The call in which it ran that none encloses: what dies before its end was temporary.
+    /// End of the outermost enclosing call: objects freed before it were temporary.
     pub(super) outermost_end: i64,
 }
 
-/// A tensor that an operator was handed.
+/// An input tensor of an operator.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Input {
     pub(super) address: u64,
     pub(super) argument: u8,
-    /// Of its elements, 0 if not known.
+    /// Bytes of the tensor's elements; 0 if unknown.
     pub(super) bytes: u64,
-    /// Whether an operator was handed it, too, that this one called.
+    /// True if an inner operator takes the tensor, too.
     pub(super) is_passed_on: bool,
 }
 
-/// The operators of a thread by their begin, callers before callees, and for each of its allocations (by position among
-/// all touches) the operator that it is a result of, unless that is freed before.
+/// Operators of a thread sorted by start, callers before callees. For each allocation (by its index among all accesses)
+/// the operator whose result it is, unless it is freed before.
 #[derive(Debug, Default)]
 pub(super) struct Operators {
     pub(super) list: Vec<Operator>,
@@ -42,9 +42,9 @@ pub(super) struct Operators {
 /// A call that has begun.
 struct Open {
     operator: usize,
-    /// Not after that of its caller, so that calls end in turn even where clocks disagree.
+    /// End, at most that of the caller, so that calls are nested even if clocks disagree.
     end: i64,
-    /// Addresses that operators within it were handed.
+    /// Input addresses of inner operators.
     handed_on: FxHashSet<u64>,
 }
 
@@ -55,8 +55,8 @@ impl Open {
     }
 }
 
-/// How far the times of a call and of what was handed to it may differ: older recorders wrote them by rates of their clock that
-/// were measured at different times.
+/// Tolerance in ns between the times of a call and of its inputs: older recorders converted them with clock rates from
+/// different times.
 const SAME_NS: i64 = 5_000;
 
 impl Operators {
@@ -70,7 +70,7 @@ impl Operators {
                 list.push(Operator { node: call.node, start, end, effect, inputs: Vec::new(), outermost_end: end });
             }
         }
-        // A call ends before the one that made it, and was written first: of equal spans the last is the outermost.
+        // A call ends before its caller and was written first: of equal spans the last one is the outermost.
         list.reverse();
         let mut operators = Self { list, owners: FxHashMap::default() };
         operators.sort();
@@ -85,8 +85,8 @@ impl Operators {
         self.list.sort_by_key(|operator| (operator.start, Reverse(operator.end)));
     }
 
-    /// Puts inputs to the calls that they are of. A call that never ended has none here. What a thread allocates, frees and hands
-    /// to operators stands in its order, whatever the clock says: so a call began when it was handed its inputs.
+    /// Assign inputs to their calls; a call that never ended has none here. Allocations, frees and inputs of a thread
+    /// are in its order even if clock values disagree, so a call began when its inputs were recorded.
     fn hand_over(&mut self, thread: &ThreadCalls) {
         let mut began: Vec<Option<i64>> = vec![None; self.list.len()];
         let mut to = None;
@@ -118,7 +118,7 @@ impl Operators {
         found.min_by_key(|(_, operator)| operator.start.abs_diff(at)).map(|(position, _)| first + position)
     }
 
-    /// Marks what operators only pass on, and finds the outermost call of each.
+    /// Mark inputs that operators only pass on, and find the outermost call of each operator.
     fn pass_on(&mut self) {
         let mut open: Vec<Open> = Vec::new();
         for at in 0..self.list.len() {
@@ -139,8 +139,8 @@ impl Operators {
         }
     }
 
-    /// Ends the innermost open call. What was handed on below it was so below its caller, too: the smaller of both sets moves into
-    /// the larger, so that lists of thousands of tensors cost little more than their length.
+    /// End the innermost open call. Inputs of its inner operators are also those of its caller's inner operators. The
+    /// smaller of both sets moves into the larger, so lists of thousands of tensors cost little more than their length.
     fn close(&mut self, open: &mut Vec<Open>) {
         let Some(Open { operator, handed_on, .. }) = open.pop() else { return };
         let inputs = self.list[operator].inputs.iter_mut();
@@ -155,7 +155,7 @@ impl Operators {
         }
     }
 
-    /// Finds for each allocation the innermost operator that ran and does more than to allocate.
+    /// Find the innermost operator around each allocation that does more than allocate.
     fn own(&mut self, thread: &ThreadCalls) {
         let mut open: Vec<Open> = Vec::new();
         let mut next = 0;
@@ -181,7 +181,7 @@ impl Operators {
     }
 }
 
-/// What an operator does; nothing for other frames.
+/// Effect of an operator; `None` for other frames.
 fn effect_of(calls: &Calls, frame: &FrameKey) -> Option<Effect> {
     match *frame {
         FrameKey::Operator { name } | FrameKey::ShapedOperator { name, .. } => Some(effect(calls.text(name))),

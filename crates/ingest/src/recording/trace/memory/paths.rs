@@ -1,26 +1,26 @@
-//! Nodes of a thread's tree as call paths of a memory trace.
+//! Conversion of a thread's tree nodes into call paths of a memory trace.
 
 use super::super::calls::{Calls, ThreadCalls};
 use super::super::files::Files;
 use stackline_model::{Frame, FrameKind, MemoryStackId, MemoryTrace, StrId};
 use stackline_recording::{FrameKey, OPTIMIZER_STEP};
 
-/// What names of spans of the engine begin with that runs backward nodes.
+/// Prefix of span names of the autograd engine around backward nodes.
 const ENGINE: &str = "autograd::engine::";
 
 /// Context of a node: its call path, operator and module.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NodeContext {
     pub(super) stack: MemoryStackId,
-    /// The innermost operator's name, and the innermost module's path.
+    /// Name of the innermost operator, and path of the innermost module.
     pub(super) operator: StrId,
     pub(super) module: StrId,
-    /// Whether it lies in a backward node, and whether in an optimizer's step.
+    /// True within a backward node, and true within an optimizer step.
     pub(super) in_backward: bool,
     pub(super) in_optimizer: bool,
 }
 
-/// The places of all nodes of a thread.
+/// Contexts of all nodes of a thread.
 pub(super) fn places(
     (calls, files): (&Calls, &Files),
     thread: &ThreadCalls,

@@ -1,4 +1,4 @@
-//! Names of tensors as recorded: parameters, their gradients, and states of optimizers.
+//! Recorded tensor names: parameters, their gradients, and optimizer states.
 
 use super::super::calls::{Calls, TensorName};
 use rustc_hash::FxHashMap;
@@ -6,20 +6,20 @@ use stackline_model::{MemoryObjectId, MemoryObjectKind, MemoryTrace};
 use stackline_recording::TensorPart;
 use std::collections::hash_map::Entry;
 
-/// What a tensor belongs to that is the outermost module's own.
+/// Module name for tensors of the outermost module itself.
 const OUTERMOST: &str = "(outermost module)";
 
 /// Names of objects.
 #[derive(Debug, Default)]
 pub(super) struct TensorNames {
-    /// Numbers of names.
+    /// Name number by object.
     names: FxHashMap<MemoryObjectId, u32>,
-    /// Names of memory that nobody was handed yet and PyTorch's allocator did not make, by address.
+    /// Names by address for memory that no operator has taken yet and PyTorch's allocator did not allocate.
     waiting: FxHashMap<u64, u32>,
 }
 
 impl TensorNames {
-    /// What lies at an address has a name. Of several, as where two modules share a parameter, the first counts.
+    /// Name the object at an address. The first of several names is kept, for example if two modules share a parameter.
     pub(super) fn tell(&mut self, object: Option<MemoryObjectId>, address: u64, name: u32) {
         match object {
             Some(object) => {
@@ -33,22 +33,22 @@ impl TensorNames {
         }
     }
 
-    /// Other memory lies there now.
+    /// Forget the name of an address whose memory was replaced.
     pub(super) fn is_gone(&mut self, address: u64) {
         self.waiting.remove(&address);
     }
 
-    /// An object is seen for the first time that was there before.
+    /// Apply a waiting name to an older object at its first use.
     pub(super) fn appears(&mut self, object: MemoryObjectId, address: u64) {
         if let Some(name) = self.waiting.remove(&address) {
             self.names.insert(object, name);
         }
     }
 
-    /// Writes names, modules and kinds to the objects. What is told counts more than what use lets one think.
+    /// Write names, modules and kinds to the objects. Recorded names take precedence over the kind inferred from uses.
     pub(super) fn write(&self, trace: &mut MemoryTrace, calls: &Calls) {
         let mut named: Vec<(MemoryObjectId, u32)> = self.names.iter().map(|(object, name)| (*object, *name)).collect();
-        // Texts are numbered in this order.
+        // Strings are numbered in this order.
         named.sort_unstable();
         for (object, name) in named {
             let Some(name) = calls.tensor_names.get(name as usize) else { continue };
@@ -66,7 +66,7 @@ impl TensorNames {
     }
 }
 
-/// `layers.0.weight`, `layers.0.weight.grad`, `layers.0.weight.exp_avg`.
+/// Full name, such as `layers.0.weight`, `layers.0.weight.grad` or `layers.0.weight.exp_avg`.
 fn full_name(of: &TensorName) -> String {
     let TensorName { module, name, part } = of;
     let parameter = if module.is_empty() { name.clone() } else { format!("{module}.{name}") };
