@@ -295,7 +295,7 @@ def _findings(result: object) -> Iterator[Finding]:
 
 
 def to_message(code: str, finding: Finding) -> dict[str, Any]:
-    """A finding as a message (see crates/analyze/src/findings/others.rs)."""
+    """A finding as a message (see crates/findings/src/external_rules.rs)."""
     _check(finding)
     node = finding.node
     place = node.place if node is not None else (None, None, None, None, None)

@@ -1,6 +1,6 @@
 """What ``stackline findings --rules`` starts: runs rules in an interpreter of its own and tells the program, line by line.
 
-A request (JSON) comes by standard input; messages (crates/analyze/src/findings/others.rs) go to what was standard output.
+A request (JSON) comes by standard input; messages (crates/findings/src/external_rules.rs) go to what was standard output.
 Whatever rules print goes to standard error.
 """
 

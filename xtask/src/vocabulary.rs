@@ -29,7 +29,19 @@ const NAMES: &[&str] = &[
 ];
 
 /// Crates that ask vocabularies. Sources (`ingest`) know the names that their formats have, `model` has the vocabulary itself.
-const CRATES: &[&str] = &["analyze", "cli", "engine", "memory", "present", "query"];
+const CRATES: &[&str] = &[
+    "analyze",
+    "calls",
+    "cli",
+    "critical-path",
+    "diff",
+    "engine",
+    "findings",
+    "memory",
+    "present",
+    "query",
+    "timeline",
+];
 
 /// Lines that may hold such a name, by file and a part of the line, and why.
 const MAY_HOLD: &[(&str, &str, &str)] = &[(
@@ -49,7 +61,7 @@ pub(crate) fn check(path: &str, text: &str, faults: &mut Vec<String>) {
         if let Some(name) = name_in(line).filter(|_| !is_excused()) {
             faults.push(format!(
                 "{path}:{}: a framework's name, \"{name}…\"; crates/model/src/vocabulary, crates/model/src/names.rs and \
-                 crates/analyze/src/vocabulary have them",
+                 crates/timeline/src/vocabulary have them",
                 at + 1
             ));
         }
@@ -101,7 +113,7 @@ mod tests {
                 assert!(found.len() == 1 && found[0].starts_with(&format!("{path}:1")), "{name} {path} {found:?}");
             }
             for path in [
-                "crates/analyze/src/vocabulary/a.rs",
+                "crates/timeline/src/vocabulary/a.rs",
                 "crates/model/src/names.rs",
                 "crates/ingest/src/a.rs",
                 "crates/analyze/tests/a.rs",

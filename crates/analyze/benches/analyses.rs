@@ -3,12 +3,13 @@
 #![allow(missing_docs, reason = "criterion's macros")]
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use stackline_analyze::critical_path::exact::what_if::{Edit, SweepOptions};
-use stackline_analyze::critical_path::exact::{Exact, WindowChoice};
-use stackline_analyze::critical_path::hta;
-use stackline_analyze::{Scope, analyses};
+use stackline_analyze::analyses;
+use stackline_critical_path::exact::what_if::{Edit, SweepOptions};
+use stackline_critical_path::exact::{Exact, WindowChoice};
+use stackline_critical_path::hta;
 use stackline_ingest::{ReadOptions, read_bytes};
 use stackline_model::Trace;
+use stackline_timeline::Scope;
 use std::hint::black_box;
 
 /// The trace that is asked for; else a training of 40 steps.

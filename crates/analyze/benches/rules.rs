@@ -5,7 +5,8 @@
 //! three runs the least.
 #![allow(missing_docs, clippy::print_stdout, reason = "a program that prints figures")]
 
-use stackline_analyze::findings::{self, Options};
+use stackline_findings as findings;
+use stackline_findings::Options;
 use stackline_ingest::{ReadOptions, read_bytes, read_paths};
 use stackline_model::Trace;
 use std::path::PathBuf;

@@ -2,10 +2,10 @@
 //!
 //! Other analyses must not use these rows, because rounding to whole microseconds loses much of a trace in nanoseconds.
 
-use crate::Scope;
-use crate::hta_view::HtaView;
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, Key, StrId, Table, Trace};
+use stackline_timeline::Scope;
+use stackline_timeline::hta_view::HtaView;
 
 /// One event as HTA loads it.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -4,42 +4,14 @@
 //! It processes one trace; the engine runs it over all ranks and merges their tables.
 #![forbid(unsafe_code)]
 
-pub mod after_steps;
 pub mod analyses;
-pub mod calls;
 pub mod checks;
-pub mod classify;
-pub mod critical_path;
-pub mod diff;
-pub mod findings;
-mod frame_names;
-mod host_collectives;
 pub mod hta_rows;
-pub mod hta_view;
-mod imports;
-mod inferred_steps;
-pub mod intervals;
-pub mod kernel_type;
-pub mod large_calls;
-mod launch_handover;
-pub mod launch_pattern;
-mod launch_times;
 mod op_groups;
-pub mod op_tree;
-mod recording;
-mod scope;
-pub mod stats;
-mod step_cycles;
-pub mod step_marks;
-pub mod steps;
 pub mod summary;
-pub mod tracelens;
-pub mod vocabulary;
-
-pub use scope::Scope;
-pub use step_cycles::{AmbiguousCycle, ambiguous_cycles};
 
 use stackline_model::{Table, Trace};
+use stackline_timeline::{DefaultWindow, Scope};
 
 /// One registered analysis.
 #[derive(Clone, Copy)]
@@ -58,17 +30,6 @@ pub struct Analysis {
     pub display: Display,
     /// Entry point. Missing data gives an empty table with a note, never an error.
     pub run: fn(&Trace, &Scope) -> Vec<Table>,
-}
-
-/// Default window of an analysis, for calls without a scope.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DefaultWindow {
-    /// The steps that [`steps::Looked`] selects; the whole trace if it has no steps.
-    Steps,
-    /// The whole trace, as in the tool of this name, whose table it reproduces.
-    WholeAs(&'static str),
-    /// Window defined by the analysis, such as one row per step.
-    Own,
 }
 
 /// A command that prints tables of analyses and little else. Analyses appear in the order of the registry.

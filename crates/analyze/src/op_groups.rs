@@ -1,11 +1,11 @@
 //! Grouping of launchers, shared by TraceLens' operator tables.
 
-use crate::classify;
-use crate::summary::percent;
-use crate::tracelens::{Launcher, Launchers};
 use rustc_hash::FxHashMap;
 use stackline_model::names::MODULE_PREFIX;
 use stackline_model::{EventId, StrId, Table, Trace, Unit};
+use stackline_timeline::classify;
+use stackline_timeline::gpu_view::{Launcher, Launchers};
+use stackline_timeline::stats::percent;
 
 /// Group key of launchers; unused fields are empty.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

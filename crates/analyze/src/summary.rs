@@ -1,6 +1,6 @@
 //! Descriptive statistics of a sample, as the tables show them.
 
-use crate::stats::{mean_std, quantile, sum};
+use stackline_timeline::stats::{mean_std, quantile, sum};
 
 /// Statistics of a sample, in the unit of the sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -43,11 +43,6 @@ impl Summary {
     }
 }
 
-/// `part` of `whole` in percent; `None` if `whole` is 0.
-pub fn percent(part: f64, whole: f64) -> Option<f64> {
-    (whole > 0.0).then(|| 100.0 * part / whole)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -59,6 +54,5 @@ mod tests {
         assert!((s.std.unwrap() - (5.0f64 / 3.0).sqrt()).abs() < 1e-15);
         assert_eq!(Summary::from_values(&[7.0]).std, None);
         assert_eq!(Summary::from_values(&[]).count, 0);
-        assert_eq!(percent(1.0, 0.0), None);
     }
 }

@@ -2,11 +2,11 @@
 
 use crate::support::{read, read_mini};
 use proptest::prelude::*;
-use stackline_analyze::Scope;
 use stackline_analyze::analyses::find;
-use stackline_analyze::calls::{TimeRange, calls_by_thread, trace_calls};
+use stackline_calls::{TimeRange, calls_by_thread, trace_calls};
 use stackline_model::{CallMetric, CallingContextTree, Values};
 use stackline_testkit::demo;
+use stackline_timeline::Scope;
 use std::collections::BTreeMap;
 
 fn tree(lines: &str) -> CallingContextTree {
@@ -211,7 +211,7 @@ fn what_is_counted_in_a_trace_is_in_its_tree() {
     launches.dedup();
     assert_eq!(total(CallMetric::Launches), launches.len() as u64);
     let spans = trace.gpu.event.iter().map(|&event| (trace.events.start[event.index()], trace.events.end(event)));
-    let busy = stackline_analyze::intervals::union(spans);
+    let busy = stackline_timeline::intervals::union(spans);
     let gaps: i64 = busy.windows(2).map(|pair| pair[1].0 - pair[0].1).sum();
     assert_eq!(total(CallMetric::GpuIdle), gaps as u64);
 }

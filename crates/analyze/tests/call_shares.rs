@@ -1,7 +1,7 @@
 //! Shares of flat and grouped views over random trees: none is more than the whole.
 
 use proptest::prelude::*;
-use stackline_analyze::calls::{Grouping, ViewDirection, ViewOptions, view};
+use stackline_calls::{Grouping, ViewDirection, ViewOptions, view};
 use stackline_model::{
     CallMetric, CallNodeId, CallProcess, CallStats, CallThread, CallingContextTree, CallingContextTreeBuilder, Frame,
 };

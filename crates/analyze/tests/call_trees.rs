@@ -2,8 +2,7 @@
 
 use crate::support::{read, read_mini};
 use proptest::prelude::*;
-use stackline_analyze::Scope;
-use stackline_analyze::calls::{
+use stackline_calls::{
     CallIndex, CallView, Measure, Part, TimeRange, TraceCallTree, ViewDirection, ViewOptions, calls_by_thread,
     source_lines, trace_calls, view_pruned,
 };
@@ -11,6 +10,7 @@ use stackline_model::{
     CallMetric, CallNodeId, CallProcess, CallStats, CallThread, CallingContextTree, CallingContextTreeBuilder, Frame,
 };
 use stackline_testkit::demo;
+use stackline_timeline::Scope;
 
 /// A tree of spans: of each node its caller (a row before it), its name and its GPU time, if it is a kernel.
 fn index(nodes: &[(usize, u8, Option<u16>)]) -> CallIndex {

@@ -1,7 +1,7 @@
 //! Trees turned round that are made no further than they can be seen.
 
 use proptest::prelude::*;
-use stackline_analyze::calls::{CallView, ViewDirection, ViewOptions, view, view_upwards};
+use stackline_calls::{CallView, ViewDirection, ViewOptions, view, view_upwards};
 use stackline_model::{
     CallMetric, CallProcess, CallStats, CallThread, CallingContextTree, CallingContextTreeBuilder, Frame,
 };

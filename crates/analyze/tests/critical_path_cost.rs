@@ -1,10 +1,12 @@
 //! What the analysis costs on the largest trace of the corpus, once the trace is read.
 
 use crate::support::{mini, read, read_file};
-use stackline_analyze::critical_path::ctda::{self, CtdaOptions};
-use stackline_analyze::critical_path::hta::{self, HtaOptions};
-use stackline_analyze::hta_view::HtaView;
+use stackline_critical_path::ctda;
+use stackline_critical_path::ctda::CtdaOptions;
+use stackline_critical_path::hta;
+use stackline_critical_path::hta::HtaOptions;
 use stackline_testkit::corpus;
+use stackline_timeline::hta_view::HtaView;
 
 /// CPU time of this thread in ms, where the system tells it.
 fn cpu_ms() -> Option<f64> {

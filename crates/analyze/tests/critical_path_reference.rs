@@ -3,14 +3,15 @@
 
 use crate::support::{read_file, read_json};
 use serde_json::Value;
-use stackline_analyze::critical_path::hta::{self, HtaOptions, Instances};
-use stackline_analyze::critical_path::{
+use stackline_critical_path::hta;
+use stackline_critical_path::hta::{HtaOptions, Instances};
+use stackline_critical_path::{
     Change, CriticalPath, CriticalPathError, EdgeKind, Edit, NO_EVENT, OverlayMode, Resource, Selector, WarningCode,
 };
-use stackline_analyze::hta_view::HtaView;
 use stackline_model::Trace;
 use stackline_present::exports::overlay::write_overlay;
 use stackline_testkit::corpus;
+use stackline_timeline::hta_view::HtaView;
 use std::collections::BTreeMap;
 use std::path::Path;
 

@@ -4,9 +4,10 @@
 use crate::support::{mini, read, read_file, read_json};
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use stackline_analyze::critical_path::exact::{Exact, WindowChoice};
-use stackline_analyze::critical_path::hta::{self, HtaOptions, Instances};
-use stackline_analyze::critical_path::{
+use stackline_critical_path::exact::{Exact, WindowChoice};
+use stackline_critical_path::hta;
+use stackline_critical_path::hta::{HtaOptions, Instances};
+use stackline_critical_path::{
     CriticalPath, CriticalPathError, CriticalPathReport, Edit, OverlayMode, TrackKey, WarningCode,
 };
 use stackline_present::exports::overlay::write_overlay;

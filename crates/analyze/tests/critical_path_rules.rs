@@ -1,11 +1,12 @@
 //! Each rule of method "hta" on a trace of a few events, and the pins of the specification (C5 to C8).
 
 use crate::support::{mini, read, read_file};
-use stackline_analyze::critical_path::hta::{self, HtaOptions, Instances};
-use stackline_analyze::critical_path::{CriticalPath, EdgeKind, NO_EVENT, WarningCode};
-use stackline_analyze::hta_view::{HtaView, NO_ROW};
+use stackline_critical_path::hta;
+use stackline_critical_path::hta::{HtaOptions, Instances};
+use stackline_critical_path::{CriticalPath, EdgeKind, NO_EVENT, WarningCode};
 use stackline_testkit::corpus;
 use stackline_testkit::mini::MiniTrace;
+use stackline_timeline::hta_view::{HtaView, NO_ROW};
 
 fn whole(mini: &MiniTrace) -> CriticalPath {
     hta::analyze(&read(mini.json()), &HtaOptions::default()).unwrap()
@@ -19,7 +20,7 @@ fn edges(cp: &CriticalPath) -> Vec<Plain> {
         let event = cp.graph.nodes.event[n as usize];
         (cp.events.index[event as usize], if cp.graph.nodes.is_start[n as usize] { 's' } else { 'e' })
     };
-    let plain = |e: &stackline_analyze::critical_path::Edge| {
+    let plain = |e: &stackline_critical_path::Edge| {
         let ((a, x), (b, y)) = (point(e.from), point(e.to));
         let charged = (e.attributed != NO_EVENT).then(|| cp.events.index[e.attributed as usize]);
         (a, x, b, y, e.kind, e.weight_us, charged)

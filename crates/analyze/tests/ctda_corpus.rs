@@ -2,8 +2,10 @@
 //! what must hold for any trace.
 
 use crate::support::read_file;
-use stackline_analyze::critical_path::ctda::{self, CtdaEdgeKind, CtdaOptions, CtdaPath};
-use stackline_analyze::critical_path::hta::{self, HtaOptions};
+use stackline_critical_path::ctda;
+use stackline_critical_path::ctda::{CtdaEdgeKind, CtdaOptions, CtdaPath};
+use stackline_critical_path::hta;
+use stackline_critical_path::hta::HtaOptions;
 use stackline_model::Trace;
 use stackline_testkit::corpus;
 

@@ -2,9 +2,11 @@
 
 use crate::support::{mini, read};
 use serde_json::{Value, json};
-use stackline_analyze::critical_path::ctda::{self, CtdaEdgeKind, CtdaOptions, CtdaPath, Phase, PhaseRules};
-use stackline_analyze::critical_path::hta::{self, HtaOptions};
-use stackline_analyze::critical_path::{CriticalPathError, Edit, WarningCode};
+use stackline_critical_path::ctda;
+use stackline_critical_path::ctda::{CtdaEdgeKind, CtdaOptions, CtdaPath, Phase, PhaseRules};
+use stackline_critical_path::hta;
+use stackline_critical_path::hta::HtaOptions;
+use stackline_critical_path::{CriticalPathError, Edit, WarningCode};
 use stackline_testkit::mini::MiniTrace;
 
 fn analyze(t: &MiniTrace) -> CtdaPath {

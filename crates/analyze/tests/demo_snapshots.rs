@@ -6,11 +6,12 @@
 
 use std::fmt::Write;
 
-use stackline_analyze::critical_path::exact::{Exact, WindowChoice};
-use stackline_analyze::{Scope, analyses};
+use stackline_analyze::analyses;
+use stackline_critical_path::exact::{Exact, WindowChoice};
 use stackline_ingest::{ReadOptions, read_bytes};
 use stackline_model::{Table, Trace, Values};
 use stackline_testkit::demo;
+use stackline_timeline::Scope;
 
 /// Rows shown per table: enough to see the shape, few enough to read a difference.
 const ROWS: usize = 12;

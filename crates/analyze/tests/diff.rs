@@ -3,15 +3,15 @@
 use crate::support::{read, read_mini};
 use crate::tl_support;
 
-use stackline_analyze::Scope;
-use stackline_analyze::diff::statistics::{Location, adjusted, student_quantile, student_two_sided, welch};
-use stackline_analyze::diff::{
+use stackline_diff::statistics::{Location, adjusted, student_quantile, student_two_sided, welch};
+use stackline_diff::{
     Change, ChangeTable, Diff, Measure, Method, Options, Profile, Side, Verdict, compare, trim_warmup,
 };
 use stackline_ingest::{ReadOptions, read_bytes, read_paths};
 use stackline_model::Vendor;
 use stackline_testkit::corpus;
 use stackline_testkit::mini::MiniTrace;
+use stackline_timeline::Scope;
 use std::collections::{BTreeMap, BTreeSet};
 use tl_support::Csv;
 

@@ -1,13 +1,11 @@
 //! Which steps a comparison compares: those that other commands look at, the same on both sides.
 
 use crate::support::read_mini;
-use stackline_analyze::Scope;
-use stackline_analyze::diff::{
-    Change, ChangeTable, Measure, Options, Profile, Side, Verdict, compare, tables, trim_warmup,
-};
-use stackline_analyze::steps::Looked;
+use stackline_diff::{Change, ChangeTable, Measure, Options, Profile, Side, Verdict, compare, tables, trim_warmup};
 use stackline_model::{EventId, EventKind, Severity, Trace, Values, flags};
 use stackline_testkit::tables::texts;
+use stackline_timeline::Scope;
+use stackline_timeline::steps::Looked;
 
 /// Steps of a process from a time on, of these lengths and with so much between two, all in µs, each half an operator.
 fn steps(pid: i64, (from, first): (i64, i64), lengths: &[i64], between: i64) -> String {

@@ -2,12 +2,12 @@
 
 use crate::support::read;
 
-use stackline_analyze::Scope;
-use stackline_analyze::diff::{
+use stackline_diff::{
     Change, ChangeTable, Diff, Measure, Options, Per, Profile, Side, Verdict, compare, tables, trim_warmup,
 };
 use stackline_model::{Table, Values};
 use stackline_testkit::mini::MiniTrace;
+use stackline_timeline::Scope;
 
 /// Calls of `attend` with a kernel of so many µs, each followed by an `aten::mm` with one of 560 µs.
 fn run(calls: i64, us: i64) -> Profile {

@@ -2,7 +2,7 @@
 //! observed times back.
 
 use rustc_hash::FxHashMap;
-use stackline_analyze::critical_path::exact::{Category, Exact, WindowChoice};
+use stackline_critical_path::exact::{Category, Exact, WindowChoice};
 use stackline_testkit::corpus;
 
 /// Traces of whose path 5 % or more is unknown; docs/measurements.md says why.

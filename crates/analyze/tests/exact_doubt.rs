@@ -8,8 +8,8 @@
 )]
 
 use crate::support::{mini, read};
-use stackline_analyze::critical_path::exact::{Category, Exact, ExactPath, PathSegment, WindowChoice};
-use stackline_analyze::critical_path::gpu_order::Evidence;
+use stackline_critical_path::exact::{Category, Exact, ExactPath, PathSegment, WindowChoice};
+use stackline_critical_path::gpu_order::Evidence;
 use stackline_model::Trace;
 use stackline_testkit::mini::MiniTrace;
 

@@ -2,7 +2,7 @@
 
 use crate::support;
 
-use stackline_analyze::critical_path::exact::{Exact, MergedSegment, WindowChoice};
+use stackline_critical_path::exact::{Exact, MergedSegment, WindowChoice};
 use stackline_model::{EventId, EventKind, Trace, TrackId};
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -8,8 +8,8 @@
 )]
 
 use crate::support::{mini, read};
-use stackline_analyze::critical_path::CriticalPathError;
-use stackline_analyze::critical_path::exact::{Exact, WindowChoice};
+use stackline_critical_path::CriticalPathError;
+use stackline_critical_path::exact::{Exact, WindowChoice};
 use std::collections::BTreeMap;
 
 /// A thread that launches three kernels and waits for none; times in µs.

@@ -8,7 +8,7 @@
 )]
 
 use crate::support::{for_each_trace, mini, read};
-use stackline_analyze::critical_path::exact::{Exact, ExactReport, SummaryLine, WindowChoice};
+use stackline_critical_path::exact::{Exact, ExactReport, SummaryLine, WindowChoice};
 use stackline_model::Trace;
 use stackline_testkit::mini::MiniTrace;
 

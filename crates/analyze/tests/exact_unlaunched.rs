@@ -1,7 +1,7 @@
 //! Recordings of kernels alone: no call, no thread.
 
 use crate::support::{mini, read};
-use stackline_analyze::critical_path::exact::{Category, Exact, WindowChoice, what_if};
+use stackline_critical_path::exact::{Category, Exact, WindowChoice, what_if};
 use stackline_model::Trace;
 
 /// Streams 7 and 9 take turns; a kernel of a µs ends last.

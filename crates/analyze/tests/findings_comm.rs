@@ -5,10 +5,12 @@ use crate::findings_support;
 use crate::support::read;
 use findings_support::{Program, find, text};
 use serde_json::json;
-use stackline_analyze::Scope;
 use stackline_analyze::analyses::tl_coll_analysis;
-use stackline_analyze::findings::{Confidence, Finding, Findings, Identity, Options, SourceLocation, merge};
-use stackline_analyze::tracelens::Definition;
+use stackline_findings::{Finding, Findings, Identity, Options, merge};
+use stackline_timeline::Scope;
+use stackline_timeline::confidence::Confidence;
+use stackline_timeline::gpu_view::Definition;
+use stackline_timeline::source_location::SourceLocation;
 
 const ALL_REDUCE: &str = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)";
 

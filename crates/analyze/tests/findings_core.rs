@@ -5,7 +5,8 @@ use crate::findings_support;
 use crate::support::read;
 use findings_support::{Program, find, steps, text};
 use serde_json::json;
-use stackline_analyze::findings::{Confidence, Finding, Findings, Options};
+use stackline_findings::{Finding, Findings, Options};
+use stackline_timeline::confidence::Confidence;
 use std::collections::BTreeSet;
 
 #[test]
@@ -132,7 +133,7 @@ fn a_first_step_that_warms_up_is_left_out() {
 }
 
 mod findings {
-    pub(crate) fn gain(finding: &stackline_analyze::findings::Finding) -> i64 {
+    pub(crate) fn gain(finding: &stackline_findings::Finding) -> i64 {
         finding.gain_ns()
     }
 }
@@ -193,7 +194,7 @@ fn edits_of_one_text_at_two_places_are_two() {
 fn what_is_ignored_gains_nothing_with_the_others() {
     let program = long_run(3, (1, true));
     let keep = |f: &Finding| f.rule.code != "SL004";
-    let found = stackline_analyze::findings::find_kept(&program.trace(), &Options::default(), &keep).unwrap();
+    let found = stackline_findings::find_kept(&program.trace(), &Options::default(), &keep).unwrap();
     assert!(found.ignored.iter().any(|f| f.rule.code == "SL004"));
     assert!(found.together.is_none_or(|all| all.ns < 50_000), "{:?}", found.together);
 }
@@ -333,7 +334,7 @@ fn a_trace_that_is_cut_off_shows_nothing_new_for_certain() {
     for (at, _) in text.match_indices("},\n") {
         for cut in [at, at + 1, at + 2, at + 20] {
             let trace = read(&text[..cut.min(text.len())]);
-            if let Ok(found) = stackline_analyze::findings::find(&trace, &Options::default()) {
+            if let Ok(found) = stackline_findings::find(&trace, &Options::default()) {
                 looked += 1;
                 assert!(sure(&found).is_subset(&whole), "cut at {cut}: {:?}", sure(&found));
                 assert!(found.notes.iter().any(|note| note.contains("was lost")), "cut at {cut}: {:?}", found.notes);

@@ -4,8 +4,10 @@ use crate::findings_support;
 
 use findings_support::{Program, find, host_steps as steps, text};
 use serde_json::json;
-use stackline_analyze::findings::{self, Confidence, Finding, Support};
+use stackline_findings as findings;
+use stackline_findings::{Finding, Support};
 use stackline_model::{Problem, Severity};
+use stackline_timeline::confidence::Confidence;
 
 /// The only finding, and its gain in µs.
 fn only(found: &[Finding]) -> i64 {

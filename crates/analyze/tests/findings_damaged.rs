@@ -1,6 +1,7 @@
 //! Traces with one record whose times cannot be true: it is never what should be changed first.
 
-use stackline_analyze::findings::{self, Findings, Options};
+use stackline_findings as findings;
+use stackline_findings::{Findings, Options};
 use stackline_ingest::{ReadOptions, read_bytes};
 use stackline_model::{EventId, Trace};
 use stackline_testkit::corpus;

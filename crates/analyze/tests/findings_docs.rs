@@ -1,6 +1,6 @@
 //! Pages of rules and their index, generated from the rules (`STACKLINE_BLESS=1` writes them).
 
-use stackline_analyze::findings::{Area, Rule, rules};
+use stackline_findings::{Area, Rule, rules};
 use stackline_model::format::capital;
 use std::fmt::Write;
 use std::path::PathBuf;

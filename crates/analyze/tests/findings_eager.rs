@@ -5,7 +5,7 @@ use crate::findings_support;
 
 use findings_support::{Program, text};
 use serde_json::json;
-use stackline_analyze::findings::{Reason, Requirement};
+use stackline_findings::{Reason, Requirement};
 
 /// The backward pass adds to gradients that are there: without zeros the first one of a step has nothing to add to.
 #[test]

@@ -4,7 +4,7 @@ use crate::findings_support;
 
 use findings_support::{Program, host_steps, steps, text};
 use serde_json::{Value, json};
-use stackline_analyze::findings::Finding;
+use stackline_findings::Finding;
 
 /// What the table's work takes, in µs: the gradient's zeros, the optimizer's operator.
 const ZEROS: i64 = 2_000;

@@ -4,7 +4,7 @@ use crate::findings_support;
 
 use findings_support::{Program, find, text};
 use serde_json::json;
-use stackline_analyze::findings::{Finding, Findings};
+use stackline_findings::{Finding, Findings};
 use stackline_model::INFERRED;
 
 /// Steps of a model: `inside` runs in each, with its number.

@@ -4,7 +4,8 @@ use crate::findings_support;
 
 use findings_support::{Program, text};
 use serde_json::json;
-use stackline_analyze::findings::{Confidence, Finding, SPECULATIVE};
+use stackline_findings::{Finding, SPECULATIVE};
+use stackline_timeline::confidence::Confidence;
 
 /// A module of one product of 1 ms on the host; its number is that of its node, none where autograd does not record.
 fn linear(p: &mut Program, number: Option<i64>) {

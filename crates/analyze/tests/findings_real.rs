@@ -2,7 +2,8 @@
 
 use crate::support;
 
-use stackline_analyze::findings::{self, Finding, LargeGroup};
+use stackline_findings as findings;
+use stackline_findings::{Finding, LargeGroup};
 use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::path::PathBuf;

@@ -5,13 +5,14 @@ use crate::findings_support;
 use findings_support::{Program, find, text};
 use insta::assert_snapshot;
 use serde_json::json;
-use stackline_analyze::Scope;
-use stackline_analyze::critical_path::exact::what_if::{Edit, predict};
-use stackline_analyze::findings::{
-    Confidence, ExternalFinding, ExternalRule, ExternalRules, Finding, Findings, Message, Options, Reason, find_with,
+use stackline_critical_path::exact::what_if::{Edit, predict};
+use stackline_findings::{
+    ExternalFinding, ExternalRule, ExternalRules, Finding, Findings, Message, Options, Reason, find_with,
 };
-use stackline_analyze::steps::Looked;
 use stackline_model::{INFERRED, OPENMP, Problem, Severity};
+use stackline_timeline::Scope;
+use stackline_timeline::confidence::Confidence;
+use stackline_timeline::steps::Looked;
 use std::slice::from_ref;
 
 /// Threads that compute for 500 µs a step each, and are in OpenMP's library for so many µs.

@@ -4,7 +4,8 @@ use crate::findings_support;
 
 use findings_support::{Program, text};
 use serde_json::json;
-use stackline_analyze::findings::{Finding, source_location_of};
+use stackline_findings::Finding;
+use stackline_timeline::source_location::source_location_of;
 
 /// Six steps of a product of 1 ms on the host, and what `inside` adds to each.
 fn steps(mut inside: impl FnMut(&mut Program, usize)) -> Program {

@@ -4,7 +4,8 @@ use crate::findings_support;
 
 use findings_support::{Program, text};
 use serde_json::json;
-use stackline_analyze::findings::{Confidence, Finding};
+use stackline_findings::Finding;
+use stackline_timeline::confidence::Confidence;
 
 const LOGS: &str = "logging/__init__.py(1489): Logger.info";
 /// Steps of 1 ms in an operator and then `LULL_US` between two operators; a sample stands for 10 ms.

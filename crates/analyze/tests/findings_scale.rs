@@ -5,7 +5,7 @@ use crate::findings_support;
 
 use findings_support::Program;
 use serde_json::json;
-use stackline_analyze::findings::Finding;
+use stackline_findings::Finding;
 
 /// Memory that is asked for from many functions, in a trace without steps: none of them has a share, and one has much.
 fn allocations(places: i64) -> Vec<Finding> {

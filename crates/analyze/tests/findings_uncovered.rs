@@ -5,12 +5,12 @@ use crate::findings_support;
 use crate::support::read;
 use findings_support::{Program, text};
 use serde_json::json;
-use stackline_analyze::Scope;
-use stackline_analyze::critical_path::exact::what_if::{Edit, predict};
-use stackline_analyze::findings::{Findings, LargeGroup, LargeKind, Options, merge};
-use stackline_analyze::steps::Looked;
+use stackline_critical_path::exact::what_if::{Edit, predict};
+use stackline_findings::{Findings, LargeGroup, LargeKind, Options, merge};
 use stackline_present::findings::uncovered;
 use stackline_testkit::mini::MiniTrace;
+use stackline_timeline::Scope;
+use stackline_timeline::steps::Looked;
 
 /// Steps of one product of 2 ms that the host waits for, and what `inside` adds to each.
 fn steps(mut inside: impl FnMut(&mut Program)) -> Findings {

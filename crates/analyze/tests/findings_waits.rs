@@ -5,7 +5,7 @@ use crate::findings_support;
 use crate::support::read;
 use findings_support::{Program, find, host_steps as steps, text};
 use serde_json::json;
-use stackline_analyze::findings::{Finding, Findings};
+use stackline_findings::{Finding, Findings};
 use std::collections::BTreeSet;
 
 const STEPS: usize = 40;

@@ -1,8 +1,8 @@
 //! A program that the GPU bounds, whose host runs ahead until CUDA's launch queue is full: what faster kernels gain.
 
 use crate::support::read_mini;
-use stackline_analyze::critical_path::exact::WindowChoice;
-use stackline_analyze::critical_path::exact::what_if::{Edit, predict};
+use stackline_critical_path::exact::WindowChoice;
+use stackline_critical_path::exact::what_if::{Edit, predict};
 use stackline_model::Trace;
 use std::fmt::Write as _;
 

@@ -1,10 +1,11 @@
 //! Original operators of fused kernels, in traces of real programs.
 
 use crate::support::{read_file, read_json};
-use stackline_analyze::{Scope, analyses};
+use stackline_analyze::analyses;
 use stackline_model::FusionEvidence;
 use stackline_testkit::corpus;
 use stackline_testkit::tables::{integers, texts};
+use stackline_timeline::Scope;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Kernels of `torch.compile`: as many as the file has of each name, and operators that are names of ATen by themselves.

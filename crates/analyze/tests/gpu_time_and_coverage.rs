@@ -1,15 +1,16 @@
 //! `gpu_time` and `coverage` over every trace of the corpus: sums that must hold, against plain recounts.
 
 use crate::support::read_mini;
-use stackline_analyze::critical_path::exact::Exact;
-use stackline_analyze::intervals::{total, union};
-use stackline_analyze::kernel_type::{KernelType, NameTypes, RULES};
-use stackline_analyze::steps::Looked;
-use stackline_analyze::{Scope, analyses};
+use stackline_analyze::analyses;
+use stackline_critical_path::exact::Exact;
 use stackline_ingest::{ReadOptions, read_paths};
 use stackline_model::{GpuId, Severity, Table, Trace, flags};
 use stackline_testkit::corpus;
 use stackline_testkit::tables::{integers, texts};
+use stackline_timeline::Scope;
+use stackline_timeline::intervals::{total, union};
+use stackline_timeline::kernel_type::{KernelType, NameTypes, RULES};
+use stackline_timeline::steps::Looked;
 use std::collections::{BTreeMap, BTreeSet};
 
 fn traces() -> Vec<Trace> {

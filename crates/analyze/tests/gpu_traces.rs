@@ -1,11 +1,12 @@
 //! Traces recorded on an H100 (`fixtures/traces-h100`), with values that Python computes from the files.
 
-use stackline_analyze::Scope;
-use stackline_analyze::critical_path::exact::{Exact, WindowChoice};
-use stackline_analyze::findings::{Confidence, Findings, Options, Support, find};
-use stackline_analyze::steps::Looked;
+use stackline_critical_path::exact::{Exact, WindowChoice};
+use stackline_findings::{Findings, Options, Support, find};
 use stackline_ingest::{ReadOptions, read_bytes};
 use stackline_model::Trace;
+use stackline_timeline::Scope;
+use stackline_timeline::confidence::Confidence;
+use stackline_timeline::steps::Looked;
 use std::io::Read as _;
 use std::path::Path;
 
@@ -104,6 +105,6 @@ fn lines_of_a_compiled_step() {
     assert_eq!(numbers("total_ns").iter().sum::<i64>(), all);
     // Findings about such a kernel name the same line.
     let fusion = trace.events.ids().find(|&e| trace.name(e) == "gemm_fusion_dot_8").unwrap();
-    let place = stackline_analyze::findings::source_location_of(trace, fusion);
+    let place = stackline_timeline::source_location::source_location_of(trace, fusion);
     assert_eq!((place.line, place.function.as_deref()), (Some(23), Some("train.<locals>.loss")));
 }

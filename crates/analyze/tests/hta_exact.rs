@@ -2,14 +2,15 @@
 
 use crate::hta_support::{number, text};
 use crate::support::{read_file, read_mini};
+use stackline_analyze::analyses;
 use stackline_analyze::analyses::{
-    self, hta_annotations, hta_comm_comp_overlap, hta_counters, hta_idle_time, hta_launch_stats, hta_memory_bandwidth,
+    hta_annotations, hta_comm_comp_overlap, hta_counters, hta_idle_time, hta_launch_stats, hta_memory_bandwidth,
     hta_queue_length,
 };
 use stackline_analyze::hta_rows::HtaRows;
-use stackline_analyze::{Scope, classify};
 use stackline_model::{Table, Trace};
 use stackline_testkit::corpus;
+use stackline_timeline::{Scope, classify};
 use std::collections::BTreeMap;
 
 /// Two streams of one device: computation 10..30 and 50..60 µs on stream 7, a collective 20..40 µs on stream 20, and a
@@ -88,9 +89,9 @@ fn exact_tables_add_up_over_the_corpus() {
             *gaps.entry((key("device"), key("stream"))).or_default() += key("time_ns");
         }
         for (stream, spans) in streams {
-            let busy = stackline_analyze::intervals::union(spans);
+            let busy = stackline_timeline::intervals::union(spans);
             let window = busy.last().unwrap().1 - busy[0].0;
-            let filled = stackline_analyze::intervals::total(&busy) + gaps[&stream];
+            let filled = stackline_timeline::intervals::total(&busy) + gaps[&stream];
             assert_eq!(filled, window, "{}: device and stream {stream:?}", path.display());
         }
         // A selection of steps never has more than the whole.

@@ -4,7 +4,6 @@
 //! depend on the order within one time (counts, and a series' last value of every time).
 
 use serde_json::Value;
-use stackline_analyze::Scope;
 use stackline_analyze::analyses::{
     hta_annotations, hta_comm_comp_overlap, hta_counters, hta_idle_time, hta_kernel_breakdown, hta_launch_stats,
     hta_memory_bandwidth, hta_queue_length, hta_temporal_breakdown,
@@ -12,6 +11,7 @@ use stackline_analyze::analyses::{
 use stackline_analyze::hta_rows::HtaRows;
 use stackline_model::{Table, Trace};
 use stackline_testkit::corpus;
+use stackline_timeline::Scope;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 

@@ -2,14 +2,15 @@
 
 use crate::steps::{call, step, trace};
 use crate::support::read;
-use stackline_analyze::critical_path::exact::WindowChoice;
-use stackline_analyze::critical_path::exact::what_if::{self, Edit};
-use stackline_analyze::findings::{Finding, Findings, Options, REPLAY, find, merge};
-use stackline_analyze::launch_pattern::LaunchPattern;
-use stackline_analyze::steps::Looked;
-use stackline_analyze::{Scope, step_marks};
+use stackline_critical_path::exact::WindowChoice;
+use stackline_critical_path::exact::what_if;
+use stackline_critical_path::exact::what_if::Edit;
+use stackline_findings::{Finding, Findings, Options, REPLAY, find, merge};
 use stackline_model::Trace;
 use stackline_testkit::mini::MiniTrace;
+use stackline_timeline::launch_pattern::LaunchPattern;
+use stackline_timeline::steps::Looked;
+use stackline_timeline::{Scope, step_marks};
 use std::ops::Range;
 
 /// Iterations of ten operations, as many as asked for; each copies its input first, or none does.

@@ -3,13 +3,14 @@
 use crate::findings_support::{Program, text};
 use crate::support::read;
 use serde_json::{Value, json};
-use stackline_analyze::critical_path::exact::what_if::{Edit, predict};
-use stackline_analyze::critical_path::exact::{Exact, WindowChoice};
-use stackline_analyze::findings::{LargeKind, Options, find};
-use stackline_analyze::steps::Looked;
-use stackline_analyze::{AmbiguousCycle, Scope, ambiguous_cycles, analyses};
+use stackline_analyze::analyses;
+use stackline_critical_path::exact::what_if::{Edit, predict};
+use stackline_critical_path::exact::{Exact, WindowChoice};
+use stackline_findings::{LargeKind, Options, find};
 use stackline_model::{Table, Trace, Values};
 use stackline_testkit::tables::{integers, texts};
+use stackline_timeline::steps::Looked;
+use stackline_timeline::{AmbiguousCycle, Scope, ambiguous_cycles};
 
 /// A span of a thread of a process.
 fn span(pid: i64, (cat, name): (&str, &str), (ts, dur): (i64, i64), args: Value) -> Value {

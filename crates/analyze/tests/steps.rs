@@ -1,15 +1,17 @@
 //! Which steps a command looks at, and in which window.
 
 use crate::support::{for_each_trace, read, read_mini};
-use stackline_analyze::after_steps::AfterSteps;
-use stackline_analyze::critical_path::exact::{Exact, WindowChoice};
-use stackline_analyze::diff::{self, Change, ChangeTable, Measure, Profile, compare};
-use stackline_analyze::findings::{Options, find};
-use stackline_analyze::launch_pattern::LaunchPattern;
-use stackline_analyze::steps::{Looked, StartUp};
-use stackline_analyze::{Scope, analyses, step_marks};
+use stackline_analyze::analyses;
+use stackline_critical_path::exact::{Exact, WindowChoice};
+use stackline_diff as diff;
+use stackline_diff::{Change, ChangeTable, Measure, Profile, compare};
+use stackline_findings::{Options, find};
 use stackline_model::{Severity, Table, Trace, Values};
 use stackline_testkit::mini::MiniTrace;
+use stackline_timeline::after_steps::AfterSteps;
+use stackline_timeline::launch_pattern::LaunchPattern;
+use stackline_timeline::steps::{Looked, StartUp};
+use stackline_timeline::{Scope, step_marks};
 
 /// A step of process 1 from `start` µs on.
 pub(crate) fn step(number: i64, start: i64, length: i64) -> String {

@@ -1,10 +1,12 @@
 //! Names of tables: analyses and the exact path return the tables that they declare, and no others.
 
-use stackline_analyze::critical_path::exact::{self, WindowChoice};
-use stackline_analyze::{Scope, analyses};
+use stackline_analyze::analyses;
+use stackline_critical_path::exact;
+use stackline_critical_path::exact::WindowChoice;
 use stackline_ingest::{ReadOptions, read_bytes};
 use stackline_model::{Table, Trace};
 use stackline_testkit::mini;
+use stackline_timeline::Scope;
 use std::collections::BTreeSet;
 
 fn read(text: &str) -> Trace {

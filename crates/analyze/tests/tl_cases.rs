@@ -8,8 +8,9 @@
 //! ```
 
 use crate::support::read_mini;
-use stackline_analyze::{Scope, analyses};
+use stackline_analyze::analyses;
 use stackline_model::{Table, Trace, Values};
+use stackline_timeline::Scope;
 
 fn trace() -> Trace {
     read_mini(

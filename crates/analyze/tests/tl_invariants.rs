@@ -1,9 +1,10 @@
 //! What must hold of TraceLens' tables, steps and operators on any trace, over all Kineto traces of the corpus.
 
-use stackline_analyze::{Scope, analyses};
+use stackline_analyze::analyses;
 use stackline_ingest::{ReadOptions, read_paths};
 use stackline_model::{EventKind, GpuId, Table, Trace, Values, flags};
 use stackline_testkit::corpus;
+use stackline_timeline::Scope;
 
 fn tables(name: &str, trace: &Trace) -> Vec<Table> {
     (analyses::find(name).unwrap().run)(trace, &Scope::default())

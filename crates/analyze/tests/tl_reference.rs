@@ -4,16 +4,16 @@
 use crate::tl_support;
 
 use serde_json::Value;
-use stackline_analyze::Scope;
 use stackline_analyze::analyses::{
     tl_coll_analysis, tl_gpu_timeline, tl_kernel_summary, tl_ops_summary, tl_ops_summary_by_category,
     tl_ops_unique_args, tl_short_kernels,
 };
-use stackline_analyze::classify::TRACELENS_OTHER;
-use stackline_analyze::tracelens::{Definition, GpuView};
 use stackline_ingest::{ReadOptions, read_paths};
 use stackline_model::{Table, Trace};
 use stackline_testkit::corpus;
+use stackline_timeline::Scope;
+use stackline_timeline::classify::TRACELENS_OTHER;
+use stackline_timeline::gpu_view::{Definition, GpuView};
 use std::collections::BTreeMap;
 use std::path::Path;
 use tl_support::compare::{

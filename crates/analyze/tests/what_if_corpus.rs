@@ -1,8 +1,9 @@
 //! What-if over the corpus: replay without edits gives the observed times back, edits stay within reason.
 
 use crate::support::for_each_small_trace;
-use stackline_analyze::critical_path::exact::what_if::{self, Candidate, Edit, SweepOptions};
-use stackline_analyze::critical_path::exact::{Exact, WindowChoice};
+use stackline_critical_path::exact::what_if;
+use stackline_critical_path::exact::what_if::{Candidate, Edit, SweepOptions};
+use stackline_critical_path::exact::{Exact, WindowChoice};
 
 #[test]
 fn replay_without_edits_gives_the_observed_times() {

@@ -3,11 +3,12 @@
 use crate::findings_support::{assert_replays, steps};
 use crate::support::{self, read};
 
-use stackline_analyze::critical_path::exact::what_if::{Edit, predict};
-use stackline_analyze::findings::{self, Options};
-use stackline_analyze::steps::Looked;
+use stackline_critical_path::exact::what_if::{Edit, predict};
+use stackline_findings as findings;
+use stackline_findings::Options;
 use stackline_model::Trace;
 use stackline_testkit::simulator::injected_faults;
+use stackline_timeline::steps::Looked;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 

@@ -4,12 +4,12 @@ use crate::findings_support;
 
 use findings_support::{Program, text};
 use serde_json::json;
-use stackline_analyze::Scope;
-use stackline_analyze::critical_path::exact::Exact;
-use stackline_analyze::critical_path::exact::what_if::{Edit, Gain, predict};
-use stackline_analyze::findings::recorded_in;
-use stackline_analyze::steps::Looked;
+use stackline_critical_path::exact::Exact;
+use stackline_critical_path::exact::what_if::{Edit, Gain, predict};
+use stackline_findings::recorded_in;
 use stackline_model::Trace;
+use stackline_timeline::Scope;
+use stackline_timeline::steps::Looked;
 
 const OWN: &str = "torch/utils/data/dataloader.py(788): _SingleProcessDataLoaderIter.__next__";
 const OF_WORKERS: &str = "torch/utils/data/dataloader.py(1300): _MultiProcessingDataLoaderIter.__next__";
@@ -71,7 +71,7 @@ fn a_slow_first_batch_does_not_bound_the_others() {
     assert!((40.0..44.0).contains(&even) && (40.0..44.0).contains(&cold), "{even} {cold}");
     // Where the first step counts, too: 8 batches of 9 ms are gained, and what two steps have of the first.
     let trace = loading(1_000_000).trace();
-    let whole = stackline_analyze::critical_path::exact::WindowChoice::Whole;
+    let whole = stackline_critical_path::exact::WindowChoice::Whole;
     let ns = predict(&trace, &whole, &[Edit::more_workers(1).unwrap()]).unwrap().gain.ns;
     assert!((60_000_000..100_000_000).contains(&ns), "{ns}");
 }

@@ -8,9 +8,10 @@
 )]
 
 use crate::support::{for_each_small_trace, mini, read};
-use stackline_analyze::critical_path::CriticalPathError;
-use stackline_analyze::critical_path::exact::what_if::{self, Edit, Prediction};
-use stackline_analyze::critical_path::exact::{Exact, WindowChoice};
+use stackline_critical_path::CriticalPathError;
+use stackline_critical_path::exact::what_if;
+use stackline_critical_path::exact::what_if::{Edit, Prediction};
+use stackline_critical_path::exact::{Exact, WindowChoice};
 use stackline_model::Trace;
 use stackline_testkit::mini::MiniTrace;
 use std::cell::Cell;

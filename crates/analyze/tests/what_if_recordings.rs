@@ -4,8 +4,8 @@ use crate::findings_support::Program;
 use crate::support::read;
 
 use serde_json::json;
-use stackline_analyze::critical_path::exact::WindowChoice;
-use stackline_analyze::critical_path::exact::what_if::{Edit, predict};
+use stackline_critical_path::exact::WindowChoice;
+use stackline_critical_path::exact::what_if::{Edit, predict};
 use stackline_model::INFERRED;
 
 const FRAME: &str = "text.py(3): tokenize";

@@ -1,10 +1,12 @@
 //! Traces of Intel's GPUs: SYCL's calls (`ur…`) and those of Level Zero inside them (`ze…`); calls of all vendors do the same.
 
 use crate::support::read_mini;
-use stackline_analyze::critical_path::ctda::{self, CtdaEdgeKind, CtdaOptions};
-use stackline_analyze::critical_path::exact::{Category, Exact, WindowChoice};
-use stackline_analyze::{Scope, analyses, checks};
+use stackline_analyze::{analyses, checks};
+use stackline_critical_path::ctda;
+use stackline_critical_path::ctda::{CtdaEdgeKind, CtdaOptions};
+use stackline_critical_path::exact::{Category, Exact, WindowChoice};
 use stackline_model::{Trace, Values};
+use stackline_timeline::Scope;
 
 /// Forty launches, of which every other one lost its kernel; with both calls of a launch, as newer profilers record them.
 fn launches(with_driver: bool) -> Trace {

@@ -23,7 +23,7 @@ use page::{REPORT_EXAMPLE, VIEW_EXAMPLE};
 pub(crate) use page::{ReportArgs, SourceArgs, ViewArgs};
 pub(crate) use refused::{command, parse, refused};
 use regex_lite::Regex;
-use stackline_analyze::Scope;
+use stackline_timeline::Scope;
 use std::path::PathBuf;
 pub(crate) use what_if::WhatIfArgs;
 

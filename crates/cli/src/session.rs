@@ -6,11 +6,12 @@ use crate::failure::{did_you_mean, wrong_use};
 use crate::output;
 use crate::progress::ProgressDisplay;
 use anyhow::Result;
-use stackline_analyze::steps::{Looked, default_window};
-use stackline_analyze::{Analysis, Scope};
+use stackline_analyze::Analysis;
 use stackline_engine::{Error, Job, Mapped, OpenOptions, Progress, Run, RunOptions};
 use stackline_model::{ReadReport, Severity, Table, Trace, TraceMeta, TraceSet};
 use stackline_present::{TraceInfo, human};
+use stackline_timeline::Scope;
+use stackline_timeline::steps::{Looked, default_window};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

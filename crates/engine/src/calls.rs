@@ -2,7 +2,7 @@
 
 use crate::open::{is_run, read_options, runs_below};
 use crate::{Error, Lacks, OpenOptions, Part, symbols};
-use stackline_analyze::calls::ranks_of_calls;
+use stackline_calls::ranks_of_calls;
 use stackline_ingest::recording;
 use stackline_model::CallingContextTree;
 use stackline_store::{CallsEntry, WriteOptions};

@@ -1,8 +1,8 @@
 //! Clocks of ranks against each other, by the collectives that they share: all ranks leave one at nearly the same time.
 
 use crate::ranks;
-use stackline_analyze::classify::Collective;
 use stackline_model::{AttrValue, EventKind, Table, Trace, TraceSet, Unit};
+use stackline_timeline::classify::Collective;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 

@@ -1,10 +1,11 @@
 //! Runs as comparisons keep them: opened one by one, so that memory holds one at a time.
 
 use crate::{Error, Part, Run, check_cycles, check_steps, ranks};
-use stackline_analyze::Scope;
-use stackline_analyze::calls::{calls_of_rank, fold_imports, ranks_of_calls};
-use stackline_analyze::diff::Profile;
+use stackline_calls::{calls_of_rank, fold_imports, ranks_of_calls};
+use stackline_diff::{MeanStep, Profile};
+use stackline_findings::step_time;
 use stackline_model::{CallingContextTree, Trace};
+use stackline_timeline::Scope;
 
 /// The compared profiles of one run: of each rank of a trace, archive, directory or run directory, or of a recording of calls.
 /// `seen` gets each trace with its rank (of a recording one that is nothing but its name and read report).
@@ -55,8 +56,18 @@ fn of_calls(
     trace.meta.format = "recording".to_owned();
     trace.report = tree.report.clone();
     seen(&trace, 0);
-    let profile = Profile::of_calls(&tree, &trace.meta.name);
+    let profile = profile_of_calls(&tree, &trace.meta.name);
     Ok(vec![profile.map_err(|_| Error::NoTimes { path: trace.meta.name.into() })?])
+}
+
+/// The profile of a recording without single calls, with the mean step that its call tree shows.
+///
+/// # Errors
+/// If the recording has no times; the message names it.
+pub fn profile_of_calls(tree: &CallingContextTree, name: &str) -> Result<Profile, String> {
+    let marked = step_time(tree).filter(|time| time.steps > 0);
+    let mean_step = marked.map(|time| MeanStep { ns: time.ns, steps: time.steps, recording_ns: time.recording_ns });
+    Profile::of_calls(tree, name, mean_step)
 }
 
 fn of_rank(tree: CallingContextTree, wanted: i64) -> Result<CallingContextTree, Error> {

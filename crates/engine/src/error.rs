@@ -1,8 +1,8 @@
 //! Why the engine could not answer.
 
 use crate::Lacks;
-use stackline_analyze::AmbiguousCycle;
 use stackline_model::format::duration;
+use stackline_timeline::AmbiguousCycle;
 use std::path::{Path, PathBuf};
 
 /// A sentence that says what, where, and what to do.

@@ -32,7 +32,7 @@ mod symbols;
 
 pub use calls::merge_calls;
 pub use clocks::{CollectiveEnds, RANK_CLOCKS, RankClock, rank_clock_table, rank_clocks};
-pub use diff::profiles;
+pub use diff::{profile_of_calls, profiles};
 pub use error::Error;
 pub use lacks::{Lacks, Part};
 pub use map::{Mapped, map};

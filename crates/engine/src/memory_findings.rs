@@ -2,9 +2,9 @@
 
 mod messages;
 
-use stackline_analyze::findings::{
-    Confidence, DevicePeak, Fact, Finding, Findings, MemoryFindings, MemoryGain, Options, REPLAY, Reason, Requirement,
-    Rule, Settings, SkippedRule, SourceLocation, Support, rules,
+use stackline_findings::{
+    DevicePeak, Fact, Finding, Findings, MemoryFindings, MemoryGain, Options, REPLAY, Reason, Requirement, Rule,
+    Settings, SkippedRule, Support, rules,
 };
 use stackline_ingest::diagnostics::{ONE_OF_PROCESSES, processes_of};
 use stackline_memory::curve::device_of;
@@ -13,6 +13,8 @@ use stackline_memory::suggest::{Action, Suggestion, describe};
 use stackline_memory::tables::{NamedPeak, Ranked};
 use stackline_memory::{Certainty, Measure, MemoryAnalysis, Pattern, PatternMatch, Rules, frame_of, locate};
 use stackline_model::{MemoryDeviceId, MemoryObjectId, MemoryTrace, StrId, Unit};
+use stackline_timeline::confidence::Confidence;
+use stackline_timeline::source_location::SourceLocation;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What is told although no change of the objects' memory is known: what costs time, or is too scattered to shrink.

@@ -1,10 +1,11 @@
 //! Runs analyses over traces, on several threads, with the same result for any number of them.
 
 use crate::{Error, Progress, concatenate, ranks};
-use stackline_analyze::steps::Looked;
-use stackline_analyze::{Analysis, DefaultWindow, Scope, ambiguous_cycles};
+use stackline_analyze::Analysis;
 use stackline_model::{Table, Trace, TraceSet};
 use stackline_store::thread_count;
+use stackline_timeline::steps::Looked;
+use stackline_timeline::{DefaultWindow, Scope, ambiguous_cycles};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -1,11 +1,10 @@
 //! Findings of memory traces: a program for each code that it is told of, and one nearly the same that it is not.
 
-use stackline_analyze::findings::{
-    Confidence, Finding, Findings, MemoryFindings, Options, Reason, Settings, Support, rules,
-};
 use stackline_engine::{findings_of_memory, memory_findings, memory_rules};
+use stackline_findings::{Finding, Findings, MemoryFindings, Options, Reason, Settings, Support, rules};
 use stackline_memory::{MemoryAnalysis, Pattern, Rules};
 use stackline_model::MemoryTrace;
+use stackline_timeline::confidence::Confidence;
 
 fn read(text: &str) -> MemoryTrace {
     let trace = stackline_ingest::memory::text::read("program", text).unwrap();

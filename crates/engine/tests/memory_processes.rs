@@ -59,9 +59,9 @@ fn the_process_with_the_highest_peak_comes_first() {
     // That others are there is no damage.
     let found = memory_findings(&MemoryAnalysis::new(&shown, 1), 0.5, &|_| true);
     let told = stackline_engine::findings_with_known_memory(
-        stackline_analyze::findings::Findings::of_memory(stackline_analyze::findings::MemoryFindings::default()),
+        stackline_findings::Findings::of_memory(stackline_findings::MemoryFindings::default()),
         Some((&shown, found)),
-        &stackline_analyze::findings::Options::default(),
+        &stackline_findings::Options::default(),
     );
     assert_eq!(told.notes.len(), 1, "{:?}", told.notes);
     assert!(told.notes[0].ends_with(":13, one of 4 that have some"), "{:?}", told.notes);

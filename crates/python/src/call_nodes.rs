@@ -5,9 +5,10 @@ use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PySlice};
-use stackline_analyze::calls::{CallIndex, CallValue, Measure, Part};
-use stackline_analyze::findings::{SourceLocation, place_of_call, source_location_of};
+use stackline_calls::{CallIndex, CallValue, Measure, Part};
+use stackline_findings::place_of_call;
 use stackline_model::{CallNodeId, CallingContextTree, EventId, FrameKind, TraceSet};
+use stackline_timeline::source_location::{SourceLocation, source_location_of};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 

@@ -7,10 +7,10 @@ use crate::run::NativeRun;
 use crate::worker::quiet;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use stackline_analyze::Scope;
-use stackline_analyze::calls::{CallIndex, CallValue, Measure, Part, TraceCallTree, trace_calls};
+use stackline_calls::{CallIndex, CallValue, Measure, Part, TraceCallTree, trace_calls};
 use stackline_engine::Progress;
 use stackline_model::{CallNodeId, CallingContextTree, FrameKind, Unit};
+use stackline_timeline::Scope;
 use std::sync::Arc;
 
 /// The calls of one trace of a run, or those of a recording or a profile without traces. Steps include both ends.

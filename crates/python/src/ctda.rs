@@ -7,9 +7,10 @@ use crate::worker::quiet;
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use stackline_analyze::critical_path::Edit;
-use stackline_analyze::critical_path::ctda::{self, CtdaOptions, CtdaPath, PhaseRules};
-use stackline_analyze::critical_path::hta::Instances;
+use stackline_critical_path::Edit;
+use stackline_critical_path::ctda;
+use stackline_critical_path::ctda::{CtdaOptions, CtdaPath, PhaseRules};
+use stackline_critical_path::hta::Instances;
 use stackline_engine::Progress;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -37,7 +38,7 @@ pub(crate) fn ctda_path(
     let read = |file: PathBuf| {
         let text = std::fs::read_to_string(&file);
         let text = text.map_err(|e| PyOSError::new_err(format!("{}: cannot read: {e}", file.display())))?;
-        PhaseRules::extended_by(&text).map_err(|e| failed(py, &e))
+        PhaseRules::extended_by(&text).map_err(|e| failed(py, &e.into()))
     };
     let instance = instance.map(|(a, b)| if a == b { Instances::One(a) } else { Instances::Range(a, b) });
     let options = CtdaOptions { annotation, instance, steps, phase_rules: phase_rules.map(read).transpose()? };

@@ -6,10 +6,10 @@ use crate::run::NativeRun;
 use crate::table::NativeTable;
 use crate::worker::quiet;
 use pyo3::prelude::*;
-use stackline_analyze::Scope;
-use stackline_analyze::diff::{Options, Profile, Side, compare, tables, trim_warmup};
+use stackline_diff::{Options, Profile, Side, compare, tables, trim_warmup};
 use stackline_engine::{Error, Progress};
 use stackline_model::TraceSet;
+use stackline_timeline::Scope;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -71,7 +71,7 @@ fn profiles(run: &Compared, scope: &Scope) -> Result<Vec<Profile>, String> {
         Compared::Traces(set, ranks) => {
             Ok(set.traces.iter().zip(ranks).map(|(trace, rank)| Profile::from_trace(trace, *rank, scope)).collect())
         }
-        Compared::Calls(held, name) => match Profile::of_calls(&held.index.tree, name) {
+        Compared::Calls(held, name) => match stackline_engine::profile_of_calls(&held.index.tree, name) {
             Ok(profile) => Ok(vec![profile]),
             Err(_) => Err(Error::NoTimes { path: name.into() }.to_string()),
         },

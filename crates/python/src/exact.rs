@@ -8,15 +8,15 @@ use arrow_array::RecordBatch;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use stackline_analyze::Scope;
-use stackline_analyze::critical_path::CriticalPathError;
-use stackline_analyze::critical_path::exact::{
+use stackline_critical_path::CriticalPathError;
+use stackline_critical_path::exact::{
     Exact, ExactReport, HOPS, HOPS_TITLE, WindowChoice, hops_tables, spread, tables, with_rows,
 };
-use stackline_analyze::steps::Looked;
 use stackline_engine::Progress;
 use stackline_model::{Table, Trace};
 use stackline_store::arrow::table_batch;
+use stackline_timeline::Scope;
+use stackline_timeline::steps::Looked;
 use std::sync::Arc;
 
 /// Rows of a batch of hops.

@@ -6,14 +6,15 @@ use crate::run::NativeRun;
 use crate::table::NativeTable;
 use crate::worker::quiet;
 use pyo3::prelude::*;
-use stackline_analyze::Scope;
-use stackline_analyze::critical_path::CriticalPathError;
-use stackline_analyze::findings::{
-    Confidence, ExternalRules, Findings, Message, Options, Requirement, Settings, Support, find_in_calls, find_with,
+use stackline_critical_path::CriticalPathError;
+use stackline_engine::{Job, Progress, Run, findings_of_memory, findings_with_memory};
+use stackline_findings::{
+    ExternalRules, Findings, Message, Options, Requirement, Settings, Support, find_in_calls, find_with,
     findings_table, merge,
 };
-use stackline_engine::{Job, Progress, Run, findings_of_memory, findings_with_memory};
 use stackline_model::{TraceSet, Unit};
+use stackline_timeline::Scope;
+use stackline_timeline::confidence::Confidence;
 use std::sync::Arc;
 
 /// What to change in the program of one trace, or of a file of memory. Steps include both ends. `said`: what rules in

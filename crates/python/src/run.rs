@@ -8,13 +8,14 @@ use crate::views;
 use crate::worker::{interruptible, quiet, settled};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use stackline_analyze::Analysis;
 use stackline_analyze::analyses;
-use stackline_analyze::calls::{CallIndex, fold_imports};
-use stackline_analyze::findings::steps_of_calls;
-use stackline_analyze::steps::{Looked, default_window};
-use stackline_analyze::{Analysis, DefaultWindow, Scope};
+use stackline_calls::{CallIndex, fold_imports};
 use stackline_engine::{OF_WHOLE_TRACE, OpenOptions, Part, Progress, Run, RunOptions, WriteOptions};
+use stackline_findings::steps_of_calls;
 use stackline_model::{MemoryTrace, Problem, ReadReport, Table, TraceSet};
+use stackline_timeline::steps::{Looked, default_window};
+use stackline_timeline::{DefaultWindow, Scope};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

@@ -7,8 +7,8 @@ use crate::table::NativeTable;
 use crate::worker::quiet;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use stackline_analyze::critical_path::CriticalPathError;
-use stackline_analyze::critical_path::exact::what_if::{
+use stackline_critical_path::CriticalPathError;
+use stackline_critical_path::exact::what_if::{
     self as exact_what_if, Edit, NewPath, Prediction, SweepOptions, sweep_table, tables,
 };
 use stackline_engine::Progress;

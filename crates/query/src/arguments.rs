@@ -2,7 +2,7 @@
 
 use crate::QueryError;
 use regex_lite::Regex;
-use stackline_analyze::calls::TimeRange;
+use stackline_calls::TimeRange;
 use std::collections::BTreeMap;
 use std::str::FromStr;
 

@@ -1,9 +1,9 @@
 //! Choice of the comparable steps of a run and its baseline.
 
 use crate::OpenRun;
-use stackline_analyze::Scope;
-use stackline_analyze::calls::TimeRange;
-use stackline_analyze::steps::Looked;
+use stackline_calls::TimeRange;
+use stackline_timeline::Scope;
+use stackline_timeline::steps::Looked;
 use std::collections::BTreeSet;
 
 impl OpenRun {

@@ -6,11 +6,11 @@ use crate::memory::Memory;
 use crate::names::Names;
 use crate::slices::CoarseSlices;
 use crate::track_layout::TrackLayout;
-use stackline_analyze::calls::{CallView, TimeRange, TraceCallTree};
-use stackline_analyze::critical_path::exact::{Exact, ExactPath};
-use stackline_analyze::findings::Findings;
-use stackline_analyze::steps::Looked;
+use stackline_calls::{CallView, TimeRange, TraceCallTree};
+use stackline_critical_path::exact::{Exact, ExactPath};
+use stackline_findings::Findings;
 use stackline_model::{CallNodeId, CallThreadId, CallingContextTree, Trace};
+use stackline_timeline::steps::Looked;
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// A view that was made, or is being made.

@@ -2,11 +2,11 @@
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use stackline_analyze::critical_path::exact::{ExactReport, ExactWarning};
-use stackline_analyze::critical_path::hta;
-use stackline_analyze::large_calls::LargeCall;
-use stackline_analyze::steps::Looked;
+use stackline_critical_path::exact::{ExactReport, ExactWarning};
+use stackline_critical_path::hta;
+use stackline_critical_path::large_calls::LargeCall;
 use stackline_model::Trace;
+use stackline_timeline::steps::Looked;
 use std::collections::BTreeMap;
 
 /// The critical path of one trace.

@@ -3,7 +3,8 @@
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use serde_json::Value;
-use stackline_analyze::findings::{self, MemoryFindings};
+use stackline_findings as findings;
+use stackline_findings::MemoryFindings;
 use stackline_memory::curve::{Curve, curves};
 use stackline_memory::replay::Combination;
 use stackline_memory::tables::{NamedPeak, Ranked};

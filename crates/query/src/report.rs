@@ -3,16 +3,17 @@
 use crate::critical_path::{AfterStepsTime, CriticalPath, ExactSummary, FoundPath, StartUpTime, hta_json};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use stackline_analyze::after_steps::AfterSteps;
-use stackline_analyze::critical_path::CriticalPathError;
-use stackline_analyze::critical_path::exact::{Exact, ExactReport, WindowChoice};
-use stackline_analyze::large_calls::{LargeCall, large_calls};
-use stackline_analyze::step_marks;
-use stackline_analyze::steps::{Looked, StartUp};
-use stackline_analyze::{Analysis, Scope};
+use stackline_analyze::Analysis;
+use stackline_critical_path::CriticalPathError;
+use stackline_critical_path::exact::{Exact, ExactReport, WindowChoice};
+use stackline_critical_path::large_calls::{LargeCall, large_calls};
 use stackline_engine::{Error, RunOptions, cache};
 use stackline_model::{ReadReport, Table, Trace, TraceSet};
 use stackline_present::{TraceInfo, human};
+use stackline_timeline::Scope;
+use stackline_timeline::after_steps::AfterSteps;
+use stackline_timeline::step_marks;
+use stackline_timeline::steps::{Looked, StartUp};
 use std::path::Path;
 
 /// What a report shows in place of operators where there are none.

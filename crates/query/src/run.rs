@@ -13,14 +13,15 @@ use crate::source_roots::SourceRoots;
 use crate::track_layout::TrackLayout;
 use crate::{Arguments, QueryError, source};
 use rustc_hash::FxHasher;
-use stackline_analyze::Scope;
-use stackline_analyze::calls::{CallView, TimeRange, calls_by_thread, chosen_steps, fold_imports};
-use stackline_analyze::diff::Profile;
-use stackline_analyze::findings::{self, Findings};
-use stackline_analyze::steps::Looked;
+use stackline_calls::{CallView, TimeRange, calls_by_thread, chosen_steps, fold_imports};
+use stackline_diff::Profile;
 use stackline_engine::{Error, OpenOptions, Part, Run, RunOptions};
+use stackline_findings as findings;
+use stackline_findings::Findings;
 use stackline_model::{CallMetric, CallingContextTree, FrameKind, MemoryTrace, Table, Trace, TraceSet};
 use stackline_present::TraceInfo;
+use stackline_timeline::Scope;
+use stackline_timeline::steps::Looked;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::hash::Hasher;
@@ -115,7 +116,7 @@ impl OpenRun {
     pub(crate) fn profiles(&self) -> Result<Vec<Profile>, QueryError> {
         if let (true, Some(tree)) = (self.set.traces.is_empty(), &self.recording) {
             let none = |_| QueryError::unavailable("the recording has no times to compare");
-            return Ok(vec![Profile::of_calls(tree, &self.name).map_err(none)?]);
+            return Ok(vec![stackline_engine::profile_of_calls(tree, &self.name).map_err(none)?]);
         }
         self.trace(None)?;
         let traces = self.set.traces.iter().zip(&self.infos);

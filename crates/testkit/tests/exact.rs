@@ -1,7 +1,7 @@
 //! The exact method against the truth: time per cause, to the ns.
 
-use stackline_analyze::critical_path::exact::{Category, Exact, PathSegment, PathSegments, WindowChoice};
-use stackline_analyze::critical_path::gpu_order::Evidence;
+use stackline_critical_path::exact::{Category, Exact, PathSegment, PathSegments, WindowChoice};
+use stackline_critical_path::gpu_order::Evidence;
 use stackline_testkit::simulator::{Claim, Damage, Profile, Truth, simulate};
 use std::collections::BTreeMap;
 

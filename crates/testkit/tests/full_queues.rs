@@ -2,7 +2,7 @@
 
 use crate::what_if_support;
 
-use stackline_analyze::critical_path::exact::{Exact, WindowChoice, what_if};
+use stackline_critical_path::exact::{Exact, WindowChoice, what_if};
 use stackline_testkit::rng::Rng;
 use stackline_testkit::simulator::{Edit, Profile, Simulated, simulate};
 use std::collections::{BTreeMap, VecDeque};

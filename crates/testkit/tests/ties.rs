@@ -1,7 +1,7 @@
 //! Events of equal times: the order in which the source lists them changes nothing.
 
 use serde_json::Value;
-use stackline_analyze::critical_path::exact::{Exact, WindowChoice};
+use stackline_critical_path::exact::{Exact, WindowChoice};
 use stackline_testkit::simulator::{Damage, Profile, simulate};
 use std::collections::BTreeSet;
 
@@ -30,7 +30,7 @@ fn path(json: &str) -> Vec<String> {
     let exact = Exact::new(&trace);
     let path = exact.path(&WindowChoice::Whole).unwrap();
     let name = |e: stackline_model::EventId| e.some().map_or("", |e| trace.name(e));
-    let hop = |h: stackline_analyze::critical_path::exact::PathSegment| {
+    let hop = |h: stackline_critical_path::exact::PathSegment| {
         let track = exact.track_label(h.track);
         format!("{} {} {:?} {track} {:?} {} {}", h.start, h.end, h.category, h.evidence, h.rule, name(h.event))
     };

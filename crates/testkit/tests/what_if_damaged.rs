@@ -2,7 +2,7 @@
 
 use crate::what_if_support;
 
-use stackline_analyze::critical_path::exact::{WindowChoice, what_if};
+use stackline_critical_path::exact::{WindowChoice, what_if};
 use stackline_testkit::simulator::{Damage, Profile, simulate};
 use std::collections::BTreeMap;
 use what_if_support::{Accuracy, asked_for, try_program};

@@ -28,7 +28,7 @@ export const frameOf = ([, name, , file, line]: Label): Frame => ({ name, file, 
 
 const STEP = "ProfilerStep";
 
-/** The frame that an event counts at: see `call_frame` in crates/analyze. */
+/** The frame that an event counts at: see `call_frame` in crates/calls. */
 export function frameOfName(name: string): Frame {
   const python = /^([^]*)\((\d+)\): ([^]*)$/.exec(name);
   if (python) return { name: python[3]!, file: python[1]!, line: Number(python[2]) };

@@ -44,7 +44,7 @@ export function lengthWords({ steps, with_gpu_work: withWork = true }: Pick<Find
 /** How findings are ordered, which their gains alone do not show. */
 export const UNSURE = "Ordered by gain; behind the others, whatever they gain, come those of low confidence that perhaps gain nothing.";
 
-/** Whether a finding stands behind those that are surer: see `is_unsure` in crates/analyze. */
+/** Whether a finding stands behind those that are surer: see `is_unsure` in crates/findings. */
 export const isUnsure = (row: Row): boolean => row.confidence === "low" && !(Number(row.gain_low_bytes ?? row.gain_low_ns ?? 0) > 0);
 
 /** Whether the gains alone do not tell the order. */

@@ -34,9 +34,9 @@ const KINDS: [Kind; 4] = [
     Kind {
         noun: "rule",
         skeleton: include_str!("rule.txt"),
-        file: "crates/analyze/src/findings/rules/{name}.rs",
+        file: "crates/findings/src/rules/{name}.rs",
         page: None,
-        list: "crates/analyze/src/findings/rules/mod.rs",
+        list: "crates/findings/src/rules/mod.rs",
         entry: "    {name}::RULE,\n",
         order: Order::Last,
         next: "Write its page: STACKLINE_BLESS=1 cargo nextest run -p stackline-analyze -E 'test(findings_docs)'",
@@ -124,7 +124,7 @@ fn filled(text: &str, name: &str, code: &str) -> String {
 /// The code after the highest one of all rules, such as `SL066`.
 fn next_code() -> Result<String> {
     let mut highest = 0;
-    for path in files::listed()?.iter().filter(|path| path.starts_with("crates/analyze/src/findings/")) {
+    for path in files::listed()?.iter().filter(|path| path.starts_with("crates/findings/src/")) {
         highest = highest.max(highest_code(&read(path)?));
     }
     Ok(format!("SL{:03}", highest + 1))

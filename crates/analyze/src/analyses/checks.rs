@@ -1,8 +1,9 @@
 //! Table of consistency checks ([`crate::checks`]), one row per check, and table of events that fail one.
 
 use crate::checks::{ALL, Check, Outcome};
-use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
+use crate::{Analysis, Display, TableCommand};
 use stackline_model::{EventId, Table, Trace, Unit};
+use stackline_timeline::{DefaultWindow, Scope};
 
 /// The registered analysis.
 pub(super) const CHECKS: Analysis = Analysis {

@@ -1,8 +1,9 @@
 //! Bounds on the clock offset between each device and the host, from causality ([`stackline_model::DeviceClock`]), for
 //! times as recorded. Reading already removed offsets of one millisecond and more, before all other tables.
 
-use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
+use crate::{Analysis, Display, TableCommand};
 use stackline_model::{DeviceClock, Table, Trace, Unit};
+use stackline_timeline::{DefaultWindow, Scope};
 
 /// The registered analysis.
 pub(super) const CLOCKS: Analysis = Analysis {

@@ -1,7 +1,8 @@
 //! Recorded counter values, one row per value.
 
-use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
+use crate::{Analysis, Display, TableCommand};
 use stackline_model::{CounterSeries, CounterTable, Table, Trace, Unit};
+use stackline_timeline::{DefaultWindow, Scope};
 
 /// The registered analysis.
 pub(super) const ANALYSIS: Analysis = Analysis {

@@ -4,10 +4,12 @@
 //! replay, whole steps belong to one launch call, and kernels launched before the recording have none
 //! (AMD-AGI/TraceLens#827, #728). So tables with shares have a note on coverage.
 
-use crate::summary::percent;
-use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
+use crate::{Analysis, Display, TableCommand};
 use stackline_model::names::is_graph_launch;
 use stackline_model::{GpuId, Table, Trace, Unit};
+use stackline_timeline::gpu_view::note_of;
+use stackline_timeline::stats::percent;
+use stackline_timeline::{DefaultWindow, Scope};
 
 /// The registered analysis.
 pub(super) const COVERAGE: Analysis = Analysis {
@@ -64,25 +66,6 @@ fn known(trace: &Trace, id: GpuId) -> [bool; KNOWN.len()] {
         (gpu.step[i] as usize) < trace.steps.len(),
         launch.is_some() && is_graph_launch(trace.name(launch)),
     ]
-}
-
-/// Note on coverage: the share of GPU time with a known launch, operator and step.
-pub(crate) fn note_of(trace: &Trace, operations: impl Iterator<Item = GpuId>) -> String {
-    let mut total = 0i64;
-    let mut times = [0i64; 3];
-    for id in operations {
-        let (i, dur) = (id.index(), trace.events.dur[trace.gpu.event[id.index()].index()]);
-        let gpu = &trace.gpu;
-        let known = [gpu.launch[i].is_some(), gpu.operator[i].is_some(), (gpu.step[i] as usize) < trace.steps.len()];
-        total = total.saturating_add(dur);
-        for (time, known) in times.iter_mut().zip(known) {
-            *time = time.saturating_add(if known { dur } else { 0 });
-        }
-    }
-    let [launch, operator, step] = times.map(|t| percent(t as f64, total as f64).unwrap_or(0.0));
-    format!(
-        "Coverage: {launch:.1} % of the GPU time has a known launch, {operator:.1} % an operator, {step:.1} % a step."
-    )
 }
 
 /// [`note_of`] all plausible operations of a scope.

@@ -3,8 +3,9 @@
 //! Rates come from the input; missing ones come from the product's data sheet ([`stackline_model::DataSheet`]), if the
 //! name matches one.
 
-use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
+use crate::{Analysis, Display, TableCommand};
 use stackline_model::{Device, PeakFlops, Table, Trace, Unit};
+use stackline_timeline::{DefaultWindow, Scope};
 
 /// The registered analysis.
 pub(super) const ANALYSIS: Analysis = Analysis {

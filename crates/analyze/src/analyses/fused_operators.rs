@@ -1,9 +1,10 @@
 //! Original operators of fused kernels, one row per kernel, from lists in XLA's programs and from names of
 //! TorchInductor's kernels.
 
-use crate::scope::{GpuWork, HostWork};
-use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
+use crate::{Analysis, Display, TableCommand};
 use stackline_model::{Fusion, GpuRecords, Table, Trace, Unit};
+use stackline_timeline::scope::{GpuWork, HostWork};
+use stackline_timeline::{DefaultWindow, Scope};
 use std::cmp::Reverse;
 
 /// The registered analysis.

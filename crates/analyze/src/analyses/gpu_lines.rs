@@ -4,11 +4,12 @@
 //! the operator's definition; otherwise it is the line, or function, that launched the operation. Durations are summed
 //! over streams, as in `gpu_kernels`.
 
-use crate::findings::{SourceLocations, launch_of};
-use crate::summary::percent;
-use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
+use crate::{Analysis, Display, TableCommand};
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, StrId, Table, Trace, Unit};
+use stackline_timeline::source_location::{SourceLocations, launch_of};
+use stackline_timeline::stats::percent;
+use stackline_timeline::{DefaultWindow, Scope};
 use std::collections::BTreeMap;
 
 /// The registered analysis.

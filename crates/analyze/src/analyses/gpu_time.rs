@@ -20,12 +20,13 @@
 
 use super::coverage::beside_shares;
 use super::steps::LEAST_KNOWN;
-use crate::kernel_type::{KernelType, NameTypes, RULES};
-use crate::launch_handover::{Handovers, host_until};
-use crate::steps::Looked;
-use crate::summary::percent;
-use crate::{Analysis, DefaultWindow, Display, TableCommand};
+use crate::{Analysis, Display, TableCommand};
 use stackline_model::{EventId, EventKind, GpuId, StrId, Table, Trace, TrackId, Unit, names};
+use stackline_timeline::DefaultWindow;
+use stackline_timeline::kernel_type::{KernelType, NameTypes, RULES};
+use stackline_timeline::launch_handover::{Handovers, host_until};
+use stackline_timeline::stats::percent;
+use stackline_timeline::steps::Looked;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The registered analysis.
@@ -324,8 +325,8 @@ fn launchers<'t>(trace: &'t Trace, operations: &[Operation]) -> BTreeMap<&'t str
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::intervals::{subtract, total, union};
     use proptest::prelude::*;
+    use stackline_timeline::intervals::{subtract, total, union};
 
     fn operation(start: i64, dur: i64, kind: KernelType) -> Operation {
         Operation { device: 0, start, end: start + dur, gpu: GpuId(0), kind, is_early: false }

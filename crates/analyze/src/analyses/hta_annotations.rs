@@ -13,9 +13,10 @@
 
 use super::hta_kernel_breakdown::name_statistics;
 use crate::hta_rows::{HtaRows, Row};
-use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
+use crate::{Analysis, Display, TableCommand};
 use rustc_hash::FxHashMap;
 use stackline_model::{Key, StrId, Table, Trace, Unit};
+use stackline_timeline::{DefaultWindow, Scope};
 use std::collections::BTreeMap;
 
 /// The registered analysis.

@@ -7,12 +7,13 @@
 use super::coverage::beside_shares;
 use super::hta_kernel_breakdown::overlaps;
 use crate::hta_rows::HtaRows;
-use crate::intervals::{intersect, total, union};
-use crate::kernel_type::{HTA_RULES, KernelType, NameTypes, RULES};
-use crate::stats::round;
-use crate::summary::percent;
-use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
+use crate::{Analysis, Display, TableCommand};
 use stackline_model::{Table, Trace, Unit};
+use stackline_timeline::intervals::{intersect, total, union};
+use stackline_timeline::kernel_type::{HTA_RULES, KernelType, NameTypes, RULES};
+use stackline_timeline::stats::percent;
+use stackline_timeline::stats::round;
+use stackline_timeline::{DefaultWindow, Scope};
 use std::collections::BTreeMap;
 
 /// The registered analysis.

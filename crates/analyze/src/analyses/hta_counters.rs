@@ -6,8 +6,9 @@
 //! outermost first. Each argument of a range is a counter with its own column.
 
 use crate::hta_rows::{HtaRows, Row};
-use crate::{Analysis, DefaultWindow, Display, TableCommand};
+use crate::{Analysis, Display, TableCommand};
 use stackline_model::{EventKind, StrId, Table, Trace, Unit};
+use stackline_timeline::DefaultWindow;
 use std::collections::BTreeSet;
 
 /// The registered analysis.

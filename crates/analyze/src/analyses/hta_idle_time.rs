@@ -10,10 +10,11 @@
 //! `host_wait`. The first operation of a stream has no gap but adds the category `other`.
 
 use crate::hta_rows::{HtaRows, Row};
-use crate::stats::{Describe, columns, describe, round, sum};
-use crate::summary::percent;
-use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
+use crate::{Analysis, Display, TableCommand};
 use stackline_model::{GpuId, Table, Trace, Unit};
+use stackline_timeline::stats::percent;
+use stackline_timeline::stats::{Describe, columns, describe, round, sum};
+use stackline_timeline::{DefaultWindow, Scope};
 use std::collections::BTreeMap;
 
 /// The registered analysis.

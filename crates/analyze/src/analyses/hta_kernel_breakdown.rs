@@ -11,11 +11,12 @@
 
 use super::coverage::beside_shares;
 use crate::hta_rows::{HtaRows, Row};
-use crate::intervals::Bound;
-use crate::kernel_type::{HTA_RULES, KernelType, NameTypes};
-use crate::stats::{mean_std, quantile, round, sum};
-use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
+use crate::{Analysis, Display, TableCommand};
 use stackline_model::{Table, Trace, Unit};
+use stackline_timeline::intervals::Bound;
+use stackline_timeline::kernel_type::{HTA_RULES, KernelType, NameTypes};
+use stackline_timeline::stats::{mean_std, quantile, round, sum};
+use stackline_timeline::{DefaultWindow, Scope};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
@@ -81,7 +82,7 @@ pub fn types(rows: &HtaRows, memory: bool) -> Table {
 pub(super) fn overlaps<T: Bound>(spans: Vec<Vec<(T, T)>>) -> BTreeMap<u32, T> {
     let mut marks: Vec<(T, i64)> = Vec::new();
     for (class, spans) in spans.into_iter().enumerate() {
-        let merged = crate::intervals::union(spans);
+        let merged = stackline_timeline::intervals::union(spans);
         marks.extend(merged.iter().map(|s| (s.0, 1i64 << class)));
         marks.extend(merged.iter().map(|s| (s.1, -(1i64 << class))));
     }

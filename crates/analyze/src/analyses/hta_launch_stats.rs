@@ -11,10 +11,11 @@
 //! of graphs.
 
 use crate::hta_rows::{CallPairs, HtaRows, Row, note_limited};
-use crate::stats::{columns, describe, sum};
-use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
+use crate::{Analysis, Display, TableCommand};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{Table, Trace, Unit};
+use stackline_timeline::stats::{columns, describe, sum};
+use stackline_timeline::{DefaultWindow, Scope};
 
 /// The registered analysis.
 pub const ANALYSIS: Analysis = Analysis {

@@ -10,10 +10,11 @@
 //! series).
 
 use crate::hta_rows::HtaRows;
-use crate::kernel_type::{HTA_RULES, KernelType, NameTypes};
-use crate::stats::{columns, describe};
-use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
+use crate::{Analysis, Display, TableCommand};
 use stackline_model::{Table, Trace, Unit};
+use stackline_timeline::kernel_type::{HTA_RULES, KernelType, NameTypes};
+use stackline_timeline::stats::{columns, describe};
+use stackline_timeline::{DefaultWindow, Scope};
 use std::collections::BTreeMap;
 
 /// The registered analysis.

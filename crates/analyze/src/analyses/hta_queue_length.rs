@@ -14,11 +14,12 @@
 //!   stream.
 
 use crate::hta_rows::{CallPairs, HtaRows, note_limited};
-use crate::hta_view::LAUNCHES;
-use crate::stats::{columns, describe};
-use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
+use crate::{Analysis, Display, TableCommand};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{Column, EventId, Table, Unit, Values};
+use stackline_timeline::hta_view::LAUNCHES;
+use stackline_timeline::stats::{columns, describe};
+use stackline_timeline::{DefaultWindow, Scope};
 use std::collections::BTreeMap;
 
 /// The registered analysis.

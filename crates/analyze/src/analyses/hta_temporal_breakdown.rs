@@ -9,11 +9,12 @@
 
 use super::coverage::beside_shares;
 use crate::hta_rows::HtaRows;
-use crate::intervals::{total, union};
-use crate::kernel_type::{HTA_RULES, KernelType, NameTypes};
-use crate::stats::round;
-use crate::{Analysis, DefaultWindow, Display, TableCommand};
+use crate::{Analysis, Display, TableCommand};
 use stackline_model::{Table, Unit};
+use stackline_timeline::DefaultWindow;
+use stackline_timeline::intervals::{total, union};
+use stackline_timeline::kernel_type::{HTA_RULES, KernelType, NameTypes};
+use stackline_timeline::stats::round;
 
 /// The registered analysis.
 pub const ANALYSIS: Analysis = Analysis {

@@ -1,8 +1,9 @@
 //! Logical parents of events that nesting on their own track does not show, one row per event: the launch call of a GPU
 //! operation, the forward operator of a backward operator, the event that handed work to another thread.
 
-use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
+use crate::{Analysis, Display, TableCommand};
 use stackline_model::{EventId, ParentEvidence, Table, Trace, Unit};
+use stackline_timeline::{DefaultWindow, Scope};
 
 /// The registered analysis.
 pub(super) const ANALYSIS: Analysis = Analysis {

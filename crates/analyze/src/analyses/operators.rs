@@ -1,10 +1,12 @@
 //! Operators: calls, host time, GPU time and launches, by name and as a call tree.
 
-use crate::op_tree::{OpTree, ROOT};
-use crate::tracelens::{Definition, GpuView};
-use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
+use crate::{Analysis, Display, TableCommand};
 use rustc_hash::FxHashMap;
-use stackline_model::{AttrColumn, EventId, EventKind, GpuId, StrId, Table, Trace, Unit};
+use stackline_model::{AttrColumn, EventId, StrId, Table, Trace, Unit};
+use stackline_timeline::gpu_view::{Definition, GpuView};
+use stackline_timeline::op_tree::{OpTree, ROOT};
+use stackline_timeline::operator_costs::{Cost, costs};
+use stackline_timeline::{DefaultWindow, Scope};
 
 /// The registered analysis.
 pub(super) const OPERATORS: Analysis = Analysis {
@@ -17,50 +19,6 @@ pub(super) const OPERATORS: Analysis = Analysis {
     run: |trace, scope| tables(trace, scope),
 };
 
-/// Cost of one operator call, self and inclusive. Times in ns.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Cost {
-    calls: i64,
-    pub(crate) host_self: i64,
-    pub(crate) host_total: i64,
-    pub(crate) gpu_self: i64,
-    gpu_total: i64,
-    launches_self: i64,
-    launches_total: i64,
-    /// Linked GPU operations.
-    work_self: i64,
-    work_total: i64,
-    /// Launch calls without recorded or linked work, and linked work without plausible times.
-    unrecorded_self: i64,
-    unrecorded_total: i64,
-}
-
-impl Cost {
-    fn add(&mut self, other: &Self) {
-        self.calls = self.calls.saturating_add(other.calls);
-        self.host_self = self.host_self.saturating_add(other.host_self);
-        self.host_total = self.host_total.saturating_add(other.host_total);
-        self.gpu_self = self.gpu_self.saturating_add(other.gpu_self);
-        self.gpu_total = self.gpu_total.saturating_add(other.gpu_total);
-        self.launches_self = self.launches_self.saturating_add(other.launches_self);
-        self.launches_total = self.launches_total.saturating_add(other.launches_total);
-        self.work_self += other.work_self;
-        self.work_total += other.work_total;
-        self.unrecorded_self += other.unrecorded_self;
-        self.unrecorded_total += other.unrecorded_total;
-    }
-
-    /// Self GPU time in ns; `None` if no work is linked but some may have run, because missing records are not 0.
-    fn gpu_self(&self, is_linked: bool) -> Option<i64> {
-        (self.work_self > 0 || is_linked && self.unrecorded_self == 0).then_some(self.gpu_self)
-    }
-
-    /// The same, inclusive.
-    fn gpu_total(&self, is_linked: bool) -> Option<i64> {
-        (self.work_total > 0 || is_linked && self.unrecorded_total == 0).then_some(self.gpu_total)
-    }
-}
-
 fn tables(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let tree = OpTree::new(trace);
     // Operators are selected by their begin: the work they launched may run before or after the window of GPU work.
@@ -71,57 +29,6 @@ fn tables(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let incomplete = trace.gpu_records().note();
     let noted = |table: Table| incomplete.clone().into_iter().fold(table, Table::note).note(note.clone());
     vec![noted(flat(trace, &tree, &costs, &used)), noted(merged(trace, &tree, &costs, &used))]
-}
-
-/// Cost of each node's call, with all GPU work that it launched. `view` must cover the whole trace.
-pub(crate) fn costs(trace: &Trace, view: &GpuView<'_>, tree: &OpTree) -> Vec<Cost> {
-    let work = tree.gpu_work(trace, &vec![true; trace.gpu.len()]);
-    let mut costs = vec![Cost::default(); tree.len()];
-    for call in trace.unrecorded_launches() {
-        let operator = trace.ancestors(call).find(|e| trace.kind(*e) == EventKind::Operator);
-        if let Some(node) = operator.and_then(|op| tree.node_of(op)) {
-            costs[node as usize].unrecorded_self += 1;
-        }
-    }
-    // Children come after their parents, so in reverse order a node is complete when it is reached.
-    for node in (0..tree.len()).rev() {
-        let (op, parent) = (tree.op[node], tree.parent[node]);
-        let dur = trace.events.dur[op.index()];
-        let own = work.own(node as u32);
-        let duration = |g: &GpuId| trace.events.dur[trace.gpu.event[g.index()].index()];
-        let timed = || own.iter().filter(|g| view.linked[g.index()]);
-        let gpu = timed().map(duration).fold(0, i64::saturating_add);
-        let mut calls: Vec<EventId> = own.iter().map(|g| trace.gpu.launch[g.index()]).collect();
-        calls.sort_unstable();
-        calls.dedup();
-        let cost = &mut costs[node];
-        cost.calls = 1;
-        cost.host_total = dur;
-        // Until here `host_self` has the time of the operators inside. If they cross the end of this one, their time
-        // may exceed its duration.
-        cost.host_self = dur.saturating_sub(cost.host_self).max(0);
-        cost.gpu_self = gpu;
-        cost.gpu_total = cost.gpu_total.saturating_add(gpu);
-        cost.launches_self = calls.len() as i64 + cost.unrecorded_self;
-        cost.launches_total += cost.launches_self;
-        cost.work_self = timed().count() as i64;
-        cost.work_total += cost.work_self;
-        cost.unrecorded_self += own.len() as i64 - cost.work_self;
-        cost.unrecorded_total += cost.unrecorded_self;
-        let Cost { gpu_total, launches_total, work_total, unrecorded_total, .. } = *cost;
-        if parent != ROOT {
-            let outer = tree.op[parent as usize];
-            let end = trace.events.end(op).min(trace.events.end(outer));
-            let inside = end.saturating_sub(trace.events.start[op.index()]).max(0);
-            let above = &mut costs[parent as usize];
-            above.host_self = above.host_self.saturating_add(inside);
-            above.gpu_total = above.gpu_total.saturating_add(gpu_total);
-            above.launches_total += launches_total;
-            above.work_total += work_total;
-            above.unrecorded_total += unrecorded_total;
-        }
-    }
-    costs
 }
 
 /// Input shapes of the operators of one name.

@@ -1,8 +1,9 @@
 //! Recorded samples, one row per sample: call path of a thread, and the time or number of events that the sample
 //! represents.
 
-use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
+use crate::{Analysis, Display, TableCommand};
 use stackline_model::{Sample, SampleSeries, StackId, StrId, Table, Trace, Unit};
+use stackline_timeline::{DefaultWindow, Scope};
 
 /// The registered analysis.
 pub(super) const ANALYSIS: Analysis = Analysis {

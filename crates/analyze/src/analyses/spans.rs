@@ -1,9 +1,10 @@
 //! Time of spans by name and host thread, for traces without operators and GPUs. Self time is by nesting; total time is
 //! the union of a name's spans.
 
-use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
+use crate::{Analysis, Display, TableCommand};
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, StrId, Table, Trace, TrackId, TrackKind, Unit};
+use stackline_timeline::{DefaultWindow, Scope};
 
 /// The registered analysis.
 pub(super) const ANALYSIS: Analysis = Analysis {

@@ -1,13 +1,15 @@
 //! Steps: their times, the spread between them, and GPU busy time.
 
-use crate::intervals::{total, union};
-use crate::stats;
-use crate::step_cycles::{Cycle, processes};
-use crate::steps::{Looked, between, with_gpu_work};
-use crate::summary::{Summary, percent};
-use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
+use crate::summary::Summary;
+use crate::{Analysis, Display, TableCommand};
 use stackline_model::names::is_fill_launch;
 use stackline_model::{EventId, EventKind, GpuId, Key, Step, StepIndex, Table, Trace, TrackKind, Unit};
+use stackline_timeline::intervals::{total, union};
+use stackline_timeline::stats;
+use stackline_timeline::stats::percent;
+use stackline_timeline::step_cycles::{Cycle, processes};
+use stackline_timeline::steps::{Looked, between, with_gpu_work};
+use stackline_timeline::{DefaultWindow, Scope};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The registered analysis.

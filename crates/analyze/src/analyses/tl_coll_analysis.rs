@@ -1,13 +1,14 @@
 //! TraceLens' `coll_analysis`: communication kernels by collective, group, type and size, with the bandwidths that
 //! nccl-tests defines (its `doc/PERFORMANCE.md`).
 
-use crate::classify::{Collective, element_bytes};
-use crate::host_collectives::host_collectives;
 use crate::summary::Summary;
-use crate::tracelens::{Definition, GpuView};
-use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
+use crate::{Analysis, Display, TableCommand};
 use rustc_hash::FxHashMap;
 use stackline_model::{AttrColumn, AttrValue, EventId, EventKind, GpuId, StrId, Table, Trace, Unit};
+use stackline_timeline::classify::{Collective, element_bytes};
+use stackline_timeline::gpu_view::{Definition, GpuView};
+use stackline_timeline::host_collectives::host_collectives;
+use stackline_timeline::{DefaultWindow, Scope};
 
 /// The registered analysis.
 pub(super) const COLL_ANALYSIS: Analysis = Analysis {

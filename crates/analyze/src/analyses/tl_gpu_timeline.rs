@@ -1,9 +1,10 @@
 //! TraceLens' `gpu_timeline`: the time from the first to the last GPU operation, by kind of GPU activity.
 
-use crate::kernel_type::KernelType;
-use crate::tracelens::{Definition, GpuView, Recompute, Spans};
-use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand, summary};
+use crate::{Analysis, Display, TableCommand};
 use stackline_model::{GpuId, Table, Trace, Unit};
+use stackline_timeline::gpu_view::{Definition, GpuView, Recompute, Spans};
+use stackline_timeline::kernel_type::KernelType;
+use stackline_timeline::{DefaultWindow, Scope};
 
 /// The registered analysis.
 pub(super) const GPU_TIMELINE: Analysis = Analysis {
@@ -41,7 +42,7 @@ pub fn table(trace: &Trace, scope: &Scope, definition: Definition) -> Table {
             part.push(selected);
             kind.push(Some(name.to_owned()));
             time.push(us / 1e3);
-            share.push(summary::percent(us, times[5]));
+            share.push(stackline_timeline::stats::percent(us, times[5]));
         }
     }
     let table = Table::new("gpu_timeline", "GPU timeline from the first to the last operation")

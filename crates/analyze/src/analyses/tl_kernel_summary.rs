@@ -1,12 +1,14 @@
 //! TraceLens' `kernel_summary`: kernels by launching operator, name and stream.
 
 use crate::analyses::tl_gpu_timeline::extent_us;
-use crate::classify;
-use crate::summary::{Summary, percent};
-use crate::tracelens::{Definition, GpuView, Launchers, Recompute};
-use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
+use crate::summary::Summary;
+use crate::{Analysis, Display, TableCommand};
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, GpuId, StrId, Table, Trace, Unit};
+use stackline_timeline::classify;
+use stackline_timeline::gpu_view::{Definition, GpuView, Launchers, Recompute};
+use stackline_timeline::stats::percent;
+use stackline_timeline::{DefaultWindow, Scope};
 
 /// The registered analysis.
 pub(super) const KERNEL_SUMMARY: Analysis = Analysis {

@@ -1,9 +1,11 @@
 //! TraceLens' `ops_summary_by_category`: GPU time by operator category.
 
-use crate::op_groups::{self, By};
-use crate::tracelens::{Definition, GpuView, Launchers};
-use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
+use crate::op_groups;
+use crate::op_groups::By;
+use crate::{Analysis, Display, TableCommand};
 use stackline_model::{StrId, Table, Trace, Unit};
+use stackline_timeline::gpu_view::{Definition, GpuView, Launchers};
+use stackline_timeline::{DefaultWindow, Scope};
 
 /// The registered analysis.
 pub(super) const OPS_SUMMARY_BY_CATEGORY: Analysis = Analysis {

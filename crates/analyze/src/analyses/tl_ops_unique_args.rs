@@ -1,11 +1,13 @@
 //! TraceLens' `ops_unique_args`: GPU time by operator and its arguments (shapes, types, strides, values).
 
 use crate::op_groups;
-use crate::summary::{Summary, percent};
-use crate::tracelens::{Definition, GpuView, Launcher, Launchers};
-use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
+use crate::summary::Summary;
+use crate::{Analysis, Display, TableCommand};
 use rustc_hash::FxHashMap;
 use stackline_model::{StrId, Table, Trace, TrackId, Unit};
+use stackline_timeline::gpu_view::{Definition, GpuView, Launcher, Launchers};
+use stackline_timeline::stats::percent;
+use stackline_timeline::{DefaultWindow, Scope};
 use std::collections::BTreeMap;
 
 /// The registered analysis.

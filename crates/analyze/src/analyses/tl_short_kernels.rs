@@ -1,11 +1,13 @@
 //! TraceLens' analysis of short kernels, whose launch costs about as much as their execution.
 
 use crate::analyses::tl_gpu_timeline::extent_us;
-use crate::summary::{Summary, percent};
-use crate::tracelens::{Definition, GpuView, Recompute};
-use crate::{Analysis, DefaultWindow, Display, Scope, TableCommand};
+use crate::summary::Summary;
+use crate::{Analysis, Display, TableCommand};
 use rustc_hash::FxHashMap;
 use stackline_model::{EventKind, GpuId, StrId, Table, Trace, Unit};
+use stackline_timeline::gpu_view::{Definition, GpuView, Recompute};
+use stackline_timeline::stats::percent;
+use stackline_timeline::{DefaultWindow, Scope};
 
 /// The registered analysis.
 pub(super) const SHORT_KERNELS: Analysis = Analysis {

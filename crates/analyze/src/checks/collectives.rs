@@ -16,7 +16,7 @@ pub(super) const COLLECTIVE_FIELDS: Check = Check {
         let has = |event: EventId, field: usize| columns[field].1.get(event).is_some();
         let mut outcome = Outcome::default();
         // Only PyTorch writes these fields.
-        let is_torch = |name: &str| crate::vocabulary::aten::short_name(name).is_some();
+        let is_torch = |name: &str| stackline_timeline::vocabulary::aten::short_name(name).is_some();
         if columns.iter().all(|(_, column)| !column.exists()) && !trace.strings.iter().any(is_torch) {
             return outcome;
         }
@@ -34,5 +34,5 @@ pub(super) const COLLECTIVE_FIELDS: Check = Check {
 };
 
 fn is_collective(trace: &Trace, event: EventId) -> bool {
-    crate::classify::is_tracelens_communication(trace.name(event))
+    stackline_timeline::classify::is_tracelens_communication(trace.name(event))
 }

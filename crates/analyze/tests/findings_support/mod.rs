@@ -4,13 +4,14 @@
 
 use crate::support::read;
 use serde_json::{Value, json};
-use stackline_analyze::Scope;
-use stackline_analyze::critical_path::exact::Exact;
-use stackline_analyze::critical_path::exact::what_if::{Edit, Gain, predict};
-use stackline_analyze::findings::{self, Finding, Findings, Options, REPLAY, SPECULATIVE, Settings};
-use stackline_analyze::steps::Looked;
+use stackline_critical_path::exact::Exact;
+use stackline_critical_path::exact::what_if::{Edit, Gain, predict};
+use stackline_findings as findings;
+use stackline_findings::{Finding, Findings, Options, REPLAY, SPECULATIVE, Settings};
 use stackline_model::{INFERRED, LINE, RECORDING, Trace};
 use stackline_testkit::mini::MiniTrace;
+use stackline_timeline::Scope;
+use stackline_timeline::steps::Looked;
 use std::collections::BTreeSet;
 
 /// A trace in the making: one process, thread 1, device 0; times in µs.

@@ -2,9 +2,9 @@
 
 use super::{Csv, python};
 use serde_json::Value;
-use stackline_analyze::classify::TRACELENS_OTHER;
-use stackline_analyze::tracelens::Definition;
 use stackline_model::{Table, Values};
+use stackline_timeline::classify::TRACELENS_OTHER;
+use stackline_timeline::gpu_view::Definition;
 use std::collections::BTreeMap;
 
 pub(crate) type Convert = fn(&str) -> String;

@@ -2,7 +2,7 @@
 
 use super::{Inputs, Range, parse_annotation, parse_instances};
 use clap::{ArgAction, Args};
-use stackline_analyze::critical_path::exact::what_if::Edit;
+use stackline_critical_path::exact::what_if::Edit;
 
 pub(super) const EXAMPLE: &str = "Selectors: kernel:NAME, operator:NAME, module:NAME, annotation:NAME, frame:NAME,
 collective:NAME, sync:NAME, wait:NAME (* stands for any text; ~REGEX is a regular expression),

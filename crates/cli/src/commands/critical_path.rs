@@ -12,10 +12,9 @@ use crate::session::{Session, not_an_input};
 use anyhow::Result;
 use serde::Serialize;
 use serde_json::json;
-use stackline_analyze::critical_path::hta::{self, HtaOptions, Instances};
-use stackline_analyze::critical_path::{
-    CriticalPath, CriticalPathError, CriticalPathReport, Edit, OverlayMode, WarningCode,
-};
+use stackline_critical_path::hta;
+use stackline_critical_path::hta::{HtaOptions, Instances};
+use stackline_critical_path::{CriticalPath, CriticalPathError, CriticalPathReport, Edit, OverlayMode, WarningCode};
 use stackline_model::names::STEP_NAME;
 use stackline_model::{Table, Trace, Unit};
 use stackline_present::json::Extra;

@@ -1,6 +1,6 @@
 //! Advice that follows from what a file holds: how to get what is missing, by the program that wrote it.
 
-use stackline_analyze::findings::Requirement;
+use stackline_findings::Requirement;
 use stackline_model::format::count;
 use stackline_model::{EventKind, Severity, Trace, TrackKind, names};
 

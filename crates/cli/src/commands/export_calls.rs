@@ -8,7 +8,7 @@ use crate::session::{Session, reading, run_of};
 use anyhow::Result;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use stackline_analyze::calls::{TimeRange, TraceCallTree, calls_by_thread, fold_imports};
+use stackline_calls::{TimeRange, TraceCallTree, calls_by_thread, fold_imports};
 use stackline_engine::{Part, Run};
 use stackline_model::{CallMetric, CallingContextTree, Trace, TraceSet};
 use stackline_present::exports::calls;

@@ -5,7 +5,7 @@ use crate::output::{say, to_file};
 use anyhow::{Error, Result, anyhow};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use stackline_analyze::critical_path::Overlay;
+use stackline_critical_path::Overlay;
 use stackline_present::exports::overlay::{OverlayError, OverlaySummary, write_overlay};
 use std::io;
 use std::path::{Path, PathBuf};

@@ -3,10 +3,10 @@
 use super::findings::IGNORED;
 use stackline_analyze::TableCommand;
 use stackline_analyze::analyses::of_command;
-use stackline_analyze::calls::{CALL_LINES, CALLS};
-use stackline_analyze::critical_path::exact;
-use stackline_analyze::findings::{FINDINGS, UNCHECKED};
+use stackline_calls::{CALL_LINES, CALLS};
+use stackline_critical_path::exact;
 use stackline_engine::RANK_CLOCKS;
+use stackline_findings::{FINDINGS, UNCHECKED};
 use stackline_memory::tables::{NAMES, NAMES_OF_COMPARISON};
 
 /// The tables of each command, from the registries; a table of several commands is first in that which is about it.

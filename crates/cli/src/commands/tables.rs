@@ -8,13 +8,14 @@ use crate::view::{number, without_gpu};
 use anyhow::Result;
 use serde_json::Value;
 use stackline_analyze::analyses::of_command;
-use stackline_analyze::steps::Looked;
-use stackline_analyze::{Analysis, Display, Scope, TableCommand, step_marks};
+use stackline_analyze::{Analysis, Display, TableCommand};
 use stackline_engine::{CollectiveEnds, RunOptions, is_read_once};
 use stackline_model::{Table, Trace};
 use stackline_present::json::Extra;
 use stackline_present::terminal;
 use stackline_query::INSTEAD_OF_OPERATORS;
+use stackline_timeline::steps::Looked;
+use stackline_timeline::{Scope, step_marks};
 use std::path::PathBuf;
 
 /// Commands whose tables are of the steps by default.

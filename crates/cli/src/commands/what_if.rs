@@ -8,13 +8,14 @@ use crate::output::{Answer, say};
 use crate::session::Session;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use stackline_analyze::critical_path::exact::what_if::{
-    self, Action, Edit, Prediction, Sweep, SweepOptions, sweep_table, sweep_tables, tables,
+use stackline_critical_path::exact::what_if;
+use stackline_critical_path::exact::what_if::{
+    Action, Edit, Prediction, Sweep, SweepOptions, sweep_table, sweep_tables, tables,
 };
-use stackline_analyze::critical_path::exact::{Exact, WindowChoice};
-use stackline_analyze::findings::{Gone, recorded_in};
-use stackline_analyze::steps::Looked;
+use stackline_critical_path::exact::{Exact, WindowChoice};
+use stackline_findings::{Gone, recorded_in};
 use stackline_present::{human, terminal};
+use stackline_timeline::steps::Looked;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 

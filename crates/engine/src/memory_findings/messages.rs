@@ -1,7 +1,7 @@
 //! Titles and messages of memory findings.
 
 use super::{Known, Waste, fact};
-use stackline_analyze::findings::Fact;
+use stackline_findings::Fact;
 use stackline_memory::suggest::describe_call;
 use stackline_memory::{
     MOST_BUCKETS, Measure, ObjectUsage, Origin, Pattern, PatternMatch, buckets, histogram_text, place_text,

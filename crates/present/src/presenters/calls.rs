@@ -4,7 +4,7 @@
 
 use super::human::{self, Scale};
 use super::terminal::{Style, clean, shorten};
-use stackline_analyze::calls::{CallView, SourceLine, ViewNode};
+use stackline_calls::{CallView, SourceLine, ViewNode};
 use stackline_model::{CallStats, Column, Unit, Values};
 use unicode_width::UnicodeWidthStr;
 
@@ -221,7 +221,8 @@ pub fn amount(unit: Unit, value: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stackline_analyze::calls::{self, ViewOptions};
+    use stackline_calls as calls;
+    use stackline_calls::ViewOptions;
     use stackline_model::CallMetric;
 
     #[test]

@@ -3,7 +3,8 @@
 use crate::prefetch::{Stage, plain};
 use crate::{Answer, Arguments, OpenRun, QueryError};
 use serde::Serialize;
-use stackline_analyze::diff::{self, Options, Side};
+use stackline_diff as diff;
+use stackline_diff::{Options, Side};
 use stackline_model::TraceSet;
 use stackline_present::json::{Document, SCHEMA_VERSION};
 use std::collections::{BTreeMap, BTreeSet};

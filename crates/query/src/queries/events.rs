@@ -6,8 +6,8 @@ use crate::{Answer, Arguments, OpenRun, QueryError};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use serde_json::Number;
-use stackline_analyze::findings::source_location_of;
 use stackline_model::{AttrValue, EventId, EventKind, StepIndex, StrId, Trace, TrackKind};
+use stackline_timeline::source_location::source_location_of;
 use std::collections::BTreeMap;
 
 /// Most names that a summary lists.

@@ -3,7 +3,7 @@
 use crate::prefetch::{Stage, of_before, plain};
 use crate::{Answer, Arguments, OpenRun, QueryError};
 use serde::Serialize;
-use stackline_analyze::findings::Recording;
+use stackline_findings::Recording;
 use stackline_model::{CallProcess, CallingContextTree, DeviceClock, EventKind, FrameKind, ReadReport, Trace};
 use stackline_present::TraceInfo;
 

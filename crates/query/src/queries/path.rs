@@ -4,7 +4,7 @@ use super::Texts;
 use crate::prefetch::{Part, Stage, alone, chosen, plain};
 use crate::{Answer, Arguments, Column, OpenRun, QueryError};
 use serde::Serialize;
-use stackline_analyze::critical_path::exact::{Category, PathSegment};
+use stackline_critical_path::exact::{Category, PathSegment};
 use stackline_model::EventId;
 
 /// Most hops in an answer: a path of more is drawn from its longest.

@@ -4,7 +4,8 @@ use crate::names::{Found, Names};
 use crate::nearest::nearest;
 use crate::{Answer, Arguments, OpenRun, QueryError};
 use serde::Serialize;
-use stackline_analyze::calls::{self, CallView, ViewDirection, ViewOptions};
+use stackline_calls as calls;
+use stackline_calls::{CallView, ViewDirection, ViewOptions};
 use stackline_model::{Trace, Unit};
 use std::sync::Arc;
 

@@ -5,7 +5,8 @@ use crate::{Answer, Arguments, OpenRun, QueryError};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use serde_json::Value;
-use stackline_analyze::calls::{self, SourceLine};
+use stackline_calls as calls;
+use stackline_calls::SourceLine;
 use stackline_model::{CallMetric, CallingContextTree, Frame, Unit};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -10,8 +10,8 @@ use crate::slices::{CoarseSlices, Slice, merged, reaching};
 use crate::track_layout::TrackLayout;
 use crate::{Answer, Arguments, Column, OpenRun, QueryError};
 use serde::Serialize;
-use stackline_analyze::kernel_type::{KernelType, NameTypes, RULES};
 use stackline_model::{EventId, EventKind, Trace, TrackId, TrackKind};
+use stackline_timeline::kernel_type::{KernelType, NameTypes, RULES};
 use std::collections::BTreeSet;
 
 /// What is drawn as communication, behind the kinds of events: a kernel of a collective is a kernel by its record.

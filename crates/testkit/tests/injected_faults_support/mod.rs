@@ -1,7 +1,7 @@
 //! What rules say of programs with a problem, beside the truth.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::print_stdout)]
 
-use stackline_analyze::findings::{Finding, Findings, Options, find};
+use stackline_findings::{Finding, Findings, Options, find};
 use stackline_testkit::simulator::Simulated;
 use stackline_testkit::simulator::injected_faults::{InjectedFault, Kind};
 use std::collections::BTreeMap;

@@ -1,12 +1,14 @@
 //! What each method, and the truth, say about one program, in the same terms.
 
-use stackline_analyze::critical_path::ctda::{self, CtdaOptions};
-use stackline_analyze::critical_path::exact::{Category, Exact, WindowChoice};
-use stackline_analyze::critical_path::hta::{self, HtaOptions};
-use stackline_analyze::critical_path::{EdgeKind, PathEvents};
-use stackline_analyze::kernel_type::{KernelType, NameTypes, RULES};
+use stackline_critical_path::ctda;
+use stackline_critical_path::ctda::CtdaOptions;
+use stackline_critical_path::exact::{Category, Exact, WindowChoice};
+use stackline_critical_path::hta;
+use stackline_critical_path::hta::HtaOptions;
+use stackline_critical_path::{EdgeKind, PathEvents};
 use stackline_model::{EventId, EventKind, Trace, TrackId};
 use stackline_testkit::simulator::{Simulated, TrueSegment};
+use stackline_timeline::kernel_type::{KernelType, NameTypes, RULES};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Kinds of time, in the order of [`Found::kinds_ns`]. Waiting in between is none of them.

@@ -1,7 +1,7 @@
 //! Predictions beside the truth.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::print_stdout)]
 
-use stackline_analyze::critical_path::exact::{Exact, WindowChoice, what_if};
+use stackline_critical_path::exact::{Exact, WindowChoice, what_if};
 use stackline_testkit::simulator::{Edit, Profile, Simulated};
 use std::collections::BTreeMap;
 

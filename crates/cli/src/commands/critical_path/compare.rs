@@ -6,11 +6,12 @@ use crate::output::Answer;
 use crate::session::Session;
 use crate::view::select;
 use anyhow::Result;
-use stackline_analyze::Scope;
-use stackline_analyze::critical_path::WarningCode;
-use stackline_analyze::critical_path::ctda::{self, CtdaOptions, CtdaReport};
-use stackline_analyze::critical_path::exact::{Exact, WindowChoice};
+use stackline_critical_path::WarningCode;
+use stackline_critical_path::ctda;
+use stackline_critical_path::ctda::{CtdaOptions, CtdaReport};
+use stackline_critical_path::exact::{Exact, WindowChoice};
 use stackline_model::{Table, Trace, Unit};
+use stackline_timeline::Scope;
 use std::collections::BTreeMap;
 
 /// What one method says.

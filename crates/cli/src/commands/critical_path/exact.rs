@@ -8,13 +8,13 @@ use crate::session::{Session, not_an_input};
 use crate::view::top;
 use anyhow::Result;
 use serde_json::json;
-use stackline_analyze::critical_path::exact::{
-    self, Exact, ExactReport, Harmless, SegmentReports, StepSpread, WindowChoice, spread,
-};
-use stackline_analyze::{Scope, steps::Looked};
+use stackline_critical_path::exact;
+use stackline_critical_path::exact::{Exact, ExactReport, Harmless, SegmentReports, StepSpread, WindowChoice, spread};
 use stackline_model::{Table, Trace};
 use stackline_present::json::Extra;
 use stackline_present::{human, terminal};
+use stackline_timeline::Scope;
+use stackline_timeline::steps::Looked;
 
 /// Runs the command.
 pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {

@@ -3,9 +3,9 @@
 use crate::commands::limit::{Comparison, Limit};
 use crate::failure::{did_you_mean, wrong_use};
 use anyhow::{Result, anyhow};
-use stackline_analyze::critical_path::matches;
-use stackline_analyze::diff::statistics::any_adjusted;
-use stackline_analyze::diff::{Change, ChangeTable, Diff, Measure, Per, Verdict};
+use stackline_critical_path::matches;
+use stackline_diff::statistics::any_adjusted;
+use stackline_diff::{Change, ChangeTable, Diff, Measure, Per, Verdict};
 use std::collections::BTreeSet;
 
 /// What a condition is about.
@@ -311,7 +311,7 @@ fn without_file(table: ChangeTable, change: &Change) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stackline_analyze::diff::Options;
+    use stackline_diff::Options;
     use std::collections::BTreeMap;
 
     #[test]
@@ -355,7 +355,7 @@ mod tests {
     fn what_is_asked_for_by_name_is_no_question_among_many() {
         let mut rows: Vec<Change> = (0..50).map(|i| change(&format!("a.py: f{i}"), (5.0, 6.0), 0.6)).collect();
         rows.push(change("train.py: tokens", (1.0, 1284.0), 0.007));
-        let mut diff = stackline_analyze::diff::compare(&Vec::new(), &Vec::new(), Options::default());
+        let mut diff = stackline_diff::compare(&Vec::new(), &Vec::new(), Options::default());
         diff.changes = BTreeMap::from([(ChangeTable::Functions, rows)]);
         let judge = |text: &str| Condition::parse(text).unwrap().judge(&diff, true);
         for held in ["function:tokens>5%", "function:train.py: tokens>5%", "function:*tok*>5%"] {

@@ -4,9 +4,10 @@ use crate::failure::unreadable;
 use anyhow::Result;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use stackline_analyze::findings::{Finding, Findings, Identity, Mark, SourceLocation, pair};
+use stackline_findings::{Finding, Findings, Identity, Mark, pair};
 use stackline_present::findings::Change;
 use stackline_present::json::SCHEMA_VERSION;
+use stackline_timeline::source_location::SourceLocation;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 

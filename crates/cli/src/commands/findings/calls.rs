@@ -7,9 +7,9 @@ use crate::commands::calls::read_report_of;
 use crate::failure::wrong_use;
 use crate::session::{Session, reading};
 use anyhow::Result;
-use stackline_analyze::calls::fold_imports;
-use stackline_analyze::findings::{Finding, Findings, Options, files_of_calls, find_in_calls};
+use stackline_calls::fold_imports;
 use stackline_engine::Run;
+use stackline_findings::{Finding, Findings, Options, files_of_calls, find_in_calls};
 
 /// What is found in the calls of an input that holds sums of calls and nothing else.
 pub(super) fn of_run<'a>(

@@ -3,7 +3,7 @@
 use crate::commands::limit::{Comparison, Limit};
 use crate::failure::wrong_use;
 use anyhow::Result;
-use stackline_analyze::findings::{Finding, Findings};
+use stackline_findings::{Finding, Findings};
 use stackline_present::findings::Change;
 
 /// A condition such as `gain>5%`.

@@ -5,8 +5,8 @@ use crate::commands::memory::described;
 use crate::failure::wrong_use;
 use crate::session::{Session, reading};
 use anyhow::Result;
-use stackline_analyze::findings::{Finding, Findings, Options};
 use stackline_engine::Run;
+use stackline_findings::{Finding, Findings, Options};
 
 /// Of a file of memory alone.
 pub(super) fn alone<'a>(

@@ -20,8 +20,9 @@ use baseline::Baseline;
 use conditions::Condition;
 use python_rules::OwnRules;
 use serde_json::{Value, json};
-use stackline_analyze::findings::{self, Finding, Findings, Options, Reason, Settings, SkippedRule};
 use stackline_engine::{Part, Run};
+use stackline_findings as findings;
+use stackline_findings::{Finding, Findings, Options, Reason, Settings, SkippedRule};
 use stackline_model::{Table, Trace};
 use stackline_present::findings::{
     Change, Evidence, Ignored, Shown, Tool, explained, junit, keys, markdown, sarif, text,

@@ -9,7 +9,7 @@ use crate::failure::wrong_use;
 use crate::output::say;
 use anyhow::{Result, anyhow};
 use serde_json::{Value, json};
-use stackline_analyze::findings::{ExternalRules, Message, RuleInfo, rules};
+use stackline_findings::{ExternalRules, Message, RuleInfo, rules};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -7,9 +7,10 @@ use crate::failure::wrong_use;
 use crate::progress::ProgressDisplay;
 use crate::session::Session;
 use anyhow::{Context, Result};
-use stackline_analyze::critical_path::CriticalPathError;
-use stackline_analyze::findings::{self, ExternalRules, Finding, Findings, Options};
+use stackline_critical_path::CriticalPathError;
 use stackline_engine::{Run, check_cycles, check_steps};
+use stackline_findings as findings;
+use stackline_findings::{ExternalRules, Finding, Findings, Options};
 use stackline_model::{MemoryTrace, ReadReport, Trace};
 use stackline_present::TraceInfo;
 

@@ -3,7 +3,7 @@
 use crate::failure::wrong_use;
 use anyhow::{Context, Result, anyhow};
 use serde_json::Value;
-use stackline_analyze::findings::Message;
+use stackline_findings::Message;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::process::{Child, Command, Stdio};

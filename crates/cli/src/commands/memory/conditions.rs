@@ -2,7 +2,7 @@
 
 use crate::failure::{did_you_mean, wrong_use};
 use anyhow::Result;
-use stackline_analyze::findings::{DevicePeak, Finding};
+use stackline_findings::{DevicePeak, Finding};
 use stackline_present::findings::Change;
 use stackline_present::human::{bytes, count};
 use std::collections::BTreeMap;

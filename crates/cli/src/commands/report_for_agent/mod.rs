@@ -15,14 +15,14 @@ use crate::session::Session;
 use crate::view::{number, rows, text};
 use anyhow::Result;
 use ranks::Summed;
-use stackline_analyze::Scope;
-use stackline_analyze::findings::{Finding, Findings, RankTimes};
-use stackline_analyze::kernel_type::KernelType;
 use stackline_engine::Run;
+use stackline_findings::{Finding, Findings, RankTimes};
 use stackline_model::{AttrValue, EventId, EventKind, Table, Trace};
 use stackline_present::findings::{bounds_are_unknown, memory_gain, on_ranks};
 use stackline_present::human;
 use stackline_query::Content;
+use stackline_timeline::Scope;
+use stackline_timeline::kernel_type::KernelType;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 

@@ -1,7 +1,7 @@
 //! One event's text: whether it is the event meant, and how to mark it.
 
 use super::scan::{blank, find, members};
-use stackline_analyze::critical_path::Mark;
+use stackline_critical_path::Mark;
 
 /// Difference in ns up to which two start times are the same: one in a float's text may have lost digits.
 const SAME_NS: f64 = 1_000.0;

@@ -8,7 +8,7 @@ mod scan;
 use event::{fits, is_left_out, mark};
 use input::Input;
 use serde::Serialize;
-use stackline_analyze::critical_path::{FlowPair, Mark, Overlay, TrackKey};
+use stackline_critical_path::{FlowPair, Mark, Overlay, TrackKey};
 use std::io::{BufWriter, Read, Write};
 use thiserror::Error;
 
@@ -279,7 +279,7 @@ struct FlowArgs<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stackline_analyze::critical_path::FlowEnd;
+    use stackline_critical_path::FlowEnd;
 
     fn overlay(only_critical: bool) -> Overlay {
         let end = |ts_us| FlowEnd { pid: TrackKey::Number(1), tid: TrackKey::Text("a \"b\"".into()), ts_us };

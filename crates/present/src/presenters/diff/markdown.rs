@@ -2,7 +2,7 @@
 
 use super::{BELOW, Shown, headline, measure, name, share, sides, signed, times};
 use crate::presenters::markdown::{code, escaped};
-use stackline_analyze::diff::{Change, ChangeTable, Measure, Method, Per, Verdict};
+use stackline_diff::{Change, ChangeTable, Measure, Method, Per, Verdict};
 
 /// A comparison as Markdown.
 pub fn markdown(shown: &Shown<'_>) -> String {

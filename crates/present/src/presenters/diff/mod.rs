@@ -7,7 +7,7 @@ pub use markdown::markdown;
 pub use text::text;
 
 use super::human::duration;
-use stackline_analyze::diff::{Change, ChangeTable, Diff, Measure, Method, Per, Verdict};
+use stackline_diff::{Change, ChangeTable, Diff, Measure, Method, Per, Verdict};
 use std::collections::BTreeSet;
 
 /// What is shown of a comparison.

@@ -4,7 +4,7 @@ use super::{BELOW, Shown, headline, measure, name, share, sides, signed, times};
 use crate::presenters::human::capital;
 use crate::presenters::paragraph::{remark, wrapped};
 use crate::presenters::terminal::{Style, clean};
-use stackline_analyze::diff::{Change, ChangeTable, Measure, Method, Per, Verdict};
+use stackline_diff::{Change, ChangeTable, Measure, Method, Per, Verdict};
 
 /// Cells of a bar.
 const BAR: usize = 10;

@@ -1,8 +1,8 @@
 //! What JSON documents say of findings beside their tables.
 
 use serde_json::{Value, json};
-use stackline_analyze::critical_path::exact::what_if::Gain;
-use stackline_analyze::findings::{DevicePeak, Findings, RankTimes};
+use stackline_critical_path::exact::what_if::Gain;
+use stackline_findings::{DevicePeak, Findings, RankTimes};
 
 /// Keys with their values, in the order of documents.
 pub fn keys(found: &Findings) -> Vec<(&'static str, Value)> {

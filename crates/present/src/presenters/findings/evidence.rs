@@ -1,7 +1,7 @@
 //! The events behind findings, for documents: gathered while the trace is at hand.
 
 use serde_json::{Value, json};
-use stackline_analyze::findings::{Finding, Findings, path_of};
+use stackline_findings::{Finding, Findings, path_of};
 use stackline_model::{EventId, Trace};
 use std::collections::BTreeMap;
 

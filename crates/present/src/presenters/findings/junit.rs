@@ -3,7 +3,7 @@
 use super::{Shown, gain, on_ranks, place};
 use quick_xml::Writer;
 use quick_xml::events::{BytesDecl, BytesText, Event};
-use stackline_analyze::findings::{Finding, Reason, RuleInfo, SkippedRule, evidence};
+use stackline_findings::{Finding, Reason, RuleInfo, SkippedRule, evidence};
 use std::io;
 
 /// So many findings below --min-gain are named.

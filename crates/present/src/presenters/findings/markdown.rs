@@ -3,7 +3,7 @@
 use super::{Change, Shown, before, counted, gain, memory, missing, on_ranks, place, size, together, uncovered};
 use crate::presenters::human::capital;
 use crate::presenters::markdown::{code, escaped};
-use stackline_analyze::findings::{Finding, Reason, SkippedRule, evidence};
+use stackline_findings::{Finding, Reason, SkippedRule, evidence};
 
 /// Findings as Markdown.
 pub fn markdown(shown: &Shown<'_>) -> String {

@@ -1,7 +1,7 @@
 //! What findings save of the memory of devices, in words.
 
 use crate::presenters::human::bytes;
-use stackline_analyze::findings::{DevicePeak, Findings, MemoryGain};
+use stackline_findings::{DevicePeak, Findings, MemoryGain};
 
 /// `12.0 MiB of the peak of cuda:0 (41.2 %; perhaps nothing)`. Where another moment is nearly as high: `12.0 MiB at the peak of
 /// cuda:0 (41.2 %), which falls by it alone by 3.0 MiB`.

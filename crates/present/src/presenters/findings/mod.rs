@@ -21,8 +21,8 @@ pub use text::text;
 pub use uncovered::uncovered;
 
 use super::human::{self, signed_duration as signed};
-use stackline_analyze::critical_path::exact::what_if::Gain;
-use stackline_analyze::findings::{Finding, Findings, RankTimes, Reason, SkippedRule, ranges};
+use stackline_critical_path::exact::what_if::Gain;
+use stackline_findings::{Finding, Findings, RankTimes, Reason, SkippedRule, ranges};
 use stackline_model::names::MODULE_PREFIX;
 use std::fmt;
 

@@ -3,9 +3,8 @@
 use super::{Change, Ignored, Shown, gain, on_ranks};
 use crate::presenters::human::capital;
 use serde_json::{Value, json};
-use stackline_analyze::findings::{
-    Finding, Findings, Reason, Rule, RuleInfo, SkippedRule, SourceLocation, evidence, fingerprints, rules,
-};
+use stackline_findings::{Finding, Findings, Reason, Rule, RuleInfo, SkippedRule, evidence, fingerprints, rules};
+use stackline_timeline::source_location::SourceLocation;
 use std::collections::BTreeMap;
 use std::ptr;
 use std::sync::Arc;

@@ -4,7 +4,7 @@ use super::{Change, Shown, before, counted, gain, memory, on_ranks, place, size,
 use crate::presenters::human::{capital, signed_duration as signed};
 use crate::presenters::paragraph::{remark, width, wrapped};
 use crate::presenters::terminal::{Style, clean};
-use stackline_analyze::findings::{
+use stackline_findings::{
     Area, Finding, Findings, REPLAY, Reason, SPECULATIVE, STATED, SkippedRule, UNCHECKED, evidence, rules,
 };
 use std::cmp::Reverse;

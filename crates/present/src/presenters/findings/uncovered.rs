@@ -3,7 +3,7 @@
 use super::{bounds, of_what, percent};
 use crate::presenters::human::{count, duration};
 use serde_json::{Value, json};
-use stackline_analyze::findings::{Findings, LargeGroup, LargeKind, RankTimes};
+use stackline_findings::{Findings, LargeGroup, LargeKind, RankTimes};
 
 /// With less than this part of their time at one place, that part is said.
 const NEARLY_ALL: f64 = 0.9;

@@ -4,7 +4,7 @@ use super::{Asked, Label, UNFOLLOWED, counted, end};
 use crate::prefetch::{Stage, chosen};
 use crate::{Answer, Arguments, OpenRun, QueryError};
 use serde::Serialize;
-use stackline_analyze::calls::{CallLabel, CallView, ViewNode};
+use stackline_calls::{CallLabel, CallView, ViewNode};
 use stackline_model::Unit;
 
 /// A node of a view of the call tree by every metric.
@@ -104,7 +104,8 @@ pub(in crate::queries) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stackline_analyze::calls::{self, ViewDirection, ViewOptions};
+    use stackline_calls as calls;
+    use stackline_calls::{ViewDirection, ViewOptions};
     use stackline_model::{
         CallMetric, CallProcess, CallStats, CallThread, CallingContextTree, CallingContextTreeBuilder, Frame,
     };

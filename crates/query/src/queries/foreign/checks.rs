@@ -6,8 +6,9 @@ use crate::queries::samples::{answers, opened};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use stackline_analyze::critical_path::exact::what_if::Gain;
-use stackline_analyze::findings::{DevicePeak, LargeGroup, LargeKind, RankTimes, SourceLocation, Uncovered};
+use stackline_critical_path::exact::what_if::Gain;
+use stackline_findings::{DevicePeak, LargeGroup, LargeKind, RankTimes, Uncovered};
+use stackline_timeline::source_location::SourceLocation;
 
 fn is_read_by<T: DeserializeOwned + Serialize>(value: &Value) {
     let read: T = serde_json::from_value(value.clone()).unwrap_or_else(|error| panic!("{error}: {value}"));

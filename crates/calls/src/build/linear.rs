@@ -1,0 +1,178 @@
+//! Views without a path per value, in linear time. A tree with a million nodes of depth sixty has sixty million path
+//! steps, but only a million nodes. Inclusive values are summed when all rows exist.
+//!
+//! This works only for additive metrics without grouping or collapsing; other views use paths.
+
+use super::count::{calls_alone, values};
+use super::upward::Least;
+use super::{Builder, Counts, Labels, Value};
+use crate::{CallLabel, ViewDirection, ViewNode, ViewOptions};
+use stackline_model::{CallNodeId, CallStats, CallingContextTree};
+
+/// A row that does not exist yet.
+const NO_ROW: usize = usize::MAX;
+
+/// A tree with the labels and filters of a view.
+pub(super) struct Seen<'t> {
+    pub(super) tree: &'t CallingContextTree,
+    labels: Labels,
+    /// By node: true if its values are shown.
+    focused: Vec<bool>,
+    /// True if siblings never share a label and no frame is hidden, so that each node has its own row.
+    is_row_each: bool,
+}
+
+impl Seen<'_> {
+    pub(super) fn parent(&self, node: CallNodeId) -> CallNodeId {
+        self.tree.nodes.parent[node.index()]
+    }
+
+    /// Test if a node's own frame is shown.
+    pub(super) fn is_shown(&self, node: CallNodeId) -> bool {
+        node != CallingContextTree::ROOT && !self.labels.hidden[self.tree.nodes.frame[node.index()].index()]
+    }
+
+    pub(super) fn label(&self, node: CallNodeId) -> usize {
+        self.labels.of_frame[self.tree.nodes.frame[node.index()].index()]
+    }
+}
+
+/// Test if a view can be built without paths.
+pub(in super::super) fn is_plain(options: &ViewOptions) -> bool {
+    let is_simple = options.metric.adds_up() && options.by.is_none() && !options.collapse;
+    is_simple && matches!(options.shape, ViewDirection::TopDown | ViewDirection::BottomUp | ViewDirection::Flat)
+}
+
+impl Builder {
+    /// Add a tree at once, if the view allows it. Views towards callers can be limited to callers of the labels
+    /// `below`. `least` returns thresholds from the total.
+    pub(in super::super) fn add_plain(
+        &mut self,
+        tree: &CallingContextTree,
+        options: &ViewOptions,
+        counts: &Counts<'_>,
+        below: &[CallLabel],
+        least: impl Fn(u64) -> Least,
+    ) -> bool {
+        if !is_plain(options) || tree.nodes.is_empty() {
+            return false;
+        }
+        let labels = self.labels(tree, options);
+        let is_row_each = self.labels.len() == tree.frames.len() + 1 && !labels.hidden.contains(&true);
+        let mut focused = vec![options.focus.is_none(); tree.nodes.len()];
+        for node in 1..focused.len() {
+            let frame = tree.nodes.frame[node].index();
+            focused[node] = focused[tree.nodes.parent[node].index()] || labels.focused[frame];
+        }
+        let seen = Seen { tree, labels, focused, is_row_each };
+        let mut shown = Vec::new();
+        for value in values(tree, options, counts) {
+            self.totals[0].merge(&value.stats);
+            if seen.focused[value.node.index()] {
+                shown.push(value);
+            }
+        }
+        let alone = calls_alone(tree, options, counts);
+        match options.shape {
+            ViewDirection::BottomUp => self.add_upwards(&seen, shown, below, least),
+            ViewDirection::Flat => self.add_flat(&seen, &shown, alone),
+            _ => self.add_downwards(&seen, &shown, alone),
+        }
+        true
+    }
+
+    fn add_downwards(&mut self, seen: &Seen<'_>, values: &[Value], alone: impl Iterator<Item = Value>) {
+        let mut rows = vec![NO_ROW; seen.tree.nodes.len()];
+        rows[0] = 0;
+        self.nodes.reserve(values.len());
+        for value in values {
+            let row = self.row_of(seen, &mut rows, value.node);
+            self.nodes[row].inclusive.merge(&value.stats);
+            if seen.is_shown(value.node) {
+                self.nodes[row].exclusive.merge(&value.stats);
+                self.nodes[row].calls += value.calls;
+            }
+        }
+        for value in alone.filter(|value| seen.is_shown(value.node) && rows[value.node.index()] != NO_ROW) {
+            self.nodes[rows[value.node.index()]].calls += value.calls;
+        }
+        // Rows come after their callers' rows.
+        for row in (1..self.nodes.len()).rev() {
+            let below = self.nodes[row].inclusive;
+            let parent = self.nodes[row].parent;
+            self.nodes[parent].inclusive.merge(&below);
+        }
+    }
+
+    /// The row of a node. Missing rows are created, including those of its callers.
+    fn row_of(&mut self, seen: &Seen<'_>, rows: &mut [usize], node: CallNodeId) -> usize {
+        let mut missing = Vec::new();
+        let mut at = node;
+        while rows[at.index()] == NO_ROW {
+            missing.push(at);
+            at = seen.parent(at);
+        }
+        let mut row = rows[at.index()];
+        for at in missing.into_iter().rev() {
+            row = match seen.is_shown(at) {
+                true if seen.is_row_each => self.push_row(row, seen.label(at)),
+                true => self.child(row, seen.label(at)),
+                false => row,
+            };
+            rows[at.index()] = row;
+        }
+        row
+    }
+
+    /// Add a row that is known not to exist.
+    pub(super) fn push_row(&mut self, parent: usize, label: usize) -> usize {
+        let depth = self.nodes[parent].depth + 1;
+        self.nodes.push(ViewNode { parent, depth, label, ..ViewNode::default() });
+        self.nodes.len() - 1
+    }
+
+    /// Add a flat view: inclusive values count once per label, even in recursion.
+    fn add_flat(&mut self, seen: &Seen<'_>, values: &[Value], alone: impl Iterator<Item = Value>) {
+        let tree = seen.tree;
+        let mut below = vec![CallStats::default(); tree.nodes.len()];
+        for value in values {
+            below[value.node.index()].merge(&value.stats);
+            if seen.is_shown(value.node) {
+                let row = self.child(0, seen.label(value.node));
+                self.nodes[row].exclusive.merge(&value.stats);
+                self.nodes[row].calls += value.calls;
+            }
+        }
+        for node in (1..below.len()).rev() {
+            let stats = below[node];
+            below[tree.nodes.parent[node].index()].merge(&stats);
+        }
+        self.nodes[0].inclusive.merge(&below[0]);
+        let children = tree.children();
+        // Number of open nodes per label on the way down. Each node is in the list twice, to be entered and to be left.
+        let mut open = vec![0_u32; self.labels.len()];
+        let mut pending = vec![(CallingContextTree::ROOT, true)];
+        while let Some((node, enters)) = pending.pop() {
+            let label = seen.is_shown(node).then(|| seen.label(node));
+            if !enters {
+                open[label.unwrap_or(0)] -= 1;
+                continue;
+            }
+            let label = label.unwrap_or(0);
+            if label > 0 && open[label] == 0 {
+                let row = self.child(0, label);
+                self.nodes[row].inclusive.merge(&below[node.index()]);
+            }
+            open[label] += 1;
+            pending.push((node, false));
+            pending.extend(
+                children.of_node(node).iter().filter(|child| below[child.index()].count > 0).map(|&c| (c, true)),
+            );
+        }
+        for value in alone.filter(|value| seen.is_shown(value.node)) {
+            if let Some(&row) = self.children.get(&(0, seen.label(value.node))) {
+                self.nodes[row].calls += value.calls;
+            }
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Views towards callers without paths: all values move up one caller at a time, together, row by row.
+//!
+//! The values of a row are contiguous, and their callers are identified by a column of labels, without a map lookup.
+//! Callers that are too small get no row.
+
+use super::linear::Seen;
+use super::{Builder, Value};
+use crate::CallLabel;
+use stackline_model::{CallNodeId, CallingContextTree};
+
+/// Minimum sums of callers, in the metric's unit.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in super::super) struct Least {
+    /// Minimum for a row.
+    pub(in super::super) shown: f64,
+    /// Minimum to follow the caller's own callers.
+    pub(in super::super) followed: f64,
+}
+
+/// Position of a value on its way up.
+#[derive(Clone, Copy, Debug)]
+struct Climber {
+    at: CallNodeId,
+    value: u32,
+}
+
+/// Sums of a row's callers by label. `touched` lists the labels in use.
+#[derive(Debug)]
+struct Tally {
+    sums: Vec<u64>,
+    /// Target row and next position of a label's values; `None` if they stay.
+    slots: Vec<Slot>,
+    touched: Vec<usize>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    many: usize,
+    row: Option<usize>,
+    next: Option<usize>,
+}
+
+impl Tally {
+    fn new(labels: usize) -> Self {
+        Self { sums: vec![0; labels], slots: vec![Slot::default(); labels], touched: Vec::new() }
+    }
+
+    fn clear(&mut self) {
+        for label in self.touched.drain(..) {
+            (self.sums[label], self.slots[label]) = (0, Slot::default());
+        }
+    }
+
+    fn add(&mut self, label: usize, sum: u64) {
+        if self.slots[label].many == 0 {
+            self.touched.push(label);
+        }
+        self.slots[label].many += 1;
+        self.sums[label] = self.sums[label].saturating_add(sum);
+    }
+}
+
+/// Values of one depth, contiguous per row, with the end of each row.
+#[derive(Debug, Default)]
+struct Front {
+    climbers: Vec<Climber>,
+    rows: Vec<(usize, usize)>,
+}
+
+impl Builder {
+    /// Add values towards their callers, below the given labels if there are any: row 0 is then the last of them.
+    /// `least` returns thresholds from the total.
+    pub(super) fn add_upwards(
+        &mut self,
+        seen: &Seen<'_>,
+        mut values: Vec<Value>,
+        below: &[CallLabel],
+        least: impl Fn(u64) -> Least,
+    ) {
+        for value in &mut values {
+            // The measured frame is hidden, and its calls are not calls of its callers.
+            value.calls = if seen.is_shown(value.node) { value.calls } else { 0 };
+        }
+        let up = nearest(seen);
+        let start = |(at, value): (usize, &Value)| Climber { at: up[value.node.index()], value: at as u32 };
+        let mut climbers: Vec<Climber> = values.iter().enumerate().map(start).collect();
+        for label in below {
+            let label = self.ids.get(label).copied();
+            climbers.retain(|one| one.at != CallingContextTree::ROOT && Some(seen.label(one.at)) == label);
+            climbers.iter_mut().for_each(|one| one.at = up[seen.parent(one.at).index()]);
+        }
+        let is_own = |value: &Value| seen.is_shown(value.node);
+        let root = &mut self.nodes[0];
+        for value in climbers.iter().map(|one| &values[one.value as usize]) {
+            root.inclusive.merge(&value.stats);
+            root.calls += if below.is_empty() { 0 } else { value.calls };
+            if below.len() == 1 && is_own(value) {
+                root.exclusive.merge(&value.stats);
+            }
+        }
+        root.label = below.last().and_then(|label| self.ids.get(label)).copied().unwrap_or(0);
+        let least = least(root.inclusive.sum);
+        let mut tally = Tally::new(self.labels.len());
+        let mut front = Front { rows: vec![(0, climbers.len())], climbers };
+        let mut is_first = below.is_empty();
+        while !front.climbers.is_empty() {
+            front = self.climb(seen, &up, &values, &front, (&mut tally, least, is_first));
+            is_first = false;
+        }
+    }
+
+    /// Create the rows of the callers of each row. Returns the values whose callers are followed next.
+    fn climb(
+        &mut self,
+        seen: &Seen<'_>,
+        up: &[CallNodeId],
+        values: &[Value],
+        front: &Front,
+        (tally, least, is_first): (&mut Tally, Least, bool),
+    ) -> Front {
+        let mut next = Front::default();
+        let mut from = 0;
+        for &(row, end) in &front.rows {
+            let here = &front.climbers[from..end];
+            from = end;
+            tally.clear();
+            for one in here.iter().filter(|one| one.at != CallingContextTree::ROOT) {
+                tally.add(seen.label(one.at), values[one.value as usize].stats.sum);
+            }
+            self.place(row, tally, least, &mut next);
+            for one in here.iter().filter(|one| one.at != CallingContextTree::ROOT) {
+                let slot = &mut tally.slots[seen.label(one.at)];
+                let Some(caller) = slot.row else { continue };
+                let value = &values[one.value as usize];
+                let node = &mut self.nodes[caller];
+                node.inclusive.merge(&value.stats);
+                node.calls += value.calls;
+                if is_first && seen.is_shown(value.node) {
+                    node.exclusive.merge(&value.stats);
+                }
+                if let Some(place) = &mut slot.next {
+                    next.climbers[*place] = Climber { at: up[seen.parent(one.at).index()], value: one.value };
+                    *place += 1;
+                }
+            }
+        }
+        next
+    }
+
+    /// Create rows of callers above the threshold, and reserve space for the values to follow.
+    fn place(&mut self, row: usize, tally: &mut Tally, least: Least, next: &mut Front) {
+        for &label in &tally.touched {
+            let sum = tally.sums[label] as f64;
+            if sum < least.shown {
+                self.note_narrow(row);
+                continue;
+            }
+            let slot = &mut tally.slots[label];
+            let caller = self.push_row(row, label);
+            slot.row = Some(caller);
+            if sum >= least.followed {
+                let first = next.climbers.len();
+                slot.next = Some(first);
+                next.climbers.resize(first + slot.many, Climber { at: CallingContextTree::ROOT, value: 0 });
+                next.rows.push((caller, first + slot.many));
+            }
+        }
+    }
+
+    /// Count a caller without its own row.
+    fn note_narrow(&mut self, row: usize) {
+        if self.narrow.len() <= row {
+            self.narrow.resize(row + 1, 0);
+        }
+        self.narrow[row] += 1;
+    }
+}
+
+/// By node: the nearest node with a shown frame, at or above it; the root if there is none.
+fn nearest(seen: &Seen<'_>) -> Vec<CallNodeId> {
+    let mut nearest = vec![CallingContextTree::ROOT; seen.tree.nodes.len()];
+    for node in seen.tree.nodes.ids().skip(1) {
+        let above = nearest[seen.parent(node).index()];
+        nearest[node.index()] = if seen.is_shown(node) { node } else { above };
+    }
+    nearest
+}

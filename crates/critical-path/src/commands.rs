@@ -1,0 +1,99 @@
+//! GPU commands of the host in call order: launches, event records, waits and synchronizations.
+
+use super::call_kind_cache::CallKindCache;
+use super::streams::{Streams, start};
+use super::sync_records::SyncRecords;
+use rustc_hash::FxHashMap;
+use stackline_model::gpu_calls::CallKind;
+use stackline_model::{EventId, GpuId, Key, Trace};
+use stackline_timeline::launch_times::LaunchTimes;
+
+/// Key of a recorded CUDA event: process, and correlation ID of the call that recorded it.
+pub(super) type RecordKey = (Key, i64);
+
+/// One command of the host.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Command {
+    /// Launch of an operation on its stream.
+    Launch { gpu: GpuId, call: EventId },
+    /// Record of an event on a stream.
+    Record { record: RecordKey, stream: usize },
+    /// Wait of a stream for a recorded event.
+    Wait { stream: usize, record: RecordKey },
+    /// Wait of an unknown stream for unknown work.
+    UnknownWait { call: EventId },
+    /// Wait of the host.
+    Sync { call: EventId, kind: CallKind, stream: Option<usize>, device: i32, record: Option<RecordKey> },
+}
+
+/// All commands sorted by time.
+pub(super) struct Commands {
+    pub(super) list: Vec<((i64, u8, i64, u32), Command)>,
+    /// True if the trace records the targets of stream waits.
+    pub(super) has_wait_records: bool,
+}
+
+impl Commands {
+    pub(super) fn collect(trace: &Trace, kinds: &CallKindCache, streams: &Streams) -> Self {
+        let records = SyncRecords::read(trace);
+        let mut out = Self { list: Vec::new(), has_wait_records: records.has_stream_waits() };
+        // Correlation IDs are unique per process only, and ranks may share a file. So keys of records contain the
+        // process.
+        let pid = |call: EventId| trace.tracks.pid(trace.events.track[call.index()]);
+        let all = trace.events.ids().filter(|&e| trace.events.is_plausible(e));
+        let calls: Vec<(EventId, CallKind)> = all.filter_map(|e| Some((e, kinds.kind_of(trace, e)?))).collect();
+        let mut recorded_on: FxHashMap<RecordKey, usize> = FxHashMap::default();
+        for &(call, _) in &calls {
+            let Some(record) = records.of_call(call) else { continue };
+            if let Some(stream) = streams.numbered(record.device, record.on_stream) {
+                recorded_on.entry((pid(call), record.event_record)).or_insert(stream);
+            }
+        }
+        let times = LaunchTimes::new(trace);
+        for gpu in trace.gpu.ids().filter(|g| streams.of[g.index()] != u32::MAX) {
+            let call = trace.gpu.launch[gpu.index()];
+            let began = start(trace, gpu);
+            let at = times.launch_of(gpu).at;
+            out.list.push(((at, 0, began, streams.rank[gpu.index()]), Command::Launch { gpu, call }));
+        }
+        for (call, kind) in calls {
+            let id = records.id(call);
+            let record = records.of_call(call);
+            let at = trace.events.start[call.index()];
+            let stream = |number: i64, device: i32| streams.numbered(device, number);
+            let (rank, command) = match kind {
+                CallKind::Record => match recorded_on.get(&(pid(call), id)) {
+                    Some(&stream) => (1, Command::Record { record: (pid(call), id), stream }),
+                    None => continue,
+                },
+                CallKind::StreamWait => match record {
+                    Some(r) => match stream(r.stream, r.device) {
+                        Some(stream) => (2, Command::Wait { stream, record: (pid(call), r.event_record) }),
+                        None => continue,
+                    },
+                    None => (2, Command::UnknownWait { call }),
+                },
+                CallKind::Query | CallKind::Copy | CallKind::Launch | CallKind::GraphLaunch => continue,
+                CallKind::DeviceSync | CallKind::StreamSync | CallKind::EventSync | CallKind::Free => {
+                    let device = record.map_or(-1, |r| r.device);
+                    let known = |id: i64| Some((pid(call), id)).filter(|_| id > 0);
+                    let stream = record.and_then(|r| stream(r.stream, r.device));
+                    (
+                        3,
+                        Command::Sync {
+                            call,
+                            kind,
+                            stream,
+                            device,
+                            record: record.and_then(|r| known(r.event_record)),
+                        },
+                    )
+                }
+            };
+            out.list.push(((at, rank, id, call.0), command));
+        }
+        // Keys are unique.
+        out.list.sort_unstable_by_key(|(key, _)| *key);
+        out
+    }
+}

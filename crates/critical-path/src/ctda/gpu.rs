@@ -1,0 +1,154 @@
+//! GPU operations of the window, by stream and by launch call.
+
+use super::window::Window;
+use rustc_hash::FxHashMap;
+use stackline_model::{EventId, Trace, TrackId};
+use stackline_timeline::launch_times::LaunchTimes;
+
+/// Position of a stream in [`Gpu::streams`].
+pub(super) type StreamId = u32;
+
+/// GPU operation, cut to the window.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Op {
+    pub(super) start: i64,
+    pub(super) end: i64,
+    pub(super) event: EventId,
+    pub(super) stream: StreamId,
+    /// Launch call; [`EventId::NONE`] if the trace has none.
+    pub(super) launch: EventId,
+    /// Start of the launch call, or of the operation if there is none.
+    pub(super) launched_at: i64,
+}
+
+/// All operations of the window.
+#[derive(Debug, Default)]
+pub(super) struct Gpu {
+    /// Operations by stream, then by start.
+    pub(super) ops: Vec<Op>,
+    /// Tracks of the streams, in an order independent of the file.
+    pub(super) streams: Vec<TrackId>,
+    /// First operation of each stream in `ops`, plus the total number.
+    offsets: Vec<u32>,
+    /// Operations by (launch, position), and the range of each launch.
+    by_launch: Vec<u32>,
+    launch_index: FxHashMap<EventId, (u32, u32)>,
+    /// Positions of operations, sorted by end.
+    by_end: Vec<u32>,
+    /// Stream by device and number.
+    numbers: FxHashMap<(i32, i64), StreamId>,
+}
+
+impl Gpu {
+    /// Collect the operations that overlap the window.
+    pub(super) fn collect(trace: &Trace, window: Window) -> Self {
+        let mut gpu = Self::default();
+        let mut ops: Vec<(TrackId, Op)> = Vec::new();
+        let times = LaunchTimes::new(trace);
+        for id in trace.gpu.ids() {
+            let event = trace.gpu.event[id.index()];
+            let (start, end) = (trace.events.start[event.index()], trace.events.end(event));
+            if !trace.events.is_plausible(event) || start > window.end || end < window.start {
+                continue;
+            }
+            let launch = trace.gpu.launch[id.index()];
+            let launched_at = times.launch_of(id).at;
+            let (start, end) = (start.max(window.start), end.min(window.end));
+            let op = Op { start, end, event, stream: 0, launch, launched_at };
+            ops.push((trace.events.track[event.index()], op));
+        }
+        gpu.name_streams(trace, &mut ops);
+        let name = |op: &Op| trace.name(op.event);
+        ops.sort_by(|(_, a), (_, b)| {
+            let key = |op: &Op| (op.stream, op.start, op.end, op.launched_at);
+            key(a).cmp(&key(b)).then_with(|| name(a).cmp(name(b)))
+        });
+        gpu.ops = ops.into_iter().map(|(_, op)| op).collect();
+        gpu.offsets =
+            (0..=gpu.streams.len() as u32).map(|s| gpu.ops.partition_point(|op| op.stream < s) as u32).collect();
+        gpu.index_launches();
+        gpu.by_end = (0..gpu.ops.len() as u32).collect();
+        gpu.by_end.sort_by_key(|&op| (gpu.ops[op as usize].end, op));
+        gpu
+    }
+
+    fn name_streams(&mut self, trace: &Trace, ops: &mut [(TrackId, Op)]) {
+        let mut tracks: Vec<TrackId> = ops.iter().map(|(track, _)| *track).collect();
+        tracks.sort_unstable();
+        tracks.dedup();
+        tracks.sort_by_cached_key(|&t| {
+            let track = trace.tracks.get(t);
+            (track.device, track.stream, trace.key_text(trace.tracks.pid(t)), trace.key_text(track.tid))
+        });
+        let mut number: FxHashMap<TrackId, StreamId> = FxHashMap::default();
+        for (&track, id) in tracks.iter().zip(0u32..) {
+            number.insert(track, id);
+            let row = trace.tracks.get(track);
+            self.numbers.entry((row.device, row.stream)).or_insert(id);
+        }
+        for (track, op) in ops {
+            op.stream = number.get(track).copied().unwrap_or(0);
+        }
+        self.streams = tracks;
+    }
+
+    fn index_launches(&mut self) {
+        let launched = |op: u32| self.ops[op as usize].launch;
+        let mut order: Vec<u32> = (0..self.ops.len() as u32).filter(|&op| launched(op) != EventId::NONE).collect();
+        order.sort_by_key(|&op| (launched(op), self.ops[op as usize].start, op));
+        let mut from = 0;
+        for at in 1..=order.len() {
+            if at == order.len() || launched(order[at]) != launched(order[from]) {
+                self.launch_index.insert(launched(order[from]), (from as u32, at as u32));
+                from = at;
+            }
+        }
+        self.by_launch = order;
+    }
+
+    /// Operations of a launch call as positions in [`Self::ops`], by start.
+    pub(super) fn launched_by(&self, call: EventId) -> &[u32] {
+        let range = self.launch_index.get(&call).copied().unwrap_or((0, 0));
+        &self.by_launch[range.0 as usize..range.1 as usize]
+    }
+
+    /// Streams of some operations, ascending.
+    pub(super) fn streams_of(&self, ops: &[u32]) -> Vec<StreamId> {
+        let mut streams: Vec<StreamId> = ops.iter().map(|&op| self.ops[op as usize].stream).collect();
+        streams.sort_unstable();
+        streams.dedup();
+        streams
+    }
+
+    /// Positions of a stream's operations.
+    pub(super) fn of_stream(&self, stream: StreamId) -> std::ops::Range<u32> {
+        let at = |s: usize| self.offsets.get(s).copied().unwrap_or(0);
+        at(stream as usize)..at(stream as usize + 1)
+    }
+
+    /// For an operation without recorded launch and without delay by its own stream: the operation of another stream of
+    /// the device that ended last before its start.
+    pub(super) fn began_after(&self, trace: &Trace, op: u32) -> Option<u32> {
+        let own = &self.ops[op as usize];
+        if own.launch.is_some() || !self.of_stream(own.stream).contains(&op.checked_sub(1)?) {
+            return None;
+        }
+        let before = self.by_end.partition_point(|&o| self.ops[o as usize].end <= own.start).checked_sub(1)?;
+        let last = self.by_end[before];
+        let device = |op: &Op| trace.tracks.get(self.streams[op.stream as usize]).device;
+        let other = &self.ops[last as usize];
+        let held_up = self.ops[op as usize - 1].end >= other.end;
+        (other.stream != own.stream && device(other) == device(own) && !held_up).then_some(last)
+    }
+
+    /// Operations that ended by a time, latest first.
+    pub(super) fn ended_by(&self, at: i64) -> impl Iterator<Item = &Op> {
+        let ended = self.by_end.partition_point(|&op| self.ops[op as usize].end <= at);
+        self.by_end[..ended].iter().rev().map(|&op| &self.ops[op as usize])
+    }
+
+    /// Stream with a number on a device.
+    pub(super) fn stream_numbered(&self, device: i32, stream: i64) -> Option<StreamId> {
+        self.numbers.get(&(device, stream)).copied()
+    }
+}

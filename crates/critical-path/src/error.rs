@@ -1,0 +1,174 @@
+//! Errors of the critical-path analyses.
+
+use stackline_timeline::phase_rules::InvalidPhaseRules;
+
+use thiserror::Error;
+
+/// Error of a critical-path analysis. Each message names the fix.
+#[derive(Debug, Error, PartialEq)]
+#[non_exhaustive]
+pub enum CriticalPathError {
+    /// No record has a category and a usable time.
+    #[error(
+        "no event of this trace has a category and a usable start and duration, so there is no critical path; \
+         `stackline doctor` lists the events and the rejected times"
+    )]
+    NoTimedEvents,
+    /// No name contains the annotation text.
+    #[error("no event name contains '{annotation}'; {}", offer(nearest))]
+    AnnotationNotFound {
+        /// Requested text.
+        annotation: String,
+        /// Most similar annotations of the trace, best first.
+        nearest: Vec<String>,
+    },
+    /// The instance is part of the last profiler step, which the rules exclude.
+    #[error(
+        "instance {instance} of '{annotation}' is in the last profiler step, which HTA's rules exclude as incomplete; \
+         include it with --include-last-profiler-step (in Python include_last_profiler_step=True)"
+    )]
+    LastStepLeftOut {
+        /// Requested text.
+        annotation: String,
+        /// Requested instance, counted from 0.
+        instance: usize,
+    },
+    /// The annotation has fewer instances.
+    #[error("instance {instance} of '{annotation}' does not exist: there {}", count_text(*count))]
+    InstanceOutOfRange {
+        /// Requested text.
+        annotation: String,
+        /// Requested instance, counted from 0.
+        instance: usize,
+        /// Number of instances.
+        count: usize,
+    },
+    /// No step has a number in the requested range.
+    #[error("no step has a number from {first} to {last}; {}", step_numbers(numbers))]
+    StepsNotFound {
+        /// First requested number.
+        first: i64,
+        /// Last requested number.
+        last: i64,
+        /// Numbers of the trace's steps in time order.
+        numbers: Vec<i64>,
+    },
+    /// A range of instances that ends before it starts.
+    #[error("the range of instances {from}..{to} is empty; give the smaller number first")]
+    EmptyRange {
+        /// First instance.
+        from: usize,
+        /// Last instance.
+        to: usize,
+    },
+    /// The window has no length.
+    #[error("the window is empty: it starts and ends at the same nanosecond; choose another step or annotation")]
+    EmptyWindow,
+    /// The window has no operator, runtime call or launched GPU work.
+    #[error(
+        "the {} ({window_ns} ns, {rows} events) contains no operator, runtime call or launched GPU work with successors; {}",
+        if *whole_trace { "whole trace" } else { "window" },
+        match (*whole_trace, *rows) {
+            (true, 0) => "these rules exclude events shorter than 1 µs; use --method exact, which includes all events",
+            (true, _) => "record operators and calls with ProfilerActivity.CPU, which these rules require",
+            (false, _) => "choose another annotation or instance, or the whole trace",
+        }
+    )]
+    EmptyGraph {
+        /// Length of the window in ns.
+        window_ns: i64,
+        /// Number of events in the window.
+        rows: usize,
+        /// True if the request had no annotation.
+        whole_trace: bool,
+    },
+    /// A pattern for data loading is not a regular expression.
+    #[error("'{pattern}' is not a valid regular expression: {reason}")]
+    InvalidPattern {
+        /// The pattern.
+        pattern: String,
+        /// Error of the regular expression.
+        reason: String,
+    },
+    /// A what-if edit cannot be parsed.
+    #[error("cannot parse the what-if edit '{text}': {reason}")]
+    InvalidEdit {
+        /// The edit as given.
+        text: String,
+        /// Error, and the expected form.
+        reason: String,
+    },
+    /// A what-if edit is valid, but cannot be applied.
+    #[error("cannot apply the what-if edit '{text}': {reason}")]
+    RefusedEdit {
+        /// The edit as given.
+        text: String,
+        /// Reason, and an alternative.
+        reason: String,
+    },
+    /// No event matches the selector of a what-if edit.
+    #[error("no event of the trace matches {selector}; {}", offer_names(nearest))]
+    NothingSelected {
+        /// The selector as given.
+        selector: String,
+        /// Most similar names of the trace, best first.
+        nearest: Vec<String>,
+    },
+    /// Two what-if edits select the same event with conflicting changes.
+    #[error("'{first}' and '{second}' conflict because both select the same event; remove one of them")]
+    ContradictingEdits {
+        /// The first edit.
+        first: String,
+        /// The second edit.
+        second: String,
+    },
+    /// Phase rules cannot be parsed.
+    #[error(transparent)]
+    InvalidPhaseRules(#[from] InvalidPhaseRules),
+    /// A saved critical path cannot be read.
+    #[error("invalid saved critical path: {reason}")]
+    Restore {
+        /// Error of reading.
+        reason: String,
+    },
+}
+
+fn offer(nearest: &[String]) -> String {
+    if nearest.is_empty() {
+        return "the trace has no annotations; omit the annotation to analyze the whole trace".to_owned();
+    }
+    format!("nearest: {}", quoted(nearest))
+}
+
+/// Maximum number of characters per name. Names of templated kernels can fill screens.
+const SHOWN: usize = 80;
+
+fn quoted(names: &[String]) -> String {
+    let short = |name: &String| match name.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("'{}…'", &name[..end]),
+        None => format!("'{name}'"),
+    };
+    names.iter().map(short).collect::<Vec<_>>().join(", ")
+}
+
+fn offer_names(nearest: &[String]) -> String {
+    if nearest.is_empty() {
+        return "the trace has no event of that kind".to_owned();
+    }
+    format!("nearest: {} (* matches any text)", quoted(nearest))
+}
+
+fn step_numbers(numbers: &[i64]) -> String {
+    match (numbers.iter().min(), numbers.iter().max()) {
+        (Some(first), Some(last)) => format!("the trace has steps from {first} to {last}"),
+        _ => "the trace has no steps".to_owned(),
+    }
+}
+
+fn count_text(count: usize) -> String {
+    match count {
+        0 => "is none in the part of the trace that HTA loads".to_owned(),
+        1 => "is 1 (number 0)".to_owned(),
+        n => format!("are {n} (0 to {})", n - 1),
+    }
+}

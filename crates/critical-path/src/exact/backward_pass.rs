@@ -1,0 +1,231 @@
+//! Backward pass over the dependency graph, from the end of a window to its start.
+
+use super::Exact;
+use super::category::{Categories, Category, of_lag};
+use super::graph::{Dependency, InEdge, NONE, NodeKind};
+use super::segment_list::PathSegments;
+use super::window::Window;
+use crate::gpu_order::Evidence;
+use stackline_model::{EventId, GpuId, TrackId};
+use std::collections::BTreeMap;
+
+/// Critical-path segment with one cause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathSegment {
+    /// Start in ns since the trace's base.
+    pub start: i64,
+    /// End in ns since the trace's base.
+    pub end: i64,
+    /// Cause.
+    pub category: Category,
+    /// Thread or stream; none for unexplained time.
+    pub track: TrackId,
+    /// Event that ran; for lags, the event after the lag. None in gaps of a thread.
+    pub event: EventId,
+    /// Evidence of the cause.
+    pub evidence: Evidence,
+    /// Rule of the segment: `innermost_span` and `gap` for host time, `record` for GPU work, otherwise that of the
+    /// dependency.
+    pub rule: &'static str,
+    /// Node of the graph; for lags, the node after the lag.
+    pub node: u32,
+}
+
+/// Critical path: segments without gap or overlap, from the start to the end of the window.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExactPath {
+    /// The window.
+    pub window: Window,
+    /// Segments in time order.
+    pub hops: PathSegments,
+}
+
+impl ExactPath {
+    /// Length in ns, equal to that of the window.
+    pub fn length_ns(&self) -> i64 {
+        self.hops.iter().map(|h| h.end - h.start).sum()
+    }
+
+    /// Time per category in ns, in the order of [`Category::ALL`], including zeros.
+    pub fn by_category(&self) -> [(Category, i64); 13] {
+        let mut sums = Category::ALL.map(|c| (c, 0));
+        for hop in self.hops.iter() {
+            sums[hop.category as usize].1 += hop.end - hop.start;
+        }
+        sums
+    }
+
+    /// Time with an inferred cause, in ns.
+    pub fn inferred_ns(&self) -> i64 {
+        self.hops.iter().filter(|h| h.evidence == Evidence::Inferred).map(|h| h.end - h.start).sum()
+    }
+
+    /// Inferred time by rule in ns, without unexplained time.
+    pub fn inferred_by_rule(&self) -> BTreeMap<&'static str, i64> {
+        let mut sums = BTreeMap::new();
+        let is_assumed = |h: &PathSegment| h.evidence == Evidence::Inferred && h.category != Category::Unknown;
+        for hop in self.hops.iter().filter(is_assumed) {
+            *sums.entry(hop.rule).or_default() += hop.end - hop.start;
+        }
+        sums
+    }
+}
+
+/// State of the backward pass.
+struct BackwardPass<'a, 'b, 'c, F> {
+    exact: &'b Exact<'a>,
+    categories: &'b mut Categories<'c>,
+    from: i64,
+    visit: F,
+}
+
+/// Visit the segments of the path through a window, latest first.
+pub(super) fn walk(exact: &Exact<'_>, categories: &mut Categories<'_>, window: Window, visit: impl FnMut(PathSegment)) {
+    BackwardPass { exact, categories, from: window.start, visit }.run(window);
+}
+
+impl<F: FnMut(PathSegment)> BackwardPass<'_, '_, '_, F> {
+    fn run(&mut self, window: Window) {
+        let graph = &self.exact.graph;
+        let (mut node, mut at) = (window.anchor, window.end);
+        // After the anchor's end no work is known.
+        if node != NONE && graph.end[node as usize] < at {
+            at = self.unexplained(graph.end[node as usize], at);
+        }
+        while node != NONE && at > self.from {
+            let start = graph.start[node as usize].max(self.from);
+            if start < at {
+                self.inside(node, start, at);
+                at = start;
+            }
+            let Some(edge) = graph.release(node).copied().filter(|_| at > self.from) else { break };
+            let released = graph.end[edge.from as usize].clamp(self.from, at);
+            if released < at {
+                self.lag(node, &edge, released, at);
+                at = released;
+            }
+            node = edge.from;
+        }
+        self.unexplained(self.from, at);
+    }
+
+    fn unexplained(&mut self, from: i64, to: i64) -> i64 {
+        let from = from.max(self.from);
+        if from < to {
+            self.push(PathSegment {
+                start: from,
+                end: to,
+                category: Category::Unknown,
+                track: TrackId::NONE,
+                event: EventId::NONE,
+                evidence: Evidence::Inferred,
+                rule: "no_cause_found",
+                node: NONE,
+            });
+        }
+        from.min(to)
+    }
+
+    fn push(&mut self, hop: PathSegment) {
+        (self.visit)(hop);
+    }
+
+    /// Visit the time between the release of a node and its start.
+    fn lag(&mut self, node: u32, edge: &InEdge, start: i64, end: i64) {
+        let graph = &self.exact.graph;
+        let place = graph.place[node as usize] as usize;
+        let (track, event) = match graph.kind[node as usize] {
+            NodeKind::Gpu => {
+                let event = self.exact.trace.gpu.event[place];
+                (self.exact.trace.events.track[event.index()], event)
+            }
+            _ => (self.exact.lanes[place].track, EventId::NONE),
+        };
+        let category = of_lag(edge.dependency, end - start);
+        // No record states a lag that was cut because of clocks that disagree.
+        let guessed = category == Category::Unknown || end < graph.start[node as usize];
+        self.push(PathSegment {
+            start,
+            end,
+            category,
+            track,
+            event,
+            evidence: if guessed { Evidence::Inferred } else { self.evidence(node, edge) },
+            rule: edge.dependency.rule(),
+            node,
+        });
+    }
+
+    /// Evidence of an edge into a node in this trace.
+    fn evidence(&self, node: u32, edge: &InEdge) -> Evidence {
+        let graph = &self.exact.graph;
+        let host = match edge.dependency {
+            Dependency::Launch => Some(edge.from),
+            Dependency::Sync(_) => Some(node),
+            _ => None,
+        };
+        let after_overlong = graph.gpu(edge.from).is_some_and(|gpu| self.exact.overlong.contains(&gpu));
+        if after_overlong || host.is_some_and(|host| self.clock_disagrees(host)) {
+            return Evidence::Inferred;
+        }
+        if graph.is_near_tie(node, edge) { Evidence::Inferred } else { edge.dependency.evidence() }
+    }
+
+    /// True if the clock of a thread's process disagrees with that of a GPU.
+    fn clock_disagrees(&self, node: u32) -> bool {
+        let Exact { trace, lanes, graph, clocks_disagree, .. } = self.exact;
+        let process = || trace.tracks.pid(lanes[graph.place[node as usize] as usize].track);
+        !clocks_disagree.is_empty() && clocks_disagree.contains(&process())
+    }
+
+    /// Visit the time inside a node.
+    fn inside(&mut self, node: u32, start: i64, end: i64) {
+        let graph = &self.exact.graph;
+        let (kind, place) = (graph.kind[node as usize], graph.place[node as usize] as usize);
+        match kind {
+            NodeKind::Host => self.host(node, place, start, end),
+            NodeKind::Gpu => {
+                let event = self.exact.trace.gpu.event[place];
+                let category = self.categories.of_gpu(event);
+                let track = self.exact.trace.events.track[event.index()];
+                // The end of a record that overlaps later ones may be wrong.
+                let is_doubtful = self.exact.overlong.contains(&GpuId(place as u32));
+                let evidence = if is_doubtful { Evidence::Inferred } else { Evidence::Exact };
+                let rule = "record";
+                self.push(PathSegment { start, end, category, track, event, evidence, rule, node });
+            }
+            NodeKind::SyncReturn | NodeKind::Resume => {
+                let edge = graph.release(node);
+                // Cut because of clocks that disagree.
+                let is_cut = end < graph.end[node as usize];
+                let evidence = edge.filter(|_| !is_cut).map_or(Evidence::Inferred, |e| self.evidence(node, e));
+                let rule = edge.map_or("program_order", |e| e.dependency.rule());
+                let (category, track) = (Categories::of_return(kind), self.exact.lanes[place].track);
+                let event = graph.call[node as usize];
+                self.push(PathSegment { start, end, category, track, event, evidence, rule, node });
+            }
+        }
+    }
+
+    /// Visit host time by innermost span.
+    fn host(&mut self, node: u32, lane_index: usize, start: i64, end: i64) {
+        let lane = &self.exact.lanes[lane_index];
+        let Some(mut piece) = lane.piece_before(end) else { return };
+        let mut end = end;
+        loop {
+            let from = lane.pieces[piece].start.max(start);
+            let event = lane.pieces[piece].event;
+            let (category, mut evidence) = self.categories.of_host(lane_index, event);
+            if self.exact.loops.contains(event, from) {
+                evidence = Evidence::Inferred;
+            }
+            let rule = if event.is_some() { "innermost_span" } else { "gap" };
+            self.push(PathSegment { start: from, end, category, track: lane.track, event, evidence, rule, node });
+            end = from;
+            if from <= start || piece == 0 {
+                break;
+            }
+            piece -= 1;
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Causes of time on the critical path, and their rules.
+
+use super::Exact;
+use super::enclosing::Around;
+use super::graph::{Dependency, NodeKind};
+use super::names::{Names, bits};
+use super::wakeups::{Gap, is_annotation};
+use crate::gpu_order::Evidence;
+use rustc_hash::FxHashSet;
+use serde::Serialize;
+use stackline_model::{AttrColumn, EventId, EventKind, INFERRED, Trace};
+use stackline_timeline::kernel_type::{KernelType, NameTypes, RULES};
+use stackline_timeline::vocabulary::cuda::is_of_runtime;
+
+/// Cause of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Category {
+    /// Computing kernel.
+    GpuCompute,
+    /// Communicating kernel.
+    GpuCommunication,
+    /// Copy or fill.
+    GpuCopy,
+    /// Gap before a ready operation that waited for its stream, an event or a copy engine.
+    GpuQueue,
+    /// Launch latency: time between the return of the launch call (or the operation's start, if that is earlier) and
+    /// the operation's start.
+    LaunchLatency,
+    /// Framework operator on the host.
+    HostOperator,
+    /// Runtime or driver call that does not wait.
+    HostRuntime,
+    /// Python code, or other work between operators.
+    HostPython,
+    /// Data loading.
+    HostDataLoading,
+    /// Return of a waiting call: time between the end of GPU work and the return of the call.
+    SyncReturn,
+    /// Handover between threads: time between the signal of one thread and the next work of the other.
+    ThreadHandover,
+    /// Work of the profiler.
+    Profiler,
+    /// Not explained by any rule.
+    Unknown,
+}
+
+impl Category {
+    /// All categories, in the order of reports.
+    pub const ALL: [Self; 13] = [
+        Self::GpuCompute,
+        Self::GpuCommunication,
+        Self::GpuCopy,
+        Self::GpuQueue,
+        Self::LaunchLatency,
+        Self::HostOperator,
+        Self::HostRuntime,
+        Self::HostPython,
+        Self::HostDataLoading,
+        Self::SyncReturn,
+        Self::ThreadHandover,
+        Self::Profiler,
+        Self::Unknown,
+    ];
+
+    /// Stable text name, such as `gpu_compute`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::GpuCompute => "gpu_compute",
+            Self::GpuCommunication => "gpu_communication",
+            Self::GpuCopy => "gpu_copy",
+            Self::GpuQueue => "gpu_queue",
+            Self::LaunchLatency => "launch_latency",
+            Self::HostOperator => "host_operator",
+            Self::HostRuntime => "host_runtime",
+            Self::HostPython => "host_python",
+            Self::HostDataLoading => "host_data_loading",
+            Self::SyncReturn => "sync_return",
+            Self::ThreadHandover => "thread_handover",
+            Self::Profiler => "profiler",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// Category with this text name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|c| c.name() == name)
+    }
+}
+
+/// Maximum gap in ns with a known cause before an operation whose launch is not in the trace.
+pub(super) const UNLAUNCHED_GAP_NS: i64 = 10_000;
+
+/// Maximum gap in ns between two operations of a stream that a device needs for the switch. A longer gap has another
+/// cause, which is unknown unless a rule finds it.
+pub(super) const LONG_GAP_NS: i64 = 100_000;
+
+/// Maximum launch latency in ns. A longer delay has an unrecorded cause.
+const LONG_LAUNCH_NS: i64 = 1_000_000;
+
+/// Category of a lag.
+pub(super) fn of_lag(dependency: Dependency, lag: i64) -> Category {
+    match dependency {
+        Dependency::Launch | Dependency::LaunchByOperator if lag > LONG_LAUNCH_NS => Category::Unknown,
+        Dependency::Launch | Dependency::LaunchByOperator => Category::LaunchLatency,
+        _ if dependency.is_without_launch() && lag > UNLAUNCHED_GAP_NS => Category::Unknown,
+        Dependency::Stream | Dependency::StreamAmidLoss | Dependency::Gpu(_) if lag > LONG_GAP_NS => Category::Unknown,
+        Dependency::Stream
+        | Dependency::StreamAmidLoss
+        | Dependency::Overlap
+        | Dependency::Unlaunched
+        | Dependency::Gpu(_) => Category::GpuQueue,
+        Dependency::Sync(_) => Category::SyncReturn,
+        Dependency::Thread(..) => Category::ThreadHandover,
+        Dependency::Program => Category::Unknown,
+    }
+}
+
+/// Lookup of the categories of events.
+pub(super) struct Categories<'a> {
+    trace: &'a Trace,
+    names: &'a Names,
+    types: NameTypes<'a>,
+    gaps: &'a [Gap],
+    may_wait: MayWait<'a>,
+    /// Per event: true if it is part of data loading.
+    loads: Around,
+}
+
+/// Lookup of host spans with a possible wait.
+pub(super) struct MayWait<'a> {
+    trace: &'a Trace,
+    names: &'a Names,
+    uncertain: &'a FxHashSet<EventId>,
+    /// Column that marks inferred spans.
+    inferred: AttrColumn<'a>,
+}
+
+impl MayWait<'_> {
+    /// True if a thread may wait in this innermost span (none in a gap) for work that is missing in the trace, or that
+    /// had already ended.
+    pub(super) fn span(&self, event: EventId) -> bool {
+        event.is_none()
+            || self.names.flags(self.trace, event) & (bits::WAITS | bits::RUNS_BACKWARD) != 0
+            || self.uncertain.contains(&event)
+            || (is_annotation(self.trace, event) || self.inferred.get(event).is_some())
+                // Python's garbage collector runs and never waits. Samples show it inside the interrupted function.
+                && !self.names.collects(self.trace, event)
+    }
+}
+
+impl Exact<'_> {
+    /// Lookup of host time with a possible wait.
+    pub(super) fn may_wait(&self) -> MayWait<'_> {
+        let Exact { trace, names, uncertain, .. } = self;
+        MayWait { trace, names, uncertain, inferred: trace.attr(INFERRED) }
+    }
+}
+
+impl<'a> Categories<'a> {
+    pub(super) fn new(exact: &'a Exact<'_>) -> Self {
+        let Exact { trace, names, gaps, .. } = exact;
+        Self {
+            trace,
+            names,
+            types: NameTypes::new(trace, RULES),
+            gaps,
+            may_wait: exact.may_wait(),
+            loads: Around::new(trace),
+        }
+    }
+
+    /// Category of GPU work.
+    pub(super) fn of_gpu(&mut self, event: EventId) -> Category {
+        match self.types.of_event(event) {
+            KernelType::Communication => Category::GpuCommunication,
+            KernelType::Memory => Category::GpuCopy,
+            KernelType::Computation => Category::GpuCompute,
+            // The operation waits on its own queue.
+            KernelType::Other => Category::GpuQueue,
+        }
+    }
+
+    /// Category of the return from a wait.
+    pub(super) fn of_return(kind: NodeKind) -> Category {
+        if kind == NodeKind::SyncReturn { Category::SyncReturn } else { Category::ThreadHandover }
+    }
+
+    /// Category of host time with the innermost span `event` (none in a gap), and its evidence.
+    pub(super) fn of_host(&mut self, lane_index: usize, event: EventId) -> (Category, Evidence) {
+        if event.is_none() {
+            return self.of_gap(lane_index);
+        }
+        let category = match self.trace.kind(event) {
+            EventKind::Runtime | EventKind::Driver => Category::HostRuntime,
+            EventKind::Overhead if !is_of_runtime(self.trace.name(event)) => {
+                return (Category::Profiler, Evidence::Exact);
+            }
+            EventKind::Overhead => Category::HostRuntime,
+            _ if self.loads_data(event) => Category::HostDataLoading,
+            EventKind::PythonFunction => Category::HostPython,
+            _ if is_annotation(self.trace, event) => Category::HostPython,
+            _ => Category::HostOperator,
+        };
+        (category, if self.may_wait.span(event) { Evidence::Inferred } else { Evidence::Exact })
+    }
+
+    fn of_gap(&self, lane_index: usize) -> (Category, Evidence) {
+        let category = match self.gaps[lane_index] {
+            Gap::Engine | Gap::Native => Category::HostOperator,
+            Gap::Loader => Category::HostDataLoading,
+            Gap::Python => Category::HostPython,
+            Gap::Unseen => Category::Unknown,
+        };
+        (category, Evidence::Inferred)
+    }
+
+    /// True if a span is, or lies in, a span that loads data.
+    fn loads_data(&mut self, event: EventId) -> bool {
+        let (trace, names) = (self.trace, self.names);
+        self.loads.any(trace, event, |e| names.flags(trace, e) & bits::LOADS_DATA != 0)
+    }
+}

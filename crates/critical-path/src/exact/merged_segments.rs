@@ -1,0 +1,168 @@
+//! Merged critical-path segments for reports: adjacent segments of one event become one, with operator and frame.
+
+use super::backward_pass::{ExactPath, PathSegment};
+use super::category::Category;
+use super::{Exact, NONE};
+use crate::PathPoint;
+use crate::gpu_order::Evidence;
+use serde::Serialize;
+use stackline_model::{EventId, TrackId};
+
+/// Critical-path segment with one cause, one track and one event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MergedSegment {
+    /// Start in ns since the trace's base.
+    pub start: i64,
+    /// End in ns since the trace's base.
+    pub end: i64,
+    /// Cause.
+    pub category: Category,
+    /// Thread or stream; none for unexplained time.
+    pub track: TrackId,
+    /// Event: on threads the innermost span; none in gaps.
+    pub event: EventId,
+    /// Innermost operator around the event; for GPU work, the launching operator.
+    pub operator: EventId,
+    /// Innermost Python frame around the event; for GPU work, the frame around its launch.
+    pub frame: EventId,
+    /// Evidence of the cause.
+    pub evidence: Evidence,
+    /// Rule of the cause.
+    pub rule: &'static str,
+    /// Node of the graph; [`NONE`] for unexplained time.
+    pub node: u32,
+}
+
+/// [`MergedSegment`] as text, with times since the start of the window. Fields are in alphabetical order, as in the
+/// JSON document.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct SegmentReport<'a> {
+    /// Cause.
+    pub category: Category,
+    /// End in ns since the start of the window.
+    pub end_ns: i64,
+    /// Position of the event in the source's event list; none in gaps.
+    pub event: Option<u32>,
+    /// Evidence of the cause.
+    pub evidence: Evidence,
+    /// Innermost Python frame around the event; for GPU work, the frame around its launch.
+    pub frame: Option<&'a str>,
+    /// Name of the event.
+    pub name: &'a str,
+    /// Innermost operator around the event; for GPU work, the launching operator.
+    pub operator: Option<&'a str>,
+    /// Rule of the cause.
+    pub rule: &'static str,
+    /// Start in ns since the start of the window.
+    pub start_ns: i64,
+    /// Label of the thread or stream.
+    pub track: &'a str,
+}
+
+/// Segments of a path as text, created lazily because a long path has hundreds of thousands.
+pub struct SegmentReports<'a> {
+    exact: &'a Exact<'a>,
+    path: &'a ExactPath,
+    /// Label per track.
+    labels: Vec<String>,
+}
+
+impl SegmentReports<'_> {
+    /// Segments in time order.
+    pub fn hops(&self) -> impl Iterator<Item = SegmentReport<'_>> {
+        self.exact.stretches(self.path).map(|s| self.hop(&s))
+    }
+
+    /// Path in the format of the other methods: start and end of each segment with an event.
+    pub fn points(&self) -> impl Iterator<Item = PathPoint<'_>> {
+        self.hops().filter_map(both_points).flatten()
+    }
+
+    fn hop(&self, s: &MergedSegment) -> SegmentReport<'_> {
+        let trace = self.exact.trace;
+        let name = |event: EventId| event.some().map(|e| trace.name(e));
+        SegmentReport {
+            category: s.category,
+            end_ns: s.end - self.path.window.start,
+            event: s.event.some().map(|e| trace.events.source_index[e.index()]),
+            evidence: s.evidence,
+            frame: name(s.frame),
+            name: name(s.event).unwrap_or_default(),
+            operator: name(s.operator),
+            rule: s.rule,
+            start_ns: s.start - self.path.window.start,
+            track: self.labels.get(s.track.index()).map_or("", String::as_str),
+        }
+    }
+}
+
+impl Exact<'_> {
+    /// Segments of a path, with adjacent ones of the same event and cause merged.
+    pub fn stretches<'b>(&'b self, path: &'b ExactPath) -> impl Iterator<Item = MergedSegment> + 'b {
+        let mut hops = path.hops.iter().peekable();
+        std::iter::from_fn(move || {
+            let mut whole = self.stretch(&hops.next()?);
+            while let Some(next) = hops.next_if(|next| is_host(next) && continues(&whole, next)) {
+                whole.end = next.end;
+            }
+            Some(whole)
+        })
+    }
+
+    fn stretch(&self, hop: &PathSegment) -> MergedSegment {
+        let (operator, frame) = self.owners(hop.event);
+        let PathSegment { start, end, category, track, event, evidence, rule, node } = *hop;
+        MergedSegment { start, end, category, track, event, operator, frame, evidence, rule, node }
+    }
+
+    /// Innermost operator and Python frame of an event: the event itself, around it, or around the launch of GPU work.
+    fn owners(&self, event: EventId) -> (EventId, EventId) {
+        if event.is_none() {
+            return (EventId::NONE, EventId::NONE);
+        }
+        match self.trace.gpu.of_event(event) {
+            Some(gpu) => (self.trace.gpu.operator[gpu.index()], self.trace.gpu.python[gpu.index()]),
+            None => (self.enclosing().operator(event), self.enclosing().frame(self.trace, event)),
+        }
+    }
+
+    /// Merged segments of a path as text.
+    pub fn hop_reports<'b>(&'b self, path: &'b ExactPath) -> SegmentReports<'b> {
+        SegmentReports { exact: self, path, labels: self.trace.tracks.ids().map(|t| self.track_label(t)).collect() }
+    }
+
+    /// Label of a track: process and thread, or device and stream.
+    pub fn track_label(&self, track: TrackId) -> String {
+        if track.is_none() {
+            return String::new();
+        }
+        let trace = self.trace;
+        format!("{}/{}", trace.key_text(trace.tracks.pid(track)), trace.key_text(trace.tracks.get(track).tid))
+    }
+}
+
+/// Start and end points of a segment with an event.
+fn both_points(hop: SegmentReport<'_>) -> Option<[PathPoint<'_>; 2]> {
+    let event = hop.event?;
+    let point = |at: &'static str, time_ns| PathPoint {
+        at: at.into(),
+        event,
+        name: hop.name.into(),
+        time_ns,
+        track: hop.track.into(),
+    };
+    Some([point("start", hop.start_ns), point("end", hop.end_ns)])
+}
+
+/// True if a segment continues the last one: same event, cause and thread.
+fn continues(last: &MergedSegment, next: &PathSegment) -> bool {
+    last.event == next.event
+        && last.category == next.category
+        && last.track == next.track
+        && last.evidence == next.evidence
+        && last.rule == next.rule
+}
+
+fn is_host(hop: &PathSegment) -> bool {
+    hop.node != NONE && matches!(hop.rule, "innermost_span" | "gap")
+}

@@ -1,0 +1,183 @@
+//! Method "exact": a backward pass from the end of a window that assigns one cause to every nanosecond.
+//!
+//! Threads are cut where other work depends on them, and GPU work is ordered ([`super::gpu_order`]). Each start of an
+//! activity depends on the prerequisite that ended last. The length of the path equals that of the window, to the ns.
+//! Named rules infer dependencies without a record; unexplained time is `unknown`.
+
+mod backward_pass;
+mod build;
+mod category;
+mod enclosing;
+mod gil_holders;
+mod graph;
+mod merged_segments;
+mod names;
+mod other_streams;
+mod overlay;
+mod report;
+mod segment_list;
+mod slack;
+mod steps;
+mod summary;
+mod tables;
+mod thread_timelines;
+mod wakeups;
+pub mod what_if;
+mod window;
+mod workers;
+mod xla_pool;
+
+pub use backward_pass::{ExactPath, PathSegment};
+pub use category::Category;
+pub use graph::{ActivityGraph, Dependency, InEdge, NONE, NodeKind};
+pub use merged_segments::{MergedSegment, SegmentReport, SegmentReports};
+pub use report::{ExactReport, ExactWarning};
+pub use segment_list::PathSegments;
+pub use slack::{EventSlack, Harmless};
+pub use stackline_timeline::window_choice::WindowChoice;
+pub use steps::{StepPath, StepSpread, spread};
+pub use summary::SummaryLine;
+pub use tables::{HOPS, HOPS_TITLE, ON_DEMAND, SLACK, TABLES, hops_table, hops_tables, slack_table, tables, with_rows};
+pub use wakeups::ThreadRule;
+pub use window::Window;
+pub use workers::{LoaderWorker, LoaderWorkers};
+
+use super::CriticalPathError;
+use super::call_kind_cache::CallKindCache;
+use super::gpu_order::{GpuOrder, ROUNDING_NS};
+use super::inferred_sync::Loops;
+use category::Categories;
+use enclosing::Enclosing;
+use names::Names;
+use rustc_hash::FxHashSet;
+use stackline_model::{DeviceClock, EventId, GpuId, Key, Trace};
+use stackline_timeline::recording::Recording;
+use std::collections::BTreeSet;
+use std::sync::OnceLock;
+use thread_timelines::ThreadTimeline;
+
+/// Maximum difference of clocks in ns (1,000 s). A larger one is a wrong record.
+const MOST_NS: i64 = 1_000_000_000_000;
+
+/// Minimum difference between the clock of a device and the host's, in ns; 0 if the clocks may agree.
+fn off_ns(clock: &DeviceClock) -> i64 {
+    clock.least_ns.unwrap_or(0).max(clock.most_ns.map_or(0, i64::saturating_neg)).max(0)
+}
+
+/// Trace with its dependency graph, ready for paths, slack and what-if.
+pub struct Exact<'a> {
+    trace: &'a Trace,
+    names: Names,
+    lanes: Vec<ThreadTimeline>,
+    /// Kind of gaps per lane.
+    gaps: Vec<wakeups::Gap>,
+    /// First node and end of the nodes per lane.
+    lane_nodes: Vec<(u32, u32)>,
+    graph: ActivityGraph,
+    corrections: build::Corrections,
+    unexplained_waits: u64,
+    /// Calls with a possible wait that no record states.
+    uncertain: FxHashSet<EventId>,
+    /// Calls with a possible wait for work without record.
+    amid_loss: Vec<EventId>,
+    loops: Loops,
+    /// Processes whose clock disagrees with that of a GPU.
+    clocks_disagree: BTreeSet<Key>,
+    /// Operations with doubtful ends.
+    overlong: FxHashSet<GpuId>,
+    left_out: u64,
+    kinds: CallKindCache,
+    enclosing: OnceLock<Enclosing>,
+    loader_workers: OnceLock<LoaderWorkers>,
+    recording: OnceLock<Option<Recording>>,
+}
+
+impl<'a> Exact<'a> {
+    /// Build the dependency graph of a trace, in linear time except for sorting.
+    pub fn new(trace: &'a Trace) -> Self {
+        let names = Names::new(trace);
+        let lanes = ThreadTimeline::all(trace);
+        let threads = wakeups::find(trace, &lanes, &names);
+        let kinds = CallKindCache::new(trace);
+        let order = GpuOrder::new(trace, &kinds);
+        let built = build::Builder::build(trace, &order, &lanes, &threads);
+        let build::Built { mut graph, edges, lane_nodes, corrections } = built;
+        // Drop the inputs of the graph before the edges get their positions, which needs the most memory.
+        let GpuOrder { unexplained_waits, uncertain, loops, amid_loss, clocks_disagree, overlong, left_out, .. } =
+            { order };
+        let wakeups::Threads { gaps, .. } = { threads };
+        graph.connect(edges);
+        Self {
+            trace,
+            names,
+            lanes,
+            gaps,
+            lane_nodes,
+            graph,
+            corrections,
+            unexplained_waits,
+            uncertain,
+            loops,
+            amid_loss,
+            clocks_disagree,
+            overlong,
+            left_out,
+            kinds,
+            enclosing: OnceLock::new(),
+            loader_workers: OnceLock::new(),
+            recording: OnceLock::new(),
+        }
+    }
+
+    /// Enclosing operators, frames and annotations of each event.
+    fn enclosing(&self) -> &Enclosing {
+        self.enclosing.get_or_init(|| Enclosing::new(self.trace, &self.names))
+    }
+
+    /// Worker processes of data loaders that the trace shows.
+    pub fn loader_workers(&self) -> &LoaderWorkers {
+        self.loader_workers.get_or_init(|| LoaderWorkers::from_trace(self.trace, &self.names, &self.lanes))
+    }
+
+    /// Recording metadata of the trace; `None` for traces without it.
+    pub fn recording(&self) -> Option<&Recording> {
+        self.recording.get_or_init(|| Recording::from_trace(self.trace)).as_ref()
+    }
+
+    /// True if the clocks of host and GPU disagree, by the order of the work or by the reader's measurement.
+    pub fn clocks_disagree(&self) -> bool {
+        !self.clocks_disagree.is_empty() || self.trace.meta.clocks.iter().any(|clock| off_ns(clock) > ROUNDING_NS)
+    }
+
+    /// Maximum of [`off_ns`] over all devices, without wrong records.
+    fn clocks_differ_ns(&self) -> i64 {
+        self.trace.meta.clocks.iter().map(off_ns).filter(|&ns| ns < MOST_NS).max().unwrap_or(0)
+    }
+
+    /// Underlying trace.
+    pub fn trace(&self) -> &'a Trace {
+        self.trace
+    }
+
+    /// Dependency graph.
+    pub fn graph(&self) -> &ActivityGraph {
+        &self.graph
+    }
+
+    /// Critical path through a window.
+    ///
+    /// # Errors
+    /// Returns an error if the window does not exist: see [`Self::window`].
+    pub fn path(&self, choice: &WindowChoice) -> Result<ExactPath, CriticalPathError> {
+        Ok(self.path_of(self.window(choice)?))
+    }
+
+    /// Critical path through a resolved window.
+    pub fn path_of(&self, window: Window) -> ExactPath {
+        // Each node contributes its pieces, and the time before the node.
+        let most = self.lanes.iter().map(|lane| lane.pieces.len()).sum::<usize>() + 3 * self.graph.len() + 2;
+        let mut hops = PathSegments::new(window.end, most);
+        backward_pass::walk(self, &mut Categories::new(self), window, |hop| hops.push_front(&hop));
+        ExactPath { window, hops }
+    }
+}

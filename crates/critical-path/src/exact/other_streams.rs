@@ -1,0 +1,90 @@
+//! Inferred dependencies on work of other streams, by time alone.
+
+use super::category::{LONG_GAP_NS, UNLAUNCHED_GAP_NS};
+use super::graph::{ActivityGraph, Dependency, NONE, NewEdge};
+use crate::gpu_order::{GpuOrder, ROUNDING_NS, Reason};
+use crate::streams::{end, start};
+use rustc_hash::FxHashSet;
+use stackline_model::{GpuId, Key, Trace};
+use std::collections::BTreeMap;
+
+/// Maximum time in ns between the end of another stream's work and the start of an operation that waited for it.
+const SOON_NS: i64 = 50_000;
+
+/// Device number, with the process if several processes of a file have their own numbers.
+type Device = (Key, i32);
+
+/// Operations by device, sorted by end.
+pub(super) struct OtherStreams<'a> {
+    trace: &'a Trace,
+    order: &'a GpuOrder,
+    by_end: BTreeMap<Device, Vec<(i64, GpuId)>>,
+    /// Devices with a recorded launch.
+    launched: FxHashSet<Device>,
+}
+
+impl<'a> OtherStreams<'a> {
+    pub(super) fn new(trace: &'a Trace, order: &'a GpuOrder) -> Self {
+        let mut by_end: BTreeMap<Device, Vec<(i64, GpuId)>> = BTreeMap::new();
+        let mut launched = FxHashSet::default();
+        for gpu in trace.gpu.ids().filter(|gpu| order.stream[gpu.index()] != u32::MAX) {
+            let device = device(trace, order, gpu);
+            by_end.entry(device).or_default().push((end(trace, gpu), gpu));
+            if trace.gpu.launcher(gpu).is_some() {
+                launched.insert(device);
+            }
+        }
+        for operations in by_end.values_mut() {
+            operations.sort_unstable_by_key(|&(end, gpu)| (end, order.rank[gpu.index()]));
+        }
+        Self { trace, order, by_end, launched }
+    }
+
+    /// Dependencies of operations that start long after all prerequisites in `edges`. `nodes` contains the node of each
+    /// operation.
+    pub(super) fn dependencies(&self, graph: &ActivityGraph, edges: &[NewEdge], nodes: &[u32]) -> Vec<NewEdge> {
+        let mut released = vec![i64::MIN; graph.len()];
+        for edge in edges {
+            let slot = &mut released[edge.to as usize];
+            *slot = graph.end[edge.from as usize].max(*slot);
+        }
+        let operations = self.trace.gpu.ids().filter(|gpu| nodes[gpu.index()] != NONE);
+        let dependency = |gpu: GpuId| {
+            let to = nodes[gpu.index()];
+            let (on, reason) = self.held_back_by(gpu, released[to as usize])?;
+            Some(NewEdge { to, from: nodes[on.index()], dependency: Dependency::Gpu(reason) })
+        };
+        operations.filter_map(dependency).collect()
+    }
+
+    /// Operation of another stream that may have delayed `gpu` beyond the time `after`, with the inference rule.
+    fn held_back_by(&self, gpu: GpuId, after: i64) -> Option<(GpuId, Reason)> {
+        let began = start(self.trace, gpu);
+        let waited = began.saturating_sub(after);
+        let device = device(self.trace, self.order, gpu);
+        // Without recorded launches, nothing else shows the program's activity.
+        let (earliest, reason) = if !self.launched.contains(&device) {
+            (after, Reason::OtherStreamUnlaunched)
+        } else if after != i64::MIN && waited > LONG_GAP_NS {
+            (after.max(began - SOON_NS), Reason::OtherStream)
+        } else {
+            return None;
+        };
+        if waited <= UNLAUNCHED_GAP_NS {
+            return None;
+        }
+        let by_end = self.by_end.get(&device)?;
+        let until = by_end.partition_point(|&(end, _)| end <= began + ROUNDING_NS);
+        let stream = |gpu: GpuId| self.order.stream[gpu.index()];
+        let mut ended = by_end[..until].iter().rev().take_while(|(end, _)| *end > earliest).map(|&(_, other)| other);
+        let on = ended.find(|&other| stream(other) != stream(gpu) && start(self.trace, other) < began)?;
+        Some((on, reason))
+    }
+}
+
+fn device(trace: &Trace, order: &GpuOrder, gpu: GpuId) -> Device {
+    // Rows of one device may otherwise be separate processes (TensorFlow 1 has one per stream).
+    let track = trace.events.track[trace.gpu.event[gpu.index()].index()];
+    let process = if order.is_one_process { Key::None } else { trace.tracks.pid(track) };
+    (process, trace.gpu.device[gpu.index()])
+}

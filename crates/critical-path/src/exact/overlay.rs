@@ -1,0 +1,80 @@
+//! Overlay of the exact path on the trace file: marks and arrows.
+
+use super::backward_pass::{ExactPath, PathSegment};
+use super::graph::NONE;
+use super::{Exact, NodeKind};
+use crate::events::TrackKey;
+use crate::{FlowEnd, FlowPair, Mark, Overlay};
+use stackline_model::EventId;
+
+impl Exact<'_> {
+    /// Marks for the events on a path, and arrows between segments of different threads or streams. With
+    /// `only_critical`, the overlay omits complete events, except events on the path, annotations and Python frames.
+    pub fn overlay(&self, path: &ExactPath, only_critical: bool) -> Overlay {
+        let mut events: Vec<EventId> = path.hops.iter().filter_map(|h| h.event.some()).collect();
+        let index = |e: &EventId| self.trace.events.source_index[e.index()];
+        events.sort_unstable_by_key(index);
+        events.dedup();
+        let mark = |e: &EventId| Mark {
+            index: index(e),
+            name: self.trace.name(*e).to_owned(),
+            start_ns: self.trace.events.start[e.index()],
+            clock_shift_ns: self.trace.clock_shift(self.trace.events.track[e.index()]),
+        };
+        Overlay { critical: events.iter().map(mark).collect(), flows: self.arrows(path), only_critical }
+    }
+
+    /// Arrows in time order.
+    fn arrows(&self, path: &ExactPath) -> Vec<FlowPair> {
+        let mut flows: Vec<FlowPair> = Vec::new();
+        let mut before: Option<PathSegment> = None;
+        // Rule of the time since the previous segment.
+        let mut waited = None;
+        for hop in path.hops.iter().filter(|h| h.track.is_some()) {
+            if self.is_lag(&hop) {
+                waited = Some(hop.rule);
+                continue;
+            }
+            if let Some(last) = before.filter(|last| last.track != hop.track) {
+                flows.push(FlowPair {
+                    id: flows.len() as u64,
+                    from: self.flow_end(&last, last.end),
+                    to: self.flow_end(&hop, hop.start),
+                    weight_us: (hop.start - last.end) / 1_000,
+                    critical: true,
+                    kind: waited.unwrap_or_else(|| self.rule_into(&hop)),
+                });
+            }
+            (before, waited) = (Some(hop), None);
+        }
+        flows
+    }
+
+    /// True if a segment is a lag before its event.
+    fn is_lag(&self, hop: &PathSegment) -> bool {
+        hop.node != NONE && hop.end <= self.graph.start[hop.node as usize]
+    }
+
+    /// Rule of the edge that released the node of a segment.
+    fn rule_into(&self, hop: &PathSegment) -> &'static str {
+        if hop.node == NONE {
+            return hop.rule;
+        }
+        self.graph.release(hop.node).map_or(hop.rule, |edge| edge.dependency.rule())
+    }
+
+    /// Start or end of a segment on its track, in whole µs inside the segment if possible, so that the arrow touches
+    /// the segment. The end of GPU work is up to 1 µs earlier for the same reason.
+    fn flow_end(&self, hop: &PathSegment, at: i64) -> FlowEnd {
+        let trace = self.trace;
+        let is_gpu = hop.node != NONE && self.graph.kind[hop.node as usize] == NodeKind::Gpu;
+        let inset = if is_gpu && at == hop.end { (hop.end - hop.start).min(1_000) } else { 0 };
+        let key = |key| TrackKey::from_trace(trace, key);
+        let shift = trace.clock_shift(hop.track);
+        let (at, start, end) =
+            (at.saturating_sub(shift), hop.start.saturating_sub(shift), hop.end.saturating_sub(shift));
+        let floor = (at - inset).div_euclid(1_000);
+        let ts_us = if floor * 1_000 < start && (floor + 1) * 1_000 <= end { floor + 1 } else { floor };
+        FlowEnd { pid: key(trace.tracks.pid(hop.track)), tid: key(trace.tracks.get(hop.track).tid), ts_us }
+    }
+}

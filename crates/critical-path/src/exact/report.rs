@@ -1,0 +1,190 @@
+//! Report of the exact path as one serializable value.
+
+use super::backward_pass::ExactPath;
+use super::category::Category;
+use super::summary::{SummaryLine, summarize};
+use super::{Exact, NodeKind, Window};
+use crate::ReportShare;
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+use stackline_model::StrId;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// Maximum number of names in [`ExactReport::top`].
+const TOP: usize = 20;
+
+/// Warning about the records from which the path was computed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ExactWarning {
+    /// Stable name.
+    pub code: &'static str,
+    /// Number of occurrences.
+    pub count: u64,
+    /// Sentence for readers; callers print the count after it.
+    #[serde(skip)]
+    pub message: &'static str,
+}
+
+/// Document of `critical-path --method exact --format json`, without the read report and the full path.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ExactReport {
+    /// Name of the method: `exact`.
+    pub method: &'static str,
+    /// Length of the window in ns.
+    pub window_ns: i64,
+    /// Start of the window in ns since the trace's base.
+    pub window_start_ns: i64,
+    /// End of the window in ns since the trace's base.
+    pub window_end_ns: i64,
+    /// Length of the path in ns, equal to that of the window.
+    pub path_ns: i64,
+    /// Length of the path in µs, under HTA's name.
+    pub weight_us: f64,
+    /// Number of nodes of the dependency graph.
+    pub graph_nodes: usize,
+    /// Number of edges of the graph by rule.
+    pub edges: BTreeMap<&'static str, usize>,
+    /// Number of segments of the path.
+    pub path_nodes: usize,
+    /// Number of events on the path.
+    pub path_events: usize,
+    /// Percent of the window per cause, without causes of length 0.
+    pub bound_by: BTreeMap<&'static str, f64>,
+    /// Time per cause in ns.
+    pub bound_by_ns: BTreeMap<&'static str, i64>,
+    /// Time with an inferred instead of a recorded cause in ns, including time of unknown cause.
+    pub inferred_ns: i64,
+    /// Inferred time by rule in ns, without time of unknown cause. `gap` and `innermost_span` are host time with a
+    /// possible wait.
+    pub inferred_by_rule_ns: BTreeMap<&'static str, i64>,
+    /// Names with the most time on the path. Time without event is under its cause, such as `(no event: host_python)`.
+    pub top: Vec<ReportShare>,
+    /// Summary of the path in at most 20 lines.
+    pub story: Vec<SummaryLine>,
+    /// Warnings for readers.
+    pub warnings: Vec<ExactWarning>,
+}
+
+impl Exact<'_> {
+    /// Report of a path.
+    pub fn report(&self, path: &ExactPath) -> ExactReport {
+        let (story, path_nodes) = summarize(self, path);
+        let Window { start, end, .. } = path.window;
+        let spent: Vec<(&str, i64)> =
+            path.by_category().iter().filter(|(_, ns)| *ns > 0).map(|(c, ns)| (c.name(), *ns)).collect();
+        let percent = |ns: i64| 100.0 * ns as f64 / (end - start).max(1) as f64;
+        let mut edges = BTreeMap::new();
+        for edge in &self.graph.edges {
+            *edges.entry(edge.dependency.rule()).or_default() += 1;
+        }
+        ExactReport {
+            method: "exact",
+            window_ns: end - start,
+            window_start_ns: start,
+            window_end_ns: end,
+            path_ns: path.length_ns(),
+            weight_us: path.length_ns() as f64 / 1e3,
+            graph_nodes: self.graph.len(),
+            edges,
+            path_nodes,
+            path_events: self.events_on(path),
+            bound_by: spent.iter().map(|&(c, ns)| (c, percent(ns))).collect(),
+            bound_by_ns: spent.iter().copied().collect(),
+            inferred_ns: path.inferred_ns(),
+            inferred_by_rule_ns: path.inferred_by_rule(),
+            top: self.top_names(path),
+            story,
+            warnings: self.warnings_of(path),
+        }
+    }
+
+    /// Number of events on a path.
+    fn events_on(&self, path: &ExactPath) -> usize {
+        let mut seen = vec![0u64; self.trace.events.len() / 64 + 1];
+        for event in path.hops.iter().filter_map(|h| h.event.some()) {
+            seen[event.index() / 64] |= 1 << (event.index() % 64);
+        }
+        seen.iter().map(|bits| bits.count_ones() as usize).sum()
+    }
+
+    /// Names of events by their time on the path; time without event by its cause.
+    fn top_names(&self, path: &ExactPath) -> Vec<ReportShare> {
+        let mut named: FxHashMap<StrId, (i64, usize)> = FxHashMap::default();
+        let mut nameless = Category::ALL.map(|category| (category, (0, 0)));
+        for hop in path.hops.iter() {
+            // The event of time with unknown cause is only the next one.
+            let event = hop.event.some().filter(|_| hop.category != Category::Unknown);
+            let slot: &mut (i64, usize) = match event {
+                Some(event) => named.entry(self.trace.events.name[event.index()]).or_default(),
+                None => &mut nameless[hop.category as usize].1,
+            };
+            *slot = (slot.0 + hop.end - hop.start, slot.1 + 1);
+        }
+        let named = named.into_iter().map(|(name, sum)| (Cow::Borrowed(self.trace.strings.get(name)), sum));
+        // Time without event has no name.
+        let gaps =
+            nameless.into_iter().map(|(category, sum)| (Cow::Owned(format!("(no event: {})", category.name())), sum));
+        let mut sums: Vec<(Cow<'_, str>, (i64, usize))> = named.chain(gaps).filter(|(_, sum)| sum.0 > 0).collect();
+        sums.sort_by(|a, b| b.1.0.cmp(&a.1.0).then_with(|| a.0.cmp(&b.0)));
+        let total = path.window.length_ns().max(1) as f64;
+        let share = |(name, (ns, edges)): (Cow<'_, str>, (i64, usize))| ReportShare {
+            name: name.into_owned(),
+            weight_us: ns as f64 / 1e3,
+            percent: 100.0 * ns as f64 / total,
+            edges,
+        };
+        sums.into_iter().take(TOP).map(share).collect()
+    }
+
+    /// Warnings of the graph and of this path.
+    fn warnings_of(&self, path: &ExactPath) -> Vec<ExactWarning> {
+        let mut warnings = self.warnings();
+        warnings.extend(self.slack_is_unknown(path.window).then_some(ExactWarning {
+            code: "slack_unknown",
+            count: 1,
+            message: "false hotspots are not reported: slack across the host and GPU clocks is unknown, because \
+                      the clocks differ too much",
+        }));
+        warnings
+    }
+
+    /// Corrections and unexplained waits of the graph.
+    pub fn warnings(&self) -> Vec<ExactWarning> {
+        let operations = self.graph.kind.iter().filter(|k| **k == NodeKind::Gpu).count();
+        let all = [
+            (
+                "early_kernels",
+                self.corrections.early_kernels,
+                "GPU operations start before their launch call; the host and GPU clocks disagree",
+            ),
+            (
+                "contradictions",
+                self.corrections.contradictions,
+                "waits end before the work they wait for; the host and GPU clocks disagree, or records are missing",
+            ),
+            (
+                "clocks_disagree",
+                self.clocks_disagree.len() as u64,
+                "the clocks of host and GPU disagree (`stackline doctor` shows by how much), so dependencies between them are \
+                 inferred and their times have that error; `stackline what-if` corrects the clocks by a likely offset",
+            ),
+            (
+                "overlong_operations",
+                self.overlong.len() as u64,
+                "GPU operations end long after the start of the next one on their stream, so their ends are doubtful; \
+                 --clip-overlaps shortens them to that start",
+            ),
+            ("broken_cycles", self.graph.broken_cycles, "edges were removed because they closed a cycle"),
+            ("unexplained_waits", self.unexplained_waits, "stream waits have no recorded target"),
+            (
+                "awaited_operations_left_out",
+                self.left_out,
+                "awaited operations were excluded; each call keeps the 256 that ended last",
+            ),
+            ("no_gpu_work", u64::from(operations == 0), "no GPU work; the path contains host work only"),
+        ];
+        let warn = |(code, count, message)| ExactWarning { code, count, message };
+        all.into_iter().filter(|(_, count, _)| *count > 0).map(warn).collect()
+    }
+}

@@ -1,0 +1,169 @@
+//! Packed list of critical-path segments. A long path has more segments than the trace has events.
+
+use super::backward_pass::PathSegment;
+use super::category::Category;
+use crate::gpu_order::Evidence;
+use stackline_model::{EventId, TrackId};
+
+/// Segments without gap or overlap: 10 bytes each, plus 24 for each run of segments of one node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PathSegments {
+    /// Start of the first segment.
+    from: i64,
+    /// Runs of segments. All columns have the latest segment first, in the order of the backward pass.
+    runs: Vec<Run>,
+    /// Time in ns from the end of each segment to the end of its run. Each segment begins at the end of the previous
+    /// one.
+    before_end: Vec<u32>,
+    event: Vec<EventId>,
+    cause: Vec<u16>,
+    /// Distinct causes, a few dozen.
+    causes: Vec<Cause>,
+}
+
+/// Consecutive segments of one node, within the time range of a column.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Run {
+    /// End of the last segment, in ns since the trace's base.
+    end: i64,
+    /// Row of the last segment.
+    row: u32,
+    node: u32,
+    track: TrackId,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Cause {
+    category: Category,
+    evidence: Evidence,
+    rule: &'static str,
+}
+
+impl PathSegments {
+    /// Create an empty list for a path that ends at `end`, with at most `most` segments.
+    pub(super) fn new(end: i64, most: usize) -> Self {
+        Self {
+            from: end,
+            runs: Vec::new(),
+            // Growing columns would leave unused copies in memory; unfilled capacity takes none.
+            before_end: Vec::with_capacity(most),
+            event: Vec::with_capacity(most),
+            cause: Vec::with_capacity(most),
+            causes: Vec::new(),
+        }
+    }
+
+    /// Add a segment before the existing ones.
+    pub(super) fn push_front(&mut self, hop: &PathSegment) {
+        debug_assert_eq!((hop.end, hop.start <= hop.end), (self.from, true), "a gap or an overlap");
+        self.from = hop.start;
+        let run = self.runs.last().filter(|run| (run.node, run.track) == (hop.node, hop.track));
+        let before_end = run.and_then(|run| u32::try_from(run.end - hop.end).ok());
+        if before_end.is_none() {
+            self.runs.push(Run { end: hop.end, row: self.len() as u32, node: hop.node, track: hop.track });
+        }
+        let cause = Cause { category: hop.category, evidence: hop.evidence, rule: hop.rule };
+        let known = self.causes.iter().position(|&c| c == cause);
+        let known = known.unwrap_or_else(|| {
+            self.causes.push(cause);
+            self.causes.len() - 1
+        });
+        self.before_end.push(before_end.unwrap_or(0));
+        self.event.push(hop.event);
+        self.cause.push(known as u16);
+    }
+
+    /// Number of segments.
+    pub fn len(&self) -> usize {
+        self.event.len()
+    }
+
+    /// True without segments.
+    pub fn is_empty(&self) -> bool {
+        self.event.is_empty()
+    }
+
+    /// Run of a row.
+    fn run_of(&self, row: usize) -> usize {
+        self.runs.partition_point(|run| run.row as usize <= row) - 1
+    }
+
+    /// End of the segment in a row of a run.
+    fn end(&self, row: usize, run: usize) -> i64 {
+        self.runs[run].end - i64::from(self.before_end[row])
+    }
+
+    /// Segment in a row of a run.
+    fn hop(&self, row: usize, run: usize) -> PathSegment {
+        let Cause { category, evidence, rule } = self.causes[usize::from(self.cause[row])];
+        let Run { node, track, .. } = self.runs[run];
+        let is_last_row = self.runs.get(run + 1).is_some_and(|next| next.row as usize == row + 1);
+        let before = run + usize::from(is_last_row);
+        let start = if row + 1 < self.len() { self.end(row + 1, before) } else { self.from };
+        PathSegment { start, end: self.end(row, run), category, track, event: self.event[row], evidence, rule, node }
+    }
+
+    /// Length in ns of the segment at a position in time order.
+    ///
+    /// # Panics
+    /// Panics if the position is out of range.
+    pub fn length_ns(&self, position: usize) -> i64 {
+        let row = self.len() - 1 - position;
+        let hop = self.hop(row, self.run_of(row));
+        hop.end - hop.start
+    }
+
+    /// All segments in time order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = PathSegment> + '_ {
+        let mut run = self.runs.len();
+        (0..self.len()).rev().map(move |row| {
+            if self.runs.get(run).is_none_or(|current| current.row as usize > row) {
+                run -= 1;
+            }
+            self.hop(row, run)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Lengths near the time range of a run, few nodes, all rules.
+    fn hops() -> impl Strategy<Value = Vec<PathSegment>> {
+        let length = prop_oneof![0..1000i64, (i64::from(u32::MAX) - 2)..(i64::from(u32::MAX) + 3)];
+        let one = (length, 0..3u32, 0..2u32, 0..13usize, any::<bool>(), 0..3usize);
+        proptest::collection::vec(one, 0..50).prop_map(|all| {
+            let mut start = -5;
+            let hop = |(length, node, event, category, is_exact, rule): (i64, u32, u32, usize, bool, usize)| {
+                let end = start + length;
+                PathSegment {
+                    start: std::mem::replace(&mut start, end),
+                    end,
+                    category: Category::ALL[category],
+                    track: TrackId(node / 2),
+                    event: EventId(event),
+                    evidence: if is_exact { Evidence::Exact } else { Evidence::Inferred },
+                    rule: ["gap", "record", "innermost_span"][rule],
+                    node,
+                }
+            };
+            all.into_iter().map(hop).collect()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn hops_come_back_as_they_were(all in hops()) {
+            let mut packed = PathSegments::new(all.last().map_or(0, |hop| hop.end), all.len());
+            for latest_first in all.iter().rev() {
+                packed.push_front(latest_first);
+            }
+            prop_assert_eq!(packed.is_empty(), all.is_empty());
+            prop_assert_eq!(&packed.iter().collect::<Vec<_>>(), &all);
+            let lengths: Vec<i64> = (0..packed.len()).map(|position| packed.length_ns(position)).collect();
+            prop_assert_eq!(lengths, all.iter().map(|hop| hop.end - hop.start).collect::<Vec<_>>());
+        }
+    }
+}

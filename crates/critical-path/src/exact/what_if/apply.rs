@@ -1,0 +1,440 @@
+//! Application of edits to the replay: conversion to changes of durations and dependencies.
+
+use super::super::Exact;
+use super::super::category::{Category, of_lag};
+use super::super::graph::{Dependency, InEdge, NodeKind};
+use super::super::wakeups::ThreadRule;
+use super::super::window::Window;
+use super::cancellation::Stop;
+use super::edit::{Action, Edit};
+use super::host_time::{Cut, HostTime, cuts_without_waits};
+use super::index::{Index, ThreadRange};
+use super::ineffective_edits::repeats;
+use super::replay::{Changes, GONE, Plan};
+use super::sampled::Partly;
+use super::select::{Selected, select};
+use super::selector::Selector;
+use crate::CriticalPathError;
+use rustc_hash::{FxHashMap, FxHashSet};
+use stackline_model::EventId;
+
+/// Result of applying edits.
+pub(super) struct Applied {
+    pub(super) changes: Changes,
+    pub(super) host: HostTime,
+    /// Number of affected events per edit.
+    pub(super) counts: Vec<usize>,
+    /// Notes for readers, one or two sentences each.
+    pub(super) notes: Vec<String>,
+    /// Variant for the upper bound: batches are ready on request, and sampled gaps have their largest share. None if the
+    /// edits leave neither open.
+    pub(super) unpinned: Option<Box<Applied>>,
+    /// Variant for the lower bound: host time with a possible wait keeps its length, sampled gaps have their smallest
+    /// share, and batches keep their recorded times. None if the edits affect none of these.
+    pub(super) stubborn: Option<Box<Applied>>,
+}
+
+pub(super) struct Applier<'a, 'e> {
+    pub(super) exact: &'e Exact<'a>,
+    pub(super) plan: &'e Plan,
+    pub(super) index: &'e Index,
+    pub(super) changes: Changes,
+    pub(super) notes: Vec<String>,
+    pub(super) cuts: Vec<Cut>,
+    /// Cuts of gaps of which samples show a part: lower bound, likely, upper bound.
+    pub(super) partly: Vec<[Cut; 3]>,
+    /// First edit of each operation or time range.
+    operations: FxHashMap<u32, usize>,
+    stretches: FxHashMap<ThreadRange, usize>,
+    edits: &'e [Edit],
+    current: usize,
+    pub(super) stop: Stop<'e>,
+}
+
+/// Convert edits to changes of the replay.
+pub(super) fn apply<'e>(
+    exact: &'e Exact<'_>,
+    (plan, index): (&'e Plan, &'e Index),
+    edits: &'e [Edit],
+    window: Window,
+    stop: Stop<'e>,
+) -> Result<Applied, CriticalPathError> {
+    let mut applier = Applier {
+        exact,
+        plan,
+        index,
+        changes: Changes::none(plan),
+        notes: Vec::new(),
+        cuts: Vec::new(),
+        partly: Vec::new(),
+        operations: FxHashMap::default(),
+        stretches: FxHashMap::default(),
+        edits,
+        current: 0,
+        stop,
+    };
+    let mut counts = Vec::new();
+    for (i, edit) in edits.iter().enumerate() {
+        if let Some(first) = repeats(edits, i) {
+            applier.notes.push(format!("'{edit}' is given more than once and applied once"));
+            counts.push(counts[first]);
+            continue;
+        }
+        applier.current = i;
+        let before = applier.mark();
+        let count = applier.edit(edit)?;
+        applier.explain(edit, count, before);
+        counts.push(count);
+    }
+    let asks_for_workers = edits.iter().any(|e| matches!(e.action, Action::AddLoaderWorkers(_)));
+    let pins = |cuts: &[Cut]| if asks_for_workers { Vec::new() } else { applier.pins(cuts, window) };
+    let sampled = |which: usize| applier.partly.iter().map(move |cuts| cuts[which]);
+    let is_sampled = !applier.partly.is_empty();
+    let mut cuts: Vec<Cut> = applier.cuts.iter().copied().chain(sampled(1)).collect();
+    let mut pinned = pins(&cuts);
+    let keep_up = !pinned.is_empty() && applier.workers_keep_up(window);
+    let sure =
+        cuts_without_waits(exact, &applier.cuts).or_else(|| (is_sampled || keep_up).then(|| applier.cuts.clone()));
+    let stubborn = sure.map(|mut cuts| {
+        cuts.extend(sampled(0));
+        cuts.extend(pins(&cuts));
+        variant((exact, plan), &applier.changes, cuts, &counts)
+    });
+    let most: Vec<Cut> = applier.cuts.iter().copied().chain(sampled(2)).collect();
+    let Applier { mut changes, mut notes, .. } = applier;
+    if !pinned.is_empty() {
+        let how = match keep_up {
+            true => {
+                "workers have idle time, so batches are predicted on request; the lower bound keeps their recorded times"
+            }
+            false => "batches keep their recorded times; the upper bound has them on request",
+        };
+        notes.push(format!("the trace does not show which loader worker makes which batch: {how}"));
+    }
+    if keep_up {
+        pinned.clear();
+    }
+    let unpinned = (!pinned.is_empty() || is_sampled).then(|| variant((exact, plan), &changes, most, &counts));
+    cuts.extend(pinned);
+    let host = HostTime::new(exact.lanes.len(), cuts);
+    host.apply(exact, plan, &mut changes);
+    Ok(Applied { changes, host, counts, notes, unpinned, stubborn })
+}
+
+/// Variant of the same edits with other changes of host time, for bounds.
+fn variant((exact, plan): (&Exact<'_>, &Plan), changes: &Changes, cuts: Vec<Cut>, counts: &[usize]) -> Box<Applied> {
+    let (mut changes, host) = (changes.clone(), HostTime::new(exact.lanes.len(), cuts));
+    host.apply(exact, plan, &mut changes);
+    Box::new(Applied { changes, host, counts: counts.to_vec(), notes: Vec::new(), unpinned: None, stubborn: None })
+}
+
+impl Applier<'_, '_> {
+    fn edit(&mut self, edit: &Edit) -> Result<usize, CriticalPathError> {
+        let Some(selector) = &edit.selector else {
+            return match edit.action {
+                Action::AddLoaderWorkers(more) => self.more_workers(more),
+                _ => Ok(0),
+            };
+        };
+        let mut selected = select(self.exact, self.index, selector, self.stop)?;
+        let goes_whole = selected.is_of_name && edit.action == Action::Remove;
+        if goes_whole {
+            selected.calls = self.waits_in(&selected.stretches);
+        }
+        if goes_whole || selected.owns_gpu && matches!(edit.action, Action::Scale(_) | Action::Remove) {
+            let inside = selected.stretches.iter().flat_map(|&s| self.index.launched_in(s)).map(|l| l.node);
+            selected.gpu = inside.collect();
+            selected.gpu.sort_unstable();
+        }
+        if edit.action == Action::Overlap {
+            self.keep_collectives(&mut selected, selector)?;
+        }
+        self.refuse_contradictions(&selected)?;
+        if !selected.gpu.is_empty() || selected.owns_gpu {
+            self.changes.take_gpu_time(match edit.action {
+                Action::Scale(factor) => 1.0 - factor,
+                Action::Remove => 1.0,
+                Action::SetNs(_) if !selected.gpu.is_empty() => 1.0,
+                _ => 0.0,
+            });
+        }
+        match edit.action {
+            Action::Scale(factor) => {
+                self.scale(&selected, factor);
+                self.scale_sampled(edit, &selected.partly, factor);
+            }
+            Action::Remove => {
+                self.remove(&selected);
+                self.scale_sampled(edit, &selected.partly, 0.0);
+            }
+            Action::SetNs(ns) => self.set(&selected, ns),
+            Action::Fuse => self.fuse(&selected.stretches, selector)?,
+            Action::Graph => self.graph(&selected.stretches, selector)?,
+            Action::Overlap => self.overlap(&selected.gpu),
+            Action::AddLoaderWorkers(_) | Action::Nothing => {}
+        }
+        Ok(selected.count)
+    }
+
+    /// Calls in these time ranges that wait for the GPU.
+    fn waits_in(&self, stretches: &[ThreadRange]) -> Vec<EventId> {
+        let trace = self.exact.trace;
+        let is_inside = |call: &EventId| {
+            let Some(lane) = self.index.lane(trace, *call) else { return false };
+            let at = trace.events.start[call.index()];
+            let begun = stretches.partition_point(|&(of, from, _)| (of, from) <= (lane, at));
+            begun.checked_sub(1).is_some_and(|last| stretches[last].0 == lane && at < stretches[last].2)
+        };
+        let mut calls: Vec<EventId> = self
+            .index
+            .sync_nodes
+            .iter()
+            .map(|&(_, call)| call)
+            .filter(|call| call.is_some())
+            .filter(is_inside)
+            .collect();
+        calls.sort_unstable();
+        calls.dedup();
+        calls
+    }
+
+    /// Reject contradicting edits. Several edits may scale the same event; other combinations contradict each other.
+    fn refuse_contradictions(&mut self, selected: &Selected) -> Result<(), CriticalPathError> {
+        if self.edits.len() < 2 {
+            return Ok(());
+        }
+        let (edits, current) = (self.edits, self.current);
+        let agree = |a: usize| match (edits[a].action, edits[current].action) {
+            (Action::Scale(_), Action::Scale(_)) | (Action::Remove, Action::Remove) => true,
+            (Action::Overlap, other) | (other, Action::Overlap) => !matches!(other, Action::Remove),
+            _ => a == current,
+        };
+        let operations = selected.gpu.iter().map(|&n| *self.operations.entry(n).or_insert(current));
+        let stretches = selected.stretches.iter().map(|&s| *self.stretches.entry(s).or_insert(current));
+        match operations.chain(stretches).find(|&first| !agree(first)) {
+            Some(first) => Err(CriticalPathError::ContradictingEdits {
+                first: edits[first].to_string(),
+                second: edits[current].to_string(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn at(&self, node: u32) -> u32 {
+        self.plan.position[node as usize]
+    }
+
+    pub(super) fn length(&self, node: u32) -> i64 {
+        let graph = &self.exact.graph;
+        graph.end[node as usize] - graph.start[node as usize]
+    }
+
+    fn cut(&mut self, (lane, from, to): ThreadRange, factor: f64) {
+        if from < to {
+            self.cuts.push(Cut { lane, from, to, factor });
+        }
+    }
+
+    fn cut_call(&mut self, call: EventId, factor: f64) {
+        let trace = self.exact.trace;
+        if let Some(lane) = self.index.lane(trace, call) {
+            self.cut((lane, trace.events.start[call.index()], trace.events.end(call)), factor);
+        }
+    }
+
+    fn set_time(&mut self, node: u32, new: impl Fn(i64) -> i64) {
+        let at = self.at(node);
+        let now = self.length(node) + self.changes.time[at as usize];
+        self.changes.add_time(self.plan, at, new(now).max(0) - now);
+    }
+
+    fn scale(&mut self, selected: &Selected, factor: f64) {
+        for &node in selected.gpu.iter().chain(&selected.returns) {
+            self.set_time(node, |now| scaled(now, factor));
+        }
+        for &stretch in &selected.stretches {
+            self.cut(stretch, factor);
+        }
+        if selected.is_between {
+            let less = |&(lane, from, to): &ThreadRange| ((lane, from, to), (to - from) - scaled(to - from, factor));
+            self.release(selected.stretches.iter().map(less).filter(|&(_, less)| less > 0).collect());
+        }
+        for &call in &selected.calls {
+            self.cut_call(call, factor);
+        }
+        self.scale_lags(selected, factor);
+    }
+
+    /// Scale the sampled part of gaps between operators.
+    fn scale_sampled(&mut self, edit: &Edit, gaps: &[Partly], factor: f64) {
+        if gaps.is_empty() {
+            return;
+        }
+        let mut sums = [0.0; 3];
+        for &Partly { gap: (lane, from, to), shares } in gaps {
+            let cut = |share: f64| Cut { lane, from, to, factor: 1.0 - share * (1.0 - factor) };
+            self.partly.push(shares.map(cut));
+            sums.iter_mut().zip(shares).for_each(|(sum, share)| *sum += share * (to - from) as f64 / 1e6);
+        }
+        if factor == 0.0 {
+            let part = |gap: &Partly| (gap.gap, (gap.shares[1] * (gap.gap.2 - gap.gap.1) as f64) as i64);
+            self.release(gaps.iter().map(part).collect());
+        }
+        let [least, likely, most] = sums;
+        self.notes.push(format!(
+            "'{edit}': between operators only calls that a sample hit have a span. From the samples, all calls take {likely:.3} ms in {} \
+             gaps between operators ({least:.3} to {most:.3} ms); the edit changes each gap by its share",
+            gaps.len()
+        ));
+    }
+
+    fn set(&mut self, selected: &Selected, ns: i64) {
+        for &node in &selected.gpu {
+            self.set_time(node, |_| ns);
+        }
+        for &(lane, from, to) in &selected.stretches {
+            self.cut((lane, from, to), ns as f64 / (to - from) as f64);
+        }
+    }
+
+    fn remove(&mut self, selected: &Selected) {
+        self.remove_operations(&selected.gpu);
+        for &node in &selected.returns {
+            self.set_time(node, |_| 0);
+        }
+        for &stretch in &selected.stretches {
+            self.cut(stretch, 0.0);
+        }
+        self.release(selected.stretches.iter().map(|&stretch| (stretch, GONE)).collect());
+        self.remove_waits(&selected.calls.iter().copied().collect(), true);
+        self.scale_lags(selected, 0.0);
+    }
+
+    /// Allow threads that waited for another thread in these time ranges to continue earlier by the given time in ns,
+    /// because the edit removes the wait as well.
+    fn release(&mut self, mut stretches: Vec<(ThreadRange, i64)>) {
+        stretches.sort_unstable();
+        if stretches.is_empty() {
+            return;
+        }
+        let graph = &self.exact.graph;
+        for at in 0..self.plan.len() as u32 {
+            let node = self.plan.node[at as usize] as usize;
+            let (lane, start) = (graph.place[node], graph.start[node]);
+            let before = stretches.partition_point(|&((of, from, _), _)| (of, from) < (lane, start));
+            let Some(&((of, _, to), earlier)) = before.checked_sub(1).map(|last| &stretches[last]) else { continue };
+            if of != lane || start > to {
+                continue;
+            }
+            for i in self.plan.range(at) {
+                if self.is_edge(i, |d| matches!(d, Dependency::Thread(ThreadRule::Wakes, _))) {
+                    self.changes.set_slack(at, i, earlier);
+                }
+            }
+        }
+    }
+
+    /// Scale binding lags of the selected categories.
+    fn scale_lags(&mut self, selected: &Selected, factor: f64) {
+        if selected.lags.is_empty() {
+            return;
+        }
+        let graph = &self.exact.graph;
+        for at in 0..self.plan.len() as u32 {
+            let node = self.plan.node[at as usize];
+            for i in self.plan.range(at) {
+                let edge = self.plan.edge(i);
+                let (lag, is_binding) = (edge.observed, edge.edge == graph.binding[node as usize]);
+                let of_this = |e: &InEdge| selected.lags.contains(&of_lag(e.dependency, lag));
+                let less = lag - scaled(lag, factor);
+                if is_binding && lag > 0 && less != 0 && graph.edges.get(edge.edge as usize).is_some_and(of_this) {
+                    self.changes.set_slack(at, i, less);
+                }
+            }
+        }
+    }
+
+    /// Remove operations, and the calls that launched nothing else.
+    pub(super) fn remove_operations(&mut self, nodes: &[u32]) {
+        let (trace, graph) = (self.exact.trace, &self.exact.graph);
+        let mut gone: FxHashMap<EventId, u32> = FxHashMap::default();
+        let mut calls: FxHashSet<EventId> = FxHashSet::default();
+        for &node in nodes {
+            self.set_time(node, |_| 0);
+            let at = self.at(node);
+            for i in self.plan.range(at) {
+                let observed = self.plan.edge(i).observed;
+                let Some(edge) = graph.edges.get(self.plan.edge(i).edge as usize) else { continue };
+                // The cause of the operation's delay is not recorded. It may delay the next operation, or disappear
+                // with this one.
+                if of_lag(edge.dependency, observed) == Category::Unknown {
+                    self.changes.set_slack_at_best(at, i, observed);
+                } else {
+                    self.changes.set_slack(at, i, observed.max(0));
+                }
+            }
+            let call = trace.gpu.launch[graph.place[node as usize] as usize];
+            if call.is_some() {
+                let count = gone.entry(call).or_default();
+                *count += 1;
+                if *count == self.index.operations_of(call) && calls.insert(call) {
+                    self.cut_call(call, 0.0);
+                }
+            }
+        }
+        self.remove_waits(&calls, false);
+    }
+
+    /// Remove the waits of these calls. With `cut`, the calls' own time is removed as well, except for calls that
+    /// launch work.
+    fn remove_waits(&mut self, calls: &FxHashSet<EventId>, cut: bool) {
+        if calls.is_empty() {
+            return;
+        }
+        for &(node, call) in &self.index.sync_nodes {
+            if !calls.contains(&call) {
+                continue;
+            }
+            let at = self.at(node);
+            for i in self.plan.range(at) {
+                if self.is_edge(i, |d| matches!(d, Dependency::Sync(_))) {
+                    self.changes.set_slack(at, i, GONE);
+                }
+            }
+            if self.exact.graph.kind[node as usize] == NodeKind::SyncReturn {
+                self.set_time(node, |_| 0);
+            }
+        }
+        if cut {
+            let mut calls: Vec<EventId> = calls.iter().copied().collect();
+            calls.sort_unstable();
+            for call in calls.into_iter().filter(|&c| self.index.operations_of(c) == 0) {
+                self.cut_call(call, 0.0);
+            }
+        }
+    }
+
+    /// Test the dependency of an edge of the plan.
+    pub(super) fn is_edge(&self, index: usize, test: impl Fn(Dependency) -> bool) -> bool {
+        self.exact.graph.edges.get(self.plan.edge(index).edge as usize).is_some_and(|e| test(e.dependency))
+    }
+
+    pub(super) fn nothing(&self, selector: &Selector, reason: &str) -> CriticalPathError {
+        let edit = self.edits.get(self.current).map_or_else(|| selector.text.clone(), ToString::to_string);
+        CriticalPathError::RefusedEdit { text: edit, reason: reason.to_owned() }
+    }
+
+    pub(super) fn cut_out(&mut self, stretch: ThreadRange) {
+        self.cut(stretch, 0.0);
+    }
+
+    pub(super) fn lengthen(&mut self, node: u32, ns: i64) {
+        self.set_time(node, |now| now + ns);
+    }
+}
+
+/// Scaled time in whole ns.
+pub(super) fn scaled(ns: i64, factor: f64) -> i64 {
+    // Durations are far below 2^53 ns.
+    (ns as f64 * factor).round() as i64
+}

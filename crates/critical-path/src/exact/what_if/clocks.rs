@@ -1,0 +1,266 @@
+//! What-if for traces whose host and device clocks disagree.
+//!
+//! Times across two clocks have an error equal to the difference of the clocks. Causality bounds this difference
+//! ([`stackline_model::DeviceClock`]). The prediction shifts the times of each device by a likely difference. The
+//! bounds of the gain also cover the smallest and the largest difference.
+
+use super::cases::NO_GAIN;
+use super::sweep::{Sweep, SweepOptions};
+use super::{Edit, Gain, NewHop, Prediction, WhatIf};
+use crate::CriticalPathError;
+use crate::exact::{Exact, MOST_NS, WindowChoice};
+use stackline_model::{DeviceClock, Trace};
+
+/// Maximum latency in ns of the quickest launch of a trace, and of the quickest return from a wait. A bound of the
+/// clock's difference on one side gives a bound on the other side with this distance.
+const QUICKEST_NS: i64 = 20_000;
+/// Usual latency in ns.
+const USUAL_NS: i64 = 4_000;
+
+/// Possible shift of the times of a device, in ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shift {
+    device: i32,
+    least: i64,
+    likely: i64,
+    most: i64,
+}
+
+impl Shift {
+    /// `None` if the times of the device are possible, or without a usable bound.
+    fn new(clock: &DeviceClock) -> Option<Self> {
+        let (least, most) = match (clock.least_ns, clock.most_ns) {
+            (None, None) => return None,
+            (Some(least), None) => (least, least.max(0).saturating_add(QUICKEST_NS)),
+            (None, Some(most)) => (most.min(0).saturating_sub(QUICKEST_NS), most),
+            // Clocks with drift or noise: the true difference lies between the two.
+            (Some(least), Some(most)) => (least.min(most), least.max(most)),
+        };
+        if (least <= 0 && most >= 0) && !clock.is_contradictory() || least < -MOST_NS || most > MOST_NS {
+            return None;
+        }
+        if clock.is_contradictory() {
+            return Some(Self { device: clock.device, least, likely: 0.clamp(least, most), most });
+        }
+        let inside = USUAL_NS.min((most - least) / 2);
+        Some(if least > 0 {
+            let most = most.min(least + QUICKEST_NS);
+            Self { device: clock.device, least, likely: least + inside, most }
+        } else {
+            let least = least.max(most - QUICKEST_NS);
+            Self { device: clock.device, least, likely: most - inside, most }
+        })
+    }
+}
+
+/// Trace with shifted device times.
+struct Corrected {
+    trace: Trace,
+    shifts: Vec<Shift>,
+    /// Current shift per device, in the order of `shifts`.
+    moved: Vec<i64>,
+}
+
+impl Corrected {
+    /// `None` if no clock can be corrected.
+    fn new(trace: &Trace) -> Option<Self> {
+        let shifts: Vec<Shift> = trace.meta.clocks.iter().filter_map(Shift::new).collect();
+        let moved = vec![0; shifts.len()];
+        (!shifts.is_empty()).then(|| Self { trace: trace.clone(), shifts, moved })
+    }
+
+    fn move_to(&mut self, which: impl Fn(&Shift) -> i64) {
+        for (shift, moved) in self.shifts.iter().zip(&mut self.moved) {
+            let by = which(shift) - *moved;
+            *moved += by;
+            for clock in self.trace.meta.clocks.iter_mut().filter(|c| c.device == shift.device) {
+                clock.least_ns = clock.least_ns.map(|least| least.saturating_sub(by));
+                clock.most_ns = clock.most_ns.map(|most| most.saturating_sub(by));
+            }
+            let Trace { gpu, events, .. } = &mut self.trace;
+            for operation in gpu.ids().filter(|g| gpu.device[g.index()] == shift.device) {
+                let event = gpu.event[operation.index()];
+                if events.is_plausible(event) {
+                    events.start[event.index()] += by;
+                }
+            }
+        }
+    }
+
+    fn note(&self) -> String {
+        let range = |s: &Shift| {
+            let us = |ns: i64| format!("{:.1}", ns as f64 / 1e3);
+            format!("device {} by {} µs ({} to {} µs)", s.device, us(s.likely), us(s.least), us(s.most))
+        };
+        let ranges: Vec<String> = self.shifts.iter().take(4).map(range).collect();
+        let more = if self.shifts.len() > 4 { " and others" } else { "" };
+        format!(
+            "the clocks of host and GPU disagree: the prediction shifts GPU times ({}{more}), and the bounds cover \
+             the whole range of shifts",
+            ranges.join(", ")
+        )
+    }
+}
+
+/// Predict the effect of edits, applied together, on a window of a trace ([`super::WhatIf::predict`]). If the clocks
+/// disagree, device times are corrected.
+///
+/// # Errors
+/// Returns an error if the window does not exist, a selector matches no event, or edits contradict each other.
+pub fn predict(trace: &Trace, choice: &WindowChoice, edits: &[Edit]) -> Result<Prediction, CriticalPathError> {
+    predict_in(Exact::new(trace), choice, edits, None)
+}
+
+/// Same prediction, with all critical-path segments after the edits. Each begins at the end of the previous one (the
+/// first at the start of the window). Adjacent segments of one cause and name are merged.
+///
+/// # Errors
+/// Returns the same errors as [`predict`].
+pub fn predict_with_hops(
+    trace: &Trace,
+    choice: &WindowChoice,
+    edits: &[Edit],
+) -> Result<(Prediction, Vec<NewHop>), CriticalPathError> {
+    let mut hops = Vec::new();
+    let found = predict_in(Exact::new(trace), choice, edits, Some(&mut hops))?;
+    Ok((found, hops))
+}
+
+/// Same prediction for a trace with an existing graph. `hops` receives the critical-path segments after the edits.
+///
+/// # Errors
+/// Returns the same errors as [`predict`].
+pub fn predict_in(
+    exact: Exact<'_>,
+    choice: &WindowChoice,
+    edits: &[Edit],
+    hops: Option<&mut Vec<NewHop>>,
+) -> Result<Prediction, CriticalPathError> {
+    let corrected = if exact.clocks_disagree() { Corrected::new(exact.trace()) } else { None };
+    let Some(mut corrected) = corrected else { return exact.what_if().predict_hops(choice, edits, hops) };
+    drop(exact);
+    corrected.move_to(|s| s.likely);
+    let mut found = Exact::new(&corrected.trace).what_if().predict_hops(choice, edits, hops)?;
+    for end in [|s: &Shift| s.least, |s: &Shift| s.most] {
+        corrected.move_to(end);
+        let other = match Exact::new(&corrected.trace).what_if().gain_of(choice, edits) {
+            // Waits depend on the shift. Without a wait there is no gain.
+            Err(CriticalPathError::NothingSelected { .. }) => NO_GAIN,
+            other => other?,
+        };
+        found.gain.widen(other);
+    }
+    // That note is about the recorded trace; the next one describes the correction.
+    found.notes.retain(|note| note != super::CLOCKS_DISAGREE);
+    found.notes.push(corrected.note());
+    Ok(found)
+}
+
+/// Try edits of the events with most time on the path ([`super::WhatIf::sweep`]). If the clocks of the trace disagree,
+/// device times are corrected.
+///
+/// # Errors
+/// Returns an error if the window does not exist.
+pub fn sweep(
+    trace: &Trace,
+    choice: &WindowChoice,
+    options: &SweepOptions,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Result<Sweep, CriticalPathError> {
+    let exact = Exact::new(trace);
+    let corrected = if exact.clocks_disagree() { Corrected::new(trace) } else { None };
+    let Some(mut corrected) = corrected else { return exact.what_if().sweep(choice, options, stop) };
+    drop(exact);
+    corrected.move_to(|s| s.likely);
+    let (mut found, edits) = Exact::new(&corrected.trace).what_if().sweep_with_edits(choice, options, stop)?;
+    for end in [|s: &Shift| s.least, |s: &Shift| s.most] {
+        if stop() {
+            break;
+        }
+        corrected.move_to(end);
+        let exact = Exact::new(&corrected.trace);
+        let alone: Vec<_> = edits.iter().map(std::slice::from_ref).collect();
+        let gains = exact.what_if().gains_of(choice, &alone, options.threads, stop)?;
+        for (candidate, gain) in found.candidates.iter_mut().zip(gains) {
+            candidate.gain.widen(gain.unwrap_or(NO_GAIN));
+        }
+    }
+    found.interrupted |= stop();
+    let stopped =
+        if found.interrupted { " The search was canceled, so the bounds may cover only the likely shift." } else { "" };
+    found.notes.push(corrected.note() + stopped);
+    Ok(found)
+}
+
+/// Trace prepared to estimate the gains of many lists of edits, with corrected device times if its clocks disagree.
+pub struct Gains<'e, 'a> {
+    exact: &'e Exact<'a>,
+    /// None if times must be corrected, which is repeated for each shift of the clocks.
+    ready: Option<WhatIf<'e, 'a>>,
+}
+
+impl<'e, 'a> Gains<'e, 'a> {
+    /// Prepare a trace.
+    pub fn new(exact: &'e Exact<'a>) -> Self {
+        Self { exact, ready: (!exact.clocks_disagree()).then(|| exact.what_if()) }
+    }
+
+    /// Gain of each list of edits, applied together ([`WhatIf::gains_of`]). `None` for lists that cannot be applied.
+    ///
+    /// # Errors
+    /// Returns an error if the window does not exist.
+    pub fn compute<E: AsRef<[Edit]> + Sync>(
+        &self,
+        choice: &WindowChoice,
+        lists: &[E],
+        threads: usize,
+    ) -> Result<Vec<Option<Gain>>, CriticalPathError> {
+        if let Some(ready) = &self.ready {
+            return ready.gains_of(choice, lists, threads, &|| false);
+        }
+        let Some(mut corrected) = Corrected::new(self.exact.trace()) else {
+            return self.exact.what_if().gains_of(choice, lists, threads, &|| false);
+        };
+        let mut found: Option<Vec<Option<Gain>>> = None;
+        for moment in [|s: &Shift| s.likely, |s: &Shift| s.least, |s: &Shift| s.most] {
+            corrected.move_to(moment);
+            let gains = Exact::new(&corrected.trace).what_if().gains_of(choice, lists, threads, &|| false)?;
+            let Some(found) = &mut found else {
+                found = Some(gains);
+                continue;
+            };
+            for (gain, other) in found.iter_mut().zip(gains) {
+                if let Some(gain) = gain {
+                    gain.widen(other.unwrap_or(NO_GAIN));
+                }
+            }
+        }
+        Ok(found.unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn clock(least: Option<i64>, most: Option<i64>) -> DeviceClock {
+        DeviceClock { least_ns: least, most_ns: most, ..DeviceClock::new(0) }
+    }
+
+    fn shift(least: Option<i64>, most: Option<i64>) -> Option<(i64, i64, i64)> {
+        Shift::new(&clock(least, most)).map(|s| (s.least, s.likely, s.most))
+    }
+
+    #[test]
+    fn shifts_lie_within_what_causality_allows() {
+        assert_eq!(shift(None, None), None);
+        assert_eq!(shift(Some(-5_000), Some(3_000)), None, "possible as recorded");
+        assert_eq!(shift(Some(17_000), Some(23_000)), Some((17_000, 20_000, 23_000)));
+        assert_eq!(shift(Some(17_000), Some(900_000)), Some((17_000, 21_000, 37_000)), "a slow wait bounds nothing");
+        assert_eq!(shift(Some(17_000), None), Some((17_000, 21_000, 37_000)));
+        assert_eq!(shift(Some(-900_000), Some(-17_000)), Some((-37_000, -21_000, -17_000)));
+        assert_eq!(shift(None, Some(-17_000)), Some((-37_000, -21_000, -17_000)));
+        assert_eq!(shift(Some(20_300), Some(19_900)), Some((19_900, 19_900, 20_300)), "noise");
+        assert_eq!(shift(Some(i64::MAX), None), None, "no clock is off by that");
+    }
+}

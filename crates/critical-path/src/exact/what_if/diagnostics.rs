@@ -1,0 +1,114 @@
+//! Diagnostics of a prediction: gains far below the removed path time, and work that only moves to the next step.
+
+use super::apply::Applied;
+use super::cancellation::Stop;
+use super::path::NewPath;
+use super::replay::Mode;
+use super::{Measured, WhatIf};
+use crate::exact::backward_pass::PathSegment;
+use crate::exact::graph::{NONE, NodeKind};
+
+/// Maximum gain in percent of the removed path time that requires an explanation.
+const FAR_BELOW: i64 = 75;
+/// Maximum removed path time in percent of the window that requires no explanation.
+const LITTLE: i64 = 1;
+
+/// Time in ms, for readers.
+fn in_ms(ns: i64) -> String {
+    format!("{:.3} ms", ns as f64 / 1e6)
+}
+
+impl WhatIf<'_, '_> {
+    /// Time that the edits remove from the original path, in ns.
+    pub(super) fn taken_off(&self, measured: &Measured, applied: &Applied) -> i64 {
+        let path = self.exact.path_of(measured.window);
+        path.hops.iter().map(|hop| self.taken_off_hop(&hop, applied)).sum()
+    }
+
+    fn taken_off_hop(&self, hop: &PathSegment, applied: &Applied) -> i64 {
+        let graph = &self.exact.graph;
+        if hop.node == NONE {
+            return 0;
+        }
+        let node = hop.node as usize;
+        let length = hop.end - hop.start;
+        let at = self.plan.position[node];
+        // A lag before its node.
+        if hop.end <= graph.start[node] {
+            let binding = self.plan.range(at).find(|&i| self.plan.edge(i).edge == graph.binding[node]);
+            let slack = binding.and_then(|i| applied.changes.slack(i));
+            return slack.unwrap_or(0).clamp(0, length);
+        }
+        if graph.kind[node] == NodeKind::Host {
+            return -applied.host.change(graph.place[node], hop.start, hop.end);
+        }
+        let whole = (graph.end[node] - graph.start[node]).max(1);
+        -(applied.changes.time[at as usize] as f64 * length as f64 / whole as f64).round() as i64
+    }
+
+    /// Explanation of a gain far below the removed path time: the cause that replaces it.
+    pub(super) fn took_over(&self, taken: i64, gain: i64, (before, after): (&NewPath, &NewPath)) -> Option<String> {
+        let window: i64 = before.by_category.iter().map(|(_, ns)| ns).sum();
+        if taken * 100 <= window * LITTLE || gain * 100 >= taken * FAR_BELOW {
+            return None;
+        }
+        let grown = before.by_category.iter().zip(&after.by_category).map(|(b, a)| (a.1 - b.1, a.0));
+        let (more, category) = grown.max_by_key(|&(more, category)| (more, std::cmp::Reverse(category)))?;
+        let mut text =
+            format!("the edits remove {} from the critical path, but the gain is only {}", in_ms(taken), in_ms(gain));
+        if more > 0 {
+            let was = |name: &str| before.top.iter().find(|(n, c, _)| n == name && *c == category).map_or(0, |t| t.2);
+            let names = after.top.iter().filter(|(_, c, _)| *c == category);
+            let most = names
+                .map(|(name, _, ns)| (ns - was(name), name))
+                .max_by_key(|&(more, name)| (more, std::cmp::Reverse(name)));
+            text.push_str(&format!(": {} replaces it ({} more on the path", category.name(), in_ms(more)));
+            if let Some((_, name)) = most.filter(|(more, _)| *more > 0) {
+                text.push_str(&format!(", mostly {}", short(name)));
+            }
+            text.push(')');
+        }
+        Some(text)
+    }
+
+    /// Warning that a window on a thread gets shorter only because GPU work moves past its end.
+    pub(super) fn moved_on(&self, measured: &Measured, applied: &Applied, gain: i64) -> Option<String> {
+        let window = measured.window;
+        if measured.is_whole || measured.work.is_some() || !self.is_on_thread(window) || gain <= 0 {
+            return None;
+        }
+        let mut shifts = Vec::new();
+        self.plan.replay(&applied.changes, Mode::Usual, (self.plan.len() as u32, Stop::NEVER), &mut shifts);
+        let graph = &self.exact.graph;
+        let lanes = 0..self.exact.lanes.len() as u32;
+        let launched = lanes.flat_map(|lane| self.index.launched_in((lane, window.start, window.end)));
+        let ends = launched.map(|l| {
+            let end = graph.end[l.node as usize];
+            (end, end + shifts[self.plan.position[l.node as usize] as usize])
+        });
+        let (last, last_after) = ends.fold((i64::MIN, i64::MIN), |most, e| (most.0.max(e.0), most.1.max(e.1)));
+        if last == i64::MIN {
+            return None;
+        }
+        let lane = graph.place[window.anchor as usize];
+        let end = self.moment(window.anchor, lane, window.end, applied, &shifts);
+        let (before, after) = ((last - window.end).max(0), (last_after - end).max(0));
+        (after - before > gain / 4 && (after - before) * 100 > window.length_ns() * LITTLE).then(|| {
+            format!(
+                "GPU work launched in this window ends {} after the window (before the edits: {}), so later steps may \
+                 lose the gain; select several steps or the whole trace",
+                in_ms(after),
+                in_ms(before)
+            )
+        })
+    }
+}
+
+/// Name shortened to fit into a sentence.
+fn short(name: &str) -> String {
+    const MOST: usize = 60;
+    match name.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name.to_owned(),
+    }
+}

@@ -1,0 +1,268 @@
+//! Edits of a what-if, as text and as data.
+
+use super::cases::Case;
+use super::selector::{Selector, Target, What};
+use crate::CriticalPathError;
+use stackline_model::Trace;
+
+/// Maximum number of missing positions in a message.
+const MISSING: usize = 8;
+
+/// Change of the selected events.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Action {
+    /// Multiply the time by a factor. For modules and annotations, this includes their GPU work.
+    Scale(f64),
+    /// Remove events: kernels with their launch calls, waits with their dependencies, spans with all their work.
+    Remove,
+    /// Set the duration of each event, in ns.
+    SetNs(i64),
+    /// Fuse the kernels that one span launches on its first stream into one, in place of the first.
+    Fuse,
+    /// Replace all host work of a span that only launches by one graph launch.
+    Graph,
+    /// Remove all dependencies on these collectives, except waits of the host.
+    Overlap,
+    /// Add data loading workers.
+    AddLoaderWorkers(u32),
+    /// Change nothing: the alternative to edits that may have no gain.
+    Nothing,
+}
+
+/// Edit of a what-if.
+#[derive(Clone, Debug)]
+pub struct Edit {
+    /// Change of the selected events.
+    pub action: Action,
+    /// Selected events; none for more workers.
+    pub selector: Option<Selector>,
+    /// Case that the edit belongs to.
+    pub case: Case,
+}
+
+const GRAMMAR: &str = "write 'scale SELECTOR FACTOR', 'set SELECTOR NANOSECONDS', 'remove SELECTOR', 'fuse SELECTOR', \
+                       'graph SELECTOR', 'overlap SELECTOR' or 'more-workers N', such as 'scale kernel:*gemm* 0.5'; \
+                       alternatives that the bounds must hold begin with 'case N: ', and may be 'nothing'";
+
+/// Text of an edit without effect.
+const NOTHING: &str = "nothing";
+
+const VERBS: &[&str] = &["scale", "set", "remove", "fuse", "graph", "overlap", "more-workers"];
+
+/// Maximum duration of an edit in ns, far from overflow in sums over all events of a trace.
+const LONGEST_NS: i64 = 1_000_000_000_000;
+
+impl Edit {
+    /// Create an edit of the events that a selector matches.
+    ///
+    /// # Errors
+    /// Returns an error if the action does not apply to such events, or the selector is invalid.
+    pub fn new(action: Action, selector: &str) -> Result<Self, CriticalPathError> {
+        Self::on(action, Selector::parse(selector)?)
+    }
+
+    /// Create an edit of the events that a selector matches.
+    ///
+    /// # Errors
+    /// Returns an error if the action does not apply to such events.
+    pub fn on(action: Action, selector: Selector) -> Result<Self, CriticalPathError> {
+        let edit = Self { action, selector: Some(selector), case: Case::Likely };
+        match edit.refusal() {
+            Some(reason) => Err(CriticalPathError::RefusedEdit { text: edit.to_string(), reason: reason.to_owned() }),
+            None => Ok(edit),
+        }
+    }
+
+    /// The same edit as part of a case.
+    #[must_use]
+    pub fn in_case(self, case: Case) -> Self {
+        Self { case, ..self }
+    }
+
+    /// Edit without effect, as a case.
+    pub fn nothing(case: Case) -> Self {
+        Self { action: Action::Nothing, selector: None, case }
+    }
+
+    /// True for an edit without effect.
+    pub(super) fn is_nothing(&self) -> bool {
+        self.action == Action::Nothing
+    }
+
+    /// Note about listed events that are missing in the trace.
+    pub(super) fn missing(&self, trace: &Trace) -> Option<String> {
+        let Target::Listed(listed) = &self.selector.as_ref()?.target else { return None };
+        let missing = listed.missing(trace);
+        let more = missing.len().saturating_sub(MISSING);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let named = missing.iter().take(MISSING).map(String::as_str).collect::<Vec<_>>().join(", ");
+        (!missing.is_empty()).then(|| {
+            format!("the trace has no events at these positions of `events:`, which are ignored: {named}{more}")
+        })
+    }
+
+    /// Reason why the action does not apply to the selected events.
+    fn refusal(&self) -> Option<&'static str> {
+        let target = &self.selector.as_ref()?.target;
+        // Events determine their own kind. Those to which an action does not apply stay unchanged.
+        let are_events = matches!(target, Target::Events(..) | Target::Listed(..));
+        let is_span = are_events
+            || matches!(target, Target::Names(What::Operator | What::Module | What::Annotation | What::Frame, _));
+        let is_gpu =
+            are_events || matches!(target, Target::Names(What::Kernel | What::Collective, _) | Target::Stream(_));
+        match self.action {
+            Action::Scale(factor) if !(factor.is_finite() && (0.0..=1000.0).contains(&factor)) => {
+                Some("a factor must be a number from 0 to 1000")
+            }
+            Action::SetNs(ns) if !(0..=LONGEST_NS).contains(&ns) => {
+                Some("a duration must be a number of ns from 0 to 1000000000000 (1,000 s)")
+            }
+            Action::SetNs(_) if !(is_span || is_gpu) => Some("only kernels and spans have a duration that can be set"),
+            Action::Fuse | Action::Graph if !is_span => {
+                Some("select the spans that launch the kernels with module:, annotation:, operator: or frame:")
+            }
+            Action::Overlap if !is_gpu => Some("select GPU work with collective:, kernel: or stream:"),
+            Action::AddLoaderWorkers(_) => Some("more-workers takes no selector"),
+            _ => None,
+        }
+    }
+
+    /// Create an edit that adds data loading workers.
+    ///
+    /// # Errors
+    /// Returns an error if the number is 0 or more than 1024.
+    pub fn more_workers(more: u32) -> Result<Self, CriticalPathError> {
+        if (1..=1024).contains(&more) {
+            return Ok(Self { action: Action::AddLoaderWorkers(more), selector: None, case: Case::Likely });
+        }
+        let reason = "the number of additional workers must be from 1 to 1024".to_owned();
+        Err(CriticalPathError::RefusedEdit { text: format!("more-workers {more}"), reason })
+    }
+
+    /// Parse several edits separated by `; `, as in findings. Names may contain `; ` as well.
+    ///
+    /// # Errors
+    /// Returns the error of [`Self::parse`] for the first invalid edit.
+    pub fn parse_all(text: &str) -> Result<Vec<Self>, CriticalPathError> {
+        const BETWEEN: &str = "; ";
+        let begins = |rest: &str| {
+            let (case, rest) = Case::split(rest);
+            let is_nothing = case != Case::Likely && rest.split(BETWEEN).next() == Some(NOTHING);
+            is_nothing || VERBS.iter().any(|verb| rest.strip_prefix(verb).is_some_and(|r| r.starts_with(' ')))
+        };
+        let is_end = |at: &usize| begins(&text[at + BETWEEN.len()..]);
+        let ends = text.match_indices(BETWEEN).map(|(at, _)| at).filter(is_end).chain([text.len()]);
+        let mut from = 0;
+        let mut one = |end: usize| Self::parse(&text[std::mem::replace(&mut from, end + BETWEEN.len())..end]);
+        ends.map(&mut one).collect()
+    }
+
+    /// Parse an edit: `scale kernel:*gemm* 0.5`, `remove sync:item()`, `set kernel:~flash 20000` (in ns), `fuse
+    /// module:LayerNorm`, `graph annotation:forward`, `overlap collective:AllReduce`, `more-workers 2`. Edits of a case
+    /// have a prefix: `case 1: scale kernel:*gemm* 0.7`, `case 2: nothing`, `lower: remove sync:item()`, `upper: remove
+    /// sync:*`.
+    ///
+    /// # Errors
+    /// Returns an error if the text has none of these forms.
+    pub fn parse(text: &str) -> Result<Self, CriticalPathError> {
+        let fail = || CriticalPathError::InvalidEdit { text: text.to_owned(), reason: GRAMMAR.to_owned() };
+        let (case, edit) = Case::split(text.trim());
+        if case != Case::Likely && edit.trim() == NOTHING {
+            return Ok(Self::nothing(case));
+        }
+        let (verb, rest) = edit.trim().split_once(char::is_whitespace).ok_or_else(fail)?;
+        let rest = rest.trim();
+        let with_number = || rest.rsplit_once(char::is_whitespace).ok_or_else(fail);
+        let edit = match verb {
+            "scale" => {
+                let (selector, factor) = with_number()?;
+                Self::new(Action::Scale(factor.parse().map_err(|_| fail())?), selector.trim())
+            }
+            "set" => {
+                let (selector, ns) = with_number()?;
+                Self::new(Action::SetNs(ns.parse().map_err(|_| fail())?), selector.trim())
+            }
+            "remove" => Self::new(Action::Remove, rest),
+            "fuse" => Self::new(Action::Fuse, rest),
+            "graph" => Self::new(Action::Graph, rest),
+            "overlap" => Self::new(Action::Overlap, rest),
+            "more-workers" => Self::more_workers(rest.parse().map_err(|_| fail())?),
+            _ => Err(fail()),
+        };
+        edit.map(|edit| edit.in_case(case))
+    }
+}
+
+impl std::fmt::Display for Edit {
+    /// Write the text for readers. [`Self::parse`] reads it back unless its events were selected individually
+    /// ([`Selector::new`]).
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text_on(self.selector.as_ref().map_or("", |s| s.text.as_str())))
+    }
+}
+
+impl Edit {
+    /// Text from which [`Self::parse`] creates the same edit of this trace.
+    pub fn exact_text(&self, trace: &Trace) -> String {
+        self.text_on(&self.selector.as_ref().map(|selector| selector.listed(trace)).unwrap_or_default())
+    }
+
+    fn text_on(&self, on: &str) -> String {
+        let edit = match self.action {
+            // A number of 300 digits is unreadable.
+            Action::Scale(factor) if factor.abs() >= 1e6 => format!("scale {on} {factor:e}"),
+            Action::Scale(factor) => format!("scale {on} {factor}"),
+            Action::Remove => format!("remove {on}"),
+            Action::SetNs(ns) => format!("set {on} {ns}"),
+            Action::Fuse => format!("fuse {on}"),
+            Action::Graph => format!("graph {on}"),
+            Action::Overlap => format!("overlap {on}"),
+            Action::AddLoaderWorkers(more) => format!("more-workers {more}"),
+            Action::Nothing => NOTHING.to_owned(),
+        };
+        format!("{}{edit}", self.case)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edits_as_text() {
+        for text in [
+            "scale kernel:void f<a, b> * 0.5",
+            "remove sync:item()",
+            "set kernel:~flash 20000",
+            "fuse module:LayerNorm",
+            "graph annotation:forward",
+            "overlap collective:AllReduce",
+            "more-workers 2",
+            "scale events:12,15..18,[30-34],(40-44) 0.25",
+            "remove events:7",
+        ] {
+            assert_eq!(Edit::parse(text).unwrap().to_string(), text);
+        }
+        let all = "scale kernel:a<b; c> 0.5; remove events:1,3; more-workers 2";
+        let texts: Vec<String> = Edit::parse_all(all).unwrap().iter().map(ToString::to_string).collect();
+        assert_eq!(texts, ["scale kernel:a<b; c> 0.5", "remove events:1,3", "more-workers 2"]);
+        assert!(Edit::parse_all("remove events:1; remove nothing").is_err());
+        for bad in [
+            "",
+            "scale",
+            "scale kernel:a",
+            "scale kernel:a x",
+            "scale kernel:a -1",
+            "scale kernel:a NaN",
+            "fuse kernel:a",
+            "overlap operator:a",
+            "set sync:a 1",
+            "set kernel:a -1",
+            "more-workers 0",
+            "more-workers x",
+            "explode kernel:a",
+        ] {
+            assert!(Edit::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

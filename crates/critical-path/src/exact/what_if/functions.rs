@@ -1,0 +1,66 @@
+//! Python functions by plain name, as in findings: `augment`, `data.py: augment`, `data.py:7 in augment`.
+
+use stackline_timeline::frame_names::frame;
+
+/// Function as typed by the user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Function<'t> {
+    /// File with or without folders, if given.
+    file: Option<&'t str>,
+    /// Name with or without class.
+    name: &'t str,
+}
+
+impl<'t> Function<'t> {
+    /// Parse a function. A line number is ignored, because frames have the first line of their function, and findings
+    /// the executed line.
+    pub(super) fn parse(text: &'t str) -> Self {
+        if let Some((place, name)) = text.rsplit_once(" in ") {
+            let file = match place.rsplit_once(':') {
+                Some((file, line)) if line.parse::<u32>().is_ok() => file,
+                _ => place,
+            };
+            return Self { file: Some(file), name: name.trim() };
+        }
+        match text.split_once(".py:") {
+            Some((file, name)) => Self { file: text.get(..file.len() + ".py".len()), name: name.trim() },
+            None => Self { file: None, name: text },
+        }
+    }
+
+    /// True if a frame belongs to this function.
+    pub(super) fn is(&self, name: &str) -> bool {
+        let Some((file, _, function)) = frame(name) else { return false };
+        let ends_with = |whole: &str, part: &str, separator: char| {
+            whole.strip_suffix(part).is_some_and(|before| before.is_empty() || before.ends_with(separator))
+        };
+        !self.name.is_empty()
+            && ends_with(function, self.name, '.')
+            && self.file.is_none_or(|wanted| ends_with(file, wanted, '/'))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Function;
+
+    #[test]
+    fn functions_are_known_with_and_without_file_line_and_class() {
+        let is = |typed: &str, frame: &str| Function::parse(typed).is(frame);
+        for typed in [
+            "augment",
+            "Data.augment",
+            "data.py: augment",
+            "data.py:augment",
+            "data.py:7 in augment",
+            "a/data.py in augment",
+        ] {
+            assert!(is(typed, "a/data.py(5): Data.augment"), "{typed}");
+        }
+        for typed in ["ment", "ata.py: augment", "other.py:5 in augment", "data.py:7", "data.py:", "", "Other.augment"]
+        {
+            assert!(!is(typed, "a/data.py(5): Data.augment"), "{typed}");
+        }
+        assert!(is("step", "$train.py:12 step") && !is("Linear_0", "nn.Module: Linear_0"));
+    }
+}

@@ -1,0 +1,145 @@
+//! Diagnostics of edits without effect: duplicates, edits of waits, edits of negligible time.
+
+use super::apply::{Applied, Applier, scaled};
+use super::edit::{Action, Edit};
+use super::select::Selected;
+use super::selector::{Selector, Target, What};
+use super::{Measured, WhatIf};
+use crate::CriticalPathError;
+use crate::exact::graph::NodeKind;
+use stackline_timeline::kernel_type::{KernelType, NameTypes, RULES};
+
+/// Number of changes made by an applier up to some point.
+#[derive(Clone, Copy)]
+pub(super) struct Mark {
+    changes: usize,
+    cuts: usize,
+    sampled: usize,
+}
+
+/// Position of an earlier edit that an edit repeats. Repeated scale edits multiply, so they are no repetition.
+pub(super) fn repeats(edits: &[Edit], at: usize) -> Option<usize> {
+    let edit = &edits[at];
+    let is_same = |other: &Edit| other.action == edit.action && other.selector == edit.selector;
+    let counts_twice = matches!(edit.action, Action::Scale(_));
+    edits[..at].iter().position(is_same).filter(|_| !counts_twice)
+}
+
+impl Applier<'_, '_> {
+    pub(super) fn mark(&self) -> Mark {
+        Mark { changes: self.changes.count(), cuts: self.cuts.len(), sampled: self.partly.len() }
+    }
+
+    /// Remove operations other than collectives from an overlap, with a note about their number.
+    pub(super) fn keep_collectives(
+        &mut self,
+        selected: &mut Selected,
+        selector: &Selector,
+    ) -> Result<(), CriticalPathError> {
+        let mut types = NameTypes::new(self.exact.trace, RULES);
+        let (rows, graph) = (&self.exact.trace.gpu, &self.exact.graph);
+        let all = selected.gpu.len();
+        let event = |n: u32| rows.event[graph.place[n as usize] as usize];
+        selected.gpu.retain(|&n| types.of_event(event(n)) == KernelType::Communication);
+        selected.count = selected.gpu.len();
+        match all - selected.count {
+            0 => Ok(()),
+            n if n == all => {
+                let reason = "no selected operation is a collective, by its name, and only communication can overlap \
+                              dependent work; select with collective:";
+                Err(self.nothing(selector, reason))
+            }
+            others => {
+                let text = &selector.text;
+                self.notes
+                    .push(format!("{others} of the {all} operations of {text} are not collectives and stay unchanged"));
+                Ok(())
+            }
+        }
+    }
+
+    /// Add a note about an edit without effect, or with less effect than expected.
+    pub(super) fn explain(&mut self, edit: &Edit, count: usize, before: Mark) {
+        let Some(selector) = &edit.selector else { return };
+        let is_about_waits = matches!(selector.target, Target::Names(What::Sync | What::Wait, _));
+        let note = if is_about_waits && matches!(edit.action, Action::Scale(_)) {
+            "a wait ends with the awaited work, independent of the call's own time; scale that work or remove the wait"
+        } else if self.does_anything(before) {
+            return;
+        } else {
+            match (edit.action, &selector.target) {
+                (Action::Scale(1.0), _) => "a factor of 1 keeps the time",
+                (Action::Overlap, _) => "no GPU work waits for these events",
+                (_, Target::Categories(_)) => "no time of this cause delays other work",
+                (Action::SetNs(_), Target::Names(What::Kernel | What::Collective, _) | Target::Stream(_)) => {
+                    "the events already have this duration"
+                }
+                (
+                    _,
+                    Target::Names(What::Kernel | What::Collective | What::Sync | What::Wait, _) | Target::Stream(_),
+                ) => "the events take no time",
+                _ => "the thread only waits there, and a wait ends with the awaited work",
+            }
+        };
+        let events = if count == 1 { "1 event".to_owned() } else { format!("{count} events") };
+        let changes = if self.does_anything(before) { "only the calls' own time" } else { "nothing" };
+        self.notes.push(format!("'{edit}' selects {events} and changes {changes}: {note}"));
+    }
+
+    /// True if anything changed since a mark.
+    fn does_anything(&self, since: Mark) -> bool {
+        let graph = &self.exact.graph;
+        let works = |cut: &super::host_time::Cut| {
+            let (first, last) = self.exact.lane_nodes[cut.lane as usize];
+            let ends = &graph.end[first as usize..last as usize];
+            let from = first + ends.partition_point(|&end| end <= cut.from) as u32;
+            let inside = (from..last).take_while(|&n| graph.start[n as usize] < cut.to);
+            inside.filter(|&n| graph.kind[n as usize] == NodeKind::Host).any(|n| {
+                let shared = graph.end[n as usize].min(cut.to) - graph.start[n as usize].max(cut.from);
+                shared > 0 && scaled(shared, cut.factor) != shared
+            })
+        };
+        self.changes.count() != since.changes
+            || self.partly.len() != since.sampled
+            || self.cuts[since.cuts..].iter().any(works)
+    }
+}
+
+impl WhatIf<'_, '_> {
+    /// Reason why edits that change something have no gain.
+    pub(super) fn no_gain(&self, measured: &Measured, applied: &Applied, (taken, gain): (i64, i64)) -> Option<String> {
+        if gain != 0 || applied.changes.count() == 0 {
+            return None;
+        }
+        let first = applied.changes.first_position()?;
+        let start = self.exact.graph.start[self.plan.node[first as usize] as usize];
+        if start >= measured.window.end {
+            return Some("all changed work comes after the window".to_owned());
+        }
+        (taken == 0).then(|| {
+            "no changed work is on the critical path, so its duration does not decide the end of the window".to_owned()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_edit_twice_is_one_but_for_scales() {
+        let edits: Vec<Edit> = [
+            "set kernel:a 5",
+            "scale kernel:a 0.5",
+            "set kernel:a 5",
+            "scale kernel:a 0.5",
+            "set kernel:b 5",
+            "set kernel:a 6",
+        ]
+        .iter()
+        .map(|text| Edit::parse(text).unwrap())
+        .collect();
+        let repeated: Vec<Option<usize>> = (0..edits.len()).map(|i| repeats(&edits, i)).collect();
+        assert_eq!(repeated, [None, None, Some(0), None, None, None]);
+    }
+}

@@ -1,0 +1,184 @@
+//! Edits of launches: fusion, CUDA graphs, overlap.
+
+use super::super::graph::{Dependency, NONE, NodeKind};
+use super::apply::Applier;
+use super::index::{Launched, ThreadRange};
+use super::replay::GONE;
+use super::selector::Selector;
+use crate::CriticalPathError;
+use crate::gpu_order::Reason;
+use rustc_hash::FxHashSet;
+use stackline_model::gpu_calls::CallKind;
+use stackline_timeline::kernel_type::{KernelType, NameTypes, RULES};
+
+impl Applier<'_, '_> {
+    /// Fuse the kernels that a time range launches one by one on its first stream into one, in place of the first.
+    pub(super) fn fuse(&mut self, stretches: &[ThreadRange], selector: &Selector) -> Result<(), CriticalPathError> {
+        let mut types = NameTypes::new(self.exact.trace, RULES);
+        let rows = &self.exact.trace.gpu;
+        let mut any = false;
+        for &stretch in stretches {
+            let place = |l: &Launched| self.exact.graph.place[l.node as usize] as usize;
+            let mut kernels = self.index.launched_in(stretch).iter().copied().filter(|l| {
+                self.index.operations_of(l.call) == 1 && types.of_event(rows.event[place(l)]) == KernelType::Computation
+            });
+            let Some(first) = kernels.next() else { continue };
+            let stream = |l: &Launched| (rows.device[place(l)], rows.stream[place(l)]);
+            let others: Vec<u32> = kernels.filter(|l| stream(l) == stream(&first)).map(|l| l.node).collect();
+            let time: i64 = others.iter().map(|&n| self.length(n) + self.changes.time[self.at(n) as usize]).sum();
+            any |= !others.is_empty();
+            self.remove_operations(&others);
+            self.lengthen(first.node, time);
+        }
+        if any { Ok(()) } else { Err(self.nothing(selector, "no selected span launches two kernels on one stream")) }
+    }
+
+    /// Replace all host work of spans that only launch by one graph launch.
+    pub(super) fn graph(&mut self, stretches: &[ThreadRange], selector: &Selector) -> Result<(), CriticalPathError> {
+        let (mut done, mut left_out) = (0, 0);
+        for &stretch in stretches {
+            let launched = self.index.launched_in(stretch);
+            let Some(first) = launched.first().copied() else { continue };
+            if launched.iter().all(|l| l.call == first.call) {
+                continue;
+            }
+            if !self.is_capturable(stretch) {
+                left_out += 1;
+                continue;
+            }
+            done += 1;
+            self.capture(stretch, first);
+        }
+        if done == 0 {
+            let reason = match left_out {
+                0 => "no selected span has two launches",
+                _ => {
+                    "all selected spans wait, record events or signal other threads, which a CUDA graph cannot contain"
+                }
+            };
+            return Err(self.nothing(selector, reason));
+        }
+        if left_out > 0 {
+            let all = done + left_out;
+            self.notes.push(format!("{left_out} of {all} spans of {} cannot become CUDA graphs because they wait, record events or signal other threads", selector.text));
+        }
+        Ok(())
+    }
+
+    /// True if a time range neither waits nor releases other threads.
+    fn is_capturable(&self, (lane, from, to): ThreadRange) -> bool {
+        let graph = &self.exact.graph;
+        let (first, last) = self.exact.lane_nodes[lane as usize];
+        let ends = &graph.end[first as usize..last as usize];
+        let mut node = first + ends.partition_point(|&end| end <= from) as u32;
+        while node < last && graph.start[node as usize] < to {
+            // Waits before its start and releases at its end stay unchanged.
+            let starts_inside = graph.start[node as usize] > from;
+            let ends_inside = graph.end[node as usize] < to;
+            let waits = graph.edges_into(node).iter().any(|e| e.dependency != Dependency::Program);
+            let returns = graph.kind[node as usize] != NodeKind::Host;
+            if returns || (starts_inside && waits) || (ends_inside && self.index.releases_thread[node as usize]) {
+                return false;
+            }
+            node += 1;
+        }
+        let pieces = &self.exact.lanes[lane as usize].pieces;
+        let inside = &pieces[pieces.partition_point(|p| p.start < from)..pieces.partition_point(|p| p.start < to)];
+        let orders = |p: &super::super::thread_timelines::Piece| {
+            p.event.is_some()
+                && matches!(
+                    self.index.calls.kind_of(self.exact.trace, p.event),
+                    Some(kind) if !matches!(kind, CallKind::Copy | CallKind::Launch | CallKind::GraphLaunch)
+                )
+        };
+        !inside.iter().any(orders)
+    }
+
+    fn capture(&mut self, (lane, from, to): ThreadRange, first: Launched) {
+        let (trace, graph, plan) = (self.exact.trace, &self.exact.graph, self.plan);
+        let (begins, ends) = (trace.events.start[first.call.index()], trace.events.end(first.call));
+        let launches = |d: Dependency| matches!(d, Dependency::Launch | Dependency::LaunchByOperator);
+        let source = graph.edges_into(first.node).iter().find(|e| launches(e.dependency)).map(|e| e.from);
+        let Some(source) = source else { return };
+        self.cut_out((lane, from, begins));
+        self.cut_out((lane, ends, to));
+        for launched in self.index.launched_in((lane, from, to)).iter().filter(|l| l.call != first.call) {
+            let at = self.at(launched.node);
+            for i in plan.range(at).filter(|&i| self.is_edge(i, launches)).collect::<Vec<_>>() {
+                let lag = plan.edge(i).observed - plan.usual_slack(i);
+                let slack = graph.start[launched.node as usize] - graph.end[source as usize] - lag;
+                self.changes.set_slack(at, i, GONE);
+                self.changes.add_edge(at, self.at(source), slack);
+            }
+        }
+    }
+
+    /// Remove all dependencies of other GPU work on these operations.
+    pub(super) fn overlap(&mut self, nodes: &[u32]) {
+        let chosen: FxHashSet<u32> = nodes.iter().copied().collect();
+        let (graph, plan) = (&self.exact.graph, self.plan);
+        self.let_threads_go(&chosen);
+        for at in 0..plan.len() as u32 {
+            let node = plan.node[at as usize];
+            if graph.kind[node as usize] != NodeKind::Gpu || chosen.contains(&node) {
+                continue;
+            }
+            for i in plan.range(at) {
+                let edge = *plan.edge(i);
+                let from = plan.node[edge.from as usize];
+                if edge.edge == NONE || !chosen.contains(&from) {
+                    continue;
+                }
+                self.changes.set_slack(at, i, GONE);
+                if self.is_edge(i, |d| !matches!(d, Dependency::Gpu(_)))
+                    && let Some(before) = self.before_on_stream(from, &chosen)
+                {
+                    let lag = edge.observed - plan.usual_slack(i);
+                    let slack = graph.start[node as usize] - graph.end[before as usize] - lag;
+                    self.changes.add_edge(at, self.at(before), slack.max(0));
+                }
+            }
+        }
+        self.notes.push(
+            "a trace does not show the users of a collective's result, so in the prediction only the host waits for it"
+                .to_owned(),
+        );
+    }
+
+    /// Remove waits for a stream or an event whose target waited for these operations only by stream order.
+    fn let_threads_go(&mut self, chosen: &FxHashSet<u32>) {
+        use CallKind::{EventSync, Query, StreamSync};
+        for &(node, call) in &self.index.sync_nodes {
+            if !matches!(self.index.calls.kind_of(self.exact.trace, call), Some(StreamSync | EventSync | Query)) {
+                continue;
+            }
+            let at = self.at(node);
+            let syncs = |i: &usize| self.is_edge(*i, |d| matches!(d, Dependency::Sync(_)));
+            let is_chosen = |i: &usize| chosen.contains(&self.plan.node[self.plan.edge(*i).from as usize]);
+            let (through, others): (Vec<usize>, Vec<usize>) = self.plan.range(at).filter(syncs).partition(is_chosen);
+            for i in through {
+                if !others.is_empty() {
+                    self.changes.set_slack(at, i, GONE);
+                } else if self.is_edge(i, |d| d == Dependency::Sync(Reason::Polling)) {
+                    // The target of a polling loop is unknown.
+                    self.changes.doubt(at, i);
+                }
+            }
+        }
+    }
+
+    /// Last operation before `node` on its stream that is not selected.
+    fn before_on_stream(&self, node: u32, chosen: &FxHashSet<u32>) -> Option<u32> {
+        let into = |n: u32| self.exact.graph.edges_into(n).iter();
+        let before = |n: u32| into(n).find(|e| e.dependency.is_stream_order()).map(|e| e.from);
+        // Streams are finite; the limit prevents an endless loop in an invalid graph.
+        let mut at = before(node)?;
+        for _ in 0..self.plan.len() {
+            if !chosen.contains(&at) {
+                return Some(at);
+            }
+            at = before(at)?;
+        }
+        None
+    }
+}

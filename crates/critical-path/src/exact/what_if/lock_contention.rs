@@ -1,0 +1,183 @@
+//! Lock contention: changes in the order in which threads hold locks and the GIL after an edit.
+//!
+//! A thread that requests a lock waits until the current holder releases it. The replay keeps the recorded waits. This
+//! module finds waits that an edit would add or remove.
+
+use super::super::Exact;
+use super::super::graph::{Dependency, NodeKind};
+use super::super::names::bits;
+use super::super::thread_timelines::ThreadTimeline;
+use super::super::wakeups::ThreadRule;
+use super::order_conflicts::{Interval, Moment, covered, find_order_conflicts};
+use crate::gpu_order::Reason;
+use stackline_model::{EventId, EventKind};
+
+/// Lock holders and requests of one process.
+#[derive(Default)]
+struct Group {
+    /// Per lane: disjoint time ranges in which it holds the lock, in time order.
+    holds: Vec<(u32, Vec<(i64, i64)>)>,
+    /// Lane and time of each request.
+    requests: Vec<(u32, i64)>,
+}
+
+impl Group {
+    /// True if the time ranges can be exclusive. If on average more than two threads hold the lock at a time, the spans
+    /// do not identify the holder.
+    fn takes_turns(&self) -> bool {
+        let all: Vec<(i64, i64)> = self.holds.iter().flat_map(|(_, holds)| holds).copied().collect();
+        let sum: i64 = all.iter().map(|(from, to)| to - from).sum();
+        sum / 2 <= covered(all)
+    }
+}
+
+/// Threads that contend for locks and the GIL.
+pub(super) struct LockContention {
+    /// Per node: true if a lock, the GIL or a full queue released it.
+    pub(super) is_turn: Vec<bool>,
+    groups: Vec<Group>,
+}
+
+/// Maximum change of a window's length by a changed order, in ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Doubt {
+    pub(super) longer: i64,
+    pub(super) shorter: i64,
+}
+
+impl LockContention {
+    pub(super) fn new(exact: &Exact<'_>) -> Self {
+        let graph = &exact.graph;
+        let mut is_turn = vec![false; graph.len()];
+        for node in 0..graph.len() as u32 {
+            let Some(edge) = graph.release(node) else { continue };
+            is_turn[node as usize] = match edge.dependency {
+                Dependency::Sync(Reason::BackPressure) | Dependency::Thread(ThreadRule::InterpreterLock, _) => true,
+                Dependency::Thread(ThreadRule::Wakes, _) => is_lock(exact, node),
+                _ => false,
+            };
+        }
+        let mut groups = Vec::new();
+        groups.extend(locks(exact));
+        groups.extend(interpreters(exact).into_iter().filter(Group::takes_turns));
+        groups.retain(|group| group.holds.len() > 1);
+        Self { is_turn, groups }
+    }
+
+    /// State without any contention.
+    #[cfg(test)]
+    pub(super) fn nobody(nodes: usize) -> Self {
+        Self { is_turn: vec![false; nodes], groups: Vec::new() }
+    }
+
+    /// Maximum time that a changed order may add or remove. `moved` returns the time of a point on a lane after an
+    /// edit.
+    pub(super) fn doubt(&self, moved: impl Fn(u32, i64) -> i64) -> Doubt {
+        let (mut doubt, mut longest) = (Doubt::default(), 0);
+        for group in &self.groups {
+            let of_lane = |(lane, holds): &(u32, Vec<(i64, i64)>)| {
+                let lane = *lane;
+                let both = |&(from, to): &(i64, i64)| Interval {
+                    group: lane,
+                    x: (from, to),
+                    y: (moved(lane, from), moved(lane, to)),
+                    length: to - from,
+                };
+                holds.iter().map(both).collect::<Vec<_>>()
+            };
+            let before: Vec<Interval> = group.holds.iter().flat_map(of_lane).collect();
+            let asked = |&(lane, at): &(u32, i64)| Moment { group: lane, x: at, y: moved(lane, at) };
+            let requests: Vec<Moment> = group.requests.iter().map(asked).collect();
+            let after: Vec<Interval> = before.iter().map(|s| Interval { x: s.y, y: s.x, ..*s }).collect();
+            let asked_after: Vec<Moment> = requests.iter().map(|m| Moment { x: m.y, y: m.x, ..*m }).collect();
+            // Removed waits, and added ones.
+            let (gone, new) = (find_order_conflicts(&before, &requests), find_order_conflicts(&after, &asked_after));
+            doubt.shorter = doubt.shorter.saturating_add(gone.left);
+            doubt.longer = doubt.longer.saturating_add(new.left);
+            longest = longest.max(gone.longest).max(new.longest);
+        }
+        // One changed wait affects others.
+        Doubt { longer: doubt.longer.saturating_add(longest), shorter: doubt.shorter.saturating_add(longest) }
+    }
+}
+
+/// True if a node follows a wait for a lock.
+fn is_lock(exact: &Exact<'_>, node: u32) -> bool {
+    let graph = &exact.graph;
+    if graph.kind[node as usize] == NodeKind::Gpu {
+        return false;
+    }
+    let lane = &exact.lanes[graph.place[node as usize] as usize];
+    let event = lane.piece_before(graph.start[node as usize]).map(|p| lane.pieces[p].event);
+    event.is_some_and(|e| e.is_some() && exact.names.flags(exact.trace, e) & bits::LOCKS != 0)
+}
+
+/// Lanes of each process that pass a test.
+fn by_process(exact: &Exact<'_>, test: impl Fn(&ThreadTimeline) -> bool) -> Vec<Vec<usize>> {
+    let mut lanes: Vec<usize> = (0..exact.lanes.len()).filter(|&lane| test(&exact.lanes[lane])).collect();
+    let pid = |lane: &usize| exact.trace.tracks.pid(exact.lanes[*lane].track);
+    lanes.sort_by_key(|lane| (pid(lane), *lane));
+    lanes.chunk_by(|a, b| pid(a) == pid(b)).map(<[usize]>::to_vec).collect()
+}
+
+/// Locks: requested at the start of a frame that acquires one, and held from its end to the end of the next frame that
+/// releases one.
+fn locks(exact: &Exact<'_>) -> Vec<Group> {
+    let marks = |event: EventId| if event.is_some() { exact.names.flags(exact.trace, event) } else { 0 };
+    let acquires = |event: EventId| marks(event) & bits::LOCKS != 0;
+    let releases = |event: EventId| marks(event) & bits::RELEASES != 0;
+    let of_process = |lanes: Vec<usize>| {
+        let mut group = Group::default();
+        for number in lanes {
+            let lane = &exact.lanes[number];
+            let (mut holds, mut since) = (Vec::new(), None);
+            for (i, piece) in lane.pieces.iter().enumerate() {
+                if acquires(piece.event) {
+                    group.requests.push((number as u32, piece.start));
+                    since = Some(lane.piece_end(i));
+                } else if let Some(from) = since
+                    && releases(piece.event)
+                {
+                    holds.push((from, lane.piece_end(i)));
+                    since = None;
+                }
+            }
+            group.holds.push((number as u32, holds));
+        }
+        group
+    };
+    by_process(exact, |lane| lane.pieces.iter().any(|p| acquires(p.event))).into_iter().map(of_process).collect()
+}
+
+/// GIL: requested at the start of each pause between spans of a thread, and held by time ranges of Python.
+fn interpreters(exact: &Exact<'_>) -> Vec<Group> {
+    let of_process = |lanes: Vec<usize>| {
+        let mut group = Group::default();
+        for number in lanes {
+            let lane = &exact.lanes[number];
+            let (_, requests) = lane.gaps.split_last().unwrap_or((&0, &[]));
+            group.requests.extend(requests.iter().map(|&gap| (number as u32, gap)));
+            group.holds.push((number as u32, bursts(exact, lane)));
+        }
+        group
+    };
+    by_process(exact, |lane| lane.gaps.len() > 1 && lane.has.python > 0).into_iter().map(of_process).collect()
+}
+
+/// Python time ranges of a lane.
+fn bursts(exact: &Exact<'_>, lane: &ThreadTimeline) -> Vec<(i64, i64)> {
+    let mut began: Option<(i64, EventId)> = None;
+    let mut found = Vec::new();
+    for piece in &lane.pieces {
+        if piece.event.is_some() {
+            began = began.or(Some((piece.start, piece.event)));
+            continue;
+        }
+        let Some((from, event)) = began.take() else { continue };
+        let root = exact.trace.ancestors(event).last().unwrap_or(event);
+        if exact.trace.kind(root) == EventKind::PythonFunction {
+            found.push((from, piece.start));
+        }
+    }
+    found
+}

@@ -1,0 +1,493 @@
+//! Forward replay of the dependency graph with edited durations and dependencies.
+//!
+//! The replay computes shifts from the observed times: `shift(n) = max over in-edges of (shift of the end of its
+//! predecessor - slack)`. Slack is the time by which the predecessor may end later before the edge binds; binding edges
+//! have none. Without changes every shift is 0, which reproduces the observed times exactly.
+
+use super::super::Exact;
+use super::super::category::{LONG_GAP_NS, UNLAUNCHED_GAP_NS};
+use super::super::graph::{ActivityGraph, Dependency, NONE};
+use super::cancellation::Stop;
+use super::capacity::{capacity, lone_queries};
+use super::lags::{Class, Lags, class_of, lag_tables};
+pub(super) use super::lags::{GONE, Mode};
+use super::lock_contention::LockContention;
+use super::missing_work_bounds::Losses;
+use super::waits::Waits;
+use crate::gpu_order::Evidence;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// Edge by position.
+#[derive(Clone, Copy)]
+pub(super) struct PlanEdge {
+    /// Observed start minus observed end of the predecessor, in ns.
+    pub(super) observed: i64,
+    /// Position of the predecessor.
+    pub(super) from: u32,
+    class: Class,
+    is_binding: bool,
+    is_inferred: bool,
+    is_sync: bool,
+    /// True for stream order in a trace with overlapping operations.
+    follows: bool,
+    /// Position of the edge in the graph; none for capacity.
+    pub(super) edge: u32,
+}
+
+impl PlanEdge {
+    fn slack(&self, lags: &Lags) -> i64 {
+        if self.is_binding { 0 } else { self.observed - self.observed.min(lags[self.class as usize]) }
+    }
+}
+
+/// Columns of the graph in topological order.
+pub(super) struct Plan {
+    /// Position of each node.
+    pub(super) position: Vec<u32>,
+    /// Node at each position.
+    pub(super) node: Vec<u32>,
+    offset: Vec<u32>,
+    edges: Vec<PlanEdge>,
+    /// Per position: true if its binding dependency is inferred.
+    is_inferred: Vec<bool>,
+    /// Per position: true for an operation without launch that started long after all known prerequisites, possibly
+    /// right after its unrecorded launch.
+    without_cause: Vec<bool>,
+    /// Contention for locks and full queues: after an edit, such a wait may disappear.
+    pub(super) turns: LockContention,
+    /// Maximum overlap of two operations of a stream in ns; 0 without overlaps.
+    most_overlap: i64,
+    /// Per position: true if it follows a wait for the GPU.
+    is_sync: Vec<bool>,
+    waits: Waits,
+    losses: Losses,
+    /// Observed start per position, in ns.
+    start: Vec<i64>,
+    /// Lags per mode.
+    lags: [Lags; 3],
+    /// In traces with overlapping operations: positions of operations, with the next operation of their stream.
+    next_on_stream: FxHashMap<u32, u32>,
+}
+
+impl Plan {
+    pub(super) fn new(exact: &Exact<'_>) -> Self {
+        let mut others = capacity(exact);
+        others.extend(lone_queries(exact));
+        let mut plan = Self::of_graph(&exact.graph, Waits::new(exact), LockContention::new(exact), &others);
+        plan.losses = Losses::new(exact, &plan.lags[Mode::Pessimistic as usize]);
+        plan
+    }
+
+    /// `others`: per node, another node that may delay it after an edit, though it never did in the trace.
+    pub(super) fn of_graph(
+        graph: &ActivityGraph,
+        waits: Waits,
+        turns: LockContention,
+        others: &FxHashMap<u32, u32>,
+    ) -> Self {
+        let node = by_time(graph);
+        let position = positions(&node);
+        let mut plan = Self {
+            offset: Vec::with_capacity(node.len() + 1),
+            edges: Vec::with_capacity(graph.edges.len()),
+            is_inferred: Vec::with_capacity(node.len()),
+            without_cause: Vec::with_capacity(node.len()),
+            turns,
+            most_overlap: most_overlap(graph),
+            is_sync: Vec::with_capacity(node.len()),
+            waits,
+            losses: Losses::default(),
+            start: node.iter().map(|&n| graph.start[n as usize]).collect(),
+            lags: lag_tables(graph),
+            next_on_stream: FxHashMap::default(),
+            position,
+            node,
+        };
+        plan.offset.push(0);
+        for at in 0..plan.node.len() {
+            plan.add_node(graph, at as u32, others);
+        }
+        plan
+    }
+
+    fn add_node(&mut self, graph: &ActivityGraph, at: u32, capacity: &FxHashMap<u32, u32>) {
+        let node = self.node[at as usize];
+        let start = graph.start[node as usize];
+        let binding = graph.binding[node as usize];
+        let (mut inferred, mut is_sync, mut without_cause) = (false, false, false);
+        for i in graph.edge_range(node) {
+            let edge = &graph.edges[i];
+            let from = self.position[edge.from as usize];
+            // The graph disables edges that closed a cycle, which would point backward here.
+            if from >= at || edge.lag <= i64::MIN / 4 {
+                continue;
+            }
+            let is_binding = i as u32 == binding;
+            let is_inferred = edge.dependency.evidence() == Evidence::Inferred;
+            let class = match class_of(graph.kind[node as usize], edge.dependency) {
+                Class::Queue if is_inferred && !is_binding => Class::DoubtfulQueue,
+                Class::Other if is_inferred && !is_binding => Class::DoubtfulOther,
+                class => class,
+            };
+            is_sync |= matches!(edge.dependency, Dependency::Sync(_));
+            inferred |= is_binding && is_inferred;
+            let observed = start - graph.end[edge.from as usize];
+            without_cause |= is_binding && edge.dependency.is_without_launch() && observed > UNLAUNCHED_GAP_NS;
+            let follows = self.most_overlap > 0
+                && matches!(edge.dependency, Dependency::Overlap | Dependency::Stream | Dependency::StreamAmidLoss);
+            if follows {
+                self.next_on_stream.insert(from, at);
+            }
+            let (is_sync, edge) = (matches!(edge.dependency, Dependency::Sync(_)), i as u32);
+            self.edges.push(PlanEdge { observed, from, class, is_binding, is_inferred, is_sync, follows, edge });
+        }
+        // Capacity of the device alone never releases a node.
+        let has_edges = self.edges.len() > self.offset[at as usize] as usize;
+        if let Some(&other) = capacity.get(&node).filter(|_| has_edges) {
+            let from = self.position[other as usize];
+            if from < at {
+                let observed = start - graph.end[other as usize];
+                let (class, edge) = (Class::Capacity, NONE);
+                self.edges.push(PlanEdge {
+                    observed,
+                    from,
+                    class,
+                    is_binding: false,
+                    is_inferred: true,
+                    is_sync: false,
+                    follows: false,
+                    edge,
+                });
+            }
+        }
+        self.is_inferred.push(inferred);
+        self.without_cause.push(without_cause);
+        self.is_sync.push(is_sync);
+        self.offset.push(self.edges.len() as u32);
+    }
+
+    /// Number of nodes.
+    pub(super) fn len(&self) -> usize {
+        self.node.len()
+    }
+
+    /// Range of the edges into a node, for [`Self::edge`].
+    pub(super) fn range(&self, at: u32) -> std::ops::Range<usize> {
+        self.offset[at as usize] as usize..self.offset[at as usize + 1] as usize
+    }
+
+    /// Edge at an index.
+    pub(super) fn edge(&self, index: usize) -> &PlanEdge {
+        &self.edges[index]
+    }
+
+    /// Slack of an edge with its usual lag, in ns.
+    pub(super) fn usual_slack(&self, index: usize) -> i64 {
+        self.edges[index].slack(&self.lags[Mode::Usual as usize])
+    }
+
+    /// True if changes have no effect, including on missing work.
+    pub(super) fn is_as_before(&self, changes: &Changes) -> bool {
+        changes.count == 0 && changes.at_worst.is_none() && (changes.unrecorded == 0.0 || self.losses.is_empty())
+    }
+
+    /// Compute the shift of the end of every node before `until`, by position, in ns. After a stop request, the
+    /// remaining shifts are 0.
+    pub(super) fn replay(&self, changes: &Changes, mode: Mode, (until, stop): (u32, Stop<'_>), shifts: &mut Vec<i64>) {
+        let lags = &self.lags[mode as usize];
+        let first = changes.first.min(until);
+        shifts.clear();
+        shifts.resize(first as usize, 0);
+        for at in first..until {
+            if stop.is_asked_at(at as usize) {
+                shifts.resize(until as usize, 0);
+                return;
+            }
+            let doubtful = mode != Mode::Usual && self.is_inferred[at as usize];
+            let shift = if changes.special[at as usize] || doubtful || self.is_sync[at as usize] {
+                let (shift, change) = self.special_shift(changes, mode, at, shifts);
+                shift + change
+            } else {
+                let edges = &self.edges[self.range(at)];
+                edges.iter().map(|e| shifts[e.from as usize] - e.slack(lags)).max().unwrap_or(0)
+            };
+            shifts.push(self.with_losses(changes, mode, at, shift + changes.time[at as usize]));
+        }
+    }
+
+    /// Shift of a node's end, including possible missing work inside the node.
+    fn with_losses(&self, changes: &Changes, mode: Mode, at: u32, shift: i64) -> i64 {
+        if self.losses.is_empty() {
+            return shift;
+        }
+        let (node, time) = (self.node[at as usize], changes.time[at as usize]);
+        match mode {
+            Mode::Usual => shift,
+            Mode::Pessimistic => self.losses.at_worst(node, shift, time),
+            Mode::Optimistic if changes.unrecorded == 0.0 => shift,
+            Mode::Optimistic => self.losses.at_best(node, shift, time, changes.unrecorded),
+        }
+    }
+
+    /// Shift of a node's start with the usual lags, from the shifts of earlier nodes.
+    pub(super) fn start_shift(&self, changes: &Changes, at: u32, shifts: &[i64]) -> i64 {
+        if self.is_sync[at as usize] {
+            return self.special_shift(changes, Mode::Usual, at, shifts).0;
+        }
+        shifts[at as usize] - changes.time[at as usize]
+    }
+
+    /// Shift of the start of a node whose edges are not all as observed, and the change of its return from a wait.
+    fn special_shift(&self, changes: &Changes, mode: Mode, at: u32, shifts: &[i64]) -> (i64, i64) {
+        let inferred = self.is_inferred[at as usize];
+        let gone = |i: usize| changes.gone_at_best.contains(&(i as u32));
+        // The wait may have disappeared.
+        let may_go = self.turns.is_turn[self.node[at as usize] as usize]
+            || (mode == Mode::Optimistic && !changes.gone_at_best.is_empty() && self.range(at).any(gone));
+        let mut terms = Terms { unmoved: true, ..Terms::default() };
+        let (mut synced, mut others) = (None, None);
+        for (i, edge) in self.range(at).zip(&self.edges[self.range(at)]) {
+            let Some((term, observed)) = self.term(changes, mode, (at, i), shifts) else { continue };
+            terms.unmoved &= shifts[edge.from as usize] == 0;
+            let side = if edge.is_sync { &mut synced } else { &mut others };
+            *side = Some(term).max(*side);
+            match mode {
+                Mode::Optimistic if inferred && edge.is_binding => terms.binding = Some(term),
+                Mode::Optimistic if inferred => {
+                    let asked = if may_go { term } else { observed };
+                    terms.other = terms.other.max(Some(asked));
+                    if !edge.is_inferred {
+                        terms.sure = terms.sure.max(Some(term));
+                    }
+                }
+                // A longer delay than any lag has another cause.
+                Mode::Pessimistic if inferred && edge.class != Class::Capacity && edge.observed <= LONG_GAP_NS => {
+                    terms.sure = terms.sure.max(Some(term.max(observed)));
+                }
+                _ => terms.sure = terms.sure.max(Some(term)),
+            }
+        }
+        for &(from, slack) in changes.extra.get(&at).into_iter().flatten() {
+            let shift = if from == NONE { 0 } else { shifts[from as usize] };
+            terms.sure = terms.sure.max(Some(shift - slack));
+        }
+        if mode == Mode::Pessimistic && self.without_cause[at as usize] {
+            terms.sure = terms.sure.max(Some(0));
+        }
+        let shift = terms.shift();
+        let moved = shift != 0 || synced < others || others.is_some_and(|s| s != 0);
+        if self.is_sync[at as usize] && moved {
+            let waits = synced >= others && synced.is_some();
+            return (shift, self.waits.change(self.node[at as usize], mode, waits));
+        }
+        (shift, 0)
+    }
+
+    /// Shift that an edge requires, and the shift with the observed lag. `None` for a removed edge.
+    pub(super) fn term(
+        &self,
+        changes: &Changes,
+        mode: Mode,
+        (at, index): (u32, usize),
+        shifts: &[i64],
+    ) -> Option<(i64, i64)> {
+        let edge = &self.edges[index];
+        if mode == Mode::Optimistic && changes.gone_at_best.contains(&(index as u32)) {
+            return None;
+        }
+        let at_best = changes.at_best.get(&(index as u32)).filter(|_| mode == Mode::Optimistic);
+        let changed = at_best.or_else(|| changes.overrides.get(&(index as u32))).copied();
+        let slack = changed.unwrap_or_else(|| edge.slack(&self.lags[mode as usize]));
+        if slack >= GONE / 2 {
+            return None;
+        }
+        let shift = shifts[edge.from as usize];
+        let mut term = shift - slack;
+        let change = changes.time[edge.from as usize];
+        if edge.class == Class::Overlap {
+            // The operation may not begin before the one that it overlaps.
+            term = term.max(shift - change - (self.start[at as usize] - self.start[edge.from as usize]));
+        }
+        if change != 0 && edge.follows {
+            // Operations may start or stop to overlap if one of them changes.
+            term = match mode {
+                Mode::Optimistic => term.min(shift - slack - edge.observed - self.most_overlap),
+                Mode::Usual => term,
+                Mode::Pessimistic => term.max(shift - edge.observed + self.lags[mode as usize][Class::Queue as usize]),
+            };
+        }
+        Some((term, if changed.is_some() { term } else { shift }))
+    }
+}
+
+/// Shifts that the edges into a node require.
+#[derive(Default)]
+struct Terms {
+    sure: Option<i64>,
+    binding: Option<i64>,
+    other: Option<i64>,
+    /// True if no predecessor moved.
+    unmoved: bool,
+}
+
+impl Terms {
+    fn shift(&self) -> i64 {
+        // Without movement, no dependency is in doubt.
+        let doubtful = match (self.binding, self.other) {
+            (Some(0), _) if self.unmoved => Some(0),
+            (Some(binding), Some(other)) => Some(binding.min(other)),
+            (binding, other) => binding.or(other),
+        };
+        self.sure.max(doubtful).unwrap_or(0)
+    }
+}
+
+/// Changes of edits, by position.
+#[derive(Clone)]
+pub(super) struct Changes {
+    /// Time added to the duration of each node, in ns.
+    pub(super) time: Vec<i64>,
+    /// Per position: true if its edges need the fields below.
+    special: Vec<bool>,
+    /// New slack of edges, by index in the plan.
+    overrides: FxHashMap<u32, i64>,
+    /// New slack of edges for the upper bound.
+    at_best: FxHashMap<u32, i64>,
+    /// Additional edges: position of the predecessor (none: a fixed time) and slack.
+    pub(super) extra: FxHashMap<u32, Vec<(u32, i64)>>,
+    /// Edges that are removed for the upper bound, by index in the plan.
+    gone_at_best: FxHashSet<u32>,
+    /// Largest share of the time of GPU work that edits remove. The same share of missing work may disappear.
+    unrecorded: f64,
+    /// Cost in ns if the edits have no effect.
+    pub(super) at_worst: Option<i64>,
+    /// First position with a change.
+    first: u32,
+    /// Number of changes.
+    count: usize,
+}
+
+impl Changes {
+    pub(super) fn none(plan: &Plan) -> Self {
+        Self {
+            time: vec![0; plan.len()],
+            special: vec![false; plan.len()],
+            overrides: FxHashMap::default(),
+            at_best: FxHashMap::default(),
+            extra: FxHashMap::default(),
+            gone_at_best: FxHashSet::default(),
+            unrecorded: 0.0,
+            at_worst: None,
+            first: plan.len() as u32,
+            count: 0,
+        }
+    }
+
+    /// Add time to a node.
+    pub(super) fn add_time(&mut self, plan: &Plan, at: u32, ns: i64) {
+        self.time[at as usize] += ns;
+        self.first = self.first.min(at);
+        self.count += usize::from(ns != 0);
+        if let Some(&next) = plan.next_on_stream.get(&at) {
+            self.special[next as usize] = true;
+        }
+    }
+
+    /// Set the slack of an edge into a node; [`GONE`] removes the edge.
+    pub(super) fn set_slack(&mut self, at: u32, index: usize, slack: i64) {
+        self.overrides.insert(index as u32, slack);
+        self.mark(at);
+    }
+
+    /// Set the slack of an edge into a node for the upper bound.
+    pub(super) fn set_slack_at_best(&mut self, at: u32, index: usize, slack: i64) {
+        self.at_best.insert(index as u32, slack);
+        self.mark(at);
+    }
+
+    /// Slack that was set for an edge, in ns.
+    pub(super) fn slack(&self, index: usize) -> Option<i64> {
+        self.overrides.get(&(index as u32)).copied()
+    }
+
+    /// Remove an edge into a node for the upper bound.
+    pub(super) fn doubt(&mut self, at: u32, index: usize) {
+        self.gone_at_best.insert(index as u32);
+        self.mark(at);
+    }
+
+    /// Add an edge.
+    pub(super) fn add_edge(&mut self, at: u32, from: u32, slack: i64) {
+        if from < at || from == NONE {
+            self.extra.entry(at).or_default().push((from, slack));
+            self.mark(at);
+        }
+    }
+
+    /// Register the share of the time of GPU work that an edit removes.
+    pub(super) fn take_gpu_time(&mut self, part: f64) {
+        self.unrecorded = self.unrecorded.max(part.clamp(0.0, 1.0));
+    }
+
+    /// True if there are changes.
+    pub(super) fn any(&self) -> bool {
+        (self.first as usize) < self.time.len()
+    }
+
+    /// Number of changes so far, without changes of time 0.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// First position with a change.
+    pub(super) fn first_position(&self) -> Option<u32> {
+        self.any().then_some(self.first)
+    }
+
+    /// Replay all nodes.
+    pub(super) fn replay_from_start(&mut self) {
+        self.first = 0;
+    }
+
+    fn mark(&mut self, at: u32) {
+        self.special[at as usize] = true;
+        self.first = self.first.min(at);
+        self.count += 1;
+    }
+}
+
+/// Nodes by start if that is a topological order, otherwise in the order of the graph.
+fn by_time(graph: &ActivityGraph) -> Vec<u32> {
+    let rank = positions(&graph.order);
+    let mut nodes = graph.order.clone();
+    nodes.sort_unstable_by_key(|&n| (graph.start[n as usize], graph.end[n as usize], rank[n as usize]));
+    let position = positions(&nodes);
+    let is_order = nodes.iter().all(|&n| {
+        let before = |from: u32| position[from as usize] < position[n as usize];
+        graph.edges_into(n).iter().all(|e| before(e.from) || e.lag <= i64::MIN / 4)
+    });
+    if is_order { nodes } else { graph.order.clone() }
+}
+
+fn positions(order: &[u32]) -> Vec<u32> {
+    let mut position = vec![0; order.len()];
+    for (at, &node) in order.iter().enumerate() {
+        position[node as usize] = at as u32;
+    }
+    position
+}
+
+/// Longest overlap of two operations of a stream, in ns.
+fn most_overlap(graph: &ActivityGraph) -> i64 {
+    let overlaps = (0..graph.len() as u32).filter_map(|node| {
+        let edge = graph.release(node).filter(|e| e.dependency == Dependency::Overlap)?;
+        Some(graph.end[edge.from as usize] - graph.start[node as usize])
+    });
+    overlaps.filter(|&ns| ns <= LONG_OVERLAP_NS).max().unwrap_or(0)
+}
+
+/// Maximum overlap of programmatic dependent launch, in ns.
+const LONG_OVERLAP_NS: i64 = 20_000;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,185 @@
+//! Sampled frames between operators: unsampled calls have no span, but run as well.
+//!
+//! A recording has a span for a Python frame only if an operator or a sample shows it. So between two operators, only
+//! sampled calls have a span. Gaps between operators with the same call paths belong to the same part of the program.
+//! The frame's time in all of these gaps is the time of its samples, with their counting error, independent of the
+//! sampled gap.
+
+use super::super::Exact;
+use super::index::{Index, ThreadRange};
+use stackline_model::{EventId, EventKind, SampleMetric, StackId, StrId, Trace, TrackId};
+use stackline_timeline::sampling_error::counted;
+use std::collections::BTreeMap;
+
+/// Gap between operators, and the share of the frame in it: lower bound, likely, upper bound.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Partly {
+    pub(super) gap: ThreadRange,
+    pub(super) shares: [f64; 3],
+}
+
+/// Minimum expected number of samples for gaps to count as a separate part of the program.
+const SAMPLES: i64 = 5;
+
+/// Call path of an operator, and its name.
+type Caller = (usize, StrId);
+
+/// Sample of a thread's time.
+struct Sample {
+    at: i64,
+    ns: i64,
+    is_wall: bool,
+    /// True if the sample contains the frame.
+    saw: bool,
+}
+
+/// Gaps of one kind, and the samples in them.
+#[derive(Default)]
+struct Gaps {
+    gaps: Vec<ThreadRange>,
+    ns: i64,
+    /// Number of samples with the frame, and their total time.
+    seen: (usize, i64),
+}
+
+/// Gaps between operators in which frames of some names ran, except gaps that lie entirely in one of `spans` (sorted by
+/// lane and time).
+pub(super) fn partly(
+    exact: &Exact<'_>,
+    index: &Index,
+    spans: &[ThreadRange],
+    names: &dyn Fn(StrId) -> bool,
+) -> Vec<Partly> {
+    let trace = exact.trace();
+    let mut by_track: BTreeMap<TrackId, Vec<EventId>> = BTreeMap::new();
+    let is_operator = |event: EventId| trace.kind(event) == EventKind::Operator && trace.events.is_timed(event);
+    for event in trace.events.ids().filter(|&event| is_operator(event)) {
+        if !trace.ancestors(event).any(is_operator) {
+            by_track.entry(trace.events.track[event.index()]).or_default().push(event);
+        }
+    }
+    let samples = samples(trace, names);
+    let mut found = Vec::new();
+    for (track, mut operators) in by_track {
+        let Some(samples) = samples.get(&track).filter(|samples| samples.iter().any(|sample| sample.saw)) else {
+            continue;
+        };
+        let Some(lane) = operators.first().and_then(|&first| index.lane(trace, first)) else { continue };
+        operators.sort_unstable_by_key(|&e| (trace.events.start[e.index()], trace.events.end(e), e));
+        let inside = |&(of, from, to): &ThreadRange, (at, until): (i64, i64)| of == lane && from < at && until < to;
+        let is_whole = |gap: (i64, i64)| {
+            let begun = spans.partition_point(|&(of, from, _)| (of, from) < (lane, gap.0));
+            begun.checked_sub(1).is_some_and(|last| inside(&spans[last], gap))
+        };
+        found.extend(of_thread(trace, (lane, &operators), samples, is_whole));
+    }
+    found.sort_unstable_by_key(|partly| partly.gap);
+    found
+}
+
+/// Samples of each thread, in time order.
+fn samples(trace: &Trace, names: &dyn Fn(StrId) -> bool) -> BTreeMap<TrackId, Vec<Sample>> {
+    let table = trace.samples();
+    let saw: Vec<bool> = table.locations().iter().map(|&location| trace.frames_at(location).any(names)).collect();
+    let mut found: BTreeMap<TrackId, Vec<Sample>> = BTreeMap::new();
+    let is_time = |metric: SampleMetric| metric != SampleMetric::Count;
+    for (series, rows) in table.series().filter(|(series, _)| series.metric.is_some_and(is_time)) {
+        let is_wall = series.metric == Some(SampleMetric::WallTime);
+        let of = found.entry(series.track).or_default();
+        of.extend(rows.map(|row| Sample { at: row.time, ns: row.weight, is_wall, saw: saw[row.location as usize] }));
+    }
+    found.values_mut().for_each(|of| of.sort_unstable_by_key(|sample| (sample.at, sample.ns)));
+    // Samples of wall time include both computing and waiting.
+    for of in found.values_mut().filter(|of| of.iter().any(|sample| sample.is_wall)) {
+        of.retain(|sample| sample.is_wall);
+    }
+    found
+}
+
+fn of_thread(
+    trace: &Trace,
+    (lane, operators): (u32, &[EventId]),
+    samples: &[Sample],
+    is_whole: impl Fn((i64, i64)) -> bool,
+) -> Vec<Partly> {
+    let mut by_callers: BTreeMap<(Caller, Caller), Gaps> = BTreeMap::new();
+    for pair in operators.windows(2) {
+        let (from, to) = (trace.events.end(pair[0]), trace.events.start[pair[1].index()]);
+        if from >= to || is_whole((from, to)) {
+            continue;
+        }
+        let gaps = by_callers.entry((caller(trace, pair[0]), caller(trace, pair[1]))).or_default();
+        gaps.gaps.push((lane, from, to));
+        gaps.ns += to - from;
+        let first = samples.partition_point(|sample| sample.at < from);
+        for sample in samples[first..].iter().take_while(|sample| sample.at < to).filter(|sample| sample.saw) {
+            gaps.seen = (gaps.seen.0 + 1, gaps.seen.1 + sample.ns);
+        }
+    }
+    let mut lengths: Vec<i64> = samples.iter().map(|sample| sample.ns).collect();
+    lengths.sort_unstable();
+    let least = lengths.get(lengths.len() / 2).copied().unwrap_or(0).saturating_mul(SAMPLES);
+    let (mut found, mut rest) = (Vec::new(), Gaps::default());
+    for gaps in by_callers.into_values() {
+        if gaps.ns >= least {
+            found.extend(gaps.partly());
+        } else {
+            rest.ns += gaps.ns;
+            rest.seen = (rest.seen.0 + gaps.seen.0, rest.seen.1 + gaps.seen.1);
+            rest.gaps.extend(gaps.gaps);
+        }
+    }
+    found.extend(rest.partly());
+    found
+}
+
+fn caller(trace: &Trace, operator: EventId) -> Caller {
+    let stack = trace.stacks.of_event(operator).map_or(usize::MAX, StackId::index);
+    (stack, trace.events.name[operator.index()])
+}
+
+impl Gaps {
+    fn partly(self) -> impl Iterator<Item = Partly> {
+        let (count, ns) = self.seen;
+        let (least, most) = counted(count);
+        let each = ns as f64 / count.max(1) as f64;
+        let share = |ns: f64| (ns / self.ns.max(1) as f64).clamp(0.0, 1.0);
+        let shares = [share(each * least), share(ns as f64), share(each * most)];
+        self.gaps.into_iter().filter(move |_| count > 0).map(move |gap| Partly { gap, shares })
+    }
+}
+
+/// Time ranges without the parts in some gaps, both disjoint and sorted by lane and time.
+pub(super) fn outside(stretches: &[ThreadRange], gaps: &[Partly]) -> Vec<ThreadRange> {
+    let mut left = Vec::with_capacity(stretches.len());
+    for &(lane, mut from, to) in stretches {
+        let first = gaps.partition_point(|partly| (partly.gap.0, partly.gap.2) <= (lane, from));
+        for &Partly { gap: (_, begin, end), .. } in
+            gaps[first..].iter().take_while(|partly| partly.gap.0 == lane && partly.gap.1 < to)
+        {
+            if from < begin {
+                left.push((lane, from, begin));
+            }
+            from = from.max(end);
+        }
+        if from < to {
+            left.push((lane, from, to));
+        }
+    }
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_are_taken_out() {
+        let gap = |from, to| Partly { gap: (0, from, to), shares: [0.0; 3] };
+        let gaps = [gap(10, 20), gap(30, 40), gap(50, 60)];
+        assert_eq!(
+            outside(&[(0, 0, 5), (0, 12, 35), (0, 38, 70), (1, 0, 99)], &gaps),
+            [(0, 0, 5), (0, 20, 30), (0, 40, 50), (0, 60, 70), (1, 0, 99)]
+        );
+    }
+}

@@ -1,0 +1,101 @@
+//! Threads of XLA's pool: sources of their tasks, and waits for the end of tasks.
+//!
+//! The pool starts copies between host and GPU for the main thread of the program. The names of spans show the order of
+//! tasks.
+
+use super::thread_timelines::ThreadTimeline;
+use super::wakeups::{Ends, latest};
+use stackline_model::{EventId, Trace};
+
+/// Prefix of the names of the pool's threads.
+const POOL: &str = "pjrt_async_work_runner";
+/// First span of each task, and the spans that add the task to the pool.
+const TASKS: &[(&str, &[&str])] = &[
+    ("D2H Dispatch", &["CommonPjRtBuffer::ToLiteral"]),
+    ("MemcpyD2H", &["D2H Dispatch"]),
+    ("MemcpyH2D", &["CommonPjRtClient::LinearizeIntoImpl"]),
+    ("GetEventForComputeStreamSyncPoint", &["CommonPjRtClient::LinearizeIntoImpl"]),
+];
+/// Suffix of spans that wait until the pool has started the copies of their inputs, and the span after the wait.
+const WAITS: &str = "PjRtStreamExecutorRawLoadedExecutable::Execute";
+const AFTER_WAIT: &str = "Resolve constant globals";
+
+/// State of the pool; empty for most traces.
+pub(super) struct XlaPool {
+    /// Per lane: true for a thread of the pool.
+    is_member: Vec<bool>,
+    /// Per task: ends of spans that add it to the pool.
+    put: Vec<Ends>,
+}
+
+impl XlaPool {
+    pub(super) fn new(trace: &Trace, lanes: &[ThreadTimeline]) -> Self {
+        let is_member = |lane: &ThreadTimeline| {
+            trace.tracks.get(lane.track).name.some().is_some_and(|name| trace.strings.get(name).starts_with(POOL))
+        };
+        let is_member: Vec<bool> = lanes.iter().map(is_member).collect();
+        if !is_member.contains(&true) {
+            return Self { is_member, put: Vec::new() };
+        }
+        let put = |names: &&[&str]| {
+            let mut ends: Ends = Vec::new();
+            for (i, lane) in lanes.iter().enumerate() {
+                let spans = trace.track_events(lane.track).iter().filter(|&&e| names.contains(&trace.name(e)));
+                ends.extend(spans.filter(|&&e| trace.events.is_timed(e)).map(|&e| (trace.events.end(e), i)));
+            }
+            ends.sort_unstable();
+            ends
+        };
+        Self { is_member, put: TASKS.iter().map(|(_, by)| put(by)).collect() }
+    }
+
+    /// True if a lane is a thread of the pool.
+    pub(super) fn has(&self, lane: usize) -> bool {
+        self.is_member.get(lane).copied().unwrap_or(false)
+    }
+
+    /// Time and lane at which another thread added the task that begins with a span, after a time and before the start
+    /// of the span.
+    pub(super) fn put_by(&self, trace: &Trace, (lane, first): (usize, EventId), after: i64) -> Option<(i64, usize)> {
+        let task = TASKS.iter().position(|(name, _)| *name == trace.name(first))?;
+        latest(&self.put[task], after, trace.events.start[first.index()], |other| other != lane)
+    }
+
+    /// True if a thread waits for the pool in a piece of a span that the next span ends.
+    pub(super) fn is_waited_for(&self, trace: &Trace, waiting: EventId, next: EventId) -> bool {
+        !self.put.is_empty()
+            && next.is_some()
+            && trace.name(next) == AFTER_WAIT
+            && waiting.is_some()
+            && trace.name(waiting).ends_with(WAITS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::value_reads::tests::reading;
+
+    #[test]
+    fn tasks_follow_what_put_them() {
+        let trace = reading();
+        let lanes = ThreadTimeline::all(&trace);
+        let pool = XlaPool::new(&trace, &lanes);
+        let (of_pool, of_program) = if pool.has(0) { (0, 1) } else { (1, 0) };
+        assert!(pool.has(of_pool) && !pool.has(of_program));
+        let on_pool = |name: &str| {
+            trace.track_events(lanes[of_pool].track).iter().copied().find(|&e| trace.name(e) == name).unwrap()
+        };
+        let dispatch = on_pool("D2H Dispatch");
+        assert_eq!(pool.put_by(&trace, (of_pool, dispatch), i64::MIN), Some((120_000, of_program)));
+        assert_eq!(pool.put_by(&trace, (of_pool, dispatch), 130_000), None, "it was put before");
+        assert_eq!(pool.put_by(&trace, (of_pool, on_pool("MemcpyD2H")), i64::MIN), None, "the thread goes on itself");
+    }
+
+    #[test]
+    fn other_programs_have_no_pool() {
+        let trace = Trace::default();
+        let pool = XlaPool::new(&trace, &[]);
+        assert!(!pool.has(0) && !pool.is_waited_for(&trace, EventId::NONE, EventId::NONE));
+    }
+}

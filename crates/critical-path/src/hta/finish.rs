@@ -1,0 +1,63 @@
+//! Conversion of the builder's rows to a result that is independent of the trace.
+
+use super::RULE_SET;
+use super::build::Builder;
+use super::roi::Roi;
+use crate::events::EventsBuilder;
+use crate::graph::{Graph, NO_EVENT};
+use crate::longest_path::longest_path;
+use crate::{CriticalPath, CriticalPathError, Warning, WarningCode};
+
+impl Builder<'_> {
+    /// Find the longest path and build the result.
+    pub(super) fn finish(mut self, roi: &Roi) -> Result<CriticalPath, CriticalPathError> {
+        if self.edges.is_empty() {
+            let window_ns = roi.window.1.saturating_sub(roi.window.0).max(0);
+            let whole_trace = self.options.annotation.is_empty();
+            return Err(CriticalPathError::EmptyGraph { window_ns, rows: roi.kept.len(), whole_trace });
+        }
+        self.warn(WarningCode::MissingInstances, roi.missing_instances);
+        let left_out = self.options.annotation.is_empty() && !self.options.include_last_profiler_step;
+        self.warn(WarningCode::LastStepLeftOut, usize::from(left_out && self.view.steps_filtered));
+        let has_kernels = self.kept.iter().any(|&row| self.view.stream[row as usize] != -1);
+        self.warn(WarningCode::NoGpuWork, usize::from(!has_kernels));
+        let mut warnings = std::mem::take(&mut self.warnings);
+        let mut events = EventsBuilder::new(self.trace, self.view.len());
+        let mut nodes = std::mem::take(&mut self.nodes);
+        for event in &mut nodes.event {
+            *event = events.row_of(*event, self.view);
+        }
+        let mut edges = std::mem::take(&mut self.edges);
+        for edge in edges.iter_mut().filter(|e| e.attributed != NO_EVENT) {
+            edge.attributed = events.row_of(edge.attributed, self.view);
+        }
+        let mut graph = Graph::from_insertions(nodes, edges);
+        let negative = graph.edges.iter().filter(|e| e.weight_us < 0.0).count();
+        Warning::add(&mut warnings, WarningCode::NegativeWeight, negative as u64);
+        let path = search(&mut graph, &mut warnings);
+        Ok(CriticalPath {
+            method: "hta".to_owned(),
+            rule_set: RULE_SET.to_owned(),
+            options: self.options.clone(),
+            window_start_ns: roi.window.0,
+            window_end_ns: roi.window.1,
+            rows: roi.kept.len(),
+            events: events.finish(),
+            graph,
+            path,
+            warnings,
+        })
+    }
+}
+
+/// Find the longest path. Cycles, on which HTA fails, are broken first.
+fn search(graph: &mut Graph, warnings: &mut Vec<Warning>) -> crate::LongestPath {
+    match longest_path(graph.nodes.len(), &graph.edges) {
+        Ok(path) => path,
+        Err(reached) => {
+            let removed = graph.break_cycles(&reached);
+            Warning::add(warnings, WarningCode::BrokenCycle, removed as u64);
+            longest_path(graph.nodes.len(), &graph.edges).unwrap_or_default()
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Edges along the call stack of each host thread (section 2.5 B).
+//!
+//! HTA builds a tree by a push at each begin and a pop at each end, independent of the ended event, and traverses it
+//! depth first. Begins then come in depth-first order, and each end pops the top of the stack. So one pass over begins
+//! and ends with a stack gives the same result without tree and recursion.
+
+use super::build::{Builder, NO_NODE};
+use super::names::{AUTOGRAD, FORWARD};
+use super::sort::by_time;
+use crate::graph::{EdgeKind, NO_EVENT};
+use stackline_model::{EventKind, Key, StrId};
+
+impl Builder<'_> {
+    /// Add the edges of every host thread, in ascending order of process and thread number.
+    pub(super) fn stack_edges(&mut self) {
+        for rows in self.threads() {
+            let is_host = rows.iter().all(|&row| self.view.stream[row as usize] < 0);
+            if is_host {
+                self.walk(&rows);
+            }
+        }
+    }
+
+    /// Rows by process and thread. Rows of the backward thread count for the forward thread.
+    fn threads(&mut self) -> Vec<Vec<u32>> {
+        let tracks = &self.trace.tracks;
+        let merged = self.forward_and_backward();
+        let mut keys: Vec<(Key, Key)> = tracks.ids().map(|t| (tracks.pid(t), tracks.get(t).tid)).collect();
+        if let Some((forward, backward)) = merged {
+            for key in keys.iter_mut().filter(|k| k.1 == backward) {
+                key.1 = forward;
+            }
+        }
+        let mut sorted = keys.clone();
+        sorted.sort_unstable();
+        sorted.dedup();
+        let group: Vec<usize> = keys.iter().map(|k| sorted.binary_search(k).unwrap_or(0)).collect();
+        let mut rows: Vec<Vec<u32>> = vec![Vec::new(); sorted.len()];
+        for &row in self.kept {
+            let track = self.trace.events.track[self.view.event[row as usize].index()];
+            rows[group[track.index()]].push(row);
+        }
+        rows
+    }
+
+    /// The unique thread number with "forward" operators or annotations, and the unique one with "autograd" ones, if
+    /// both exist and differ.
+    fn forward_and_backward(&mut self) -> Option<(Key, Key)> {
+        let categories = ["cpu_op", "user_annotation"].map(|c| self.trace.strings.find(c).unwrap_or(StrId::NONE));
+        let (mut forward, mut backward) = (Only::None, Only::None);
+        for &row in self.kept {
+            let event = self.view.event[row as usize];
+            let kind = self.trace.kind(event);
+            let counts = categories.contains(&self.trace.events.category[event.index()]) || kind == EventKind::Operator;
+            let bits = if counts { self.bits(row as usize) } else { 0 };
+            if bits & (FORWARD | AUTOGRAD) == 0 {
+                continue;
+            }
+            let tid = self.trace.tracks.get(self.trace.events.track[event.index()]).tid;
+            if bits & FORWARD != 0 {
+                forward.meet(tid);
+            }
+            if bits & AUTOGRAD != 0 {
+                backward.meet(tid);
+            }
+        }
+        match (forward, backward) {
+            (Only::One(forward), Only::One(backward)) if forward != backward => Some((forward, backward)),
+            _ => None,
+        }
+    }
+
+    /// Process the begins and ends of one thread in HTA's order.
+    fn walk(&mut self, rows: &[u32]) {
+        // Rows without duration begin and end at once, so they have no nodes and no children.
+        let rows: Vec<u32> = rows.iter().copied().filter(|&r| self.view.dur(r as usize) > 0).collect();
+        let begins = self.begins(&rows);
+        let ends = self.ends(&rows);
+        let mut walk = Walk { stack: Vec::new(), last: NO_NODE, last_parent: NO_EVENT, depth: 0 };
+        let mut next_begin = begins.iter().copied().peekable();
+        for end in ends {
+            // At equal times, ends come before begins.
+            while let Some(row) = next_begin.next_if(|&b| self.view.start[b as usize] < self.view.end[end as usize]) {
+                self.enter(&mut walk, row);
+            }
+            self.leave(&mut walk);
+        }
+    }
+
+    /// Rows by start. Ties: longer first, then file order.
+    fn begins(&self, rows: &[u32]) -> Vec<u32> {
+        let (start, end) = (&self.view.start, &self.view.end);
+        let mut order = rows_by_time(rows, start);
+        for run in order.chunk_by_mut(|&a, &b| start[a as usize] == start[b as usize]) {
+            run.sort_unstable_by_key(|&r| (std::cmp::Reverse(end[r as usize]), r));
+        }
+        order
+    }
+
+    /// Rows by end. Ties: shorter first, then reverse file order.
+    fn ends(&self, rows: &[u32]) -> Vec<u32> {
+        let (start, end) = (&self.view.start, &self.view.end);
+        let mut order = rows_by_time(rows, end);
+        for run in order.chunk_by_mut(|&a, &b| end[a as usize] == end[b as usize]) {
+            run.sort_unstable_by_key(|&r| (std::cmp::Reverse(start[r as usize]), std::cmp::Reverse(r)));
+        }
+        order
+    }
+
+    fn enter(&mut self, walk: &mut Walk, row: u32) {
+        let start = self.start_node[row as usize];
+        if start != NO_NODE {
+            if walk.last != NO_NODE && !self.is_lock_covered(walk.last, start) {
+                if walk.depth == 0 {
+                    self.free_edge(walk.last, start, EdgeKind::Dependency);
+                } else {
+                    self.span_edge(walk.last, start, walk.last_parent, false);
+                }
+            }
+            walk.last = start;
+            walk.last_parent = walk.top();
+            walk.depth += 1;
+        }
+        walk.stack.push(row);
+    }
+
+    fn leave(&mut self, walk: &mut Walk) {
+        let Some(row) = walk.stack.pop() else { return };
+        let end = self.end_node[row as usize];
+        if end == NO_NODE {
+            return;
+        }
+        if walk.last != NO_NODE && !self.is_lock_covered(walk.last, end) {
+            let free = self.is_blocking(row as usize);
+            self.span_edge(walk.last, end, walk.last_parent, free);
+        }
+        walk.last = end;
+        walk.last_parent = walk.top();
+        walk.depth = walk.depth.saturating_sub(1);
+    }
+
+    /// Add the host time between two adjacent points, attributed to the innermost event around it.
+    fn span_edge(&mut self, from: u32, to: u32, last_parent: u32, free: bool) {
+        let (from_start, to_start) = (self.nodes.is_start[from as usize], self.nodes.is_start[to as usize]);
+        let attributed = match (from_start, to_start) {
+            (true, _) => self.nodes.event[from as usize],
+            (false, false) => self.nodes.event[to as usize],
+            (false, true) => last_parent,
+        };
+        self.timed_edge(from, to, EdgeKind::OperatorKernel, attributed);
+        if let Some(edge) = self.edges.last_mut().filter(|_| free) {
+            edge.weight_us = 0.0;
+        }
+    }
+
+    /// True if the lock pass already ordered the two points.
+    fn is_lock_covered(&mut self, from: u32, to: u32) -> bool {
+        let gap = !self.nodes.is_start[from as usize] && self.nodes.is_start[to as usize];
+        !gap && self.is_lock(from) && self.is_lock(to)
+    }
+}
+
+/// State of the pass over one thread.
+struct Walk {
+    /// Open events, with or without nodes.
+    stack: Vec<u32>,
+    /// Last visited node.
+    last: u32,
+    /// Parent of the event of `last`.
+    last_parent: u32,
+    /// Number of open events with nodes.
+    depth: usize,
+}
+
+impl Walk {
+    fn top(&self) -> u32 {
+        self.stack.last().copied().unwrap_or(NO_EVENT)
+    }
+}
+
+/// Distinct values so far: none, one or several.
+enum Only {
+    None,
+    One(Key),
+    Several,
+}
+
+impl Only {
+    fn meet(&mut self, key: Key) {
+        match self {
+            Self::None => *self = Self::One(key),
+            Self::One(known) if *known != key => *self = Self::Several,
+            _ => {}
+        }
+    }
+}
+
+fn rows_by_time(rows: &[u32], time: &[i64]) -> Vec<u32> {
+    by_time(rows.iter().map(|&row| time[row as usize])).into_iter().map(|i| rows[i as usize]).collect()
+}

@@ -1,0 +1,82 @@
+//! Synchronization records (`cuda_sync`): targets of waits by stream and event.
+
+use rustc_hash::FxHashMap;
+use stackline_model::{AttrColumn, EventId, EventKind, Trace};
+use stackline_timeline::hta_view::number;
+
+/// Maximum distance in ns between a record and its call, even with clocks that disagree.
+const FAR_NS: i64 = 20_000_000;
+
+/// Content of a synchronization record. Missing numbers are -1.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SyncRecord {
+    pub(super) event: EventId,
+    pub(super) device: i32,
+    /// Stream of the record: the awaited stream of a stream synchronization, or the waiting stream of a stream wait.
+    pub(super) stream: i64,
+    /// Stream of the awaited event record.
+    pub(super) on_stream: i64,
+    /// Correlation ID of the awaited event record.
+    pub(super) event_record: i64,
+}
+
+/// All synchronization records of a trace.
+pub(super) struct SyncRecords<'a> {
+    trace: &'a Trace,
+    correlation: AttrColumn<'a>,
+    by_correlation: FxHashMap<i64, Vec<SyncRecord>>,
+}
+
+impl<'a> SyncRecords<'a> {
+    pub(super) fn read(trace: &'a Trace) -> Self {
+        let correlation = trace.attr("correlation");
+        let columns = ["device", "stream", "wait_on_stream", "wait_on_cuda_event_record_corr_id"];
+        let [device, stream, on_stream, event_record] = &columns.map(|key| trace.attr(key));
+        let mut by_correlation: FxHashMap<i64, Vec<SyncRecord>> = FxHashMap::default();
+        for event in trace.events.ids().filter(|&e| trace.kind(e) == EventKind::Sync) {
+            let value = |column: &AttrColumn<'_>| number(column, event, trace);
+            let record = SyncRecord {
+                event,
+                device: i32::try_from(value(device)).unwrap_or(-1),
+                stream: value(stream),
+                on_stream: value(on_stream),
+                event_record: value(event_record),
+            };
+            by_correlation.entry(value(&correlation)).or_default().push(record);
+        }
+        // Records without correlation ID belong to no call.
+        by_correlation.remove(&-1);
+        Self { trace, correlation, by_correlation }
+    }
+
+    /// True without records.
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_correlation.is_empty()
+    }
+
+    /// True if a record states the target of a stream wait.
+    pub(super) fn has_stream_waits(&self) -> bool {
+        self.by_correlation.values().flatten().any(|r| self.trace.name(r.event).contains("Stream Wait"))
+    }
+
+    /// Correlation ID of a call.
+    pub(super) fn id(&self, call: EventId) -> i64 {
+        number(&self.correlation, call, self.trace)
+    }
+
+    /// Record of a call: the nearest in time of those with the same correlation ID. Other processes reuse correlation
+    /// IDs, and ranks may share a file, so a record far from the call belongs to another call.
+    pub(super) fn of_call(&self, call: EventId) -> Option<SyncRecord> {
+        if self.is_empty() {
+            return None;
+        }
+        let events = &self.trace.events;
+        let (from, to) = (events.start[call.index()], events.end(call));
+        let apart = |r: &&SyncRecord| events.start[r.event.index()].abs_diff(from);
+        let is_near = |r: &&SyncRecord| {
+            let (begins, ends) = (events.start[r.event.index()], events.end(r.event));
+            begins <= to + FAR_NS && ends + FAR_NS >= from
+        };
+        self.by_correlation.get(&self.id(call))?.iter().filter(is_near).min_by_key(apart).copied()
+    }
+}

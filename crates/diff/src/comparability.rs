@@ -1,0 +1,428 @@
+//! Comparability of two runs: the common unit, and reasons why differences may not come from a change.
+
+use super::align::{Diff, Method, Side, TRIM};
+use super::inferred_steps::{has_steps, have_different_bases, is_whole, operations};
+use super::profile::{MeanStep, Measure, Profile, Row};
+use super::statistics::Location;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Minimum share of common time, in percent. Sides below it are different programs.
+const SHARED: f64 = 20.0;
+
+/// Factor between numbers of calls beyond which runs without steps count as windows of different lengths.
+const OTHER_COUNTS: f64 = 1.02;
+
+/// Unit of compared times and calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Per {
+    /// Per step.
+    Step,
+    /// Per run: neither side has steps.
+    Run,
+    /// Per call. Neither side has steps and the numbers of calls differ, or only some runs have steps.
+    Call,
+}
+
+impl Per {
+    /// Stable text name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Step => "step",
+            Self::Run => "run",
+            Self::Call => "call",
+        }
+    }
+
+    /// Choose the unit that two sides have in common.
+    pub(super) fn choose(before: &Side, after: &Side) -> Self {
+        let mut profiles = before.iter().chain(after).flatten().peekable();
+        match () {
+            () if have_different_bases(before, after) => Self::Call,
+            () if profiles.peek().is_none() || profiles.any(|profile| !profile.steps.is_empty()) => Self::Step,
+            () if other_counts(before, after).is_some() => Self::Call,
+            () => Self::Run,
+        }
+    }
+}
+
+/// Reasons why differences may not come from a change, one sentence each; empty for comparable sides. The unit of times
+/// comes first.
+pub(super) fn warnings(before: &Side, after: &Side, by_family: bool) -> Vec<String> {
+    let first = [different_bases(before, after), inferred_steps(before, after), other_counts(before, after)];
+    let mut out: Vec<String> = first.into_iter().flatten().collect();
+    let formats = (all(before, |p| p.format.clone()), all(after, |p| p.format.clone()));
+    out.extend(
+        differ(formats).map(|(a, b)| format!("A was recorded as {a} and B as {b}, which may count different events.")),
+    );
+    let devices = (all(before, |p| p.device.clone()), all(after, |p| p.device.clone()));
+    out.extend(
+        differ(devices)
+            .map(|(a, b)| format!("A ran on {a} and B on {b}, so differences include those of the machines.")),
+    );
+    out.extend(steps(before, after));
+    let shared = |what: &str, of: Option<(f64, f64)>| {
+        let (a, b) = of.filter(|(a, b)| a.max(*b) < SHARED)?;
+        Some(format!(
+            "A and B have hardly any {what} in common: the common part takes {a:.0} % of the time in A and {b:.0} % \
+             in B."
+        ))
+    };
+    out.extend(shared("operators", common(before, after, |p| &p.operators)));
+    out.extend(match by_family {
+        true => shared("GPU work", common(before, after, |p| &p.families)),
+        false => shared("GPU work", common(before, after, |p| &p.kernels)),
+    });
+    out.extend(shared("call paths", common(before, after, |p| &p.paths)));
+    out
+}
+
+/// Distinct values of a property over all profiles of a side, without `None`.
+fn all(side: &Side, of: impl Fn(&Profile) -> Option<String>) -> BTreeSet<String> {
+    side.iter().flatten().filter_map(of).collect()
+}
+
+/// Both sets as text, if both are known and different.
+fn differ((a, b): (BTreeSet<String>, BTreeSet<String>)) -> Option<(String, String)> {
+    let words = |set: &BTreeSet<String>| set.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+    (!a.is_empty() && !b.is_empty() && a != b).then(|| (words(&a), words(&b)))
+}
+
+/// Warning if only some runs have steps.
+fn different_bases(before: &Side, after: &Side) -> Option<String> {
+    if !have_different_bases(before, after) {
+        return None;
+    }
+    let lacks = |side: &Side| side.iter().flatten().any(is_whole);
+    let who = match (lacks(before), lacks(after)) {
+        (true, false) => "B has steps and A has none",
+        (false, true) => "A has steps and B has none",
+        _ => "some runs have steps and others have none",
+    };
+    let all = || before.iter().chain(after).flatten();
+    let inferred = all().filter_map(|profile| profile.by_inferred_steps.as_deref()).map(operations).next();
+    let marked = all().filter(|profile| has_steps(profile)).map(operations).next();
+    let why = match inferred.zip(marked) {
+        Some((pattern, step)) => format!(
+            " The repeated pattern of launches is not such a step: a repeat has {pattern:.0} GPU operations, a step \
+             {step:.0}."
+        ),
+        None => String::new(),
+    };
+    Some(format!(
+        "{who}, so only times per call are compared.{why} To compare steps, mark them in all runs, or select spans as \
+         steps with --step-annotation."
+    ))
+}
+
+/// Warning if the steps of a side are inferred.
+fn inferred_steps(before: &Side, after: &Side) -> Option<String> {
+    let of = |side: &Side| side.iter().flatten().find_map(|profile| profile.inferred_from.clone());
+    let (who, from) = match (of(before), of(after)) {
+        (Some(from), None) => ("A marks", from),
+        (None, Some(from)) => ("B marks", from),
+        (Some(from), Some(_)) => ("Some runs mark", from),
+        (None, None) => return None,
+    };
+    Some(format!(
+        "{who} no steps, so they are inferred from {from}. Each step is measured up to the start of the next one."
+    ))
+}
+
+/// Warning if one side is one step and the other has several: its spread is unknown, and a first step is special.
+fn steps(before: &Side, after: &Side) -> Option<String> {
+    let most = |side: &Side| side.iter().flatten().map(Profile::units).max().unwrap_or(0);
+    let has_steps = |side: &Side| side.iter().flatten().all(|profile| !profile.steps.is_empty());
+    let (a, b) = (most(before), most(after));
+    if !has_steps(before) || !has_steps(after) {
+        return None;
+    }
+    let (one, other, many) = match (before.len(), after.len()) {
+        (1, _) if a == 1 && b > 1 => ("A", "B", b),
+        (_, 1) if b == 1 && a > 1 => ("B", "A", a),
+        _ => return None,
+    };
+    Some(format!("{one} has one step and {other} {many}, so the spread between steps of {one} is unknown."))
+}
+
+/// Warning for runs without steps and with different numbers of calls. They are windows of different lengths, whose
+/// times are compared per call.
+fn other_counts(before: &Side, after: &Side) -> Option<String> {
+    let is_whole = |side: &Side| side.iter().flatten().all(|profile| profile.steps.is_empty());
+    if !is_whole(before) || !is_whole(after) {
+        return None;
+    }
+    let counts = |table: fn(&Profile) -> &BTreeMap<String, Row>| [before, after].map(|side| mean_count(side, table));
+    let (what, [a, b]) = match counts(|profile| &profile.kernels) {
+        [0.0, 0.0] => ("operator calls", counts(|profile| &profile.operators)),
+        of_kernels => ("GPU operations", of_kernels),
+    };
+    let why = match knows_means(before) || knows_means(after) {
+        true => "and single steps were not kept",
+        false => "and neither has steps",
+    };
+    (a.max(b) > OTHER_COUNTS * a.min(b))
+        .then(|| format!("A has {a:.0} {what} and B {b:.0}, {why}, so times per call are compared, not totals."))
+}
+
+/// Note on the mean step length, if single steps were not kept.
+pub(super) fn mean_steps(before: &Side, after: &Side) -> Option<String> {
+    let steps = |side: &Side| side.iter().flatten().filter_map(|profile| profile.mean_step).collect::<Vec<_>>();
+    let (of_a, of_b) = (steps(before), steps(after));
+    let unequal = unequal_overhead(&of_a, &of_b);
+    let mean = |all: &[MeanStep]| {
+        let count: usize = all.iter().map(|step| step.steps).sum();
+        let ns = |step: &MeanStep| if unequal.is_some() { step.as_recorded() } else { step.ns };
+        let sum: f64 = all.iter().map(|step| ns(step) as f64 * step.steps as f64).sum();
+        (count > 0).then(|| (sum / count as f64, count))
+    };
+    let ((a, in_a), (b, in_b)) = mean(&of_a).zip(mean(&of_b))?;
+    let change = 100.0 * (b - a) / a.max(1.0);
+    Some(format!(
+        "{}A step takes {:.1} ms in A (mean of {in_a}) and {:.1} ms in B (mean of {in_b}): {change:+.1} % (untested). \
+         Single steps were not kept, so all other values cover whole runs with start-up and imports.",
+        unequal.unwrap_or_default(),
+        a / 1e6,
+        b / 1e6
+    ))
+}
+
+/// Note if only some recordings measured their overhead, so that it cannot be subtracted.
+fn unequal_overhead(of_a: &[MeanStep], of_b: &[MeanStep]) -> Option<String> {
+    let part = |side: &[MeanStep]| {
+        let measured = side.iter().filter(|step| step.recording_ns.is_some()).count();
+        (measured > 0, measured == side.len())
+    };
+    let where_measured = match (part(of_a), part(of_b)) {
+        ((true, true), (true, true)) | ((false, _), (false, _)) => return None,
+        ((true, true), (false, _)) => "A only",
+        ((false, _), (true, true)) => "B only",
+        _ => "some of the runs only",
+    };
+    Some(format!(
+        "Steps are compared as recorded, because the overhead of recording was measured in {where_measured}. "
+    ))
+}
+
+/// Test if a side has mean step lengths but no single steps.
+fn knows_means(side: &Side) -> bool {
+    side.iter().flatten().any(|profile| profile.mean_step.is_some())
+}
+
+/// Mean number of calls in all rows of a table per run of a side.
+fn mean_count(side: &Side, table: fn(&Profile) -> &BTreeMap<String, Row>) -> f64 {
+    let of = |profile: &Profile| table(profile).values().flat_map(Row::iter).map(|(_, cell)| cell.count).sum::<i64>();
+    let all: i64 = side.iter().flatten().map(of).sum();
+    all as f64 / side.len().max(1) as f64
+}
+
+/// Share of each side's time in rows that the other side also has, in percent; `None` if a side has no time.
+fn common<K: Ord>(before: &Side, after: &Side, table: impl Fn(&Profile) -> &BTreeMap<K, Row>) -> Option<(f64, f64)> {
+    let time = |row: &Row| row.iter().map(|(_, cell)| cell.gpu.saturating_add(cell.cpu)).sum::<i64>();
+    let share = |side: &Side, other: &Side| {
+        let (mut all, mut shared) = (0i64, 0i64);
+        for profile in side.iter().flatten() {
+            for (name, row) in table(profile) {
+                let ns = time(row);
+                all = all.saturating_add(ns);
+                if other.iter().flatten().any(|other| table(other).contains_key(name)) {
+                    shared = shared.saturating_add(ns);
+                }
+            }
+        }
+        (all > 0).then(|| 100.0 * shared as f64 / all as f64)
+    };
+    share(before, after).zip(share(after, before))
+}
+
+/// Notes on tables that are not compared, one sentence each. `paths` and `functions`: true if both sides measure them
+/// in the same way.
+pub(super) fn not_compared(before: &Side, after: &Side, (paths, functions): (bool, bool)) -> Vec<String> {
+    let mut out = Vec::new();
+    if !paths {
+        out.push(
+            "Call paths are not compared: A and B recorded different kinds of frames (modules, Python functions or \
+             operators only)."
+                .to_owned(),
+        );
+    }
+    let knows_functions = |side: &Side| side.iter().flatten().any(|profile| profile.functions_by.is_some());
+    if !functions && knows_functions(before) && knows_functions(after) {
+        out.push(
+            "Python functions are not compared: the runs measured their times in different ways (calls, samples)."
+                .to_owned(),
+        );
+    }
+    out
+}
+
+/// Notes for the reader, one sentence each.
+pub(super) fn notes(diff: &Diff, before: &Side, after: &Side) -> Vec<String> {
+    let mut out = Vec::new();
+    match diff.method {
+        Method::None => {
+            let runs = match diff.per {
+                Per::Step => "One step",
+                _ if diff.has_different_bases => "One run each",
+                _ => "One run each, without steps",
+            };
+            out.push(format!("{runs}: no spread is known, so no change can be tested against noise."));
+        }
+        Method::Steps => out.push(
+            "One run each: changes are tested against the spread between steps, not between runs. Give several runs \
+             of each to include the spread between runs."
+                .to_owned(),
+        ),
+        Method::Runs => {}
+    }
+    for (side, name) in [(before, "A"), (after, "B")] {
+        for profile in side.iter().flatten() {
+            out.extend(left_out(profile).into_iter().map(|what| format!("{name}: {what}.")));
+            if profile.implausible > 0 {
+                let (count, file) = (profile.implausible, &profile.name);
+                out.push(format!("{name}: {count} events of {file} have implausible times and are excluded."));
+            }
+            out.extend(slow_steps(profile).map(|slow| format!("{name}: {slow}")));
+            if profile.units() == 0 {
+                out.push(format!("{name}: {} has no events with a duration.", profile.name));
+            }
+        }
+    }
+    let no_gpu = |side: &Side| side.iter().flatten().all(|p| p.totals.iter().all(|total| total.gpu == 0));
+    if no_gpu(before) != no_gpu(after) {
+        let name = if no_gpu(before) { "A" } else { "B" };
+        out.push(format!("{name} has no GPU work; the other side does."));
+    }
+    let no_steps = |side: &Side| side.iter().flatten().any(|profile| profile.steps.is_empty());
+    if no_steps(before) && no_steps(after) {
+        out.push("No steps: each run is compared as a whole.".to_owned());
+    }
+    out
+}
+
+/// Minimum ratio of a slow step to the trimmed mean.
+const SLOW: f64 = 1.5;
+/// Minimum ratio of mean to trimmed mean for a note on slow steps.
+const MOVES_MEAN: f64 = 1.05;
+
+/// Note on slow steps, which the trimmed mean hides.
+fn slow_steps(profile: &Profile) -> Option<String> {
+    let lengths: Vec<f64> = profile.totals.iter().map(|total| total.time(Measure::Step) as f64).collect();
+    let usual = Location::estimate(&lengths, TRIM)?.center;
+    let mean = lengths.iter().sum::<f64>() / lengths.len() as f64;
+    let slow = lengths.iter().filter(|&&length| length > SLOW * usual).count();
+    (slow > 0 && mean > MOVES_MEAN * usual).then(|| {
+        format!(
+            "{slow} of {} steps of {} take more than {SLOW} times as long as the others. The compared mean excludes \
+             the slowest and fastest {:.0} % of steps: {:.3} ms; the mean of all steps is {:.3} ms.",
+            lengths.len(),
+            profile.name,
+            100.0 * TRIM,
+            usual / 1e6,
+            mean / 1e6
+        )
+    })
+}
+
+/// Excluded steps with reasons: consecutive steps of a process with one reason are merged.
+fn left_out(profile: &Profile) -> Vec<String> {
+    let processes = profile.steps.iter().map(|step| step.process + 1).max().unwrap_or(0);
+    // Most processes exclude the same numbers, so count processes per range.
+    let mut runs: Vec<((&str, i64, i64), usize)> = Vec::new();
+    for process in 0..processes {
+        for run in left_out_of(profile, process) {
+            match runs.iter_mut().find(|(known, _)| *known == run) {
+                Some((_, count)) => *count += 1,
+                None => runs.push((run, 1)),
+            }
+        }
+    }
+    let name = &profile.name;
+    let sentence = |((why, first, last), count)| {
+        let whose = if count < processes { format!(" in {count} of {processes} processes") } else { String::new() };
+        match first == last {
+            true => format!("step {first} of {name} is left out{whose} ({why})"),
+            false => format!("steps {first} to {last} of {name} are left out{whose} ({why})"),
+        }
+    };
+    runs.into_iter().map(sentence).collect()
+}
+
+/// Excluded steps of a process: reason, first and last number of consecutive steps.
+fn left_out_of(profile: &Profile, process: usize) -> Vec<(&'static str, i64, i64)> {
+    let mut runs: Vec<(&str, i64, i64)> = Vec::new();
+    let steps = profile.steps.iter().filter(|step| step.process == process);
+    for (number, why) in steps.filter_map(|step| Some((step.number, step.left_out?))) {
+        match runs.last_mut() {
+            Some((of, _, last)) if *of == why && last.checked_add(1) == Some(number) => *last = number,
+            _ => runs.push((why, number, number)),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Options, StepLength, compare};
+
+    #[test]
+    fn steps_that_another_process_keeps_are_not_named_as_left_out() {
+        let step =
+            |process: usize, number: i64, left_out| StepLength { number, process, ns: 1, with_between_ns: 1, left_out };
+        let told = |steps: Vec<StepLength>| left_out(&Profile { name: "a".to_owned(), steps, ..Profile::default() });
+        let why = Some("warm-up");
+        // In order of time, step 1 of the first process precedes step 2 of the second one. Step 2 of the first process
+        // is not excluded.
+        let mixed = vec![step(0, 1, why), step(1, 2, why), step(0, 2, None), step(1, 3, None)];
+        assert_eq!(
+            told(mixed),
+            [
+                "step 1 of a is left out in 1 of 2 processes (warm-up)",
+                "step 2 of a is left out in 1 of 2 processes (warm-up)"
+            ]
+        );
+        let same = vec![step(0, 1, why), step(1, 1, why), step(0, 2, why), step(1, 2, why), step(0, 3, None)];
+        assert_eq!(told(same), ["steps 1 to 2 of a are left out (warm-up)"]);
+    }
+
+    fn recording(mean_step: Option<(i64, usize)>, calls: i64) -> Side {
+        let mean_step = mean_step.map(|(ns, steps)| MeanStep { ns, steps, recording_ns: None });
+        let mut profile = Profile { mean_step, ..Profile::default() };
+        let cell = super::super::profile::Cell { count: calls, cpu: 1_000, cpu_total: 1_000, ..Default::default() };
+        profile.totals = vec![cell];
+        profile.operators.entry("aten::mm".to_owned()).or_default().add(0, &cell);
+        vec![vec![profile]]
+    }
+
+    #[test]
+    fn steps_of_which_the_mean_is_known_are_not_denied() {
+        let options = || Options { level: 0.05, by_family: None };
+        let (before, after) = (recording(Some((100_000_000, 10)), 10), recording(Some((125_000_000, 20)), 20));
+        let diff = compare(&before, &after, options());
+        let told = "A step takes 100.0 ms in A (mean of 10) and 125.0 ms in B (mean of 20): +25.0 % (untested).";
+        assert!(diff.mean_steps.as_ref().is_some_and(|steps| steps.starts_with(told)), "{:?}", diff.mean_steps);
+        assert!(diff.notes[0].starts_with(told) && !diff.warnings[0].contains("neither has steps"), "{diff:?}");
+        let diff = compare(&recording(None, 10), &recording(None, 20), options());
+        assert!(diff.mean_steps.is_none() && diff.warnings[0].contains("neither has steps"), "{diff:?}");
+    }
+
+    #[test]
+    fn steps_of_which_only_some_are_without_overhead_are_compared_as_recorded() {
+        let told = |recording_ns: [Option<i64>; 2]| {
+            let [before, after] = recording_ns.map(|recording_ns| {
+                let mut side = recording(Some((9_000_000, 10)), 10);
+                side[0][0].mean_step.as_mut().unwrap().recording_ns = recording_ns;
+                side
+            });
+            mean_steps(&before, &after).unwrap()
+        };
+        let mixed = told([Some(6_000_000), None]);
+        let first = "Steps are compared as recorded, because the overhead of recording was measured in A only. A step takes 15.0 ms in A";
+        assert!(mixed.starts_with(first) && mixed.contains("and 9.0 ms in B"), "{mixed}");
+        assert!(told([None, Some(6_000_000)]).contains("measured in B only. A step takes 9.0 ms in A"));
+        for alike in [[None, None], [Some(6_000_000), Some(1_000_000)]] {
+            assert!(told(alike).starts_with("A step takes 9.0 ms in A (mean of 10) and 9.0 ms in B"));
+        }
+    }
+}

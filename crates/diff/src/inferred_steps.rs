@@ -1,0 +1,88 @@
+//! Inferred steps in comparisons, for runs without step marks that are compared to runs with marks. Steps cannot be
+//! compared to whole runs.
+
+use super::align::Side;
+use super::profile::{Profile, StepLength};
+use super::units::{Units, leave_out_odd_ends};
+use stackline_model::Trace;
+use stackline_model::format::count;
+use stackline_timeline::Scope;
+use stackline_timeline::gpu_view::GpuView;
+use stackline_timeline::step_marks::{LikelySteps, likely_steps};
+
+/// Maximum ratio of GPU operations per step between marked and inferred steps. Beyond it the pattern is another unit,
+/// such as a micro-batch.
+const SAME_UNIT: f64 = 1.5;
+
+/// Profile of a trace by inferred steps; `None` if it marks steps, if none can be inferred, or if the scope selects
+/// steps or the whole trace.
+pub(super) fn profile(trace: &Trace, rank: i64, scope: &Scope, view: &GpuView<'_>) -> Option<Profile> {
+    if scope.whole || scope.steps.is_some() {
+        return None;
+    }
+    let Some(LikelySteps::Pattern(pattern)) = likely_steps(trace) else { return None };
+    let length = |(number, &(from, to)): (i64, &(i64, i64))| {
+        let ns = to.saturating_sub(from);
+        StepLength { number, process: 0, ns, with_between_ns: ns, left_out: None }
+    };
+    let mut lengths: Vec<StepLength> = (0..).zip(&pattern.repeats).map(length).collect();
+    leave_out_odd_ends(&mut lengths);
+    let repeats = count(pattern.repeats.len() as i64);
+    let from = format!("{repeats} repeats of a pattern of {} launches", count(pattern.operations as i64));
+    let units = Units::of_inferred_steps(trace, pattern.repeats, &lengths);
+    let profile = Profile::of_units(trace, rank, (lengths, units), view);
+    Some(Profile { inferred_from: Some(from), ..profile })
+}
+
+/// Use inferred steps of runs without marks, if other runs mark steps with as much GPU work. An inferred step extends
+/// to the next one, so marked steps are then measured up to the next one, too.
+pub(super) fn take(before: &mut Side, after: &mut Side) {
+    let all = || before.iter().chain(after.iter()).flatten();
+    if !have_different_bases(before, after)
+        || !all().filter(|profile| is_whole(profile)).all(|whole| fits(whole, all()))
+    {
+        return;
+    }
+    for profile in before.iter_mut().chain(after.iter_mut()).flatten() {
+        match profile.by_inferred_steps.take() {
+            Some(inferred) => *profile = *inferred,
+            None => {
+                for (total, with_between) in profile.totals.iter_mut().zip(&profile.totals_with_between) {
+                    total.cpu_total = with_between.cpu_total;
+                }
+            }
+        }
+    }
+}
+
+/// Test if some runs are compared per step, and others as a whole.
+pub(super) fn have_different_bases(before: &Side, after: &Side) -> bool {
+    let mut all = before.iter().chain(after).flatten();
+    all.clone().any(has_steps) && all.any(is_whole)
+}
+
+/// Test if a run is compared per step.
+pub(super) fn has_steps(profile: &Profile) -> bool {
+    !profile.steps.is_empty()
+}
+
+/// Test if a run has no steps but something to compare.
+pub(super) fn is_whole(profile: &Profile) -> bool {
+    profile.steps.is_empty() && profile.units() > 0
+}
+
+/// Mean number of GPU operations per step.
+pub(super) fn operations(profile: &Profile) -> f64 {
+    let all: i64 = profile.totals.iter().map(|total| total.count).sum();
+    all as f64 / profile.units().max(1) as f64
+}
+
+/// Test if the inferred steps of a run have as much GPU work as the marked steps of other runs.
+fn fits<'p>(whole: &Profile, all: impl Iterator<Item = &'p Profile>) -> bool {
+    let Some(inferred) = &whole.by_inferred_steps else { return false };
+    let own = operations(inferred);
+    all.filter(|profile| has_steps(profile)).all(|profile| {
+        let other = operations(profile);
+        own.max(other) <= SAME_UNIT * own.min(other)
+    })
+}

@@ -1,0 +1,94 @@
+//! Profiles of recordings of calls. They keep no single steps, so each run is one unit.
+
+use super::functions::BY_SAMPLES;
+use super::profile::{Cell, MeanStep, Profile};
+use stackline_calls::{CallLabel, CallView, ViewDirection, ViewOptions, view};
+use stackline_model::{CallMetric, CallingContextTree, Unit};
+
+impl Profile {
+    /// Build the profile of a recording as one unit, with host time only.
+    ///
+    /// # Errors
+    /// A message if the recording has no times.
+    pub fn of_calls(tree: &CallingContextTree, name: &str, mean_step: Option<MeanStep>) -> Result<Self, String> {
+        let is_time = |metric: &CallMetric| metric.unit() == Unit::Ns && metric.adds_up();
+        let metric = tree.measured().into_iter().find(is_time);
+        let metric = metric.ok_or_else(|| format!("{name}: the recording has no times"))?;
+        let options = ViewOptions { by_line: false, by_inputs: false, ..ViewOptions::new(metric) };
+        let down = view(tree, &options);
+        let flat = view(tree, &ViewOptions { shape: ViewDirection::Flat, ..options });
+        let lasted = tree.processes.iter().filter_map(|process| process.lasted_ns).max().unwrap_or(0);
+        let mut profile = Self { name: name.to_owned(), path_kind: "calls", ..Self::default() };
+        // Operator times and sample times have different meanings.
+        profile.format = Some(format!("calls by {}", metric.title(&tree.strings)));
+        let total = Cell { cpu: ns(down.total.sum), cpu_total: ns(lasted), ..Cell::default() };
+        profile.totals = vec![total];
+        for row in (1..flat.nodes.len()).filter(|&row| flat.label(row).kind == "operator") {
+            let own = Cell { cpu: ns(flat.nodes[row].exclusive.sum), ..of_calls(&flat, row) };
+            profile.operators.entry(flat.label(row).name.clone()).or_default().add(0, &own);
+        }
+        let mut texts = vec![String::new(); down.nodes.len()];
+        for row in 1..down.nodes.len() {
+            let label = text(down.label(row));
+            let above = &texts[down.nodes[row].parent];
+            texts[row] = if above.is_empty() { label } else { format!("{above} > {label}") };
+            profile.paths.entry(texts[row].as_str().into()).or_default().add(0, &of_calls(&down, row));
+        }
+        profile.functions(tree);
+        profile.mean_step = mean_step;
+        Ok(profile)
+    }
+}
+
+impl Profile {
+    /// Add Python functions by samples, because operator times do not cover them.
+    fn functions(&mut self, tree: &CallingContextTree) {
+        let wanted = [CallMetric::CpuTime, CallMetric::WallTime, CallMetric::HostTime];
+        let measured = tree.measured();
+        let Some(metric) = wanted.into_iter().find(|metric| measured.contains(metric)) else { return };
+        let options = ViewOptions { by_line: false, by_inputs: false, ..ViewOptions::new(metric) };
+        let down = view(tree, &options);
+        // The Python function that each frame belongs to. Built-in and library frames belong to their caller.
+        let mut of: Vec<Option<usize>> = vec![None; down.nodes.len()];
+        let mut add = |label: &CallLabel, cell: &Cell| {
+            self.functions.entry(text(label).into()).or_default().add(0, cell);
+        };
+        for row in 1..down.nodes.len() {
+            let (label, node) = (down.label(row), &down.nodes[row]);
+            of[row] = match label.kind {
+                "python" => Some(row),
+                "operator" => None,
+                _ => of[node.parent],
+            };
+            if let Some(function) = of[row] {
+                add(down.label(function), &Cell { cpu: ns(node.exclusive.sum), ..Cell::default() });
+            }
+        }
+        let flat = view(tree, &ViewOptions { shape: ViewDirection::Flat, ..options });
+        for row in (1..flat.nodes.len()).filter(|&row| flat.label(row).kind == "python") {
+            add(flat.label(row), &Cell { cpu: 0, ..of_samples(&flat, row) });
+        }
+        self.functions_by = Some(BY_SAMPLES);
+    }
+}
+
+/// Cost with the number of calls; 0 if calls were not counted.
+fn of_calls(view: &CallView, row: usize) -> Cell {
+    let count = i64::try_from(view.nodes[row].calls).unwrap_or(i64::MAX);
+    Cell { count, ..of_samples(view, row) }
+}
+
+/// Cost with the number of samples.
+fn of_samples(view: &CallView, row: usize) -> Cell {
+    let node = &view.nodes[row];
+    let count = i64::try_from(node.inclusive.count).unwrap_or(i64::MAX);
+    Cell { count, gpu: 0, cpu: ns(node.inclusive.sum), cpu_total: ns(node.inclusive.sum) }
+}
+
+fn ns(sum: u64) -> i64 {
+    i64::try_from(sum).unwrap_or(i64::MAX)
+}
+
+fn text(label: &CallLabel) -> String {
+    if label.file.is_empty() { label.name.clone() } else { format!("{}: {}", label.file, label.name) }
+}

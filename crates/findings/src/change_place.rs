@@ -1,0 +1,117 @@
+//! Where an edit belongs, as against where it is seen: the call that made an object rather than the one that uses it; of a wrapper that
+//! several findings share its caller, or the function of a library of models that it leads to.
+
+use super::finding::Finding;
+use super::rules::fits;
+use stackline_model::vocabulary::is_in_package;
+use stackline_model::{EventId, EventKind, StrId, Trace};
+use stackline_timeline::source_location::{SourceLocation, SourceLocations};
+use stackline_timeline::vocabulary::python::OPTIMIZER_STEP;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Rules whose edit is an argument of a constructor: parts of names of its frames, and the folder or file that is its library's.
+const CONSTRUCTORS: &[(&str, &[&str], &str)] = &[
+    ("SL009", &["torch/utils/data/dataloader.py(", "): __init__"], "torch/utils/data/dataloader.py"),
+    ("SL015", &["torch/optim/", "): __init__"], "torch/optim/"),
+    ("SL021", &["torch/nn/parallel/distributed.py(", "): __init__"], "torch/nn/parallel/distributed.py"),
+];
+
+/// A place that so many findings have in common may be a wrapper around what each is about.
+const SHARED_BY: usize = 3;
+
+/// So many events of a finding are asked who called them.
+const ASKED: usize = 64;
+
+/// Fills in where the edits of findings belong, as far as the trace knows a better place than where they are seen.
+pub(super) fn fill_in(trace: &Trace, findings: &mut [&mut Finding]) {
+    let places = SourceLocations::new(trace);
+    for finding in findings.iter_mut() {
+        finding.change = constructor(trace, &places, finding).filter(|place| *place != finding.place);
+    }
+    for group in shared(findings) {
+        let callers: Vec<Option<StrId>> = group.iter().map(|&at| caller(&places, &findings[at].events)).collect();
+        let distinct: BTreeSet<StrId> = callers.iter().flatten().copied().collect();
+        // One caller of all says no more than the place itself.
+        let frames = match distinct.len() {
+            0 | 1 => group.iter().map(|&at| model_function(&places, &findings[at].events)).collect(),
+            _ => callers,
+        };
+        for (&at, frame) in group.iter().zip(frames) {
+            let change = frame.map(|frame| places.of_frame(frame));
+            findings[at].change = findings[at].change.take().or(change);
+        }
+    }
+}
+
+/// The innermost function of a library of models around most events of a finding: what the wrapper has done, which the user's own
+/// functions do not tell.
+fn model_function(places: &SourceLocations<'_>, events: &[EventId]) -> Option<StrId> {
+    let mut counts: BTreeMap<StrId, usize> = BTreeMap::new();
+    let asked = || events.iter().take(ASKED);
+    for frame in asked().filter_map(|&event| places.model_frames(event).first().copied()) {
+        *counts.entry(frame).or_default() += 1;
+    }
+    let (frame, count) = counts.into_iter().max_by_key(|&(frame, count)| (count, std::cmp::Reverse(frame)))?;
+    (2 * count > asked().count()).then_some(frame)
+}
+
+/// Positions of findings that are seen at one place of the program.
+fn shared(findings: &[&mut Finding]) -> Vec<Vec<usize>> {
+    let mut by_place: BTreeMap<SourceLocation, Vec<usize>> = BTreeMap::new();
+    for (at, finding) in findings.iter().enumerate().filter(|(_, finding)| finding.place.file.is_some()) {
+        let line = SourceLocation { module: None, operator: None, ..finding.place.clone() };
+        by_place.entry(line).or_default().push(at);
+    }
+    by_place.into_values().filter(|group| group.len() >= SHARED_BY).collect()
+}
+
+/// The function of the user's own that called the innermost one, if all events have the same.
+fn caller(places: &SourceLocations<'_>, events: &[EventId]) -> Option<StrId> {
+    let mut callers = events.iter().take(ASKED).map(|&event| places.own_frames(event).get(1).copied());
+    let first = callers.next()??;
+    callers.all(|caller| caller == Some(first)).then_some(first)
+}
+
+/// The place that called the constructor of what a finding is about, where that was recorded, and only one is.
+fn constructor(trace: &Trace, places: &SourceLocations<'_>, finding: &Finding) -> Option<SourceLocation> {
+    let (_, parts, library) = CONSTRUCTORS.iter().find(|(code, ..)| *code == finding.rule.code)?;
+    let fits: Vec<bool> = trace.strings.iter().map(|name| fits(name, parts) && is_in_package(name, library)).collect();
+    if !fits.contains(&true) {
+        return None;
+    }
+    let name = |event: EventId| trace.events.name[event.index()];
+    let is_call = |&e: &EventId| trace.kind(e) == EventKind::PythonFunction && fits[name(e).index()];
+    // What a library does within its own functions, such as iterators that a loader makes.
+    let is_called = |e: &EventId| {
+        let mut around = trace.ancestors(*e).filter(|&e| trace.kind(e) == EventKind::PythonFunction);
+        around.next().is_some_and(|caller| !is_in_package(trace.strings.get(name(caller)), library))
+    };
+    let calls = trace.events.ids().filter(is_call).filter(is_called);
+    // `Optimizer.step#AdamW.step` is of the file `adamw.py`.
+    let class = finding.events.iter().find_map(|&event| class_of_step(trace, event));
+    let is_its = |&e: &EventId| {
+        let name = trace.strings.get(name(e)).to_ascii_lowercase();
+        class.as_ref().is_none_or(|class| name.contains(&format!("/{class}.py(")))
+    };
+    let mut found: Vec<SourceLocation> = calls.filter(is_its).map(|e| places.place(places.key(e))).collect();
+    found.iter_mut().for_each(|place| (place.module, place.operator) = (None, None));
+    found.sort_unstable();
+    found.dedup();
+    let [place] = &found[..] else { return None };
+    place.file.is_some().then(|| place.clone())
+}
+
+/// The class of the optimizer in whose step an event lies, in small letters.
+fn class_of_step(trace: &Trace, event: EventId) -> Option<String> {
+    let launch = stackline_timeline::source_location::launch_of(trace, event);
+    let around = std::iter::once(launch).chain(trace.ancestors(launch));
+    let class = around.map(|e| trace.name(e)).find_map(|name| name.strip_prefix(OPTIMIZER_STEP)?.split('.').next());
+    class.map(str::to_ascii_lowercase)
+}
+
+impl Finding {
+    /// Where its edit belongs: mostly where it is seen.
+    pub fn change_place(&self) -> &SourceLocation {
+        self.change.as_ref().unwrap_or(&self.place)
+    }
+}

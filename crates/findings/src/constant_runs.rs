@@ -1,0 +1,165 @@
+//! Runs of operators that compute a tensor of nothing but sizes and Python values, such as a mask inside a module's `forward`.
+//!
+//! A trace has the shapes of inputs, not which tensor an input is. So an operator belongs to a run if all its inputs have shapes
+//! that the run made before; the first one whose inputs do not ends the run.
+
+use super::rule_context::RuleContext;
+use serde_json::Value;
+use stackline_model::{EventId, EventKind};
+use stackline_timeline::vocabulary::aten;
+use stackline_timeline::vocabulary::aten::constants::{COMPUTED, COPIED, FILLED, RESHAPED, VECTORS};
+use std::collections::BTreeMap;
+
+/// What Python calls `torch.tensor`, which reads its values one by one.
+const TENSOR_OF_VALUES: &str = "<built-in method tensor of ";
+
+type Shape = Vec<i64>;
+
+/// What a run made.
+#[derive(Debug, Default)]
+struct Made {
+    /// How many tensors of each shape.
+    shapes: BTreeMap<Shape, usize>,
+    /// A vector whose length no operator told yet.
+    has_vector: bool,
+    /// Whether any operator computed, rather than filled or reshaped.
+    computes: bool,
+}
+
+impl Made {
+    fn add(&mut self, shape: Option<Shape>) {
+        shape.into_iter().for_each(|shape| *self.shapes.entry(shape).or_default() += 1);
+    }
+
+    /// Whether so many tensors of a shape were made, or of another one that can be seen as it: with as many elements.
+    fn has(&self, shape: &Shape, count: usize) -> bool {
+        let alike = self.shapes.iter().filter(|(known, _)| elements(known) == elements(shape));
+        (self.has_vector && shape.len() == 1 && count == 1) || alike.map(|(_, count)| count).sum::<usize>() >= count
+    }
+
+    /// Whether all inputs of an operator were made: two inputs of one shape are two tensors.
+    fn has_all(&self, inputs: &[Shape]) -> bool {
+        inputs
+            .iter()
+            .all(|shape| self.has(shape, inputs.iter().filter(|other| elements(other) == elements(shape)).count()))
+    }
+
+    /// Whether an operator that begins a run does.
+    fn begins(&mut self, context: &RuleContext<'_>, operator: EventId) -> bool {
+        let name = short_name(context, operator);
+        if VECTORS.contains(&name) {
+            self.has_vector = true;
+            return true;
+        }
+        if FILLED.contains(&name) {
+            let sizes = sizes(context, operator, 0);
+            self.add(sizes.map(|sizes| if name == "eye" { vec![sizes[0]; 2] } else { sizes }));
+            return true;
+        }
+        false
+    }
+
+    /// Whether a run goes on with an operator: its inputs are what the run made.
+    fn goes_on(&mut self, context: &RuleContext<'_>, operator: EventId) -> bool {
+        if self.begins(context, operator) {
+            return true;
+        }
+        let name = short_name(context, operator);
+        let (computes, copies) = (COMPUTED.contains(&name), COPIED.contains(&name) || RESHAPED.contains(&name));
+        let inputs = input_shapes(context, operator);
+        if !(computes || copies) || inputs.is_empty() || !self.has_all(&inputs) {
+            return false;
+        }
+        self.computes |= computes;
+        self.has_vector = false;
+        self.add(inputs.into_iter().reduce(broadcast));
+        if name == "expand" {
+            self.add(sizes(context, operator, 1));
+        }
+        true
+    }
+}
+
+/// The call of `torch.tensor` that an operator is part of, where Python's calls of builtin functions were recorded.
+fn tensor_call(context: &RuleContext<'_>, operator: EventId) -> Option<EventId> {
+    let trace = context.trace();
+    let mut around = trace.ancestors(operator).take_while(|&e| !context.is_own_frame(e));
+    around.find(|&e| trace.kind(e) == EventKind::PythonFunction && trace.name(e).starts_with(TENSOR_OF_VALUES))
+}
+
+/// Of operators in the order in which one thread ran them the runs which compute constants, or make them of Python values. What is
+/// written to afterwards is none.
+pub(super) fn constant_runs(context: &RuleContext<'_>, operators: &[EventId]) -> Vec<Vec<EventId>> {
+    let (mut found, mut at) = (Vec::new(), 0);
+    while at < operators.len() {
+        if let Some(call) = tensor_call(context, operators[at]) {
+            let inside = operators[at..].iter().take_while(|&&e| tensor_call(context, e) == Some(call)).count();
+            found.push(operators[at..at + inside].to_vec());
+            at += inside;
+            continue;
+        }
+        let mut made = Made::default();
+        if !made.begins(context, operators[at]) {
+            at += 1;
+            continue;
+        }
+        let more = operators[at + 1..].iter().take_while(|&&operator| made.goes_on(context, operator)).count();
+        let end = at + 1 + more;
+        let is_written = operators.get(end).is_some_and(|&next| writes_to(context, next, &made));
+        if made.computes && !is_written {
+            found.push(operators[at..end].to_vec());
+        }
+        at = end;
+    }
+    found
+}
+
+/// Whether an operator writes to what a run made: its name ends as those of PyTorch that do so.
+fn writes_to(context: &RuleContext<'_>, operator: EventId, made: &Made) -> bool {
+    let first = input_shapes(context, operator).into_iter().next();
+    context.trace().name(operator).ends_with('_') && first.is_some_and(|shape| made.has(&shape, 1))
+}
+
+fn short_name<'a>(context: &RuleContext<'a>, operator: EventId) -> &'a str {
+    aten::short_name(context.trace().name(operator)).unwrap_or_default()
+}
+
+/// Shapes of an operator's tensors. Numbers have none; lists of tensors are lists of shapes.
+fn input_shapes(context: &RuleContext<'_>, operator: EventId) -> Vec<Shape> {
+    let inputs = context.json("Input Dims", operator);
+    let shape = |value: &Value| -> Option<Shape> { value.as_array()?.iter().map(Value::as_i64).collect() };
+    let all = inputs.as_ref().and_then(Value::as_array).into_iter().flatten();
+    all.filter_map(shape).filter(|shape| !shape.is_empty()).collect()
+}
+
+/// Sizes that an operator's argument gives, such as `[64, 64]` or `64`.
+fn sizes(context: &RuleContext<'_>, operator: EventId, argument: usize) -> Option<Shape> {
+    let arguments = context.json("Concrete Inputs", operator)?;
+    let sizes: Value = serde_json::from_str(arguments.get(argument)?.as_str()?).ok()?;
+    let all = sizes.as_array().cloned().unwrap_or_else(|| vec![sizes]);
+    all.iter().map(Value::as_i64).collect::<Option<Shape>>().filter(|sizes| !sizes.is_empty())
+}
+
+/// How many elements a shape has; none if that is no number.
+fn elements(shape: &Shape) -> Option<i64> {
+    shape.iter().try_fold(1_i64, |product, &size| product.checked_mul(size))
+}
+
+/// The shape of what is computed element by element of two tensors.
+fn broadcast(a: Shape, b: Shape) -> Shape {
+    let (mut longer, shorter) = if a.len() < b.len() { (b, a) } else { (a, b) };
+    let first = longer.len() - shorter.len();
+    longer[first..].iter_mut().zip(shorter).for_each(|(size, other)| *size = (*size).max(other));
+    longer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_of_two_tensors() {
+        assert_eq!(broadcast(vec![4, 1], vec![1, 8]), [4, 8]);
+        assert_eq!(broadcast(vec![8], vec![2, 4, 1]), [2, 4, 8]);
+    }
+}

@@ -1,0 +1,41 @@
+//! What counts of samples say, with the error that counting has.
+
+/// A time in ns: likely, and what it is at least and at most in 95 of 100 recordings.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Estimate {
+    pub(super) ns: f64,
+    pub(super) low: f64,
+    pub(super) high: f64,
+}
+
+impl Estimate {
+    /// The same with waits that are likely its own, in ns: not sure, so that it may take as little as before.
+    pub(super) fn with_waits(self, ns: f64) -> Self {
+        let ns = self.ns + ns;
+        Self { ns, high: self.high.max(ns), ..self }
+    }
+
+    /// The sum of times that were estimated independently of each other: their errors partly even out.
+    pub(super) fn sum(all: impl IntoIterator<Item = Self>) -> Self {
+        let (mut sum, mut below, mut above) = (Self::default(), 0.0, 0.0);
+        for Self { ns, low, high } in all {
+            sum.ns += ns;
+            below += (ns - low) * (ns - low);
+            above += (high - ns) * (high - ns);
+        }
+        Self { low: (sum.ns - below.sqrt()).max(0.0), high: sum.ns + above.sqrt(), ..sum }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_sums_partly_even_out() {
+        let one = Estimate { ns: 10.0, low: 7.0, high: 14.0 };
+        let sum = Estimate::sum([one; 4]);
+        assert_eq!((sum.ns, sum.low, sum.high), (40.0, 34.0, 48.0));
+        assert_eq!(Estimate::sum([]), Estimate::default());
+    }
+}

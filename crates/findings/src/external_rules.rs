@@ -1,0 +1,491 @@
+//! Findings of external (Python) rules: lines of JSON, validated on arrival.
+
+use super::finding::Candidate;
+use super::finding::Fact;
+use super::finding::Finding;
+use super::finding::GainEstimate;
+use super::finding::STATED;
+use super::finding::Support;
+use super::gain::gain_of;
+use super::rank::RankedCandidate;
+use super::rule::{Area, Requirement, RuleInfo};
+use super::skipped_rules::{Reason, SkippedRule};
+use serde::{Deserialize, Serialize};
+use stackline_critical_path::exact::what_if::{Case, Edit, Gain};
+use stackline_model::{EventId, Trace, Unit};
+use stackline_timeline::confidence::Confidence;
+use stackline_timeline::source_location::SourceLocation;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A line of what runs rules of users.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Message {
+    /// The first line.
+    Hello {
+        /// Version of these lines.
+        protocol: u32,
+        /// Version of the package.
+        version: String,
+    },
+    /// A file of rules is being run, to learn which rules it has.
+    Loading {
+        /// The file or entry point.
+        source: String,
+    },
+    /// A rule that there is.
+    Rule(ExternalRule),
+    /// No more rules; the input is read now.
+    Loaded,
+    /// A rule looks now.
+    Begin {
+        /// Its code.
+        code: String,
+    },
+    /// What it found.
+    Found(Box<ExternalFinding>),
+    /// It cannot look: the trace lacks this.
+    Missing {
+        /// Code of the rule.
+        code: String,
+        /// Name of the need.
+        need: String,
+    },
+    /// It failed; what it found before counts.
+    Failed {
+        /// Its code.
+        code: String,
+        /// Why, in a line.
+        reason: String,
+        /// Where, in lines.
+        traceback: Option<String>,
+    },
+    /// It found too much: what it found first counts, and nothing else.
+    Cut {
+        /// Its code.
+        code: String,
+        /// How much, in a line.
+        reason: String,
+    },
+    /// It is done.
+    End {
+        /// Its code.
+        code: String,
+    },
+    /// Nothing can be run: a file cannot be understood, two rules have one code, the input cannot be read.
+    Refused {
+        /// Why, in a line or more.
+        reason: String,
+        /// Whether it is the input that cannot be read, rather than rules.
+        input: bool,
+    },
+}
+
+/// External rule: written by a user.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExternalRule {
+    /// Stable code: letters, digits, `-` and `_`, and not one of ours.
+    pub code: String,
+    /// Stable name in words.
+    pub name: String,
+    /// What it finds, in one line.
+    pub about: String,
+    /// What to do.
+    pub advice: String,
+    /// File and line of its function.
+    pub source: String,
+    /// What its author says of it, in lines.
+    #[serde(default)]
+    pub doc: String,
+    /// Names of what a trace must hold.
+    #[serde(default)]
+    pub needs: Vec<String>,
+    /// Numbers that a user may change.
+    #[serde(default)]
+    pub thresholds: BTreeMap<String, f64>,
+}
+
+/// Finding of an external rule.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ExternalFinding {
+    /// Code of the rule.
+    pub code: String,
+    /// What is wrong, in one line.
+    pub title: String,
+    /// File, if it is known.
+    pub file: Option<String>,
+    /// Line in it, from 1.
+    pub line: Option<u32>,
+    /// Function.
+    pub function: Option<String>,
+    /// Module.
+    pub module: Option<String>,
+    /// Operator.
+    pub operator: Option<String>,
+    /// Rows of the events that show it.
+    pub events: Vec<u32>,
+    /// What it rests on.
+    pub facts: Vec<ExternalFact>,
+    /// [`Support::name`].
+    pub support: String,
+    /// [`Confidence::name`].
+    pub confidence: String,
+    /// Least, likely and most, in ns per step, where the rule states it.
+    pub gain: Option<(i64, i64, i64)>,
+    /// Edits whose replay is the gain.
+    pub edits: Vec<String>,
+}
+
+/// Number that a finding rests on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExternalFact {
+    /// What was measured.
+    pub name: String,
+    /// Its value.
+    pub value: f64,
+    /// [`Unit::suffix`].
+    pub unit: String,
+}
+
+/// External rules with their findings.
+#[derive(Clone, Debug, Default)]
+pub struct ExternalRules {
+    rules: Vec<(Arc<RuleInfo>, ExternalRule)>,
+    found: Vec<(Arc<RuleInfo>, Checked)>,
+    /// Rules that could not look, or not to their end.
+    pub unchecked: Vec<SkippedRule>,
+}
+
+/// A finding whose words are understood.
+#[derive(Clone, Debug)]
+struct Checked {
+    said: ExternalFinding,
+    facts: Vec<Fact<String>>,
+    support: Support,
+    confidence: Confidence,
+    edits: Vec<Edit>,
+}
+
+impl Checked {
+    fn candidate(&self, events: Vec<EventId>) -> Candidate {
+        let said = self.said.clone();
+        let gain_estimate = match said.gain {
+            Some((low_ns, ns, high_ns)) => GainEstimate::Model { gain: Gain { ns, low_ns, high_ns }, model: STATED },
+            None if self.edits.is_empty() => GainEstimate::None,
+            None => GainEstimate::Edits(self.edits.clone()),
+        };
+        let (file, line, function) = (said.file, said.line, said.function);
+        Candidate {
+            title: said.title,
+            place: SourceLocation { file, line, function, module: said.module, operator: said.operator },
+            events,
+            facts: Vec::new(),
+            support: self.support,
+            confidence: self.confidence,
+            gain_estimate,
+        }
+    }
+}
+
+impl ExternalRules {
+    /// The rules, in the order in which they were told.
+    pub fn rules(&self) -> impl Iterator<Item = &Arc<RuleInfo>> {
+        self.rules.iter().map(|(rule, _)| rule)
+    }
+
+    /// Notes what a line says.
+    ///
+    /// # Errors
+    /// If it makes no sense: an unknown code, need or unit, a code of ours or told twice, a gain that is none.
+    pub fn add(&mut self, message: Message) -> Result<(), String> {
+        match message {
+            Message::Rule(rule) => self.add_rule(rule),
+            Message::Found(said) => {
+                let rule = self.rule(&said.code)?;
+                let checked = check(*said).map_err(|reason| format!("{}: {reason}", rule.code))?;
+                self.found.push((rule, checked));
+                Ok(())
+            }
+            Message::Missing { code, need } => {
+                let need =
+                    Requirement::from_name(&need).ok_or_else(|| format!("{code} needs {need:?}, which nothing is"))?;
+                self.unchecked.push(SkippedRule { rule: self.rule(&code)?, reason: Reason::Missing(need) });
+                Ok(())
+            }
+            Message::Failed { code, reason, traceback } => {
+                self.unchecked.push(SkippedRule { rule: self.rule(&code)?, reason: Reason::Failed(reason, traceback) });
+                Ok(())
+            }
+            Message::Cut { code, reason } => {
+                self.unchecked.push(SkippedRule { rule: self.rule(&code)?, reason: Reason::Cut(reason) });
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The page of a rule, as Markdown: what its author says of it, what it needs, its thresholds.
+    pub fn page(&self, code: &str) -> Option<String> {
+        let is_it =
+            |(rule, _): &&(Arc<RuleInfo>, ExternalRule)| rule.code.eq_ignore_ascii_case(code) || rule.name == code;
+        self.rules.iter().find(is_it).map(|(rule, said)| page(rule, said))
+    }
+
+    fn rule(&self, code: &str) -> Result<Arc<RuleInfo>, String> {
+        let known = self.rules().find(|rule| rule.code == code);
+        known.cloned().ok_or_else(|| format!("there is no rule {code:?}"))
+    }
+
+    fn add_rule(&mut self, rule: ExternalRule) -> Result<(), String> {
+        let ExternalRule { code, name, about, advice, source, .. } = rule.clone();
+        let is_code = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if code.is_empty() || !code.chars().all(is_code) {
+            return Err(format!("{source}: {code:?} is no code; write letters and digits, such as MY001"));
+        }
+        if is_ours(&code) {
+            return Err(format!(
+                "{source}: codes such as {code} are those of built-in rules; choose another, such as MY001"
+            ));
+        }
+        if let Some(need) = rule.needs.iter().find(|need| Requirement::from_name(need).is_none()) {
+            return Err(format!("{source}: {code} needs {need:?}, which nothing is"));
+        }
+        if let Some((_, other)) = self.rules.iter().find(|(known, _)| known.code.eq_ignore_ascii_case(&code)) {
+            return Err(format!("two rules have the code {code}: {} and {source}", other.source));
+        }
+        let (area, why, cost) = (Area::Own, String::new(), String::new());
+        let info = RuleInfo { code, name, area, about, why, advice, example: None, cost, page: None };
+        self.rules.push((Arc::new(info), rule));
+        Ok(())
+    }
+
+    /// What they found in sums of calls. There is nothing to replay: what is not stated is not known.
+    pub(super) fn findings_of_calls(&self, step_ns: i64) -> Vec<Finding> {
+        let finding = |(rule, checked): &(Arc<RuleInfo>, Checked)| {
+            let Candidate { title, place, support, confidence, gain_estimate, .. } = checked.candidate(Vec::new());
+            let gain = gain_of(&gain_estimate, None, step_ns);
+            Finding {
+                rule: Arc::clone(rule),
+                title,
+                place,
+                change: None,
+                events: Vec::new(),
+                facts: checked.facts.clone(),
+                support,
+                confidence,
+                gain,
+                memory: None,
+                on_top_ns: None,
+                method: if gain.is_some() { STATED } else { "" },
+                edits: Vec::new(),
+                edit_labels: Vec::new(),
+                ranks: Vec::new(),
+            }
+        };
+        self.found.iter().map(finding).collect()
+    }
+
+    /// What they propose. Events that a trace does not have are left out.
+    pub(super) fn proposals(&self, trace: &Trace) -> Vec<RankedCandidate> {
+        let in_trace = |row: &&u32| (**row as usize) < trace.events.len();
+        let proposal = |(rule, checked): &(Arc<RuleInfo>, Checked)| {
+            let events = checked.said.events.iter().filter(in_trace).map(|&row| EventId(row)).collect();
+            RankedCandidate {
+                rule: Arc::clone(rule),
+                candidate: checked.candidate(events),
+                facts: checked.facts.clone(),
+            }
+        };
+        self.found.iter().map(proposal).collect()
+    }
+}
+
+fn page(rule: &RuleInfo, said: &ExternalRule) -> String {
+    let about = if said.doc.is_empty() { &rule.about } else { &said.doc };
+    let mut page = format!("# {} {}\n\n{about}\n\n", rule.code, rule.name);
+    let mut section = |title: &str, text: &str| page.push_str(&format!("## {title}\n\n{text}\n\n"));
+    if !rule.advice.is_empty() {
+        section("Fix", &rule.advice);
+    }
+    let needs: Vec<&str> = said.needs.iter().filter_map(|need| Some(Requirement::from_name(need)?.missing())).collect();
+    match needs.is_empty() {
+        true => section("Requirements", "None: the rule checks every trace."),
+        false => {
+            section("Requirements", &format!("The rule is not checked if the trace has:\n\n- {}", needs.join("\n- ")))
+        }
+    }
+    if !said.thresholds.is_empty() {
+        let one = |(name, value): (&String, &f64)| format!("`--set {}.{name}={value}`", rule.code);
+        section("Thresholds", &said.thresholds.iter().map(one).collect::<Vec<_>>().join("\n"));
+    }
+    section("Source", &format!("A Python rule: {}.", said.source));
+    page.trim_end().to_owned() + "\n"
+}
+
+/// Whether a code is one that built-in rules have or may get.
+fn is_ours(code: &str) -> bool {
+    let number = code.get(..2).filter(|start| start.eq_ignore_ascii_case("SL")).and_then(|_| code.get(2..));
+    number.is_some_and(|number| !number.is_empty() && number.chars().all(|c| c.is_ascii_digit()))
+}
+
+fn check(said: ExternalFinding) -> Result<Checked, String> {
+    if said.title.trim().is_empty() {
+        return Err("a finding says nothing".to_owned());
+    }
+    if said.line == Some(0) {
+        return Err("lines count from 1".to_owned());
+    }
+    if let Some((low, likely, high)) = said.gain {
+        if !(low <= likely && likely <= high) {
+            return Err(format!("a gain of {likely} ns from {low} to {high} ns: its bounds do not hold it"));
+        }
+        if !said.edits.is_empty() {
+            return Err("a gain is either stated or replayed".to_owned());
+        }
+    }
+    let edits = said.edits.iter().map(|edit| Edit::parse(edit).map_err(|error| error.to_string()));
+    let edits = edits.collect::<Result<Vec<Edit>, _>>()?;
+    if let Some(edit) = edits.iter().find(|edit| edit.case != Case::Likely) {
+        return Err(format!("{edit}: an edit of a rule cannot be an alternative"));
+    }
+    let facts = said.facts.iter().map(fact).collect::<Result<_, _>>()?;
+    let support = named(&Support::ALL, |support| support.name(), &said.support, "support")?;
+    let confidence = named(&Confidence::ALL, |confidence| confidence.name(), &said.confidence, "confidence")?;
+    Ok(Checked { said, facts, support, confidence, edits })
+}
+
+fn fact(said: &ExternalFact) -> Result<Fact<String>, String> {
+    if !said.value.is_finite() {
+        return Err(format!("{:?} is no number", said.name));
+    }
+    let unit = named(&Unit::ALL, |unit| unit.suffix(), &said.unit, "unit")?;
+    Ok(Fact { name: said.name.clone(), value: said.value, unit })
+}
+
+fn named<T: Copy>(all: &[T], name: fn(&T) -> &'static str, wanted: &str, what: &str) -> Result<T, String> {
+    all.iter().find(|one| name(one) == wanted).copied().ok_or_else(|| {
+        let known: Vec<&str> = all.iter().map(name).collect();
+        format!("there is no {what} {wanted:?}; there are {}", known.join(", "))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(code: &str, source: &str) -> Message {
+        let text = || "text".to_owned();
+        let (code, source) = (code.to_owned(), source.to_owned());
+        Message::Rule(ExternalRule {
+            code,
+            name: text(),
+            about: text(),
+            advice: text(),
+            source,
+            ..ExternalRule::default()
+        })
+    }
+
+    fn found(change: impl FnOnce(&mut ExternalFinding)) -> Message {
+        let text = str::to_owned;
+        let (support, confidence) = (text("exact"), text("low"));
+        let mut said = ExternalFinding {
+            code: text("MY001"),
+            title: text("t"),
+            support,
+            confidence,
+            ..ExternalFinding::default()
+        };
+        change(&mut said);
+        Message::Found(Box::new(said))
+    }
+
+    #[test]
+    fn codes_are_of_their_own() {
+        let mut others = ExternalRules::default();
+        others.add(rule("MY001", "a.py:1")).unwrap();
+        assert_eq!(
+            others.add(rule("my001", "b.py:2")).unwrap_err(),
+            "two rules have the code my001: a.py:1 and b.py:2"
+        );
+        for code in ["SL001", "sl999", "", "MY 1", "MY\u{e9}"] {
+            assert!(others.add(rule(code, "a.py:1")).unwrap_err().starts_with("a.py:1: "), "{code}");
+        }
+        for code in ["SLOW1", "SL", "S", "X-1_a"] {
+            others.add(rule(code, "a.py:1")).unwrap();
+        }
+    }
+
+    #[test]
+    fn pages_tell_what_the_author_says() {
+        let mut others = ExternalRules::default();
+        let line = r#"{"type":"rule","code":"MY001","name":"slow","about":"a","advice":"Do.","source":"a.py:1",
+            "doc":"First.\n\nMore.","needs":["steps"],"thresholds":{"most":3.5}}"#;
+        others.add(serde_json::from_str(line).unwrap()).unwrap();
+        let page = others.page("my001").unwrap();
+        for part in [
+            "# MY001 slow\n\nFirst.\n\nMore.",
+            "Do.",
+            "not checked where the trace has",
+            "--set MY001.most=3.5",
+            "a.py:1",
+        ] {
+            assert!(page.contains(part), "{page}");
+        }
+        assert_eq!(others.page("slow"), Some(page));
+        assert_eq!(others.page("MY002"), None);
+        let unknown = line.replace("MY001", "MY002").replace("steps", "luck");
+        assert!(others.add(serde_json::from_str(&unknown).unwrap()).unwrap_err().contains("luck"));
+    }
+
+    #[test]
+    fn findings_are_checked() {
+        let mut others = ExternalRules::default();
+        assert!(others.add(found(|_| ())).unwrap_err().contains("no rule \"MY001\""));
+        others.add(rule("MY001", "a.py:1")).unwrap();
+        others.add(found(|said| said.gain = Some((-1, 0, 1)))).unwrap();
+        others.add(found(|said| said.edits = vec!["remove sync:item()".to_owned()])).unwrap();
+        type Change = fn(&mut ExternalFinding);
+        let wrong: [(Change, &str); 9] = [
+            (|said| said.title = " ".to_owned(), "says nothing"),
+            (|said| said.line = Some(0), "count from 1"),
+            (|said| said.gain = Some((2, 1, 3)), "do not hold it"),
+            (|said| (said.gain, said.edits) = (Some((1, 1, 1)), vec!["more-workers 1".to_owned()]), "either"),
+            (|said| said.edits = vec!["explode".to_owned()], "explode"),
+            (|said| said.edits = vec!["case 1: remove sync:item()".to_owned()], "case 1"),
+            (|said| said.support = "sure".to_owned(), "no support"),
+            (|said| said.confidence = String::new(), "no confidence"),
+            (|said| said.facts = vec![ExternalFact { unit: "miles".to_owned(), ..ExternalFact::default() }], "no unit"),
+        ];
+        for (change, reason) in wrong {
+            let said = others.add(found(change)).unwrap_err();
+            assert!(said.starts_with("MY001: ") && said.contains(reason), "{said}");
+        }
+        let code = || "MY001".to_owned();
+        assert!(others.add(Message::Missing { code: code(), need: "x".to_owned() }).is_err());
+        others.add(Message::Missing { code: code(), need: "steps".to_owned() }).unwrap();
+        assert_eq!(others.unchecked[0].reason, Reason::Missing(Requirement::Steps));
+    }
+
+    #[test]
+    fn messages_are_lines_of_json() {
+        let text = r#"{"type":"found","code":"A","title":"t","events":[1],"gain":[1,2,3],"support":"exact","confidence":"low"}"#;
+        let Message::Found(said) = serde_json::from_str(text).unwrap() else { panic!("{text}") };
+        assert_eq!((said.gain, said.events, said.file), (Some((1, 2, 3)), vec![1], None));
+        assert_eq!(serde_json::from_str::<Message>(r#"{"type":"loaded"}"#).unwrap(), Message::Loaded);
+        for wrong in [
+            "",
+            "{}",
+            r#"{"type":"other"}"#,
+            r#"{"type":"found","code":"A","more":1}"#,
+            r#"{"type":"begin"}"#,
+            r#"{"type":"rule","code":"A"}"#,
+        ] {
+            assert!(serde_json::from_str::<Message>(wrong).is_err(), "{wrong}");
+        }
+    }
+}

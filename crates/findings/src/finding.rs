@@ -1,0 +1,191 @@
+//! Findings, and the candidates from which they are made.
+
+use super::memory::MemoryGain;
+use super::rule::RuleInfo;
+use stackline_critical_path::exact::what_if::{Edit, Gain};
+use stackline_model::{EventId, Unit};
+use stackline_timeline::confidence::Confidence;
+use stackline_timeline::source_location::SourceLocation;
+use std::sync::Arc;
+
+/// Level of evidence for a finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Support {
+    /// Records state it.
+    Exact,
+    /// Records state a part of it.
+    Partial,
+    /// A heuristic of the rule derives it.
+    Inferred,
+}
+
+impl Support {
+    /// All levels, in descending order.
+    pub const ALL: [Self; 3] = [Self::Exact, Self::Partial, Self::Inferred];
+
+    /// Stable text name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Partial => "partial",
+            Self::Inferred => "inferred",
+        }
+    }
+}
+
+/// Fact that supports a finding: a named number with its unit. Built-in rules use static names.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fact<N = &'static str> {
+    /// Measured quantity, in words.
+    pub name: N,
+    /// Value.
+    pub value: f64,
+    /// Unit of the value.
+    pub unit: Unit,
+}
+
+impl Fact {
+    /// Fact with a count.
+    pub fn count(name: &'static str, count: usize) -> Self {
+        Self { name, value: count as f64, unit: Unit::None }
+    }
+
+    /// Fact with a time: input in ns, value in µs.
+    pub fn time(name: &'static str, ns: i64) -> Self {
+        Self { name, value: ns as f64 / 1e3, unit: Unit::Us }
+    }
+}
+
+/// Estimated gain of a change, in the form in which its rule states it.
+#[derive(Clone, Debug)]
+pub enum GainEstimate {
+    /// Replay of these edits, applied together.
+    Edits(Vec<Edit>),
+    /// Replay with bounds for an uncertain effect of the change. The first list gives the gain; the bounds also cover
+    /// the other lists.
+    Range(Vec<Edit>, Vec<Vec<Edit>>),
+    /// Replay for sampled work, with the sampling error: likely, lower and upper bound.
+    Sampled {
+        /// Likely case.
+        likely: Vec<Edit>,
+        /// Lower bound.
+        least: Vec<Edit>,
+        /// Upper bound.
+        most: Vec<Edit>,
+    },
+    /// Replay of a speculative change, such as half of the time. The lower bound is 0, and the combined gain excludes
+    /// it.
+    Speculative(Vec<Edit>),
+    /// Replay of a speculative change that may remove all of the work: the gain of the first list, the upper bound of
+    /// the second.
+    SpeculativeRange(Vec<Edit>, Vec<Edit>),
+    /// Gain by a named model, in ns per step; replay cannot express the change.
+    Model {
+        /// Lower bound, likely gain and upper bound.
+        gain: Gain,
+        /// Description of the model, in a sentence.
+        model: &'static str,
+    },
+    /// Insignificant for the given reason: reported as a note, not as a finding.
+    Insignificant(&'static str),
+    /// No gain: the problem affects only the measurement.
+    None,
+}
+
+/// Candidate finding of a rule.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// Problem with its numbers, in one line.
+    pub title: String,
+    /// Source location.
+    pub place: SourceLocation,
+    /// Events that support the finding.
+    pub events: Vec<EventId>,
+    /// Supporting facts.
+    pub facts: Vec<Fact>,
+    /// Level of evidence.
+    pub support: Support,
+    /// Confidence that the change helps.
+    pub confidence: Confidence,
+    /// Estimated gain.
+    pub gain_estimate: GainEstimate,
+}
+
+/// Performance or memory problem with source location, fix and gain.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// Rule that produced the finding.
+    pub rule: Arc<RuleInfo>,
+    /// Problem with its numbers, in one line.
+    pub title: String,
+    /// Source location of the problem: the innermost user function that shows it.
+    pub place: SourceLocation,
+    /// Source location of the fix, if it differs ([`Finding::change_place`]).
+    pub change: Option<SourceLocation>,
+    /// Events that support the finding, ascending.
+    pub events: Vec<EventId>,
+    /// Supporting facts.
+    pub facts: Vec<Fact<String>>,
+    /// Level of evidence.
+    pub support: Support,
+    /// Confidence that the change helps.
+    pub confidence: Confidence,
+    /// Gain of the change alone, in ns per step; none if the finding has no gain in time.
+    pub gain: Option<Gain>,
+    /// Memory savings of the change alone; none if the finding has no savings of memory.
+    pub memory: Option<MemoryGain>,
+    /// Additional gain after all higher-ranked changes, in ns per step.
+    pub on_top_ns: Option<i64>,
+    /// Method of the gain: [`REPLAY`], [`SPECULATIVE`], [`STATED`], or the sentence of a model.
+    pub method: &'static str,
+    /// Replayed edits, with the cases of the bounds, as text. `what-if` computes the same gain and bounds from them.
+    pub edits: Vec<String>,
+    /// Labels of the edits without the cases of the bounds, for display and for the comparison of runs. Labels name
+    /// code, not events.
+    pub edit_labels: Vec<String>,
+    /// Ranks with the finding, ascending, each with its gain; empty for a single trace. All other fields are those of
+    /// the rank with the largest gain.
+    pub ranks: Vec<OfRank>,
+}
+
+/// Finding on one of several ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OfRank {
+    /// Number of the rank.
+    pub rank: i64,
+    /// Gain of the change alone on this rank, in ns per step; none if the finding has no gain in time.
+    pub gain_ns: Option<i64>,
+}
+
+/// Method of replayed gains.
+pub const REPLAY: &str = "replay";
+/// Method of gains that a Python rule states.
+pub const STATED: &str = "rule";
+/// Method of replayed speculative gains.
+pub const SPECULATIVE: &str = "speculative replay";
+
+impl Finding {
+    /// Predicted gain in ns per step; 0 without a gain.
+    pub fn gain_ns(&self) -> i64 {
+        self.gain.map_or(0, |gain| gain.ns)
+    }
+
+    /// Rank of the finding's details: the one with the largest gain.
+    pub fn told_of(&self) -> Option<i64> {
+        self.ranks.iter().max_by_key(|of| (of.gain_ns, std::cmp::Reverse(of.rank))).map(|of| of.rank)
+    }
+
+    /// True if the confidence is low and the lower bound of the gain is 0.
+    pub fn is_unsure(&self) -> bool {
+        let perhaps_nothing = match &self.memory {
+            Some(memory) => memory.low_bytes == 0,
+            None => self.gain.is_none_or(|gain| gain.low_ns <= 0),
+        };
+        self.confidence == Confidence::Low && perhaps_nothing
+    }
+
+    /// True unless the gain is speculative.
+    pub fn is_repair(&self) -> bool {
+        self.method != SPECULATIVE
+    }
+}

@@ -1,0 +1,170 @@
+//! Estimated gains of changes: by replay, or by a model.
+
+use super::finding::{Candidate, GainEstimate, STATED};
+use super::rank::RankedCandidate;
+use super::rule_context::SharedContext;
+use stackline_critical_path::exact::what_if::{Case, Edit, Gain};
+use std::collections::BTreeMap;
+
+/// What the recording cost of operators that edits do away with, in ns of the whole window, as far as it is in what they gain.
+pub(super) fn recording_ns(shared: &SharedContext<'_>, edits: &[Edit], gain_ns: i64) -> i64 {
+    shared.recorded().map_or(0, |recorded| recorded.gone_with(shared.exact, edits).of_gain(gain_ns))
+}
+
+/// A gain without what recording cost. That was measured while the program ran, but for the part that is `PyTorch`'s: the bounds
+/// hold half as much and as much again. It is a part of what is gained: a loss does not grow by it.
+pub(super) fn without(gain: Gain, recording: i64) -> Gain {
+    let ns = gain.ns - recording.min(gain.ns.max(0));
+    let low_ns = (gain.low_ns - recording - recording / 2).max(gain.low_ns.min(0)).min(ns);
+    Gain { ns, low_ns, high_ns: (gain.high_ns - recording / 2).max(ns) }
+}
+
+/// What a change gains per step; none where nothing is gained by it, or where that cannot be told.
+pub(super) fn gain_of(gain_estimate: &GainEstimate, replayed: Option<Gain>, step_ns: i64) -> Option<Gain> {
+    match gain_estimate {
+        // What recording cost may be more than was taken out of the step.
+        GainEstimate::Edits(_) | GainEstimate::Range(..) | GainEstimate::Sampled { .. } => {
+            replayed.map(|gain| Gain { high_ns: gain.high_ns.min(step_ns.max(gain.ns)), ..gain })
+        }
+        GainEstimate::Speculative(_) | GainEstimate::SpeculativeRange(..) => replayed,
+        // Nothing gains more than a step takes, whatever a rule of the user's own says.
+        GainEstimate::Model { gain, model } if *model == STATED => {
+            let at_most = |ns: i64| ns.min(step_ns);
+            let ns = at_most(gain.ns).max(0);
+            Some(Gain { ns, low_ns: at_most(gain.low_ns).min(ns), high_ns: at_most(gain.high_ns).max(ns) })
+        }
+        GainEstimate::Model { gain, .. } => Some(*gain),
+        GainEstimate::Insignificant(_) | GainEstimate::None => None,
+    }
+}
+
+/// Gains that rules of the user's own state and that cannot be, by code.
+#[derive(Default)]
+pub(super) struct Beyond {
+    longer: BTreeMap<String, usize>,
+    negative: BTreeMap<String, usize>,
+}
+
+impl Beyond {
+    /// Notes one of them: [`gain_of`] takes as much of it as can be.
+    pub(super) fn note(&mut self, proposal: &RankedCandidate, step_ns: i64) {
+        let GainEstimate::Model { gain, model } = &proposal.candidate.gain_estimate else { return };
+        if *model != STATED {
+            return;
+        }
+        let count = |of: &mut BTreeMap<String, usize>| *of.entry(proposal.rule.code.clone()).or_default() += 1;
+        if gain.ns > step_ns {
+            count(&mut self.longer);
+        }
+        if gain.ns < 0 {
+            count(&mut self.negative);
+        }
+    }
+
+    /// A sentence for each rule.
+    pub(super) fn told(&self) -> Vec<String> {
+        let gains = |n: usize| {
+            if n == 1 { "1 gain that it states is".to_owned() } else { format!("{n} gains that it states are") }
+        };
+        let longer = self
+            .longer
+            .iter()
+            .map(|(code, &n)| format!("{code}: {} more than a step takes, and cut to a step", gains(n)));
+        let negative = self
+            .negative
+            .iter()
+            .map(|(code, &n)| format!("{code}: {} less than nothing, and counted as nothing", gains(n)));
+        longer.chain(negative).collect()
+    }
+}
+
+pub(super) fn edits_of(candidate: &Candidate) -> &[Edit] {
+    match &candidate.gain_estimate {
+        GainEstimate::Edits(edits)
+        | GainEstimate::Speculative(edits)
+        | GainEstimate::SpeculativeRange(edits, _)
+        | GainEstimate::Range(edits, _)
+        | GainEstimate::Sampled { likely: edits, .. } => edits,
+        GainEstimate::Model { .. } | GainEstimate::Insignificant(_) | GainEstimate::None => &[],
+    }
+}
+
+/// All that is replayed for a draft: its edits, and as cases of these the edits that its bounds must hold.
+pub(super) fn replayed_of(candidate: &Candidate) -> Vec<Edit> {
+    let in_case = |edits: &[Edit], case: Case| match edits {
+        [] => vec![Edit::nothing(case)],
+        edits => edits.iter().cloned().map(|edit| edit.in_case(case)).collect(),
+    };
+    let others: Vec<Vec<Edit>> = match &candidate.gain_estimate {
+        _ if edits_of(candidate).is_empty() => Vec::new(),
+        // A hope may gain nothing.
+        GainEstimate::Speculative(_) => vec![in_case(&[], Case::Other(1))],
+        GainEstimate::SpeculativeRange(_, most) => vec![in_case(&[], Case::Other(1)), in_case(most, Case::Other(2))],
+        GainEstimate::Range(_, others) => {
+            (1..).zip(others).map(|(number, of)| in_case(of, Case::Other(number))).collect()
+        }
+        // Samples say that the thread did work there: nothing is taken as if it might have waited.
+        GainEstimate::Sampled { least, most, .. } => vec![in_case(least, Case::Lower), in_case(most, Case::Upper)],
+        _ => Vec::new(),
+    };
+    edits_of(candidate).iter().cloned().chain(others.into_iter().flatten()).collect()
+}
+
+/// The edits that repair it; none of a hope.
+pub(super) fn repair(candidate: &Candidate) -> Vec<Edit> {
+    match &candidate.gain_estimate {
+        GainEstimate::Edits(edits) | GainEstimate::Range(edits, _) | GainEstimate::Sampled { likely: edits, .. } => {
+            edits.clone()
+        }
+        _ => Vec::new(),
+    }
+}
+
+pub(super) fn scaled(gain: Gain, steps: i64) -> Gain {
+    Gain { ns: gain.ns / steps, low_ns: gain.low_ns / steps, high_ns: gain.high_ns / steps }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::external_rules::{ExternalFinding, ExternalRule, ExternalRules, Message};
+    use super::{Beyond, Gain, GainEstimate, STATED, gain_of, without};
+
+    #[test]
+    fn gains_that_cannot_be_are_cut_and_told() {
+        let gain = |ns, low_ns, high_ns| Gain { ns, low_ns, high_ns };
+        let stated = |gain| gain_of(&GainEstimate::Model { gain, model: STATED }, None, 1000);
+        assert_eq!(stated(gain(1 << 60, 5, 1 << 60)), Some(gain(1000, 5, 1000)));
+        assert_eq!(stated(gain(-50, -90, -10)), Some(gain(0, -90, 0)));
+        assert_eq!(stated(gain(500, -90, 700)), Some(gain(500, -90, 700)));
+        let mut others = ExternalRules::default();
+        let text = str::to_owned;
+        others.add(Message::Rule(ExternalRule { code: text("MY001"), ..ExternalRule::default() })).unwrap();
+        for ns in [1 << 60, 2000, -1, 10] {
+            let (support, confidence) = (text("exact"), text("low"));
+            let (code, title, gain) = (text("MY001"), text("t"), Some((ns, ns, ns)));
+            let said = ExternalFinding { code, title, support, confidence, gain, ..ExternalFinding::default() };
+            others.add(Message::Found(Box::new(said))).unwrap();
+        }
+        let mut beyond = Beyond::default();
+        let trace = stackline_model::Trace::default();
+        others.proposals(&trace).iter().for_each(|proposal| beyond.note(proposal, 1000));
+        assert_eq!(
+            beyond.told(),
+            [
+                "MY001: 2 gains that it states are more than a step takes, and cut to a step",
+                "MY001: 1 gain that it states is less than nothing, and counted as nothing"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_gain_without_recording_is_not_below_nothing() {
+        let gain = |ns, low_ns, high_ns| Gain { ns, low_ns, high_ns };
+        assert_eq!(without(gain(100, 90, 110), 0), gain(100, 90, 110));
+        assert_eq!(without(gain(100, 90, 110), 40), gain(60, 30, 90));
+        // More than all of it; a change that costs time is left as it is.
+        assert_eq!(without(gain(100, 90, 110), 300), gain(0, 0, 0));
+        assert_eq!(without(gain(100, -20, 110), 40), gain(60, -20, 90));
+        assert_eq!(without(gain(-5, -9, 3), 40), gain(-5, -9, -5));
+    }
+}

@@ -1,0 +1,246 @@
+//! Which findings are the same: of another run, of another version of the program, on another rank.
+
+use super::finding::Finding;
+use stackline_critical_path::exact::what_if::module_class;
+use stackline_timeline::source_location::SourceLocation;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// What a finding has in common with itself in another run: code, place and what is to be changed. Neither lines nor numbers of
+/// modules (`Linear_12`), which move when something is inserted before them: [`pair`] tells findings apart that differ in these alone.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Identity {
+    code: String,
+    /// File, function, module, operator; empty where one is not known.
+    place: [String; 4],
+    edits: String,
+}
+
+impl Identity {
+    /// That of a finding.
+    pub fn from_finding(finding: &Finding) -> Self {
+        Self::new(&finding.rule.code, &finding.place, &finding.edit_labels.join("; "))
+    }
+
+    /// That of a finding of which this is known; edits as text, `; ` between them.
+    pub fn new(code: &str, place: &SourceLocation, edits: &str) -> Self {
+        let module = place.module.as_deref().map(|module| module_class(module).to_owned());
+        let place = [place.file.clone(), place.function.clone(), module, place.operator.clone()];
+        Self { code: code.to_owned(), place: place.map(Option::unwrap_or_default), edits: lasting(edits) }
+    }
+
+    /// The rule's code.
+    pub fn code(&self) -> &str {
+        &self.code
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.code, self.place.join(":"), self.edits)
+    }
+}
+
+/// Edits as text without what was measured, which differs from run to run: factors and times; and without what moves: lines and
+/// numbers of modules.
+fn lasting(edits: &str) -> String {
+    let one = |edit: &str| {
+        let measured = ["scale ", "set "].iter().any(|action| edit.starts_with(action));
+        let kept = if measured { edit.rsplit_once(' ').map_or(edit, |(kept, _)| kept) } else { edit };
+        let kept = if kept.contains(" module:") { module_class(kept) } else { kept };
+        let mut parts = kept.split(':');
+        let first = parts.next().unwrap_or_default().to_owned();
+        parts.fold(first, |text, part| match part.trim_start_matches(|c: char| c.is_ascii_digit()) {
+            rest if rest.len() < part.len() => text + rest,
+            _ => text + ":" + part,
+        })
+    };
+    edits.split("; ").map(one).collect::<Vec<_>>().join("; ")
+}
+
+/// What tells findings of one identity apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mark {
+    line: Option<u32>,
+    module: Option<String>,
+    words: String,
+}
+
+impl Mark {
+    /// That of a finding.
+    pub fn from_finding(finding: &Finding) -> Self {
+        Self::new(&finding.place, &finding.title)
+    }
+
+    /// That of a finding with this place and title.
+    pub fn new(place: &SourceLocation, title: &str) -> Self {
+        Self { line: place.line, module: place.module.clone(), words: words(title) }
+    }
+
+    /// By lines, then by numbers of modules.
+    fn order(&self) -> (Option<u32>, u64, &str) {
+        let number = self.module.as_deref().and_then(|module| module.rsplit_once('_')?.1.parse().ok());
+        (self.line, number.unwrap_or(0), &self.words)
+    }
+}
+
+/// A title without its numbers, and without the units of its times: what took 980 µs may take 1.02 ms the next time.
+fn words(title: &str) -> String {
+    let mut words: Vec<String> = Vec::new();
+    let mut is_number = false;
+    for word in title.split(' ') {
+        let is_unit = is_number && UNITS.contains(&word.trim_end_matches([',', ':', ';', ')']));
+        is_number = word.trim_start_matches('(').starts_with(|c: char| c.is_ascii_digit());
+        if !is_unit {
+            words.push(word.chars().filter(|c| !c.is_ascii_digit() && *c != '.').collect());
+        }
+    }
+    words.join(" ")
+}
+
+/// Units of times in titles.
+const UNITS: [&str; 5] = ["ns", "us", "µs", "ms", "s"];
+
+/// Which of the earlier findings of one identity each of those now is: the one in the same line, if there is one; of those that are
+/// left the first is the first, in the order of lines. Never by what they gain: what was mended would take the place of what was not.
+pub fn pair(before: &[Mark], now: &[Mark]) -> Vec<Option<usize>> {
+    let mut pairs = Pairs { before, now, taken: vec![false; before.len()], of: vec![None; now.len()] };
+    // As many as before: a module that was inserted elsewhere has moved the numbers of all of them.
+    pairs.alike(|mark| (mark.line, &mark.words), true);
+    pairs.alike(|mark| (mark.line, &mark.words, &mark.module), false);
+    pairs.alike(|mark| (mark.line, &mark.words), false);
+    pairs.alike(|mark| mark.line, false);
+    pairs.alike(|_| (), false);
+    pairs.of
+}
+
+struct Pairs<'m> {
+    before: &'m [Mark],
+    now: &'m [Mark],
+    taken: Vec<bool>,
+    of: Vec<Option<usize>>,
+}
+
+impl<'m> Pairs<'m> {
+    /// Pairs those that are left and have a key in common, in their order; with `as_many` only where no side has more.
+    fn alike<K: Ord>(&mut self, key: impl Fn(&'m Mark) -> K, as_many: bool) {
+        let groups = |marks: &'m [Mark], is_left: &dyn Fn(usize) -> bool| {
+            let mut order: Vec<usize> = (0..marks.len()).filter(|&at| is_left(at)).collect();
+            order.sort_by_key(|&at| marks[at].order());
+            let mut groups: BTreeMap<K, Vec<usize>> = BTreeMap::new();
+            for at in order {
+                groups.entry(key(&marks[at])).or_default().push(at);
+            }
+            groups
+        };
+        let before = groups(self.before, &|at| !self.taken[at]);
+        let now = groups(self.now, &|at| self.of[at].is_none());
+        for (key, now) in now {
+            let Some(before) = before.get(&key).filter(|before| !as_many || before.len() == now.len()) else {
+                continue;
+            };
+            for (&then, at) in before.iter().zip(now) {
+                self.taken[then] = true;
+                self.of[at] = Some(then);
+            }
+        }
+    }
+}
+
+/// The identities of findings as text, for readers that compare nothing else: of those that have one in common the second in the order
+/// of lines ends in `:2`, and so on.
+pub fn fingerprints(findings: &[&Finding]) -> Vec<String> {
+    let marks: Vec<Mark> = findings.iter().map(|finding| Mark::from_finding(finding)).collect();
+    let mut order: Vec<usize> = (0..findings.len()).collect();
+    order.sort_by_key(|&at| (marks[at].order(), &findings[at].title));
+    let mut seen: BTreeMap<Identity, usize> = BTreeMap::new();
+    let mut fingerprints = vec![String::new(); findings.len()];
+    for at in order {
+        let identity = Identity::from_finding(findings[at]);
+        let text = identity.to_string();
+        let nth = seen.entry(identity).or_default();
+        *nth += 1;
+        fingerprints[at] = if *nth > 1 { format!("{text}:{nth}") } else { text };
+    }
+    fingerprints
+}
+
+/// What ends a title that says where most of the time is.
+pub(crate) const MOSTLY_AT: &str = "; most of it at ";
+
+/// What findings of two ranks have in common if they are the same. Ranks run one program at a time, so lines and modules are the same;
+/// which kernels run may differ, and so what is to be changed: the title but for its numbers stands for it.
+pub(crate) fn on_ranks(finding: &Finding) -> (String, SourceLocation, String) {
+    // Where most of the loading is may differ from rank to rank.
+    let title = finding.title.split_once(MOSTLY_AT).map_or(finding.title.as_str(), |(title, _)| title);
+    (finding.rule.code.clone(), finding.place.clone(), words(title))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mark(line: u32, module: &str, title: &str) -> Mark {
+        let (line, module) = ((line > 0).then_some(line), (!module.is_empty()).then(|| module.to_owned()));
+        Mark::new(&SourceLocation { line, module, ..SourceLocation::default() }, title)
+    }
+
+    #[test]
+    fn times_are_no_words_of_a_title_whatever_their_unit() {
+        for (before, now) in [
+            (
+                "step 5 takes 980 µs, the median step 0.4 ms: more",
+                "step 7 takes 1.392 s, the median step 12.3 ms: more",
+            ),
+            ("a dtype change of 3 tensors (2.1 us)", "a dtype change of 12 tensors (1 ms)"),
+        ] {
+            assert_eq!(words(before), words(now));
+        }
+        assert_ne!(words("print 3 ms objects"), words("print 3 objects of ms"));
+        assert_ne!(words("reads ms of a"), words("reads of a"), "no number stands before it");
+    }
+
+    #[test]
+    fn what_was_measured_is_no_part_of_what_lasts() {
+        for (edits, kept) in [
+            ("scale operators of x.py:16 in Net.softmax 0.0158", "scale operators of x.py in Net.softmax"),
+            ("remove sync:item(); set kernel:gemm_128x64 17", "remove sync:item(); set kernel:gemm_128x64"),
+            ("fuse module:Linear_3; scale kernel:gemm_3 0.5", "fuse module:Linear; scale kernel:gemm_3"),
+            ("", ""),
+        ] {
+            assert_eq!(lasting(edits), kept);
+        }
+    }
+
+    #[test]
+    fn numbers_of_modules_are_no_part_of_the_identity() {
+        let of = |module: &str| {
+            let place = SourceLocation { module: Some(module.to_owned()), ..SourceLocation::default() };
+            Identity::new("SL002", &place, &format!("fuse module:{module}"))
+        };
+        assert_eq!(of("nn.Module: Linear_12"), of("nn.Module: Linear_13"));
+        assert_eq!(of("nn.Module: Linear_12").to_string(), "SL002:::nn.Module: Linear::fuse module:nn.Module: Linear");
+        assert_ne!(of("nn.Module: Linear_12"), of("nn.Module: Conv2d_12"));
+    }
+
+    #[test]
+    fn what_is_mended_is_gone_rather_than_what_is_not() {
+        let item = |line| mark(line, "", "item() waits");
+        assert_eq!(pair(&[item(10), item(20)], &[item(20)]), [Some(1)]);
+        assert_eq!(pair(&[item(10), item(20)], &[item(13), item(23)]), [Some(0), Some(1)]);
+        assert_eq!(pair(&[item(20), item(10)], &[item(23), item(13), item(33)]), [Some(0), Some(1), None]);
+        assert_eq!(pair(&[], &[item(1)]), [None]);
+    }
+
+    #[test]
+    fn numbers_of_modules_move_together() {
+        let linear = |number: u32| mark(0, &format!("nn.Module: Linear_{number}"), "many small kernels");
+        assert_eq!(pair(&[linear(9), linear(10)], &[linear(11), linear(10)]), [Some(1), Some(0)], "one was inserted");
+        assert_eq!(pair(&[linear(9), linear(10)], &[linear(10)]), [Some(1)], "one was mended");
+        let titled = |title: &str| mark(5, "", title);
+        assert_eq!(
+            pair(&[titled("gemm 3"), titled("copy 1")], &[titled("copy 9"), titled("gemm 1")]),
+            [Some(1), Some(0)]
+        );
+    }
+}

@@ -1,0 +1,60 @@
+//! Findings: what to change, where, and what it gains.
+//!
+//! A [`Rule`] is one file in `rules/` with a constant, registered by one line in `rules/mod.rs`. It looks at one trace
+//! and proposes changes as edits of the dependency graph; replay says what each gains, and what all gain together.
+#![forbid(unsafe_code)]
+
+mod change_place;
+mod collectives;
+mod constant_runs;
+mod estimate;
+mod external_rules;
+mod finding;
+mod gain;
+mod gain_methodology;
+mod gpu_work_by_launcher;
+mod host_gaps;
+mod identity;
+mod initialization;
+mod memory;
+mod nesting;
+mod options;
+mod page;
+mod path;
+mod rank;
+mod rank_effects;
+mod ranks;
+mod recording;
+mod rule;
+mod rule_context;
+pub mod rules;
+mod sampled_waits;
+mod settings;
+mod skipped_rules;
+mod standstill;
+mod step_words;
+mod tables;
+mod uncovered;
+mod within;
+
+pub use external_rules::{ExternalFact, ExternalFinding, ExternalRule, ExternalRules, Message};
+pub use finding::{Candidate, Fact, Finding, GainEstimate, OfRank, REPLAY, SPECULATIVE, STATED, Support};
+pub use gain_methodology::GainMethod;
+pub use identity::{Identity, Mark, fingerprints, pair};
+pub use memory::{DevicePeak, MemoryFindings, MemoryGain};
+pub use options::Options;
+pub use path::{files_of, files_of_calls, path_of};
+pub use rank::{Findings, find, find_kept, find_with};
+pub use ranks::{RankTimes, merge, ranges};
+pub use recording::{Gone, recorded_in};
+pub use rule::{AdviceVariant, Area, Programs, Requirement, Rule, RuleInfo, Setting};
+pub use rule_context::RuleContext;
+pub use rules::of_calls::{StepTime, find_in_calls, place_of_call, step_time, steps_of_calls};
+pub use settings::{Settings, SettingsError};
+pub use skipped_rules::{Reason, SkippedRule};
+pub use stackline_calls::NoCalls;
+pub use stackline_timeline::confidence::Confidence;
+pub use stackline_timeline::recording::{OperatorCost, RecordedProcess, Recording};
+pub use stackline_timeline::source_location::{SourceLocation, source_location_of};
+pub use tables::{FINDINGS, UNCHECKED, evidence, findings_table, tables};
+pub use uncovered::{LargeGroup, LargeKind, Uncovered};

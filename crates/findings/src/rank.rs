@@ -1,0 +1,405 @@
+//! Rules over a trace, gains by replay, the order of what was found.
+
+use super::change_place;
+use super::external_rules::ExternalRules;
+use super::finding::{Candidate, Fact, Finding, GainEstimate, REPLAY, SPECULATIVE, Support};
+use super::gain::{Beyond, edits_of, gain_of, recording_ns, repair, replayed_of, scaled, without};
+use super::initialization;
+use super::memory::DevicePeak;
+use super::options::Options;
+use super::ranks::{RankTimes, collectives_alone};
+use super::recording::{recording_note, taken_out};
+use super::rule::{Requirement, RuleInfo};
+use super::rule_context::{RuleContext, SharedContext};
+use super::rules;
+use super::skipped_rules::{Reason, SkippedRule, incomplete_gpu};
+use super::uncovered::{self, Covered, Uncovered};
+use stackline_critical_path::CriticalPathError;
+use stackline_critical_path::exact::what_if::{Edit, Gain, Gains};
+use stackline_critical_path::exact::{Exact, WindowChoice};
+use stackline_model::{INFERRED, Severity, Trace};
+use stackline_timeline::steps::{Looked, mean_step_ns};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// All that was found in a trace.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Findings {
+    /// What they are of, in words, as `what-if` names it: `steps 3 to 9`, `the inferred steps`, `the whole trace`. `None` of what is no
+    /// trace.
+    pub window: Option<String>,
+    /// Length of a step in ns: the window's by the steps in it, without what it cost to record its operators, as far as that is known.
+    pub step_ns: i64,
+    /// Steps in the window; 0 if the trace has none and the window is all of it.
+    pub steps: usize,
+    /// Whether the program marks none of these steps: they are repeats of a pattern of launches.
+    pub are_inferred: bool,
+    /// What is found in all of the trace, where steps are inferred and other ranks may have none.
+    pub whole: Option<Box<Self>>,
+    /// Whether steps take until the GPU work that they launched is done, and not just as long as their spans on the CPU.
+    pub with_gpu_work: bool,
+    /// What of [`Self::step_ns`] lies between steps, as evaluations and checkpoints do, in ns; none where that is next to nothing.
+    pub between_ns: Option<i64>,
+    /// Most gain first, those that may well be nothing ([`Finding::is_unsure`]) behind the others; those that are about the
+    /// measurement itself come last.
+    pub findings: Vec<Finding>,
+    /// What all findings together gain per step, in ns, as far as they can be made together.
+    pub together: Option<Gain>,
+    /// Findings that were asked not to be shown.
+    pub ignored: Vec<Finding>,
+    /// Every rule that was to look: those that are built in by code, then those of the user's own.
+    pub rules: Vec<Arc<RuleInfo>>,
+    /// Rules that could not look.
+    pub unchecked: Vec<SkippedRule>,
+    /// Findings left out because they gain too little: what another run says of them must not make them new, or gone.
+    pub small: Vec<Finding>,
+    /// What the reader should know, a sentence each.
+    pub notes: Vec<String>,
+    /// Time of the GPU's collectives beside which nothing else runs, per step, in ns; none if the trace has no collectives.
+    pub alone_ns: Option<i64>,
+    /// Whether a part of the trace was lost.
+    pub is_incomplete: bool,
+    /// Whether it is of sums of calls, and no trace: times are those of one thread, and there is no path.
+    pub is_of_calls: bool,
+    /// The ranks, ascending, if several were looked at; then a step is that of the slowest.
+    pub ranks: Vec<RankTimes>,
+    /// The devices whose memory was looked at.
+    pub peaks: Vec<DevicePeak>,
+    /// What no finding is about; of several ranks on the slowest.
+    pub uncovered: Uncovered,
+}
+
+impl Findings {
+    /// How many of those that were replayed one by one do not go together with what stands above them; of several ranks each has its
+    /// own, and none is counted.
+    pub fn contradicting(&self) -> usize {
+        let replayed = self.findings.iter().filter(|f| f.gain.is_some() && f.is_repair() && !f.edits.is_empty());
+        let first = replayed.take(if self.ranks.is_empty() { ONE_BY_ONE } else { 0 });
+        first.filter(|finding| finding.on_top_ns.is_none()).count()
+    }
+}
+
+/// What so many findings add to those above them is replayed one by one;
+const ONE_BY_ONE: usize = 12;
+/// the others follow in so many groups.
+const GROUPS: usize = 8;
+
+/// Runs all rules over a trace and ranks what they find by the gain that replay predicts.
+///
+/// # Errors
+/// If the trace has no work, or no such steps.
+pub fn find(trace: &Trace, options: &Options) -> Result<Findings, CriticalPathError> {
+    find_kept(trace, options, &|_| true)
+}
+
+/// The same; findings that do not pass a test are ignored, and no part of what all gain together.
+///
+/// # Errors
+/// As [`find`].
+pub fn find_kept(
+    trace: &Trace,
+    options: &Options,
+    keep: &dyn Fn(&Finding) -> bool,
+) -> Result<Findings, CriticalPathError> {
+    find_with(trace, options, &ExternalRules::default(), keep)
+}
+
+/// The same, together with what rules of the user's own found.
+///
+/// # Errors
+/// As [`find`].
+pub fn find_with(
+    trace: &Trace,
+    options: &Options,
+    others: &ExternalRules,
+    keep: &dyn Fn(&Finding) -> bool,
+) -> Result<Findings, CriticalPathError> {
+    let exact = Exact::new(trace);
+    let (mut looked, spans) = Looked::or_likely(trace, &options.scope);
+    looked.notes.extend(spans);
+    let has_other_ranks = !options.is_alone && trace.meta.rank.is_some() && trace.meta.world_size != Some(1);
+    // Other ranks may have no such steps.
+    let whole = match looked.are_inferred() && has_other_ranks {
+        true => Some(Box::new(find_in(&exact, Looked::at(trace, &options.scope), (options, others), keep)?)),
+        false => None,
+    };
+    Ok(Findings { whole, ..find_in(&exact, looked, (options, others), keep)? })
+}
+
+/// The same in what is looked at.
+fn find_in(
+    exact: &Exact<'_>,
+    looked: Looked,
+    (options, others): (&Options, &ExternalRules),
+    keep: &dyn Fn(&Finding) -> bool,
+) -> Result<Findings, CriticalPathError> {
+    let (trace, are_inferred) = (exact.trace(), looked.are_inferred());
+    let Looked { choice, steps, mut notes, .. } = looked;
+    let window = exact.window(&choice)?;
+    let shared = SharedContext::new(exact, (window, steps), (&options.settings, are_inferred));
+    let (mut proposals, mut unchecked) = proposals(&shared);
+    proposals.extend(others.proposals(trace));
+    unchecked.extend(others.unchecked.iter().cloned());
+    let alone_ns = collectives_alone(&shared);
+    let gains = Gains::new(exact);
+    let edits: Vec<Vec<Edit>> = proposals.iter().map(|proposal| replayed_of(&proposal.candidate)).collect();
+    let all = gains.compute(&choice, &edits, options.threads)?;
+    let per_step = |gain: Gain| scaled(gain, steps.max(1) as i64);
+    let step_ns = shared.step_ns();
+    let standstill = shared.standstill();
+    let usual_ns = standstill.without(step_ns, steps);
+    let least_ns = (usual_ns as f64 * options.least_percent / 100.0) as i64;
+    let (mut found, mut small, mut unknown) = (Vec::new(), Vec::new(), 0);
+    let (mut beyond, mut covered) = (Beyond::default(), Covered::default());
+    // What would be a note.
+    let mut hidden = Vec::new();
+    for (proposal, replayed) in proposals.into_iter().zip(all) {
+        if let GainEstimate::Insignificant(why) = proposal.candidate.gain_estimate {
+            let finding = finished(trace, proposal, None);
+            if keep(&finding) {
+                notes.push(format!("{}: {why} ({})", finding.title, finding.rule.code));
+            } else {
+                hidden.push(finding);
+            }
+            continue;
+        }
+        let recording = replayed.map_or(0, |gain| recording_ns(&shared, edits_of(&proposal.candidate), gain.ns));
+        let recording = recording / steps.max(1) as i64;
+        let mut proposal = proposal;
+        proposal.facts.extend(taken_out(recording));
+        let replayed = replayed.map(per_step).map(|gain| without(gain, recording));
+        beyond.note(&proposal, step_ns);
+        match gain_of(&proposal.candidate.gain_estimate, replayed, step_ns).map(|gain| within_step(gain, step_ns)) {
+            None if !matches!(proposal.candidate.gain_estimate, GainEstimate::None) => unknown += 1,
+            Some(gain) if gain.ns < least_ns.max(1) => small.push(finished(trace, proposal, Some(gain))),
+            gain => {
+                covered.add(&shared, &proposal, gain);
+                found.push(Priced { edits: repair(&proposal.candidate), finding: finished(trace, proposal, gain) });
+            }
+        }
+    }
+    found.sort_by(|a, b| order(&a.finding).cmp(&order(&b.finding)));
+    let (mut found, ignored): (Vec<_>, Vec<_>) = found.into_iter().partition(|priced| keep(&priced.finding));
+    let together = together(&shared, (&gains, &choice), &mut found, options.threads)?.map(per_step);
+    let together = together.map(|all| within_step(bounded_by_single_ones(all, &found), step_ns));
+    let uncovered = uncovered::find(&shared, &covered, (&gains, &choice), (step_ns, options.threads))?;
+    if steps == 0 {
+        notes.extend(too_little(trace));
+        notes.extend(initialization::note(trace, window.length_ns()));
+    }
+    notes.extend(standstill.note.clone());
+    notes.extend(recording_note(&shared));
+    notes.extend(beyond.told());
+    if unknown > 0 {
+        let (findings, their) = if unknown == 1 { ("finding is", "its") } else { ("findings are", "their") };
+        notes.push(format!(
+            "{unknown} {findings} left out: what {their} repair would gain cannot be told from this trace"
+        ));
+    }
+    let mut findings: Vec<Finding> = found.into_iter().map(|priced| priced.finding).collect();
+    let is_incomplete = lost(trace) > 0;
+    if is_incomplete {
+        notes.push("a part of the trace was lost, as its read report says: gains are those of what is left".to_owned());
+    }
+    notes.extend(incomplete_gpu(trace, &unchecked));
+    change_place::fill_in(trace, &mut findings.iter_mut().collect::<Vec<_>>());
+    for finding in &mut findings {
+        finding.on_top_ns = finding.on_top_ns.map(|ns| ns / steps.max(1) as i64);
+    }
+    let ignored = ignored.into_iter().map(|priced| priced.finding).chain(hidden).collect();
+    let rules = rules::of_traces().map(super::Rule::info).chain(others.rules().cloned()).collect();
+    let ranks = Vec::new();
+    Ok(Findings {
+        window: Some(choice.in_words()),
+        step_ns,
+        steps,
+        are_inferred,
+        whole: None,
+        with_gpu_work: matches!(choice, WindowChoice::StepsWithWork(..) | WindowChoice::Between(..)),
+        between_ns: between_ns(trace, &choice, (window.length_ns(), steps)),
+        findings,
+        ignored,
+        together,
+        rules,
+        unchecked,
+        small,
+        notes,
+        alone_ns,
+        is_incomplete,
+        is_of_calls: false,
+        ranks,
+        peaks: Vec::new(),
+        uncovered,
+    })
+}
+
+/// What lies between steps, a step, where that is told of ([`LEAST_BETWEEN`]).
+fn between_ns(trace: &Trace, choice: &WindowChoice, (length_ns, steps): (i64, usize)) -> Option<i64> {
+    let each = length_ns / steps.max(1) as i64;
+    let between = each - mean_step_ns(trace, choice)?;
+    (between as f64 >= LEAST_BETWEEN * each as f64 && between > 0).then_some(between)
+}
+
+/// Steps and what lies between them are told apart from this part of both on.
+const LEAST_BETWEEN: f64 = 0.01;
+
+/// A trace without steps that holds fewer operations of the GPU than this says nothing of a program that uses one.
+const FEW_OPERATIONS: usize = 10;
+
+fn too_little(trace: &Trace) -> Option<String> {
+    let count = trace.gpu.len();
+    let operations = if count == 1 { "operation" } else { "operations" };
+    let told = || format!("the trace holds {count} {operations} of the GPU and no steps: too little to conclude from");
+    (1..FEW_OPERATIONS).contains(&count).then(told)
+}
+
+/// No more than all of a step is gained.
+pub(super) fn within_step(gain: Gain, step_ns: i64) -> Gain {
+    Gain { high_ns: gain.high_ns.min(step_ns.max(gain.ns)), ..gain }
+}
+
+/// How much of a trace was lost where it was cut off or could not be read.
+pub(super) fn lost(trace: &Trace) -> u64 {
+    let problems = trace.report.problems.iter().filter(|problem| problem.severity == Severity::Lost);
+    problems.map(|problem| problem.count).sum()
+}
+
+/// Candidate finding with its rule and its facts.
+pub(super) struct RankedCandidate {
+    pub(super) rule: Arc<RuleInfo>,
+    pub(super) candidate: Candidate,
+    pub(super) facts: Vec<Fact<String>>,
+}
+
+/// What all rules propose, and which could not look.
+fn proposals<'a>(shared: &'a SharedContext<'a>) -> (Vec<RankedCandidate>, Vec<SkippedRule>) {
+    let (mut proposals, mut unchecked) = (Vec::new(), Vec::new());
+    // What is missing is looked for among all events: once, not for each rule.
+    let mut met: BTreeMap<Requirement, bool> = BTreeMap::new();
+    let mut is_met = |need: &Requirement| *met.entry(*need).or_insert_with(|| need.is_met(shared.exact.trace()));
+    for rule in rules::of_traces() {
+        let info = rule.info();
+        if let Some(&need) = rule.needs.iter().find(|need| !is_met(need)) {
+            unchecked.push(SkippedRule { rule: info, reason: Reason::Missing(need) });
+            continue;
+        }
+        let context = RuleContext::new(shared, rule);
+        let (candidates, is_by_inferred_steps) = shared.notes_inferred_steps(|| (rule.check)(&context));
+        for mut candidate in candidates {
+            let facts = candidate.facts.iter().map(|fact| context.words().name(fact)).collect();
+            if is_by_inferred_steps {
+                candidate.confidence = candidate.confidence.lower();
+            }
+            let info = rule.info_of(&context, &candidate);
+            proposals.push(RankedCandidate { rule: info, candidate, facts });
+        }
+    }
+    (proposals, unchecked)
+}
+
+/// A finding, and what would repair it.
+struct Priced {
+    finding: Finding,
+    edits: Vec<Edit>,
+}
+
+/// Most gain first, those that may well be nothing behind the others; ties by code, place and title. What saves memory stands
+/// behind what saves time: the one cannot be weighed against the other.
+pub(super) fn order(finding: &Finding) -> impl Ord + use<'_> {
+    let gain = Reverse(finding.gain.map(|g| (!finding.is_unsure(), g.ns, g.low_ns)));
+    let memory = Reverse(finding.memory.as_ref().map(|m| (!finding.is_unsure(), m.lowers_bytes, m.bytes, m.low_bytes)));
+    (gain, memory, finding.rule.code.as_str(), &finding.place, finding.title.as_str())
+}
+
+/// Notes what each of the first findings adds to those above it; what all gain together, in ns of the whole window. Of those behind
+/// the first, a group that does not go together with what stands above it is left out.
+fn together(
+    shared: &SharedContext<'_>,
+    (gains, choice): (&Gains<'_, '_>, &WindowChoice),
+    found: &mut [Priced],
+    threads: usize,
+) -> Result<Option<Gain>, CriticalPathError> {
+    let with_edits: Vec<usize> = (0..found.len()).filter(|&i| !found[i].edits.is_empty()).collect();
+    let (with_edits, others) = with_edits.split_at(with_edits.len().min(ONE_BY_ONE));
+    let mut taken: Vec<usize> = Vec::new();
+    let mut best: Option<Gain> = None;
+    let mut rest = with_edits;
+    while !rest.is_empty() {
+        // All that follow are tried at once; behind one that contradicts those before it, again without it.
+        let lists: Vec<Vec<Edit>> = (1..=rest.len())
+            .map(|n| taken.iter().chain(&rest[..n]).flat_map(|&i| found[i].edits.iter().cloned()).collect())
+            .collect();
+        let replayed = gains.compute(choice, &lists, threads)?.into_iter().zip(&lists);
+        let replayed: Vec<Option<Gain>> = replayed
+            .map(|(gain, edits)| gain.map(|gain| without(gain, recording_ns(shared, edits, gain.ns))))
+            .collect();
+        let fitting = replayed.iter().take_while(|gain| gain.is_some()).count();
+        for (&i, gain) in rest.iter().zip(&replayed).take(fitting) {
+            found[i].finding.on_top_ns = gain.map(|gain| gain.ns - best.map_or(0, |best| best.ns));
+            best = *gain;
+            taken.push(i);
+        }
+        rest = rest.get(fitting + 1..).unwrap_or(&[]);
+    }
+    for group in others.chunks(others.len().div_ceil(GROUPS).max(1)) {
+        let edits: Vec<Edit> = taken.iter().chain(group).flat_map(|&i| found[i].edits.iter().cloned()).collect();
+        let [gain] = gains.compute(choice, &[&edits], threads)?[..] else { continue };
+        let Some(gain) = gain.map(|gain| without(gain, recording_ns(shared, &edits, gain.ns))) else { continue };
+        best = Some(gain);
+        taken.extend(group);
+    }
+    Ok(best)
+}
+
+/// Together they gain no less than the surest of them alone, nor at most less than one of them, unless they get in each other's way:
+/// then all of it is less. What is not sure of single ones is not sure of all: as they are guessed independently of each other, their
+/// errors partly even out.
+fn bounded_by_single_ones(all: Gain, found: &[Priced]) -> Gain {
+    let taken = || found.iter().map(|priced| &priced.finding).filter(|finding| finding.on_top_ns.is_some());
+    let gains = || taken().filter_map(|finding| finding.gain);
+    let surest = gains().map(|gain| gain.low_ns).max().unwrap_or(all.low_ns);
+    let most = gains().map(|gain| gain.high_ns).max().unwrap_or(all.high_ns);
+    let root = |errors: f64| errors.sqrt() as i64;
+    let below = root(gains().map(|gain| ((gain.ns - gain.low_ns) as f64).powi(2)).sum());
+    let above = root(gains().map(|gain| ((gain.high_ns - gain.ns) as f64).powi(2)).sum());
+    let (low, high) = (all.low_ns.min(all.ns - below), all.high_ns.max(all.ns + above));
+    Gain { low_ns: low.max(surest.min(all.ns)), high_ns: high.max(most), ..all }
+}
+
+fn finished(trace: &Trace, proposal: RankedCandidate, gain: Option<Gain>) -> Finding {
+    let RankedCandidate { rule, candidate, facts } = proposal;
+    let edits = replayed_of(&candidate).iter().map(|edit| edit.exact_text(trace)).collect();
+    let edit_labels = edits_of(&candidate).iter().map(ToString::to_string).collect();
+    let method = match candidate.gain_estimate {
+        GainEstimate::Edits(_) | GainEstimate::Range(..) | GainEstimate::Sampled { .. } => REPLAY,
+        GainEstimate::Speculative(_) | GainEstimate::SpeculativeRange(..) => SPECULATIVE,
+        GainEstimate::Model { model, .. } => model,
+        GainEstimate::Insignificant(_) | GainEstimate::None => "",
+    };
+    let Candidate { title, place, mut events, support, confidence, .. } = candidate;
+    events.sort_unstable();
+    events.dedup();
+    let inferred = trace.attr(INFERRED);
+    // Such as functions that samples saw.
+    let is_inferred = events.iter().any(|&event| inferred.get(event).is_some());
+    let support = if is_inferred { Support::Inferred } else { support };
+    let confidence = if lost(trace) > 0 { confidence.lower() } else { confidence };
+    Finding {
+        rule,
+        title,
+        place,
+        change: None,
+        events,
+        facts,
+        support,
+        confidence,
+        gain,
+        memory: None,
+        on_top_ns: None,
+        method,
+        edits,
+        edit_labels,
+        ranks: Vec::new(),
+    }
+}

@@ -1,0 +1,317 @@
+//! What was found on several ranks of one job, as one list.
+
+use super::finding::{Finding, OfRank};
+use super::identity::on_ranks;
+use super::options::Options;
+use super::rank::{Findings, order};
+use super::rank_effects::joined;
+use super::rule::Requirement;
+use super::rule_context::SharedContext;
+use super::rules::{are_alike, find_straggler};
+use super::skipped_rules::{Reason, SkippedRule};
+use super::uncovered;
+use stackline_model::{EventId, EventKind};
+use stackline_timeline::host_collectives::host_collectives;
+use stackline_timeline::intervals;
+use stackline_timeline::kernel_type::{KernelType, NameTypes, RULES};
+use stackline_timeline::source_location::SourceLocation;
+use stackline_timeline::vocabulary::python::ASKS_FOR_COLLECTIVE;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// How long one of several ranks takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RankTimes {
+    /// The rank.
+    pub rank: i64,
+    /// Length of a step in ns.
+    pub step_ns: i64,
+    /// Steps that were looked at.
+    pub steps: usize,
+    /// Time of the GPU's collectives beside which nothing else runs, per step, in ns; none if it has no collectives.
+    pub alone_ns: Option<i64>,
+    /// Whether a part of its trace was lost.
+    pub is_incomplete: bool,
+}
+
+/// Steps that differ by less than one part in so many take as long as one another.
+const AS_LONG: i64 = 100;
+
+impl RankTimes {
+    /// Of ranks the one whose step is longest. Ranks that train together have steps of one length: of those it is the one that the others
+    /// wait for, which has least time in collectives alone.
+    #[must_use]
+    pub fn slowest(ranks: &[Self]) -> Option<&Self> {
+        let longest = ranks.iter().map(|rank| rank.step_ns).max()?;
+        let is_as_long = |rank: &&Self| longest - rank.step_ns <= longest / AS_LONG;
+        ranks.iter().filter(is_as_long).min_by_key(|rank| (rank.alone_ns.unwrap_or(i64::MAX), rank.rank))
+    }
+
+    /// Whether none is slower than the others: steps, and time in collectives alone, differ by no more than steps do.
+    #[must_use]
+    pub fn are_equal(ranks: &[Self]) -> bool {
+        let range = |of: &dyn Fn(&Self) -> i64| {
+            let (least, most) = (ranks.iter().map(of).min(), ranks.iter().map(of).max());
+            most.unwrap_or(0) - least.unwrap_or(0)
+        };
+        let longest = ranks.iter().map(|rank| rank.step_ns).max().unwrap_or(0);
+        ranks.len() > 1
+            && range(&|rank| rank.step_ns) <= longest / AS_LONG
+            && range(&|rank| rank.alone_ns.unwrap_or(0)) <= longest / AS_LONG
+    }
+
+    /// Whether it says how long this rank waits for the others.
+    fn is_comparable(&self) -> bool {
+        self.alone_ns.is_some() && !self.is_incomplete
+    }
+}
+
+/// Time in the window in which the GPU (or without one the program) does nothing but communicate, per step, in ns; none if it has no
+/// collectives.
+pub(super) fn collectives_alone(shared: &SharedContext<'_>) -> Option<i64> {
+    let trace = shared.exact.trace();
+    if !Requirement::Collectives.is_met(trace) {
+        return None;
+    }
+    let (from, to) = (shared.window.start, shared.window.end);
+    if trace.gpu.is_empty() {
+        return Some(on_hosts_alone(shared));
+    }
+    let mut types = NameTypes::new(trace, RULES);
+    let (mut talk, mut work) = (Vec::new(), Vec::new());
+    for &event in trace.gpu.event.iter().filter(|&&event| trace.events.is_timed(event)) {
+        let span = (trace.events.start[event.index()].max(from), trace.events.end(event).min(to));
+        if span.0 < span.1 {
+            let is_talk = types.of_event(event) == KernelType::Communication;
+            if is_talk { talk.push(span) } else { work.push(span) }
+        }
+    }
+    let alone = intervals::subtract(&intervals::union(talk), &intervals::union(work));
+    Some(intervals::total(&alone) / shared.steps.max(1) as i64)
+}
+
+/// The same of collectives of CPUs: time in which no thread is in an operator beside them, per step, in ns.
+fn on_hosts_alone(shared: &SharedContext<'_>) -> i64 {
+    let trace = shared.exact.trace();
+    let (from, to) = (shared.window.start, shared.window.end);
+    let span = |e: EventId| (trace.events.start[e.index()].max(from), trace.events.end(e).min(to));
+    let lies_in = |&(from, to): &(i64, i64)| from < to;
+    let collectives: Vec<EventId> = host_collectives(trace).into_iter().map(|(event, _)| event).collect();
+    // Operators that ask for collectives may wait for them.
+    let works = |&e: &EventId| {
+        trace.kind(e) == EventKind::Operator
+            && trace.events.is_timed(e)
+            && !trace.name(e).starts_with(ASKS_FOR_COLLECTIVE)
+    };
+    let work = trace.events.ids().filter(works).map(span).filter(lies_in);
+    let talk = collectives.into_iter().map(span).filter(lies_in);
+    let alone = intervals::subtract(&intervals::union(talk), &intervals::union(work));
+    intervals::total(&alone) / shared.steps.max(1) as i64
+}
+
+/// What findings of two ranks have in common if they are the same,
+type Common = (String, SourceLocation, String);
+/// and which of those that have all of it in common.
+type Identity = (Common, usize);
+
+/// Findings of ranks as one list: those of one rule at one place become one, which tells of the rank that gains most by it and
+/// names all that have it; and what only several ranks show, which is ignored if it does not pass the test. A single rank's come
+/// back as they are.
+pub fn merge(mut all: Vec<(i64, Findings)>, options: &Options, keep: &dyn Fn(&Finding) -> bool) -> Option<Findings> {
+    all.sort_by_key(|(rank, _)| *rank);
+    if all.len() < 2 {
+        return all.pop().map(|(_, found)| found);
+    }
+    let unit = in_one_unit(&mut all);
+    let ranks: Vec<RankTimes> = all.iter().map(times).collect();
+    let slowest = RankTimes::slowest(&ranks).map(|slowest| slowest.rank);
+    let slowest = all.iter().find(|(rank, _)| Some(*rank) == slowest)?;
+    let window = match all.iter().all(|(_, found)| found.window == slowest.1.window) {
+        true => slowest.1.window.clone(),
+        false => Some("the steps of each rank".to_owned()),
+    };
+    let base = Findings {
+        window,
+        findings: Vec::new(),
+        ignored: Vec::new(),
+        notes: Vec::new(),
+        whole: None,
+        ..slowest.1.clone()
+    };
+    let mut findings = merged(all.iter().map(|(rank, found)| (*rank, &found.findings)));
+    let mut ignored = merged(all.iter().map(|(rank, found)| (*rank, &found.ignored)));
+    let mut small = merged(all.iter().map(|(rank, found)| (*rank, &found.small)));
+    let least_ns = (base.step_ns as f64 * options.least_percent / 100.0) as i64;
+    let mut straggler = straggler(&ranks, options);
+    let last = straggler.as_ref().filter(|finding| finding.gain_ns() >= least_ns).and_then(Finding::told_of);
+    let uncovered = uncovered::merge(&all, (slowest.0, base.uncovered.clone()), last);
+    // Those of ranks that wait are effects, if what they wait for is listed.
+    let is_listed = |finding: &&mut Finding| finding.gain_ns() >= least_ns && keep(finding);
+    let effects = straggler.as_mut().filter(is_listed).and_then(|last| {
+        let rank = last.told_of();
+        let there = || all.iter().find(|(of, _)| Some(*of) == rank).map(|(_, found)| found);
+        let on_last = |finding: &Finding| {
+            let same = |other: &&Finding| on_ranks(other) == on_ranks(finding);
+            there().and_then(|found| found.findings.iter().chain(&found.small).find(same).cloned())
+        };
+        joined(last, &mut findings, on_last)
+    });
+    match straggler {
+        Some(finding) if finding.gain_ns() < least_ns => small.push(finding),
+        Some(finding) if keep(&finding) => findings.push(finding),
+        finding => ignored.extend(finding),
+    }
+    // Each rank left out what is little of its own step.
+    let is_enough = |finding: &Finding| finding.gain.is_none_or(|gain| gain.ns >= least_ns);
+    small.extend(findings.extract_if(.., |finding| !is_enough(finding)));
+    // What is little on one rank may be listed of another.
+    let listed: BTreeSet<Common> = findings.iter().chain(&ignored).map(on_ranks).collect();
+    small.retain(|finding| !listed.contains(&on_ranks(finding)));
+    small.sort_by(|a, b| order(a).cmp(&order(b)));
+    findings.sort_by(|a, b| order(a).cmp(&order(b)));
+    ignored.sort_by(|a, b| order(a).cmp(&order(b)));
+    let mut notes = notes(&all);
+    notes.extend(unit);
+    notes.extend(effects);
+    notes.extend(not_compared(&ranks));
+    Some(Findings { findings, ignored, small, unchecked: unchecked(&all), notes, ranks, uncovered, ..base })
+}
+
+/// Takes inferred steps only where each rank has as many of them, or the program marks those of some rank; otherwise all of each trace, as
+/// of ranks without steps: times of a step and of a trace cannot be compared. Says so.
+fn in_one_unit(all: &mut [(i64, Findings)]) -> Option<String> {
+    let steps = || all.iter().map(|(_, found)| found.steps);
+    let are_alike = steps().max()?.abs_diff(steps().min()?) <= 1;
+    if are_alike || all.iter().any(|(_, found)| found.steps > 0 && !found.are_inferred) {
+        return None;
+    }
+    let mut inferred = Vec::new();
+    for (rank, found) in all {
+        if let Some(whole) = found.whole.take() {
+            inferred.push(format!("{} on rank {rank}", found.steps));
+            *found = *whole;
+        }
+    }
+    let told = || {
+        format!(
+            "no steps are inferred, and times are of whole traces: a pattern of launches does not repeat equally often on all ranks ({}); \
+             replay their edits with `stackline what-if --whole`; `stackline steps` says how to mark steps",
+            inferred.join(", ")
+        )
+    };
+    (!inferred.is_empty()).then(told)
+}
+
+fn times((rank, found): &(i64, Findings)) -> RankTimes {
+    let Findings { step_ns, steps, alone_ns, is_incomplete, .. } = *found;
+    RankTimes { rank: *rank, step_ns, steps, alone_ns, is_incomplete }
+}
+
+/// The rank that comes last among those that can be compared; less certain if some cannot: one of them may come later still.
+fn straggler(ranks: &[RankTimes], options: &Options) -> Option<Finding> {
+    let compared: Vec<RankTimes> = ranks.iter().copied().filter(RankTimes::is_comparable).collect();
+    let mut found = find_straggler(&compared, &options.settings)?;
+    if compared.len() < ranks.len() {
+        found.confidence = found.confidence.lower();
+    }
+    Some(found)
+}
+
+/// Says which ranks SL040 left out, and why; nothing if there are no collectives at all: then it is a rule that could not look.
+fn not_compared(ranks: &[RankTimes]) -> Vec<String> {
+    if ranks.iter().all(|rank| rank.alone_ns.is_none()) {
+        return Vec::new();
+    }
+    let which = |test: fn(&RankTimes) -> bool| ranks.iter().filter(move |&rank| test(rank));
+    let note = |test: fn(&RankTimes) -> bool, why: &str| {
+        let of: Vec<i64> = which(test).map(|rank| rank.rank).collect();
+        (!of.is_empty()).then(|| format!("SL040 did not compare {} with the others: {why}", ranges(&of)))
+    };
+    let silent = note(|rank| rank.alone_ns.is_none(), "there are no collectives");
+    let lost = note(|rank| rank.alone_ns.is_some() && rank.is_incomplete, "a part of the trace was lost");
+    let compared: Vec<RankTimes> = which(RankTimes::is_comparable).copied().collect();
+    let apart = (!are_alike(&compared))
+        .then(|| "steps of the ranks differ in length by more than a quarter: SL040 did not compare them".to_owned());
+    [silent, lost, apart].into_iter().flatten().collect()
+}
+
+fn merged<'f>(all: impl Iterator<Item = (i64, &'f Vec<Finding>)>) -> Vec<Finding> {
+    let mut by_identity: BTreeMap<Identity, Vec<(i64, &Finding)>> = BTreeMap::new();
+    for (rank, findings) in all {
+        let mut seen: BTreeMap<Common, usize> = BTreeMap::new();
+        for finding in findings {
+            let common = on_ranks(finding);
+            let nth = seen.entry(common.clone()).or_default();
+            by_identity.entry((common, *nth)).or_default().push((rank, finding));
+            *nth += 1;
+        }
+    }
+    let one = |of: Vec<(i64, &Finding)>| {
+        let ranks = of.iter().map(|(rank, f)| OfRank { rank: *rank, gain_ns: f.gain.map(|gain| gain.ns) }).collect();
+        let (_, worst) = of.iter().max_by_key(|(rank, f)| (f.gain.map(|gain| gain.ns), Reverse(*rank)))?;
+        Some(Finding { ranks, ..(*worst).clone() })
+    };
+    let mut merged: Vec<Finding> = by_identity.into_values().filter_map(one).collect();
+    merged.sort_by(|a, b| order(a).cmp(&order(b)));
+    merged
+}
+
+/// Rules that could look on no rank; the one that needs several has them now, and asks for collectives.
+fn unchecked(all: &[(i64, Findings)]) -> Vec<SkippedRule> {
+    let all_lack = |code: &str| all.iter().all(|(_, found)| found.unchecked.iter().any(|u| u.rule.code == code));
+    let no_collectives = all.iter().all(|(_, found)| found.alone_ns.is_none());
+    let mut kept = Vec::new();
+    for unchecked in all.iter().take(1).flat_map(|(_, found)| &found.unchecked) {
+        if unchecked.reason != Reason::Missing(Requirement::Ranks) {
+            kept.extend(all_lack(&unchecked.rule.code).then(|| unchecked.clone()));
+        } else if no_collectives {
+            kept.push(SkippedRule {
+                rule: Arc::clone(&unchecked.rule),
+                reason: Reason::Missing(Requirement::Collectives),
+            });
+        }
+    }
+    kept
+}
+
+/// What is noted of all ranks once; of some with their numbers.
+fn notes(all: &[(i64, Findings)]) -> Vec<String> {
+    let mut by_note: Vec<(&String, Vec<i64>)> = Vec::new();
+    for (rank, found) in all {
+        for note in &found.notes {
+            match by_note.iter_mut().find(|(known, _)| *known == note) {
+                Some((_, of)) => of.push(*rank),
+                None => by_note.push((note, vec![*rank])),
+            }
+        }
+    }
+    let one = |(note, of): (&String, Vec<i64>)| {
+        if of.len() == all.len() { note.clone() } else { format!("{}: {note}", ranges(&of)) }
+    };
+    by_note.into_iter().map(one).collect()
+}
+
+/// Ranks for people: `rank 3`, `ranks 0-2, 5`. Ascending.
+pub fn ranges(ranks: &[i64]) -> String {
+    let parts: Vec<String> = ranks
+        .chunk_by(|a, b| a + 1 == *b)
+        .map(|run| match run {
+            [one] => one.to_string(),
+            [first, .., last] => format!("{first}-{last}"),
+            [] => String::new(),
+        })
+        .collect();
+    format!("rank{} {}", if ranks.len() == 1 { "" } else { "s" }, parts.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ranges;
+
+    #[test]
+    fn ranks_for_people() {
+        assert_eq!(ranges(&[3]), "rank 3");
+        assert_eq!(ranges(&[0, 1, 2, 5]), "ranks 0-2, 5");
+    }
+}

@@ -1,0 +1,183 @@
+//! What it cost to record operators.
+
+use super::finding::Fact;
+use super::gain;
+use super::rule_context::SharedContext;
+use stackline_critical_path::exact::Exact;
+use stackline_critical_path::exact::what_if::{Action, Case, Edit, Gain, own_loading, spans_of};
+use stackline_model::format::duration;
+use stackline_model::{EventId, EventKind, INFERRED, Trace, Unit};
+use stackline_timeline::recording::{OperatorCost, Recording};
+use std::collections::BTreeMap;
+
+/// How many operators were recorded in spans, and what that cost.
+#[derive(Debug)]
+pub(super) struct RecordedOperators {
+    cost: OperatorCost,
+    /// Per track the starts of what was recorded with its begin and end, ascending.
+    starts: Vec<Vec<i64>>,
+}
+
+impl RecordedOperators {
+    /// `None` if it is not known what recording costs.
+    pub(super) fn from_trace(trace: &Trace, recording: Option<&Recording>) -> Option<Self> {
+        let cost = recording?.cost()?;
+        let inferred = trace.attr(INFERRED);
+        let mut starts = vec![Vec::new(); trace.tracks.len()];
+        for event in trace.events.ids() {
+            let is_recorded = matches!(trace.kind(event), EventKind::Operator | EventKind::Annotation);
+            if is_recorded && inferred.get(event).is_none() {
+                starts[trace.events.track[event.index()].index()].push(trace.events.start[event.index()]);
+            }
+        }
+        starts.iter_mut().for_each(|of_track| of_track.sort_unstable());
+        Some(Self { cost, starts })
+    }
+
+    pub(super) fn cost(&self) -> OperatorCost {
+        self.cost
+    }
+
+    /// Operators that began on the track of a span while it ran, itself among them.
+    fn within(&self, trace: &Trace, span: EventId) -> usize {
+        let starts = &self.starts[trace.events.track[span.index()].index()];
+        let at = |moment: i64| starts.partition_point(|&start| start < moment);
+        at(trace.events.end(span)).saturating_sub(at(trace.events.start[span.index()]))
+    }
+
+    /// What the recording of all operators in some spans cost, in ns; what lies in another one of them counts there.
+    pub(super) fn ns_in(&self, trace: &Trace, spans: impl IntoIterator<Item = EventId>) -> f64 {
+        self.gone_of(trace, &spans.into_iter().map(|span| (span, 1.0)).collect()).cost_ns
+    }
+
+    fn gone_of(&self, trace: &Trace, spans: &BTreeMap<EventId, f64>) -> Gone {
+        let outermost = |span: EventId| !trace.ancestors(span).any(|around| spans.contains_key(&around));
+        let mut gone = Gone::default();
+        for (&span, part) in spans.iter().filter(|(span, _)| outermost(**span)) {
+            let operators = self.within(trace, span);
+            if operators > 0 {
+                gone.cost_ns += operators as f64 * part * self.cost.ns();
+                gone.length_ns += trace.events.dur[span.index()] as f64 * part;
+            }
+        }
+        gone
+    }
+
+    /// What the recording cost of operators that edits do away with: of a span that is scaled, the part that goes.
+    pub(super) fn gone_with(&self, exact: &Exact<'_>, edits: &[Edit]) -> Gone {
+        let mut parts: BTreeMap<EventId, f64> = BTreeMap::new();
+        for edit in edits.iter().filter(|edit| edit.case == Case::Likely) {
+            let part = match edit.action {
+                Action::Scale(factor) => (1.0 - factor).max(0.0),
+                Action::Remove | Action::AddLoaderWorkers(_) => 1.0,
+                _ => continue,
+            };
+            // What workers load, the process that trains need not record.
+            if let Action::AddLoaderWorkers(_) = edit.action {
+                parts.extend(own_loading(exact).into_iter().map(|event| (event, 1.0)));
+                continue;
+            }
+            for event in edit.selector.iter().flat_map(|selector| spans_of(exact, selector)) {
+                let known = parts.entry(event).or_insert(0.0);
+                *known = part.max(*known);
+            }
+        }
+        self.gone_of(exact.trace(), &parts)
+    }
+}
+
+/// Recorded operators that edits do away with.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Gone {
+    /// What it cost to record them, in ns.
+    cost_ns: f64,
+    /// Length of the spans that they were in, in ns.
+    length_ns: f64,
+}
+
+impl Gone {
+    /// The recording's part of a gain, in ns. Where spans of several threads lie side by side less is gained than they are long,
+    /// and so much less of what recording them cost.
+    pub(super) fn of_gain(self, gain_ns: i64) -> i64 {
+        (self.cost_ns * (gain_ns.max(0) as f64 / self.length_ns.max(1.0)).min(1.0)) as i64
+    }
+
+    /// A gain that replay predicts, without it: the gain that a finding has.
+    pub fn taken_out_of(self, gain: Gain) -> Gain {
+        gain::without(gain, self.of_gain(gain.ns))
+    }
+
+    /// A sentence behind a gain that replay predicts for so many steps: findings take this part out. None where it is nothing.
+    pub fn sentence(self, gain_ns: i64, steps: usize) -> Option<String> {
+        let gone = self.of_gain(gain_ns);
+        let per_step = |ns: i64| duration(ns / steps.max(1) as i64);
+        let a_step = if steps > 0 { " a step" } else { "" };
+        (gone > 0).then(|| {
+            format!(
+                "{} of the gain{a_step} is what it cost to record the operators that go: `findings` takes that out, and tells {}{a_step}",
+                per_step(gone),
+                per_step(gain_ns - gone.min(gain_ns))
+            )
+        })
+    }
+}
+
+/// Recorded operators that edits do away with; none if it is not known what recording costs.
+pub fn recorded_in(exact: &Exact<'_>, edits: &[Edit]) -> Option<Gone> {
+    let recording = Recording::from_trace(exact.trace());
+    Some(RecordedOperators::from_trace(exact.trace(), recording.as_ref())?.gone_with(exact, edits))
+}
+
+impl SharedContext<'_> {
+    /// How much of the window the recording of its operators took on the thread that has most of them, in ns: half of it at most.
+    pub(super) fn recording_of_window(&self, operators: &RecordedOperators) -> i64 {
+        let count = |starts: &Vec<i64>| {
+            let at = |moment: i64| starts.partition_point(|&start| start < moment);
+            at(self.window.end).saturating_sub(at(self.window.start))
+        };
+        let most = operators.starts.iter().map(count).max().unwrap_or(0);
+        ((most as f64 * operators.cost.ns()) as i64).min(self.window.length_ns() / 2)
+    }
+
+    /// Mean length of a step of the window without what recording cost, in ns.
+    pub(super) fn step_ns(&self) -> i64 {
+        let recording = self.recorded().map_or(0, |recorded| self.recording_of_window(recorded));
+        (self.window.length_ns() - recording) / self.steps.max(1) as i64
+    }
+}
+
+/// Says how much was taken out, if it is much.
+pub(super) fn taken_out(recording: i64) -> Option<Fact<String>> {
+    const LEAST_NS: i64 = 1_000;
+    let name = "recording of operators, taken out of the gain, a step".to_owned();
+    (recording >= LEAST_NS).then(|| Fact { name, value: recording as f64 / 1e3, unit: Unit::Us })
+}
+
+/// What recording cost, as a sentence.
+pub(super) fn recording_note(shared: &SharedContext<'_>) -> Option<String> {
+    let recorded = shared.recorded()?;
+    let cost = recorded.cost();
+    let torch = match cost.torch_ns {
+        Some(ns) => format!("{ns:.0} ns of them PyTorch's"),
+        None => "without PyTorch's part, which is not known".to_owned(),
+    };
+    Some(format!(
+        "recording cost at least {:.0} ns per operator ({torch}), {:.0} % of the recorded step: so much is taken out of the \
+         step's length and of the gains that replay computes, and still in all other times; what the program loses besides, \
+         because recording displaces it from the processor's caches, is not known",
+        cost.ns(),
+        100.0 * shared.recording_of_window(recorded) as f64 / shared.window.length_ns().max(1) as f64
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Gone;
+
+    #[test]
+    fn what_lies_side_by_side_cost_a_part() {
+        let gone = Gone { cost_ns: 1_000.0, length_ns: 20_000.0 };
+        assert_eq!([10_000, 20_000, 30_000, -5, 0].map(|gain| gone.of_gain(gain)), [500, 1_000, 1_000, 0, 0]);
+        assert_eq!(Gone::default().of_gain(7), 0);
+    }
+}

@@ -1,0 +1,453 @@
+//! Registered rules: metadata, requirements, settings and advice.
+
+use super::finding::Candidate;
+use super::rule_context::RuleContext;
+use stackline_model::{CallMetric, CallingContextTree, EventKind, FrameKind, LinkKind, SampleMetric, Trace};
+use stackline_timeline::vocabulary::STALL_REASON;
+use std::sync::Arc;
+
+/// Area of a rule's problems.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Area {
+    /// The host keeps the GPU waiting.
+    Host,
+    /// Waits of the host for the GPU.
+    Synchronization,
+    /// Loading and preprocessing of data.
+    Data,
+    /// Kernels that could be fewer or faster.
+    Kernels,
+    /// Copies between host and GPU, and within each.
+    Copies,
+    /// Communication between ranks.
+    Communication,
+    /// Allocation of memory.
+    Memory,
+    /// Validity of the measurement.
+    Measurement,
+    /// Problems of Python rules.
+    Own,
+}
+
+impl Area {
+    /// All areas, in the order of lists.
+    pub const ALL: [Self; 9] = [
+        Self::Host,
+        Self::Synchronization,
+        Self::Data,
+        Self::Kernels,
+        Self::Copies,
+        Self::Communication,
+        Self::Memory,
+        Self::Measurement,
+        Self::Own,
+    ];
+
+    /// Stable text name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Host => "host",
+            Self::Synchronization => "synchronization",
+            Self::Data => "data",
+            Self::Kernels => "kernels",
+            Self::Copies => "copies",
+            Self::Communication => "communication",
+            Self::Memory => "memory",
+            Self::Measurement => "measurement",
+            Self::Own => "own",
+        }
+    }
+}
+
+/// Requirement of a rule: records that a trace must hold.
+///
+/// Rules in Python name requirements by [`Self::name`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Requirement {
+    /// GPU operations.
+    GpuWork,
+    /// Device records with plausible times for nearly all launches. Rules that compare with GPU times require them.
+    GpuRecords,
+    /// Runtime or driver calls.
+    RuntimeCalls,
+    /// Operators of a framework.
+    Operators,
+    /// Python frames.
+    PythonFrames,
+    /// At least one step.
+    Step,
+    /// Two or more steps.
+    Steps,
+    /// Shapes of operators' inputs.
+    Shapes,
+    /// Links between forward and backward operators.
+    BackwardLinks,
+    /// Instruction samples with stall reasons.
+    InstructionSamples,
+    /// Collectives.
+    Collectives,
+    /// Counters of GPU clocks.
+    ClockCounters,
+    /// Properties of the GPUs.
+    GpuModel,
+    /// Traces of several ranks. A single trace never meets it.
+    Ranks,
+    /// Number of usable processors, and CPU samples of the threads.
+    Processors,
+    /// Self times of Python functions: each call recorded, or CPU samples.
+    PythonTimes,
+    /// Execution events. A memory-only file has none.
+    Events,
+    /// Start and end of each call. Sums of calls have none.
+    SingleCalls,
+    /// Memory allocations.
+    Memory,
+    /// Memory accesses.
+    MemoryAccesses,
+    /// Byte ranges of memory accesses.
+    MemoryRanges,
+    /// The end of the program, or enough steps to detect growth. Without it, live objects may still be freed later.
+    MemoryEnd,
+}
+
+/// True for names of clock counters.
+pub(super) fn is_clock(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ["clock", "freq", "mhz"].iter().any(|part| name.contains(part))
+}
+
+impl Requirement {
+    /// All requirements of rules on a [`Trace`], in the order of lists.
+    pub const ALL: [Self; 16] = [
+        Self::GpuWork,
+        Self::GpuRecords,
+        Self::RuntimeCalls,
+        Self::Operators,
+        Self::PythonFrames,
+        Self::Step,
+        Self::Steps,
+        Self::Shapes,
+        Self::BackwardLinks,
+        Self::InstructionSamples,
+        Self::Collectives,
+        Self::ClockCounters,
+        Self::GpuModel,
+        Self::Ranks,
+        Self::Processors,
+        Self::PythonTimes,
+    ];
+
+    /// Stable text name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::GpuWork => "gpu_work",
+            Self::GpuRecords => "gpu_records",
+            Self::RuntimeCalls => "runtime_calls",
+            Self::Operators => "operators",
+            Self::PythonFrames => "python_frames",
+            Self::Step => "step",
+            Self::Steps => "steps",
+            Self::Shapes => "shapes",
+            Self::BackwardLinks => "backward_links",
+            Self::InstructionSamples => "instruction_samples",
+            Self::Collectives => "collectives",
+            Self::ClockCounters => "clock_counters",
+            Self::GpuModel => "gpu_model",
+            Self::Ranks => "ranks",
+            Self::Processors => "processors",
+            Self::PythonTimes => "python_times",
+            Self::Events => "events",
+            Self::SingleCalls => "single_calls",
+            Self::Memory => "memory",
+            Self::MemoryAccesses => "memory_accesses",
+            Self::MemoryRanges => "memory_ranges",
+            Self::MemoryEnd => "memory_end",
+        }
+    }
+
+    /// Requirement with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|need| need.name() == name)
+    }
+
+    /// Missing data, and a way to record it: the object of "the trace has".
+    pub fn missing(self) -> &'static str {
+        match self {
+            Self::GpuWork => "no GPU operations",
+            Self::GpuRecords => {
+                "incomplete GPU times (launches without a device record, operations without a time, or a truncated \
+                 file)"
+            }
+            Self::RuntimeCalls => "no calls of the GPU runtime",
+            Self::Operators => "no operators",
+            Self::PythonFrames => {
+                "no Python frames (torch.profiler: with_stack=True; or `stackline record --mode trace`)"
+            }
+            Self::Step => "no steps (prof.step(), or record_function(\"ProfilerStep#0\"), …)",
+            Self::Steps => "fewer than two steps (prof.step(), or record_function(\"ProfilerStep#0\"), …)",
+            Self::Shapes => "no shapes (torch.profiler: record_shapes=True; or `stackline record --shapes`)",
+            Self::BackwardLinks => "no links from forward to backward operators",
+            Self::InstructionSamples => "no samples of GPU instructions",
+            Self::Collectives => "no collectives",
+            Self::ClockCounters => "no counters of GPU clocks",
+            Self::GpuModel => "no GPU properties",
+            Self::Ranks => "one rank only (pass the folder with the traces of all ranks)",
+            Self::Processors => {
+                "no number of processors or no samples of CPU time (`stackline record --mode trace` has both)"
+            }
+            Self::PythonTimes => "no samples of CPU time (`stackline record` without --sample-hz 0)",
+            Self::Events => "only memory events",
+            Self::SingleCalls => {
+                "only sums of calls, no single calls (`stackline record --mode trace`, or torch.profiler)"
+            }
+            Self::Memory => "no memory allocations (`stackline record --mode trace --memory`)",
+            Self::MemoryAccesses => "no memory accesses (`stackline record --mode trace --memory`)",
+            Self::MemoryRanges => "no byte ranges of memory accesses",
+            Self::MemoryEnd => "neither the end of the program nor enough steps: live objects may still be freed",
+        }
+    }
+
+    /// True if the trace meets the requirement.
+    pub fn is_met(self, trace: &Trace) -> bool {
+        let any = |wanted: &dyn Fn(EventKind) -> bool| trace.events.kind.iter().any(|&kind| wanted(kind));
+        match self {
+            Self::GpuWork => !trace.gpu.is_empty(),
+            Self::GpuRecords => !trace.gpu_records().are_incomplete(),
+            Self::RuntimeCalls => any(&EventKind::is_api_call),
+            Self::Operators => any(&|kind| kind == EventKind::Operator),
+            Self::PythonFrames => any(&|kind| kind == EventKind::PythonFunction),
+            Self::Step => !trace.steps.is_empty(),
+            Self::Steps => trace.steps.len() >= 2,
+            Self::Events | Self::SingleCalls => true,
+            // Only several traces, and memory traces, have these.
+            Self::Ranks | Self::Memory | Self::MemoryAccesses | Self::MemoryRanges | Self::MemoryEnd => false,
+            Self::Shapes => trace.key("Input Dims").is_some(),
+            Self::BackwardLinks => trace.links.has(LinkKind::Backward),
+            Self::GpuModel => trace.meta.devices().iter().any(|of| of.name.is_some() || of.multiprocessors.is_some()),
+            Self::Processors => {
+                let is_known =
+                    super::Recording::from_trace(trace).is_some_and(|recording| recording.knows_processors());
+                is_known && trace.key(SampleMetric::CpuTime.key()).is_some()
+            }
+            // Calls in recordings are inferred from operators and samples.
+            Self::PythonTimes => {
+                super::Recording::from_trace(trace).is_none() || trace.key(SampleMetric::CpuTime.key()).is_some()
+            }
+            Self::InstructionSamples => trace.key(STALL_REASON).is_some(),
+            Self::ClockCounters => {
+                let is_clock: Vec<bool> = trace.strings.iter().map(is_clock).collect();
+                let name = |e: stackline_model::EventId| trace.events.name[e.index()].index();
+                let mut counters = trace.events.ids().filter(|&e| trace.kind(e) == EventKind::Counter);
+                counters.any(|e| is_clock.get(name(e)).copied().unwrap_or(false))
+            }
+            Self::Collectives => {
+                let mut types =
+                    stackline_timeline::kernel_type::NameTypes::new(trace, stackline_timeline::kernel_type::RULES);
+                trace
+                    .gpu
+                    .event
+                    .iter()
+                    .any(|&e| types.of_event(e) == stackline_timeline::kernel_type::KernelType::Communication)
+                    || !stackline_timeline::host_collectives::host_collectives(trace).is_empty()
+            }
+        }
+    }
+
+    /// True if the call tree meets the requirement.
+    pub fn is_met_by_calls(self, tree: &CallingContextTree) -> bool {
+        let any = |wanted: FrameKind| tree.frames.iter().any(|frame| frame.kind() == wanted);
+        let is_measured = |metric: CallMetric| tree.measured().contains(&metric);
+        match self {
+            Self::GpuWork | Self::GpuRecords => is_measured(CallMetric::GpuTime),
+            Self::RuntimeCalls => any(FrameKind::Runtime),
+            Self::Operators => any(FrameKind::Operator),
+            Self::PythonFrames => any(FrameKind::Python),
+            Self::BackwardLinks => any(FrameKind::Backward),
+            Self::PythonTimes => is_measured(CallMetric::CpuTime) || is_measured(CallMetric::WallTime),
+            Self::Step => super::steps_of_calls(tree) > 0,
+            Self::Steps => super::steps_of_calls(tree) > 1,
+            _ => false,
+        }
+    }
+}
+
+/// Threshold of a rule.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Setting {
+    /// Name after the rule's code: `SL001.share` for `share`.
+    pub name: &'static str,
+    /// Default value.
+    pub default: f64,
+    /// Minimum and maximum.
+    pub range: (f64, f64),
+    /// Description with unit.
+    pub about: &'static str,
+}
+
+impl Setting {
+    /// `share`: minimum reported share of GPU busy time, in percent.
+    pub(super) const fn share_of_gpu(default: f64) -> Self {
+        let about = "minimum reported share of GPU busy time, in percent";
+        Self { name: "share", default, range: (0.0, 100.0), about }
+    }
+}
+
+/// Kind of program.
+#[derive(Clone, Copy)]
+pub enum Programs {
+    /// All programs.
+    Any,
+    /// Programs that use JAX.
+    Jax,
+    /// Programs without a GPU.
+    WithoutGpu,
+    /// Programs that a predicate recognizes by their trace.
+    Where(fn(&RuleContext<'_>) -> bool),
+}
+
+impl Programs {
+    fn hold(self, context: &RuleContext<'_>) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Jax => context.uses_jax(),
+            Self::WithoutGpu => !context.uses_gpu(),
+            Self::Where(is_one) => is_one(context),
+        }
+    }
+}
+
+/// Variant of a rule's advice for a kind of program.
+#[derive(Clone, Copy)]
+pub struct AdviceVariant {
+    /// Kind of program, as a continuation of "in programs".
+    pub programs: &'static str,
+    /// Kind of program, as a condition.
+    pub which: Programs,
+    /// Condition on the candidate; usually always true.
+    pub fits: fn(&Candidate) -> bool,
+    /// Advice.
+    pub advice: &'static str,
+    /// Example code before and after the change.
+    pub example: (&'static str, &'static str),
+}
+
+impl AdviceVariant {
+    /// Variant for all programs, for candidates of some kind.
+    pub(super) const fn for_all(
+        programs: &'static str,
+        fits: fn(&Candidate) -> bool,
+        advice: &'static str,
+        example: (&'static str, &'static str),
+    ) -> Self {
+        Self { programs, which: Programs::Any, fits, advice, example }
+    }
+
+    /// Variant for programs that use JAX, where advice on PyTorch does not apply.
+    pub(super) const fn of_jax(advice: &'static str, example: (&'static str, &'static str)) -> Self {
+        Self { programs: "that use JAX", which: Programs::Jax, fits: |_| true, advice, example }
+    }
+
+    /// Variant for programs without a GPU.
+    pub(super) const fn without_gpu(advice: &'static str, example: (&'static str, &'static str)) -> Self {
+        Self { programs: "without a GPU", which: Programs::WithoutGpu, fits: |_| true, advice, example }
+    }
+}
+
+/// Registered rule.
+#[derive(Clone, Copy)]
+pub struct Rule {
+    /// Stable code, such as `SL001`.
+    pub code: &'static str,
+    /// Stable name in words, such as `hotspot`.
+    pub name: &'static str,
+    /// Area.
+    pub area: Area,
+    /// Summary in one line.
+    pub about: &'static str,
+    /// Reason why the problem costs time.
+    pub why: &'static str,
+    /// Advice.
+    pub advice: &'static str,
+    /// Example code before and after the change.
+    pub example: (&'static str, &'static str),
+    /// Cost of the change.
+    pub cost: &'static str,
+    /// False positives.
+    pub false_positives: &'static str,
+    /// Source: a paper with section, or field practice.
+    pub source: &'static str,
+    /// Requirements.
+    pub needs: &'static [Requirement],
+    /// Thresholds.
+    pub settings: &'static [Setting],
+    /// Advice for kinds of programs; the first that applies is used.
+    pub advice_variants: &'static [AdviceVariant],
+    /// Check of a trace.
+    pub check: fn(&RuleContext<'_>) -> Vec<Candidate>,
+}
+
+/// Printable metadata of a rule, built-in or in Python.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleInfo {
+    /// Stable code, such as `SL001` or, for a Python rule, `MY001`.
+    pub code: String,
+    /// Stable name in words, such as `hotspot`.
+    pub name: String,
+    /// Area.
+    pub area: Area,
+    /// Summary in one line.
+    pub about: String,
+    /// Reason why the problem costs time; may be empty for Python rules.
+    pub why: String,
+    /// Advice.
+    pub advice: String,
+    /// Example code before and after the change; none for Python rules.
+    pub example: Option<(String, String)>,
+    /// Cost of the change; may be empty for Python rules.
+    pub cost: String,
+    /// Page in the repository, [`Rule::page_path`]; none for Python rules.
+    pub page: Option<String>,
+}
+
+impl Rule {
+    /// True for rules on memory traces, whose findings save bytes instead of time.
+    pub fn is_of_memory(&self) -> bool {
+        self.needs.contains(&Requirement::Memory)
+    }
+
+    /// Printable metadata.
+    pub fn info(&self) -> Arc<RuleInfo> {
+        Arc::new(RuleInfo {
+            code: self.code.to_owned(),
+            name: self.name.to_owned(),
+            area: self.area,
+            about: self.about.to_owned(),
+            why: self.why.to_owned(),
+            advice: self.advice.to_owned(),
+            example: Some((self.example.0.to_owned(), self.example.1.to_owned())),
+            cost: self.cost.to_owned(),
+            page: Some(self.page_path()),
+        })
+    }
+
+    /// Printable metadata with the advice variant for a candidate.
+    pub(super) fn info_of(&self, context: &RuleContext<'_>, candidate: &Candidate) -> Arc<RuleInfo> {
+        self.info_where(candidate, |programs| programs.hold(context))
+    }
+
+    /// Printable metadata with the advice variant for a candidate; `holds` decides on the kind of program.
+    pub(super) fn info_where(&self, candidate: &Candidate, holds: impl Fn(Programs) -> bool) -> Arc<RuleInfo> {
+        let info = self.info();
+        let fits = |other: &&AdviceVariant| (other.fits)(candidate) && holds(other.which);
+        let Some(other) = self.advice_variants.iter().find(fits) else { return info };
+        let (before, after) = other.example;
+        let example = Some((before.to_owned(), after.to_owned()));
+        Arc::new(RuleInfo { advice: other.advice.to_owned(), example, ..(*info).clone() })
+    }
+}
+
+impl std::fmt::Debug for Rule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Rule({} {})", self.code, self.name)
+    }
+}

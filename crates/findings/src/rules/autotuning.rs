@@ -1,0 +1,229 @@
+//! SL062: steps after the first search for algorithms, as cuDNN's benchmark mode and autotuners do for each new shape.
+
+use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use rustc_hash::FxHashSet;
+use stackline_critical_path::exact::what_if::{Action, Edit};
+use stackline_model::{EventId, EventKind, Step, Unit};
+use stackline_timeline::confidence::Confidence;
+use stackline_timeline::source_location::SourceLocation;
+use stackline_timeline::vocabulary::aten;
+use std::collections::BTreeMap;
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL062",
+    name: "autotuning-in-step",
+    area: Area::Kernels,
+    about: "steps after the first search for the fastest algorithm or configuration of a kernel",
+    why: "Each candidate runs, twice with cuDNN, while the host waits for it. The search runs once per new shape, so \
+        it never ends if shapes differ from step to step.",
+    advice: "Set torch.backends.cudnn.benchmark = False if input sizes vary, or lower \
+        torch.backends.cudnn.benchmark_limit. Pad or crop inputs to a few sizes. Use fewer keys or configurations in \
+        @triton.autotune, and run all shapes once before training.",
+    example: ("torch.backends.cudnn.benchmark = True  # images of any size", "torch.backends.cudnn.benchmark = False"),
+    cost: "one line; the algorithm chosen without a search may be slower",
+    false_positives: "The recording covers the start of the program, and soon all shapes have been seen. A search is \
+        a convolution that launches kernels and waits for the GPU at least three times, or a frame of the autotuner \
+        of Triton or FlashInfer.",
+    source: "field practice; cuDNN frontend, time_sorted_plan (what a search does)",
+    needs: &[Requirement::GpuWork, Requirement::RuntimeCalls, Requirement::Steps],
+    settings: &[Setting {
+        name: "share",
+        default: 3.0,
+        range: (0.0, 100.0),
+        about: "minimum share of the searches at one source location in the critical path, in percent",
+    }],
+    advice_variants: &[],
+    check,
+};
+
+/// Waits of a search per candidate: before it, after its first run, and after its timed run.
+const LEAST_WAITS: usize = 3;
+
+/// Kernels of a search per candidate, which runs twice.
+const LEAST_KERNELS: usize = 2;
+
+/// Minimum number of later steps that show that each of them searches.
+const LEAST_LATER: usize = 2;
+
+/// Functions in which an autotuner runs candidates.
+const AUTOTUNERS: &[&[&str]] =
+    &[&["triton/runtime/autotuner.py(", "): _bench"], &["flashinfer/autotuner.py(", "): _profile_single_kernel"]];
+
+fn is_autotuner(name: &str) -> bool {
+    AUTOTUNERS.iter().any(|parts| super::fits(name, parts))
+}
+
+/// One search with its removable work.
+struct Search {
+    /// Convolution, or function of the autotuner.
+    span: EventId,
+    gone: Vec<EventId>,
+    /// Time of the span after the end of the search, in ns; 0 if the span consists only of the search.
+    left_ns: i64,
+}
+
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let mut groups = by_place(context, of_convolutions(context));
+    groups.extend(by_place(context, of_autotuners(context)));
+    groups.into_iter().filter_map(|(place, searches)| candidate(context, place, &searches)).collect()
+}
+
+/// Work of convolution searches, except those of a warm-up. Other rules exclude it.
+pub(super) fn events_of_searches(context: &RuleContext<'_>) -> FxHashSet<EventId> {
+    let groups = by_place(context, of_convolutions(context));
+    groups.into_iter().flat_map(|(_, searches)| searches).flat_map(|search| search.gone).collect()
+}
+
+/// Searches of later steps by source location. If each later step searches, and the first step does so no more often,
+/// its searches count, too: they have the same reason.
+fn by_place(context: &RuleContext<'_>, searches: Vec<Search>) -> Vec<(SourceLocation, Vec<Search>)> {
+    let (later, all) = (context.later_steps(), &context.trace().steps);
+    let spans: Vec<EventId> = searches.iter().map(|search| search.span).collect();
+    let mut by_span: BTreeMap<EventId, Search> = searches.into_iter().map(|search| (search.span, search)).collect();
+    let counted = |(place, mut spans): (SourceLocation, Vec<EventId>)| {
+        let mut searching: BTreeMap<usize, usize> = BTreeMap::new();
+        for step in spans.iter().filter_map(|&span| context.step_of(later, span)) {
+            *searching.entry(step).or_default() += 1;
+        }
+        let most = *searching.values().max()?;
+        let is_of_first = |&&span: &&EventId| !is_late(context, span) && context.step_of(all, span).is_some();
+        let is_steady = later.len() >= LEAST_LATER
+            && searching.len() == later.len()
+            && spans.iter().filter(is_of_first).count() <= most;
+        spans.retain(|&span| context.step_of(if is_steady { all } else { later }, span).is_some());
+        Some((place, spans.iter().filter_map(|span| by_span.remove(span)).collect()))
+    };
+    context.by_place(&spans).into_iter().filter_map(counted).collect()
+}
+
+/// True if a search is in a step after the first.
+fn is_late(context: &RuleContext<'_>, span: EventId) -> bool {
+    context.step_of(context.later_steps(), span).is_some()
+}
+
+/// Waiting calls in each of the outermost convolutions.
+fn waits_by_convolution(context: &RuleContext<'_>) -> BTreeMap<EventId, Vec<EventId>> {
+    let trace = context.trace();
+    let mut waits: BTreeMap<EventId, Vec<EventId>> = BTreeMap::new();
+    if !trace.strings.iter().any(aten::is_gpu_convolution) {
+        return waits;
+    }
+    let is_operator = |e: EventId| trace.kind(e) == EventKind::Operator && aten::is_gpu_convolution(trace.name(e));
+    for &call in context.waiting_calls() {
+        if let Some(convolution) = trace.ancestors(call).filter(|&e| is_operator(e)).last() {
+            waits.entry(convolution).or_default().push(call);
+        }
+    }
+    waits
+}
+
+fn of_convolutions(context: &RuleContext<'_>) -> Vec<Search> {
+    let trace = context.trace();
+    let waits = waits_by_convolution(context).into_iter().filter(|(_, waits)| waits.len() >= LEAST_WAITS);
+    // End of the last candidate; the rest of the span is the convolution itself.
+    let ends: BTreeMap<EventId, i64> = waits
+        .map(|(span, waits)| (span, waits.iter().map(|&e| trace.events.end(e)).max().unwrap_or_default()))
+        .collect();
+    // Usually only the first step searches.
+    if !ends.keys().any(|&span| is_late(context, span)) {
+        return Vec::new();
+    }
+    let mut gone: BTreeMap<EventId, Vec<EventId>> = ends.keys().map(|&span| (span, Vec::new())).collect();
+    for call in trace.events.ids().filter(|&e| trace.kind(e).is_api_call()) {
+        let Some(span) = trace.ancestors(call).filter(|e| ends.contains_key(e)).last() else { continue };
+        if trace.events.end(call) <= ends[&span] {
+            gone.entry(span).or_default().push(call);
+        }
+    }
+    for (span, gone) in &mut gone {
+        let launched = |work: &EventId| {
+            let launch = trace.gpu.of_event(*work).and_then(|gpu| trace.gpu.launch[gpu.index()].some());
+            launch.is_some_and(|launch| trace.events.end(launch) <= ends[span])
+        };
+        gone.extend(context.launched_in(*span).filter(launched));
+    }
+    // Waits alone may come from an allocator that frees memory.
+    let kernels = |gone: &[EventId]| gone.iter().filter(|&&e| trace.kind(e) == EventKind::Kernel).count();
+    let searches = gone.into_iter().filter(|(_, gone)| kernels(gone) >= LEAST_KERNELS);
+    let search = |(span, gone)| Search { span, gone, left_ns: (trace.events.end(span) - ends[&span]).max(0) };
+    searches.map(search).collect()
+}
+
+fn of_autotuners(context: &RuleContext<'_>) -> Vec<Search> {
+    let spans = context.outermost(&context.named(&[EventKind::PythonFunction], is_autotuner));
+    let gone = |span: EventId| {
+        let mut gone = context.with_waits(&[span]);
+        gone.extend(context.launched_in(span));
+        gone.sort_unstable();
+        gone.dedup();
+        gone
+    };
+    spans.into_iter().map(|span| Search { span, gone: gone(span), left_ns: 0 }).collect()
+}
+
+fn candidate(context: &RuleContext<'_>, place: SourceLocation, searches: &[Search]) -> Option<Candidate> {
+    let trace = context.trace();
+    let (later, all) = (context.later_steps(), &trace.steps);
+    let events: Vec<EventId> = searches.iter().map(|search| search.span).collect();
+    let late: Vec<&Search> = searches.iter().filter(|search| is_late(context, search.span)).collect();
+    let searches: Vec<&Search> = searches.iter().collect();
+    let gone = searches.iter().flat_map(|search| search.gone.iter().copied());
+    let candidates: Vec<EventId> = gone.filter(|&e| trace.kind(e) == EventKind::Kernel).collect();
+    let (path, inside) = (context.on_path(), context.path_inside(&events));
+    let on_gpu: i64 = candidates.iter().filter_map(|kernel| path.get(kernel)).sum();
+    let share = context.percent(inside.iter().sum::<i64>() + on_gpu);
+    if share < context.setting("share") {
+        return None;
+    }
+    let name = trace.name(*events.first()?);
+    let what = if is_autotuner(name) { "an autotuner" } else { "cuDNN (or MIOpen)" };
+    let in_steps = match late.len() == searches.len() {
+        true => format!("{} of the {} steps after the first", steps_with(context, later, &late), later.len()),
+        false => format!("all {} steps", steps_with(context, all, &searches)),
+    };
+    let edits = edits(context, name, &searches)?;
+    // Searches of a first step may include other one-time work.
+    let least = if late.len() < searches.len() { vec![self::edits(context, name, &late)?] } else { Vec::new() };
+    Some(Candidate {
+        title: format!("Autotuning: {what} benchmarks kernels in {in_steps}, {share:.0} % of the critical path"),
+        place,
+        facts: vec![
+            Fact::count("searches", searches.len()),
+            Fact::count("candidate kernels", candidates.len()),
+            Fact { name: "part of the critical path", value: share, unit: Unit::Percent },
+            Fact::time("time of searching calls, a step", context.per_step(context.total(&events))),
+        ],
+        gain_estimate: if least.is_empty() { GainEstimate::Edits(edits) } else { GainEstimate::Range(edits, least) },
+        events,
+        support: Support::Exact,
+        confidence: Confidence::High,
+    })
+}
+
+/// Number of steps with a search.
+fn steps_with(context: &RuleContext<'_>, steps: &[Step], searches: &[&Search]) -> usize {
+    context.steps_with(steps, searches.iter().map(|search| search.span)).len()
+}
+
+/// Edits that remove searches.
+fn edits(context: &RuleContext<'_>, name: &str, searches: &[&Search]) -> Option<Vec<Edit>> {
+    let kind = if is_autotuner(name) { "frame" } else { "operator" };
+    let gone: Vec<EventId> = searches.iter().flat_map(|search| search.gone.iter().copied()).collect();
+    let spans: Vec<EventId> = searches.iter().map(|search| search.span).collect();
+    let remove = context.edit(Action::Remove, format!("{kind}:{name}, its search"), &gone)?;
+    // Time of cuDNN between its calls goes, too.
+    let left = searches.iter().map(|search| search.left_ns).sum::<i64>() as f64 / context.total(&spans).max(1) as f64;
+    let rest = context.edit(Action::Scale(left.min(1.0)), format!("{kind}:{name}, without its search"), &spans);
+    Some(std::iter::once(remove).chain(rest.filter(|_| left > 0.0)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_autotuner;
+
+    #[test]
+    fn what_searches() {
+        assert!(is_autotuner("triton/runtime/autotuner.py(140): _bench"));
+        assert!(!is_autotuner("triton/runtime/autotuner.py(200): run"));
+    }
+}

@@ -1,0 +1,122 @@
+//! SL035: kernels whose block size is not a multiple of the warp size.
+
+use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use serde_json::Value;
+use stackline_critical_path::exact::what_if::Action;
+use stackline_model::{Device, EventId, Vendor};
+use stackline_timeline::confidence::Confidence;
+use std::collections::BTreeMap;
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL035",
+    name: "block-size",
+    area: Area::Kernels,
+    about: "a hot kernel has a block size that leaves GPU lanes idle",
+    why: "GPUs run threads in groups: warps of 32 on NVIDIA, wavefronts of 64 on AMD data-center GPUs. A partly \
+        filled group takes as long as a full one.",
+    advice: "Choose a multiple of the warp size as the number of threads per block: num_warps of a Triton kernel, or \
+        the block size of a CUDA or HIP kernel. Report a library kernel to its library.",
+    example: ("kernel<<<n / 48, 48>>>(x)", "kernel<<<n / 64, 64>>>(x)"),
+    cost: "one number, and a measurement",
+    false_positives: "The kernel is memory-bound or launches few blocks. The gain assumes that the idle lanes do \
+        useful work.",
+    source: "vendors' programming guides; DeepContext table 3 (threads per block)",
+    needs: &[Requirement::GpuWork, Requirement::GpuModel],
+    settings: &[
+        Setting {
+            name: "share",
+            default: 2.0,
+            range: (0.0, 100.0),
+            about: "minimum share of the kernel in GPU busy time, in percent",
+        },
+        Setting {
+            name: "blocks",
+            default: 64.0,
+            range: (1.0, 1e9),
+            about: "minimum blocks of a launch; fewer blocks do not fill the GPU anyway",
+        },
+    ],
+    advice_variants: &[],
+    check,
+};
+
+/// Upper limit of plausible threads per block.
+const MOST_THREADS: i64 = 1 << 16;
+
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let Some(group) = warp_size(&context.devices()) else { return Vec::new() };
+    let kernels = context.kernels();
+    let hot = context.by_name(&kernels).into_iter();
+    let hot = hot.filter(|(_, of)| context.percent_of_gpu(context.total(of)) >= context.setting("share"));
+    hot.flat_map(|(name, of)| {
+        let mut by_threads: BTreeMap<i64, Vec<EventId>> = BTreeMap::new();
+        for kernel in of {
+            let fills = product(context, "grid", kernel).is_some_and(|n| n as f64 >= context.setting("blocks"));
+            let threads =
+                product(context, "block", kernel).filter(|n| (1..=MOST_THREADS).contains(n) && n % group != 0);
+            if let Some(threads) = threads.filter(|_| fills) {
+                by_threads.entry(threads).or_default().push(kernel);
+            }
+        }
+        by_threads.into_iter().filter_map(move |(threads, of)| candidate(context, name, of, (threads, group)))
+    })
+    .collect()
+}
+
+/// Property that all devices of the trace share; none if devices differ.
+pub(super) fn common<T: PartialEq>(devices: &[Device], property: impl Fn(&Device) -> Option<T>) -> Option<T> {
+    let mut all: Vec<Option<T>> = devices.iter().map(property).collect();
+    all.dedup();
+    if all.len() == 1 { all.pop()? } else { None }
+}
+
+/// Threads per warp or wavefront: recorded, or else by product name.
+pub(super) fn warp_size(devices: &[Device]) -> Option<i64> {
+    common(devices, |device| match device.vendor {
+        _ if device.warp_size.is_some() => device.warp_size,
+        Some(Vendor::Nvidia) => Some(32),
+        // AMD's Radeon GPUs have wavefronts of 32 or 64.
+        _ if device.is_named(&["Instinct"]) => Some(64),
+        _ => None,
+    })
+}
+
+/// Product of a launch dimension: threads per block, or blocks per grid.
+pub(super) fn product(context: &RuleContext<'_>, key: &str, kernel: EventId) -> Option<i64> {
+    let sizes = context.json(key, kernel)?;
+    sizes.as_array()?.iter().map(Value::as_i64).try_fold(1_i64, |product, n| product.checked_mul(n?))
+}
+
+fn candidate(
+    context: &RuleContext<'_>,
+    name: &str,
+    kernels: Vec<EventId>,
+    (threads, group): (i64, i64),
+) -> Option<Candidate> {
+    let ns = context.total(&kernels);
+    let share = context.percent_of_gpu(ns);
+    if share < context.setting("share") {
+        return None;
+    }
+    let lanes = (threads + group - 1) / group * group;
+    let edit = context.edit(Action::Scale(threads as f64 / lanes as f64), format!("kernel:{name}"), &kernels)?;
+    let (place, _) = context.by_code(&kernels).into_iter().next()?;
+    Some(Candidate {
+        title: format!(
+            "Block size: {} has {threads} threads per block, the GPU runs {group} at a time, {:.0} % of lanes are \
+             idle",
+            super::short(name),
+            100.0 * (lanes - threads) as f64 / lanes as f64
+        ),
+        place,
+        facts: vec![
+            Fact::count("calls", kernels.len()),
+            Fact::count("threads per block", threads as usize),
+            Fact::time("total time, a step", context.per_step(ns)),
+        ],
+        events: kernels,
+        support: Support::Exact,
+        confidence: Confidence::Low,
+        gain_estimate: GainEstimate::Edits(vec![edit]),
+    })
+}

@@ -1,0 +1,80 @@
+//! SL019: collectives on the critical path.
+
+use super::small_collectives::{MIDDLE, latency_bound, small_size};
+use crate::{AdviceVariant, Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use rustc_hash::FxHashMap;
+use stackline_critical_path::exact::what_if::Action;
+use stackline_model::{EventId, Unit};
+use stackline_timeline::confidence::Confidence;
+use stackline_timeline::kernel_type::KernelType;
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL019",
+    name: "collective-not-overlapped",
+    area: Area::Communication,
+    about: "work waits for collectives that could overlap with computation",
+    why: "While only a collective runs, the GPU computes nothing.",
+    advice: "Start collectives earlier and overlap them with computation: smaller buckets (bucket_cap_mb), \
+        async_op=True with wait() before the first use, prefetching in FSDP.",
+    example: ("dist.all_reduce(grad)\nwork()", "handle = dist.all_reduce(grad, async_op=True)\nwork()\nhandle.wait()"),
+    cost: "some memory for outstanding collectives",
+    false_positives: "The next computation needs the result at once. The gain assumes that only the host waits for \
+        the collective. Many small collectives that consist mostly of latency are reported by SL044.",
+    source: "CTDA-CPA, communication on the critical path; field practice",
+    needs: &[Requirement::GpuWork, Requirement::Collectives],
+    settings: &[Setting {
+        name: "share",
+        default: 1.0,
+        range: (0.0, 100.0),
+        about: "minimum reported share of the critical path, in percent",
+    }],
+    advice_variants: &[AdviceVariant::for_all(
+        "with small collectives",
+        |candidate| candidate.facts.iter().any(|fact| fact.name == MIDDLE),
+        "Start collectives earlier and overlap them with computation: async_op=True with wait() before the first \
+         use. Merge the independent collectives of a step; smaller buckets would only add collectives.",
+        ("dist.all_reduce(loss)\nwork()", "handle = dist.all_reduce(loss, async_op=True)\nwork()\nhandle.wait()"),
+    )],
+    check,
+};
+
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let mut types = context.kernel_types();
+    let mut collectives = context.gpu_work();
+    collectives.retain(|&event| types.of_event(event) == KernelType::Communication);
+    // Many small collectives are bound by latency and belong to SL044.
+    let told_elsewhere = latency_bound(context);
+    collectives.retain(|event| !told_elsewhere.contains(event));
+    let sizes: FxHashMap<EventId, i64> =
+        context.collectives().into_iter().filter_map(|c| Some((c.event, c.elements?))).collect();
+    let on_path = context.on_path();
+    let candidate = |(name, of): (&str, Vec<_>)| {
+        let ns: i64 = of.iter().filter_map(|event| on_path.get(event)).sum();
+        if ns == 0 || context.percent(ns) < context.setting("share") {
+            return None;
+        }
+        let edit = context.edit(Action::Overlap, format!("collective:{name}"), &of)?;
+        let (place, _) = context.by_place(&of).into_iter().max_by_key(|(_, of)| context.total(of))?;
+        let middle = small_size(context, of.iter().map(|event| sizes.get(event).copied()));
+        let size = middle.map(|middle| Fact { name: MIDDLE, value: middle as f64, unit: Unit::None });
+        let facts = [
+            Fact::count("calls", of.len()),
+            Fact::time("on the critical path, a step", context.per_step(ns)),
+            Fact::time("total time, a step", context.per_step(context.total(&of))),
+        ];
+        Some(Candidate {
+            title: format!(
+                "Collective not overlapped: {} takes {:.0} % of the critical path",
+                super::short(name),
+                context.percent(ns)
+            ),
+            place,
+            facts: facts.into_iter().chain(size).collect(),
+            events: of,
+            support: Support::Exact,
+            confidence: Confidence::Medium,
+            gain_estimate: GainEstimate::Edits(vec![edit]),
+        })
+    };
+    context.by_name(&collectives).into_iter().filter_map(candidate).collect()
+}

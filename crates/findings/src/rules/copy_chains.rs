@@ -1,0 +1,221 @@
+//! SL017: copies that only change the memory layout, or duplicate tensors.
+
+use crate::{AdviceVariant, Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use stackline_critical_path::exact::what_if::{Action, Chosen};
+use stackline_model::{EventId, EventKind, INFERRED, StrId};
+use stackline_timeline::confidence::Confidence;
+use stackline_timeline::source_location::SourceLocation;
+use stackline_timeline::vocabulary::aten;
+use std::collections::BTreeMap;
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL017",
+    name: "copy-chains",
+    area: Area::Copies,
+    about: "contiguous() and reshape() copy tensors into another memory layout, or clone() and deepcopy() duplicate \
+        them",
+    why: "After transpose, permute, expand or slicing, a tensor is not contiguous. A copy into contiguous memory \
+        reads and writes all of it, and so does clone().",
+    advice: "Choose memory layouts that the next operator accepts: einsum, a transposed weight, or one permute \
+        instead of several. Repeat tensors only after the product, or use torch.compile, which reads any layout \
+        while it computes. Remove clone() of tensors that no code changes afterwards.",
+    example: (
+        "k = k.transpose(1, 2).contiguous()\ny = F.scaled_dot_product_attention(q, k, v)",
+        "y = F.scaled_dot_product_attention(q, k.transpose(1, 2), v)",
+    ),
+    cost: "a review of the order of dimensions",
+    false_positives: "The next kernel needs the layout and is slower without the copy. Then only a part of the gain \
+        is achieved.",
+    source: "field practice",
+    needs: &[Requirement::Operators],
+    settings: &[Setting {
+        name: "share",
+        default: 2.0,
+        range: (0.0, 100.0),
+        about: "minimum share of the copies of one source location in GPU busy time, or in the window without a GPU, \
+            in percent",
+    }],
+    advice_variants: &[AdviceVariant::for_all(
+        "that copy with copy.deepcopy",
+        |candidate| candidate.title.starts_with(DEEP),
+        "Do not copy a model in the loop. For an average of its weights, keep one copy and update it in place \
+         (torch._foreach_lerp_, torch.optim.swa_utils.AveragedModel). For a checkpoint, use copy_ into preallocated \
+         memory, or save concurrently with the next steps. For reading only, use the model itself under \
+         torch.no_grad().",
+        (
+            "ema = copy.deepcopy(model)  # in each step",
+            "torch._foreach_lerp_(list(ema.parameters()), list(model.parameters()), 0.01)",
+        ),
+    )],
+    check,
+};
+
+/// First word of titles on copies of whole objects.
+pub(super) const DEEP: &str = "copy.deepcopy";
+
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let copies = if context.uses_gpu() { copies_on_gpu(context) } else { copies_on_cpu(context) };
+    // Stacks of operators are inspected only if the trace has such a frame.
+    let deep_names: Vec<bool> = context.trace().strings.iter().map(is_deep_frame).collect();
+    let has_deep = deep_names.contains(&true);
+    let deep = if has_deep { context.outermost(&context.operators()) } else { Vec::new() };
+    let deep: Vec<EventId> = deep.into_iter().filter(|&operator| is_deep(context, &deep_names, operator)).collect();
+    let plain: Vec<EventId> =
+        copies.into_iter().filter(|&copy| !has_deep || !is_deep(context, &deep_names, copy)).collect();
+    // One call copies with several operators, and modules of any class.
+    let mut by_line: BTreeMap<SourceLocation, Vec<EventId>> = BTreeMap::new();
+    for (place, of) in context.by_place(&deep) {
+        by_line.entry(SourceLocation { operator: None, module: None, ..place }).or_default().extend(of);
+    }
+    let deep = by_line.into_iter().filter_map(|(place, operators)| deep_copy(context, &deep_names, place, operators));
+    let plain = context.by_code(&plain).into_iter().filter_map(|(place, copies)| candidate(context, place, copies));
+    deep.chain(plain).collect()
+}
+
+/// True for frames of Python's `copy.deepcopy`, or of PyTorch's functions in it.
+pub(super) fn is_deep_frame(name: &str) -> bool {
+    super::fits(name, &["copy.py(", "): deepcopy"])
+        || super::fits(name, &["torch/_tensor.py(", "): __deepcopy__"])
+        || super::fits(name, &["torch/nn/parameter.py(", "): __deepcopy__"])
+}
+
+/// True if an operation runs in such a call. `deep_names` marks the names of such frames.
+fn is_deep(context: &RuleContext<'_>, deep_names: &[bool], copy: EventId) -> bool {
+    let trace = context.trace();
+    let is_deep = |name: StrId| deep_names.get(name.index()).copied().unwrap_or(false);
+    let frames = || context.stack(copy).filter(|&e| trace.kind(e) == EventKind::PythonFunction);
+    frames().any(|e| is_deep(trace.events.name[e.index()]))
+        || context.stack(copy).any(|e| context.stack_frames(e).into_iter().any(is_deep))
+}
+
+/// Candidate for copies of whole objects by these operators, including the Python time between them.
+fn deep_copy(
+    context: &RuleContext<'_>,
+    deep_names: &[bool],
+    place: SourceLocation,
+    operators: Vec<EventId>,
+) -> Option<Candidate> {
+    let trace = context.trace();
+    let calls = calls_around(context, deep_names, &operators);
+    // Recorded calls give the start and end of the copy. For sampled and other calls, the operators do.
+    let is_recorded = !calls.is_empty() && calls.iter().all(|&call| trace.attr(INFERRED).get(call).is_none());
+    let runs = context.runs_of(&operators);
+    let gone = |chosen: Chosen| {
+        let work = operators.iter().flat_map(|&operator| context.launched_in(operator));
+        let events = chosen.events.iter().copied().chain(work).collect();
+        context.edit_of(Action::Remove, DEEP, Chosen { events, ..chosen })
+    };
+    let least = gone(Chosen { events: operators.clone(), ..Chosen::default() })?;
+    let (ns, likely, most) = if is_recorded {
+        let likely = gone(Chosen { events: calls.clone(), ..Chosen::default() })?;
+        (context.total(&calls), likely.clone(), likely)
+    } else {
+        let stretches = || runs.runs.clone();
+        // Time before the first copy of a run may be its start, or other work.
+        let before = runs.runs.iter().zip(&runs.neighbours);
+        let before = before.filter_map(|((first, _), (before, _))| Some(((*before)?, *first))).collect();
+        let likely = gone(Chosen { stretches: stretches(), ..Chosen::default() })?;
+        (runs.ns, likely, gone(Chosen { events: calls, stretches: stretches(), between: before })?)
+    };
+    let share = context.percent(ns);
+    if share < context.setting("share") {
+        return None;
+    }
+    Some(Candidate {
+        title: deep_title(share, context.words().in_each_step()),
+        place,
+        facts: vec![
+            Fact::count("operators in deepcopy", operators.len()),
+            Fact::time("total time, a step", context.per_step(ns)),
+            Fact::time("operator time, a step", context.per_step(context.total(&operators))),
+        ],
+        events: operators,
+        support: if is_recorded { Support::Exact } else { Support::Partial },
+        confidence: Confidence::Medium,
+        gain_estimate: GainEstimate::Range(vec![likely], vec![vec![least], vec![most]]),
+    })
+}
+
+/// Title for copies of whole objects: share of the time in percent, and frequency.
+pub(super) fn deep_title(share: f64, when: &str) -> String {
+    format!("{DEEP}{when}: {share:.0} % of the time")
+}
+
+/// Title for copies by an operator: share in percent, and its reference.
+pub(super) fn title(operator: &str, share: f64, whose: &str, is_on_gpu: bool) -> String {
+    // Kernel names show a change of layout; on a CPU, clone() does not show it.
+    let order = if !is_on_gpu && operator == aten::CLONE { "" } else { " into another memory layout" };
+    format!("{} copies tensors{order}: {share:.0} % of {whose}", super::short(operator))
+}
+
+/// Outermost calls of `copy.deepcopy` around operators.
+fn calls_around(context: &RuleContext<'_>, deep_names: &[bool], operators: &[EventId]) -> Vec<EventId> {
+    let trace = context.trace();
+    let is_deep = |e: EventId| deep_names.get(trace.events.name[e.index()].index()).copied().unwrap_or(false);
+    let is_call = |e: &EventId| trace.kind(*e) == EventKind::PythonFunction && is_deep(*e);
+    let around = |&operator: &EventId| trace.ancestors(operator).filter(is_call).last();
+    let mut calls: Vec<EventId> = operators.iter().filter_map(around).collect();
+    calls.sort_unstable();
+    calls.dedup();
+    calls
+}
+
+/// Kernels that change the memory layout, launched by operators without other work.
+fn copies_on_gpu(context: &RuleContext<'_>) -> Vec<EventId> {
+    let trace = context.trace();
+    let copies = context.named(&[EventKind::Kernel], is_reordering);
+    let asked_for = |&work: &EventId| {
+        let mut names = context.stack(work).map(|e| trace.name(e));
+        let mut is_reordered = false;
+        let is_converted = names.any(|name| {
+            is_reordered |= aten::reorders(name);
+            aten::converts(name)
+        });
+        is_reordered && !is_converted
+    };
+    copies.into_iter().filter(asked_for).collect()
+}
+
+/// True for kernels that, by name, copy elements one by one without conversion.
+fn is_reordering(name: &str) -> bool {
+    name.contains("direct_copy_kernel") && name.contains("nocast") && !name.contains("vectorized_elementwise_kernel")
+}
+
+/// Outermost operators that change the memory layout and did copy.
+fn copies_on_cpu(context: &RuleContext<'_>) -> Vec<EventId> {
+    let trace = context.trace();
+    let copies = context.named(&[EventKind::Operator], |name| name == aten::COPY);
+    let mut found: Vec<EventId> = copies
+        .into_iter()
+        .filter(|&copy| !trace.ancestors(copy).any(|e| aten::converts(trace.name(e))))
+        .filter_map(|copy| trace.ancestors(copy).take_while(|&e| trace.kind(e) == EventKind::Operator).last())
+        .filter(|&outermost| aten::reorders(trace.name(outermost)))
+        .collect();
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+fn candidate(context: &RuleContext<'_>, place: SourceLocation, copies: Vec<EventId>) -> Option<Candidate> {
+    let ns = context.total(&copies);
+    let (share, whose, gone) = if context.uses_gpu() {
+        let operators = context.operators_of_nothing_else(&copies);
+        (context.percent_of_gpu(ns), "GPU time", operators.into_iter().chain(copies.iter().copied()).collect())
+    } else {
+        (context.percent(ns), "the time", copies.clone())
+    };
+    if share < context.setting("share") {
+        return None;
+    }
+    let operator = place.operator.clone().unwrap_or_else(|| "copies".to_owned());
+    let edit = context.edit(Action::Remove, format!("copies of {operator}"), &gone)?;
+    Some(Candidate {
+        title: title(&operator, share, whose, context.uses_gpu()),
+        place,
+        facts: vec![Fact::count("copies", copies.len()), Fact::time("total time, a step", context.per_step(ns))],
+        events: copies,
+        support: Support::Exact,
+        confidence: Confidence::Medium,
+        gain_estimate: GainEstimate::Edits(vec![edit]),
+    })
+}

@@ -1,0 +1,210 @@
+//! SL009: the program waits for data.
+
+use crate::{
+    AdviceVariant, Area, Candidate, Fact, GainEstimate, Programs, Recording, Rule, RuleContext, Setting, Support,
+};
+use stackline_critical_path::exact::Category;
+use stackline_critical_path::exact::what_if::Edit;
+use stackline_model::vocabulary::lightning;
+use stackline_model::{EventId, EventKind, Unit};
+use stackline_timeline::confidence::Confidence;
+use stackline_timeline::vocabulary::python::{LOADER_WITH_WORKERS, LOADER_WITHOUT_WORKERS, TAKE_BATCH};
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL009",
+    name: "dataloader-starved",
+    area: Area::Data,
+    about: "the program and its GPU wait for the DataLoader",
+    why: "A batch that is not ready stops all work. Loading can run concurrently with computation.",
+    advice: "Add workers to the DataLoader (num_workers), with pin_memory and persistent_workers. Reduce the cost of \
+        loading (SL010).",
+    example: (
+        "loader = DataLoader(data, batch_size=64)",
+        "loader = DataLoader(data, batch_size=64, num_workers=8,\n                    pin_memory=True, persistent_workers=True)",
+    ),
+    cost: "one line; each worker uses a core and keeps a few batches in memory",
+    false_positives: "No cores are free for more workers, or the disk is the bottleneck. A recording counts the \
+        usable processors and the threads that need one. If all processors are busy, the finding has no gain. \
+        Recordings also show the existing workers. For other traces the rule assumes one existing worker, and the \
+        reported number of workers applies to each existing one. Only recordings show free processors, so only they \
+        give high confidence; they do not count threads of other programs. The gain assumes workers that load at the \
+        program's current speed, each on its own processor. It is limited by the number of workers, and by the \
+        processors that a recording shows. In the second case the lower bound is 0, because other programs need \
+        processors, too. Taking a batch from a worker costs 0.1 ms; the upper bound assumes 0. The lower bound \
+        assumes 1.1 ms, as measured with all processors busy, plus the time to assemble the batch (aten::stack, \
+        aten::cat), but at most half of the loading. Reading a batch from a worker's memory can take that long.",
+    source: "CTDA-CPA, section 5.4; DeepContext 6 (U-Net: 1.15 times)",
+    needs: &[],
+    settings: &[Setting {
+        name: "share",
+        default: 3.0,
+        range: (0.0, 100.0),
+        about: "minimum share of loading and of waiting for data in the critical path, in percent",
+    }],
+    advice_variants: &[
+        AdviceVariant {
+            programs: "whose processors are all busy",
+            which: Programs::Where(|context| Room::new(context, &takes(context)).is_full()),
+            fits: |_| true,
+            advice: "Reduce the cost of loading (SL010), or load once and keep the result. More workers would find \
+                no free processor. Give the existing workers more processor time: torch.set_num_threads(1) in the \
+                workers, and fewer threads in the program.",
+            example: (
+                "def __getitem__(self, i):\n    return resize(decode(self.paths[i]))",
+                "def __getitem__(self, i):\n    return self.small[i]  # resized once, before the training",
+            ),
+        },
+        AdviceVariant::without_gpu(
+            "Add workers to the DataLoader (num_workers), with persistent_workers. Leave cores for them with \
+             torch.set_num_threads. Reduce the cost of loading (SL010).",
+            (
+                "loader = DataLoader(data, batch_size=64)",
+                "loader = DataLoader(data, batch_size=64, num_workers=4, persistent_workers=True)",
+            ),
+        ),
+    ],
+    check,
+};
+
+/// Maximum number of advised workers per existing worker.
+const MOST_WORKERS: f64 = 16.0;
+/// Minimum ratio of threads that fit on the processors to current threads; below it, more workers do not help.
+const LEAST_ROOM: f64 = 1.15;
+
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let on_path = context.path_of(Category::HostDataLoading);
+    let share = context.percent(on_path);
+    let takes = takes(context);
+    if share < context.setting("share") || takes.is_empty() {
+        return Vec::new();
+    }
+    let loads_itself = loads_itself(context, &takes);
+    let room = Room::new(context, &takes);
+    let rest = (context.steps_ns() - on_path).max(1);
+    // Number of workers with which nothing waits.
+    let workers = (room.crew.max(1) as f64 * on_path as f64 / rest as f64).ceil().clamp(1.0, room.most()) as u32;
+    let is_full = room.is_full();
+    // Concurrent loading may keep all processors busy.
+    let is_bounded = room.most_gain(context).is_some_and(|most| most < context.total(&takes));
+    let Ok(edit) = Edit::more_workers(workers) else { return Vec::new() };
+    let gain_estimate = if is_full { GainEstimate::None } else { GainEstimate::Edits(vec![edit]) };
+    // Only recordings show free processors for workers.
+    let is_sure = loads_itself && room.room.is_some() && !is_full && !is_bounded;
+    let confidence = if is_sure { Confidence::High } else { Confidence::Medium };
+    let how = match () {
+        () if loads_itself => "batches are loaded in the main process",
+        () => "DataLoader workers are too slow",
+    };
+    let assumed = match (workers, loads_itself) {
+        _ if is_full => ", and all processors are busy: make loading cheaper".to_owned(),
+        _ if loads_itself && is_bounded => " (gain limited by free processors)".to_owned(),
+        (1, true) => " (gain assumes 1 worker with its own processor)".to_owned(),
+        (_, true) => format!(" (gain assumes {workers} workers, each with its own processor)"),
+        _ => format!(" (gain assumes {workers} more workers, each with its own processor)"),
+    };
+    let place = context.by_place(&takes).into_iter().max_by_key(|(_, of)| context.total(of)).map(|(place, _)| place);
+    let add = (!is_full).then(|| Fact::count("workers to add", workers as usize));
+    vec![Candidate {
+        title: format!("Waiting for data: {share:.0} % of the time, {how}{assumed}"),
+        place: place.unwrap_or_default(),
+        facts: [
+            Fact::count("batches", takes.len()),
+            Fact { name: "part of the critical path", value: share, unit: Unit::Percent },
+            Fact::time("waiting, a step", context.per_step(on_path)),
+        ]
+        .into_iter()
+        .chain(add)
+        .chain(room.facts())
+        .collect(),
+        events: takes,
+        support: Support::Exact,
+        confidence,
+        gain_estimate,
+    }]
+}
+
+/// Calls in which the program takes a batch.
+fn takes(context: &RuleContext<'_>) -> Vec<EventId> {
+    let kinds = [EventKind::Annotation, EventKind::Operator, EventKind::PythonFunction];
+    context.outermost(&context.named(&kinds, is_next))
+}
+
+/// Workers and processors available to the loader.
+struct Room {
+    /// Existing workers; 0 if the trace shows none.
+    crew: usize,
+    /// Usable processors, and the mean number of threads that need one; none if unknown.
+    usable: Option<f64>,
+    busy: Option<f64>,
+    /// Ratio of threads that would find a processor to current threads.
+    room: Option<f64>,
+}
+
+impl Room {
+    fn new(context: &RuleContext<'_>, takes: &[EventId]) -> Self {
+        let (events, seen) = (&context.trace().events, context.loader_workers());
+        let at = |&take: &EventId| seen.during(events.start[take.index()], events.end(take)).count();
+        let mut crews: Vec<usize> = takes.iter().map(at).collect();
+        crews.sort_unstable();
+        let (from, to) = context.window();
+        let recording = context.recording();
+        Self {
+            crew: crews.get(crews.len() / 2).copied().unwrap_or(0),
+            usable: recording.and_then(Recording::most_usable),
+            busy: recording.and_then(|recording| recording.busy(from, to)),
+            room: recording.and_then(|recording| recording.room(from, to)),
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.room.is_some_and(|room| room < LEAST_ROOM)
+    }
+
+    /// Upper bound of the gain if all computation is spread over the processors, in ns of the whole window.
+    fn most_gain(&self, context: &RuleContext<'_>) -> Option<i64> {
+        self.room.map(|room| (context.steps_ns() as f64 * (1.0 - 1.0 / room)) as i64)
+    }
+
+    /// Maximum number of added workers, at least one: as many as find a processor if each works like the existing ones.
+    fn most(&self) -> f64 {
+        let crew = self.crew.max(1) as f64;
+        let spare = if self.crew > 0 { self.room.map(|room| (crew * (room - 1.0)).ceil()) } else { self.usable };
+        spare.unwrap_or(f64::INFINITY).clamp(1.0, MOST_WORKERS * crew)
+    }
+
+    fn facts(&self) -> impl Iterator<Item = Fact> {
+        let number = |name, value: Option<f64>| value.map(|value| Fact { name, value, unit: Unit::None });
+        let crew = (self.crew > 0).then(|| Fact::count("workers", self.crew));
+        let busy = number("threads that need a processor", self.busy);
+        [crew, number("usable processors", self.usable), busy].into_iter().flatten()
+    }
+}
+
+/// True if the main process loads its batches itself, or most of them if it has several loaders.
+fn loads_itself(context: &RuleContext<'_>, takes: &[EventId]) -> bool {
+    let with = |name: &str| -> Vec<EventId> {
+        takes.iter().copied().filter(|&take| calls_inside(context, take, name)).collect()
+    };
+    // Workers may have started before the window.
+    let has_workers = !context.loader_workers().is_empty()
+        || context.trace().strings.iter().any(|name| name.contains(LOADER_WITH_WORKERS));
+    let by_itself = context.total(&with(LOADER_WITHOUT_WORKERS));
+    2 * by_itself > context.total(takes) || (!has_workers && with("_try_get_data").is_empty())
+}
+
+/// True for names of calls that take the next batch.
+pub(super) fn is_next(name: &str) -> bool {
+    name.starts_with(TAKE_BATCH)
+        || lightning::takes_batch(name)
+        || super::fits(name, &["dataloader.py(", "): __next__"])
+}
+
+/// True if taking a batch calls a function with this name.
+fn calls_inside(context: &RuleContext<'_>, take: EventId, name: &str) -> bool {
+    let trace = context.trace();
+    let (from, to) = (trace.events.start[take.index()], trace.events.end(take));
+    let on_track = trace.track_events(trace.events.track[take.index()]);
+    let first = on_track.partition_point(|e| trace.events.start[e.index()] < from);
+    let inside = on_track[first..].iter().take_while(|e| trace.events.start[e.index()] < to);
+    inside.into_iter().any(|&e| trace.name(e).contains(name))
+}

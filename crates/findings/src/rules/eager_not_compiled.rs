@@ -1,0 +1,137 @@
+//! SL036: chains of elementwise kernels without compilation.
+
+use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use rustc_hash::FxHashSet;
+use stackline_critical_path::exact::what_if::Action;
+use stackline_model::{EventId, EventKind};
+use stackline_timeline::confidence::Confidence;
+use stackline_timeline::vocabulary::autograd::is_accumulation;
+use stackline_timeline::vocabulary::categories::NATIVE_NAMESPACE;
+use stackline_timeline::vocabulary::python::OPTIMIZER;
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL036",
+    name: "eager-not-compiled",
+    area: Area::Kernels,
+    about: "chains of elementwise kernels are not compiled into one kernel each",
+    why: "Each kernel of a chain reads the output of the previous kernel from memory. Compiled, the chain is one \
+        kernel.",
+    advice: "Call torch.compile on the function that runs these kernels. If the program already compiles its model, \
+        fix the graph break that excludes the function (TORCH_LOGS=graph_breaks).",
+    example: ("y = activate(x)", "activate = torch.compile(activate)\ny = activate(x)"),
+    cost: "longer compilation; graph breaks to fix",
+    false_positives: "The kernels of a chain process different tensors and only happen to follow each other. The \
+        gain assumes that the longest kernel of each chain stays; the upper bound also fuses reductions between \
+        chains. Optimizer kernels are reported by SL015. In a program without compiled code, only chains of at least \
+        three kernels count.",
+    source: "DeepContext table 3 (kernel counts of eager and compiled programs)",
+    needs: &[Requirement::GpuWork, Requirement::Operators],
+    settings: &[
+        Setting {
+            name: "kernels",
+            default: 20.0,
+            range: (1.0, 1e6),
+            about: "minimum kernels a step that compilation \
+            would remove",
+        },
+        Setting {
+            name: "compiled",
+            default: 10.0,
+            range: (1.0, 1e6),
+            about: "minimum compiled kernels of a program that counts as partly compiled",
+        },
+        Setting {
+            name: "share",
+            default: 10.0,
+            range: (0.0, 100.0),
+            about: "minimum share of removable kernels in the critical path, in percent, in a program without \
+                compiled code",
+        },
+    ],
+    advice_variants: &[],
+    check,
+};
+
+/// Name prefixes of Inductor's kernels.
+const COMPILED: &[&str] = &["triton_poi_", "triton_red_", "triton_per_", "triton_tem_", "triton_for_", "triton__0d"];
+/// Name parts of PyTorch's own elementwise kernels.
+const ELEMENTWISE: &[&str] = &["elementwise_kernel"];
+/// Name parts of PyTorch's reduction kernels, which a compiler fuses with preceding kernels.
+const REDUCTIONS: &[&str] = &["reduce_kernel"];
+/// Minimum length of a chain in a program without compiled code, as two kernels may follow each other by accident.
+const LEAST_CHAIN: usize = 3;
+
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let is_compiled = |name: &str| COMPILED.iter().any(|prefix| name.starts_with(prefix));
+    let compiled = context.named(&[EventKind::Kernel], is_compiled).len();
+    let compiles = compiled as f64 >= context.setting("compiled");
+    let shortest = if compiles { 2 } else { LEAST_CHAIN };
+    let gone = vanishing(context, ELEMENTWISE, shortest);
+    let is_enough = if compiles {
+        (gone.len() / context.steps()) as f64 >= context.setting("kernels")
+    } else {
+        let path = context.on_path();
+        let on_path: i64 = gone.iter().filter_map(|kernel| path.get(kernel)).sum();
+        on_path > 0 && context.percent(on_path) >= context.setting("share")
+    };
+    if !is_enough {
+        return Vec::new();
+    }
+    let most = vanishing(context, &[ELEMENTWISE, REDUCTIONS].concat(), shortest);
+    candidate(context, gone, &most, compiles.then_some(compiled)).into_iter().collect()
+}
+
+/// Kernels that fusion would remove: all but the longest of each chain of consecutively launched kernels with matching
+/// names.
+fn vanishing(context: &RuleContext<'_>, names: &[&str], shortest: usize) -> Vec<EventId> {
+    let trace = context.trace();
+    let is_eager = |name: &str| name.contains(NATIVE_NAMESPACE) && names.iter().any(|part| name.contains(part));
+    // Accumulation in the autograd engine cannot be compiled; kernels of the optimizer belong to SL015.
+    let is_elsewhere = |&kernel: &EventId| {
+        context.stack(kernel).any(|e| is_accumulation(trace.name(e)) || trace.name(e).starts_with(OPTIMIZER))
+    };
+    let eager = context.named(&[EventKind::Kernel], is_eager).into_iter();
+    let eager: FxHashSet<EventId> = eager.filter(|kernel| !is_elsewhere(kernel)).collect();
+    let mut gone: Vec<EventId> = Vec::new();
+    for order in context.launch_order() {
+        let chains = order.chunk_by(|a, b| eager.contains(a) && eager.contains(b));
+        for chain in chains.filter(|chain| chain.len() >= shortest) {
+            let longest = chain.iter().copied().max_by_key(|&kernel| (context.dur(kernel), kernel));
+            gone.extend(chain.iter().copied().filter(|&kernel| Some(kernel) != longest));
+        }
+    }
+    gone.sort_unstable();
+    gone
+}
+
+/// `compiled`: number of compiled kernels, if the program compiles parts of its model.
+fn candidate(
+    context: &RuleContext<'_>,
+    gone: Vec<EventId>,
+    most: &[EventId],
+    compiled: Option<usize>,
+) -> Option<Candidate> {
+    let per_step = gone.len() / context.steps();
+    let (place, _) = context.by_code(&gone).into_iter().next()?;
+    let operators = context.operators_of_nothing_else(&gone);
+    let edits = |kernels: &[EventId]| {
+        let operators = context.operators_of_nothing_else(kernels);
+        let all: Vec<EventId> = operators.iter().chain(kernels).copied().collect();
+        Some(vec![context.edit(Action::Remove, "elementwise kernels that are not compiled", &all)?])
+    };
+    let like = if compiled.is_some() { ", as in the compiled part" } else { "" };
+    Some(Candidate {
+        title: format!("Not compiled: {per_step} elementwise kernels{} could be fused{like}", context.words().a_step()),
+        place,
+        facts: vec![
+            Fact::count("kernels", gone.len()),
+            Fact::time("total time, a step", context.per_step(context.total(&gone))),
+            Fact::time("operators that launch nothing else, a step", context.per_step(context.total(&operators))),
+            Fact::count("compiled kernels", compiled.unwrap_or(0)),
+        ],
+        gain_estimate: GainEstimate::Range(edits(&gone)?, vec![edits(most)?]),
+        events: gone,
+        support: Support::Inferred,
+        confidence: Confidence::Low,
+    })
+}

@@ -1,0 +1,199 @@
+//! SL047: training steps with a forward pass that has no backward pass.
+
+use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use rustc_hash::{FxHashMap, FxHashSet};
+use stackline_critical_path::exact::what_if::Action;
+use stackline_model::names::MODULE_PREFIX;
+use stackline_model::{EventId, EventKind, LinkKind, StrId, Unit};
+use stackline_timeline::confidence::Confidence;
+use stackline_timeline::vocabulary::python::OPTIMIZER_STEP;
+use std::collections::BTreeMap;
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL047",
+    name: "evaluation-in-step",
+    area: Area::Host,
+    about: "training steps also run modules forward without a backward pass: an evaluation, or a network that is not \
+        trained",
+    why: "An evaluation takes a share of the training time, and the model hardly changes between two steps.",
+    advice: "Evaluate every N steps or once per epoch, on a part of the data. For a network that is not trained (a \
+        teacher, a frozen encoder), compute its outputs once and keep them, or run it in lower precision.",
+    example: (
+        "for batch in loader:\n    train_step(batch)\n    evaluate(model, validation)",
+        "for i, batch in enumerate(loader):\n    train_step(batch)\n    if i % 100 == 0:\n        evaluate(model, validation)",
+    ),
+    cost: "one line; evaluation results are available less often",
+    false_positives: "The forward pass belongs to the method: a teacher, a target network, or a roll-out of \
+        reinforcement learning. Then the gain is speculative. A function is an evaluation if its name has one of the \
+        words eval, evaluate, evaluation, validate, validation and test, or if it calls Module.eval. The rule finds \
+        user functions whose modules run without any operator that autograd differentiates, in every step. An \
+        evaluation counts if it is in two steps or more. The first pass of activation checkpointing is excluded. The \
+        recorded steps may be the only steps that evaluate. The upper bound is the time of the forward pass itself. \
+        The true gain may exceed it, because training finds more data in caches without the forward pass.",
+    source: "field practice",
+    needs: &[Requirement::PythonFrames, Requirement::Steps, Requirement::BackwardLinks],
+    settings: &[Setting {
+        name: "share",
+        default: 3.0,
+        range: (0.0, 100.0),
+        about: "minimum share of the calls of one function in the critical path, in percent",
+    }],
+    advice_variants: &[],
+    check,
+};
+
+/// Remaining share of the work in the lower bound: an evaluation in every tenth step.
+const SELDOM: f64 = 0.1;
+/// Words in names of evaluation functions.
+const EVALUATES: &[&str] = &["eval", "evaluate", "evaluation", "validate", "validation", "test"];
+/// Names of code that repeats forward passes for the backward pass, which is part of training.
+const RECOMPUTED: &[&str] = &["utils/checkpoint.py(", "CheckpointFunction"];
+
+/// Operators in a call of a user function.
+#[derive(Clone, Copy, Default)]
+struct Held {
+    /// True if autograd differentiates some operators.
+    is_trained: bool,
+    /// True if some operators of modules are not differentiated.
+    is_forward: bool,
+}
+
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let trace = context.trace();
+    let calls = forward_only(context);
+    let mut by_function: BTreeMap<StrId, Vec<EventId>> = BTreeMap::new();
+    for call in context.outermost(&calls) {
+        by_function.entry(trace.events.name[call.index()]).or_default().push(call);
+    }
+    let in_each_step = |calls: &[EventId]| {
+        let steps = context.steps_with(&trace.steps, calls.iter().copied());
+        steps.len() >= 2 && context.are_all_steps(&steps)
+    };
+    let candidate = |calls: Vec<EventId>| {
+        let is_evaluation = evaluates(context, &calls);
+        let of_each = in_each_step(&calls);
+        // An evaluation that occurs once may recur only after a thousand steps. Other forward passes in only some steps
+        // are not known to be avoidable.
+        let comes_again = || context.steps_with(&trace.steps, calls.iter().copied()).len() >= 2;
+        (of_each || (is_evaluation && comes_again()))
+            .then(|| candidate(context, calls, is_evaluation, of_each))
+            .flatten()
+    };
+    by_function.into_values().filter_map(candidate).collect()
+}
+
+/// Calls of user functions in which modules run and nothing is differentiated.
+fn forward_only(context: &RuleContext<'_>) -> Vec<EventId> {
+    let trace = context.trace();
+    let has = |parts: &'static [&str]| {
+        let fits: Vec<bool> = trace.strings.iter().map(|name| parts.iter().any(|part| name.contains(part))).collect();
+        move |e: EventId| fits.get(trace.events.name[e.index()].index()).copied().unwrap_or(false)
+    };
+    let (is_module, is_recomputed) = (has(&[MODULE_PREFIX]), has(RECOMPUTED));
+    let is_optimizer = has(&[OPTIMIZER_STEP, "torch/optim/"]);
+    let differentiated: FxHashSet<EventId> = trace.links.of_kind(LinkKind::Backward).map(|(from, ..)| from).collect();
+    let mut held: FxHashMap<EventId, Held> = FxHashMap::default();
+    for operator in context.operators() {
+        let around = || trace.ancestors(operator);
+        if around().any(|e| is_recomputed(e) || is_optimizer(e)) || is_recomputed(operator) {
+            continue;
+        }
+        // A function of autograd is differentiated as a whole, with all operators in it.
+        let is_trained = differentiated.contains(&operator) || around().any(|e| differentiated.contains(&e));
+        // Only modules within the call count, not those around it.
+        let mut in_module = false;
+        for around in around() {
+            if context.is_own_frame(around) {
+                let held = held.entry(around).or_default();
+                held.is_trained |= is_trained;
+                held.is_forward |= in_module && !is_trained;
+            }
+            in_module |= trace.kind(around) == EventKind::PythonFunction && is_module(around);
+        }
+    }
+    let forward = |(call, held): (EventId, Held)| (held.is_forward && !held.is_trained).then_some(call);
+    let mut calls: Vec<EventId> = held.into_iter().filter_map(forward).collect();
+    calls.sort_unstable();
+    calls
+}
+
+fn candidate(context: &RuleContext<'_>, calls: Vec<EventId>, is_evaluation: bool, of_each: bool) -> Option<Candidate> {
+    let on_path: i64 = context.path_inside(&calls).iter().sum();
+    let launched: Vec<EventId> = calls.iter().flat_map(|&call| context.launched_in(call)).collect();
+    let path = context.on_path();
+    let on_gpu: i64 = launched.iter().filter_map(|work| path.get(work)).sum();
+    let share = context.percent(on_path + on_gpu);
+    if share < context.setting("share") {
+        return None;
+    }
+    let function = context.trace().name(calls[0]);
+    let what = if is_evaluation { "an evaluation" } else { "a forward pass without a backward pass" };
+    let holds = if of_each {
+        format!("{} {what}", context.words().each_step_holds())
+    } else {
+        let some = context.steps_with(&context.trace().steps, calls.iter().copied()).len();
+        format!("{some} of {} steps hold {what}", context.steps())
+    };
+    let mut gone = context.with_waits(&calls);
+    gone.extend(&launched);
+    gone.sort_unstable();
+    gone.dedup();
+    let edit = |action: Action| Some(vec![context.edit(action, format!("frame:{function}"), &gone)?]);
+    let remove = edit(Action::Remove)?;
+    Some(Candidate {
+        title: format!(
+            "{holds}: {share:.0} % of the critical path (gain assumes its removal; training may also get faster)"
+        ),
+        place: context.place(calls[0]),
+        facts: vec![
+            Fact::count("calls", calls.len()),
+            Fact { name: "part of the critical path", value: share, unit: Unit::Percent },
+            Fact::time("host time, a step", context.per_step(context.total(&calls))),
+            Fact::time("GPU work, a step", context.per_step(context.total(&launched))),
+        ],
+        gain_estimate: if is_evaluation {
+            GainEstimate::Range(remove, vec![edit(Action::Scale(SELDOM))?])
+        } else {
+            GainEstimate::Speculative(remove)
+        },
+        events: calls,
+        support: Support::Exact,
+        confidence: if is_evaluation && of_each { Confidence::Medium } else { Confidence::Low },
+    })
+}
+
+/// True if the function's name, or a call of `Module.eval` in it, identifies an evaluation.
+fn evaluates(context: &RuleContext<'_>, calls: &[EventId]) -> bool {
+    let trace = context.trace();
+    let function = trace.name(calls[0]).rsplit("): ").next().unwrap_or_default();
+    let sets_mode = |name: &str| super::fits(name, &["torch/nn/modules/module.py(", "): eval"]);
+    let all: FxHashSet<EventId> = calls.iter().copied().collect();
+    let mut modes = context.named(&[EventKind::PythonFunction], sets_mode).into_iter();
+    words(function).iter().any(|word| EVALUATES.contains(&word.as_str()))
+        || modes.any(|mode| trace.ancestors(mode).any(|around| all.contains(&around)))
+}
+
+/// Words of a name such as `run_test` or `runTest`, in lower case.
+fn words(name: &str) -> Vec<String> {
+    let (mut parted, mut before) = (String::new(), '_');
+    for letter in name.chars() {
+        if letter.is_uppercase() && before.is_lowercase() {
+            parted.push('_');
+        }
+        parted.extend(letter.to_lowercase());
+        before = letter;
+    }
+    parted.split(|letter: char| !letter.is_alphabetic()).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::words;
+
+    #[test]
+    fn names_are_read_by_words() {
+        assert_eq!(words("retrieval"), ["retrieval"]);
+        assert_eq!(words("_run_Test2"), ["", "run", "test", ""]);
+        assert_eq!(words("Trainer.evaluateAll"), ["trainer", "evaluate", "all"]);
+    }
+}

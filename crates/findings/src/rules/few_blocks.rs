@@ -1,0 +1,167 @@
+//! SL041: kernels with fewer blocks than the GPU has multiprocessors, although their blocks could be divided.
+
+use super::block_size::{common, product, warp_size};
+use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use stackline_critical_path::exact::what_if::Action;
+use stackline_model::EventId;
+use stackline_timeline::confidence::Confidence;
+use stackline_timeline::kernel_type::KernelType;
+use std::collections::{BTreeMap, BTreeSet};
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL041",
+    name: "few-blocks",
+    area: Area::Kernels,
+    about: "a hot kernel launches fewer blocks than the GPU has multiprocessors, although its blocks could be smaller",
+    why: "A block runs on one multiprocessor; with fewer blocks, the other multiprocessors are idle. Block sizes \
+        that suit one vendor's GPU give too few blocks on another GPU with more multiprocessors or larger warps.",
+    advice: "Launch more and smaller blocks on this GPU, or divide a reduction among blocks. In PyTorch, use another \
+        implementation of the operator, or report the operator with the numbers of the finding.",
+    example: ("kernel<<<40, 512>>>(x)", "kernel<<<160, 128>>>(x)"),
+    cost: "one number, and a measurement",
+    false_positives: "Other kernels run concurrently and use the multiprocessors. Threads of a block cooperate and \
+        cannot be divided. The kernel is memory-bound. Kernels that limit their blocks by design are excluded: \
+        communication, cooperative launches, persistent and attention kernels (by name), and kernels with one grid \
+        for all input sizes. The gain assumes that the time shrinks with the number of multiprocessors in use, down \
+        to blocks of one warp.",
+    source: "DeepContext 6.4 (instance norm of U-Net on MI250: fewer blocks than on A100 with the same threads)",
+    needs: &[Requirement::GpuWork, Requirement::GpuModel],
+    settings: &[
+        Setting {
+            name: "share",
+            default: 5.0,
+            range: (0.0, 100.0),
+            about: "minimum share of the kernel in GPU busy time, in percent",
+        },
+        Setting {
+            name: "filled",
+            default: 50.0,
+            range: (0.0, 100.0),
+            about: "maximum share of multiprocessors that its blocks fill, in percent",
+        },
+        Setting {
+            name: "mean_us",
+            default: 20.0,
+            range: (0.0, 1e6),
+            about: "minimum mean time of the kernel, in µs; shorter kernels take mostly launch overhead",
+        },
+    ],
+    advice_variants: &[],
+    check,
+};
+
+/// Number of blocks, and threads per block.
+type Shape = (i64, i64);
+
+/// Name parts of kernels that use a fixed part of the GPU by design. Their blocks process one work item after another,
+/// or leave multiprocessors to concurrent work.
+const ON_PURPOSE: &[&str] = &[
+    "persistent",
+    "cooperative",
+    "streamk",
+    "stream_k",
+    "flash",
+    "fmha",
+    "nccl",
+    "rccl",
+    "nvshmem",
+    "deep_ep",
+    "deepep",
+    "mscclpp",
+    "all_reduce",
+    "allreduce",
+    "all_gather",
+    "allgather",
+    "reduce_scatter",
+];
+
+/// True if the number of blocks was chosen for the GPU instead of the work.
+fn is_on_purpose(context: &RuleContext<'_>, name: &str, kernels: &[EventId], units: i64) -> bool {
+    let name = name.to_ascii_lowercase();
+    let trace = context.trace();
+    let is_cooperative = |&kernel: &EventId| {
+        let launch = trace.gpu.of_event(kernel).and_then(|gpu| trace.gpu.launch[gpu.index()].some());
+        launch.is_some_and(|launch| trace.name(launch).contains("Cooperative"))
+    };
+    ON_PURPOSE.iter().any(|part| name.contains(part))
+        || kernels.iter().any(is_cooperative)
+        || is_one_grid_for_all(context, kernels, units)
+}
+
+/// True for persistent kernels: launches on inputs of different sizes have the same number of blocks, or the number is
+/// a multiple of the multiprocessors.
+fn is_one_grid_for_all(context: &RuleContext<'_>, kernels: &[EventId], units: i64) -> bool {
+    let trace = context.trace();
+    let blocks: BTreeSet<i64> = kernels.iter().filter_map(|&kernel| product(context, "grid", kernel)).collect();
+    let [blocks] = blocks.into_iter().collect::<Vec<_>>()[..] else { return false };
+    let dims = trace.attr("Input Dims");
+    let shapes = kernels.iter().filter_map(|&kernel| {
+        let operator = context.stack(kernel).find(|&e| context.is_operator(e))?;
+        dims.get(operator)?.as_str(&trace.strings)
+    });
+    blocks % units == 0 || shapes.collect::<BTreeSet<&str>>().len() > 1
+}
+
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let devices = context.devices();
+    let units = common(&devices, |device| device.multiprocessors);
+    let Some((group, units)) = warp_size(&devices).zip(units) else { return Vec::new() };
+    // Collectives use few multiprocessors by design, as they wait for other ranks.
+    let mut types = context.kernel_types();
+    let computes = |kernel: &EventId| types.of_event(*kernel) == KernelType::Computation;
+    let kernels: Vec<EventId> = context.kernels().into_iter().filter(computes).collect();
+    let hot = context.by_name(&kernels).into_iter();
+    let hot = hot.filter(|(_, of)| context.percent_of_gpu(context.total(of)) >= context.setting("share"));
+    let hot = hot.filter(|(name, of)| !is_on_purpose(context, name, of, units));
+    hot.flat_map(|(name, of)| {
+        let mut by_shape: BTreeMap<Shape, Vec<EventId>> = BTreeMap::new();
+        for kernel in of {
+            let shape = product(context, "grid", kernel).zip(product(context, "block", kernel));
+            let is_few = |(blocks, threads): &Shape| {
+                let filled = 100.0 * *blocks as f64 / units as f64;
+                *blocks > 0 && filled <= context.setting("filled") && *threads >= 2 * group
+            };
+            if let Some(shape) = shape.filter(is_few) {
+                by_shape.entry(shape).or_default().push(kernel);
+            }
+        }
+        by_shape.into_iter().filter_map(move |(shape, of)| candidate(context, name, of, shape, (group, units)))
+    })
+    .collect()
+}
+
+fn candidate(
+    context: &RuleContext<'_>,
+    name: &str,
+    kernels: Vec<EventId>,
+    (blocks, threads): Shape,
+    (group, units): (i64, i64),
+) -> Option<Candidate> {
+    let ns = context.total(&kernels);
+    let mean = ns as f64 / kernels.len() as f64;
+    if context.percent_of_gpu(ns) < context.setting("share") || mean < 1e3 * context.setting("mean_us") {
+        return None;
+    }
+    let left = (blocks as f64 / units as f64).max(group as f64 / threads as f64);
+    let edit = context.edit(Action::Scale(left.min(1.0)), format!("kernel:{name}"), &kernels)?;
+    let (place, _) = context.by_code(&kernels).into_iter().next()?;
+    Some(Candidate {
+        title: format!(
+            "Too few blocks: {} launches {blocks} blocks of {threads} threads on {units} multiprocessors (gain \
+             assumes all in use)",
+            super::short(name)
+        ),
+        place,
+        facts: vec![
+            Fact::count("calls", kernels.len()),
+            Fact::count("blocks", blocks as usize),
+            Fact::count("threads per block", threads as usize),
+            Fact::count("multiprocessors", units as usize),
+            Fact::time("total time, a step", context.per_step(ns)),
+        ],
+        events: kernels,
+        support: Support::Exact,
+        confidence: Confidence::Low,
+        gain_estimate: GainEstimate::Speculative(vec![edit]),
+    })
+}

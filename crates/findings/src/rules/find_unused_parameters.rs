@@ -1,0 +1,45 @@
+//! SL021: DistributedDataParallel searches for unused parameters in each step.
+
+use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Support};
+use stackline_critical_path::exact::what_if::Action;
+use stackline_model::EventKind;
+use stackline_timeline::confidence::Confidence;
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL021",
+    name: "find-unused-parameters",
+    area: Area::Communication,
+    about: "DistributedDataParallel searches for unused parameters in each step",
+    why: "With find_unused_parameters=True, each forward pass is followed by a search of the whole graph, and \
+        gradients are communicated later.",
+    advice: "Remove find_unused_parameters if every parameter gets a gradient, or use static_graph=True.",
+    example: (
+        "DistributedDataParallel(model, find_unused_parameters=True)",
+        "DistributedDataParallel(model, static_graph=True)",
+    ),
+    cost: "one argument; with unused parameters and without either option, training stops with an error",
+    false_positives: "The set of used parameters changes from step to step.",
+    source: "field practice",
+    needs: &[Requirement::Operators],
+    settings: &[],
+    advice_variants: &[],
+    check,
+};
+
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let kinds = [EventKind::Operator, EventKind::Annotation];
+    let searches = context.named(&kinds, |name| name.ends_with("search_unused_parameters"));
+    let Some(edit) = context.edit(Action::Remove, "operator:*search_unused_parameters", &searches) else {
+        return Vec::new();
+    };
+    let ns = context.total(&searches);
+    vec![Candidate {
+        title: format!("Search for unused parameters: {} times in DistributedDataParallel", searches.len()),
+        place: context.place(searches[0]),
+        facts: vec![Fact::count("searches", searches.len()), Fact::time("searching, a step", context.per_step(ns))],
+        events: searches,
+        support: Support::Exact,
+        confidence: Confidence::Medium,
+        gain_estimate: GainEstimate::Edits(vec![edit]),
+    }]
+}

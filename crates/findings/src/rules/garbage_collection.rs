@@ -1,0 +1,135 @@
+//! SL025: recurring garbage collection of Python.
+
+use crate::step_words::StepWords;
+use crate::{Area, Candidate, Fact, GainEstimate, Rule, RuleContext, Setting, Support};
+use stackline_critical_path::exact::what_if::Action;
+use stackline_model::format::duration;
+use stackline_model::names::{COLLECTION, IMPORTS};
+use stackline_model::{EventId, EventKind, Trace};
+use stackline_timeline::confidence::Confidence;
+use stackline_timeline::source_location::SourceLocation;
+use std::collections::{BTreeMap, BTreeSet};
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL025",
+    name: "garbage-collection",
+    area: Area::Host,
+    about: "Python runs garbage collection during the work, automatically or by gc.collect()",
+    why: "A collection visits all live objects and blocks all other Python code. Models consist of many objects.",
+    advice: "Call gc.collect() and gc.freeze() after setup, so that collections skip the existing objects. Call \
+        gc.disable(), and collect every N steps. Remove gc.collect() from steps.",
+    example: (
+        "for x in loader:\n    step(x)",
+        "gc.collect()\ngc.freeze()\ngc.disable()\nfor i, x in enumerate(loader):\n    step(x)\n    if i % 1000 == 0:\n        gc.collect()",
+    ),
+    cost: "a few lines; cyclic garbage lives longer",
+    false_positives: "The program creates so much cyclic garbage that memory runs out without collections. Only \
+        recurring collections count: in two or more steps after the first, or, in traces without steps, in three of \
+        four quarters of the window. Recordings do not distinguish gc.collect() from automatic collections. The \
+        finding names a line if nearly all collections happen there. Automatic collections are only in recordings, \
+        and in traces made with record_python_gc_info.",
+    source: "field practice",
+    needs: &[],
+    settings: &[Setting {
+        name: "share",
+        default: 0.5,
+        range: (0.0, 100.0),
+        about: "minimum reported time of all collections, in percent of the window",
+    }],
+    advice_variants: &[],
+    check,
+};
+
+/// Minimum share of collection time at one line that makes it the source location, in percent.
+const NEARLY_ALL: i64 = 90;
+
+/// True for names of collections in torch.profiler and Python. (`gc` and `gc (dynamo_timed)` belong to torch.compile.)
+pub(super) fn is_collection(name: &str) -> bool {
+    matches!(name, COLLECTION | "gc.collect" | "<built-in function collect>")
+        || name.starts_with("<built-in method collect of module object")
+}
+
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let kinds = [EventKind::PythonFunction, EventKind::Annotation, EventKind::Operator, EventKind::Other];
+    let found = context.outermost(&context.named(&kinds, is_collection));
+    let trace = context.trace();
+    let (own, asked): (Vec<EventId>, Vec<EventId>) =
+        found.into_iter().partition(|&event| trace.name(event) == COLLECTION);
+    let recurring = |of: Vec<EventId>| Some(recurring(context, of)).filter(|of| !of.is_empty());
+    let own = recurring(own).map(|own| (line_of(context, &own), own));
+    let asked = context.by_place(&asked).into_iter().filter_map(|(place, of)| Some((place, recurring(of)?)));
+    let groups: Vec<(SourceLocation, Vec<EventId>)> = own.into_iter().chain(asked).collect();
+    let all_ns = groups.iter().map(|(_, of)| context.total(of)).sum();
+    if context.percent(all_ns) < context.setting("share") {
+        return Vec::new();
+    }
+    groups.into_iter().filter_map(|(place, of)| candidate(context, place, of)).collect()
+}
+
+/// Parts of the window of a trace without steps, and the minimum number of parts with a recurring collection.
+const PARTS: i64 = 4;
+const LEAST_PARTS: usize = 3;
+
+/// Collections that recur in steady state. Setup collects once: in imports, before `gc.freeze()`, in a first step.
+fn recurring(context: &RuleContext<'_>, collections: Vec<EventId>) -> Vec<EventId> {
+    let trace = context.trace();
+    let imports = |event: EventId| trace.ancestors(event).any(|around| trace.name(around).starts_with(IMPORTS));
+    let collections: Vec<EventId> = collections.into_iter().filter(|&event| !imports(event)).collect();
+    if trace.steps.len() < 2 {
+        let (from, to) = context.window();
+        let part = |&event: &EventId| (trace.events.start[event.index()] - from) * PARTS / (to - from).max(1);
+        let parts: BTreeSet<i64> = collections.iter().map(part).collect();
+        return if parts.len() >= LEAST_PARTS { collections } else { Vec::new() };
+    }
+    let (later, early): (Vec<EventId>, Vec<EventId>) =
+        collections.into_iter().partition(|&event| step_begun(trace, event).is_some_and(|step| step > 0));
+    let steps: BTreeSet<Option<usize>> = later.iter().map(|&event| step_begun(trace, event)).collect();
+    // With two steps, the first must also collect: a collection in only one of them may be a single event.
+    let recurs = steps.len() >= 2 || context.later_steps().len() == 1 && !early.is_empty() && !later.is_empty();
+    if !recurs {
+        return Vec::new();
+    }
+    let longest = later.iter().map(|&event| context.dur(event)).max().unwrap_or(0);
+    let is_alike = |event: &EventId| context.dur(*event) <= 2 * longest;
+    early.into_iter().filter(is_alike).chain(later).collect()
+}
+
+/// Index of the last step of the event's process that started before the event. Time after a step counts as that step.
+/// Processes without steps use the steps of all.
+fn step_begun(trace: &Trace, event: EventId) -> Option<usize> {
+    let pid = |event: EventId| trace.tracks.pid(trace.events.track[event.index()]);
+    let begun = &trace.steps[..trace.steps.partition_point(|step| step.start <= trace.events.start[event.index()])];
+    begun.iter().rposition(|step| pid(step.event) == pid(event)).or(begun.len().checked_sub(1))
+}
+
+/// Line with nearly all automatic collections: the caller of gc.collect(), or the main source of garbage. Empty if
+/// collections are spread.
+fn line_of(context: &RuleContext<'_>, collections: &[EventId]) -> SourceLocation {
+    let mut lines: BTreeMap<SourceLocation, i64> = BTreeMap::new();
+    for (place, of) in context.by_place(collections) {
+        *lines.entry(SourceLocation { module: None, operator: None, ..place }).or_default() += context.total(&of);
+    }
+    let most = lines.into_iter().max_by_key(|(_, ns)| *ns);
+    let is_nearly_all = |ns: i64| 100 * ns >= NEARLY_ALL * context.total(collections);
+    most.filter(|(_, ns)| is_nearly_all(*ns)).map(|(place, _)| place).unwrap_or_default()
+}
+
+/// Title with the time of collections.
+pub(super) fn title(each: &str, words: StepWords) -> String {
+    format!("Garbage collection: {each}{}", words.a_step())
+}
+
+fn candidate(context: &RuleContext<'_>, place: SourceLocation, events: Vec<EventId>) -> Option<Candidate> {
+    let edit = context.edit(Action::Remove, format!("frame:{}", context.trace().name(events[0])), &events)?;
+    let ns = context.total(&events);
+    let longest = events.iter().map(|&event| context.dur(event)).max().unwrap_or(0);
+    Some(Candidate {
+        title: title(&duration(context.per_step(ns)), context.words()),
+        place,
+        facts: vec![Fact::count("collections", events.len()), Fact::time("longest", longest)],
+        events,
+        support: Support::Exact,
+        confidence: Confidence::High,
+        gain_estimate: GainEstimate::Edits(vec![edit]),
+    })
+}

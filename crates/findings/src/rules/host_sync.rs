@@ -1,0 +1,155 @@
+//! SL004: waits of the host for the GPU within the work.
+
+use crate::{AdviceVariant, Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use stackline_critical_path::exact::what_if::Action;
+use stackline_critical_path::value_reads::is_read;
+use stackline_model::gpu_calls::{CallKind, kind_of_name};
+use stackline_model::names::STEP_PREFIX;
+use stackline_model::{EventId, EventKind};
+use stackline_timeline::confidence::Confidence;
+use stackline_timeline::intervals;
+use stackline_timeline::vocabulary::aten;
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL004",
+    name: "host-sync",
+    area: Area::Synchronization,
+    about: "the host waits for the GPU: item(), cpu(), nonzero(), synchronize(), or copies from unpinned memory",
+    why: "While the host waits it launches no kernels, so the GPU is idle from the end of its work until the next \
+        launch.",
+    advice: "Keep values on the GPU: avoid .item(), print and `if tensor` in each step. Collect the values and read \
+        them every N steps, or with a non-blocking copy.",
+    example: ("total += loss.item()", "total += loss.detach()  # .item() once, at the end"),
+    cost: "a few lines; values are available some steps later",
+    false_positives: "The value decides the next action of the program. If the GPU is the bottleneck anyway, the \
+        gain is 0. A call without concurrent GPU work in the trace waits for work that was not recorded, or takes \
+        its time itself. If most calls are such, the wait is inferred.",
+    source: "field practice; DeepContext 4.3, CPU latency analysis",
+    needs: &[Requirement::GpuWork, Requirement::RuntimeCalls],
+    settings: &[Setting {
+        name: "wait_us",
+        default: 5.0,
+        range: (0.0, 1e6),
+        about: "minimum time of a call that counts as a wait, in µs",
+    }],
+    advice_variants: &[AdviceVariant::of_jax(
+        "Keep values on the GPU: avoid float(value), print and numpy.asarray in each step. Keep the arrays and read \
+         them every N steps, or call value.copy_to_host_async() and read the value one step later.",
+        ("losses.append(float(loss))", "losses.append(loss)  # jax.device_get(losses) once, at the end"),
+    )],
+    check,
+};
+
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let trace = context.trace();
+    let least = (context.setting("wait_us") * 1e3) as i64;
+    let mut calls = context.waiting_calls().to_vec();
+    let launches = trace.gpu.launch.iter().filter_map(|launch| launch.some());
+    let last_launch = launches.map(|launch| trace.events.start[launch.index()]).max().unwrap_or(i64::MIN);
+    let of_searches = super::autotuning::events_of_searches(context);
+    calls.retain(|&call| {
+        let is_told_elsewhere = of_searches.contains(&call) || is_end_of_recording(context, call, last_launch);
+        context.dur(call) >= least && !is_told_elsewhere
+    });
+    let gpu = GpuWork::new(context);
+    let by_place = context.by_place(&calls).into_iter();
+    by_place
+        .filter_map(|(place, of)| {
+            let what = place.operator.clone().unwrap_or_else(|| trace.name(of[0]).to_owned());
+            let edit = context.edit(Action::Remove, format!("wait:{what}"), &with_reading(context, &of))?;
+            // The work that a read waits for was not recorded.
+            let idle = of
+                .iter()
+                .filter(|&&call| !gpu.overlaps(trace.events.start[call.index()], trace.events.end(call)))
+                .count();
+            let (support, confidence) = match of.iter().any(|&e| is_read(trace.name(e))) {
+                _ if 2 * idle > of.len() => (Support::Inferred, Confidence::Low),
+                true => (Support::Inferred, Confidence::Medium),
+                false => (Support::Exact, Confidence::High),
+            };
+            let without_work = (idle > 0).then(|| Fact::count("of these without GPU work in the trace", idle));
+            let facts =
+                [Fact::count("waits", of.len()), Fact::time("waiting, a step", context.per_step(context.total(&of)))];
+            Some(Candidate {
+                title: format!("{} waits for the GPU{}", super::short(&what), times(context, &of)),
+                place,
+                facts: facts.into_iter().chain(without_work).collect(),
+                support,
+                events: of,
+                confidence,
+                gain_estimate: GainEstimate::Edits(vec![edit]),
+            })
+        })
+        .collect()
+}
+
+/// Time ranges with any GPU work.
+struct GpuWork(Vec<(i64, i64)>);
+
+impl GpuWork {
+    fn new(context: &RuleContext<'_>) -> Self {
+        let (gpu, events) = (&context.trace().gpu, &context.trace().events);
+        let timed = gpu.event.iter().filter(|&&e| events.is_timed(e));
+        Self(intervals::union(timed.map(|&e| (events.start[e.index()], events.end(e)))))
+    }
+
+    /// True if GPU work runs between two times.
+    fn overlaps(&self, from: i64, to: i64) -> bool {
+        self.0.get(self.0.partition_point(|&(_, end)| end <= from)).is_some_and(|&(start, _)| start < to)
+    }
+}
+
+/// Waiting calls, with work that is not needed without them: reading the value for which they wait.
+fn with_reading(context: &RuleContext<'_>, calls: &[EventId]) -> Vec<EventId> {
+    let trace = context.trace();
+    let mut gone = calls.to_vec();
+    for &call in calls {
+        let around = |names: &[&str]| context.stack(call).filter(|&e| names.contains(&trace.name(e))).last();
+        if let Some(operator) = around(aten::READS) {
+            gone.push(operator);
+            gone.extend(context.launched_in(operator));
+        } else if let Some(operator) = around(aten::READS_SIZE) {
+            gone.extend(context.launched_in(operator).filter(|&work| context.is_copy_to_host(work)));
+        }
+    }
+    gone.sort_unstable();
+    gone.dedup();
+    gone
+}
+
+/// Frequency of calls, and the share of steps with some: the end of a title.
+fn times(context: &RuleContext<'_>, calls: &[EventId]) -> String {
+    let (per_step, steps) = (calls.len() as f64 / context.steps() as f64, &context.trace().steps);
+    let with_calls = context.steps_with(steps, calls.iter().copied());
+    match with_calls.len() {
+        // Such as calls before the first step, or at the end of a measurement.
+        0 if !steps.is_empty() => format!(
+            " {}, outside of steps",
+            if calls.len() == 1 { "once".to_owned() } else { format!("{} times", calls.len()) }
+        ),
+        with @ 1.. if with < context.steps() => format!(" in {with} of {} steps", context.steps()),
+        _ if per_step < 1.5 => context.words().in_each_step().to_owned(),
+        _ => format!(" {per_step:.0}{}", context.words().times_a_step()),
+    }
+}
+
+/// Profiler files that wait for the GPU at their start and end.
+const PROFILERS: &[&str] = &["torch/profiler/", "torch/autograd/profiler.py(", "torch/cuda/profiler.py("];
+
+/// True for the wait of a profiler before its end. It is in a profiler function. If functions are not recorded, it is a
+/// wait for the whole device after all launches, outside of operators and frames.
+fn is_end_of_recording(context: &RuleContext<'_>, call: EventId, last_launch: i64) -> bool {
+    let trace = context.trace();
+    if trace.ancestors(call).any(|e| PROFILERS.iter().any(|file| trace.name(e).contains(file))) {
+        return true;
+    }
+    if kind_of_name(trace.name(call)) != Some(CallKind::DeviceSync) {
+        return false;
+    }
+    let of_program = |e: EventId| match trace.kind(e) {
+        EventKind::Operator | EventKind::PythonFunction => true,
+        EventKind::Annotation => !trace.name(e).starts_with(STEP_PREFIX),
+        _ => false,
+    };
+    trace.events.end(call) >= last_launch && !trace.ancestors(call).any(of_program)
+}

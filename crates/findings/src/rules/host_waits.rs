@@ -1,0 +1,286 @@
+//! SL039: steps wait for a thread, a process, a lock or the network.
+
+use super::dataloader_starved::is_next;
+use super::logging_in_step;
+use super::rebuilt_constants::LOADER;
+use crate::host_gaps::{Seen, Spans};
+use crate::step_words::StepWords;
+use crate::{AdviceVariant, Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use stackline_critical_path::exact::what_if::Action;
+use stackline_model::{EventId, EventKind, Unit};
+use stackline_timeline::confidence::Confidence;
+use stackline_timeline::host_collectives::host_collectives;
+use stackline_timeline::intervals;
+use stackline_timeline::source_location::SourceLocation;
+use std::collections::BTreeMap;
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL039",
+    name: "host-waits",
+    area: Area::Host,
+    about: "steps wait for a thread, a process, a lock, a file or the network",
+    why: "During the wait, the program computes nothing and launches nothing.",
+    advice: "Let the other thread or process run concurrently with the program, and read its result later: keep the \
+        future and wait for the previous one. Use a bounded queue instead of join().",
+    example: (
+        "writer.submit(save, values).result()",
+        "pending.append(writer.submit(save, values))\nif len(pending) > 8:\n    pending.popleft().result()",
+    ),
+    cost: "some lines; errors of the other thread or process are seen later",
+    false_positives: "The other thread or process takes longer than a step: then it must become faster. Its work \
+        during the wait counts as waiting, if it is on the critical path and no operator. The gain assumes no wait \
+        at all. Recordings sample waiting threads 99 times per second (`record --wait-hz`). Rarer waits are \
+        imprecise, and waits with a timeout, for sockets and for files are not sampled. These waits, and waits in \
+        recordings without such samples, are inferred from the time between two operators. CPU samples and the time \
+        in which threads waited for a processor are subtracted. The source location is the common part of the lines \
+        of the two operators; between two steps it is only the file. If such a gap contains mostly logging or \
+        saving, SL029 reports it.",
+    source: "field practice",
+    needs: &[Requirement::PythonFrames],
+    settings: &[Setting {
+        name: "share",
+        default: 2.0,
+        range: (0.0, 100.0),
+        about: "minimum share of the waits at one source location in the critical path, in percent",
+    }],
+    advice_variants: &[
+        AdviceVariant::for_all(
+            "that wait for a thread to start",
+            |candidate| candidate.title.ends_with(START),
+            "Start threads once before the loop, and pass work to them over a queue, or use a pool. If the machine \
+             has fewer processors than running threads, a new thread waits for a processor: run fewer threads \
+             concurrently.",
+            (
+                "thread = threading.Thread(target=work, args=(batch,))\nthread.start()",
+                "pool.submit(work, batch)  # ThreadPoolExecutor, made before the loop",
+            ),
+        ),
+        AdviceVariant::for_all(
+            "that wait for a lock",
+            |candidate| candidate.title.ends_with(LOCK),
+            "Shorten the time under the lock: compute outside of it, and only store the result under it. Give each \
+             thread its own data and merge the data once per step. Do not wait for anything else while the lock is \
+             held.",
+            (
+                "with lock:\n    stats.update(measure(batch))",
+                "fresh = measure(batch)\nwith lock:\n    stats.update(fresh)",
+            ),
+        ),
+        AdviceVariant::for_all(
+            "that wait for an event or a condition",
+            |candidate| candidate.title.ends_with(CONDITION),
+            "Start the other thread one step earlier, and wait for its result of the previous step. Signal as soon \
+             as the needed data is ready, not when all work is done.",
+            ("start.set()\nready.wait()", "ready.wait()  # started in the step before\nstart.set()"),
+        ),
+        AdviceVariant::for_all(
+            "that wait for a queue",
+            |candidate| candidate.title.ends_with(QUEUE) || candidate.title.ends_with(QUEUE_OF_PROCESS),
+            "For get(): let the producer run ahead, started before the loop with a queue of several items, or use \
+             more producers. For put(): the consumer is slower than the step. Take more items at once, use several \
+             consumers, or drop items that are not needed.",
+            ("requests.put(i)\nbatch = results.get()", "requests.put(i + 2)  # two ahead\nbatch = results.get()"),
+        ),
+        AdviceVariant::for_all(
+            "that wait for the network",
+            |candidate| candidate.title.ends_with(NETWORK),
+            "Send requests one or more steps ahead, in a thread. Keep one connection open, and combine many requests \
+             into one. Copy repeatedly read data to a local disk before training.",
+            ("data = fetch(url)", "data = pending.result()\npending = pool.submit(fetch, next_url)"),
+        ),
+        AdviceVariant::for_all(
+            "whose ranks wait for each other",
+            |candidate| candidate.title.ends_with(OTHER_RANKS),
+            "Inspect the rank that arrives last: pass the folder with the traces of all ranks, and SL040 names that \
+             rank and its own findings. This rank needs no fix.",
+            ("stackline findings rank0.json", "stackline findings traces/"),
+        ),
+        AdviceVariant::for_all(
+            "that sleep",
+            |candidate| candidate.title.ends_with(SLEEP),
+            "Remove the sleep. If it polls, wait for an event, a queue or a future, which wakes the thread at once.",
+            ("while not done():\n    time.sleep(0.01)", "finished.wait()  # an Event that the other one sets"),
+        ),
+    ],
+    check,
+};
+
+const START: &str = "a thread to start";
+const LOCK: &str = "a lock";
+const CONDITION: &str = "a lock or another thread";
+const QUEUE: &str = "a queue";
+const QUEUE_OF_PROCESS: &str = "a queue of another process";
+const NETWORK: &str = "the network";
+const FILE: &str = "a file or a pipe";
+const SLEEP: &str = "time.sleep";
+/// The process runs collectives meanwhile: other ranks arrive late.
+pub(super) const OTHER_RANKS: &str = "other ranks";
+
+/// Wait targets, and name parts of the frames that wait for them, as `fits` matches them.
+const FRAMES: &[(&str, &[&str])] = &[
+    ("the result of another thread", &["concurrent/futures/_base.py(", "): result"]),
+    ("the results of other threads", &["concurrent/futures/_base.py(", "): wait"]),
+    ("a thread", &["threading.py(", "): join"]),
+    // `start` waits until the new thread has started.
+    (START, &["threading.py(", "): start"]),
+    (CONDITION, &["threading.py(", "): wait"]),
+    // Built-in functions have no file: `with lock` calls `__enter__`.
+    (LOCK, &["<built-in method acquire of _thread."]),
+    (LOCK, &["<built-in method __enter__ of _thread."]),
+    (LOCK, &["<method 'acquire' of '_thread."]),
+    (LOCK, &["<method '__enter__' of '_thread."]),
+    (QUEUE, &["queue.py(", "): get"]),
+    (QUEUE, &["queue.py(", "): put"]),
+    (QUEUE_OF_PROCESS, &["multiprocessing/queues.py(", "): get"]),
+    ("another process", &["multiprocessing/connection.py(", "): recv"]),
+    ("another process", &["multiprocessing/connection.py(", "): wait"]),
+    ("another process", &["multiprocessing/process.py(", "): join"]),
+    ("another process", &["subprocess.py(", "): wait"]),
+    ("another process", &["subprocess.py(", "): communicate"]),
+    ("another process", &["<built-in function waitpid>"]),
+    (FILE, &["<built-in function read>"]),
+    (NETWORK, &["<method 'recv' of '_socket."]),
+    (NETWORK, &["<built-in method recv of _socket."]),
+    (NETWORK, &["socket.py(", "): readinto"]),
+    (NETWORK, &["ssl.py(", "): read"]),
+    (NETWORK, &["urllib/request.py(", "): urlopen"]),
+    (NETWORK, &["requests/sessions.py(", "): request"]),
+    (SLEEP, &["<built-in function sleep>"]),
+];
+
+pub(super) fn kind_of(name: &str) -> Option<&'static str> {
+    super::kind_in(FRAMES, name)
+}
+
+/// Calls that wait, except those that samples describe better. SL009 covers waits for data, and those of a data
+/// loader's own threads.
+pub(super) fn calls(context: &RuleContext<'_>) -> Vec<EventId> {
+    let trace = context.trace();
+    let frames = context.named(&[EventKind::PythonFunction], |name| kind_of(name).is_some());
+    let mut frames = context.outermost(&frames);
+    if context.host_gaps().tell_waits() {
+        frames = context.not_between(frames);
+    }
+    let is_of_data = |name: &str| is_next(name) || name.contains(LOADER);
+    frames.retain(|&frame| !trace.ancestors(frame).any(|e| is_of_data(trace.name(e))));
+    frames
+}
+
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let frames = calls(context);
+    let on_path = context.path_during(&frames);
+    let by_place = context.sums_by_place(frames.iter().copied().zip(on_path).collect());
+    let named = by_place.into_iter().filter_map(|(place, ns, of)| candidate(context, place, (ns, of)));
+    let is_logging = |name: &str| logging_in_step::kind_of(name).is_some();
+    let unnamed = context.waits_between(&frames, is_next, is_logging).into_iter();
+    named.chain(unnamed.filter_map(|(place, seen)| of_samples(context, place, &seen))).collect()
+}
+
+/// Candidate for waits with an unknown target: between two operators, a thread is idle for longer than its CPU samples
+/// explain.
+fn of_samples(context: &RuleContext<'_>, place: SourceLocation, seen: &Seen) -> Option<Candidate> {
+    // Threads wait concurrently: the gain is at most the wait of one thread.
+    let share = context.percent(seen.of_one_thread() as i64);
+    if share < context.setting("share") {
+        return None;
+    }
+    let mut facts = vec![Fact { name: "part of the time", value: share, unit: Unit::Percent }];
+    facts.extend(seen.facts(context));
+    let begin_and_end = |&(before, behind): &(EventId, EventId)| {
+        (context.trace().events.end(before), context.trace().events.start[behind.index()])
+    };
+    let kind = match in_collectives(context, seen.stretches.iter().map(begin_and_end)) {
+        true => Some(OTHER_RANKS),
+        false => kind_of_samples(context, &seen.samples),
+    };
+    let title = match kind {
+        Some(kind) => title(share, kind, context.words()),
+        None => format!(
+            "{} {share:.0} % of the time between operators (file, network, lock or sleep)",
+            context.words().steps_wait()
+        ),
+    };
+    Some(Candidate {
+        title,
+        facts,
+        events: seen.samples.clone(),
+        support: Support::Inferred,
+        confidence: seen.confidence(),
+        gain_estimate: seen.gain_estimate(context, &place, &[])?,
+        place,
+    })
+}
+
+/// Minimum share of the wait in CPU collectives that makes other ranks the target.
+const IN_COLLECTIVES: f64 = 0.7;
+
+/// True if CPU collectives of the process run during most of the waits.
+fn in_collectives(context: &RuleContext<'_>, waits: impl Iterator<Item = (i64, i64)>) -> bool {
+    let trace = context.trace();
+    let span = |(event, _): (EventId, _)| (trace.events.start[event.index()], trace.events.end(event));
+    let collectives = intervals::union(host_collectives(trace).into_iter().map(span));
+    let waits = intervals::union(waits.filter(|(from, to)| from < to));
+    let all = intervals::total(&waits);
+    let beside = intervals::total(&intervals::subtract(&waits, &collectives));
+    !collectives.is_empty() && (all - beside) as f64 >= IN_COLLECTIVES * all.max(1) as f64
+}
+
+/// Title of waits of one kind: share of the time in percent.
+pub(super) fn title(share: f64, kind: &str, words: StepWords) -> String {
+    format!("{} {share:.0} % of the time for {kind}", words.steps_wait())
+}
+
+/// Source location with the waiting line, if samples within the calls show it in the same function. Calls alone have
+/// only the first line of the function.
+fn waiting_line(context: &RuleContext<'_>, place: SourceLocation, calls: &[EventId]) -> SourceLocation {
+    let trace = context.trace();
+    let calls = Spans::from_trace(trace, calls);
+    let all = trace.sample_events().flat_map(|(_, rows)| rows.map(|(sample, _)| sample));
+    let samples: Vec<EventId> = all.filter(|&sample| calls.hold(trace, sample)).collect();
+    match context.line_of_most(&samples) {
+        Some(line) if (&line.file, &line.function) == (&place.file, &place.function) => {
+            SourceLocation { line: line.line, ..place }
+        }
+        _ => place,
+    }
+}
+
+/// Wait target in most samples: the outermost library function below the user's function with a known name.
+fn kind_of_samples(context: &RuleContext<'_>, samples: &[EventId]) -> Option<&'static str> {
+    let mut kinds: BTreeMap<Option<&'static str>, usize> = BTreeMap::new();
+    for &sample in samples {
+        let of_libraries = context.frames_of_sample(sample).take_while(|&name| !context.is_own_name(name));
+        let kind = of_libraries.filter_map(|name| kind_of(context.trace().strings.get(name))).last();
+        *kinds.entry(kind).or_default() += 1;
+    }
+    kinds.into_iter().max_by_key(|&(_, count)| count)?.0
+}
+
+fn candidate(
+    context: &RuleContext<'_>,
+    place: SourceLocation,
+    (on_path, frames): (i64, Vec<EventId>),
+) -> Option<Candidate> {
+    let share = context.percent(on_path);
+    if share < context.setting("share") {
+        return None;
+    }
+    let (name, _) = *context.by_name(&frames).first()?;
+    let spans = frames.iter().map(|&e| (context.trace().events.start[e.index()], context.trace().events.end(e)));
+    let kind = if in_collectives(context, spans) { OTHER_RANKS } else { kind_of(name)? };
+    let place = waiting_line(context, place, &frames);
+    let edit = context.edit(Action::Remove, format!("frame:{name}"), &frames)?;
+    Some(Candidate {
+        title: title(share, kind, context.words()),
+        place,
+        facts: vec![
+            Fact::count("waits", frames.len()),
+            Fact { name: "part of the critical path", value: share, unit: Unit::Percent },
+            Fact::time("waiting, a step", context.per_step(on_path)),
+        ],
+        events: frames,
+        support: Support::Exact,
+        confidence: Confidence::Medium,
+        gain_estimate: GainEstimate::Edits(vec![edit]),
+    })
+}

@@ -1,0 +1,186 @@
+//! SL005: code on the critical path with much more host time than GPU time.
+
+use crate::{AdviceVariant, Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use rustc_hash::{FxHashMap, FxHashSet};
+use stackline_critical_path::exact::Category;
+use stackline_critical_path::exact::what_if::Action;
+use stackline_model::names::{MODULE_PREFIX, STEP_PREFIX, TAKE_BATCH, is_compilation};
+use stackline_model::vocabulary::lightning;
+use stackline_model::{EventId, EventKind, StrId};
+use stackline_timeline::confidence::Confidence;
+use stackline_timeline::vocabulary::python::OPTIMIZER;
+use std::collections::BTreeMap;
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL005",
+    name: "cpu-much-longer-than-gpu",
+    area: Area::Host,
+    about: "a function, module or annotated range keeps the host busy while the GPU has little work",
+    why: "While the host does other work, it launches no kernels.",
+    advice: "Move the work into a DataLoader worker, another thread or the GPU, run it less often, or run it once \
+        before the loop.",
+    example: (
+        "def step(batch):\n    mask = build_mask(batch)  # Python loop",
+        "mask = batch.mask  # built by the loader's workers",
+    ),
+    cost: "depends on the work",
+    false_positives: "Recording makes the code slow: Python frames add overhead. The gain assumes half of the time.",
+    source: "DeepContext 4.3, CPU latency analysis",
+    needs: &[Requirement::GpuWork, Requirement::RuntimeCalls, Requirement::GpuRecords],
+    settings: &[
+        Setting {
+            name: "share",
+            default: 10.0,
+            range: (0.0, 100.0),
+            about: "minimum share of the code in the critical path, in percent",
+        },
+        Setting { name: "times", default: 10.0, range: (1.0, 1e6), about: "minimum ratio of host time to GPU time" },
+        Setting {
+            name: "launch_us",
+            default: 200.0,
+            range: (0.0, 1e6),
+            about: "minimum host time per call and launch, in µs; below, launching is the bottleneck",
+        },
+    ],
+    advice_variants: &[AdviceVariant::for_all(
+        "that spend the time in the model",
+        |candidate| candidate.facts.iter().any(|fact| fact.name == MODEL),
+        "Shorten the host work of the model: compile it (torch.compile), and move code that does not depend on the \
+         batch, such as masks and positions, from forward to __init__.",
+        (
+            "def forward(self, x):\n    mask = build_mask(self.length)  # Python loop\n    return self.layers(x, mask)",
+            "def __init__(self, length):\n    ...\n    self.register_buffer(\"mask\", build_mask(length))",
+        ),
+    )],
+    check,
+};
+
+/// Name of the fact that counts calls of a model, or within one. Other threads cannot do this work.
+const MODEL: &str = "calls in the model";
+
+/// Minimum ratio of the first call to the mean of the others at which it is excluded.
+const LONGER: i64 = 4;
+/// Prefixes of spans that other rules cover.
+const OF_OTHERS: &[&str] = &[STEP_PREFIX, OPTIMIZER, TAKE_BATCH, "PyTorch Profiler"];
+
+/// Functions that other rules cover: SL025, SL029 and SL039.
+const TOLD: &[&str] = &["<built-in function collect>", "torch/serialization.py(", "<built-in function sleep>"];
+
+/// Suffixes of spans of a model's forward pass: `DistributedDataParallel.forward`, `model.py(3): forward`.
+const FORWARD: [&str; 2] = [".forward", ": forward"];
+
+/// Spans of one name, with the time of each on the critical path in ns.
+type Group = Vec<(EventId, i64)>;
+
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let trace = context.trace();
+    // Some recordings have GPU calls but no GPU times.
+    if context.gpu_ns() == 0 {
+        return Vec::new();
+    }
+    let mut by_span: FxHashMap<EventId, i64> = FxHashMap::default();
+    let operators = context.operators();
+    let around = |operator: &EventId| trace.ancestors(*operator).filter(|&e| context.is_own_frame(e));
+    // User functions that run operators or launch GPU work.
+    let mut working: FxHashSet<EventId> = operators.iter().flat_map(around).collect();
+    working
+        .extend(context.gpu_work().iter().flat_map(|&work| context.stack(work).filter(|&e| context.is_own_frame(e))));
+    let is_told: Vec<bool> = trace.strings.iter().map(|name| TOLD.iter().any(|part| name.contains(part))).collect();
+    let is_told = |event: EventId| {
+        context.stack(event).any(|e| is_told.get(trace.events.name[e.index()].index()).copied().unwrap_or(false))
+    };
+    for hop in context.hops().filter(|hop| hop.event.is_some()) {
+        if matches!(hop.category, Category::HostOperator | Category::HostPython | Category::HostRuntime)
+            && !is_told(hop.event)
+            && let Some(span) = span_of(context, hop.event, &working)
+        {
+            *by_span.entry(span).or_default() += hop.end - hop.start;
+        }
+    }
+    let mut spans: Vec<(EventId, i64)> = by_span.into_iter().collect();
+    spans.sort_unstable();
+    let mut groups: BTreeMap<StrId, Group> = BTreeMap::new();
+    for (span, ns) in spans {
+        groups.entry(trace.events.name[span.index()]).or_default().push((span, ns));
+    }
+    groups.into_iter().filter_map(|(name, group)| candidate(context, trace.strings.get(name), group)).collect()
+}
+
+/// Span to which an event's time is attributed: the innermost span. For functions that are not `working`, it is the
+/// outermost such function, so that the time of a generator counts for its caller.
+fn span_of(context: &RuleContext<'_>, event: EventId, working: &FxHashSet<EventId>) -> Option<EventId> {
+    let first = context.stack(event).find(|&e| is_span(context, e))?;
+    let functions = context.stack(first).filter(|&e| context.is_own_frame(e));
+    let outermost = functions.take_while(|function| !working.contains(function)).last();
+    Some(outermost.unwrap_or(first))
+}
+
+/// True for ranges of code that a user recognizes.
+fn is_span(context: &RuleContext<'_>, event: EventId) -> bool {
+    let trace = context.trace();
+    match trace.kind(event) {
+        // On other threads the time may be a wait for threads that were not recorded.
+        EventKind::Annotation => context.is_on_launching_thread(event),
+        EventKind::PythonFunction => trace.name(event).starts_with(MODULE_PREFIX) || context.is_own_frame(event),
+        _ => false,
+    }
+}
+
+/// True if a span is a call of a model, or lies within one.
+fn is_of_model(context: &RuleContext<'_>, span: EventId) -> bool {
+    let is_call = |name: &str| name.starts_with(MODULE_PREFIX) || FORWARD.iter().any(|end| name.ends_with(end));
+    context.stack(span).any(|event| is_call(context.trace().name(event)))
+}
+
+/// Exclude a first call that takes far longer than the others: libraries load and tune their kernels.
+fn without_first_call(context: &RuleContext<'_>, group: &mut Group) {
+    let [first, others @ ..] = &group[..] else { return };
+    let mean = others.iter().map(|(span, _)| context.dur(*span)).sum::<i64>() / others.len().max(1) as i64;
+    if !others.is_empty() && context.dur(first.0) > LONGER.saturating_mul(mean) {
+        group.remove(0);
+    }
+}
+
+fn candidate(context: &RuleContext<'_>, name: &str, mut group: Group) -> Option<Candidate> {
+    let is_once = group.len() < 2;
+    without_first_call(context, &mut group);
+    let on_path_ns: i64 = group.iter().map(|(_, ns)| ns).sum();
+    let spans: Vec<EventId> = group.into_iter().map(|(span, _)| span).collect();
+    let share = context.percent(on_path_ns);
+    let work: Vec<EventId> = spans.iter().flat_map(|&span| context.launched_in(span)).collect();
+    let gpu_ns = context.total(&work);
+    let is_other =
+        OF_OTHERS.iter().any(|prefix| name.starts_with(prefix)) || is_compilation(name) || lightning::takes_batch(name);
+    // A span that mostly calls others does not take the time itself.
+    let is_own = context.total(&spans) <= 2 * on_path_ns;
+    let per_launch = on_path_ns as f64 / 1e3 / work.len().max(spans.len()) as f64;
+    // Work that occurs once in a trace without steps is the start of the program.
+    let is_start = is_once && context.trace().steps.is_empty();
+    let is_slow = on_path_ns as f64 >= context.setting("times") * gpu_ns as f64;
+    if is_start
+        || is_other
+        || !is_own
+        || !is_slow
+        || share < context.setting("share")
+        || per_launch < context.setting("launch_us")
+    {
+        return None;
+    }
+    let edit = context.edit(Action::Scale(0.5), format!("host work of {name}"), &spans)?;
+    Some(Candidate {
+        title: format!(
+            "Slow host code: {} is {share:.0} % of the critical path (gain assumes half)",
+            super::short(name)
+        ),
+        place: context.place(spans[0]),
+        facts: vec![
+            Fact::count(if is_of_model(context, spans[0]) { MODEL } else { "calls" }, spans.len()),
+            Fact::time("on the critical path, a step", context.per_step(on_path_ns)),
+            Fact::time("GPU work, a step", context.per_step(gpu_ns)),
+        ],
+        events: spans,
+        support: Support::Inferred,
+        confidence: Confidence::Medium,
+        gain_estimate: GainEstimate::Speculative(vec![edit]),
+    })
+}

@@ -1,0 +1,58 @@
+//! SL001: one kernel takes a large share of GPU time.
+
+use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use stackline_critical_path::exact::what_if::Action;
+use stackline_model::Unit;
+use stackline_timeline::confidence::Confidence;
+use stackline_timeline::kernel_type::KernelType;
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL001",
+    name: "hotspot",
+    area: Area::Kernels,
+    about: "a kernel takes a large share of GPU time",
+    why: "An improvement of the longest kernel saves the most time.",
+    advice: "Speed up the kernel: lower precision, a fused or tuned implementation, better shapes, or less work.",
+    example: ("y = x.float() @ w.float()", "y = x @ w  # both bfloat16: tensor cores"),
+    cost: "depends on the kernel",
+    false_positives: "The kernel is already as fast as the hardware allows. The gain assumes half of the kernel's \
+        time, not a known improvement.",
+    source: "DeepContext 4.3, hotspot identification",
+    needs: &[Requirement::GpuWork],
+    settings: &[Setting {
+        name: "share",
+        default: 20.0,
+        range: (0.0, 100.0),
+        about: "minimum share of a kernel in GPU busy time, in percent",
+    }],
+    advice_variants: &[],
+    check,
+};
+
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let mut events = context.gpu_work();
+    let mut types = context.kernel_types();
+    events.retain(|&event| types.of_event(event) == KernelType::Computation);
+    let share = |ns: i64| context.percent_of_gpu(ns);
+    let hot =
+        context.by_name(&events).into_iter().filter(|(_, of)| share(context.total(of)) >= context.setting("share"));
+    let candidate = |(name, of): (&str, Vec<_>)| {
+        let ns = context.total(&of);
+        let edit = context.edit(Action::Scale(0.5), format!("kernel:{name}"), &of)?;
+        let (place, _) = context.by_place(&of).into_iter().max_by_key(|(_, of)| context.total(of))?;
+        Some(Candidate {
+            title: format!("Hotspot: {} takes {:.0} % of GPU time (gain assumes half)", super::short(name), share(ns)),
+            place,
+            facts: vec![
+                Fact::count("calls", of.len()),
+                Fact { name: "share of GPU time", value: share(ns), unit: Unit::Percent },
+                Fact::time("mean", ns / of.len().max(1) as i64),
+            ],
+            events: of,
+            support: Support::Exact,
+            confidence: Confidence::Low,
+            gain_estimate: GainEstimate::Speculative(vec![edit]),
+        })
+    };
+    hot.filter_map(candidate).collect()
+}

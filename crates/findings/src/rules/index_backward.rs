@@ -1,0 +1,107 @@
+//! SL007: the backward of indexing sorts its indices and adds them up one after the other.
+
+use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use rustc_hash::FxHashSet;
+use stackline_critical_path::exact::what_if::Action;
+use stackline_model::{EventId, EventKind};
+use stackline_timeline::confidence::Confidence;
+use stackline_timeline::source_location::SourceLocation;
+use stackline_timeline::vocabulary::aten;
+use stackline_timeline::vocabulary::autograd::node_name;
+use std::collections::BTreeMap;
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL007",
+    name: "deterministic-index-backward",
+    area: Area::Kernels,
+    about: "the backward of table[indices] takes much longer than its forward",
+    why: "The gradient of indexing is summed in a fixed order: the indices are sorted, and equal ones wait for each other.",
+    advice: "Use torch.index_select or torch.nn.functional.embedding: their gradients are summed by atomic additions.",
+    example: ("rows = table[indices]", "rows = table.index_select(0, indices)"),
+    cost: "one line; gradients may differ in the last bits from run to run",
+    false_positives: "The results must be the same bit by bit, or the index is not one dimension of whole rows. The gain supposes \
+                 that the new backward takes `factor` times its forward; where the forward is not known, a quarter of its time.",
+    source: "DeepContext 6.1 (DLRM: 1.66 times, GNN: 1.07 times)",
+    needs: &[Requirement::GpuWork, Requirement::Operators],
+    settings: &[
+        Setting::share_of_gpu(1.0),
+        Setting {
+            name: "factor",
+            default: 2.0,
+            range: (0.1, 100.0),
+            about: "how many times its forward the repaired backward takes (DLRM in the paper: about 2)",
+        },
+    ],
+    advice_variants: &[],
+    check,
+};
+
+/// What the backward takes of its time where nothing is known of the forward.
+const WITHOUT_FORWARD: f64 = 0.25;
+
+#[derive(Default)]
+struct Group {
+    backward: Vec<EventId>,
+    forward: Vec<EventId>,
+}
+
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let trace = context.trace();
+    let kernels = context.named(&[EventKind::Kernel], |name| name.contains("indexing_backward"));
+    // Which operator of a backward names its forward depends on the version: that is asked of the kernel.
+    let node = |&kernel: &EventId| Some((backward_of_index(context, kernel)?, kernel));
+    let nodes: BTreeMap<EventId, EventId> = kernels.iter().filter_map(node).collect();
+    let mut by_place: BTreeMap<SourceLocation, Group> = BTreeMap::new();
+    let mut seen = FxHashSet::default();
+    for (node, kernel) in nodes {
+        let forward = context.forward_of(kernel).filter(|&f| trace.name(f).starts_with(aten::INDEX));
+        let group = by_place.entry(context.place(forward.unwrap_or(node))).or_default();
+        group.backward.extend(context.launched_in(node));
+        if let Some(forward) = forward.filter(|&f| seen.insert(f)) {
+            group.forward.extend(context.launched_in(forward));
+        }
+    }
+    by_place.into_iter().filter_map(|(place, group)| candidate(context, place, group)).collect()
+}
+
+/// The outermost operator around a kernel that is the backward of indexing.
+fn backward_of_index(context: &RuleContext<'_>, kernel: EventId) -> Option<EventId> {
+    let trace = context.trace();
+    let is_backward =
+        |e: &EventId| trace.kind(*e) == EventKind::Operator && node_name(trace.name(*e)).starts_with("IndexBackward");
+    context.stack(kernel).filter(is_backward).last()
+}
+
+fn candidate(
+    context: &RuleContext<'_>,
+    place: SourceLocation,
+    Group { backward, forward }: Group,
+) -> Option<Candidate> {
+    let (backward_ns, forward_ns) = (context.total(&backward), context.total(&forward));
+    let share = context.percent_of_gpu(backward_ns);
+    let scale = match forward_ns {
+        0 => WITHOUT_FORWARD,
+        ns => context.setting("factor") * ns as f64 / backward_ns.max(1) as f64,
+    };
+    if share < context.setting("share") || scale >= 1.0 {
+        return None;
+    }
+    let edit = context.edit(Action::Scale(scale), "operator:IndexBackward", &backward)?;
+    let than = match forward_ns {
+        0 => String::new(),
+        ns => format!(", {:.0} times its forward", backward_ns as f64 / ns as f64),
+    };
+    Some(Candidate {
+        title: format!("the backward of indexing takes {share:.0} % of the GPU's time{than}"),
+        place,
+        facts: vec![
+            Fact::count("kernels", backward.len()),
+            Fact::time("backward, a step", context.per_step(backward_ns)),
+            Fact::time("forward, a step", context.per_step(forward_ns)),
+        ],
+        events: backward,
+        support: if forward_ns > 0 { Support::Exact } else { Support::Partial },
+        confidence: if forward_ns > 0 { Confidence::High } else { Confidence::Medium },
+        gain_estimate: GainEstimate::Edits(vec![edit]),
+    })
+}

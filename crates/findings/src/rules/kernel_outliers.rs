@@ -1,0 +1,115 @@
+//! SL032: the same kernel on the same shape sometimes takes many times as long.
+
+use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use stackline_critical_path::exact::what_if::Action;
+use stackline_model::{EventId, GpuId, StrId, Unit};
+use stackline_timeline::confidence::Confidence;
+use stackline_timeline::kernel_type::KernelType;
+use std::collections::BTreeMap;
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL032",
+    name: "kernel-outliers",
+    area: Area::Kernels,
+    about: "few runs of a kernel take many times as long as its others of the same size",
+    why: "The same work takes the same time: what takes longer was disturbed, or first had to fetch its data.",
+    advice: "See what runs beside the slow ones: copies, other streams, other programs on the GPU, page faults of managed \
+             memory, a clock that goes down.",
+    example: ("y = f(x)", "y = f(x)  # without another process on the same GPU"),
+    cost: "depends on the cause",
+    false_positives: "The kernel's work depends on values, not only on sizes.",
+    source: "field practice",
+    needs: &[Requirement::GpuWork],
+    settings: &[
+        Setting {
+            name: "times",
+            default: 4.0,
+            range: (1.5, 1000.0),
+            about: "from how many times the median on a run is an outlier",
+        },
+        Setting {
+            name: "runs",
+            default: 20.0,
+            range: (3.0, 1e6),
+            about: "least runs of the same size to compare with",
+        },
+        Setting {
+            name: "share",
+            default: 5.0,
+            range: (0.0, 50.0),
+            about: "greatest part of the runs that are outliers, in percent: more are sizes that the trace does not tell",
+        },
+    ],
+    advice_variants: &[],
+    check,
+};
+
+/// What tells runs of one size: name, grid and block, the sizes of the operator's inputs.
+type Size = (StrId, Option<StrId>, Option<StrId>, Option<StrId>);
+
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let trace = context.trace();
+    let [grid, block, dims] = ["grid", "block", "Input Dims"].map(|key| trace.attr(key));
+    let mut types = context.kernel_types();
+    let mut by_size: BTreeMap<Size, Vec<EventId>> = BTreeMap::new();
+    for event in context.kernels() {
+        // Collectives wait for others.
+        if types.of_event(event) == KernelType::Communication {
+            continue;
+        }
+        let operator = trace.gpu.of_event(event).and_then(|gpu| trace.gpu.operator[gpu.index()].some());
+        let dims = operator.and_then(|operator| dims.text(operator));
+        let size = (trace.events.name[event.index()], grid.text(event), block.text(event), dims);
+        by_size.entry(size).or_default().push(event);
+    }
+    // Without any size runs cannot be compared.
+    let known = by_size.into_iter().filter(|((_, grid, _, dims), _)| grid.is_some() || dims.is_some());
+    known.filter_map(|((name, ..), runs)| candidate(context, trace.strings.get(name), runs)).collect()
+}
+
+fn candidate(context: &RuleContext<'_>, name: &str, mut runs: Vec<EventId>) -> Option<Candidate> {
+    let of = runs.len();
+    runs.sort_unstable_by_key(|&run| (context.dur(run), run));
+    let median = context.dur(runs[of / 2]).max(1);
+    let is_long = |&run: &EventId| context.dur(run) as f64 >= median as f64 * context.setting("times");
+    let usual: Vec<i64> = runs.iter().filter(|run| !is_long(run)).map(|&run| context.dur(run)).collect();
+    let outliers: Vec<EventId> = runs.into_iter().filter(is_long).collect();
+    let share = 100.0 * outliers.len() as f64 / of.max(1) as f64;
+    let too_few = outliers.is_empty() || (of as f64) < context.setting("runs");
+    if too_few || share > context.setting("share") || comes_each_step(context, &outliers) {
+        return None;
+    }
+    let longest = outliers.last().map_or(0, |&run| context.dur(run));
+    let set = |ns: i64| context.edit(Action::SetNs(ns), format!("kernel:{name}"), &outliers);
+    let others = super::spread(&usual).into_iter().filter_map(|ns| Some(vec![set(ns)?])).collect();
+    let gain_estimate = GainEstimate::Range(vec![set(median)?], others);
+    Some(Candidate {
+        title: format!(
+            "{} of {of} runs of {} take up to {:.0} times as long as the others",
+            outliers.len(),
+            super::short(name),
+            longest as f64 / median as f64
+        ),
+        place: context.place(outliers[outliers.len() - 1]),
+        facts: vec![
+            Fact::count("runs", of),
+            Fact::time("median", median),
+            Fact::time("longest", longest),
+            Fact { name: "outliers", value: share, unit: Unit::Percent },
+        ],
+        events: outliers,
+        support: Support::Exact,
+        confidence: Confidence::Low,
+        gain_estimate,
+    })
+}
+
+/// What is long once in each step is a size that the trace does not tell.
+fn comes_each_step(context: &RuleContext<'_>, outliers: &[EventId]) -> bool {
+    let trace = context.trace();
+    let step = |&event: &EventId| trace.gpu.of_event(event).map(|gpu: GpuId| trace.gpu.step[gpu.index()]);
+    let mut steps: Vec<u32> = outliers.iter().filter_map(step).collect();
+    steps.sort_unstable();
+    steps.dedup();
+    context.steps() >= 2 && steps.len() >= context.steps()
+}

@@ -1,0 +1,74 @@
+//! SL003: kernels that only turn channels-first tensors into channels-last ones, or back.
+
+use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use stackline_critical_path::exact::what_if::Action;
+use stackline_model::{EventId, EventKind};
+use stackline_timeline::confidence::Confidence;
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL003",
+    name: "layout-conversion",
+    area: Area::Copies,
+    about: "kernels convert between channels-first and channels-last around convolutions",
+    why: "The fast convolutions of the GPU's libraries want channels last: tensors in the other layout are copied before and after.",
+    advice: "Keep model and input in channels_last: model.to(memory_format=torch.channels_last), and the input likewise.",
+    example: (
+        "model = UNet().cuda()\ny = model(x.cuda())",
+        "model = UNet().cuda().to(memory_format=torch.channels_last)\ny = model(x.cuda().to(memory_format=torch.channels_last))",
+    ),
+    cost: "one line for the model and one for its input; layers that do not know the layout convert back",
+    false_positives: "A layer of the model needs channels first: then it converts instead. The gain is that of the conversions; \
+                 normalization is often faster with channels last, too (an H100: 0.3 of its time, measured), which the upper bound holds.",
+    source: "DeepContext 6.2 (U-Net: 1.28 times)",
+    needs: &[Requirement::GpuWork],
+    settings: &[Setting::share_of_gpu(1.0)],
+    advice_variants: &[],
+    check,
+};
+
+/// Parts of names of kernels that convert, in lower case.
+const CONVERSIONS: &[&str] =
+    &["nchwtonhwc", "nhwctonchw", "nchw2nhwc", "nhwc2nchw", "batched_transpose", "transpose_nchw"];
+
+/// Parts of names of kernels that normalize, in lower case, and what of their time is left with channels last at best.
+const NORMALIZATIONS: &[&str] = &["batch_norm", "batchnorm", "bn_fw_", "bn_bw_", "bn_fwd", "bn_bwd"];
+const CHANNELS_LAST: &[&str] = &["channels_last", "nhwc"];
+const NORMALIZATION_LEFT: f64 = 0.3;
+
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let converts = context.named(&[EventKind::Kernel], |name| {
+        let name = name.to_ascii_lowercase();
+        CONVERSIONS.iter().any(|part| name.contains(part))
+    });
+    let ns = context.total(&converts);
+    let share = context.percent_of_gpu(ns);
+    if converts.is_empty() || share < context.setting("share") {
+        return Vec::new();
+    }
+    let Some(gain_estimate) = gain_estimate(context, &converts) else { return Vec::new() };
+    let place = context.by_place(&converts).into_iter().max_by_key(|(_, of)| context.total(of)).map(|(place, _)| place);
+    vec![Candidate {
+        title: format!("{} conversions of layout take {share:.0} % of the GPU's time", converts.len()),
+        place: place.unwrap_or_default(),
+        facts: vec![Fact::count("kernels", converts.len()), Fact::time("together, a step", context.per_step(ns))],
+        events: converts,
+        support: Support::Exact,
+        confidence: Confidence::High,
+        gain_estimate,
+    }]
+}
+
+/// Conversions go; at most, kernels that normalize channels first are as much faster as was measured.
+fn gain_estimate(context: &RuleContext<'_>, converts: &[EventId]) -> Option<GainEstimate> {
+    let remove = context.edit(Action::Remove, "kernel:~nchwToNhwc|nhwcToNchw", converts)?;
+    let normalize = context.named(&[EventKind::Kernel], |name| {
+        let name = name.to_ascii_lowercase();
+        let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
+        has(NORMALIZATIONS) && !has(CHANNELS_LAST)
+    });
+    let faster = context.edit(Action::Scale(NORMALIZATION_LEFT), "kernels of normalization", &normalize);
+    Some(match faster {
+        Some(faster) => GainEstimate::Range(vec![remove.clone()], vec![vec![remove, faster]]),
+        None => GainEstimate::Edits(vec![remove]),
+    })
+}

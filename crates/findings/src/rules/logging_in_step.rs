@@ -1,0 +1,176 @@
+//! SL029: printing, logging and writing of files within steps.
+
+use super::dataloader_starved::is_next;
+use super::host_waits;
+use crate::estimate::Estimate;
+use crate::host_gaps::{HostGap, Seen, Spans};
+use crate::{AdviceVariant, Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use stackline_critical_path::exact::what_if::Action;
+use stackline_model::format::duration;
+use stackline_model::{EventId, EventKind};
+use stackline_timeline::confidence::Confidence;
+use stackline_timeline::source_location::SourceLocation;
+use std::collections::BTreeMap;
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL029",
+    name: "logging-in-step",
+    area: Area::Host,
+    about: "print, logging, progress bars, TensorBoard, wandb, torch.save, json.dump, to_csv or savefig hold up the work",
+    why: "Text is made and written while nothing is launched; and a tensor in it makes the host wait for the GPU.",
+    advice: "Log every so many steps; gather values as tensors on the GPU and read them then; let another thread write.",
+    example: ("print(f\"loss {loss.item()}\")", "if step % 100 == 0:\n    print(f\"loss {loss.item()}\")"),
+    cost: "one line; values are seen less often",
+    false_positives: "The recorded steps are just those that log: the others are faster already. Recordings see functions in C, such as \
+                 print, as the line that calls them: of those only what Python's own logging does is told. Their samples say how \
+                 the time between operators divides; where nearly all of them see it, what the thread waits there (for a file, or for a \
+                 processor) is its own, too; bounds hold the error of such counts, not that operators behind a log may be \
+                 faster without what it leaves in the caches: then more is gained than the upper bound says.",
+    source: "field practice",
+    needs: &[Requirement::PythonFrames],
+    settings: &[Setting {
+        name: "share",
+        default: 0.5,
+        range: (0.0, 100.0),
+        about: "least part of the critical path in calls from one place, in percent",
+    }],
+    advice_variants: &[
+        AdviceVariant::for_all(
+            "that save checkpoints in the loop",
+            |candidate| SAVING.iter().any(|kind| candidate.title.starts_with(kind)),
+            "Save less often: once in so many minutes, not steps. Copy the state to the CPU and let another thread write it \
+             (torch.distributed.checkpoint.async_save does both).",
+            (
+                "torch.save(model.state_dict(), path)  # every few steps",
+                "if time.monotonic() - saved > 600:\n    torch.save(model.state_dict(), path)\n    saved = time.monotonic()",
+            ),
+        ),
+        AdviceVariant::without_gpu(
+            "Log every so many steps; keep values as tensors and make text of them then; let another thread write.",
+            ("print(f\"loss {loss.item()}\")", "if step % 100 == 0:\n    print(f\"loss {loss.item()}\")"),
+        ),
+    ],
+    check,
+};
+
+/// What titles call the writing of checkpoints.
+const SAVING: [&str; 2] = ["torch.save", "safetensors"];
+
+/// All parts of names of frames that log, and how the title calls them. Progress bars only where they draw: as loops
+/// they enclose what they count.
+const FRAMES: &[(&str, &[&str])] = &[
+    ("print", &["<built-in function print>"]),
+    ("logging", &["logging/__init__.py(", "): info"]),
+    ("logging", &["logging/__init__.py(", "): debug"]),
+    ("logging", &["logging/__init__.py(", "): warning"]),
+    ("logging", &["logging/__init__.py(", "): error"]),
+    ("logging", &["logging/__init__.py(", "): log"]),
+    ("logging", &["logging/__init__.py(", "): _log"]),
+    ("writing text", &["<built-in method write of _io."]),
+    ("writing text", &["<method 'write' of '_io."]),
+    ("the progress bar", &["tqdm/", "): update"]),
+    ("the progress bar", &["tqdm/", "): refresh"]),
+    ("the progress bar", &["tqdm/", "): display"]),
+    ("the progress bar", &["tqdm/", "): set_postfix*"]),
+    ("the progress bar", &["tqdm/", "): set_description*"]),
+    ("TensorBoard", &["tensorboard/writer.py(", "): add_*"]),
+    ("TensorBoard", &["tensorboardX/writer.py(", "): add_*"]),
+    ("wandb", &["wandb/", "): log"]),
+    ("mlflow", &["mlflow/", "): log_*"]),
+    ("torch.save", &["torch/serialization.py(", "): save"]),
+    ("safetensors", &["safetensors/", "): save_file"]),
+    ("numpy.save", &["numpy/lib/", "): save*"]),
+    ("json.dump", &["json/__init__.py(", "): dump"]),
+    ("csv.DictWriter", &["csv.py(", "): writerow*"]),
+    ("to_csv", &["pandas/", "): to_csv"]),
+    ("savefig", &["matplotlib/", "): savefig"]),
+];
+
+pub(super) fn kind_of(name: &str) -> Option<&'static str> {
+    super::kind_in(FRAMES, name)
+}
+
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let frames = context.outermost(&context.named(&[EventKind::PythonFunction], |name| kind_of(name).is_some()));
+    // Of functions without operators in recordings samples say more than the stretches that they were seen in.
+    let frames = context.not_between(frames);
+    let known = Spans::from_trace(context.trace(), &host_waits::calls(context));
+    let unexplained = |host_gap: &HostGap| rest_of(context, host_gap, &known);
+    let seen = context.seen_between(|name| kind_of(name).is_some(), &frames, unexplained);
+    let on_path = context.path_inside(&frames);
+    let by_place = context.sums_by_place(frames.into_iter().zip(on_path).filter(|&(_, ns)| ns > 0).collect());
+    let mut found: BTreeMap<SourceLocation, Logging> = BTreeMap::new();
+    for (place, ns, frames) in by_place {
+        let line = if seen.is_empty() { place } else { SourceLocation { module: None, operator: None, ..place } };
+        let logging = found.entry(line).or_default();
+        logging.on_path += ns;
+        logging.frames.extend(frames);
+    }
+    for (place, seen) in seen {
+        found.entry(place).or_default().seen = Some(seen);
+    }
+    found.into_iter().filter_map(|(place, logging)| candidate(context, place, logging)).collect()
+}
+
+/// What a thread does not compute between two operators. Where hardly anything but logging is done there, that is part of it, whether the
+/// thread waits for a file or for a processor: it would do neither without. None where something else is known to be waited for.
+fn rest_of(context: &RuleContext<'_>, host_gap: &HostGap, known: &Spans) -> Option<Estimate> {
+    let trace = context.trace();
+    let is_loading = |event: EventId| trace.ancestors(event).any(|e| is_next(trace.name(e)));
+    let is_known = |&(before, behind): &(EventId, EventId)| {
+        known.begin_between(trace, before, behind) || is_loading(before) || is_loading(behind)
+    };
+    if !host_gap.is_one || !host_gap.waits.events.is_empty() || host_gap.stretches.iter().any(is_known) {
+        return None;
+    }
+    let ns = host_gap.ns as f64 - host_gap.computing().ns;
+    Some(Estimate { ns, low: 0.0, high: ns }).filter(|rest| rest.ns > 0.0)
+}
+
+/// What is logged from one place.
+#[derive(Default)]
+struct Logging {
+    /// Calls whose begin and end are known, and
+    frames: Vec<EventId>,
+    /// their time on the critical path, in ns.
+    on_path: i64,
+    /// What samples saw between operators.
+    seen: Option<Seen>,
+}
+
+fn candidate(context: &RuleContext<'_>, place: SourceLocation, logging: Logging) -> Option<Candidate> {
+    let Logging { mut frames, on_path, seen } = logging;
+    frames.sort_unstable();
+    let ns = on_path + seen.as_ref().map_or(0, |seen| seen.time.ns as i64);
+    if ns == 0 || context.percent(ns) < context.setting("share") {
+        return None;
+    }
+    let all = context.with_waits(&frames);
+    let waits = all.iter().filter(|&&e| context.trace().kind(e).is_api_call()).count();
+    let too = if waits > 0 { ", waits for the GPU included" } else { "" };
+    let outermost = |sample: EventId| {
+        context.frames_of_sample(sample).filter_map(|f| kind_of(context.trace().strings.get(f))).last()
+    };
+    let kind = match (frames.is_empty(), &seen) {
+        (true, Some(seen)) => seen.samples.first().and_then(|&sample| outermost(sample)),
+        _ => context.by_name(&frames).first().and_then(|(name, _)| kind_of(name)),
+    }?;
+    let mut facts = vec![Fact::count("calls", frames.len()), Fact::count("waits for the GPU in them", waits)];
+    let (ns_each, a_step) = (duration(context.per_step(ns)), context.words().a_step());
+    let title = format!("{kind} holds up the work for {ns_each}{a_step}{too}");
+    let remove = match context.by_name(&frames).first() {
+        Some((name, _)) => vec![context.edit(Action::Remove, format!("frame:{name}"), &all)?],
+        None => Vec::new(),
+    };
+    let Some(seen) = seen else {
+        facts.push(Fact::time("on the critical path, a step", context.per_step(ns)));
+        let (support, confidence, gain_estimate) = (Support::Exact, Confidence::Medium, GainEstimate::Edits(remove));
+        return Some(Candidate { title, place, facts, events: frames, support, confidence, gain_estimate });
+    };
+    facts.retain(|fact| fact.value > 0.0);
+    facts.extend(seen.facts(context));
+    let confidence = seen.confidence();
+    let gain_estimate = seen.gain_estimate(context, &place, &remove)?;
+    let events = frames.into_iter().chain(seen.samples).collect();
+    Some(Candidate { title, place, facts, events, support: Support::Inferred, confidence, gain_estimate })
+}

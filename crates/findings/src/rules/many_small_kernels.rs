@@ -1,0 +1,123 @@
+//! SL002: many kernels that are about as short as their launch.
+
+use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use rustc_hash::FxHashSet;
+use stackline_critical_path::exact::what_if::Action;
+use stackline_model::names::module_class;
+use stackline_model::{EventId, StrId};
+use stackline_timeline::confidence::Confidence;
+use stackline_timeline::vocabulary::python::OPTIMIZER;
+use std::collections::{BTreeMap, BTreeSet};
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL002",
+    name: "many-small-kernels",
+    area: Area::Kernels,
+    about: "a module or operator launches many short kernels that could be one",
+    why: "Each launch costs the host some microseconds, each kernel some to begin and end; short kernels are mostly that.",
+    advice: "Fuse them: torch.compile the module, or use a fused implementation of it.",
+    example: ("self.norm = RMSNorm(dim)", "self.norm = torch.compile(RMSNorm(dim))"),
+    cost: "compilation at the first call and for each new shape",
+    false_positives: "The kernels cannot be fused (a matrix product, a sort), or their span also does other work between launches.",
+    source: "DeepContext 4.3 and 6.3, kernel fusion analysis",
+    needs: &[Requirement::GpuWork, Requirement::Operators],
+    settings: &[
+        Setting {
+            name: "mean_us",
+            default: 10.0,
+            range: (0.0, 1000.0),
+            about: "longest mean of kernels that are short, in µs",
+        },
+        Setting {
+            name: "kernels",
+            default: 4.0,
+            range: (2.0, 10_000.0),
+            about: "least kernels that one call launches",
+        },
+    ],
+    advice_variants: &[],
+    check,
+};
+
+/// A call that takes so many times the median is no usual one.
+const USUAL: i64 = 10;
+
+/// What a span launches.
+#[derive(Default)]
+struct Launched {
+    kernels: Vec<EventId>,
+    spans: Vec<EventId>,
+}
+
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let trace = context.trace();
+    let mut by_span: BTreeMap<EventId, Vec<EventId>> = BTreeMap::new();
+    for kernel in context.kernels() {
+        let module = trace.gpu.of_event(kernel).and_then(|gpu| trace.gpu.module[gpu.index()].some());
+        let span = module.or_else(|| context.outermost_operator(kernel));
+        // Other rules know what to do about optimizers (SL015, SL042).
+        if let Some(span) = span.filter(|&span| !trace.name(span).starts_with(OPTIMIZER)) {
+            by_span.entry(span).or_default().push(kernel);
+        }
+    }
+    // What also launches through others within it would fuse theirs, too.
+    let outer: FxHashSet<EventId> = by_span.keys().flat_map(|&span| trace.ancestors(span)).collect();
+    // Calls that search for a kernel launch as many as they try (SL062).
+    let of_searches = super::autotuning::events_of_searches(context);
+    by_span.retain(|_, kernels| !kernels.iter().any(|kernel| of_searches.contains(kernel)));
+    // The same module many times over is one line of the program.
+    let mut by_code: BTreeMap<&str, Launched> = BTreeMap::new();
+    for (span, kernels) in by_span.into_iter().filter(|(span, _)| !outer.contains(span)) {
+        let name = trace.name(span);
+        let group = by_code.entry(module_class(name).unwrap_or(name)).or_default();
+        group.kernels.extend(kernels);
+        group.spans.push(span);
+    }
+    by_code.into_values().filter_map(|of| candidate(context, of)).collect()
+}
+
+fn candidate(context: &RuleContext<'_>, Launched { mut kernels, mut spans }: Launched) -> Option<Candidate> {
+    let (trace, first) = (context.trace(), *spans.first()?);
+    let names: BTreeSet<StrId> = spans.iter().map(|span| trace.events.name[span.index()]).collect();
+    let (kind, name) = match module_class(trace.name(first)) {
+        Some(class) if names.len() > 1 => ("modules", class),
+        Some(_) => ("module", trace.name(first)),
+        None => ("operator", trace.name(first)),
+    };
+    kernels.sort_unstable();
+    // What a first call does once is nothing that fusing would spare.
+    let lengths = context.lengths(&spans);
+    let most = lengths[lengths.len() / 2].saturating_mul(USUAL);
+    spans.retain(|&span| context.dur(span) <= most);
+    let per_call = kernels.len() as f64 / lengths.len().max(1) as f64;
+    let mean = context.total(&kernels) / kernels.len().max(1) as i64;
+    if per_call < context.setting("kernels") || mean as f64 > context.setting("mean_us") * 1e3 {
+        return None;
+    }
+    let fuse = context.edit(Action::Fuse, format!("{kind}:{name}"), &spans)?;
+    // One operator of each call stays: that which launches the one kernel.
+    let inside = |&span: &EventId| super::unfused_optimizer::operators(context, span).into_iter().skip(1);
+    let others: Vec<EventId> = spans.iter().flat_map(inside).collect();
+    let remove = context.edit(Action::Remove, format!("operators of {name}"), &others);
+    // At the least, as many operators as before do nothing.
+    let least = if remove.is_some() { vec![vec![fuse.clone()]] } else { Vec::new() };
+    let gain_estimate = GainEstimate::Range(std::iter::once(fuse).chain(remove).collect(), least);
+    Some(Candidate {
+        title: format!(
+            "{}{} launches {per_call:.0} kernels a call that take {:.1} µs each",
+            super::short(name),
+            if names.len() > 1 { format!(" ({} modules)", names.len()) } else { String::new() },
+            mean as f64 / 1e3
+        ),
+        place: context.place(spans[0]),
+        facts: vec![
+            Fact::count("kernels", kernels.len()),
+            Fact::count("calls", spans.len()),
+            Fact::time("mean of a kernel", mean),
+        ],
+        events: kernels,
+        support: Support::Exact,
+        confidence: Confidence::Medium,
+        gain_estimate,
+    })
+}

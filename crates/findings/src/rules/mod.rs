@@ -1,0 +1,196 @@
+//! Rules: one file each, registered by one line here.
+
+mod all_reduce_of_shards;
+mod autograd_in_inference;
+mod autotuning;
+mod backward_slower;
+mod block_size;
+mod busy_python;
+mod collective_not_overlapped;
+mod collective_waits;
+mod copy_chains;
+mod dataloader_starved;
+mod dense_embedding_gradient;
+mod eager_not_compiled;
+mod evaluation_in_step;
+mod few_blocks;
+mod find_unused_parameters;
+mod garbage_collection;
+mod graph_breaks;
+mod growing_cat;
+mod host_copies;
+mod host_sync;
+mod host_waits;
+mod host_work;
+mod hotspot;
+mod index_backward;
+mod kernel_outliers;
+mod launch_bound;
+mod layout_conversion;
+mod logging_in_step;
+mod many_small_kernels;
+mod memory;
+mod misaligned_products;
+mod needless_gradient_sync;
+mod no_tensor_cores;
+pub(super) mod of_calls;
+mod operators_in_loops;
+mod oversubscribed;
+mod padding;
+mod pageable_copies;
+mod preprocessing;
+mod profiler_overhead;
+mod rebuilt_constants;
+mod recompilation;
+mod repeated_casts;
+mod slow_conversion;
+mod small_collectives;
+mod small_uploads;
+mod stalled_kernels;
+mod steady_allocations;
+mod straggler;
+mod throttling;
+mod too_few_threads;
+mod unfused_attention;
+mod unfused_loss;
+mod unfused_optimizer;
+mod unstable_steps;
+mod zeroed_gradients;
+
+pub(super) use straggler::{are_alike, find as find_straggler};
+
+use super::rule::Rule;
+pub(super) use stackline_timeline::frame_names::fits;
+
+/// Every rule, by code.
+pub const ALL: &[Rule] = &[
+    hotspot::RULE,
+    many_small_kernels::RULE,
+    layout_conversion::RULE,
+    host_sync::RULE,
+    host_work::RULE,
+    backward_slower::RULE,
+    index_backward::RULE,
+    stalled_kernels::RULE,
+    dataloader_starved::RULE,
+    preprocessing::RULE,
+    pageable_copies::RULE,
+    launch_bound::RULE,
+    unfused_loss::RULE,
+    unfused_attention::RULE,
+    unfused_optimizer::RULE,
+    repeated_casts::RULE,
+    copy_chains::RULE,
+    no_tensor_cores::RULE,
+    collective_not_overlapped::RULE,
+    all_reduce_of_shards::RULE,
+    find_unused_parameters::RULE,
+    needless_gradient_sync::RULE,
+    collective_waits::RULE,
+    steady_allocations::RULE,
+    garbage_collection::RULE,
+    recompilation::RULE,
+    graph_breaks::RULE,
+    oversubscribed::RULE,
+    logging_in_step::RULE,
+    small_uploads::RULE,
+    unstable_steps::RULE,
+    kernel_outliers::RULE,
+    profiler_overhead::RULE,
+    throttling::RULE,
+    block_size::RULE,
+    eager_not_compiled::RULE,
+    slow_conversion::RULE,
+    operators_in_loops::RULE,
+    host_waits::RULE,
+    straggler::RULE,
+    few_blocks::RULE,
+    zeroed_gradients::RULE,
+    busy_python::RULE,
+    small_collectives::RULE,
+    rebuilt_constants::RULE,
+    growing_cat::RULE,
+    evaluation_in_step::RULE,
+    autograd_in_inference::RULE,
+    too_few_threads::RULE,
+    memory::EARLY_ALLOCATION,
+    memory::LATE_DEALLOCATION,
+    memory::REDUNDANT_ALLOCATION,
+    memory::UNUSED_ALLOCATION,
+    memory::NEVER_READ,
+    memory::MEMORY_LEAK,
+    memory::TEMPORARY_IDLENESS,
+    memory::DEAD_WRITE,
+    memory::OVERALLOCATION,
+    memory::NON_UNIFORM_ACCESS,
+    memory::STRUCTURED_ACCESS,
+    padding::RULE,
+    autotuning::RULE,
+    misaligned_products::RULE,
+    host_copies::RULE,
+    dense_embedding_gradient::RULE,
+];
+
+/// Whether a finding is about waits for other ranks, which one of them may explain.
+pub(super) fn waits_for_ranks(finding: &super::Finding) -> bool {
+    match finding.rule.code.as_str() {
+        "SL023" => true,
+        "SL039" => finding.title.ends_with(host_waits::OTHER_RANKS),
+        _ => false,
+    }
+}
+
+/// Those that look at traces of what ran.
+pub(super) fn of_traces() -> impl Iterator<Item = &'static Rule> {
+    ALL.iter().filter(|rule| !rule.is_of_memory())
+}
+
+/// Those that look at traces of memory.
+pub fn of_memory() -> impl Iterator<Item = &'static Rule> {
+    ALL.iter().filter(|rule| rule.is_of_memory())
+}
+
+/// The rule of a code or name.
+pub fn find(code: &str) -> Option<&'static Rule> {
+    ALL.iter().find(|rule| rule.code.eq_ignore_ascii_case(code) || rule.name == code)
+}
+
+/// Names of kernels can be thousands of characters long: what they do, and the beginning of that, says enough.
+fn short(name: &str) -> String {
+    const CHARACTERS: usize = 48;
+    let name = name.strip_prefix(stackline_model::names::MODULE_PREFIX).unwrap_or(name).trim_start();
+    let name = stackline_model::kernel_names::short_name(name);
+    let short: String = name.chars().take(CHARACTERS).collect();
+    if short.len() < name.len() { format!("{}…", short.trim_end()) } else { short }
+}
+
+/// Of times in ascending order those below which a twentieth, and all but a twentieth of them lie.
+fn spread(sorted: &[i64]) -> Vec<i64> {
+    let last = sorted.len().saturating_sub(1);
+    [last / 20, last - last / 20].into_iter().filter_map(|at| sorted.get(at).copied()).collect()
+}
+
+/// What a table of names of frames calls a frame: see [`fits`].
+fn kind_in(table: &[(&'static str, &[&str])], name: &str) -> Option<&'static str> {
+    table.iter().find(|(_, parts)| fits(name, parts)).map(|&(kind, _)| kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_and_names_are_unique_and_settings_make_sense() {
+        for (i, rule) in ALL.iter().enumerate() {
+            assert!(rule.code.len() == 5 && rule.code.starts_with("SL"), "{rule:?}");
+            assert!(ALL[..i].iter().all(|other| other.code < rule.code && other.name != rule.name), "{rule:?}");
+            for setting in rule.settings {
+                let (least, most) = setting.range;
+                assert!((least..=most).contains(&setting.default), "{rule:?} {}", setting.name);
+            }
+            for text in [rule.about, rule.why, rule.advice, rule.cost, rule.false_positives, rule.source] {
+                assert!(!text.is_empty(), "{rule:?}");
+            }
+        }
+    }
+}

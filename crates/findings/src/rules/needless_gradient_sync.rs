@@ -1,0 +1,115 @@
+//! SL022: gradients are reduced in each backward pass, though several passes go into one step of the optimizer.
+
+use crate::collectives::Collective;
+use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Support};
+use stackline_critical_path::exact::what_if::Action;
+use stackline_model::{EventId, EventKind, StrId};
+use stackline_timeline::confidence::Confidence;
+use stackline_timeline::vocabulary::autograd::is_accumulation;
+use stackline_timeline::vocabulary::python::{DATA_PARALLEL_FORWARD, OPTIMIZER_STEP};
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL022",
+    name: "needless-gradient-sync",
+    area: Area::Communication,
+    about: "gradients are reduced after each of several backward passes that one step of the optimizer adds up",
+    why: "DistributedDataParallel reduces all gradients in each backward pass. Where they are accumulated, the sum over ranks is \
+          needed once, before the optimizer: each pass before the last one communicates for nothing.",
+    advice: "Run all passes but the last one under model.no_sync(): forward and backward.",
+    example: (
+        "for batch in batches:\n    loss(model(batch)).backward()\noptimizer.step()",
+        "*first, last = batches\nwith model.no_sync():\n    for batch in first:\n        loss(model(batch)).backward()\n\
+         loss(model(last)).backward()\noptimizer.step()",
+    ),
+    cost: "a few lines; gradients of each rank differ until the last pass, so do not look at them before",
+    false_positives: "Gradients are looked at between the passes, such as their norm for clipping. Passes of several models of one shape, \
+                 such as two critics, look the same if all of them come before the first step of an optimizer.",
+    source: "field practice; PyTorch's DistributedDataParallel.no_sync",
+    needs: &[Requirement::GpuWork, Requirement::Collectives, Requirement::Operators],
+    settings: &[],
+    advice_variants: &[],
+    check,
+};
+
+/// A reduction of gradients, with the time at which it was launched, in ns.
+type Reduce = (i64, Collective);
+
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let trace = context.trace();
+    let start = |event: EventId| trace.events.start[event.index()];
+    let starts = |named: fn(&str) -> bool| {
+        let spans = context.named(&[EventKind::Annotation], named);
+        let mut starts: Vec<i64> = context.outermost(&spans).into_iter().map(start).collect();
+        starts.sort_unstable();
+        starts
+    };
+    let passes = starts(|name| name == DATA_PARALLEL_FORWARD);
+    let updates = starts(|name| name.starts_with(OPTIMIZER_STEP));
+    if passes.len() < 2 || updates.is_empty() {
+        return Vec::new();
+    }
+    let of_gradients =
+        |c: &Collective| c.family == "all_reduce" && context.stack(c.event).any(|e| is_accumulation(trace.name(e)));
+    let launched = |c: Collective| (context.stack(c.event).next().map_or(0, start), c);
+    let mut reduces: Vec<Reduce> = context.collectives().into_iter().filter(of_gradients).map(launched).collect();
+    reduces.sort_by_key(|&(at, reduce)| (at, reduce.event));
+    let (mut rounds, mut needless) = (Vec::new(), Vec::new());
+    let mut from = i64::MIN;
+    for update in updates {
+        let passes = between(&passes, from, update, |&at| at);
+        if let Some(found) = needless_of(context, passes, between(&reduces, from, update, |&(at, _)| at)) {
+            rounds.push(passes.len());
+            needless.extend(found);
+        }
+        from = update;
+    }
+    candidate(context, &rounds, needless).into_iter().collect()
+}
+
+/// Those of a list in time order that lie from one time to another.
+fn between<T>(list: &[T], from: i64, to: i64, at: impl Fn(&T) -> i64) -> &[T] {
+    let first = list.partition_point(|one| at(one) < from);
+    let last = list.partition_point(|one| at(one) < to);
+    &list[first..last.max(first)]
+}
+
+/// The reductions of all passes but the last one, if each pass reduces the same; none otherwise.
+fn needless_of(context: &RuleContext<'_>, passes: &[i64], reduces: &[Reduce]) -> Option<Vec<EventId>> {
+    let (&last, before) = passes.split_last().filter(|(_, before)| !before.is_empty())?;
+    let name = |c: &Collective| context.trace().events.name[c.event.index()];
+    let what = |reduces: &[Reduce]| {
+        let mut what: Vec<(StrId, Option<i64>)> = reduces.iter().map(|(_, c)| (name(c), c.elements)).collect();
+        what.sort_unstable();
+        what
+    };
+    let kept = what(between(reduces, last, i64::MAX, |&(at, _)| at));
+    let of_pass = |(i, &from): (usize, &i64)| between(reduces, from, passes[i + 1], |&(at, _)| at);
+    let each: Vec<&[Reduce]> = before.iter().enumerate().map(of_pass).collect();
+    let is_same = !kept.is_empty() && each.iter().all(|of| what(of) == kept);
+    is_same.then(|| each.into_iter().flatten().map(|(_, reduce)| reduce.event).collect())
+}
+
+fn candidate(context: &RuleContext<'_>, rounds: &[usize], needless: Vec<EventId>) -> Option<Candidate> {
+    let trace = context.trace();
+    let is_asked = |e: &EventId| trace.kind(*e) == EventKind::Operator && trace.name(*e).contains("allreduce");
+    let asking = needless.iter().filter_map(|&event| context.stack(event).filter(is_asked).last());
+    let mut gone: Vec<EventId> = asking.chain(needless.iter().copied()).collect();
+    gone.sort_unstable();
+    gone.dedup();
+    let edit = context.edit(Action::Remove, "collective:gradients of all passes but the last", &gone)?;
+    let most = rounds.iter().max()?;
+    let (place, _) = context.by_place(&needless).into_iter().max_by_key(|(_, of)| context.total(of))?;
+    Some(Candidate {
+        title: format!("gradients are reduced in each of {most} backward passes before the optimizer's step"),
+        place,
+        facts: vec![
+            Fact::count("steps of the optimizer", rounds.len()),
+            Fact::count("needless AllReduces", needless.len()),
+            Fact::time("of these, a step", context.per_step(context.total(&needless))),
+        ],
+        events: needless,
+        support: Support::Inferred,
+        confidence: Confidence::Medium,
+        gain_estimate: GainEstimate::Edits(vec![edit]),
+    })
+}

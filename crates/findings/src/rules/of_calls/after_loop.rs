@@ -1,0 +1,262 @@
+//! Lines of the loop's function that run after the loop: an evaluation, a checkpoint, a plot.
+//!
+//! A tree of calls has no order. Lines behind the last one that runs once in each step are told from the loop's by counts of calls, and,
+//! where the recorder knows when steps ended, by time: those after the loop fit into the time behind its last step, and not among its
+//! steps.
+
+use super::steps::Again;
+use super::thread::Thread;
+use stackline_model::{CallNodeId, CallingContextTree};
+use std::collections::BTreeSet;
+
+/// Samples are off by this factor,
+const TOLERANCE: f64 = 1.25;
+/// and by as much as some of them stand for, in ns.
+const SLACK_NS: f64 = 50e6;
+
+/// Lines behind the last one that runs once in each step, as far as they are no part of it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct AfterLoop {
+    /// Those that are left out.
+    pub(super) left_out: Vec<CallNodeId>,
+    /// Those that may be after the loop or of each step.
+    pub(super) unknown: Vec<CallNodeId>,
+}
+
+/// Number of a line, its node, and what counts say of it.
+type Line = (u32, CallNodeId, Counts);
+
+/// What counts say of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Counts {
+    /// It runs once in each step.
+    Once,
+    /// It may run several times in each step: its counts are multiples of the number of steps.
+    Multiple,
+    /// It does not run in each step.
+    Other,
+    /// It calls nothing that is counted.
+    None,
+}
+
+impl AfterLoop {
+    /// Looks at the lines of a function, each with the node of it.
+    pub(super) fn find(
+        (tree, thread): (&CallingContextTree, &Thread),
+        lines: &[(u32, CallNodeId)],
+        again: &Again,
+    ) -> Self {
+        let of_line = |&(line, node): &(u32, CallNodeId)| (line, node, counts(again, node));
+        let mut lines: Vec<Line> = lines.iter().map(of_line).collect();
+        lines.sort_by_key(|&(line, node, _)| (line, node));
+        let Some(last) = lines.iter().filter(|(.., counts)| *counts == Counts::Once).map(|(line, ..)| *line).max()
+        else {
+            return Self::default();
+        };
+        let (within, mut behind): (Vec<Line>, Vec<Line>) = lines.into_iter().partition(|(line, ..)| *line <= last);
+        if behind.is_empty() {
+            return Self::default();
+        }
+        find_same_counts((tree, thread), &within, &mut behind);
+        let time =
+            |lines: &[Line]| lines.iter().fold(0_u64, |sum, (_, node, _)| sum.saturating_add(again.time[node.index()]));
+        let all = time(&behind);
+        let (left_out, unknown) = by_counts(&behind);
+        match again.ends {
+            Some(ends) if !fits(all, ends.after_ns) => Self::default(),
+            Some(ends) if !fits(time(&within).saturating_add(all), ends.steps_ns) => {
+                Self { left_out: behind.into_iter().map(|(_, node, _)| node).collect(), unknown: Vec::new() }
+            }
+            // Without times, or where both is possible, counts alone tell.
+            _ => Self { left_out, unknown },
+        }
+    }
+}
+
+/// Among lines behind the loop's, those that call things as often as lines of the loop do are of it: of the last batches of an epoch, which
+/// fill no step, none is in the number of steps.
+fn find_same_counts((tree, thread): (&CallingContextTree, &Thread), within: &[Line], behind: &mut [Line]) {
+    let mut owner: Vec<Option<usize>> = vec![None; tree.nodes.len()];
+    let each = within.iter().chain(&*behind).enumerate();
+    each.for_each(|(at, (_, node, _))| owner[node.index()] = Some(at));
+    for node in tree.nodes.ids().skip(1) {
+        owner[node.index()] = owner[node.index()].or(owner[tree.nodes.parent[node.index()].index()]);
+    }
+    let counted = || owner.iter().zip(&thread.calls).filter_map(|(owner, &calls)| Some(((*owner)?, calls)));
+    let of_loop: BTreeSet<u64> =
+        counted().filter(|&(at, calls)| at < within.len() && calls > 1).map(|(_, calls)| calls).collect();
+    let mut same = vec![(0_u64, 0_u64); behind.len()];
+    for (at, calls) in counted() {
+        if let Some((same, all)) = at.checked_sub(within.len()).and_then(|at| same.get_mut(at)) {
+            *all = all.saturating_add(calls);
+            *same = same.saturating_add(if of_loop.contains(&calls) { calls } else { 0 });
+        }
+    }
+    for ((.., counts), (same, all)) in behind.iter_mut().zip(same) {
+        if *counts == Counts::Other && same.saturating_mul(2) >= all {
+            *counts = Counts::Multiple;
+        }
+    }
+}
+
+/// Whether time by samples may be of a stretch of the program.
+fn fits(ns: u64, within_ns: u64) -> bool {
+    ns as f64 <= TOLERANCE * within_ns as f64 + SLACK_NS
+}
+
+/// Of lines behind the loop's, those that are after it by their counts, and those of which counts say nothing: the loop reaches as far as
+/// lines whose counts are multiples of its steps.
+fn by_counts(behind: &[Line]) -> (Vec<CallNodeId>, Vec<CallNodeId>) {
+    let multiple = behind.iter().rposition(|(.., counts)| *counts == Counts::Multiple).map_or(0, |at| at + 1);
+    let first = behind.iter().skip(multiple).position(|(.., counts)| *counts == Counts::Other);
+    let first = first.map_or(behind.len(), |at| multiple + at);
+    let nodes = |lines: &[Line]| lines.iter().map(|(_, node, _)| *node).collect();
+    (nodes(behind.get(first..).unwrap_or_default()), nodes(behind.get(..first).unwrap_or_default()))
+}
+
+fn counts(again: &Again, node: CallNodeId) -> Counts {
+    let at = node.index();
+    match again.calls[at] {
+        _ if again.marks[at] || again.waits[at] => Counts::Once,
+        0 => Counts::None,
+        // What runs in each step is called so often, but for what depends on data.
+        calls if again.of_each[at].saturating_mul(2) < calls => Counts::Other,
+        _ if again.once[at] => Counts::Once,
+        _ => Counts::Multiple,
+    }
+}
+
+/// What the recorder saw of the ends of steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ends {
+    /// How long the recorded steps took together, in ns,
+    pub(super) steps_ns: u64,
+    /// and how much was recorded after the last one.
+    pub(super) after_ns: u64,
+}
+
+impl Ends {
+    /// Steps that ended at fewer times say nothing of their length.
+    const LEAST: u64 = 3;
+
+    pub(super) fn new(tree: &CallingContextTree, thread: &Thread) -> Option<Self> {
+        let process =
+            tree.threads.get(thread.id.index()).and_then(|thread| tree.processes.get(thread.process.index()))?;
+        let ends = process.step_ends.filter(|ends| ends.count >= Self::LEAST && ends.first_ns < ends.last_ns)?;
+        // The first step has no begin.
+        let all = (ends.last_ns - ends.first_ns) as f64 * ends.count as f64 / (ends.count - 1) as f64;
+        let steps_ns = thread.recorded(all as u64);
+        let after_ns = process.lasted_ns.map_or(u64::MAX, |lasted| lasted.saturating_sub(ends.last_ns));
+        Some(Self { steps_ns, after_ns })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{MS, Made, told, training};
+    use stackline_model::CallStepEnds;
+
+    const AT: &str = "train.py:50 <module> > train.py:";
+
+    fn is_noted(found: &crate::Findings, part: &str) -> bool {
+        found.notes.iter().any(|note| note.contains(part))
+    }
+
+    /// Loop of 10 steps of 100 ms that the recorder saw end.
+    fn timed(after_ms: u64) -> Made {
+        let mut made = Made::new();
+        let ends = CallStepEnds { count: 10, first_ns: 1_000 * MS, last_ns: 1_900 * MS };
+        made.step_ends(ends, (1_900 + after_ms) * MS);
+        training_in(made)
+    }
+
+    fn training_in(mut made: Made) -> Made {
+        for (path, ms) in [("21 main > aten::mm", 800), ("23 main > Optimizer.step#SGD.step", 200)] {
+            made.calls(&format!("{AT}{path}"), 10, ms);
+            made.cpu(&format!("{AT}{path}"), ms);
+        }
+        made
+    }
+
+    #[test]
+    fn an_evaluation_after_the_loop_is_no_part_of_a_step() {
+        let mut made = training();
+        let validate = format!("{AT}26 main > train.py:9 validate > aten::addmm");
+        made.calls(&validate, 1504, 1500);
+        made.cpu(&validate, 1500);
+        // So is all behind it.
+        made.cpu(&format!("{AT}27 main > train.py:60 plot"), 700);
+        let found = made.found();
+        assert_eq!((found.steps, found.step_ns), (10, 100 * MS as i64), "{:?}", found.notes);
+        assert!(is_noted(&found, "7240 ms of that thread"), "{:?}", found.notes);
+        assert!(is_noted(&found, "after the last that runs in each step"), "{:?}", found.notes);
+        assert!(found.uncovered.groups.iter().all(|group| group.name != "aten::addmm"), "{:?}", found.uncovered);
+    }
+
+    #[test]
+    fn what_runs_in_some_steps_before_a_line_of_each_is_of_the_loop() {
+        let mut made = training();
+        made.calls(&format!("{AT}25 main > aten::item"), 3, 300);
+        made.cpu(&format!("{AT}25 main > aten::item"), 300);
+        made.calls(&format!("{AT}26 main > Optimizer.zero_grad#SGD.zero_grad"), 10, 0);
+        assert_eq!(made.found().step_ns, 130 * MS as i64);
+    }
+
+    #[test]
+    fn another_optimizer_is_of_the_loop() {
+        let mut made = training();
+        made.calls(&format!("{AT}26 main > Optimizer.step#Adam.step"), 50, 0);
+        made.cpu(&format!("{AT}26 main > Optimizer.step#Adam.step"), 500);
+        let found = made.found();
+        assert_eq!((found.steps, found.step_ns), (10, 150 * MS as i64));
+        assert!(!is_noted(&found, "may run after"), "{:?}", found.notes);
+    }
+
+    #[test]
+    fn counts_alone_do_not_tell_multiples_from_steps() {
+        let found = |count: u64| {
+            let mut made = training();
+            made.calls(&format!("{AT}26 main > train.py:9 augment > aten::mul"), count, 400);
+            made.cpu(&format!("{AT}26 main > train.py:9 augment > aten::mul"), 400);
+            made.found()
+        };
+        // An average of weights, or work after the loop.
+        let (multiple, other) = (found(500), found(507));
+        assert_eq!((multiple.step_ns, other.step_ns), (140 * MS as i64, 100 * MS as i64));
+        let may = "train.py:26 in main may run after the loop: 40.00 ms";
+        assert!(is_noted(&multiple, may) && !is_noted(&other, "may run after"), "{:?}", multiple.notes);
+    }
+
+    #[test]
+    fn time_after_the_last_step_tells_them() {
+        let with = |after_ms: u64, ms: u64, count: u64| {
+            let mut made = timed(after_ms);
+            let mut line = format!("{AT}26 main > train.py:9 augment");
+            if count > 0 {
+                line.push_str(" > aten::mul");
+                made.calls(&line, count, ms / 2);
+            }
+            made.cpu(&line, ms);
+            let found = made.found();
+            assert!(!is_noted(&found, "may run after"), "{:?}", found.notes);
+            found.step_ns / MS as i64
+        };
+        // After the loop there is room for it, and in the loop there is none.
+        assert_eq!((with(1300, 1250, 500), with(1300, 1250, 0)), (100, 100));
+        // After the loop there is none: the steps have it, though samples see more than they take.
+        assert_eq!((with(10, 1250, 500), with(10, 1250, 0)), (225, 225));
+        assert_eq!(told(&timed(1300).found()), []);
+    }
+
+    /// Where times say no more than counts, steps may hold what runs after the loop, as without times.
+    #[test]
+    fn lines_that_fit_into_the_loop_and_after_it_are_told() {
+        let mut made = timed(300);
+        let line = format!("{AT}26 main > train.py:9 augment > aten::mul");
+        made.calls(&line, 500, 290);
+        made.cpu(&line, 290);
+        let found = made.found();
+        assert_eq!(found.step_ns, 129 * MS as i64);
+        assert!(is_noted(&found, "train.py:26 in main may run after the loop: 29.00 ms"), "{:?}", found.notes);
+    }
+}

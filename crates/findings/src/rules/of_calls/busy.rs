@@ -1,0 +1,103 @@
+//! SL043 of calls: what functions do in Python itself, outside of operators.
+
+use super::super::busy_python;
+use super::call_candidate::{CallCandidate, bounded, confidence, facts};
+use super::call_rule_context::CallRuleContext;
+use super::kinds::Kinds;
+use super::thread::{Known, Time};
+use stackline_critical_path::exact::what_if::Gain;
+use stackline_model::{CallNodeId, FrameId};
+use stackline_timeline::source_location::SourceLocation;
+use std::collections::BTreeMap;
+
+/// What a gain is that nobody can tell beforehand: half of the time, and all of it at most.
+const HOPE: i64 = 2;
+
+pub(super) fn find(called: &CallRuleContext<'_>, kinds: &Kinds) -> Vec<CallCandidate> {
+    // Of programs with a GPU nobody knows from sums what waits for the host.
+    if called.thread.known == Known::Operators || !called.thread.knows_computing() || called.uses_gpu {
+        return Vec::new();
+    }
+    let functions = of_functions(called, &|node| called.thread.computing(node), &|node| kinds.is_taken(node));
+    functions.into_values().filter_map(|lines| candidate(called, &lines)).collect()
+}
+
+/// Time in Python by line, by function.
+pub(super) type Functions = BTreeMap<SourceLocation, BTreeMap<SourceLocation, Time>>;
+
+/// The own time of functions outside of operators, frameworks and what other rules have.
+pub(super) fn of_functions(
+    called: &CallRuleContext<'_>,
+    computing: &dyn Fn(CallNodeId) -> Time,
+    is_taken: &dyn Fn(CallNodeId) -> bool,
+) -> Functions {
+    let mut lines: BTreeMap<FrameId, Time> = BTreeMap::new();
+    for node in called.nodes() {
+        let computes = computing(node);
+        let is_other = is_taken(node) || called.in_operator[node.index()] || !called.is_users(node);
+        if !is_other && computes.ns > 0 {
+            lines.entry(called.line(node)).or_default().add(computes);
+        }
+    }
+    let mut functions = Functions::new();
+    for (line, time) in lines {
+        let line = called.place(line);
+        functions.entry(SourceLocation { line: None, ..line.clone() }).or_default().entry(line).or_default().add(time);
+    }
+    functions
+}
+
+fn candidate(called: &CallRuleContext<'_>, lines: &BTreeMap<SourceLocation, Time>) -> Option<CallCandidate> {
+    let mut time = Time::default();
+    lines.values().for_each(|of_line| time.add(*of_line));
+    let share = called.percent(time.ns);
+    // Without steps it may be what is done once.
+    if share < called.setting(&busy_python::RULE, "share") || called.steps.count == 0 {
+        return None;
+    }
+    let (place, _) = lines.iter().max_by_key(|(_, time)| time.ns)?;
+    let all = bounded(called, time);
+    Some(CallCandidate {
+        rule: &busy_python::RULE,
+        title: busy_python::title(share),
+        place: place.clone(),
+        facts: facts(called, time),
+        confidence: confidence(time),
+        gain: Gain { ns: all.ns / HOPE, low_ns: 0, high_ns: all.high_ns },
+        is_hope: true,
+        is_within_other: false,
+        covers_ns: time.ns,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{MS, Made, told};
+    use crate::Reason;
+    use stackline_model::CallMetric;
+
+    #[test]
+    fn wall_clock_time_alone_is_not_busy_python() {
+        let sleeps = "train.py:50 <module> > train.py:22 main > text.py:3 parse";
+        let looked = |cpu_ms: Option<u64>, wait_ms: Option<u64>| {
+            let mut made = Made::new();
+            made.calls("train.py:50 <module> > train.py:21 main > aten::mm", 20, 800);
+            made.calls("train.py:50 <module> > train.py:23 main > Optimizer.step#SGD.step", 10, 200);
+            for (path, ms) in [("train.py:50 <module> > train.py:21 main > aten::mm", 800), (sleeps, 1000)] {
+                made.add((1, 0), path, CallMetric::WallTime, (ms / 10, ms * MS));
+            }
+            cpu_ms.into_iter().for_each(|ms| made.cpu(sleeps, ms));
+            wait_ms.into_iter().for_each(|ms| made.waits(sleeps, ms));
+            let found = made.found();
+            let unchecked = found.unchecked.iter().find(|one| one.rule.code == "SL043");
+            let missing =
+                unchecked.map(|one| matches!(one.reason, Reason::Missing(need) if need.name() == "python_times"));
+            (told(&found).into_iter().filter(|(code, ..)| *code == "SL043").count(), missing)
+        };
+        assert_eq!(looked(None, None), (0, Some(true)));
+        // With samples of CPU time it is known what computes: here hardly anything, there nearly all.
+        assert_eq!(looked(Some(10), None), (0, None));
+        assert_eq!(looked(Some(900), None), (1, None));
+        assert_eq!(looked(None, Some(100)), (1, None));
+    }
+}

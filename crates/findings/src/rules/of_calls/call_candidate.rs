@@ -1,0 +1,69 @@
+//! Candidate finding of a rule over a calling context tree, with its estimated gain.
+
+use super::call_rule_context::CallRuleContext;
+use super::thread::Time;
+use crate::{Fact, Rule};
+use stackline_critical_path::exact::what_if::Gain;
+use stackline_model::Unit;
+use stackline_timeline::confidence::Confidence;
+use stackline_timeline::sampling_error::counted;
+use stackline_timeline::source_location::SourceLocation;
+
+/// How gains are found where there is nothing to replay.
+pub(crate) const BY_TIME: &str =
+    "the time of its thread that goes, by samples and counts: what other threads then wait for is not known";
+
+/// Candidate finding of a rule. Times are of all steps.
+#[derive(Clone, Debug)]
+pub(super) struct CallCandidate {
+    pub(super) rule: &'static Rule,
+    pub(super) title: String,
+    pub(super) place: SourceLocation,
+    pub(super) facts: Vec<Fact>,
+    pub(super) confidence: Confidence,
+    pub(super) gain: Gain,
+    /// Whether it is no repair, but a hope: no part of what all gain together.
+    pub(super) is_hope: bool,
+    /// Whether another draft has its time, too.
+    pub(super) is_within_other: bool,
+    /// The time that it is about, in ns.
+    pub(super) covers_ns: u64,
+}
+
+/// A time with the error that counting samples has, in ns. Of profiles it is not known how many samples a row stands for.
+pub(super) fn bounded(called: &CallRuleContext<'_>, time: Time) -> Gain {
+    let ns = signed(time.ns);
+    let sampled_ns = time.ns.saturating_sub(time.measured_ns);
+    if sampled_ns == 0 {
+        return Gain { ns, low_ns: ns, high_ns: ns };
+    }
+    if time.samples == 0 {
+        return Gain { ns, low_ns: 0, high_ns: signed(called.window_ns()).max(ns) };
+    }
+    let each = sampled_ns as f64 / time.samples as f64;
+    let (low, high) = counted(usize::try_from(time.samples).unwrap_or(usize::MAX));
+    let with = |count: f64| signed(time.measured_ns).saturating_add((count * each) as i64);
+    Gain { ns, low_ns: with(low).min(ns), high_ns: with(high).max(ns) }
+}
+
+pub(super) fn signed(ns: u64) -> i64 {
+    i64::try_from(ns).unwrap_or(i64::MAX)
+}
+
+/// How sure it is, by how many samples say so.
+pub(super) fn confidence(time: Time) -> Confidence {
+    const FEW: u64 = 10;
+    let is_sampled = time.measured_ns < time.ns / 2;
+    if is_sampled && (1..FEW).contains(&time.samples) { Confidence::Low } else { Confidence::Medium }
+}
+
+/// The facts of a time.
+pub(super) fn facts(called: &CallRuleContext<'_>, time: Time) -> Vec<Fact> {
+    let share = Fact { name: "part of the thread's time", value: called.percent(time.ns), unit: Unit::Percent };
+    let samples = Fact { name: "samples", value: time.samples as f64, unit: Unit::None };
+    let waiting = Fact::time("of it waiting, a step", called.per_step(time.waits_ns));
+    let mut facts = vec![share, Fact::time("in all, a step", called.per_step(time.ns))];
+    facts.extend((time.waits_ns > 0 && time.waits_ns < time.ns).then_some(waiting));
+    facts.extend((time.samples > 0).then_some(samples));
+    facts
+}

@@ -1,0 +1,160 @@
+//! Findings of calls that are needless operators: copies that put tensors in order (SL017), and gradients that are filled with zeros
+//! (SL042). Of programs without a GPU alone: what a GPU does for them is not in their time.
+
+use super::super::{copy_chains, zeroed_gradients};
+use super::call_candidate::{CallCandidate, signed};
+use super::call_rule_context::CallRuleContext;
+use super::kinds::Kinds;
+use super::operators::{Calls, Operators, is_of_loop};
+use super::steps::below;
+use super::thread::inclusive;
+use crate::Fact;
+use stackline_critical_path::exact::what_if::Gain;
+use stackline_model::{CallNodeId, Frame, FrameId, FrameKind, Unit};
+use stackline_timeline::confidence::Confidence;
+use stackline_timeline::vocabulary::aten;
+use stackline_timeline::vocabulary::autograd::is_accumulation;
+use stackline_timeline::vocabulary::python::ZERO_GRAD;
+use std::collections::BTreeMap;
+
+pub(super) fn find(operators: &Operators<'_, '_>, kinds: &Kinds) -> Vec<CallCandidate> {
+    if operators.called.uses_gpu {
+        return Vec::new();
+    }
+    let spans = operators.spans(ZERO_GRAD);
+    // Each optimizer has its part of all sums.
+    let sums = sums(operators).shared_by(spans.len());
+    let zeroed = spans.into_iter().filter_map(|(name, spans)| zeroed(operators, (name, &spans), &sums));
+    zeroed.chain(reordered(operators, kinds)).collect()
+}
+
+/// Outermost operators that put tensors in order, and did copy, by line.
+fn reordered(operators: &Operators<'_, '_>, kinds: &Kinds) -> Vec<CallCandidate> {
+    let called = operators.called;
+    let forward = Forward::new(called);
+    let is_copy = |node: &&CallNodeId| {
+        let at = node.index();
+        let is_copied = forward.copies[at] && !forward.converts[at];
+        aten::reorders(called.name(**node)) && is_copied && !kinds.is_taken(**node) && !operators.of_others[at]
+    };
+    let mut by_path: BTreeMap<(CallNodeId, &str), Calls> = BTreeMap::new();
+    for &node in operators.outermost.iter().filter(is_copy) {
+        let calls = Calls { ns: forward.ns[node.index()], ..operators.calls(node) };
+        by_path.entry((called.line_node(node), called.name(node))).or_default().add(&calls);
+    }
+    let mut by_line: BTreeMap<(FrameId, &str), Calls> = BTreeMap::new();
+    // Of small ones in a loop SL038 tells.
+    for ((line, operator), all) in by_path.into_iter().filter(|(_, all)| !is_of_loop(called, all)) {
+        by_line.entry((called.line(line), operator)).or_default().add(&all);
+    }
+    by_line.into_iter().filter_map(|((line, operator), all)| copies(operators, line, operator, &all)).collect()
+}
+
+/// What stands at and below each node, without the nodes of backward passes, which stand below their forward operators.
+struct Forward {
+    /// Time from begin to end, in ns.
+    ns: Vec<u64>,
+    /// Whether elements are copied,
+    copies: Vec<bool>,
+    /// and whether they are converted.
+    converts: Vec<bool>,
+}
+
+impl Forward {
+    fn new(called: &CallRuleContext<'_>) -> Self {
+        let tree = called.tree;
+        let backward = below(tree, |node| tree.frame(node).map(Frame::kind) == Some(FrameKind::Backward));
+        let of_node = |node: CallNodeId| {
+            let is_called = called.thread.calls[node.index()] > 0 && !backward[node.index()];
+            let name = called.name(node);
+            let ns = if backward[node.index()] { 0 } else { called.thread.operators[node.index()] };
+            (ns, is_called && name == aten::COPY, is_called && aten::converts(name))
+        };
+        let all = inclusive(tree, tree.nodes.ids().map(of_node).collect(), |(ns, copies, converts), below| {
+            *ns = ns.saturating_add(below.0);
+            *copies |= below.1;
+            *converts |= below.2;
+        });
+        Self {
+            ns: all.iter().map(|of| of.0).collect(),
+            copies: all.iter().map(|of| of.1).collect(),
+            converts: all.iter().map(|of| of.2).collect(),
+        }
+    }
+}
+
+fn copies(operators: &Operators<'_, '_>, line: FrameId, operator: &str, all: &Calls) -> Option<CallCandidate> {
+    let called = operators.called;
+    let rule = &copy_chains::RULE;
+    let share = called.percent(all.ns);
+    if share < called.setting(rule, "share") {
+        return None;
+    }
+    let mut place = called.place(line);
+    place.operator = Some(operator.to_owned());
+    let ns = signed(all.ns);
+    Some(CallCandidate {
+        rule,
+        title: copy_chains::title(operator, share, "the time", false),
+        place,
+        facts: vec![
+            Fact::count("copies", usize::try_from(all.calls).unwrap_or(usize::MAX)),
+            Fact { name: "part of the thread's time", value: share, unit: Unit::Percent },
+            Fact::time("together, a step", called.per_step(all.ns)),
+        ],
+        confidence: Confidence::Medium,
+        // Whether what follows is slower without is not known.
+        gain: Gain { ns, low_ns: 0, high_ns: ns },
+        is_hope: false,
+        is_within_other: false,
+        covers_ns: all.ns,
+    })
+}
+
+/// Calls that fill gradients with zeros, to which backward passes add.
+fn zeroed(operators: &Operators<'_, '_>, (name, spans): (&str, &[CallNodeId]), sums: &Calls) -> Option<CallCandidate> {
+    let called = operators.called;
+    let rule = &zeroed_gradients::RULE;
+    let all = operators.below(spans);
+    let of_one = all.get(aten::ZERO).cloned().unwrap_or_default();
+    let of_lists = all.get(aten::FOREACH_ZERO).cloned().unwrap_or_default();
+    let times: u64 = spans.iter().map(|span| called.thread.calls[span.index()]).sum();
+    let times = called.thread.recorded(times).max(1);
+    // How many a list has is not recorded.
+    let per_call = (of_lists.calls == 0).then(|| usize::try_from(of_one.calls / times).unwrap_or(usize::MAX));
+    let is_few = |per_call: usize| (per_call as f64) < called.setting(rule, "gradients");
+    let fills_ns = of_one.ns.saturating_add(of_lists.ns);
+    if fills_ns == 0 || per_call.is_some_and(is_few) {
+        return None;
+    }
+    // Later backward passes of a step have something to add to.
+    let first = of_one.calls as f64 / sums.calls.max(1) as f64;
+    let first_ns = if per_call.is_some() { (sums.ns as f64 * first.min(1.0)) as u64 } else { 0 };
+    let covers_ns = fills_ns.saturating_add(first_ns);
+    let [low_ns, ns, high_ns] = [fills_ns, covers_ns, fills_ns.saturating_add(sums.ns)].map(signed);
+    Some(CallCandidate {
+        rule,
+        title: zeroed_gradients::title(name, per_call),
+        place: called.place(called.line(*spans.first()?)),
+        facts: vec![
+            Fact::count("calls", usize::try_from(times).unwrap_or(usize::MAX)),
+            Fact::time("filling, a step", called.per_step(fills_ns)),
+            Fact::time("adding to the zeros, a step", called.per_step(first_ns)),
+        ],
+        confidence: Confidence::Medium,
+        gain: Gain { ns, low_ns, high_ns },
+        is_hope: false,
+        is_within_other: false,
+        covers_ns,
+    })
+}
+
+/// Sums of gradients, in all backward passes.
+fn sums(operators: &Operators<'_, '_>) -> Calls {
+    let called = operators.called;
+    let accumulates = below(called.tree, |node| is_accumulation(called.name(node)));
+    let mut all = Calls::default();
+    let is_sum = |node: &CallNodeId| accumulates[node.index()] && called.name(*node) == aten::ADD_IN_PLACE;
+    called.nodes().filter(is_sum).for_each(|node| all.add(&operators.calls(node)));
+    all
+}

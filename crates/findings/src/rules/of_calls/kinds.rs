@@ -1,0 +1,111 @@
+//! Divides a thread's time among rules by names of frames: loading, preparing, collecting, compiling, logging, waiting.
+
+use super::super::{
+    copy_chains, dataloader_starved, garbage_collection, host_waits, logging_in_step, preprocessing, recompilation,
+};
+use super::call_rule_context::{ByLine, CallRuleContext, KindOf};
+use super::thread::{Time, outermost};
+use crate::Rule;
+use stackline_model::names::is_recompilation;
+use stackline_model::{CallNodeId, FrameId};
+
+/// What is looked for, by the rule that tells of it; the first that knows a frame has it and all below it.
+const LOOKED_FOR: [(&Rule, KindOf); 7] = [
+    (&recompilation::RULE, |name| is_recompilation(name).then_some("recompilation")),
+    (&dataloader_starved::RULE, |name| dataloader_starved::is_next(name).then_some("loading")),
+    (&garbage_collection::RULE, |name| garbage_collection::is_collection(name).then_some("collection")),
+    (&logging_in_step::RULE, logging_in_step::kind_of),
+    (&copy_chains::RULE, |name| copy_chains::is_deep_frame(name).then_some(copy_chains::DEEP)),
+    (&preprocessing::RULE, preprocessing::kind_anywhere),
+    (&host_waits::RULE, host_waits::kind_of),
+];
+
+/// Waits of which no frame tells for what.
+pub(super) const UNNAMED: &str = "a file, the network, a lock or sleep";
+
+/// By rule, what was found where; and by node whether any rule has it.
+pub(super) struct Kinds {
+    found: Vec<(&'static Rule, ByLine)>,
+    /// Preparing of data while it is loaded: a part of the loading.
+    prepared: ByLine,
+    /// By node, the rule that has it, and the line that it is told of.
+    rules: Vec<Option<(&'static Rule, FrameId)>>,
+}
+
+impl Kinds {
+    pub(super) fn new(called: &CallRuleContext<'_>) -> Self {
+        let tables: Vec<_> = LOOKED_FOR.iter().map(|&(rule, kind_of)| (rule, called.kinds(kind_of))).collect();
+        let which = |node| {
+            let at = |(at, (_, kinds)): (usize, &(&Rule, Vec<Option<&'static str>>))| {
+                Some((at, called.kind_at(kinds, node)?))
+            };
+            tables.iter().enumerate().find_map(at)
+        };
+        let outermost = outermost(called.tree, which);
+        let mut found: Vec<(&'static Rule, ByLine)> =
+            LOOKED_FOR.iter().map(|&(rule, _)| (rule, ByLine::new())).collect();
+        let mut rules = vec![None; called.tree.nodes.len()];
+        for node in called.nodes() {
+            let own = called.thread.own[node.index()];
+            if let Some((top, (rule, kind))) = outermost[node.index()] {
+                rules[node.index()] = Some((found[rule].0, called.line(top)));
+                add(called, &mut found[rule].1, (kind, top, node), own);
+            } else if own.waits_ns > 0 && !called.in_operator[node.index()] && called.is_users(node) {
+                // What the same line computes is no wait.
+                add(called, &mut found[WAITS].1, (UNNAMED, node, node), own.waiting());
+            }
+        }
+        let is_loading = |node: CallNodeId| matches!(outermost[node.index()], Some((_, (LOADING, _))));
+        let prepared = prepared(called, is_loading);
+        Self { found, prepared, rules }
+    }
+
+    pub(super) fn by_rule(&self) -> impl Iterator<Item = (&'static Rule, &ByLine)> {
+        self.found.iter().map(|(rule, found)| (*rule, found))
+    }
+
+    pub(super) fn prepared(&self) -> &ByLine {
+        &self.prepared
+    }
+
+    /// Whether a node belongs to what a rule looks for.
+    pub(super) fn is_taken(&self, node: CallNodeId) -> bool {
+        self.rule_of(node).is_some()
+    }
+
+    /// The rule that looks for what a node belongs to, and the line that it would tell of.
+    pub(super) fn rule_of(&self, node: CallNodeId) -> Option<(&'static Rule, FrameId)> {
+        self.rules.get(node.index()).copied().flatten()
+    }
+}
+
+/// Where loading stands among what is looked for,
+const LOADING: usize = 1;
+/// and where waits do.
+const WAITS: usize = LOOKED_FOR.len() - 1;
+
+fn add(
+    called: &CallRuleContext<'_>,
+    found: &mut ByLine,
+    (kind, top, node): (&'static str, CallNodeId, CallNodeId),
+    own: Time,
+) {
+    let seen = found.entry((called.line(top), kind)).or_default();
+    seen.time.add(own);
+    if node == top {
+        seen.nodes.push(top);
+    }
+}
+
+/// What is prepared while data is loaded.
+fn prepared(called: &CallRuleContext<'_>, is_loading: impl Fn(CallNodeId) -> bool) -> ByLine {
+    let kinds = called.kinds(preprocessing::kind_of);
+    let outermost = outermost(called.tree, |node| called.kind_at(&kinds, node).filter(|_| is_loading(node)));
+    let mut found = ByLine::new();
+    for node in called.nodes() {
+        if let Some((top, kind)) = outermost[node.index()] {
+            add(called, &mut found, (kind, top, node), called.thread.own[node.index()]);
+        }
+    }
+    found
+}

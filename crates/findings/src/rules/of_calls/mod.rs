@@ -1,0 +1,389 @@
+//! Rules over calling context trees: recordings without single calls, and profiles.
+//!
+//! Such a tree sums up how often what was called from where, and the time of it; it has no order and no times of day, so that nothing can
+//! be replayed. What a change gains is the time of the thread that goes with it (`DeepContext`, section 4.3, judges so, too). Each sample
+//! counts for one finding alone: the outermost frame that a rule knows has it.
+
+mod after_loop;
+mod busy;
+mod call_candidate;
+mod call_rule_context;
+mod copies;
+mod first_batch;
+mod kinds;
+mod named;
+mod operators;
+mod overhead;
+mod ranks;
+mod setup_collections;
+mod step_time;
+mod steps;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+mod thread;
+mod uncovered;
+mod unseen;
+
+use crate::gain::scaled;
+use crate::rank::{order, within_step};
+use crate::{
+    Candidate, ExternalRules, Finding, Findings, GainEstimate, MemoryFindings, Options, Programs, Reason, Requirement,
+    Rule, RuleInfo, Settings, SkippedRule, Support,
+};
+use call_candidate::{BY_TIME, CallCandidate};
+use call_rule_context::CallRuleContext;
+pub use call_rule_context::place_of_call;
+use kinds::Kinds;
+use operators::Operators;
+use stackline_calls::NoCalls;
+use stackline_calls::ranks_of_calls;
+use stackline_critical_path::exact::what_if::Gain;
+use stackline_model::format::{count, duration};
+use stackline_model::{CallMetric, CallingContextTree, Severity};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+pub use step_time::{StepTime, step_time};
+use thread::Known;
+
+/// Rules that look at sums of calls.
+const RULES: [&Rule; 11] = [
+    &super::dataloader_starved::RULE,
+    &super::preprocessing::RULE,
+    &super::unfused_optimizer::RULE,
+    &super::garbage_collection::RULE,
+    &super::recompilation::RULE,
+    &super::logging_in_step::RULE,
+    &super::operators_in_loops::RULE,
+    &super::host_waits::RULE,
+    &super::busy_python::RULE,
+    &super::copy_chains::RULE,
+    &super::zeroed_gradients::RULE,
+];
+
+/// Rules that cannot look without samples.
+const BY_SAMPLES: [&str; 4] = ["SL010", "SL029", "SL039", "SL043"];
+
+/// Rules that cannot look where no operator was counted,
+const BY_OPERATORS: [&str; 4] = ["SL015", "SL026", "SL038", "SL042"];
+/// and those for which what is done again and again must be known.
+const BY_STEPS: [&str; 2] = ["SL038", "SL043"];
+/// Rules that weigh what operators compute: where a GPU does it, sums of the host's calls do not tell.
+const NOT_WITH_GPU: [&str; 2] = ["SL015", "SL042"];
+
+/// Looks for what takes time in a tree of calls (imports folded, [`stackline_calls::fold_imports`]), and ranks it by that time: of one rank,
+/// or of all. Findings that do not pass `keep` are ignored.
+///
+/// # Errors
+/// If no time was measured, or what was chosen is not there.
+pub fn find_in_calls(
+    tree: &CallingContextTree,
+    rank: Option<i64>,
+    options: &Options,
+    others: &ExternalRules,
+    keep: &dyn Fn(&Finding) -> bool,
+) -> Result<Findings, NoCalls> {
+    if options.scope.steps.is_some() {
+        return Err(NoCalls::Steps);
+    }
+    let merged = steps::with_steps_as_one(tree);
+    let tree = merged.as_ref().unwrap_or(tree);
+    let known = ranks_of_calls(tree);
+    let found = match rank {
+        None if known.len() > 1 => ranks::find(tree, known, options, keep),
+        _ => of_rank(tree, rank, options, keep),
+    };
+    match found {
+        Ok(found) => Ok(with_others(found, others, options, keep)),
+        // What users look for themselves need not be times.
+        Err(NoCalls::NoTimes(_)) if others.rules().next().is_some() => {
+            Ok(with_others(without_times(), others, options, keep))
+        }
+        Err(reason) => Err(reason),
+    }
+}
+
+fn of_rank(
+    tree: &CallingContextTree,
+    rank: Option<i64>,
+    options: &Options,
+    keep: &dyn Fn(&Finding) -> bool,
+) -> Result<Findings, NoCalls> {
+    let called = CallRuleContext::new(tree, rank, &options.settings).ok_or_else(|| no_times(tree, rank))?;
+    let kinds = Kinds::new(&called);
+    let mut candidates = named::find(&called, &kinds);
+    let operators = Operators::new(&called);
+    candidates.extend(operators::find(&operators, &kinds));
+    candidates.extend(copies::find(&operators, &kinds));
+    candidates.extend(busy::find(&called, &kinds));
+    let step_ns = called.per_step(called.window_ns());
+    let is_incomplete = tree.report.problems.iter().any(|problem| problem.severity == Severity::Lost);
+    let uncovered = uncovered::find(&called, &kinds, &candidates);
+    let priced = candidates.iter().map(|candidate| finished(&called, candidate, step_ns, is_incomplete));
+    let (found, small): (Vec<Finding>, Vec<Finding>) = priced.partition(|finding| is_enough(finding, step_ns, options));
+    let (mut findings, ignored): (Vec<Finding>, Vec<Finding>) = found.into_iter().partition(keep);
+    findings.sort_by(|a, b| order(a).cmp(&order(b)));
+    let together = together(&findings, step_ns);
+    Ok(Findings {
+        step_ns,
+        steps: called.steps.count,
+        findings,
+        ignored,
+        together,
+        rules: super::of_traces().map(Rule::info).collect(),
+        unchecked: unchecked(&called).collect(),
+        small,
+        notes: notes(&called, rank, is_incomplete),
+        is_incomplete,
+        is_of_calls: true,
+        uncovered,
+        ..Findings::of_memory(MemoryFindings::default())
+    })
+}
+
+/// Whether a finding gains enough to be listed.
+fn is_enough(finding: &Finding, step_ns: i64, options: &Options) -> bool {
+    let least_ns = (step_ns as f64 * options.least_percent / 100.0) as i64;
+    finding.gain.is_none_or(|gain| gain.ns >= least_ns.max(1))
+}
+
+/// With what rules of the user's own found, which look at all ranks at once.
+fn with_others(
+    mut found: Findings,
+    others: &ExternalRules,
+    options: &Options,
+    keep: &dyn Fn(&Finding) -> bool,
+) -> Findings {
+    let own = others.findings_of_calls(found.step_ns).into_iter();
+    // Without any time what they state cannot be weighed.
+    let (own, small): (Vec<Finding>, Vec<Finding>) =
+        own.partition(|finding| found.step_ns == 0 || is_enough(finding, found.step_ns, options));
+    let (kept, ignored): (Vec<Finding>, Vec<Finding>) = own.into_iter().partition(keep);
+    found.findings.extend(kept);
+    found.findings.sort_by(|a, b| order(a).cmp(&order(b)));
+    found.ignored.extend(ignored);
+    found.small.extend(small);
+    found.rules.extend(others.rules().cloned());
+    found.unchecked.extend(others.unchecked.iter().cloned());
+    found
+}
+
+/// How many steps the loop of a tree of calls has; 0 if nothing marks any.
+#[must_use]
+pub fn steps_of_calls(tree: &CallingContextTree) -> usize {
+    let merged = steps::with_steps_as_one(tree);
+    CallRuleContext::new(merged.as_ref().unwrap_or(tree), None, &Settings::default())
+        .map_or(0, |called| called.steps.count)
+}
+
+/// Where no time was measured, no rule of ours can look.
+fn without_times() -> Findings {
+    let unchecked = |rule| SkippedRule { rule: Rule::info(rule), reason: Reason::Missing(Requirement::PythonTimes) };
+    Findings {
+        rules: super::of_traces().map(Rule::info).collect(),
+        unchecked: super::of_traces().map(unchecked).collect(),
+        is_of_calls: true,
+        ..Findings::of_memory(MemoryFindings::default())
+    }
+}
+
+fn no_times(tree: &CallingContextTree, rank: Option<i64>) -> NoCalls {
+    if let Some(rank) = rank {
+        let known = ranks_of_calls(tree);
+        if !known.contains(&rank) {
+            return NoCalls::NoRank(rank, known);
+        }
+    }
+    let is_chosen = |thread| rank.is_none_or(|rank| thread::rank_of(tree, thread) == Some(rank));
+    let rows = tree.metrics.iter().filter(|(_, thread, ..)| is_chosen(*thread));
+    let measured: BTreeSet<CallMetric> = rows.map(|(_, _, metric, _)| metric).collect();
+    NoCalls::NoTimes(measured.iter().map(|metric| metric.name(&tree.strings).to_owned()).collect())
+}
+
+fn finished(called: &CallRuleContext<'_>, candidate: &CallCandidate, step_ns: i64, is_incomplete: bool) -> Finding {
+    let facts = candidate.facts.iter().map(|fact| called.words().name(fact));
+    let per = i64::try_from(called.per()).unwrap_or(i64::MAX);
+    let gain = within_step(scaled(candidate.gain, per), step_ns);
+    // What was measured from begin to end may be more than samples saw of all.
+    let gain = Gain { ns: gain.ns.min(step_ns), low_ns: gain.low_ns.min(step_ns), high_ns: gain.high_ns };
+    // The host may run ahead of a GPU that it does not wait for.
+    let gain = if called.uses_gpu { Gain { low_ns: gain.low_ns.min(0), ..gain } } else { gain };
+    let is_repair = !candidate.is_hope && !candidate.is_within_other;
+    Finding {
+        rule: info_of(called, candidate),
+        title: candidate.title.clone(),
+        place: candidate.place.clone(),
+        change: None,
+        events: Vec::new(),
+        facts: facts.collect(),
+        support: Support::Inferred,
+        confidence: if is_incomplete { candidate.confidence.lower() } else { candidate.confidence },
+        gain: Some(gain),
+        memory: None,
+        on_top_ns: is_repair.then_some(gain.ns),
+        method: BY_TIME,
+        edits: Vec::new(),
+        edit_labels: Vec::new(),
+        ranks: Vec::new(),
+    }
+}
+
+/// What people are told of a rule that found something, with the advice that fits that.
+fn info_of(called: &CallRuleContext<'_>, candidate: &CallCandidate) -> Arc<RuleInfo> {
+    let told = Candidate {
+        title: candidate.title.clone(),
+        place: candidate.place.clone(),
+        events: Vec::new(),
+        facts: candidate.facts.clone(),
+        support: Support::Inferred,
+        confidence: candidate.confidence,
+        gain_estimate: GainEstimate::None,
+    };
+    candidate.rule.info_where(&told, |programs| match programs {
+        Programs::Any => true,
+        Programs::Jax => called.uses_jax(),
+        Programs::WithoutGpu => !called.uses_gpu,
+        Programs::Where(_) => false,
+    })
+}
+
+/// What all gain together that have times of their own.
+fn together(findings: &[Finding], step_ns: i64) -> Option<Gain> {
+    let mut gains = findings.iter().filter(|finding| finding.on_top_ns.is_some()).filter_map(|finding| finding.gain);
+    let first = gains.next()?;
+    let all = gains.fold(first, |all, gain| Gain {
+        ns: all.ns.saturating_add(gain.ns),
+        low_ns: all.low_ns.saturating_add(gain.low_ns),
+        high_ns: all.high_ns.saturating_add(gain.high_ns),
+    });
+    let ns = all.ns.min(step_ns);
+    Some(Gain { ns, low_ns: all.low_ns.min(ns), high_ns: all.high_ns.min(step_ns).max(ns) })
+}
+
+/// Rules that could not look: all that need more than calls, and those for which nothing was measured.
+fn unchecked<'c>(called: &'c CallRuleContext<'_>) -> impl Iterator<Item = SkippedRule> + 'c {
+    let has_operators = called.in_operator.iter().any(|&inside| inside);
+    let missing = move |rule: &&Rule| {
+        let is = |codes: &[&str]| codes.contains(&rule.code);
+        match () {
+            () if !RULES.iter().any(|own| own.code == rule.code) => Some(Requirement::SingleCalls),
+            () if called.uses_gpu && is(&NOT_WITH_GPU) => Some(Requirement::SingleCalls),
+            () if called.thread.known == Known::Operators && is(&BY_SAMPLES) => Some(Requirement::PythonTimes),
+            () if !called.thread.knows_computing() && rule.code == super::busy_python::RULE.code => {
+                Some(Requirement::PythonTimes)
+            }
+            () if !has_operators && is(&BY_OPERATORS) => Some(Requirement::Operators),
+            () if called.steps.count == 0 && is(&BY_STEPS) => Some(Requirement::Step),
+            () => None,
+        }
+    };
+    let unchecked = move |rule| Some(SkippedRule { rule: Rule::info(rule), reason: Reason::Missing(missing(&rule)?) });
+    super::of_traces().filter_map(unchecked)
+}
+
+/// What was looked at, a sentence each.
+fn notes(called: &CallRuleContext<'_>, rank: Option<i64>, is_incomplete: bool) -> Vec<String> {
+    let mut notes = vec![looked_at(called, rank)];
+    notes.extend(left_out(called));
+    notes.extend(maybe_after(called));
+    if !called.knows_waits() && called.thread.known == Known::Cpu {
+        notes.push("no waits were recorded: what a thread waits for is in no number".to_owned());
+    }
+    if !called.thread.knows_computing() {
+        notes.push("times are wall-clock time: computing and waiting are not told apart".to_owned());
+    }
+    if let Some(part) = called.overhead {
+        let percent = 100.0 * part;
+        notes.push(format!(
+            "recording adds {percent:.1} % to a step, which is taken out of times, call by call of operators"
+        ));
+    }
+    if called.thread.known == Known::Operators {
+        notes.push("there are no samples: what is done between operators is in no number".to_owned());
+    }
+    if called.uses_gpu {
+        notes.push("times are the host's: where it runs ahead of the GPU, less is gained, or nothing; copies on the GPU (SL017) are not told".to_owned());
+    }
+    if is_incomplete {
+        notes.push("a part was lost, as the read report says: times are those of what is left".to_owned());
+    }
+    notes
+}
+
+/// What of the thread's time is in no number.
+fn left_out(called: &CallRuleContext<'_>) -> Vec<String> {
+    let steps = &called.steps;
+    let time = |is_it: &dyn Fn(usize) -> bool| -> u64 {
+        let all = called.thread.own.iter().enumerate().filter(|(node, _)| is_it(*node));
+        all.fold(0, |sum, (_, time)| sum.saturating_add(time.ns))
+    };
+    let once = time(&|node| steps.is_once[node]);
+    let outside = time(&|node| !steps.inside[node] && !steps.is_once[node]);
+    let all = [
+        (once, "imports and compilations", "are", ""),
+        (
+            outside,
+            "what is outside of the loop",
+            "is",
+            "; lines of its function before the first that runs operators or waits in each step count as set-up, and those after the last that runs in each step as what follows the loop",
+        ),
+        (
+            called.first_batches_ns,
+            "what the longest batch, most likely the first, took longer than the others",
+            "is",
+            "",
+        ),
+    ];
+    let told = all.into_iter().filter(|(ns, ..)| *ns > 0);
+    told.map(|(ns, what, is, more)| {
+        format!("{what}, {} of that thread, {is} left out{more}", duration(call_candidate::signed(ns)))
+    })
+    .collect()
+}
+
+/// Lines behind the loop's last one that take at least so much of a step are named, in percent.
+const MAYBE_AFTER_PERCENT: f64 = 10.0;
+
+/// That steps may hold what runs after the loop, if it is much.
+fn maybe_after(called: &CallRuleContext<'_>) -> Option<String> {
+    let lines = &called.steps.maybe_after;
+    let is_it = steps::below(called.tree, |node| lines.contains(&node));
+    let of_node = |node: usize| if called.steps.inside[node] { called.thread.own[node].ns } else { 0 };
+    let all = (0..is_it.len()).filter(|&node| is_it[node]).fold(0_u64, |sum, node| sum.saturating_add(of_node(node)));
+    let first = lines.iter().find(|_| called.percent(all) >= MAYBE_AFTER_PERCENT && called.steps.count > 0)?;
+    let place = called.place(called.tree.nodes.frame.get(first.index()).copied()?);
+    let and = if lines.len() > 1 { " and the lines below it" } else { "" };
+    Some(format!(
+        "{}{and} may run after the loop: {} of a step, as far as counts of calls tell (stackline record --mode trace tells it apart)",
+        place.text(),
+        duration(called.per_step(all))
+    ))
+}
+
+fn looked_at(called: &CallRuleContext<'_>, rank: Option<i64>) -> String {
+    let (tree, steps) = (called.tree, &called.steps);
+    let text = |id| tree.strings.get(id);
+    let thread = tree.threads.get(called.thread.id.index());
+    let name = thread.map(|thread| text(thread.name)).filter(|name| !name.is_empty()).unwrap_or("one thread");
+    let of = match thread {
+        Some(thread) if tree.processes.len() > 1 && rank.is_none() => {
+            format!(" of process {}", tree.process_title(thread.process))
+        }
+        _ => String::new(),
+    };
+    let threads = tree.threads.len();
+    let which = if threads > 1 { format!(", one of {threads} threads") } else { String::new() };
+    match (&steps.marks, steps.function) {
+        (Some(marks), Some((function, file))) => format!(
+            "times are those of {name}{of}{which}, in {} of {}: {} recorded steps, marked by {marks}",
+            text(function),
+            text(file),
+            count(i64::try_from(steps.count).unwrap_or(i64::MAX))
+        ),
+        _ => format!(
+            "times are those of {name}{of}{which}, over its whole run: nothing marks its steps (a span ProfilerStep#1, ProfilerStep#2, … around each \
+             would, and SL038 and SL043, which need steps, could look)"
+        ),
+    }
+}

@@ -1,0 +1,198 @@
+//! Findings of calls that are known by name: loading, preparing, collecting, logging, waiting.
+
+use super::super::{
+    copy_chains, dataloader_starved, garbage_collection, host_waits, logging_in_step, preprocessing, recompilation,
+};
+use super::call_candidate::{CallCandidate, bounded, confidence, facts, signed};
+use super::call_rule_context::{CallRuleContext, Seen};
+use super::kinds::Kinds;
+use super::steps::below;
+use super::thread::is_recorded;
+use crate::identity::MOSTLY_AT;
+use crate::{Fact, Rule};
+use stackline_critical_path::exact::what_if::Gain;
+use stackline_model::format::duration;
+use stackline_model::{CallNodeId, FrameId};
+use stackline_timeline::source_location::SourceLocation;
+use stackline_timeline::vocabulary::python::{LOADER_WITH_WORKERS, TAKE_BATCH};
+use std::collections::BTreeMap;
+
+pub(super) fn find(called: &CallRuleContext<'_>, kinds: &Kinds) -> Vec<CallCandidate> {
+    let mut candidates = Vec::new();
+    for (rule, found) in kinds.by_rule() {
+        match rule.code {
+            code if code == dataloader_starved::RULE.code => {
+                let mut all = Seen::default();
+                for seen in found.values() {
+                    all.time.add(seen.time);
+                    all.nodes.extend(&seen.nodes);
+                }
+                all.nodes.sort_unstable();
+                let most = found.iter().max_by_key(|(_, seen)| seen.time.ns).map(|(&(line, _), _)| called.place(line));
+                candidates.extend(most.and_then(|place| loading(called, place, &all)));
+            }
+            _ => candidates
+                .extend(found.iter().filter_map(|(&(line, kind), seen)| one(called, rule, (line, kind), seen))),
+        }
+    }
+    let prepared = kinds.prepared().iter();
+    candidates.extend(prepared.filter_map(|(&(line, kind), seen)| {
+        let mut candidate = one(called, &preprocessing::RULE, (line, kind), seen)?;
+        candidate.is_within_other = true;
+        Some(candidate)
+    }));
+    candidates
+}
+
+/// One whose time goes with it.
+fn one(
+    called: &CallRuleContext<'_>,
+    rule: &'static Rule,
+    (line, kind): (FrameId, &str),
+    seen: &Seen,
+) -> Option<CallCandidate> {
+    let share = called.percent(seen.time.ns);
+    // Profiles do not tell how often it copies.
+    let counts_calls = is_recorded(called.tree);
+    let may_be_rare = rule.code == copy_chains::RULE.code && counts_calls && !is_in_each_step(called, seen);
+    if seen.time.ns == 0 || share < least_share(called, rule) || may_be_rare {
+        return None;
+    }
+    let (each_step, words) = (duration(called.per_step(seen.time.ns)), called.words());
+    let times = || seen.nodes.iter().map(|node| called.thread.calls[node.index()]).sum::<u64>().max(1);
+    let title = match rule.code {
+        code if code == garbage_collection::RULE.code => garbage_collection::title(&each_step, words),
+        code if code == recompilation::RULE.code => {
+            let each = duration(signed(seen.time.ns / times()));
+            match times() {
+                1 => format!("torch.compile compiles again once, for {each}"),
+                times => format!("torch.compile compiles again {times} times, {each} each time"),
+            }
+        }
+        code if code == logging_in_step::RULE.code => {
+            format!("{kind} holds up the work for {each_step}{}", words.a_step())
+        }
+        code if code == copy_chains::RULE.code => {
+            copy_chains::deep_title(share, if counts_calls { words.in_each_step() } else { "" })
+        }
+        code if code == host_waits::RULE.code => host_waits::title(share, kind, words),
+        _ => format!("{kind} holds up the work for {share:.0} % of the time"),
+    };
+    Some(CallCandidate {
+        rule,
+        title,
+        place: called.place(line),
+        facts: facts(called, seen.time),
+        confidence: confidence(seen.time),
+        gain: bounded(called, seen.time),
+        is_hope: false,
+        is_within_other: false,
+        covers_ns: seen.time.ns,
+    })
+}
+
+/// Whether some operator is called in it in each step: what copies a model after an epoch, or no tensors, is another thing.
+fn is_in_each_step(called: &CallRuleContext<'_>, seen: &Seen) -> bool {
+    let inside = below(called.tree, |node| seen.nodes.binary_search(&node).is_ok());
+    let mut by_name: BTreeMap<&str, u64> = BTreeMap::new();
+    for node in called.nodes().filter(|node| inside[node.index()] && called.in_operator[node.index()]) {
+        *by_name.entry(called.name(node)).or_default() += called.thread.calls[node.index()];
+    }
+    called.steps.count > 0 && by_name.into_values().any(|calls| calls >= called.per())
+}
+
+/// The least part of the time that a rule reports, in percent; nothing of one without such a setting.
+fn least_share(called: &CallRuleContext<'_>, rule: &'static Rule) -> f64 {
+    let has_share = rule.settings.iter().any(|setting| setting.name == "share");
+    if has_share { called.setting(rule, "share") } else { 0.0 }
+}
+
+/// What it costs to take a batch from a worker, in ns: likely, and at most (`dataloader_starved`).
+const TAKE_NS: [u64; 2] = [100_000, 1_100_000];
+/// More workers are no sensible advice.
+const MOST_WORKERS: u64 = 16;
+fn loading(called: &CallRuleContext<'_>, place: SourceLocation, seen: &Seen) -> Option<CallCandidate> {
+    let (rule, ns) = (&dataloader_starved::RULE, seen.time.ns);
+    let share = called.percent(ns);
+    if ns == 0 || share < called.setting(rule, "share") {
+        return None;
+    }
+    let has_workers = called.tree.nodes.ids().any(|node| called.name(node).contains(LOADER_WITH_WORKERS));
+    let rest = called.window_ns().saturating_sub(ns).max(1);
+    let batches = batches(called);
+    let takes = batches.max(called.per());
+    let workers = if has_workers { MOST_WORKERS } else { ns.div_ceil(rest).clamp(1, MOST_WORKERS) };
+    // They load beside the computing: what is left is what takes longer, and the taking of batches.
+    let left = |take: u64| (ns / workers).saturating_sub(rest).saturating_add(takes.saturating_mul(take));
+    let [likely, most] = TAKE_NS.map(|take| signed(ns.saturating_sub(left(take))));
+    // Whether there are processors for them is not known; what was mostly seen to wait needs none.
+    let mostly_waits = seen.time.waits_ns.saturating_sub(seen.time.measured_ns) > ns / 2;
+    let counted = bounded(called, seen.time);
+    let low_ns = if mostly_waits && !has_workers { most.min(counted.low_ns) } else { 0 };
+    let how = match (has_workers, workers) {
+        (true, _) => "its workers are too slow".to_owned(),
+        (false, 1) => {
+            "its loading runs in the program itself (the gain is that of 1 worker with a processor of its own)"
+                .to_owned()
+        }
+        _ => format!(
+            "its loading runs in the program itself (the gain is that of {workers} workers, each with a processor of its own)"
+        ),
+    };
+    let mut facts = facts(called, seen.time);
+    if batches > 0 {
+        facts.insert(0, Fact::count("batches", usize::try_from(batches).unwrap_or(usize::MAX)));
+    }
+    Some(CallCandidate {
+        rule,
+        title: format!("the program waits for data {share:.0} % of the time: {how}{}", slowest_line(called, seen)),
+        place,
+        facts,
+        confidence: confidence(seen.time),
+        gain: Gain { ns: likely, low_ns: low_ns.min(likely), high_ns: counted.high_ns.max(likely) },
+        is_hope: false,
+        is_within_other: false,
+        covers_ns: ns,
+    })
+}
+
+/// A line that has this much of the loading is named, in percent.
+const MOST: u64 = 50;
+
+/// The line of the program that takes most of the loading, where one does: of a data set, or of what puts batches together.
+fn slowest_line(called: &CallRuleContext<'_>, seen: &Seen) -> String {
+    let taken_from: Vec<FrameId> = seen.nodes.iter().map(|node| called.line(*node)).collect();
+    let loads = below(called.tree, |node| seen.nodes.binary_search(&node).is_ok());
+    let mut lines: BTreeMap<FrameId, u64> = BTreeMap::new();
+    for node in called.nodes().filter(|node| loads[node.index()]) {
+        let line = lines.entry(called.line(node)).or_default();
+        *line = line.saturating_add(called.thread.own[node.index()].ns);
+    }
+    lines.retain(|line, _| !taken_from.contains(line));
+    let most = lines.into_iter().max_by_key(|&(line, ns)| (ns, std::cmp::Reverse(line)));
+    let part = |ns: u64| ns.saturating_mul(100) / seen.time.ns.max(1);
+    match most.filter(|&(_, ns)| part(ns) >= MOST) {
+        Some((line, ns)) => format!("{MOSTLY_AT}{} ({} %)", called.place(line).text(), part(ns)),
+        None => String::new(),
+    }
+}
+
+/// Batches that were taken from loaders, as PyTorch's own spans count them; 0 where none does.
+fn batches(called: &CallRuleContext<'_>) -> u64 {
+    let is_take = |node: &CallNodeId| called.name(*node).starts_with(TAKE_BATCH);
+    called.thread.recorded(called.nodes().filter(is_take).map(|node| called.thread.calls[node.index()]).sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::training;
+
+    #[test]
+    fn one_recompilation_is_told_in_the_singular() {
+        let mut made = training();
+        let path = "train.py:50 <module> > train.py:21 main > Recompile 0/1: f (m.py:1)";
+        made.calls(path, 1, 300);
+        made.cpu(path, 300);
+        assert_eq!(made.found().findings[0].title, "torch.compile compiles again once, for 300.0 ms");
+    }
+}

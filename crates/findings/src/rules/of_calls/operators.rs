@@ -1,0 +1,253 @@
+//! Operators of calls, and findings that are known by how often they run: unfused optimizers (SL015) and loops of small operators (SL038).
+
+use super::super::{operators_in_loops, unfused_optimizer};
+use super::call_candidate::{CallCandidate, bounded, signed};
+use super::call_rule_context::CallRuleContext;
+use super::kinds::Kinds;
+use super::steps::below;
+use super::thread::{Time, inclusive};
+use crate::Fact;
+use stackline_critical_path::exact::what_if::Gain;
+use stackline_model::{CallNodeId, Frame, FrameKind, Unit};
+use stackline_timeline::confidence::Confidence;
+use stackline_timeline::source_location::SourceLocation;
+use stackline_timeline::vocabulary::autograd::ENGINE;
+use stackline_timeline::vocabulary::python::{OPTIMIZER, OPTIMIZER_STEP};
+use std::collections::BTreeMap;
+
+pub(super) fn find(operators: &Operators<'_, '_>, kinds: &Kinds) -> Vec<CallCandidate> {
+    let called = operators.called;
+    let is_fused = |name: &str| name.contains("Fused");
+    let optimizers = operators.spans(OPTIMIZER_STEP).into_iter().filter(|(name, _)| !is_fused(name));
+    let optimizers = optimizers.filter_map(|(_, spans)| unfused(operators, &spans));
+    // What fused optimizers take is known of CPUs alone.
+    let optimizers = optimizers.filter(|_| !called.uses_gpu);
+    optimizers.chain(loops(operators, kinds)).collect()
+}
+
+/// Operators of the thread that no other operator called.
+pub(super) struct Operators<'c, 'a> {
+    pub(super) called: &'c CallRuleContext<'a>,
+    /// Time from begin to end at and below each node, in ns.
+    ns: Vec<u64>,
+    pub(super) outermost: Vec<CallNodeId>,
+    /// By node, whether it belongs to an optimizer or to a backward pass, and is no choice of the line that it is called from.
+    pub(super) of_others: Vec<bool>,
+}
+
+/// Calls of an operator from one line.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Calls {
+    pub(super) calls: u64,
+    pub(super) ns: u64,
+}
+
+impl Calls {
+    pub(super) fn add(&mut self, other: &Self) {
+        self.calls = self.calls.saturating_add(other.calls);
+        self.ns = self.ns.saturating_add(other.ns);
+    }
+
+    /// The part of each of so many.
+    pub(super) fn shared_by(&self, parts: usize) -> Self {
+        let parts = parts.max(1) as u64;
+        Self { calls: self.calls / parts, ns: self.ns / parts }
+    }
+}
+
+impl<'c, 'a> Operators<'c, 'a> {
+    pub(super) fn new(called: &'c CallRuleContext<'a>) -> Self {
+        let ns = inclusive(called.tree, called.thread.operators.clone(), |sum, ns| *sum = sum.saturating_add(ns));
+        let is_operator = |node: &CallNodeId| called.tree.frame(*node).map(Frame::kind) == Some(FrameKind::Operator);
+        let above = |node: &CallNodeId| called.tree.nodes.parent[node.index()];
+        let is_outermost = |node: &CallNodeId| !called.in_operator[above(node).index()];
+        let outermost = called.nodes().filter(is_operator).filter(is_outermost).collect();
+        let of_others = below(called.tree, |at| {
+            let name = called.name(at);
+            name.starts_with(OPTIMIZER) || name.starts_with(ENGINE)
+        });
+        Self { called, ns, outermost, of_others }
+    }
+
+    pub(super) fn calls(&self, node: CallNodeId) -> Calls {
+        Calls { calls: self.called.thread.calls[node.index()], ns: self.ns[node.index()] }
+    }
+
+    /// Spans whose names begin so, by name.
+    pub(super) fn spans(&self, prefix: &str) -> BTreeMap<&str, Vec<CallNodeId>> {
+        let mut found: BTreeMap<&str, Vec<CallNodeId>> = BTreeMap::new();
+        for node in self.called.nodes() {
+            let name = self.called.name(node);
+            if name.starts_with(prefix) && self.called.thread.calls[node.index()] > 0 {
+                found.entry(name).or_default().push(node);
+            }
+        }
+        found
+    }
+
+    /// Outermost operators below some nodes, by name.
+    pub(super) fn below(&self, spans: &[CallNodeId]) -> BTreeMap<&str, Calls> {
+        let mut by_name: BTreeMap<&str, Calls> = BTreeMap::new();
+        let inside = below(self.called.tree, |node| spans.binary_search(&node).is_ok());
+        for &node in self.outermost.iter().filter(|node| inside[node.index()]) {
+            by_name.entry(self.called.name(node)).or_default().add(&self.calls(node));
+        }
+        by_name
+    }
+}
+
+/// An optimizer that calls several operators for each parameter, as far as `unfused_optimizer` knows what one call would take on a CPU.
+fn unfused(operators: &Operators<'_, '_>, spans: &[CallNodeId]) -> Option<CallCandidate> {
+    let called = operators.called;
+    let rule = &unfused_optimizer::RULE;
+    let name = called.name(*spans.first()?);
+    let steps: u64 = called.thread.recorded(spans.iter().map(|span| called.thread.calls[span.index()]).sum());
+    let by_name = operators.below(spans);
+    let backward = |name: &&str| stackline_timeline::vocabulary::autograd::is_node(name);
+    let of_many = |name: &&str| unfused_optimizer::OF_MANY_TENSORS.iter().any(|part| name.contains(part));
+    if by_name.keys().any(|name| of_many(name) || backward(name)) {
+        return None;
+    }
+    let calls: u64 = by_name.values().map(|of| of.calls).sum();
+    let operators_ns: u64 = by_name.values().map(|of| of.ns).sum();
+    let (per_call, mean) = (calls as f64 / steps.max(1) as f64, operators_ns as f64 / calls.max(1) as f64);
+    if per_call < called.setting(rule, "kernels") || mean > called.setting(rule, "mean_us") * 1e3 {
+        return None;
+    }
+    // Most operators of an optimizer are called once for each parameter.
+    let mut counts: Vec<u64> = by_name.values().map(|of| of.calls).collect();
+    counts.sort_unstable();
+    let parameters = counts[counts.len() / 2];
+    let beyond: f64 = by_name
+        .values()
+        .map(|of| (of.ns as f64 - of.calls as f64 * unfused_optimizer::OPERATOR_NS as f64).max(0.0))
+        .sum();
+    let spans_ns: u64 = spans.iter().map(|span| operators.ns[span.index()]).sum();
+    let gain = |fused: f64| {
+        let left = parameters as f64 * unfused_optimizer::PARAMETER_NS as f64 + beyond * fused;
+        (spans_ns as f64 - left).max(0.0) as i64
+    };
+    let [ns, high_ns, low_ns] = unfused_optimizer::FUSED.map(gain);
+    let optimizer = name.strip_prefix(OPTIMIZER_STEP).unwrap_or(name).trim_end_matches(".step");
+    let count = |name, value: u64| Fact::count(name, usize::try_from(value).unwrap_or(usize::MAX));
+    Some(CallCandidate {
+        rule,
+        title: format!(
+            "{optimizer} calls {per_call:.0} operators{} that take {:.1} µs each in the mean",
+            called.words().a_step(),
+            mean / 1e3
+        ),
+        place: called.place(called.line(*spans.first()?)),
+        facts: vec![
+            count("operators", calls),
+            count("parameters", parameters / steps.max(1)),
+            Fact::time("in the optimizer, with Python between them, a step", called.per_step(spans_ns)),
+        ],
+        confidence: Confidence::Medium,
+        gain: Gain { ns, low_ns: low_ns.min(ns), high_ns: high_ns.max(ns) },
+        is_hope: false,
+        is_within_other: false,
+        covers_ns: spans_ns,
+    })
+}
+
+/// Lines that call an operator again and again in each step.
+fn loops(operators: &Operators<'_, '_>, kinds: &Kinds) -> Vec<CallCandidate> {
+    let called = operators.called;
+    // Without steps all that a program does again and again looks like a loop: its layers do.
+    if called.steps.count == 0 {
+        return Vec::new();
+    }
+    // By call path: layers that share their code are no turns of a loop.
+    let mut by_line: BTreeMap<CallNodeId, BTreeMap<&str, Calls>> = BTreeMap::new();
+    for &node in operators.outermost.iter().filter(|&&node| !kinds.is_taken(node) && !operators.of_others[node.index()])
+    {
+        let of_line = by_line.entry(called.line_node(node)).or_default();
+        of_line.entry(called.name(node)).or_default().add(&operators.calls(node));
+    }
+    let mut functions: BTreeMap<(CallNodeId, SourceLocation), Vec<Line>> = BTreeMap::new();
+    for (line, by_name) in by_line {
+        let calls: Vec<Calls> = by_name.into_values().filter(|calls| is_of_loop(called, calls)).collect();
+        if !calls.is_empty() {
+            let (place, caller) = (called.place(called.line(line)), called.caller(line));
+            functions
+                .entry((caller, SourceLocation { line: None, ..place.clone() }))
+                .or_default()
+                .push((line, place, calls));
+        }
+    }
+    let between = between(called, kinds);
+    let python = |lines: &[Line]| {
+        let mut time = Time::default();
+        lines.iter().filter_map(|(line, ..)| between.get(line)).for_each(|of_line| time.add(*of_line));
+        time
+    };
+    functions.into_values().filter_map(|lines| of_loop(called, &lines, python(&lines))).collect()
+}
+
+/// Whether an operator is small, and called from one line again and again in each step.
+pub(super) fn is_of_loop(called: &CallRuleContext<'_>, calls: &Calls) -> bool {
+    let setting = |name| called.setting(&operators_in_loops::RULE, name);
+    let (least, longest) = (setting("calls") * called.per() as f64, setting("median_us") * 1e3);
+    called.steps.count > 0 && calls.calls as f64 >= least && calls.ns as f64 <= longest * calls.calls.max(1) as f64
+}
+
+/// A line with the calls of each operator from there.
+type Line = (CallNodeId, SourceLocation, Vec<Calls>);
+
+/// By line, the time outside of operators, as samples saw it.
+fn between(called: &CallRuleContext<'_>, kinds: &Kinds) -> BTreeMap<CallNodeId, Time> {
+    let mut found: BTreeMap<CallNodeId, Time> = BTreeMap::new();
+    for node in called.nodes() {
+        let time = called.thread.own[node.index()].computing();
+        if time.ns > 0 && !called.in_operator[node.index()] && !kinds.is_taken(node) {
+            found.entry(called.line_node(node)).or_default().add(time);
+        }
+    }
+    found
+}
+
+fn of_loop(called: &CallRuleContext<'_>, lines: &[Line], python: Time) -> Option<CallCandidate> {
+    let rule = &operators_in_loops::RULE;
+    let all = || lines.iter().flat_map(|(.., calls)| calls);
+    let (calls, ns): (u64, u64) = (all().map(|of| of.calls).sum(), all().map(|of| of.ns).sum());
+    let all_ns = ns.saturating_add(python.ns);
+    let share = called.percent(all_ns);
+    if share < called.setting(rule, "share") {
+        return None;
+    }
+    let of_line = |(.., calls): &&Line| calls.iter().map(|of| of.ns).sum::<u64>();
+    let (_, place, _) = lines.iter().max_by_key(of_line)?;
+    let numbers = || lines.iter().filter_map(|(_, place, _)| place.line);
+    let which = match (numbers().min(), numbers().max()) {
+        (Some(first), Some(last)) if first < last => format!(" (lines {first} to {last})"),
+        _ => String::new(),
+    };
+    // Of all calls of one operator one is left, and what Python does for it.
+    let left: f64 = all().map(|of| of.ns as f64 * called.per() as f64 / of.calls.max(1) as f64).sum();
+    let part = (1.0 - left / ns.max(1) as f64).max(0.0);
+    let likely = (all_ns as f64 * part) as i64;
+    let most = ns.saturating_add(u64::try_from(bounded(called, python).high_ns).unwrap_or(0));
+    Some(CallCandidate {
+        rule,
+        title: format!(
+            "a loop{which} calls {} small operators{}, {:.1} µs each",
+            calls / called.per(),
+            called.words().a_step(),
+            ns as f64 / 1e3 / calls.max(1) as f64
+        ),
+        place: place.clone(),
+        facts: vec![
+            Fact::count("operators", usize::try_from(calls).unwrap_or(usize::MAX)),
+            Fact { name: "part of the thread's time", value: share, unit: Unit::Percent },
+            Fact::time("in them, with their backward, a step", called.per_step(ns)),
+            Fact::time("in Python between them, a step", called.per_step(python.ns)),
+        ],
+        confidence: Confidence::Medium,
+        // What one operator takes that computes as much is not known.
+        gain: Gain { ns: likely, low_ns: 0, high_ns: signed(most).max(likely) },
+        is_hope: false,
+        is_within_other: false,
+        covers_ns: all_ns,
+    })
+}

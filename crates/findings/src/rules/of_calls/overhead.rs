@@ -1,0 +1,124 @@
+//! What a recorder adds to the steps that it records, where it measured that in the run: it is no time of the program.
+
+use super::steps::Steps;
+use super::thread::{Known, Thread, Time};
+use stackline_model::{CallMetric, CallNodeId, CallingContextTree, Frame};
+
+impl Thread {
+    /// Takes out of times what recording adds to steps, if that is more than chance: as much for each call of an operator, where it was
+    /// called, for that is where the recorder runs. How much it adds, as a part of a step without it.
+    pub(super) fn leave_out_overhead(&mut self, tree: &CallingContextTree, steps: &Steps) -> Option<f64> {
+        let fraction = self.overhead.fraction.filter(|fraction| fraction.low_ppm > 0)?;
+        if steps.count == 0 || self.known == Known::Operators {
+            return None;
+        }
+        let added = fraction.median_ppm as f64 / 1e6;
+        let sampled: f64 = steps.select(&self.own).map(|own| own.ns as f64).sum();
+        let calls = self.calls_of_process(tree, steps).max(1);
+        let each_ns = sampled * added / (1.0 + added) / calls as f64;
+        // By node, what of it is not yet taken out of samples and of measured times.
+        let mut left = vec![[0.0_f64; 2]; tree.nodes.len()];
+        for node in (1..left.len()).rev().filter(|&node| steps.inside[node]) {
+            let mut above = left[node];
+            let from_samples = above[0].min(self.own[node].computing().ns as f64);
+            self.own[node] = self.own[node].without_computing(from_samples as u64);
+            let from_measured = above[1].min(self.operators[node] as f64);
+            self.operators[node] -= from_measured as u64;
+            above = [above[0] - from_samples, above[1] - from_measured];
+            if is_operator(tree, CallNodeId::new(node)) {
+                let ns = self.calls[node] as f64 * each_ns;
+                above = above.map(|left| left + ns);
+            }
+            let parent = &mut left[tree.nodes.parent[node].index()];
+            *parent = [parent[0] + above[0], parent[1] + above[1]];
+        }
+        Some(added)
+    }
+
+    /// Calls of operators in steps on all threads of the process: the recorder's overhead is that of all.
+    fn calls_of_process(&self, tree: &CallingContextTree, steps: &Steps) -> u64 {
+        let process = |thread: usize| tree.threads.get(thread).map(|thread| thread.process);
+        let own = process(self.id.index());
+        let of_steps = tree.metrics.iter().filter(|(node, thread, metric, _)| {
+            let is_call = *metric == CallMetric::OperatorTime && is_operator(tree, *node);
+            is_call && steps.inside[node.index()] && process(thread.index()) == own
+        });
+        of_steps.fold(0, |sum, (.., stats)| sum.saturating_add(stats.count))
+    }
+}
+
+/// Whether the recorder runs at each call: spans are few.
+fn is_operator(tree: &CallingContextTree, node: CallNodeId) -> bool {
+    matches!(tree.frame(node), Some(frame) if !matches!(frame, Frame::Span { .. }))
+}
+
+impl Time {
+    /// It without so much of what is no waiting.
+    fn without_computing(self, ns: u64) -> Self {
+        let part = ns as f64 / self.computing().ns.max(1) as f64;
+        let fewer = (self.samples.saturating_sub(self.wait_samples) as f64 * part).floor() as u64;
+        Self { ns: self.ns.saturating_sub(ns), samples: self.samples.saturating_sub(fewer), ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{MS, Made, told};
+    use crate::Findings;
+
+    /// Of steps that measure what recording costs spans are counted, and nothing else.
+    #[test]
+    fn unrecorded_steps_do_not_count() {
+        let of = |recorded: u64, unrecorded: u64| {
+            let mut made = Made::new();
+            made.overhead(unrecorded, None);
+            let at = "train.py:50 <module> > train.py:";
+            made.calls(&format!("{at}21 main > aten::mm"), 2 * recorded, 40 * recorded);
+            made.cpu(&format!("{at}21 main > aten::mm"), 40 * recorded);
+            made.waits(&format!("{at}22 main > /usr/lib/python3.11/queue.py:171 Queue.get"), 60 * recorded);
+            let step = format!("{at}23 main > Optimizer.step#SGD.step");
+            made.calls(&step, recorded + unrecorded, 0);
+            made.calls(&format!("{step} > aten::add_"), 4000 * recorded, 20 * recorded);
+            made.cpu(&format!("{step} > aten::add_"), 20 * recorded);
+            made.found()
+        };
+        let (all, some) = (of(10, 0), of(8, 2));
+        assert_eq!((all.steps, all.step_ns), (10, 120 * MS as i64));
+        assert_eq!((some.steps, some.step_ns), (8, 120 * MS as i64));
+        assert_eq!(told(&all), told(&some));
+        assert!(told(&all).contains(&("SL039", Some(22), 60)), "{:?}", told(&all));
+        let optimizer =
+            |found: &Findings| found.findings.iter().find(|f| f.rule.code == "SL015").unwrap().title.clone();
+        assert_eq!(optimizer(&all), "SGD calls 4000 operators a step that take 5.0 µs each in the mean");
+        assert_eq!(optimizer(&some), optimizer(&all));
+    }
+
+    /// Steps of 100 ms, 40 of them waiting, to which recording adds 25 ms where many small operators are called.
+    #[test]
+    fn overhead_that_was_measured_is_no_time_of_the_program() {
+        let of = |percent: i64| {
+            let mut made = Made::new();
+            made.overhead(2, Some(percent));
+            let at = "train.py:50 <module> > train.py:";
+            made.calls(&format!("{at}21 main > aten::mm"), 16, 8 * 40);
+            made.cpu(&format!("{at}21 main > aten::mm"), 8 * 40);
+            made.waits(&format!("{at}22 main > /usr/lib/python3.11/queue.py:171 Queue.get"), 8 * 40);
+            let step = format!("{at}23 main > Optimizer.step#SGD.step");
+            made.calls(&step, 10, 8 * 25);
+            made.calls(&format!("{step} > aten::add_"), 80_000, 8 * 20);
+            // The recorder runs between the operators.
+            made.cpu(&step, 8 * 25);
+            made.cpu(&format!("{step} > aten::add_"), 8 * 20);
+            made.found()
+        };
+        let (with, without) = (of(4), of(25));
+        assert_eq!((with.step_ns, without.step_ns / 100_000), (125 * MS as i64, 1000));
+        for (found, product) in [(&with, 32.0), (&without, 40.0)] {
+            assert!(told(found).contains(&("SL039", Some(22), 40)), "{:?}", told(found));
+            let named = found.uncovered.groups.iter().find(|group| group.name == "aten::mm").unwrap();
+            assert_eq!(named.percent.round(), product);
+        }
+        let said = "recording adds 25.0 % to a step, which is taken out of times, call by call of operators";
+        assert!(without.notes.iter().any(|note| note == said), "{:?}", without.notes);
+    }
+}

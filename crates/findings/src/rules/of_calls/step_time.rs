@@ -1,0 +1,187 @@
+//! What a step of a recording of sums of calls consists of: operators, waits, and all else that the program does.
+
+use super::call_rule_context::CallRuleContext;
+use super::steps::with_steps_as_one;
+use super::thread::{Known, is_recorded, rank_of};
+use crate::Settings;
+use stackline_model::{CallMetric, CallThreadId, CallingContextTree, FrameId};
+use stackline_timeline::source_location::SourceLocation;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// Time of a step, or of the whole run where nothing marks steps, of the thread that makes them. Times are in ns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepTime {
+    /// Steps that times are means of; 0 if nothing marks any, and times are those of the whole run.
+    pub steps: usize,
+    /// The rank whose step is longest, of the eight whose busiest threads have most time; `None` of a job without ranks.
+    pub rank: Option<i64>,
+    /// Samples of the thread, in all steps, by which times are told; those of operators are measured from begin to end, too.
+    pub samples: usize,
+    /// All of it.
+    pub ns: i64,
+    /// Operators, and all below them, while they had a processor.
+    pub operators_ns: i64,
+    /// Waits: for locks, input, other threads, a processor. `None` if none was seen: maybe none were recorded.
+    pub waits_ns: Option<i64>,
+    /// Whether times are of the wall clock, waits included where they are not told apart; else CPU time, and the waits that were seen.
+    pub is_wall_clock: bool,
+    /// What recording adds to a step, which is taken out of all these times; `None` if it was not measured, or is no more than chance.
+    pub recording_ns: Option<i64>,
+    /// All else: Python and native code outside of operators.
+    pub other_ns: i64,
+    /// The line of the user's own code at which most time is spent, in it or in what it calls outside of the user's code.
+    pub busiest: Option<(SourceLocation, i64)>,
+}
+
+/// What a step consists of; of several ranks, that of the longest. `None` of profiles, which know no operators, and
+/// where only operators were measured, so that what is between them is not known.
+#[must_use]
+pub fn step_time(tree: &CallingContextTree) -> Option<StepTime> {
+    if !is_recorded(tree) {
+        return None;
+    }
+    let merged = with_steps_as_one(tree);
+    let tree = merged.as_ref().unwrap_or(tree);
+    let of_rank = |rank| {
+        let settings = Settings::default();
+        let called = CallRuleContext::new(tree, rank, &settings)?;
+        let has_operators = called.in_operator.iter().any(|&inside| inside);
+        (has_operators && called.thread.known != Known::Operators).then(|| consists_of(&called, rank))
+    };
+    let ranks = busiest_ranks(tree);
+    if ranks.is_empty() {
+        return of_rank(None);
+    }
+    let of_each = ranks.into_iter().take(LOOKED_AT).filter_map(|rank| of_rank(Some(rank)));
+    of_each.max_by_key(|time| (time.steps > 0, time.ns, Reverse(time.rank)))
+}
+
+/// Ranks whose steps are looked at: each goes over the whole tree.
+const LOOKED_AT: usize = 8;
+
+/// Ranks by the time of the thread that has most of it by samples.
+fn busiest_ranks(tree: &CallingContextTree) -> Vec<i64> {
+    let mut by_thread: BTreeMap<CallThreadId, u64> = BTreeMap::new();
+    for (_, thread, metric, stats) in tree.metrics.iter() {
+        if matches!(metric, CallMetric::CpuTime | CallMetric::WallTime | CallMetric::WaitTime) {
+            let sum = by_thread.entry(thread).or_default();
+            *sum = sum.saturating_add(stats.sum);
+        }
+    }
+    let mut by_rank: BTreeMap<i64, u64> = BTreeMap::new();
+    for (thread, ns) in by_thread {
+        if let Some(rank) = rank_of(tree, thread) {
+            let most = by_rank.entry(rank).or_default();
+            *most = ns.max(*most);
+        }
+    }
+    let mut ranks: Vec<(i64, u64)> = by_rank.into_iter().collect();
+    ranks.sort_by_key(|&(rank, ns)| (Reverse(ns), rank));
+    ranks.into_iter().map(|(rank, _)| rank).collect()
+}
+
+fn consists_of(called: &CallRuleContext<'_>, rank: Option<i64>) -> StepTime {
+    let (mut operators, mut waits, mut lines): (u64, u64, BTreeMap<FrameId, u64>) = (0, 0, BTreeMap::new());
+    let mut samples = 0u64;
+    for node in called.nodes() {
+        let time = called.thread.own[node.index()];
+        waits = waits.saturating_add(time.waits_ns);
+        samples = samples.saturating_add(time.samples);
+        if called.in_operator[node.index()] {
+            operators = operators.saturating_add(time.computing().ns);
+        }
+        let at_line = lines.entry(called.line(node)).or_default();
+        *at_line = at_line.saturating_add(time.ns);
+    }
+    let [ns, operators_ns, waits_ns] = [called.window_ns(), operators, waits].map(|ns| called.per_step(ns));
+    let busiest = lines.into_iter().filter(|(line, _)| line.some().is_some()).max_by_key(|&(_, ns)| ns);
+    StepTime {
+        steps: called.steps.count,
+        rank,
+        samples: usize::try_from(samples).unwrap_or(usize::MAX),
+        ns,
+        operators_ns,
+        waits_ns: called.knows_waits().then_some(waits_ns),
+        is_wall_clock: called.thread.known == Known::Wall,
+        recording_ns: called.overhead.map(|_| called.per_step(called.overhead_ns)),
+        other_ns: (ns - operators_ns - waits_ns).max(0),
+        busiest: busiest.map(|(line, ns)| (called.place(line), called.per_step(ns))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{MS, Made, training};
+    use super::step_time;
+    use stackline_model::CallMetric;
+
+    const AT: &str = "train.py:50 <module> > train.py:";
+
+    #[test]
+    fn a_step_is_operators_waits_and_all_else() {
+        let mut made = training();
+        made.waits(&format!("{AT}22 main > io.py:4 fetch > /usr/lib/python3.11/queue.py:171 Queue.get"), 1500);
+        made.cpu(&format!("{AT}22 main > io.py:5 fetch"), 100);
+        let time = step_time(&made.builder.finish()).unwrap();
+        let ms = |ns: i64| ns / MS as i64;
+        assert_eq!((time.steps, time.rank, ms(time.ns)), (10, None, 260));
+        // The optimizer's span has time of its own, outside of operators.
+        assert_eq!((ms(time.operators_ns), time.waits_ns.map(ms), ms(time.other_ns)), (80, Some(150), 30));
+        let (place, ns) = time.busiest.unwrap();
+        assert_eq!((place.file.as_deref(), place.line, ms(ns)), (Some("io.py"), Some(4), 150));
+    }
+
+    #[test]
+    fn of_ranks_the_longest_step_is_told() {
+        let mut made = Made::new();
+        for (rank, wait) in [(0, 100), (1, 700), (2, 200)] {
+            made.rank(rank);
+            made.calls(&format!("{AT}21 main > aten::mm"), 20, 400);
+            made.cpu(&format!("{AT}21 main > aten::mm"), 400);
+            made.waits(&format!("{AT}22 main"), wait);
+            made.calls(&format!("{AT}23 main > Optimizer.step#SGD.step"), 10, 100);
+            made.cpu(&format!("{AT}23 main > Optimizer.step#SGD.step"), 100);
+        }
+        // One that makes no steps, whatever it does, serves the others.
+        made.rank(3);
+        made.calls("serve.py:5 <module> > aten::mm", 20, 9000);
+        made.cpu("serve.py:5 <module> > aten::mm", 9000);
+        let time = step_time(&made.builder.finish()).unwrap();
+        assert_eq!((time.rank, time.steps, time.waits_ns), (Some(1), 10, Some(70 * MS as i64)));
+    }
+
+    #[test]
+    fn without_samples_nothing_is_said_of_what_is_between_operators() {
+        let mut made = Made::new();
+        made.calls(&format!("{AT}21 main > aten::mm"), 10, 400);
+        assert_eq!(step_time(&made.builder.finish()), None);
+        // Without a wait all is CPU time, as far as anybody knows.
+        let time = step_time(&training().builder.finish()).unwrap();
+        assert_eq!((time.waits_ns, time.is_wall_clock, time.recording_ns), (None, false, None));
+    }
+
+    #[test]
+    fn samples_of_the_wall_clock_are_no_cpu_time() {
+        let mut made = training();
+        made.add((1, 0), &format!("{AT}22 main"), CallMetric::WallTime, (50, 500 * MS));
+        let time = step_time(&made.builder.finish()).unwrap();
+        assert_eq!((time.waits_ns, time.is_wall_clock, time.ns), (None, true, 50 * MS as i64));
+    }
+
+    #[test]
+    fn the_time_that_is_taken_out_for_the_recording_is_told() {
+        let mut made = Made::new();
+        made.overhead(2, Some(25));
+        for line in [21, 22] {
+            made.calls(&format!("{AT}{line} main > aten::mm"), 20, 200);
+            made.cpu(&format!("{AT}{line} main > aten::mm"), 200);
+            made.cpu(&format!("{AT}{line} main"), 300);
+        }
+        made.calls(&format!("{AT}23 main > Optimizer.step#SGD.step"), 10, 0);
+        let time = step_time(&made.builder.finish()).unwrap();
+        // Of 1000 ms a fifth is the recording's.
+        let rounded_ms = |ns: i64| (ns * time.steps as i64 + MS as i64 / 2) / MS as i64;
+        assert_eq!((rounded_ms(time.ns), time.recording_ns.map(rounded_ms)), (800, Some(200)));
+    }
+}

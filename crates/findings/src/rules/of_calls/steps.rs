@@ -1,0 +1,340 @@
+//! Steps of a calling context tree: how many there were, and which nodes belong to the loop that runs them.
+//!
+//! A tree of calls has no times of day, so that set-up and steps are told apart by counts: a line of a loop of `n` steps calls something `n`
+//! times.
+
+use super::after_loop::{AfterLoop, Ends};
+use super::thread::{Thread, inclusive, upwards};
+use rustc_hash::FxHashMap;
+use stackline_calls::IMPORT;
+use stackline_model::names::{STEP_PREFIX, is_compilation, is_recompilation};
+use stackline_model::vocabulary::{FRAMEWORKS, Framework, TORCH, is_in_package};
+use stackline_model::{CallChildren, CallNodeId, CallNodes, CallStats, CallingContextTree, Frame, FrameId, StrId};
+use stackline_timeline::vocabulary::python::{OPTIMIZER_STEP, TAKE_BATCH};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Marks with less than this part of the calls of the most frequent ones are not of steps: a second optimizer that warms up.
+const LEAST_PART: u64 = 10;
+
+/// Steps, and what belongs to them.
+#[derive(Debug)]
+pub(super) struct Steps {
+    /// How many were recorded; 0 where nothing marks any.
+    pub(super) count: usize,
+    /// The spans that mark them.
+    pub(super) marks: Option<String>,
+    /// The function whose lines are the loop: its name and file.
+    pub(super) function: Option<(StrId, StrId)>,
+    /// Lines behind the loop's last one that may be after it.
+    pub(super) maybe_after: Vec<CallNodeId>,
+    /// By node, whether it is looked at: of the loop, and no import or compilation, which are done once.
+    pub(super) inside: Vec<bool>,
+    /// By node, whether it is an import or a compilation, or below one.
+    pub(super) is_once: Vec<bool>,
+}
+
+impl Steps {
+    pub(super) fn find(tree: &CallingContextTree, children: &CallChildren, thread: &Thread) -> Self {
+        let is_once = below(tree, |node| is_done_once(tree, node));
+        let marks = marks(tree, thread);
+        let most = marks.iter().map(|mark| mark.calls).max().unwrap_or(0);
+        let is_of_steps = |mark: &&Mark| mark.calls > 1 && mark.calls.saturating_mul(LEAST_PART) >= most;
+        let mark = marks.iter().filter(is_of_steps).min_by_key(|mark| mark.calls);
+        let of_loop = mark.and_then(|mark| Loop::around(tree, children, thread, mark, &is_once));
+        let mark = mark.filter(|_| of_loop.is_some());
+        let inside = match &of_loop {
+            Some(of_loop) => below(tree, |node| of_loop.lines.binary_search(&node).is_ok()),
+            None => vec![true; tree.nodes.len()],
+        };
+        Self {
+            count: mark.map_or(0, |mark| usize::try_from(thread.recorded(mark.calls)).unwrap_or(usize::MAX)),
+            marks: mark.map(|mark| mark.name.clone()),
+            function: of_loop.as_ref().map(|of_loop| of_loop.function),
+            maybe_after: of_loop.map_or_else(Vec::new, |of_loop| of_loop.maybe_after),
+            inside: inside.iter().zip(&is_once).map(|(&inside, &once)| inside && !once).collect(),
+            is_once,
+        }
+    }
+
+    /// Of values by node, those of the loop.
+    pub(super) fn select<'v, T>(&'v self, values: &'v [T]) -> impl Iterator<Item = &'v T> {
+        values.iter().zip(&self.inside).filter(|(_, inside)| **inside).map(|(value, _)| value)
+    }
+}
+
+/// By node, whether it or one above it passes a test.
+pub(super) fn below(tree: &CallingContextTree, is_it: impl Fn(CallNodeId) -> bool) -> Vec<bool> {
+    let mut found = vec![false; tree.nodes.len()];
+    for node in tree.nodes.ids().skip(1) {
+        found[node.index()] = found[tree.nodes.parent[node.index()].index()] || is_it(node);
+    }
+    found
+}
+
+fn is_done_once(tree: &CallingContextTree, node: CallNodeId) -> bool {
+    match tree.frame(node) {
+        Some(Frame::Span { name }) => {
+            let name = tree.strings.get(*name);
+            name == IMPORT || is_compilation(name) && !is_recompilation(name)
+        }
+        _ => false,
+    }
+}
+
+/// Whether a node is a span that marks steps.
+pub(super) fn is_mark(tree: &CallingContextTree, node: CallNodeId) -> bool {
+    [STEP_PREFIX, OPTIMIZER_STEP].iter().any(|prefix| is_span(tree, node, prefix))
+        || FRAMEWORKS.iter().any(|framework| is_mark_of(tree, node, framework))
+}
+
+/// Whether a node is a span by which a framework marks steps.
+fn is_mark_of(tree: &CallingContextTree, node: CallNodeId, framework: &Framework) -> bool {
+    let name = tree.frame(node).and_then(|frame| span_name(tree, frame));
+    name.is_some_and(|name| framework.step_role(name).is_some())
+}
+
+pub(super) fn is_span(tree: &CallingContextTree, node: CallNodeId, prefix: &str) -> bool {
+    tree.frame(node).is_some_and(|frame| is_span_frame(tree, frame, prefix))
+}
+
+fn is_span_frame(tree: &CallingContextTree, frame: &Frame, prefix: &str) -> bool {
+    span_name(tree, frame).is_some_and(|name| name.starts_with(prefix))
+}
+
+fn span_name<'t>(tree: &'t CallingContextTree, frame: &Frame) -> Option<&'t str> {
+    match *frame {
+        Frame::Span { name } | Frame::Operator { name, .. } => Some(tree.strings.get(name)),
+        _ => None,
+    }
+}
+
+/// Spans that mark steps, wherever they are.
+struct Mark {
+    name: String,
+    nodes: Vec<CallNodeId>,
+    calls: u64,
+}
+
+/// The spans that mark steps, in the order in which traces look for them: those of a profiler's schedule, else those of a framework,
+/// else those of optimizers, each of which may have its own.
+fn marks(tree: &CallingContextTree, thread: &Thread) -> Vec<Mark> {
+    let called = |is_it: &dyn Fn(CallNodeId) -> bool| -> Vec<CallNodeId> {
+        tree.nodes.ids().skip(1).filter(|node| thread.calls[node.index()] > 0 && is_it(*node)).collect()
+    };
+    let of = |prefix: &str| called(&|node| is_span(tree, node, prefix));
+    let mark = |name: String, nodes: Vec<CallNodeId>| {
+        let calls = nodes.iter().map(|node| thread.calls[node.index()]).sum();
+        Mark { name, nodes, calls }
+    };
+    let of_profiler = of(STEP_PREFIX);
+    if !of_profiler.is_empty() {
+        // Each has its number.
+        return vec![mark(STEP_PREFIX.to_owned(), of_profiler)];
+    }
+    for framework in FRAMEWORKS.iter().filter(|framework| !framework.steps.is_empty()) {
+        let is_it = |node| is_mark_of(tree, node, framework);
+        // A mark within another one is none of its own.
+        let outer = called(&|node| is_it(node) && !upwards(tree, node).skip(1).any(is_it));
+        if !outer.is_empty() {
+            return vec![mark(framework.steps.iter().map(|step| step.name).collect::<Vec<_>>().join(" or "), outer)];
+        }
+    }
+    // A GAN has two of one class, at two lines; and one line may be called from several.
+    let mut by_line: BTreeMap<(String, FrameId), Vec<CallNodeId>> = BTreeMap::new();
+    for node in of(OPTIMIZER_STEP) {
+        let name = tree.frame(node).map(|frame| frame.name(&tree.strings)).unwrap_or_default();
+        by_line.entry((name, line_of(tree, node))).or_default().push(node);
+    }
+    by_line.into_iter().map(|((name, _), nodes)| mark(name, nodes)).collect()
+}
+
+/// The innermost line above a node that is none of PyTorch's.
+fn line_of(tree: &CallingContextTree, node: CallNodeId) -> FrameId {
+    let line = upwards(tree, node).find(|&at| python(tree, at).is_some_and(|((_, file), _)| !is_torchs(tree, file)));
+    line.and_then(|line| tree.nodes.frame.get(line.index()).copied()).unwrap_or(FrameId::NONE)
+}
+
+/// Whether a file is PyTorch's: what it does around a step is none of the loop.
+fn is_torchs(tree: &CallingContextTree, file: StrId) -> bool {
+    is_in_package(tree.strings.get(file), TORCH)
+}
+
+/// The tree with one frame for all steps of a profiler's schedule, where each has its number in its name; `None` where none has.
+pub(super) fn with_steps_as_one(tree: &CallingContextTree) -> Option<CallingContextTree> {
+    let steps: Vec<bool> = tree.frames.iter().map(|frame| is_span_frame(tree, frame, STEP_PREFIX)).collect();
+    let first = steps.iter().position(|&step| step)?;
+    if steps.iter().filter(|&&step| step).count() < 2 {
+        return None;
+    }
+    let mut merged = tree.clone();
+    let (mut nodes, mut moved) = (CallNodes::default(), Vec::with_capacity(tree.nodes.len()));
+    let mut known: FxHashMap<(CallNodeId, FrameId), CallNodeId> = FxHashMap::default();
+    for node in tree.nodes.ids() {
+        let frame = tree.nodes.frame[node.index()];
+        let is_step = frame.some().is_some_and(|frame| steps.get(frame.index()).copied().unwrap_or(false));
+        let frame = if is_step { FrameId::new(first) } else { frame };
+        let parent = tree.nodes.parent[node.index()].some().map_or(CallNodeId::NONE, |parent| moved[parent.index()]);
+        let place = *known.entry((parent, frame)).or_insert_with(|| {
+            nodes.parent.push(parent);
+            nodes.frame.push(frame);
+            CallNodeId::new(nodes.len() - 1)
+        });
+        moved.push(place);
+    }
+    let rows = tree.metrics.iter().map(|(node, thread, metric, stats)| ((moved[node.index()], thread, metric), *stats));
+    merged.metrics = rows.collect();
+    merged.nodes = nodes;
+    Some(merged)
+}
+
+/// The lines of the function that runs the loop.
+struct Loop {
+    function: (StrId, StrId),
+    lines: Vec<CallNodeId>,
+    /// Those of the lines that may be after the loop.
+    maybe_after: Vec<CallNodeId>,
+}
+
+impl Loop {
+    /// The outermost function above a mark of which several lines are called again in each step, or else the one that holds the mark.
+    fn around(
+        tree: &CallingContextTree,
+        children: &CallChildren,
+        thread: &Thread,
+        mark: &Mark,
+        is_once: &[bool],
+    ) -> Option<Self> {
+        let again = Again::new(tree, thread, mark, is_once);
+        let most = mark.nodes.iter().max_by_key(|node| (thread.calls[node.index()], std::cmp::Reverse(**node)))?;
+        let path = tree.path(*most);
+        let is_loops = |node: CallNodeId| python(tree, node).is_some_and(|((_, file), _)| !is_torchs(tree, file));
+        let functions: Vec<CallNodeId> = path.into_iter().filter(|&node| is_loops(node)).collect();
+        // What a set-up calls may be called a multiple of times by chance.
+        let has_several = |is_called: &[bool]| {
+            let found = |&node: &CallNodeId| Self::lines_of((tree, children, thread), node, &again, is_called);
+            functions.iter().filter_map(found).find(|(_, lines)| *lines > 1)
+        };
+        let several = has_several(&again.once).or_else(|| has_several(&again.steps));
+        let innermost = || Self::lines_of((tree, children, thread), *functions.last()?, &again, &again.steps);
+        several.or_else(innermost).map(|(found, _)| found)
+    }
+
+    /// The lines of a node's function, and how many of them call something in each step. Where others call something once, the function
+    /// holds the loop, and not just what it does: lines before the first that is called again are its set-up, and those after the last may be
+    /// after the loop.
+    fn lines_of(
+        (tree, children, thread): (&CallingContextTree, &CallChildren, &Thread),
+        node: CallNodeId,
+        again: &Again,
+        is_called: &[bool],
+    ) -> Option<(Self, usize)> {
+        let (function, _) = python(tree, node)?;
+        let caller = tree.nodes.parent[node.index()];
+        let own =
+            |at: &CallNodeId| python(tree, *at).filter(|(other, _)| *other == function).map(|(_, line)| (line, *at));
+        let lines: Vec<(u32, CallNodeId)> = children.of_node(caller).iter().filter_map(own).collect();
+        let first = lines.iter().filter(|(_, at)| again.steps[at.index()]).map(|(line, _)| *line).min();
+        let is_once = |(_, at): &(u32, CallNodeId)| again.any[at.index()] && !again.steps[at.index()];
+        // Lines behind the last of the set-up that wait again and again are of the loop, too.
+        let set_up = lines.iter().filter(|of_line| is_once(of_line) && Some(of_line.0) < first);
+        let last = set_up.map(|(line, _)| *line).max();
+        let waits = lines.iter().filter(|(line, at)| again.waits[at.index()] && Some(*line) > last);
+        let first = waits.map(|(line, _)| *line).chain(first).min().filter(|_| first.is_some());
+        let first = first.filter(|_| lines.iter().any(is_once)).unwrap_or(0);
+        let mut lines: Vec<(u32, CallNodeId)> =
+            lines.into_iter().filter(|&(line, _)| line == 0 || line >= first).collect();
+        let AfterLoop { left_out, unknown } = AfterLoop::find((tree, thread), &lines, again);
+        lines.retain(|(_, at)| !left_out.contains(at));
+        let called: BTreeSet<u32> =
+            lines.iter().filter(|(_, at)| is_called[at.index()]).map(|(line, _)| *line).collect();
+        let lines = lines.into_iter().map(|(_, at)| at).collect();
+        Some((Self { function, lines, maybe_after: unknown }, called.len()))
+    }
+}
+
+/// Function, file and line of a Python frame.
+fn python(tree: &CallingContextTree, node: CallNodeId) -> Option<((StrId, StrId), u32)> {
+    match tree.frame(node)? {
+        Frame::Python { function, file, line, .. } => Some(((*function, *file), *line)),
+        _ => None,
+    }
+}
+
+/// By node, what it and all that it calls have of
+pub(super) struct Again {
+    /// calls as often as there are steps,
+    pub(super) once: Vec<bool>,
+    /// or a multiple of that,
+    steps: Vec<bool>,
+    /// or any calls, as far as they are counted;
+    any: Vec<bool>,
+    /// waits again and again;
+    pub(super) waits: Vec<bool>,
+    /// marks of steps, of whatever optimizer;
+    pub(super) marks: Vec<bool>,
+    /// how many calls,
+    pub(super) calls: Vec<u64>,
+    /// and how many of them where calls are an exact multiple of steps;
+    pub(super) of_each: Vec<u64>,
+    /// and time, in ns, without imports and compilations.
+    pub(super) time: Vec<u64>,
+    /// What the recorder saw of ends of steps.
+    pub(super) ends: Option<Ends>,
+}
+
+/// A node of which so many waits a step were seen waits in each: samples miss some.
+const LEAST_WAITS: f64 = 0.5;
+/// Samples of one long wait get ever longer: none that takes so many times as long as they do in the mean is of waits in steps.
+const LONG_WAIT: f64 = 4.0;
+/// The recorder leaves out so many steps at a time, unless the program does something else meanwhile.
+const UNRECORDED_BLOCK: u64 = 4;
+
+impl Again {
+    /// A recorder may leave steps out to measure what it costs itself; and a program may run its steps from several lines.
+    fn new(tree: &CallingContextTree, thread: &Thread, mark: &Mark, is_once: &[bool]) -> Self {
+        let recorded = thread.recorded(mark.calls);
+        let of_nodes = || mark.nodes.iter().map(|node| thread.calls[node.index()]);
+        let counts = sorted(of_nodes().chain([mark.calls, recorded]));
+        // Spans are counted in all steps, and all else in the recorded ones.
+        let of_spans = sorted(of_nodes().chain([mark.calls]));
+        let is_exact = mark.nodes.len() == 1 && thread.overhead.unrecorded_steps.is_multiple_of(UNRECORDED_BLOCK);
+        let of_others = if is_exact { sorted([recorded].into_iter()) } else { counts.clone() };
+        // A loader is asked once more at the end of each epoch.
+        let is_take = |node, calls: u64| calls >= recorded.max(1) && is_span(tree, node, TAKE_BATCH);
+        let is_multiple = |counts: &[u64], calls: u64| calls > 0 && counts.iter().any(|&c| calls.is_multiple_of(c));
+        let is_of_each = |node, calls: u64| {
+            let is_span = matches!(tree.frame(node), Some(Frame::Span { .. }));
+            is_multiple(if is_span { &of_spans } else { &of_others }, calls) || is_take(node, calls)
+        };
+        let calls = |node: CallNodeId| thread.calls[node.index()];
+        let any_below = |is_it: &dyn Fn(CallNodeId) -> bool| {
+            inclusive(tree, tree.nodes.ids().map(is_it).collect(), |any, below| *any |= below)
+        };
+        let sum_below = |value: &dyn Fn(CallNodeId) -> u64| {
+            let value = |node: CallNodeId| if is_once[node.index()] { 0 } else { value(node) };
+            inclusive(tree, tree.nodes.ids().map(value).collect(), |sum: &mut u64, below| {
+                *sum = sum.saturating_add(below);
+            })
+        };
+        let waits_again = |waits: &CallStats| {
+            waits.count as f64 >= LEAST_WAITS * recorded.max(2) as f64 && waits.max as f64 <= LONG_WAIT * waits.mean()
+        };
+        Self {
+            waits: any_below(&|node| thread.waits.get(&node).is_some_and(waits_again)),
+            once: any_below(&|node| counts.binary_search(&calls(node)).is_ok() || is_take(node, calls(node))),
+            steps: any_below(&|node| is_multiple(&counts, calls(node)) || is_take(node, calls(node))),
+            any: any_below(&|node| calls(node) > 0),
+            marks: any_below(&|node| calls(node) > 1 && is_mark(tree, node)),
+            calls: sum_below(&calls),
+            of_each: sum_below(&|node| if is_of_each(node, calls(node)) { calls(node) } else { 0 }),
+            time: sum_below(&|node| thread.own[node.index()].ns),
+            ends: Ends::new(tree, thread),
+        }
+    }
+}
+
+/// Counts of steps in order, without those that say nothing.
+fn sorted(counts: impl Iterator<Item = u64>) -> Vec<u64> {
+    let counts: BTreeSet<u64> = counts.filter(|&count| count > 1).collect();
+    counts.into_iter().collect()
+}

@@ -1,0 +1,148 @@
+//! Trees of calls that tests make from text.
+
+use super::find_in_calls;
+use crate::{ExternalRules, Findings, Options};
+use stackline_model::{
+    CallMetric, CallNodeId, CallOverhead, CallProcess, CallProcessId, CallStats, CallStepEnds, CallThread,
+    CallThreadId, CallingContextTree, CallingContextTreeBuilder, Frame, FrameId, OverheadFraction,
+};
+use std::collections::BTreeMap;
+
+pub(super) const MS: u64 = 1_000_000;
+
+/// A tree as text has it: `train.py:12 step > aten::mm`.
+pub(super) struct Made {
+    pub(super) builder: CallingContextTreeBuilder,
+    threads: BTreeMap<(u32, u64), CallThreadId>,
+    process: CallProcessId,
+}
+
+impl Made {
+    pub(super) fn new() -> Self {
+        let mut builder = CallingContextTreeBuilder::new();
+        let process = builder.process(CallProcess { pid: 7, recorder: "1".to_owned(), ..CallProcess::default() });
+        Self { builder, threads: BTreeMap::new(), process }
+    }
+
+    pub(super) fn thread(&mut self, tid: u32, torch_id: u64) -> CallThreadId {
+        let (process, name) = (self.process, self.builder.text("MainThread"));
+        let thread = || CallThread { process, tid, torch_id, name };
+        *self.threads.entry((tid, torch_id)).or_insert_with(|| self.builder.thread(thread()))
+    }
+
+    /// What follows is of a process in which operators were left out in so many steps, and recording adds so many percent to a step,
+    /// give or take 5.
+    pub(super) fn overhead(&mut self, unrecorded_steps: u64, percent: Option<i64>) {
+        let ppm = |percent: i64| percent * 10_000;
+        let fraction = percent.map(|percent| OverheadFraction {
+            low_ppm: ppm(percent - 5),
+            median_ppm: ppm(percent),
+            high_ppm: ppm(percent + 5),
+        });
+        let overhead = Some(CallOverhead { unrecorded_steps, fraction, ..CallOverhead::default() });
+        let process = CallProcess { pid: 9, overhead, recorder: "1".to_owned(), ..CallProcess::default() };
+        self.process = self.builder.process(process);
+        self.threads.clear();
+    }
+
+    /// What follows is of a process whose steps ended then, and which was recorded for so long, in ns.
+    pub(super) fn step_ends(&mut self, ends: CallStepEnds, lasted_ns: u64) {
+        let process = CallProcess {
+            pid: 9,
+            lasted_ns: Some(lasted_ns),
+            step_ends: Some(ends),
+            recorder: "1".to_owned(),
+            ..CallProcess::default()
+        };
+        self.process = self.builder.process(process);
+        self.threads.clear();
+    }
+
+    /// What follows is of another process, which is of this rank.
+    pub(super) fn rank(&mut self, rank: u32) {
+        let process =
+            CallProcess { pid: 8 + rank, rank: Some(rank), recorder: "1".to_owned(), ..CallProcess::default() };
+        self.process = self.builder.process(process);
+        self.threads.clear();
+    }
+
+    pub(super) fn frame(&mut self, text: &str) -> FrameId {
+        let frame = match text.split_once(' ') {
+            Some((place, function)) if place.contains(".py:") => {
+                let (file, line) = place.rsplit_once(':').unwrap();
+                let (function, file) = (self.builder.text(function), self.builder.text(file));
+                Frame::Python { function, file, line: line.parse().unwrap(), first_line: 1 }
+            }
+            _ if text.starts_with("aten::") => Frame::operator(self.builder.text(text)),
+            _ if text.starts_with("cuda") => Frame::Runtime { name: self.builder.text(text) },
+            _ if text.ends_with("Backward0") => Frame::backward(self.builder.text(text)),
+            _ => Frame::Span { name: self.builder.text(text) },
+        };
+        self.builder.frame(frame)
+    }
+
+    pub(super) fn node(&mut self, path: &str) -> CallNodeId {
+        path.split(" > ").fold(CallingContextTree::ROOT, |node, text| {
+            let frame = self.frame(text);
+            self.builder.child(node, frame)
+        })
+    }
+
+    pub(super) fn add(
+        &mut self,
+        (tid, torch_id): (u32, u64),
+        path: &str,
+        metric: CallMetric,
+        (count, sum): (u64, u64),
+    ) {
+        let (node, thread) = (self.node(path), self.thread(tid, torch_id));
+        let each = sum / count.max(1);
+        let stats = CallStats { count, sum, min: each, max: each, ..CallStats::default() };
+        self.builder.add(node, thread, metric, &stats);
+    }
+
+    /// Samples of 10 ms each.
+    pub(super) fn cpu(&mut self, path: &str, ms: u64) {
+        self.add((1, 0), path, CallMetric::CpuTime, (ms / 10, ms * MS));
+    }
+
+    pub(super) fn waits(&mut self, path: &str, ms: u64) {
+        self.add((1, 0), path, CallMetric::WaitTime, (ms / 10, ms * MS));
+    }
+
+    /// Calls as the recorder counts them: of a thread that it knows by another name.
+    pub(super) fn calls(&mut self, path: &str, count: u64, ms: u64) {
+        self.add((1, 99), path, CallMetric::OperatorTime, (count, ms * MS));
+    }
+
+    /// How long these calls took from begin to end, the longest of them longest.
+    pub(super) fn durations(&mut self, path: &str, count: u64, (ms, longest): (u64, u64)) {
+        let of_others = CallStats { count: count - 1, sum: (ms - longest) * MS, ..CallStats::from_value(MS) };
+        let (node, thread) = (self.node(path), self.thread(1, 99));
+        self.builder.add(node, thread, CallMetric::CallTime, &of_others);
+        self.builder.add(node, thread, CallMetric::CallTime, &CallStats::from_value(longest * MS));
+    }
+
+    pub(super) fn found(self) -> Findings {
+        find_in_calls(&self.builder.finish(), None, &Options::default(), &ExternalRules::default(), &|_| true).unwrap()
+    }
+}
+
+/// Code, line, and gain a step in ms.
+pub(super) fn told(found: &Findings) -> Vec<(&str, Option<u32>, i64)> {
+    let one = |finding: &crate::Finding| finding.gain_ns() / MS as i64;
+    found.findings.iter().map(|f| (f.rule.code.as_str(), f.place.line, one(f))).collect()
+}
+
+/// A loop of 10 steps in `main`, line 20 to 30, with a set-up before it.
+pub(super) fn training() -> Made {
+    let mut made = Made::new();
+    made.calls("train.py:50 <module> > train.py:5 main > aten::uniform_", 33, 40);
+    made.cpu("train.py:50 <module> > train.py:5 main > aten::uniform_", 40);
+    made.cpu("train.py:50 <module> > train.py:6 main > data.py:3 prepare", 5_000);
+    made.calls("train.py:50 <module> > train.py:21 main > aten::mm", 20, 800);
+    made.cpu("train.py:50 <module> > train.py:21 main > aten::mm", 800);
+    made.calls("train.py:50 <module> > train.py:23 main > Optimizer.step#SGD.step", 10, 200);
+    made.cpu("train.py:50 <module> > train.py:23 main > Optimizer.step#SGD.step", 200);
+    made
+}

@@ -1,0 +1,287 @@
+//! The thread of a calling context tree that findings are about: the one that runs the steps, and its time at each node.
+
+use super::steps::{is_mark, is_span};
+use stackline_model::{
+    CallMetric, CallNodeId, CallOverhead, CallStats, CallThreadId, CallingContextTree, FrameId, Unit,
+};
+use stackline_timeline::vocabulary::autograd::is_device_thread;
+use stackline_timeline::vocabulary::python::{OPTIMIZER_STEP, TAKE_BATCH};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Time of one thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Time {
+    /// In ns, waits included where they were recorded.
+    pub(super) ns: u64,
+    /// What of it is waiting, in ns.
+    pub(super) waits_ns: u64,
+    /// What of it no sample saw: it was measured from begin to end, in ns.
+    pub(super) measured_ns: u64,
+    /// Samples that saw the rest,
+    pub(super) samples: u64,
+    /// and those of them that saw it wait.
+    pub(super) wait_samples: u64,
+}
+
+impl Time {
+    pub(super) fn add(&mut self, other: Self) {
+        self.ns = self.ns.saturating_add(other.ns);
+        self.waits_ns = self.waits_ns.saturating_add(other.waits_ns);
+        self.measured_ns = self.measured_ns.saturating_add(other.measured_ns);
+        self.samples = self.samples.saturating_add(other.samples);
+        self.wait_samples = self.wait_samples.saturating_add(other.wait_samples);
+    }
+
+    /// Time that so many samples saw.
+    fn sampled(ns: u64, samples: u64) -> Self {
+        Self { ns, samples, ..Self::default() }
+    }
+
+    /// Time for which so many samples saw the thread wait.
+    fn waited(ns: u64, samples: u64) -> Self {
+        Self { ns, waits_ns: ns, samples, wait_samples: samples, ..Self::default() }
+    }
+
+    /// Time that was measured from begin to end.
+    fn measured(ns: u64) -> Self {
+        Self { ns, measured_ns: ns, ..Self::default() }
+    }
+
+    /// Time that was so measured, and that no sample saw: the thread waited, or had no processor.
+    pub(super) fn unseen(ns: u64) -> Self {
+        Self { waits_ns: ns, ..Self::measured(ns) }
+    }
+
+    /// What samples saw of it but for what they saw of a part.
+    pub(super) fn without(self, part: Self) -> Self {
+        Self::sampled(self.ns.saturating_sub(part.ns), self.samples.saturating_sub(part.samples))
+    }
+
+    /// What of it is waiting.
+    pub(super) fn waiting(self) -> Self {
+        let measured_ns = self.measured_ns.min(self.waits_ns);
+        Self { measured_ns, ..Self::waited(self.waits_ns, self.wait_samples) }
+    }
+
+    /// What of it is no waiting.
+    pub(super) fn computing(self) -> Self {
+        let samples = self.samples.saturating_sub(self.wait_samples);
+        let measured_ns = self.measured_ns.saturating_sub(self.waits_ns);
+        Self { measured_ns, ..Self::sampled(self.ns.saturating_sub(self.waits_ns), samples) }
+    }
+}
+
+/// How times are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Known {
+    /// Samples of what the thread does, whether it computes or waits.
+    Wall,
+    /// Samples of CPU time, and of waits where the recorder looked at them.
+    Cpu,
+    /// Operators from begin to end, and nothing of what is between them.
+    Operators,
+}
+
+/// The thread.
+#[derive(Clone, Debug)]
+pub(super) struct Thread {
+    pub(super) id: CallThreadId,
+    pub(super) known: Known,
+    /// Time at each node itself.
+    pub(super) own: Vec<Time>,
+    /// Of a recording whose wall-clock samples no sample of a wait divides: samples of CPU time at each node itself, empty without any.
+    cpu: Option<Vec<Time>>,
+    /// Calls of operators and spans at each node itself.
+    pub(super) calls: Vec<u64>,
+    /// The same in time from begin to end, without other operators and spans, in ns.
+    pub(super) operators: Vec<u64>,
+    /// How long it took to take each batch from a loader, in ns.
+    pub(super) durations: BTreeMap<CallNodeId, CallStats>,
+    /// Samples of waits, in ns.
+    pub(super) waits: BTreeMap<CallNodeId, CallStats>,
+    /// What a recorder measured of its overhead,
+    pub(super) overhead: CallOverhead,
+    /// and the part of steps that it recorded: in the others, which tell its overhead, spans are counted and nothing else.
+    recorded_part: f64,
+}
+
+impl Thread {
+    /// Whether computing and waiting can be told apart: wall-clock time alone is both.
+    pub(super) fn knows_computing(&self) -> bool {
+        self.cpu.as_ref().is_none_or(|cpu| !cpu.is_empty())
+    }
+
+    /// What of the time at a node itself is computing; nothing where that is not known.
+    pub(super) fn computing(&self, node: CallNodeId) -> Time {
+        match &self.cpu {
+            Some(cpu) => cpu.get(node.index()).copied().unwrap_or_default(),
+            None => self.own[node.index()].computing(),
+        }
+    }
+
+    /// How many of so many spans, which are counted in all steps, are of recorded ones.
+    pub(super) fn recorded(&self, spans: u64) -> u64 {
+        (spans as f64 * self.recorded_part).round() as u64
+    }
+
+    /// The thread that runs the steps: it marks some, runs the most operators (but for autograd's, which works for others), or has the most
+    /// time; of one rank, if one is chosen. `None` if no thread has any time.
+    pub(super) fn find(tree: &CallingContextTree, rank: Option<i64>) -> Option<Self> {
+        let mut by_thread: BTreeMap<CallThreadId, BTreeMap<CallMetric, u64>> = BTreeMap::new();
+        let is_chosen = |thread: CallThreadId| rank.is_none_or(|rank| rank_of(tree, thread) == Some(rank));
+        let first = first_of(tree);
+        let of_row = |thread: CallThreadId| first.get(thread.index()).copied().unwrap_or(thread);
+        for (_, thread, metric, stats) in tree.metrics.iter() {
+            if is_time(metric) && is_chosen(thread) {
+                let sum = by_thread.entry(of_row(thread)).or_default().entry(metric).or_default();
+                *sum = sum.saturating_add(stats.sum);
+            }
+        }
+        let is_mark = |(node, _, metric, stats): &(CallNodeId, CallThreadId, CallMetric, &CallStats)| {
+            *metric == CallMetric::OperatorTime && stats.count > 0 && is_mark(tree, *node)
+        };
+        let marking: BTreeSet<CallThreadId> =
+            tree.metrics.iter().filter(is_mark).map(|(_, thread, ..)| of_row(thread)).collect();
+        let of = |times: &BTreeMap<CallMetric, u64>, metric| times.get(&metric).copied().unwrap_or(0);
+        let size = |(id, times): (&CallThreadId, &BTreeMap<CallMetric, u64>)| {
+            let most = times.values().copied().max().unwrap_or(0);
+            let runs_steps = (marking.contains(id), !is_of_autograd(tree, *id));
+            (runs_steps, of(times, CallMetric::OperatorTime), most, std::cmp::Reverse(*id))
+        };
+        let (&id, times) = by_thread.iter().max_by_key(|(id, times)| size((id, times)))?;
+        let has = |metric| of(times, metric) > 0;
+        let known = match () {
+            () if has(CallMetric::WallTime) => Known::Wall,
+            () if has(CallMetric::CpuTime) => Known::Cpu,
+            () => Known::Operators,
+        };
+        Some(Self::with(tree, id, known))
+    }
+
+    /// A thread, by all rows of the table of threads that are of it.
+    pub(super) fn with(tree: &CallingContextTree, id: CallThreadId, known: Known) -> Self {
+        let first = first_of(tree);
+        let is_it = |thread: CallThreadId| first.get(thread.index()).copied().unwrap_or(thread) == id;
+        let nodes = tree.nodes.len();
+        let (mut own, mut calls, mut operators) =
+            (vec![Time::default(); nodes], vec![0_u64; nodes], vec![0_u64; nodes]);
+        let mut waits = vec![0_u64; nodes];
+        let mut cpu = vec![Time::default(); nodes];
+        let (mut durations, mut waits_at): (BTreeMap<_, CallStats>, BTreeMap<_, CallStats>) = Default::default();
+        for (node, _, metric, stats) in tree.metrics.iter().filter(|(_, thread, ..)| is_it(*thread)) {
+            let at = node.index();
+            let (ns, samples) = (stats.sum, stats.count);
+            match (metric, known) {
+                (CallMetric::WallTime, Known::Wall) => own[at].add(Time::sampled(ns, samples)),
+                // Samples of waits are others than those of the clock.
+                (CallMetric::WaitTime, Known::Wall) => waits[at] = waits[at].saturating_add(ns),
+                (CallMetric::CpuTime, Known::Wall) => cpu[at].add(Time::sampled(ns, samples)),
+                (CallMetric::CpuTime, Known::Cpu) => own[at].add(Time::sampled(ns, samples)),
+                (CallMetric::WaitTime, Known::Cpu) => own[at].add(Time::waited(ns, samples)),
+                (CallMetric::OperatorTime | CallMetric::GcTime | CallMetric::HostTime, Known::Operators) => {
+                    own[at].add(Time::measured(ns));
+                }
+                _ => {}
+            }
+            match metric {
+                CallMetric::CallTime if is_span(tree, node, TAKE_BATCH) => {
+                    durations.entry(node).or_default().merge(stats);
+                }
+                CallMetric::WaitTime => waits_at.entry(node).or_default().merge(stats),
+                _ => {}
+            }
+            if matches!(metric, CallMetric::OperatorTime | CallMetric::HostTime) {
+                calls[at] = calls[at].saturating_add(stats.count);
+                operators[at] = operators[at].saturating_add(ns);
+            }
+        }
+        let is_undivided = known == Known::Wall && is_recorded(tree) && waits.iter().all(|&ns| ns == 0);
+        let is_sampled = cpu.iter().any(|time| time.ns > 0);
+        let cpu = is_undivided.then(|| if is_sampled { cpu } else { Vec::new() });
+        for (time, waits) in own.iter_mut().zip(waits).filter(|(_, waits)| *waits > 0) {
+            let part = waits as f64 / time.ns.max(1) as f64;
+            time.waits_ns = waits.min(time.ns);
+            time.wait_samples = (time.samples as f64 * part.min(1.0)).round() as u64;
+        }
+        if !is_recorded(tree) {
+            // Rows of profiles may stand for many samples each.
+            own.iter_mut().for_each(|time| (time.samples, time.wait_samples) = (0, 0));
+        }
+        let process = tree.threads.get(id.index()).and_then(|thread| tree.processes.get(thread.process.index()));
+        let overhead = process.and_then(|process| process.overhead).unwrap_or_default();
+        let recorded_part = recorded_part(tree, &calls, overhead.unrecorded_steps);
+        Self { id, known, own, cpu, calls, operators, durations, waits: waits_at, overhead, recorded_part }
+    }
+}
+
+/// The part of steps that was recorded. The recorder counts those of one optimizer, most likely that with the most steps.
+fn recorded_part(tree: &CallingContextTree, calls: &[u64], unrecorded: u64) -> f64 {
+    let mut steps: BTreeMap<FrameId, u64> = BTreeMap::new();
+    for node in tree.nodes.ids().filter(|node| is_span(tree, *node, OPTIMIZER_STEP)) {
+        *steps.entry(tree.nodes.frame[node.index()]).or_default() += calls[node.index()];
+    }
+    match steps.into_values().max() {
+        Some(all) if unrecorded < all => (all - unrecorded) as f64 / all as f64,
+        _ => 1.0,
+    }
+}
+
+/// By row of the table of threads, the first row of the same thread: who counts calls and who samples may know it by other names.
+fn first_of(tree: &CallingContextTree) -> Vec<CallThreadId> {
+    let mut known = BTreeMap::new();
+    let rows = tree.threads.iter().enumerate().map(|(at, thread)| (CallThreadId::new(at), thread));
+    rows.map(|(id, thread)| match thread.tid {
+        0 => id,
+        tid => *known.entry((thread.process, tid)).or_insert(id),
+    })
+    .collect()
+}
+
+/// Whether a tree is of a recorder of ours, which counts samples.
+pub(super) fn is_recorded(tree: &CallingContextTree) -> bool {
+    tree.processes.iter().any(|process| !process.recorder.is_empty())
+}
+
+/// Whether autograd runs backward passes of a device on a thread.
+pub(super) fn is_of_autograd(tree: &CallingContextTree, thread: CallThreadId) -> bool {
+    let name = tree.threads.get(thread.index()).map(|thread| tree.strings.get(thread.name));
+    name.is_some_and(is_device_thread)
+}
+
+fn is_time(metric: CallMetric) -> bool {
+    metric.unit() == Unit::Ns && metric.adds_up()
+}
+
+/// The rank of a thread's process, if it has one.
+pub(super) fn rank_of(tree: &CallingContextTree, thread: CallThreadId) -> Option<i64> {
+    let process = tree.threads.get(thread.index())?.process;
+    tree.processes.get(process.index())?.rank.map(i64::from)
+}
+
+/// By node, what stands at it and at all nodes below it.
+pub(super) fn inclusive<T: Copy>(tree: &CallingContextTree, mut values: Vec<T>, add: impl Fn(&mut T, T)) -> Vec<T> {
+    for node in (1..values.len()).rev() {
+        let value = values[node];
+        add(&mut values[tree.nodes.parent[node].index()], value);
+    }
+    values
+}
+
+/// By node, the outermost node at or above it that a test knows, and what the test says of it.
+pub(super) fn outermost<K: Copy>(
+    tree: &CallingContextTree,
+    which: impl Fn(CallNodeId) -> Option<K>,
+) -> Vec<Option<(CallNodeId, K)>> {
+    let mut found = vec![None; tree.nodes.len()];
+    for node in tree.nodes.ids().skip(1) {
+        let above = found[tree.nodes.parent[node.index()].index()];
+        found[node.index()] = above.or_else(|| which(node).map(|kind| (node, kind)));
+    }
+    found
+}
+
+/// Nodes from one up to, and without, the root.
+pub(super) fn upwards(tree: &CallingContextTree, node: CallNodeId) -> impl Iterator<Item = CallNodeId> {
+    let above = |node: &CallNodeId| tree.nodes.parent[node.index()].some();
+    std::iter::successors(Some(node), above).filter(|node| *node != CallingContextTree::ROOT)
+}

@@ -1,0 +1,99 @@
+//! Time that no sample of a recorder saw: a thread is not interrupted in each wait, and may have no processor. Operators and spans are
+//! measured from begin to end, and some take longer than samples of them can explain.
+
+use super::thread::{Known, Thread, Time, inclusive, is_recorded, outermost};
+use stackline_model::{CallNodeId, CallingContextTree, FrameKind};
+use stackline_timeline::sampling_error::counted;
+
+impl Thread {
+    /// Adds such time: of each outermost operator, and of each outermost span beside the operators in it. It goes to those of the
+    /// operators, or spans, inside that took longer than samples saw them.
+    pub(super) fn add_unseen(&mut self, tree: &CallingContextTree) {
+        if self.known != Known::Cpu || !is_recorded(tree) {
+            return;
+        }
+        let operator = self.outermost(tree, |kind| kind == FrameKind::Operator);
+        let span = self.outermost(tree, |kind| kind != FrameKind::Operator);
+        let unseen = self.unseen(tree, &operator, &span);
+        let beyond = self.beyond_samples(tree);
+        // Operators in spans are none of these: they have their own.
+        let top: Vec<Option<CallNodeId>> =
+            operator.into_iter().zip(span).map(|(operator, span)| operator.or(span)).collect();
+        let mut all = vec![0_u64; tree.nodes.len()];
+        for (top, beyond) in top.iter().zip(&beyond) {
+            if let Some(top) = top {
+                all[top.index()] = all[top.index()].saturating_add(*beyond);
+            }
+        }
+        let mut left = unseen.clone();
+        for (node, (top, beyond)) in top.iter().zip(beyond).enumerate() {
+            let Some(top) = top.map(CallNodeId::index) else { continue };
+            let part = beyond as f64 / all[top].max(1) as f64;
+            let ns = ((unseen[top] as f64 * part) as u64).min(left[top]);
+            left[top] -= ns;
+            self.own[node].add(Time::unseen(ns));
+        }
+        self.own.iter_mut().zip(left).for_each(|(own, ns)| own.add(Time::unseen(ns)));
+    }
+
+    /// By outermost operator and span: how much longer it took than samples can explain, in ns.
+    fn unseen(
+        &self,
+        tree: &CallingContextTree,
+        operator: &[Option<CallNodeId>],
+        span: &[Option<CallNodeId>],
+    ) -> Vec<u64> {
+        let measured = inclusive(tree, self.operators.clone(), |sum, ns| *sum = sum.saturating_add(ns));
+        let sampled = inclusive(tree, self.own.clone(), Time::add);
+        // What one sample stands for, in ns.
+        let each = sampled.first().map_or(0.0, |all| all.ns as f64 / all.samples.max(1) as f64);
+        let unseen = |took_ns: f64, seen: Time| {
+            let (_, most) = counted(usize::try_from(seen.samples).unwrap_or(usize::MAX));
+            if took_ns > most * each { (took_ns as u64).saturating_sub(seen.ns) } else { 0 }
+        };
+        let is_outermost = |node: CallNodeId| operator[node.index()] == Some(node);
+        let of_operators = |node: CallNodeId| {
+            let at = node.index();
+            if is_outermost(node) { (measured[at], sampled[at]) } else { (0, Time::default()) }
+        };
+        let in_operators = inclusive(tree, tree.nodes.ids().map(of_operators).collect(), |(sum, seen), (ns, more)| {
+            *sum = sum.saturating_add(ns);
+            seen.add(more);
+        });
+        let of_node = |node: CallNodeId| {
+            let at = node.index();
+            if is_outermost(node) {
+                return unseen(measured[at] as f64, sampled[at]);
+            }
+            if operator[at].is_some() || span[at] != Some(node) {
+                return 0;
+            }
+            let (ns, seen) = in_operators[at];
+            unseen(measured[at] as f64 - ns as f64, sampled[at].without(seen))
+        };
+        tree.nodes.ids().map(of_node).collect()
+    }
+
+    /// By operator and span: how much longer it took, without those in it, than samples saw it, in ns.
+    fn beyond_samples(&self, tree: &CallingContextTree) -> Vec<u64> {
+        let mut innermost: Vec<CallNodeId> = vec![CallingContextTree::ROOT; tree.nodes.len()];
+        let mut seen = vec![0_u64; tree.nodes.len()];
+        for node in tree.nodes.ids().skip(1) {
+            let at = node.index();
+            let above = innermost[tree.nodes.parent[at].index()];
+            innermost[at] = if self.calls[at] > 0 { node } else { above };
+            let seen = &mut seen[innermost[at].index()];
+            *seen = seen.saturating_add(self.own[at].ns);
+        }
+        self.operators.iter().zip(seen).map(|(took, seen)| took.saturating_sub(seen)).collect()
+    }
+
+    /// By node, the outermost frame of some kinds at or above it that was called.
+    fn outermost(&self, tree: &CallingContextTree, is_of: impl Fn(FrameKind) -> bool) -> Vec<Option<CallNodeId>> {
+        let is_it = |node: CallNodeId| {
+            self.calls[node.index()] > 0 && tree.frame(node).is_some_and(|frame| is_of(frame.kind()))
+        };
+        let found = outermost(tree, |node| is_it(node).then_some(()));
+        found.into_iter().map(|found| found.map(|(node, ())| node)).collect()
+    }
+}

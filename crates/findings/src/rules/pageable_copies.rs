@@ -1,0 +1,137 @@
+//! SL011: copies to the GPU from memory that is not pinned.
+
+use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use stackline_critical_path::exact::what_if::{Action, Edit};
+use stackline_model::{EventId, EventKind};
+use stackline_timeline::confidence::Confidence;
+use stackline_timeline::source_location::SourceLocation;
+
+// Without steps nobody knows what is copied once, as a model's weights are, and what each time.
+pub(super) const RULE: Rule = Rule {
+    code: "SL011",
+    name: "pageable-copies",
+    area: Area::Copies,
+    about: "copies to the GPU come from memory that is not pinned",
+    why: "Such a copy goes through a buffer of the driver, which is slower, and the host waits until it is done.",
+    advice: "Pin the memory and do not wait: pin_memory=True for the DataLoader, or tensor.pin_memory(), and \
+             .to(device, non_blocking=True).",
+    example: (
+        "loader = DataLoader(data, batch_size=64)\nx = x.to(\"cuda\")",
+        "loader = DataLoader(data, batch_size=64, pin_memory=True)\nx = x.to(\"cuda\", non_blocking=True)",
+    ),
+    cost: "one word each; pinned memory cannot be swapped out",
+    false_positives: "The data is written anew on the host right before each copy: pinning it costs a copy of its own there. The \
+                 bandwidth of pinned memory is that of other copies of the trace, else a setting; the bounds hold a quarter \
+                 more and a fifth less.",
+    source: "field practice",
+    needs: &[Requirement::GpuWork, Requirement::RuntimeCalls, Requirement::Step],
+    settings: &[
+        Setting {
+            name: "kib",
+            default: 64.0,
+            range: (0.0, 1e9),
+            about: "least size of a copy that counts, in KiB: smaller ones take as long as their call",
+        },
+        Setting {
+            name: "gb_per_s",
+            default: 12.0,
+            range: (0.1, 1000.0),
+            about: "bandwidth of pinned memory in GB/s, where neither other copies of the trace nor the GPU's name tell it: \
+                    that of PCIe 3",
+        },
+    ],
+    advice_variants: &[],
+    check,
+};
+
+/// Parts of names of GPUs, and what pinned memory reaches in GB/s: about 0.8 of what their PCI Express can.
+const BY_NAME: &[(&str, f64)] = &[
+    ("H100", 50.0),
+    ("H200", 50.0),
+    ("B200", 50.0),
+    ("MI300", 50.0),
+    ("MI325", 50.0),
+    ("MI355", 50.0),
+    ("A100", 25.0),
+    ("A40", 25.0),
+    ("A10", 25.0),
+    ("L40", 25.0),
+    ("L4", 25.0),
+    ("MI210", 25.0),
+    ("MI250", 25.0),
+];
+
+/// Smaller copies do not tell the bandwidth, in bytes.
+const TELLS_BANDWIDTH: i64 = 1 << 20;
+
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let least = (context.setting("kib") * 1024.0) as i64;
+    let is_pageable = |name: &str| name.contains("Pageable -> Device");
+    let mut copies = context.named(&[EventKind::Memcpy], is_pageable);
+    copies.retain(|&copy| bytes(context, copy) >= least.max(1));
+    if copies.is_empty() {
+        return Vec::new();
+    }
+    let pinned = pinned_bandwidth(context);
+    let by_place = context.by_place(&copies).into_iter();
+    by_place.filter_map(|(place, of)| candidate(context, place, of, pinned)).collect()
+}
+
+fn bytes(context: &RuleContext<'_>, copy: EventId) -> i64 {
+    let trace = context.trace();
+    ["bytes", "Bytes"].into_iter().find_map(|key| trace.attr(key).i64(copy)).unwrap_or(0)
+}
+
+/// Of copies in bytes per ns, which is GB/s.
+fn bandwidth(context: &RuleContext<'_>, copies: &[EventId]) -> f64 {
+    let all: i64 = copies.iter().map(|&copy| bytes(context, copy)).sum();
+    all as f64 / context.total(copies).max(1) as f64
+}
+
+fn pinned_bandwidth(context: &RuleContext<'_>) -> f64 {
+    let mut pinned = context.named(&[EventKind::Memcpy], |name| name.contains("Pinned -> Device"));
+    pinned.retain(|&copy| bytes(context, copy) >= TELLS_BANDWIDTH);
+    if !pinned.is_empty() {
+        return bandwidth(context, &pinned);
+    }
+    let devices = context.devices();
+    let known = BY_NAME.iter().find(|(name, _)| devices.iter().any(|device| device.is_named(&[name])));
+    known.map_or_else(|| context.setting("gb_per_s"), |&(_, gb_per_s)| gb_per_s)
+}
+
+/// So far from what is expected of pinned memory a copy may be.
+const APART: &[f64] = &[0.8, 1.25];
+
+fn candidate(context: &RuleContext<'_>, place: SourceLocation, copies: Vec<EventId>, pinned: f64) -> Option<Candidate> {
+    let is = bandwidth(context, &copies);
+    let all: i64 = copies.iter().map(|&copy| bytes(context, copy)).sum();
+    let others = APART.iter().filter_map(|apart| edits(context, &copies, is / pinned * apart)).collect();
+    Some(Candidate {
+        title: format!(
+            "{:.1} MB{} are copied to the GPU from memory that is not pinned",
+            context.per_step(all) as f64 / 1e6,
+            context.words().a_step()
+        ),
+        place,
+        facts: vec![
+            Fact::count("copies", copies.len()),
+            Fact { name: "GB/s", value: is, unit: stackline_model::Unit::None },
+            Fact { name: "GB/s of pinned memory", value: pinned, unit: stackline_model::Unit::None },
+            Fact::time("copying, a step", context.per_step(context.total(&copies))),
+        ],
+        gain_estimate: GainEstimate::Range(edits(context, &copies, is / pinned)?, others),
+        events: copies,
+        support: Support::Exact,
+        confidence: Confidence::Medium,
+    })
+}
+
+/// The copies get as fast as from pinned memory, and the host no longer waits in their calls.
+fn edits(context: &RuleContext<'_>, copies: &[EventId], factor: f64) -> Option<Vec<Edit>> {
+    let trace = context.trace();
+    let launch = |&copy: &EventId| trace.gpu.of_event(copy).and_then(|gpu| trace.gpu.launch[gpu.index()].some());
+    let calls: Vec<EventId> = copies.iter().filter_map(launch).collect();
+    let scale = context.edit(Action::Scale(factor.min(1.0)), "kernel:Memcpy HtoD (Pageable -> Device)", copies)?;
+    let waits = context.edit(Action::Remove, "wait:cudaMemcpyAsync", &calls);
+    Some(std::iter::once(scale).chain(waits).collect())
+}

@@ -1,0 +1,133 @@
+//! SL010: data is prepared in each step instead of once.
+
+use super::dataloader_starved::is_next;
+use crate::{AdviceVariant, Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use stackline_critical_path::exact::what_if::Action;
+use stackline_model::{EventId, EventKind, Unit};
+use stackline_timeline::confidence::Confidence;
+use std::collections::BTreeMap;
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL010",
+    name: "preprocessing-in-pipeline",
+    area: Area::Data,
+    about: "images, sound or text are decoded, resized, normalized or cut into tokens while the GPU waits",
+    why: "What gives the same result each time is computed each time, on the slow side of the machine.",
+    advice: "Prepare the data once and store the result; else do it on the GPU (torchvision.transforms.v2 on batches), or \
+             in workers of the DataLoader.",
+    example: (
+        "def __getitem__(self, i):\n    return to_tensor(Image.open(self.files[i]).resize((224, 224)))",
+        "# once: image.resize((224, 224)).save(...)\ndef __getitem__(self, i):\n    return to_tensor(Image.open(self.small_files[i]))",
+    ),
+    cost: "a script that runs once, and room for its result",
+    false_positives: "The result differs each time (random crops), or the input is new each time, as in inference: then it can \
+                 only be moved or made faster. The gain shown is that of all of it gone.",
+    source: "CTDA-CPA, section 5.4 (resize took 21.75 % of the time; resizing once: 47 % faster)",
+    needs: &[Requirement::PythonFrames],
+    settings: &[Setting {
+        name: "share",
+        default: 3.0,
+        range: (0.0, 100.0),
+        about: "least part of the critical path that one kind of preparing takes, in percent",
+    }],
+    advice_variants: &[AdviceVariant::without_gpu(
+        "Prepare the data once and store the result; else prepare whole batches instead of single items, or do it in \
+         workers of the DataLoader.",
+        (
+            "def __getitem__(self, i):\n    return to_tensor(Image.open(self.files[i]).resize((224, 224)))",
+            "def __getitem__(self, i):  # resized once, before the training\n    return torch.load(self.small[i])",
+        ),
+    )],
+    check,
+};
+
+/// What is prepared, and parts of names of frames that do it: see `fits`.
+const FRAMES: &[(&str, &[&str])] = &[
+    ("resizing", &["built-in method resize of ImagingCore"]),
+    ("resizing", &["PIL/Image.py(", "): resize"]),
+    ("resizing", &["image_transforms.py(", "): resize"]),
+    ("resizing", &["<built-in function resize>"]),
+    ("resizing", &["transforms/functional.py(", "): resize"]),
+    ("resizing", &["transforms/v2/functional/", "): resize*"]),
+    ("decoding", &["built-in method decode of ImagingDecoder"]),
+    ("decoding", &["PIL/ImageFile.py(", "): load"]),
+    ("decoding", &["<built-in function imread>"]),
+    ("decoding", &["<built-in function imdecode>"]),
+    ("decoding", &["torchvision/io/", "): decode_*"]),
+    ("decoding", &["torchvision/io/", "): read_*"]),
+    ("decoding", &["av.video.frame.VideoFrame", "decode"]),
+    ("normalizing", &["image_transforms.py(", "): normalize"]),
+    ("normalizing", &["transforms/functional.py(", "): normalize"]),
+    ("normalizing", &["transforms/v2/functional/", "): normalize*"]),
+    ("normalizing", &["image_transforms.py(", "): rescale"]),
+    ("turning images into tensors", &["transforms/functional.py(", "): to_tensor"]),
+    ("turning images into tensors", &["transforms/functional.py(", "): pil_to_tensor"]),
+    ("augmenting", &["albumentations/", "): apply"]),
+    ("augmenting", &["transforms/functional.py(", "): adjust_*"]),
+    ("cutting text into tokens", &["tokenization_utils", "): _batch_encode_plus"]),
+    ("cutting text into tokens", &["tokenization_utils", "): _encode_plus"]),
+    ("preparing sound", &["librosa/", "): load"]),
+    ("preparing sound", &["librosa/", "): resample"]),
+    ("preparing sound", &["torchaudio/", "): load"]),
+    ("preparing sound", &["torchaudio/", "): resample"]),
+];
+
+/// What prepares data where it is loaded, and elsewhere is part of a model.
+const WHERE_LOADED: &[(&str, &[&str])] = &[
+    ("resizing", &["torch/nn/functional.py(", "): interpolate"]),
+    ("resizing", &["torch/nn/functional.py(", "): grid_sample"]),
+    ("preparing sound", &["torch/functional.py(", "): stft"]),
+];
+
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let trace = context.trace();
+    let mut frames = context.named(&[EventKind::PythonFunction], |name| kind_of(name).is_some());
+    let is_loading = |name: &str| is_next(name) || super::fits(name, &["): __getitem__"]);
+    frames.retain(|&frame| {
+        super::kind_in(WHERE_LOADED, trace.name(frame)).is_none()
+            || trace.ancestors(frame).any(|e| is_loading(trace.name(e)))
+    });
+    if frames.is_empty() {
+        return Vec::new();
+    }
+    let frames = context.outermost(&frames);
+    let on_path = context.path_inside(&frames);
+    let mut kinds: BTreeMap<&str, Vec<(EventId, i64)>> = BTreeMap::new();
+    for (&frame, ns) in frames.iter().zip(on_path) {
+        kinds.entry(kind_of(trace.name(frame)).unwrap_or_default()).or_default().push((frame, ns));
+    }
+    kinds.into_iter().filter_map(|(kind, frames)| candidate(context, kind, &frames)).collect()
+}
+
+/// What prepares data wherever it is called.
+pub(super) fn kind_anywhere(name: &str) -> Option<&'static str> {
+    super::kind_in(FRAMES, name)
+}
+
+pub(super) fn kind_of(name: &str) -> Option<&'static str> {
+    super::kind_in(FRAMES, name).or_else(|| super::kind_in(WHERE_LOADED, name))
+}
+
+fn candidate(context: &RuleContext<'_>, kind: &str, frames: &[(EventId, i64)]) -> Option<Candidate> {
+    let on_path: i64 = frames.iter().map(|&(_, ns)| ns).sum();
+    let share = context.percent(on_path);
+    if share < context.setting("share") {
+        return None;
+    }
+    let frames: Vec<EventId> = frames.iter().map(|&(frame, _)| frame).collect();
+    let edit = context.edit(Action::Remove, format!("frame:{}", context.trace().name(frames[0])), &frames)?;
+    let (place, _) = context.by_place(&frames).into_iter().max_by_key(|(_, of)| context.total(of))?;
+    Some(Candidate {
+        title: format!("{kind} holds up the work for {share:.0} % of the time"),
+        place,
+        facts: vec![
+            Fact::count("calls", frames.len()),
+            Fact { name: "part of the critical path", value: share, unit: Unit::Percent },
+            Fact::time("mean of a call", context.total(&frames) / frames.len().max(1) as i64),
+        ],
+        events: frames,
+        support: Support::Exact,
+        confidence: Confidence::Medium,
+        gain_estimate: GainEstimate::Edits(vec![edit]),
+    })
+}

@@ -1,0 +1,98 @@
+//! SL033: the profiler itself takes much of the time that it measures.
+
+use crate::{AdviceVariant, Area, Candidate, Fact, GainEstimate, Programs, Rule, RuleContext, Setting, Support};
+use stackline_critical_path::exact::Category;
+use stackline_model::{EventId, EventKind, TrackId, Unit};
+use stackline_timeline::confidence::Confidence;
+use stackline_timeline::source_location::SourceLocation;
+use stackline_timeline::vocabulary::cuda::is_of_runtime;
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL033",
+    name: "profiler-overhead",
+    area: Area::Measurement,
+    about: "the profiler takes so much time that host times cannot be trusted",
+    why: "Each recorded call costs some time of its own; where calls are short, that is most of what is seen.",
+    advice: "Record Python frames (with_stack, with_modules) only to find places, and times without; record fewer steps.",
+    example: ("profile(with_stack=True)", "profile()  # for times\nprofile(with_stack=True)  # for places"),
+    cost: "a second recording",
+    false_positives: "The profiler is a faster one than assumed: what a frame costs is a setting.",
+    source: "field practice",
+    needs: &[],
+    settings: &[
+        Setting {
+            name: "share",
+            default: 20.0,
+            range: (0.0, 100.0),
+            about: "least part of the window that the profiler takes, in percent",
+        },
+        Setting {
+            name: "frame_ns",
+            default: 500.0,
+            range: (0.0, 1e6),
+            about: "what the recording of a Python frame costs, in ns",
+        },
+    ],
+    advice_variants: &[AdviceVariant {
+        programs: "of which no frames of Python are recorded",
+        which: Programs::Where(|context| !context.trace().events.kind.contains(&EventKind::PythonFunction)),
+        fits: |_| true,
+        advice: "Record less: a shorter time, and only those kinds of calls whose times are looked at.",
+        example: (
+            "profile()",
+            "profile(schedule=schedule(wait=50, warmup=5, active=3))  # nsys: --delay, --duration; rocprofv3: --collection-period",
+        ),
+    }],
+    check,
+};
+
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    recorded(context).into_iter().chain(frames(context)).collect()
+}
+
+fn candidate(title: String, facts: Vec<Fact>, events: Vec<EventId>, support: Support) -> Candidate {
+    let (place, confidence, gain_estimate) = (SourceLocation::default(), Confidence::Medium, GainEstimate::None);
+    Candidate { title, place, events, facts, support, confidence, gain_estimate }
+}
+
+/// What the profiler says of itself.
+fn recorded(context: &RuleContext<'_>) -> Option<Candidate> {
+    let share = context.percent(context.path_of(Category::Profiler));
+    if share < context.setting("share") {
+        return None;
+    }
+    let events = context.named(&[EventKind::Overhead], |name| !is_of_runtime(name));
+    let facts = vec![
+        Fact { name: "part of the critical path", value: share, unit: Unit::Percent },
+        Fact::count("pauses of the profiler", events.len()),
+    ];
+    let title = format!("the profiler's own work is {share:.0} % of the critical path");
+    Some(candidate(title, facts, events, Support::Exact))
+}
+
+/// What its Python frames must have cost on the thread that has most of them.
+fn frames(context: &RuleContext<'_>) -> Option<Candidate> {
+    let trace = context.trace();
+    let frames = context.named(&[EventKind::PythonFunction], |_| true);
+    let mut per_track = vec![0usize; trace.tracks.len()];
+    for &frame in &frames {
+        per_track[trace.events.track[frame.index()].index()] += 1;
+    }
+    let (track, &most) = per_track.iter().enumerate().max_by_key(|&(i, count)| (*count, std::cmp::Reverse(i)))?;
+    let of_track: Vec<EventId> =
+        frames.into_iter().filter(|f| trace.events.track[f.index()] == TrackId::new(track)).collect();
+    let active = context.total(&context.outermost(&of_track));
+    // Frames that take no time at all are damaged, and say nothing.
+    let share = (100.0 * most as f64 * context.setting("frame_ns") / active.max(1) as f64).min(100.0);
+    if active == 0 || share < context.setting("share") {
+        return None;
+    }
+    let facts = vec![
+        Fact::count("Python frames", most),
+        Fact { name: "frames per µs", value: most as f64 * 1e3 / active as f64, unit: Unit::None },
+    ];
+    let title = format!("about {share:.0} % of the host's time may be the recording of {most} Python frames");
+    let mut found = candidate(title, facts, Vec::new(), Support::Inferred);
+    found.confidence = Confidence::Low;
+    Some(found)
+}

@@ -1,0 +1,282 @@
+//! SL045: the same constants, or tensors of Python lists, are built again in each step.
+
+mod lists;
+mod tables;
+
+use crate::constant_runs::constant_runs;
+use crate::{AdviceVariant, Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use lists::{LISTS_TITLE, ListReads, Lists};
+use rustc_hash::FxHashMap;
+use stackline_critical_path::exact::what_if::{Action, Chosen, Edit};
+use stackline_model::{EventId, EventKind, StrId, Unit};
+use stackline_timeline::confidence::Confidence;
+use stackline_timeline::source_location::SourceLocation;
+use stackline_timeline::vocabulary::aten;
+use stackline_timeline::vocabulary::aten::constants;
+use std::cell::LazyCell;
+use std::collections::BTreeMap;
+use tables::Blank;
+
+pub(super) use lists::list_lines;
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL045",
+    name: "rebuilt-constants",
+    area: Area::Host,
+    about: "masks, positions and tables are built again in each step, with the same operators and shapes each time",
+    why: "What depends on nothing but sizes is the same in each step. torch.tensor(list) reads a Python list element by element.",
+    advice: "Build it once: register_buffer in __init__, a functools.lru_cache by size and device, or is_causal=True in place of a mask.",
+    example: (
+        "def forward(self, x):\n    mask = torch.tril(torch.ones(n, n))",
+        "def __init__(self):\n    self.register_buffer(\"mask\", torch.tril(torch.ones(n, n)))",
+    ),
+    cost: "a few lines; memory for what is kept",
+    false_positives: "The values differ from step to step: a trace has shapes, not values. Looked at are lines and functions that do nothing but \
+                 make tensors from sizes and Python values (arange, ones, full, tensor) and compute with them element by element, and within other functions operators that do so one after the other on \
+                 tensors of the shapes that they made; random numbers are none, and zeros, which are usually written to, only where sines and cosines are written to parts of them, or numbers to \
+                 the same parts in each step (of which a trace needs the indices: record_shapes). Who writes to what such a line makes cannot build it \
+                 once. That such a line also reads a tensor of the step cannot be seen. Whether a list has the same numbers in each step \
+                 cannot be seen either: the title says so. torch.from_numpy and as_tensor of an array read no list and do not count.",
+    source: "field practice",
+    needs: &[Requirement::Operators, Requirement::Steps],
+    settings: &[Setting {
+        name: "share",
+        default: 3.0,
+        range: (0.0, 100.0),
+        about: "least part of the critical path that one line or function takes, with the GPU work that it launches, in percent",
+    }],
+    advice_variants: &[AdviceVariant::for_all(
+        "that make tensors of Python lists",
+        |candidate| candidate.title.starts_with(LISTS_TITLE),
+        "If its values do not change, build it once (register_buffer in __init__). Else read the data into a NumPy array (np.asarray) \
+         instead of a list, and hand that over: torch.as_tensor of an array copies nothing.",
+        ("table = torch.tensor(self.rows)", "table = torch.as_tensor(self.rows)  # a NumPy array, made once"),
+    )],
+    check,
+};
+
+/// Parts of names of what runs while a batch is made.
+pub(super) const LOADER: &str = "torch/utils/data/";
+
+/// Fewer steps show nothing that is done in each.
+const LEAST_STEPS: usize = 3;
+
+fn is_of(lists: &[&[&str]], name: &str) -> bool {
+    aten::short_name(name).is_some_and(|name| lists.iter().any(|list| list.contains(&name)))
+}
+
+/// Whether an operator makes a batch: its values differ, whatever it is made of.
+fn is_of_loader(context: &RuleContext<'_>, operator: EventId) -> bool {
+    context.trace().ancestors(operator).any(|e| context.trace().name(e).contains(LOADER))
+}
+
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let trace = context.trace();
+    // Most programs make nothing, and need not be looked at.
+    if !trace.strings.iter().any(|name| is_of(constants::FACTORIES, name) || is_of(&[constants::BLANK], name)) {
+        return Vec::new();
+    }
+    let mut operators = context.outermost(&context.operators());
+    operators.retain(|&operator| !is_of_loader(context, operator));
+    // Asked for where a line makes nothing but constants.
+    let held = LazyCell::new(|| held(context, &operators));
+    let reads = ListReads::new(context, &operators);
+    let of_line = |place, of| of_line(context, place, of, (&reads, &|| &*held));
+    let mut by_line: BTreeMap<SourceLocation, Vec<EventId>> = BTreeMap::new();
+    for (place, of) in context.by_place(&operators) {
+        by_line.entry(SourceLocation { operator: None, module: None, ..place }).or_default().extend(of);
+    }
+    let mut by_function: BTreeMap<SourceLocation, Vec<(SourceLocation, Vec<EventId>)>> = BTreeMap::new();
+    for (place, of) in by_line {
+        by_function.entry(SourceLocation { line: None, ..place.clone() }).or_default().push((place, of));
+    }
+    // All lines of a function that does nothing else, or those of its lines that do, or what it does among other things.
+    let of_function = |(_, lines): (SourceLocation, Vec<(SourceLocation, Vec<EventId>)>)| {
+        let mut all: Vec<EventId> = lines.iter().flat_map(|(_, of)| of).copied().collect();
+        let made = tables::up_to_last_write(context, &lines);
+        let of_table: Vec<EventId> = lines[..made].iter().flat_map(|(_, of)| of).copied().collect();
+        let first = lines.first().map(|(place, _)| place.clone()).unwrap_or_default();
+        // What a function does between a list and other lines is not known to be part of it.
+        let is_whole = made > 1 && !all.iter().any(|&e| reads.has(e));
+        let whole = if is_whole { of_line(first, of_table) } else { None };
+        if whole.is_some() {
+            return whole.into_iter().collect();
+        }
+        let of_lines: Vec<Candidate> = lines.into_iter().filter_map(|(place, of)| of_line(place, of)).collect();
+        if !of_lines.is_empty() {
+            return of_lines;
+        }
+        all.sort_unstable_by_key(|&e| (trace.events.track[e.index()], trace.events.start[e.index()], e));
+        let of_runs = alike(context, constant_runs(context, &all)).into_iter().filter_map(|run| {
+            let place = context.place(*run.first()?);
+            of_line(SourceLocation { operator: None, module: None, ..place }, run)
+        });
+        of_runs.collect()
+    };
+    by_function.into_iter().flat_map(of_function).collect()
+}
+
+/// The operators of all runs with the same names and shapes, such as those of all steps and layers.
+fn alike(context: &RuleContext<'_>, runs: Vec<Vec<EventId>>) -> Vec<Vec<EventId>> {
+    let trace = context.trace();
+    let dims = trace.attr("Input Dims");
+    let mut alike: BTreeMap<Vec<(StrId, Option<&str>)>, Vec<EventId>> = BTreeMap::new();
+    for run in runs {
+        let part =
+            |&e: &EventId| (trace.events.name[e.index()], dims.get(e).and_then(|value| value.as_str(&trace.strings)));
+        alike.entry(run.iter().map(part).collect()).or_default().extend(run);
+    }
+    alike.into_values().collect()
+}
+
+/// How many outermost operators lie in each call of the user's own functions.
+type Held = FxHashMap<EventId, usize>;
+
+fn held(context: &RuleContext<'_>, operators: &[EventId]) -> Held {
+    let mut held = Held::default();
+    for &operator in operators {
+        for call in context.trace().ancestors(operator).filter(|&e| context.is_own_frame(e)) {
+            *held.entry(call).or_default() += 1;
+        }
+    }
+    held
+}
+
+fn of_line<'h>(
+    context: &RuleContext<'_>,
+    place: SourceLocation,
+    mut operators: Vec<EventId>,
+    (reads, all_held): (&ListReads, &dyn Fn() -> &'h Held),
+) -> Option<Candidate> {
+    let trace = context.trace();
+    place.file.as_ref()?;
+    let name = |event: EventId| trace.name(event);
+    let only_uploads = operators.iter().all(|&e| is_of(constants::UPLOADS, name(e)));
+    let is_factory =
+        |e: EventId| is_of(constants::FACTORIES, name(e)) && (reads.has(e) || !is_of(constants::LISTS, name(e)));
+    let is_constant = |&e: &EventId| is_factory(e) || is_of(constants::DERIVED, name(e));
+    if !operators.iter().all(is_constant) || !is_in_each_step(context, &mut operators) {
+        return None;
+    }
+    match Blank::new(context, &operators) {
+        Blank::Unknown => return None,
+        Blank::Unwritten if !operators.iter().any(|&e| is_factory(e)) => return None,
+        Blank::Unwritten | Blank::Constants => (),
+    }
+    let lists = Lists::find(context, &place, &operators, reads);
+    let spans = whole_calls(context, &operators, (lists.is_some(), all_held));
+    // What is copied to the GPU is SL030's, unless most of the time goes into reading a list.
+    if context.uses_gpu() && only_uploads && context.total(&spans) < 2 * context.total(&operators) {
+        return None;
+    }
+    let lists_ns = lists.as_ref().map_or(0, Lists::ns);
+    let launched: Vec<EventId> = operators.iter().flat_map(|&operator| context.launched_in(operator)).collect();
+    let on_gpu: i64 = launched.iter().filter_map(|work| context.on_path().get(work)).sum();
+    let path: i64 = context.path_inside(&spans).iter().sum();
+    let share = context.percent(path.max(lists_ns) + on_gpu);
+    if share < context.setting("share") {
+        return None;
+    }
+    let mut facts = vec![
+        Fact::count("operators", operators.len()),
+        Fact { name: "part of the critical path", value: share, unit: Unit::Percent },
+        Fact::time("on the host, a step", context.per_step(context.total(&spans).max(lists_ns))),
+    ];
+    if !launched.is_empty() {
+        facts.push(Fact::time("its GPU work, a step", context.per_step(context.total(&launched))));
+    }
+    facts.extend(lists.as_ref().and_then(Lists::fact));
+    let title = if lists.is_some() { LISTS_TITLE } else { "the same constants are built" };
+    Some(Candidate {
+        title: format!("{title}{}: {share:.0} % of the critical path", context.words().in_each_step()),
+        facts,
+        gain_estimate: gain_estimate(context, (&operators, &launched), (&spans, lists.as_ref()))?,
+        place,
+        events: operators,
+        support: Support::Inferred,
+        confidence: Confidence::Medium,
+    })
+}
+
+/// The name of an operator, its shapes, and which part of a tensor it looks at.
+type Alike<'t> = (StrId, [Option<&'t str>; 2]);
+
+/// Whether operators come in each step in the same order, with inputs of the same shapes, and look at the same parts of them; the first and
+/// the last step may be cut, and hold the end or the beginning of it. Sorts the operators by time.
+fn is_in_each_step(context: &RuleContext<'_>, operators: &mut [EventId]) -> bool {
+    let trace = context.trace();
+    let [dims, places] = ["Input Dims", "Concrete Inputs"].map(|key| trace.attr(key));
+    operators.sort_unstable_by_key(|&e| (trace.events.start[e.index()], e));
+    let mut by_step: BTreeMap<Option<usize>, Vec<Alike<'_>>> = BTreeMap::new();
+    for &operator in operators.iter() {
+        let part = places.get(operator).filter(|_| is_of(&[constants::PARTS], trace.name(operator)));
+        let shapes = [dims.get(operator), part].map(|value| value.and_then(|value| value.as_str(&trace.strings)));
+        let of_step = by_step.entry(context.step_of(&trace.steps, operator)).or_default();
+        of_step.push((trace.events.name[operator.index()], shapes));
+    }
+    let by_step: BTreeMap<usize, Vec<Alike<'_>>> =
+        by_step.into_iter().filter_map(|(step, of)| Some((step?, of))).collect();
+    let steps: Vec<_> = by_step.values().collect();
+    if steps.len() < LEAST_STEPS || !context.are_all_steps(&by_step.keys().copied().collect()) {
+        return false;
+    }
+    let whole = steps[1];
+    let (first, last) = (steps[0], steps[steps.len() - 1]);
+    steps[1..steps.len() - 1].iter().all(|of| *of == whole) && whole.ends_with(first) && whole.starts_with(last)
+}
+
+/// The calls of functions that do nothing else than some operators, of all outermost ones, and those operators that lie in none. Functions
+/// that make lists do so, too, and those that samples saw may do anything between their operators: of these only the operators count.
+fn whole_calls<'h>(
+    context: &RuleContext<'_>,
+    operators: &[EventId],
+    (is_of_lists, all_held): (bool, &dyn Fn() -> &'h Held),
+) -> Vec<EventId> {
+    let trace = context.trace();
+    let is_known = !is_of_lists && context.host_gaps().all.is_empty();
+    let (theirs, all_held) = if is_known { (held(context, operators), Some(all_held())) } else { Default::default() };
+    let holds_no_other = |call: &EventId| all_held.is_some_and(|all| theirs.get(call) == all.get(call));
+    let own = |&operator: &EventId| trace.ancestors(operator).find(|&e| context.is_own_frame(e)).filter(holds_no_other);
+    // Builtins such as `<built-in method tensor of type object>` hold what the operator in them does not.
+    let builtin = |&operator: &EventId| {
+        trace.ancestors(operator).take_while(|&e| !context.is_own_frame(e)).filter(|&e| is_builtin(context, e)).last()
+    };
+    let span = |operator: &EventId| own(operator).or_else(|| builtin(operator)).unwrap_or(*operator);
+    let mut spans: Vec<EventId> = operators.iter().map(span).collect();
+    spans.sort_unstable();
+    spans.dedup();
+    context.outermost(&spans)
+}
+
+fn is_builtin(context: &RuleContext<'_>, event: EventId) -> bool {
+    context.trace().kind(event) == EventKind::PythonFunction
+        && context.trace().name(event).starts_with("<built-in method ")
+}
+
+/// All of it goes with the GPU work that it launches; at least the operators alone.
+fn gain_estimate(
+    context: &RuleContext<'_>,
+    (operators, work): (&[EventId], &[EventId]),
+    (spans, lists): (&[EventId], Option<&Lists>),
+) -> Option<GainEstimate> {
+    let gone = |events: &[EventId], stretches: &[(EventId, EventId)]| -> Option<Edit> {
+        let events = events.iter().chain(work).copied().collect();
+        let chosen = Chosen { events, stretches: stretches.to_vec(), ..Chosen::default() };
+        context.edit_of(Action::Remove, "constants built in each step", chosen)
+    };
+    // What Python does between the operators of one line is part of it, too.
+    let runs = context.runs_of(operators).runs;
+    let Some(lists) = lists else {
+        // Of functions that only samples saw the time between their operators is all that is known.
+        let between: &[_] = if context.host_gaps().all.is_empty() { &[] } else { &runs };
+        return Some(GainEstimate::Range(
+            vec![gone(spans, between)?],
+            vec![vec![gone(operators, &[])?], vec![gone(spans, &runs)?]],
+        ));
+    };
+    let least = lists.least(context).map_or_else(|| gone(operators, &[]), Some)?;
+    let likely =
+        std::iter::once(gone(spans, &lists.runs)?).chain(lists.without_before(context, lists.before_ns)).collect();
+    let most = std::iter::once(gone(spans, &runs)?).chain(lists.without_before(context, lists.most_ns)).collect();
+    Some(GainEstimate::Range(likely, vec![vec![least], most]))
+}

@@ -1,0 +1,213 @@
+//! Cost of `torch.tensor` of a Python list.
+//!
+//! PyTorch 2 reads a list twice (torch/csrc/utils/tensor_new.cpp): `infer_scalar_type` looks at each number before the tensor is allocated
+//! (`aten::empty`), `recursive_store` writes each one before `aten::to`. Only the second pass lies between operators of its own.
+
+use super::{is_in_each_step, is_of, is_of_loader};
+use crate::gpu_work_by_launcher::Runs;
+use crate::{Fact, RuleContext};
+use rustc_hash::{FxHashMap, FxHashSet};
+use stackline_critical_path::exact::what_if::{Action, Chosen, Edit};
+use stackline_model::{EventId, EventKind};
+use stackline_timeline::sampling_error::shared;
+use stackline_timeline::source_location::SourceLocation;
+use stackline_timeline::steps::middle;
+use stackline_timeline::vocabulary::aten;
+use stackline_timeline::vocabulary::aten::constants;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How titles of such findings begin.
+pub(super) const LISTS_TITLE: &str = "a tensor is made of a Python list";
+
+/// What Python calls `torch.tensor`.
+const TENSOR: &str = "<built-in method tensor of ";
+
+/// The first pass takes so many times as long as the second one: 1.1 to 1.3 was measured of bool, int and float in torch 2.15, 1.9 of
+/// NumPy's scalars, next to nothing of NumPy's arrays.
+const FIRST_PASS: f64 = 1.2;
+const FIRST_PASS_AT_MOST: f64 = 2.0;
+
+/// Where the time before a list is longer than so many times its second pass, something else is done there, too.
+const ALONE: i64 = 4;
+
+/// The last operators of `torch.tensor(list)`, with the first one of each. That of an array has none before it that allocates.
+#[derive(Default)]
+pub(super) struct ListReads(FxHashMap<EventId, EventId>);
+
+impl ListReads {
+    /// Those among outermost operators.
+    pub(super) fn new(context: &RuleContext<'_>, operators: &[EventId]) -> Self {
+        let trace = context.trace();
+        if !trace.strings.iter().any(|name| is_of(constants::LISTS, name)) {
+            return Self::default();
+        }
+        let events = &trace.events;
+        let mut operators = operators.to_vec();
+        operators.sort_unstable_by_key(|&e| (events.track[e.index()], events.start[e.index()], e));
+        let is = |event: EventId, name: &str| aten::short_name(trace.name(event)) == Some(name);
+        let mut found = FxHashMap::default();
+        for (at, &last) in operators.iter().enumerate().filter(|&(_, &e)| is_of(constants::LISTS, trace.name(e))) {
+            let before = |count: usize| at.checked_sub(count).map(|at| operators[at]);
+            let is_together = |e: &EventId| events.track[e.index()] == events.track[last.index()];
+            let call = builtin_tensor(context, last);
+            let first = match (before(1).filter(is_together), before(2).filter(is_together)) {
+                (Some(to), Some(empty)) if is(to, "to") && is(empty, "empty") => Some(empty),
+                (Some(empty), _) if is(empty, "empty") && call.is_some() => Some(empty),
+                _ => None,
+            };
+            found.extend(first.filter(|&e| builtin_tensor(context, e) == call).map(|first| (last, first)));
+        }
+        Self(found)
+    }
+
+    pub(super) fn has(&self, operator: EventId) -> bool {
+        self.0.contains_key(&operator)
+    }
+}
+
+/// The call of `torch.tensor` that an operator is part of, where Python's calls of builtin functions were recorded.
+fn builtin_tensor(context: &RuleContext<'_>, operator: EventId) -> Option<EventId> {
+    let trace = context.trace();
+    let mut around = trace.ancestors(operator).take_while(|&e| !context.is_own_frame(e));
+    around.find(|&e| trace.kind(e) == EventKind::PythonFunction && trace.name(e).starts_with(TENSOR))
+}
+
+/// What Python does, without operators, to make the tensors of lists of one line.
+#[derive(Default)]
+pub(super) struct Lists {
+    /// First and last operator of each time, without other operators between them.
+    pub(super) runs: Vec<(EventId, EventId)>,
+    /// How long all of these take, in ns.
+    runs_ns: i64,
+    /// The same if each took as long as the median one, in ns: others were kept from running.
+    usual_ns: i64,
+    /// From the operator before to the first one, where the thread may do something else, too.
+    before: Vec<(EventId, EventId)>,
+    gaps_ns: i64,
+    /// How long the first pass takes in these, in ns: likely, and
+    pub(super) before_ns: f64,
+    /// at most.
+    pub(super) most_ns: f64,
+    /// The median of a call, in ns.
+    call_ns: i64,
+}
+
+impl Lists {
+    /// Those of some operators of one line; none if they read no list.
+    pub(super) fn find(
+        context: &RuleContext<'_>,
+        place: &SourceLocation,
+        operators: &[EventId],
+        reads: &ListReads,
+    ) -> Option<Self> {
+        if !operators.iter().any(|&e| reads.has(e)) {
+            return None;
+        }
+        // Steps on GPUs do not get longer by all that the host does, and where calls are recorded they hold both passes.
+        if context.uses_gpu() || operators.iter().any(|&e| builtin_tensor(context, e).is_some()) {
+            return Some(Self::default());
+        }
+        let events = &context.trace().events;
+        let Runs { runs, neighbours, ns } = context.runs_of(operators);
+        let length = |&(first, last): &(EventId, EventId)| events.end(last) - events.start[first.index()];
+        let usual = usual(runs.iter().map(length));
+        let second_pass = Self::second_pass(context, operators, (&runs, reads));
+        let gap = |&(before, first): &(EventId, EventId)| events.start[first.index()] - events.end(before);
+        let firsts = runs.iter().zip(neighbours);
+        let before: Vec<_> = firsts.filter_map(|(run, (before, _))| Some((before?, run.0))).collect();
+        let gaps: Vec<f64> = before.iter().map(|pair| gap(pair).max(0) as f64).collect();
+        let pass = |times: f64| gaps.iter().map(|gap| gap.min(times * second_pass as f64)).sum::<f64>();
+        let gaps_ns: f64 = gaps.iter().sum();
+        let seen = seen_at(context, place, &before) * gaps_ns;
+        let runs_count = runs.len() as i64;
+        Some(Self {
+            usual_ns: ns.min(usual.saturating_mul(runs_count)),
+            runs_ns: ns,
+            gaps_ns: gaps_ns as i64,
+            before_ns: pass(FIRST_PASS).min(seen),
+            most_ns: pass(FIRST_PASS_AT_MOST).min(seen),
+            call_ns: usual + (pass(FIRST_PASS) as i64 / before.len().max(1) as i64),
+            runs,
+            before,
+        })
+    }
+
+    /// The median of the time in which the first list of each run is written to its tensor, in ns.
+    fn second_pass(
+        context: &RuleContext<'_>,
+        operators: &[EventId],
+        (runs, reads): (&[(EventId, EventId)], &ListReads),
+    ) -> i64 {
+        let events = &context.trace().events;
+        let starts: FxHashSet<EventId> = runs.iter().map(|run| run.0).collect();
+        let first = |last: &EventId| Some((*reads.0.get(last)?, *last));
+        let firsts = operators.iter().filter_map(first).filter(|(first, _)| starts.contains(first));
+        usual(firsts.map(|(first, last)| events.start[last.index()] - events.end(first)))
+    }
+
+    /// How long all of it takes in the window, in ns.
+    pub(super) fn ns(&self) -> i64 {
+        self.runs_ns + self.before_ns as i64
+    }
+
+    pub(super) fn fact(&self) -> Option<Fact> {
+        (self.call_ns > 0).then(|| Fact::time("median of a call", self.call_ns))
+    }
+
+    /// As if a call took as much less as the second pass usually does: of those that took longer something else held up the thread.
+    pub(super) fn least(&self, context: &RuleContext<'_>) -> Option<Edit> {
+        let left = 1.0 - self.usual_ns as f64 / self.runs_ns.max(1) as f64;
+        let chosen = Chosen { stretches: self.runs.clone(), ..Chosen::default() };
+        context.edit_of(Action::Scale(left.clamp(0.0, 1.0)), "lists read in each step", chosen)
+    }
+
+    /// As if so much went of the time before the first operators, in ns.
+    pub(super) fn without_before(&self, context: &RuleContext<'_>, ns: f64) -> Option<Edit> {
+        let left = (1.0 - ns / (self.gaps_ns as f64).max(1.0)).clamp(0.0, 1.0);
+        let chosen = Chosen { between: self.before.clone(), ..Chosen::default() };
+        context.edit_of(Action::Scale(left), "time before lists are read", chosen).filter(|_| ns > 0.0)
+    }
+}
+
+/// The largest part of the time between some operators that a line takes, as far as samples there tell.
+fn seen_at(context: &RuleContext<'_>, place: &SourceLocation, between: &[(EventId, EventId)]) -> f64 {
+    let (mut seen, mut all) = (0, 0);
+    for host_gap in context.host_gaps().with_any_of(between) {
+        all += host_gap.cpu.events.len();
+        seen += host_gap.cpu.events.iter().filter(|&&sample| context.line_of(sample) == *place).count();
+    }
+    shared(seen, all).1
+}
+
+/// The middle one of some times, in ns; 0 of none.
+fn usual(times: impl Iterator<Item = i64>) -> i64 {
+    middle(&times.collect::<Vec<i64>>()).unwrap_or(0)
+}
+
+/// The lines that make tensors of lists in each step, and do hardly anything else between the operator before and their first one.
+pub(in crate::rules) fn list_lines(context: &RuleContext<'_>) -> BTreeSet<SourceLocation> {
+    let trace = context.trace();
+    let mut operators = context.outermost(&context.operators());
+    operators.retain(|&operator| !is_of_loader(context, operator));
+    let reads = ListReads::new(context, &operators);
+    if reads.0.is_empty() {
+        return BTreeSet::new();
+    }
+    let lasts: Vec<EventId> = operators.iter().copied().filter(|&e| reads.has(e)).collect();
+    let mut by_line: BTreeMap<SourceLocation, Vec<EventId>> = BTreeMap::new();
+    for (place, of) in context.by_place(&lasts) {
+        by_line.entry(SourceLocation { operator: None, module: None, ..place }).or_default().extend(of);
+    }
+    by_line.retain(|_, of| is_in_each_step(context, of));
+    let is_alone = |lasts: &Vec<EventId>| {
+        let firsts: Vec<EventId> = lasts.iter().map(|last| reads.0[last]).collect();
+        let Runs { runs, neighbours, .. } = context.runs_of(&firsts);
+        let events = &trace.events;
+        let firsts = runs.iter().map(|run| run.0).zip(neighbours.iter().map(|(before, _)| *before));
+        let gap = |(first, before): (EventId, Option<EventId>)| Some(events.start[first.index()] - events.end(before?));
+        let gaps = usual(firsts.filter_map(gap));
+        let pass = |last: &EventId| events.start[last.index()] - events.end(reads.0[last]);
+        gaps <= ALONE * usual(lasts.iter().map(pass))
+    };
+    by_line.into_iter().filter(|(_, lasts)| is_alone(lasts)).map(|(place, _)| place).collect()
+}

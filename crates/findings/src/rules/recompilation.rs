@@ -1,0 +1,77 @@
+//! SL026: `torch.compile` still compiles in later steps.
+
+use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Support};
+use stackline_critical_path::exact::what_if::Action;
+use stackline_model::format::duration;
+use stackline_model::names::is_compilation;
+use stackline_model::{EventId, EventKind};
+use stackline_timeline::confidence::Confidence;
+use stackline_timeline::source_location::SourceLocation;
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL026",
+    name: "recompilation-in-steady-state",
+    area: Area::Host,
+    about: "torch.compile compiles in steps after the first",
+    why: "A compilation takes as long as many steps, and comes again with each new shape or value that the compiled code \
+          was not made for.",
+    advice: "See why with TORCH_LOGS=recompiles; torch.compile(dynamic=True) or mark_dynamic for sizes that change, padding to \
+             few sizes, no Python numbers that change in compiled code.",
+    example: ("model = torch.compile(model)", "model = torch.compile(model, dynamic=True)"),
+    cost: "one word; code for any size can be a little slower than code for one",
+    false_positives: "All shapes have been seen soon, and the recording is of the beginning.",
+    source: "field practice",
+    needs: &[Requirement::Steps],
+    settings: &[],
+    advice_variants: &[],
+    check,
+};
+
+/// All parts of names of what compiles, in torch.profiler's traces.
+const COMPILES: &[&[&str]] = &[
+    &["entire_frame_compile"],
+    &["entire_backward_compile"],
+    &["_compile.compile_inner"],
+    &["torch/_dynamo/convert_frame.py(", "): _compile"],
+    &["torch/_inductor/compile_fx.py(", "): compile_fx"],
+    &["triton/compiler/compiler.py(", "): compile"],
+    &["torch/_inductor/", "): benchmark_all_configs"],
+];
+
+fn compiles(name: &str) -> bool {
+    is_compilation(name) || COMPILES.iter().any(|parts| super::fits(name, parts)) && !name.contains("_data: ")
+}
+
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let steps = context.later_steps();
+    let kinds = [EventKind::Operator, EventKind::Annotation, EventKind::PythonFunction];
+    let mut spans = context.named(&kinds, compiles);
+    spans.retain(|&span| context.step_of(steps, span).is_some());
+    let groups = context.by_place(&context.outermost(&spans)).into_iter();
+    groups.filter_map(|(place, of)| candidate(context, place, of)).collect()
+}
+
+fn candidate(context: &RuleContext<'_>, mut place: SourceLocation, spans: Vec<EventId>) -> Option<Candidate> {
+    let steps = context.later_steps();
+    let of_steps = context.steps_with(steps, spans.iter().copied());
+    // The operators of a compilation say nothing of what is compiled.
+    place.operator = None;
+    let edit = context.edit(Action::Remove, format!("operator:{}", context.trace().name(spans[0])), &spans)?;
+    Some(Candidate {
+        title: format!(
+            "torch.compile compiles in {} of the {} steps after the first, {} each time",
+            of_steps.len(),
+            steps.len(),
+            duration(context.total(&spans) / spans.len().max(1) as i64)
+        ),
+        place,
+        facts: vec![
+            Fact::count("compilations", spans.len()),
+            Fact::time("compiling, a step", context.per_step(context.total(&spans))),
+        ],
+        events: spans,
+        support: Support::Exact,
+        confidence: Confidence::High,
+        gain_estimate: GainEstimate::Edits(vec![edit]),
+    })
+}

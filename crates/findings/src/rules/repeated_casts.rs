@@ -1,0 +1,88 @@
+//! SL016: parameters are converted to a lower precision in each step.
+
+use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use stackline_critical_path::exact::what_if::Action;
+use stackline_model::EventId;
+use stackline_timeline::confidence::Confidence;
+use stackline_timeline::vocabulary::aten;
+use std::collections::BTreeMap;
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL016",
+    name: "repeated-casts",
+    area: Area::Copies,
+    about: "autocast converts the same parameters in each step",
+    why: "Autocast keeps parameters in float32 and converts each of them to a lower precision anew, step after step.",
+    advice: "For inference, convert the model once. For training, keep parameters in bfloat16 with an optimizer that is made for \
+             it, or accumulate more samples under one autocast context, which converts each parameter once.",
+    example: (
+        "with torch.autocast(\"cuda\", torch.bfloat16):\n    y = model(x)",
+        "model = model.to(torch.bfloat16)\ny = model(x.to(torch.bfloat16))",
+    ),
+    cost: "one line for inference; for training, accuracy must be watched",
+    false_positives: "Training needs parameters in float32 and the optimizer does not keep a copy in lower precision.",
+    source: "field practice; PyTorch's autocast keeps conversions only until its context ends",
+    needs: &[Requirement::GpuWork, Requirement::Operators, Requirement::Shapes, Requirement::Steps],
+    settings: &[Setting::share_of_gpu(1.0)],
+    advice_variants: &[],
+    check,
+};
+
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let mut by_shape: BTreeMap<String, Vec<EventId>> = BTreeMap::new();
+    for work in context.gpu_work() {
+        if let Some(shape) = shape_of_parameter(context, work) {
+            by_shape.entry(shape).or_default().push(work);
+        }
+    }
+    let least = context.steps().max(2);
+    let repeated = by_shape.into_values().filter(|casts| casts.len() >= least);
+    let mut work: Vec<EventId> = repeated.flatten().collect();
+    work.sort_unstable();
+    candidate(context, work).into_iter().collect()
+}
+
+/// If GPU work converts a parameter of a layer: its shape.
+fn shape_of_parameter(context: &RuleContext<'_>, work: EventId) -> Option<String> {
+    let trace = context.trace();
+    let operators = context.stack(work).filter(|&e| context.is_operator(e));
+    let mut around = operators.skip_while(|&e| trace.name(e) != aten::TO_COPY);
+    let cast = around.next()?;
+    let layer = around.find(|&e| trace.name(e) != aten::TO)?;
+    if !aten::LAYERS.contains(&trace.name(layer)) {
+        return None;
+    }
+    let shape = context.json("Input Dims", cast)?.get(0)?.clone();
+    if context.json("Input type", cast).is_some_and(|types| types.get(0).is_some_and(|t| t != "float")) {
+        return None;
+    }
+    let inputs = context.json("Input Dims", layer)?;
+    let inputs = inputs.as_array()?;
+    let is_parameter = inputs.first() != Some(&shape) && inputs.iter().skip(1).take(2).any(|input| *input == shape);
+    is_parameter.then(|| shape.to_string())
+}
+
+fn candidate(context: &RuleContext<'_>, work: Vec<EventId>) -> Option<Candidate> {
+    let ns = context.total(&work);
+    let share = context.percent_of_gpu(ns);
+    if work.is_empty() || share < context.setting("share") {
+        return None;
+    }
+    let mut gone = context.operators_of_nothing_else(&work);
+    gone.extend(&work);
+    let edit = context.edit(Action::Remove, format!("operator:{} of parameters", aten::TO), &gone)?;
+    let (place, _) = context.by_code(&work).into_iter().next()?;
+    Some(Candidate {
+        title: format!(
+            "conversions of parameters, {}{}, take {share:.0} % of the GPU's time",
+            work.len() / context.steps(),
+            context.words().a_step()
+        ),
+        place,
+        facts: vec![Fact::count("conversions", work.len()), Fact::time("together, a step", context.per_step(ns))],
+        events: work,
+        support: Support::Inferred,
+        confidence: Confidence::Medium,
+        gain_estimate: GainEstimate::Edits(vec![edit]),
+    })
+}

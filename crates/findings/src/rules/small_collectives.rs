@@ -1,0 +1,237 @@
+//! SL044: many small collectives that could be a few large ones.
+
+use crate::collectives::Collective;
+use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use rustc_hash::FxHashSet;
+use stackline_critical_path::exact::what_if::{Action, Chosen, Edit};
+use stackline_model::{EventId, StrId, Unit};
+use stackline_timeline::confidence::Confidence;
+use std::collections::BTreeMap;
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL044",
+    name: "small-collectives",
+    area: Area::Communication,
+    about: "each step has many small collectives of one kind, which could be put together into a few large ones",
+    why: "A small collective takes its latency (launch, and a message to each rank), whatever little it moves: a hundred of them take a \
+          hundred latencies.",
+    advice: "Let DistributedDataParallel reduce gradients in buckets (bucket_cap_mb) rather than one parameter after another; \
+             torch._utils._flatten_dense_tensors, all_reduce_coalesced or a foreach copy into one buffer elsewhere.",
+    example: (
+        "for p in model.parameters():\n    dist.all_reduce(p.grad)",
+        "model = DistributedDataParallel(model)  # buckets of 25 MB, beside the backward",
+    ),
+    cost: "some lines; a buffer for what is put together",
+    false_positives: "Each one needs the result of the one before, as in pipelines and tensor parallelism. The gain supposes that of each \
+                 collective its launch and its latency go, which is taken to be the length of the shortest one, but for one a bucket of \
+                 25 MB, at the end of the step; at least half of the latencies. What copies them into one buffer is not counted.",
+    source: "field practice; PyTorch Distributed (Li et al., VLDB 2020, section 3.2.2: gradient bucketing)",
+    needs: &[Requirement::GpuWork, Requirement::Collectives],
+    settings: &[
+        Setting { name: "calls", default: 20.0, range: (2.0, 1e6), about: "least collectives of a kind, a step" },
+        Setting {
+            name: "elements",
+            default: 262_144.0,
+            range: (1.0, 1e12),
+            about: "most elements of the middle one of them (a MiB of float32)",
+        },
+        Setting {
+            name: "share",
+            default: 3.0,
+            range: (0.0, 100.0),
+            about: "least part of the time that their latencies, or their launches on the host, take, in percent",
+        },
+    ],
+    advice_variants: &[],
+    check,
+};
+
+/// Elements of a bucket: 25 MB of float32, as DistributedDataParallel's.
+const BUCKET: i64 = 25 * 1024 * 1024 / 4;
+
+/// Families that can be put together.
+const FAMILIES: &[&str] = &["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"];
+
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    Small::all(context).iter().filter_map(|small| small.candidate(context)).collect()
+}
+
+/// The collectives that this rule tells of where their latencies take most of their time: smaller ones would be more of them.
+pub(super) fn latency_bound(context: &RuleContext<'_>) -> FxHashSet<EventId> {
+    let small = Small::all(context).into_iter();
+    let bound = small.filter(|small| 2 * small.spared() >= context.total(&small.events));
+    bound.flat_map(|small| small.events).collect()
+}
+
+/// The middle one of the sizes of some collectives that have one, if at least half of them do and it is small.
+pub(super) fn small_size(context: &RuleContext<'_>, sizes: impl ExactSizeIterator<Item = Option<i64>>) -> Option<i64> {
+    let all = sizes.len();
+    let mut sizes: Vec<i64> = sizes.flatten().collect();
+    sizes.sort_unstable();
+    // Without sizes nobody knows whether they are small.
+    let middle = *sizes.get(sizes.len() / 2)?;
+    (middle as f64 <= context.setting_of(&RULE, "elements") && 2 * sizes.len() >= all).then_some(middle)
+}
+
+/// Many small collectives of one kind.
+struct Small {
+    family: &'static str,
+    events: Vec<EventId>,
+    per_step: f64,
+    /// Elements of the middle one.
+    middle: i64,
+    /// The shortest one, in ns.
+    latency: i64,
+    buckets: i64,
+    merged: Merged,
+}
+
+impl Small {
+    fn all(context: &RuleContext<'_>) -> Vec<Self> {
+        let mut by_kind: BTreeMap<(&'static str, Option<StrId>), Vec<Collective>> = BTreeMap::new();
+        for collective in context.collectives().into_iter().filter(|c| FAMILIES.contains(&c.family)) {
+            by_kind.entry((collective.family, collective.group)).or_default().push(collective);
+        }
+        by_kind.into_iter().filter_map(|((family, _), of)| Self::new(context, family, &of)).collect()
+    }
+
+    fn new(context: &RuleContext<'_>, family: &'static str, of: &[Collective]) -> Option<Self> {
+        let steps = context.steps().max(1);
+        let per_step = of.len() as f64 / steps as f64;
+        let middle = small_size(context, of.iter().map(|c| c.elements))?;
+        if per_step < context.setting_of(&RULE, "calls") {
+            return None;
+        }
+        let events: Vec<EventId> = of.iter().map(|c| c.event).collect();
+        let latency = *context.lengths(&events).first()?;
+        let elements: i64 = of.iter().filter_map(|c| c.elements).fold(0, i64::saturating_add);
+        let buckets = (elements / steps as i64).div_euclid(BUCKET) + 1;
+        let merged = Merged::new(context, &events, (buckets as usize, latency));
+        let small = Self { family, events, per_step, middle, latency, buckets, merged };
+        let takes = small.spared().max(context.total(&small.merged.operators));
+        (context.percent(takes) >= context.setting_of(&RULE, "share")).then_some(small)
+    }
+
+    /// The latencies of those that go, in ns.
+    fn spared(&self) -> i64 {
+        self.merged.kernels.len() as i64 * self.latency
+    }
+
+    fn candidate(&self, context: &RuleContext<'_>) -> Option<Candidate> {
+        let Self { family, events, per_step, middle, buckets, merged, .. } = self;
+        let (place, _) = context.by_code(events).into_iter().next()?;
+        Some(Candidate {
+            title: format!("{per_step:.0} small {family} collectives{} could be {buckets}", context.words().a_step()),
+            place,
+            facts: vec![
+                Fact::count("collectives", events.len()),
+                Fact { name: MIDDLE, value: *middle as f64, unit: Unit::None },
+                Fact::time("together, a step", context.per_step(context.total(events))),
+                Fact::time("the shortest", self.latency),
+                Fact::time("on the host, a step", context.per_step(context.total(&merged.operators))),
+            ],
+            gain_estimate: GainEstimate::Range(
+                merged.likely(context)?,
+                vec![halved(context, events, self.spared() / 2)?, merged.most(context)?],
+            ),
+            events: events.clone(),
+            support: Support::Partial,
+            confidence: Confidence::Medium,
+        })
+    }
+}
+
+/// The fact that says how small collectives are.
+pub(super) const MIDDLE: &str = "elements of the middle one";
+
+/// Between two collectives of one loop the host is idle for no longer than so many times what it takes to launch one.
+const PAUSE: i64 = 3;
+
+/// What goes if collectives are put together: all but the last ones of each step.
+struct Merged {
+    kernels: Vec<EventId>,
+    /// The outermost operators that launch nothing else, and launches outside of operators.
+    operators: Vec<EventId>,
+    /// First and last of those that follow one another.
+    runs: Vec<(EventId, EventId)>,
+    kept: Vec<EventId>,
+    /// What the kept ones take more than before, in ns: the data of the others.
+    moved_ns: i64,
+}
+
+impl Merged {
+    fn new(context: &RuleContext<'_>, events: &[EventId], (buckets, latency): (usize, i64)) -> Self {
+        let trace = context.trace();
+        let mut by_step: BTreeMap<Option<usize>, Vec<EventId>> = BTreeMap::new();
+        for &event in events {
+            let launch = trace.gpu.of_event(event).and_then(|gpu| trace.gpu.launch[gpu.index()].some());
+            by_step.entry(context.step_of(&trace.steps, launch.unwrap_or(event))).or_default().push(event);
+        }
+        let (mut kernels, mut kept) = (Vec::new(), Vec::new());
+        for mut of in by_step.into_values() {
+            of.sort_unstable_by_key(|&e| (trace.events.start[e.index()], e));
+            kept.extend(of.split_off(of.len().saturating_sub(buckets)));
+            kernels.extend(of);
+        }
+        let moved_ns = kernels.iter().map(|&e| context.dur(e) - latency).sum::<i64>().max(0);
+        let operators = host_side(context, &kernels);
+        let runs = runs(context, &operators);
+        Self { kernels, operators, runs, kept, moved_ns }
+    }
+
+    /// They and their launches take no time, nor does the host between them; the last ones move their data.
+    fn likely(&self, context: &RuleContext<'_>) -> Option<Vec<Edit>> {
+        let longer = 1.0 + self.moved_ns as f64 / context.total(&self.kept).max(1) as f64;
+        let gone = self.gone(context, &[])?;
+        let grown = context.edit(Action::Scale(longer), "collective:those put together", &self.kept);
+        Some(std::iter::once(gone).chain(grown.filter(|_| self.moved_ns > 0)).collect())
+    }
+
+    /// As if the last ones took no time, either.
+    fn most(&self, context: &RuleContext<'_>) -> Option<Vec<Edit>> {
+        Some(vec![self.gone(context, &self.kept)?])
+    }
+
+    fn gone(&self, context: &RuleContext<'_>, also: &[EventId]) -> Option<Edit> {
+        let events = self.kernels.iter().chain(&self.operators).chain(also).copied().collect();
+        let chosen = Chosen { events, stretches: self.runs.clone(), ..Chosen::default() };
+        context.edit_of(Action::Remove, "collective:small ones put together", chosen)
+    }
+}
+
+/// What launches some work and nothing else: operators, and calls outside of them.
+fn host_side(context: &RuleContext<'_>, work: &[EventId]) -> Vec<EventId> {
+    let trace = context.trace();
+    let mut found = context.operators_of_nothing_else(work);
+    let operators: FxHashSet<EventId> = found.iter().copied().collect();
+    let launch = |&event: &EventId| trace.gpu.of_event(event).and_then(|gpu| trace.gpu.launch[gpu.index()].some());
+    let is_alone = |launch: &EventId| !trace.ancestors(*launch).any(|e| operators.contains(&e));
+    found.extend(work.iter().filter_map(launch).filter(is_alone));
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// First and last of those that one thread runs one after the other, with short pauses.
+fn runs(context: &RuleContext<'_>, operators: &[EventId]) -> Vec<(EventId, EventId)> {
+    let events = &context.trace().events;
+    let lengths = context.lengths(operators);
+    let pause = PAUSE * lengths.get(lengths.len() / 2).copied().unwrap_or(0);
+    // What other operators interrupt, or a longer pause, is no run.
+    let mut sorted = operators.to_vec();
+    sorted.sort_unstable_by_key(|&e| (events.track[e.index()], events.start[e.index()], e));
+    let at = |e: EventId| (events.track[e.index()], events.start[e.index()], e);
+    let split = |(first, last): (EventId, EventId)| {
+        let from = sorted.partition_point(|&e| at(e) < at(first));
+        let to = sorted.partition_point(|&e| at(e) <= at(last));
+        let goes_on = |a: &EventId, b: &EventId| events.start[b.index()] - events.end(*a) <= pause;
+        sorted[from..to].chunk_by(goes_on).filter_map(|run| Some((*run.first()?, *run.last()?))).collect::<Vec<_>>()
+    };
+    context.runs_of(operators).runs.into_iter().flat_map(split).collect()
+}
+
+/// As if so much less time were spent in collectives, in ns.
+fn halved(context: &RuleContext<'_>, events: &[EventId], spared: i64) -> Option<Vec<Edit>> {
+    let left = 1.0 - spared as f64 / context.total(events).max(1) as f64;
+    Some(vec![context.edit(Action::Scale(left.clamp(0.0, 1.0)), "collective:small ones put together", events)?])
+}

@@ -1,0 +1,127 @@
+//! SL030: small tensors are made on the host and copied to the GPU in each step.
+
+use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use stackline_critical_path::exact::what_if::Action;
+use stackline_model::gpu_calls::{CopyDirection, copy_direction};
+use stackline_model::{EventId, EventKind, Unit};
+use stackline_timeline::confidence::Confidence;
+use stackline_timeline::source_location::SourceLocation;
+use stackline_timeline::vocabulary::aten;
+use std::collections::BTreeMap;
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL030",
+    name: "redundant-copy-to-device",
+    area: Area::Copies,
+    about: "the same small tensors are made from Python values and copied to the GPU in each step",
+    why: "torch.tensor(…, device=\"cuda\") makes a tensor on the host, copies it and waits for the copy, for a few bytes.",
+    advice: "Make constants once, outside of the loop (as buffers of the module); make what follows from the GPU's values on \
+             the GPU: torch.arange, torch.full, torch.where.",
+    example: (
+        "def forward(self, x):\n    return x * torch.tensor([0.5, 2.0], device=x.device)",
+        "def __init__(self):\n    self.register_buffer(\"scale\", torch.tensor([0.5, 2.0]))\ndef forward(self, x):\n    return x * self.scale",
+    ),
+    cost: "a line each",
+    false_positives: "The values are others each time: then they can only be copied together, from pinned memory. The trace tells \
+                 their size, not whether they change.",
+    source: "field practice",
+    needs: &[Requirement::GpuWork, Requirement::RuntimeCalls, Requirement::Operators, Requirement::Steps],
+    settings: &[
+        Setting { name: "kib", default: 4.0, range: (0.0, 1e6), about: "greatest size of a small copy, in KiB" },
+        Setting {
+            name: "steps",
+            default: 50.0,
+            range: (0.0, 100.0),
+            about: "least part of the steps that have as many of them, in percent",
+        },
+    ],
+    advice_variants: &[],
+    check,
+};
+
+/// Between the copy and the end of `torch.tensor` nothing else happens, in ns.
+const NEXT_NS: i64 = 20_000;
+
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let trace = context.trace();
+    let copies = small_copies(context);
+    let made: Vec<EventId> = context
+        .named(&[EventKind::Operator], |name| name == aten::LIFT_FRESH)
+        .into_iter()
+        .filter_map(|fresh| copied_before(context, fresh))
+        .filter(|to| copies.contains_key(to))
+        .collect();
+    let by_place = context.by_place(&made).into_iter();
+    by_place
+        .filter_map(|(place, of)| {
+            let gone: Vec<EventId> = of.iter().filter_map(|to| copies.get(to)).flatten().copied().collect();
+            let steps = &trace.steps;
+            let mut per_step: BTreeMap<Option<usize>, usize> = BTreeMap::new();
+            for &to in &of {
+                *per_step.entry(context.step_of(steps, to)).or_default() += 1;
+            }
+            let mut counts: Vec<usize> = per_step.values().copied().collect();
+            counts.sort_unstable();
+            let alike = counts.iter().filter(|&&count| count == counts[counts.len() / 2]).count();
+            let share = 100.0 * alike as f64 / context.steps().max(1) as f64;
+            (share >= context.setting("steps")).then(|| candidate(context, place, (of, gone))).flatten()
+        })
+        .collect()
+}
+
+/// Small copies to the GPU by the outermost `aten::to` that made them.
+fn small_copies(context: &RuleContext<'_>) -> BTreeMap<EventId, Vec<EventId>> {
+    let trace = context.trace();
+    let most = (context.setting("kib") * 1024.0) as i64;
+    let columns = ["bytes", "Bytes"].map(|key| trace.attr(key));
+    let bytes = |copy: EventId| columns.iter().find_map(|column| column.i64(copy));
+    let mut found: BTreeMap<EventId, Vec<EventId>> = BTreeMap::new();
+    let is_upload = |name: &str| copy_direction(name) == Some(CopyDirection::ToDevice);
+    for copy in context.named(&[EventKind::Memcpy], is_upload) {
+        let launch = trace.gpu.of_event(copy).and_then(|gpu| trace.gpu.launch[gpu.index()].some());
+        let to = launch.and_then(|launch| trace.ancestors(launch).find(|&e| trace.name(e) == aten::TO));
+        if let Some(to) = to.filter(|_| bytes(copy).is_some_and(|bytes| bytes <= most)) {
+            found.entry(to).or_default().push(copy);
+        }
+    }
+    found
+}
+
+/// The `aten::to` that ended right before a tensor was handed out as new.
+fn copied_before(context: &RuleContext<'_>, fresh: EventId) -> Option<EventId> {
+    let trace = context.trace();
+    let (start, parent) = (trace.events.start[fresh.index()], trace.events.parent[fresh.index()]);
+    let on_track = trace.track_events(trace.events.track[fresh.index()]);
+    let at = on_track.partition_point(|e| trace.events.start[e.index()] < start);
+    // Children stand behind their parent.
+    let mut before = on_track[..at].iter().rev().copied().take_while(|&e| e != parent);
+    let sibling = before.find(|&e| trace.events.parent[e.index()] == parent)?;
+    let is_next = trace.name(sibling) == aten::TO && start - trace.events.end(sibling) <= NEXT_NS;
+    is_next.then_some(sibling)
+}
+
+fn candidate(
+    context: &RuleContext<'_>,
+    place: SourceLocation,
+    (to, copies): (Vec<EventId>, Vec<EventId>),
+) -> Option<Candidate> {
+    let all: Vec<EventId> = to.iter().chain(&copies).copied().collect();
+    let edit = context.edit(Action::Remove, format!("operator:{} of torch.tensor", aten::TO), &all)?;
+    let per_step = copies.len() as f64 / context.steps() as f64;
+    Some(Candidate {
+        title: format!(
+            "small tensors are made on the host and copied to the GPU: {per_step:.0}{}",
+            context.words().a_step()
+        ),
+        place,
+        facts: vec![
+            Fact::count("copies", copies.len()),
+            Fact { name: "copies, a step", value: per_step, unit: Unit::None },
+            Fact::time("in them on the host, a step", context.per_step(context.total(&to))),
+        ],
+        events: copies,
+        support: Support::Inferred,
+        confidence: Confidence::Low,
+        gain_estimate: GainEstimate::Edits(vec![edit]),
+    })
+}

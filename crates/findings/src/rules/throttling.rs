@@ -1,0 +1,156 @@
+//! SL034: the GPU's clock goes down, and kernels take longer.
+
+use crate::rule::is_clock;
+use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use stackline_critical_path::exact::what_if::Action;
+use stackline_model::{AttrValue, EventId, EventKind, Key, StrId, Unit};
+use stackline_timeline::confidence::Confidence;
+use std::collections::BTreeMap;
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL034",
+    name: "throttling",
+    area: Area::Measurement,
+    about: "the clock of the GPU goes down within the window, and kernels get slower with it",
+    why: "A GPU that is too hot, or at the limit of its power, lowers its clock: the same work takes longer.",
+    advice: "Look at temperature, power limit and cooling (nvidia-smi -q -d PERFORMANCE, rocm-smi); compare runs with the \
+             clock locked (nvidia-smi -lgc).",
+    example: ("python train.py", "nvidia-smi -lgc 1410,1410\npython train.py"),
+    cost: "none in code; a locked clock may be lower than the highest one",
+    false_positives: "The GPU had nothing to do and rested: then kernels do not take longer. Work changed at the same moment.",
+    source: "field practice",
+    needs: &[Requirement::GpuWork, Requirement::ClockCounters],
+    settings: &[
+        Setting {
+            name: "drop",
+            default: 10.0,
+            range: (1.0, 100.0),
+            about: "by how much the clock must be below its highest to be low, in percent",
+        },
+        Setting {
+            name: "slower",
+            default: 5.0,
+            range: (0.0, 1000.0),
+            about: "by how much the same kernels take longer while it is low, in percent",
+        },
+    ],
+    advice_variants: &[],
+    check,
+};
+
+/// The values of a counter over time.
+type Series = Vec<(i64, f64)>;
+
+/// So many runs of a kernel tell how long it takes.
+const RUNS: usize = 3;
+
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let found = clocks(context).into_iter().filter_map(|(name, series)| candidate(context, name, &series));
+    // Of several clocks the one that tells most.
+    found.max_by(|a, b| a.facts[1].value.total_cmp(&b.facts[1].value)).into_iter().collect()
+}
+
+/// Arguments of counters that say whose clock it is.
+const WHOSE: &[&str] = &["device", "gpu", "index", "id"];
+
+/// Values of clocks in time order, by process, counter, whose clock it is, and argument.
+fn clocks<'a>(context: &RuleContext<'a>) -> Vec<(&'a str, Series)> {
+    let trace = context.trace();
+    let mut found: BTreeMap<(Key, &str, Option<u64>, StrId), Series> = BTreeMap::new();
+    for event in trace.events.ids().filter(|&e| trace.kind(e) == EventKind::Counter && is_clock(trace.name(e))) {
+        let process = trace.tracks.pid(trace.events.track[event.index()]);
+        let is_whose = |key: StrId| WHOSE.contains(&trace.strings.get(key).to_ascii_lowercase().as_str());
+        let values = || trace.attrs.of_event(event).filter_map(|(key, value)| Some((key, AttrValue::as_f64(value)?)));
+        let whose = values().find(|&(key, _)| is_whose(key)).map(|(_, value)| value.to_bits());
+        for (key, value) in values().filter(|&(key, value)| !is_whose(key) && value.is_finite() && value > 0.0) {
+            let series = found.entry((process, trace.name(event), whose, key)).or_default();
+            series.push((trace.events.start[event.index()], value));
+        }
+    }
+    let sorted = |((_, name, ..), mut series): ((Key, &'a str, Option<u64>, StrId), Series)| {
+        series.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        (name, series)
+    };
+    found.into_iter().map(sorted).collect()
+}
+
+fn candidate(context: &RuleContext<'_>, name: &str, series: &Series) -> Option<Candidate> {
+    let trace = context.trace();
+    let highest = series.iter().map(|&(_, value)| value).fold(0.0, f64::max);
+    let limit = highest * (1.0 - context.setting("drop") / 100.0);
+    let is_low = |event: EventId| {
+        let before = series.partition_point(|&(at, _)| at <= trace.events.start[event.index()]).checked_sub(1);
+        before.is_some_and(|i| series[i].1 < limit)
+    };
+    let lowest = series.iter().map(|&(_, value)| value).fold(highest, f64::min);
+    let grid = trace.attr("grid");
+    let mut kernels: BTreeMap<(StrId, Option<StrId>), [Vec<EventId>; 2]> = BTreeMap::new();
+    for event in context.kernels() {
+        let of = kernels.entry((trace.events.name[event.index()], grid.text(event))).or_default();
+        of[usize::from(is_low(event))].push(event);
+    }
+    let low: Vec<EventId> = kernels.values().flat_map(|[_, low]| low).copied().collect();
+    let (slower, doubt) = slower(context, kernels.values())?;
+    if slower < 1.0 + context.setting("slower") / 100.0 {
+        return None;
+    }
+    let faster = |times: f64| {
+        let edit = context.edit(Action::Scale(1.0 / times), format!("kernel:* while {name} is low"), &low);
+        edit.map(|edit| vec![edit])
+    };
+    let bounds = [slower - doubt, slower + doubt].map(|times| faster(times.max(1.0)));
+    let gain_estimate = GainEstimate::Range(faster(slower)?, bounds.into_iter().flatten().collect());
+    let percent = 100.0 * (slower - 1.0);
+    Some(Candidate {
+        title: format!(
+            "kernels take {percent:.0} % longer while {name} is below {limit:.0}: down to {lowest:.0} of {highest:.0}"
+        ),
+        place: stackline_timeline::source_location::SourceLocation::default(),
+        facts: vec![
+            Fact::count("kernels while it is low", low.len()),
+            Fact { name: "longer by", value: percent, unit: Unit::Percent },
+        ],
+        events: low,
+        support: Support::Inferred,
+        confidence: Confidence::Low,
+        gain_estimate,
+    })
+}
+
+/// The mean over kernels is this many standard errors from the truth at most, nearly always,
+const STANDARD_ERRORS: f64 = 3.0;
+/// and never told closer than this part of it: kernels about the moment of the change count to one side.
+const LEAST_DOUBT: f64 = 0.03;
+
+/// How many times as long the same kernels take while the clock is low, and by how much that may be wrong, told from how
+/// different kernels differ in it, and the runs of each; none if none ran at both clocks.
+fn slower<'k>(context: &RuleContext<'_>, kernels: impl Iterator<Item = &'k [Vec<EventId>; 2]>) -> Option<(f64, f64)> {
+    let mean = |of: &[EventId]| context.total(of) as f64 / of.len() as f64;
+    let both: Vec<&[Vec<EventId>; 2]> = kernels.filter(|[high, low]| high.len().min(low.len()) >= RUNS).collect();
+    // Of each kernel what all of its runs would take, and what they take.
+    let times: Vec<(f64, f64)> =
+        both.iter().map(|[high, low]| (mean(high) * low.len() as f64, context.total(low) as f64)).collect();
+    let (would_be, is) = times.iter().fold((0.0, 0.0), |(a, b), (would_be, is)| (a + would_be, b + is));
+    if would_be <= 0.0 {
+        return None;
+    }
+    let slower = is / would_be;
+    let squares: f64 = times.iter().map(|(would_be, is)| (is - slower * would_be).powi(2)).sum();
+    // A single kernel differs from no other one, but its runs do.
+    let of_runs: f64 = both
+        .iter()
+        .map(|[high, low]| {
+            let (runs, as_often) = (low.len() as f64, slower * low.len() as f64);
+            variance(context, low) * runs + variance(context, high) / high.len() as f64 * as_often.powi(2)
+        })
+        .sum();
+    let doubt = STANDARD_ERRORS * squares.max(of_runs).sqrt() / would_be;
+    Some((slower, doubt.max(LEAST_DOUBT * (slower - 1.0))))
+}
+
+/// Variance of the lengths of some runs, in ns squared.
+fn variance(context: &RuleContext<'_>, of: &[EventId]) -> f64 {
+    let mean = context.total(of) as f64 / of.len().max(1) as f64;
+    let squares: f64 = of.iter().map(|&event| (context.dur(event) as f64 - mean).powi(2)).sum();
+    squares / of.len().saturating_sub(1).max(1) as f64
+}

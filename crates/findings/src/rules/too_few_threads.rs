@@ -1,0 +1,171 @@
+//! SL049: large operators compute on one processor while others have nothing to do.
+
+use crate::{Area, Candidate, Fact, GainEstimate, Recording, Requirement, Rule, RuleContext, Setting, Support};
+use stackline_critical_path::exact::what_if::{Action, Edit};
+use stackline_model::{EventId, EventKind, Key, SampleMetric, TrackId, Unit};
+use stackline_timeline::confidence::Confidence;
+use stackline_timeline::vocabulary::aten;
+use std::collections::BTreeMap;
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL049",
+    name: "too-few-threads",
+    area: Area::Host,
+    about: "large CPU operators run on one thread while processors are idle",
+    why: "PyTorch divides such operators among the threads of its pool. With one thread all of their time is one processor's.",
+    advice: "Give PyTorch as many threads as the finding has threads available for each process: torch.set_num_threads, or OMP_NUM_THREADS, \
+             which torchrun sets to 1 for several processes unless you set it.",
+    example: (
+        "# torchrun sets OMP_NUM_THREADS=1\ntrain(model)",
+        "torch.set_num_threads(4)  # \"threads available\" of the finding\ntrain(model)",
+    ),
+    cost: "one line, or a variable of the environment; sums in another order change last digits",
+    false_positives: "Programs that are not recorded need the idle processors later: where the recorded process itself waits for a processor for over \
+                 5 % of the time, nothing is said. Or one thread is meant: results then do not depend on the number of \
+                 threads. Only operators that PyTorch always divides are checked: products of matrices, convolutions, attention, norms and \
+                 softmax. A recording does not say whether operators run on a GPU: those of programs that call operators of CUDA or ROCm \
+                 libraries are left out. The gain supposes that each further thread adds 60 % of the first one's throughput; operators that are \
+                 limited by memory gain less.",
+    source: "field practice; PyTorch's documentation of threads on CPUs",
+    needs: &[Requirement::Operators, Requirement::Processors],
+    settings: &[
+        Setting {
+            name: "mean_us",
+            default: 300.0,
+            range: (1.0, 1e6),
+            about: "least mean length of operators of one name, in µs",
+        },
+        Setting {
+            name: "share",
+            default: 15.0,
+            range: (0.0, 100.0),
+            about: "least part of the critical path in them, in percent",
+        },
+        Setting {
+            name: "used",
+            default: 1.2,
+            range: (1.0, 1000.0),
+            about: "most processors that the process uses while they run, by samples of CPU time",
+        },
+    ],
+    advice_variants: &[],
+    check,
+};
+
+/// Each further thread adds this part of the first one's throughput.
+const LIKELY: f64 = 0.6;
+/// A process that uses less waits for processors that other programs take: none is free.
+const LEAST_USED: f64 = 0.7;
+/// A process whose threads wait for a processor for more of the time than this shares them with programs that are not recorded.
+const MOST_DELAYED: f64 = 0.05;
+/// Fewer samples in the operators do not tell how many processors they use.
+const LEAST_SAMPLES: usize = 10;
+
+/// Large operators of a process.
+struct Large<'a> {
+    pid: i64,
+    by_name: Vec<(&'a str, Vec<EventId>)>,
+    /// All of them, by start.
+    all: Vec<EventId>,
+}
+
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let trace = context.trace();
+    let is_of_gpus = |name: &str| aten::OF_GPUS.iter().any(|part| name.starts_with(part));
+    if context.uses_gpu() || !context.named(&[EventKind::Operator], is_of_gpus).is_empty() {
+        return Vec::new();
+    }
+    let (from, to) = context.window();
+    let is_worker = |pid: Key| context.loader_workers().during(from, to).any(|worker| worker.pid == pid);
+    let mut by_process: BTreeMap<i64, Vec<EventId>> = BTreeMap::new();
+    for operator in context.outermost(&context.named(&[EventKind::Operator], |name| aten::THREADED.contains(&name))) {
+        let key = trace.tracks.pid(trace.events.track[operator.index()]);
+        let Key::Int(pid) = key else { continue };
+        if !is_worker(key) {
+            by_process.entry(pid).or_default().push(operator);
+        }
+    }
+    by_process.into_iter().filter_map(|(pid, operators)| candidate(context, &large(context, pid, &operators))).collect()
+}
+
+fn large<'a>(context: &RuleContext<'a>, pid: i64, operators: &[EventId]) -> Large<'a> {
+    let mut by_name = context.by_name(operators);
+    let least = context.setting("mean_us") * 1e3;
+    by_name.retain(|(_, of)| context.total(of) as f64 >= least * of.len() as f64);
+    let mut all: Vec<EventId> = by_name.iter().flat_map(|(_, of)| of.iter().copied()).collect();
+    all.sort_unstable_by_key(|&operator| (context.trace().events.start[operator.index()], operator));
+    Large { pid, by_name, all }
+}
+
+fn candidate(context: &RuleContext<'_>, large: &Large<'_>) -> Option<Candidate> {
+    let recording = context.recording()?;
+    let (from, to) = context.window();
+    let share = context.percent(context.path_inside(&large.all).iter().sum());
+    let used = used(context, large)?;
+    let threads = threads(recording, large.pid, (from, to))?;
+    let delayed = recording.delayed(large.pid, from, to) / context.steps_ns() as f64;
+    if delayed > MOST_DELAYED {
+        return None;
+    }
+    if share < context.setting("share") || !(LEAST_USED..=context.setting("used")).contains(&used) || threads < 2.0 {
+        return None;
+    }
+    let scaled = |left: f64| -> Option<Vec<Edit>> {
+        let edit =
+            |(name, of): &(&str, Vec<EventId>)| context.edit(Action::Scale(left), format!("operator:{name}"), of);
+        large.by_name.iter().map(edit).collect()
+    };
+    let most = 1.0 / threads;
+    let likely = 1.0 / (1.0 + LIKELY * (threads - 1.0));
+    let longest =
+        large.all.iter().copied().max_by_key(|&operator| (context.dur(operator), std::cmp::Reverse(operator)))?;
+    let names: Vec<&str> = large.by_name.iter().map(|(name, _)| *name).take(NAMED).collect();
+    let more = if large.by_name.len() > NAMED { ", …" } else { "" };
+    let of = if recording.own().count() > 1 { format!(" of process {}", large.pid) } else { String::new() };
+    Some(Candidate {
+        title: format!(
+            "{}{more}{of} run on one thread: {share:.0} % of the critical path; processors for {threads:.0} are available",
+            names.join(", ")
+        ),
+        place: context.place(longest),
+        facts: vec![
+            Fact::count("operators", large.all.len()),
+            Fact { name: "part of the critical path", value: share, unit: Unit::Percent },
+            Fact { name: "processors used while they run, mean", value: used, unit: Unit::None },
+            Fact { name: "threads available", value: threads, unit: Unit::None },
+        ],
+        gain_estimate: GainEstimate::Range(scaled(likely)?, vec![scaled((1.0 + likely) / 2.0)?, scaled(most)?]),
+        events: large.all.clone(),
+        support: Support::Inferred,
+        confidence: Confidence::Medium,
+    })
+}
+
+/// A title names so many operators.
+const NAMED: usize = 3;
+
+/// How many threads of a process find a processor, if what is idle is divided evenly among all recorded processes that compute.
+fn threads(recording: &Recording, pid: i64, (from, to): (i64, i64)) -> Option<f64> {
+    let computing = recording.computing(from, to).max(1) as f64;
+    let others = (recording.busy(from, to)? - computing).max(0.0);
+    // A processor that is idle for most of the time counts.
+    Some(((recording.usable(pid)? - others) / computing + 0.25).floor())
+}
+
+/// How many processors a process uses while its large operators run, in the mean, by samples of CPU time of all its threads. None
+/// without samples enough.
+fn used(context: &RuleContext<'_>, large: &Large<'_>) -> Option<f64> {
+    let trace = context.trace();
+    let events = &trace.events;
+    let starts: Vec<i64> = large.all.iter().map(|operator| events.start[operator.index()]).collect();
+    let is_inside = |at: i64| {
+        let operator = starts.partition_point(|&start| start <= at).checked_sub(1).map(|last| large.all[last]);
+        operator.is_some_and(|operator| at < events.end(operator))
+    };
+    let is_own = |track: TrackId| trace.tracks.pid(track) == Key::Int(large.pid);
+    let own = trace.samples().of_metric(SampleMetric::CpuTime).filter(|(track, _)| is_own(*track));
+    let inside = own.flat_map(|(_, samples)| samples).filter(|sample| is_inside(sample.time));
+    let cpu: Vec<i64> = inside.map(|sample| sample.weight).collect();
+    let length = context.total(&large.all);
+    (cpu.len() >= LEAST_SAMPLES && length > 0).then(|| cpu.iter().sum::<i64>() as f64 / length as f64)
+}

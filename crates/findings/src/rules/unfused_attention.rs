@@ -1,0 +1,116 @@
+//! SL014: attention as matrix product, softmax, matrix product.
+
+use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use stackline_critical_path::exact::what_if::Action;
+use stackline_model::EventId;
+use stackline_timeline::confidence::Confidence;
+use stackline_timeline::vocabulary::aten;
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL014",
+    name: "unfused-attention",
+    area: Area::Kernels,
+    about: "attention writes all its scores to memory between a matrix product, a softmax and a second product",
+    why: "The scores grow with the square of the sequence's length; scaling, masking and softmax each read and write them all.",
+    advice: "Call torch.nn.functional.scaled_dot_product_attention (transformers: attn_implementation=\"sdpa\"), with shapes, \
+             types and a mask that its flash, memory-efficient or cuDNN version takes.",
+    example: (
+        "scores = (q @ k.transpose(-2, -1)) * scale\ny = scores.softmax(-1) @ v",
+        "y = F.scaled_dot_product_attention(q, k, v, scale=scale)",
+    ),
+    cost: "a few lines; attention weights are not returned",
+    false_positives: "The program needs the weights themselves, or a form of attention that no fused version has. The gain is that of \
+                 the kernels between the two products; the upper bound holds the products, too, and the copies of their inputs and outputs.",
+    source: "field practice; FlashAttention (Dao 2022)",
+    needs: &[Requirement::GpuWork, Requirement::Operators],
+    settings: &[Setting {
+        name: "share",
+        default: 1.0,
+        range: (0.0, 100.0),
+        about: "least part of the GPU's busy time between the two products that is reported, in percent",
+    }],
+    advice_variants: &[],
+    check,
+};
+
+/// So many operations are looked at on each side of a softmax.
+const REACH: usize = 8;
+
+/// What attention runs: what lies between the products, all with the products and copies beside them, and each softmax.
+#[derive(Default)]
+struct Parts {
+    between: Vec<EventId>,
+    all: Vec<EventId>,
+    calls: Vec<EventId>,
+}
+
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let mut parts = Parts::default();
+    for order in context.launch_order() {
+        let names: Vec<&str> = order.iter().map(|&work| context.operator(work)).collect();
+        for (at, _) in names.iter().enumerate().filter(|(_, name)| aten::SOFTMAX.contains(name)) {
+            let before = reach(names[..at].iter().rev());
+            let after = reach(names[at + 1..].iter());
+            if let (Some(before), Some(after)) = (before, after) {
+                parts.calls.push(order[at]);
+                parts.between.extend(&order[at - before..=at + after]);
+                let (first, last) = (at - before, at + after);
+                let from = first - beside(names[..first].iter().rev());
+                parts.all.extend(&order[from..=last + beside(names[last + 1..].iter())]);
+            }
+        }
+    }
+    for list in [&mut parts.between, &mut parts.all] {
+        list.sort_unstable();
+        list.dedup();
+    }
+    let ns = context.total(&parts.between);
+    if parts.between.is_empty() || context.percent_of_gpu(ns) < context.setting("share") {
+        return Vec::new();
+    }
+    candidate(context, parts).into_iter().collect()
+}
+
+/// How many operations lie between a softmax and the product that it belongs to.
+fn reach<'n>(names: impl Iterator<Item = &'n &'n str>) -> Option<usize> {
+    for (count, name) in names.take(REACH + 1).enumerate() {
+        if aten::BATCHED_PRODUCTS.contains(name) {
+            return Some(count);
+        }
+        if !aten::BETWEEN_PRODUCTS.contains(name) {
+            return None;
+        }
+    }
+    None
+}
+
+/// How many operations of products and copies lie beside what is between the products.
+fn beside<'n>(names: impl Iterator<Item = &'n &'n str>) -> usize {
+    names.take(REACH).take_while(|name| aten::BATCHED_PRODUCTS.contains(name) || **name == aten::COPY).count()
+}
+
+fn candidate(context: &RuleContext<'_>, Parts { between, all, calls }: Parts) -> Option<Candidate> {
+    let ns = context.total(&between);
+    let remove = |work: &[EventId], text: &str| {
+        let mut gone = context.operators_of_nothing_else(work);
+        gone.extend(work);
+        Some(vec![context.edit(Action::Remove, text, &gone)?])
+    };
+    let likely = remove(&between, "operators between the products of attention")?;
+    let gain_estimate = GainEstimate::Range(likely, vec![remove(&all, "all operators of attention")?]);
+    let (place, _) = context.by_code(&calls).into_iter().next()?;
+    let share = context.percent_of_gpu(ns);
+    Some(Candidate {
+        title: format!("attention in parts: what lies between its two products takes {share:.0} % of the GPU's time"),
+        place,
+        facts: vec![
+            Fact::count("softmax", calls.len()),
+            Fact::count("kernels between the products", between.len()),
+            Fact::time("between the products, a step", context.per_step(ns)),
+        ],
+        events: between,
+        support: Support::Inferred,
+        confidence: Confidence::High,
+        gain_estimate,
+    })
+}

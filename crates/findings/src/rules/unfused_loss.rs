@@ -1,0 +1,130 @@
+//! SL013: cross entropy as separate kernels.
+
+use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use stackline_critical_path::exact::what_if::Action;
+use stackline_model::{EventId, EventKind};
+use stackline_timeline::confidence::Confidence;
+use stackline_timeline::vocabulary::aten;
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL013",
+    name: "unfused-loss",
+    area: Area::Kernels,
+    about: "cross entropy runs as log_softmax, nll_loss and copies, forward and backward",
+    why: "Each of these kernels reads and writes the logits of all classes; with a large vocabulary these are the largest tensors.",
+    advice: "Compile the loss (torch.compile), or use a fused cross entropy that also computes the gradient.",
+    example: ("loss = F.cross_entropy(logits.float(), y)", "loss = torch.compile(F.cross_entropy)(logits, y)"),
+    cost: "compilation at the first call, or one more dependency",
+    false_positives: "There are few classes: then the kernels are short, and other work hides them. The gain supposes that nll_loss and \
+                 the copies vanish, and that softmax reads or writes the logits three times instead of five; if they are converted \
+                 to float32 for it, of half the bytes. The bounds hold half and nearly twice of what is left (an H100, bfloat16, compiled: \
+                 0.27, measured).",
+    source: "DeepContext 6.3 (Transformer-Big: 30.5 s to 23.9 s of GPU time)",
+    needs: &[Requirement::GpuWork, Requirement::Operators],
+    settings: &[
+        Setting::share_of_gpu(2.0),
+        Setting {
+            name: "scale",
+            default: 0.6,
+            range: (0.0, 1.0),
+            about: "what is left of the time of log_softmax and its backward, if logits are not converted",
+        },
+    ],
+    advice_variants: &[],
+    check,
+};
+
+/// What part of the loss GPU work belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Softmax,
+    Loss,
+    Copy,
+}
+
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let trace = context.trace();
+    if trace.strings.find(aten::LOG_SOFTMAX).is_none() {
+        return Vec::new();
+    }
+    let (mut softmax, mut others, mut losses) = (Vec::new(), conversions(context), 0);
+    for work in context.gpu_work() {
+        match part(context, work) {
+            Some(Part::Softmax) => softmax.push(work),
+            Some(part) => {
+                losses += usize::from(part == Part::Loss);
+                others.push(work);
+            }
+            None => {}
+        }
+    }
+    if softmax.is_empty() || losses == 0 {
+        return Vec::new();
+    }
+    candidate(context, softmax, others).into_iter().collect()
+}
+
+/// Copies right before log_softmax and right behind its backward: they convert the logits, and their gradient.
+fn conversions(context: &RuleContext<'_>) -> Vec<EventId> {
+    let is_copy = |work: EventId| context.operator(work) == aten::COPY;
+    let is_outside = |work: &EventId| part(context, *work).is_none();
+    let of_pair = |pair: &[EventId]| match context.operator(pair[0]) {
+        aten::LOG_SOFTMAX_BACKWARD if is_copy(pair[1]) => Some(pair[1]),
+        _ if is_copy(pair[0]) && context.operator(pair[1]) == aten::LOG_SOFTMAX => Some(pair[0]),
+        _ => None,
+    };
+    let orders = context.launch_order();
+    let pairs = orders.iter().flat_map(|order| order.windows(2).filter_map(of_pair));
+    let mut found: Vec<EventId> = pairs.filter(is_outside).collect();
+    // One copy may stand behind a backward and before the next forward.
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+fn part(context: &RuleContext<'_>, work: EventId) -> Option<Part> {
+    let trace = context.trace();
+    let mut is_in_log_softmax = false;
+    for operator in context.stack(work).filter(|&e| trace.kind(e) == EventKind::Operator) {
+        match trace.name(operator) {
+            aten::LOG_SOFTMAX | aten::LOG_SOFTMAX_BACKWARD => is_in_log_softmax = true,
+            name if name.starts_with(aten::NLL_LOSS) => return Some(Part::Loss),
+            aten::CROSS_ENTROPY if !is_in_log_softmax => return Some(Part::Copy),
+            _ => {}
+        }
+    }
+    is_in_log_softmax.then_some(Part::Softmax)
+}
+
+fn candidate(context: &RuleContext<'_>, softmax: Vec<EventId>, others: Vec<EventId>) -> Option<Candidate> {
+    let all: Vec<EventId> = softmax.iter().chain(&others).copied().collect();
+    let ns = context.total(&all);
+    let share = context.percent_of_gpu(ns);
+    if share < context.setting("share") {
+        return None;
+    }
+    let mut gone = context.operators_of_nothing_else(&others);
+    gone.extend(&others);
+    let is_converted = others.iter().any(|&work| context.operator(work) == aten::COPY);
+    let scale = context.setting("scale") * if is_converted { 0.5 } else { 1.0 };
+    let edits = |scale: f64| {
+        let remove = context.edit(Action::Remove, "operator:nll_loss", &gone)?;
+        Some(vec![remove, context.edit(Action::Scale(scale.min(1.0)), "operator:log_softmax", &softmax)?])
+    };
+    let gain_estimate = GainEstimate::Range(edits(scale)?, vec![edits(scale / 2.0)?, edits(scale * 1.7)?]);
+    let is_forward = |work: &&EventId| context.operator(**work) == aten::LOG_SOFTMAX;
+    let place = softmax.iter().find(is_forward).or(softmax.first()).map(|&work| context.place(work));
+    Some(Candidate {
+        title: format!("cross entropy takes {share:.0} % of the GPU's time in separate kernels"),
+        place: place.unwrap_or_default(),
+        facts: vec![
+            Fact::count("kernels", all.len()),
+            Fact::time("log_softmax, a step", context.per_step(context.total(&softmax))),
+            Fact::time("nll_loss and copies, a step", context.per_step(context.total(&others))),
+        ],
+        events: all,
+        support: Support::Exact,
+        confidence: Confidence::Medium,
+        gain_estimate,
+    })
+}

@@ -1,0 +1,274 @@
+//! SL031: some steps take longer than the others.
+
+use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
+use rustc_hash::FxHashSet;
+use stackline_critical_path::exact::Category;
+use stackline_critical_path::exact::what_if::Gain;
+use stackline_model::format::duration;
+use stackline_model::names::STEP_PREFIX;
+use stackline_model::{EventId, INFERRED, Key, StrId, Trace, Unit};
+use stackline_timeline::confidence::Confidence;
+use stackline_timeline::steps::spans;
+use std::collections::{BTreeMap, BTreeSet};
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL031",
+    name: "unstable-steps",
+    area: Area::Measurement,
+    about: "some steps take much longer than the others, and what grew in them",
+    why: "What holds up a few steps is lost in the mean of all; other ranks wait for the slow one each time.",
+    advice: "Look at the step that is named (`stackline critical-path`, with its number as --steps) and at what grew in it: \
+             allocations, a compilation, garbage collection, data, saving, another program on the machine.",
+    example: (
+        "if step % 100 == 0:\n    torch.save(model.state_dict(), \"last.pt\")",
+        "if step % 100 == 0:  # written beside the next steps\n    state = {k: v.clone() for k, v in model.state_dict().items()}\n    \
+         pending = writer.submit(torch.save, state, \"last.pt\")",
+    ),
+    cost: "depends on the cause",
+    false_positives: "Steps differ on purpose: evaluation, checkpoints, inputs of different lengths. Of a recording a gain is told only where something is \
+                 known to take at least half of what the slow step takes longer, and is no mere noise: it is done more often than in any \
+                 usual step, or it is no computing of the host. An operator or function that is only slower once may have waited for \
+                 a processor that another program had: then a note tells of it, and it is no finding. A step lasts until the GPU is done \
+                 with it. The first one of a trace is never called slow: programs warm up, and it begins with an idle GPU. Nor is the last \
+                 one of a process: what ends a program or a profile (a wait for the GPU, joined workers, a saved trace) lies in it.",
+    source: "field practice",
+    needs: &[Requirement::Steps],
+    settings: &[
+        Setting {
+            name: "percent",
+            default: 15.0,
+            range: (1.0, 1000.0),
+            about: "by how much a step must be longer than the median of the steps, in percent",
+        },
+        Setting {
+            name: "deviations",
+            default: 5.0,
+            range: (0.0, 100.0),
+            about: "and by how many times the steps' median deviation from their median",
+        },
+    ],
+    advice_variants: &[],
+    check,
+};
+
+/// With fewer steps nobody knows what is usual.
+const LEAST_STEPS: usize = 4;
+
+const NOISE: &str =
+    "nothing that the program did more often explains it, so that another program may have had the processor";
+
+const MORE_WORK: &str = "it runs more operators than other steps, for an evaluation or a checkpoint perhaps; findings on those tell their gain";
+
+const MODEL: &str = "model: the slow steps and those behind them take the median of all";
+
+/// A step of the window: its number, start, end and event.
+type Timed = (i64, i64, i64, EventId);
+
+fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
+    let steps = timed(context);
+    let usual = median(steps.iter().map(length).collect());
+    let deviation = median(steps.iter().map(|s| (length(s) - usual).abs()).collect());
+    let least =
+        (usual as f64 * context.setting("percent") / 100.0).max(deviation as f64 * context.setting("deviations"));
+    // The first step of a process fills caches and allocators: it is longer, and by how much differs from run to run.
+    let (first, last) = (first_steps(context.trace()), last_steps(context.trace()));
+    let is_slow = |s: &Timed| !first.contains(&s.3) && !last.contains(&s.3) && (length(s) - usual) as f64 > least;
+    let (slow, others): (Vec<Timed>, Vec<Timed>) = steps.iter().partition(|s| is_slow(s));
+    // Where every third step is slow, that is how the program is.
+    if steps.len() < LEAST_STEPS || slow.len() * 3 > steps.len() {
+        return Vec::new();
+    }
+    let Some(&worst) = slow.iter().max_by_key(|s| length(s)) else { return Vec::new() };
+    let are_slow = slow.iter().copied().collect();
+    vec![candidate(context, &Steps { all: steps, slow, others, are_slow, worst }, usual)]
+}
+
+/// The steps of the window.
+struct Steps {
+    all: Vec<Timed>,
+    slow: Vec<Timed>,
+    /// Those that are not slow.
+    others: Vec<Timed>,
+    are_slow: FxHashSet<Timed>,
+    /// The slowest one.
+    worst: Timed,
+}
+
+impl Steps {
+    fn is_slow(&self, step: &Timed) -> bool {
+        self.are_slow.contains(step)
+    }
+}
+
+/// The first step of each process.
+fn first_steps(trace: &Trace) -> BTreeSet<EventId> {
+    let mut first: BTreeMap<Key, EventId> = BTreeMap::new();
+    for step in &trace.steps {
+        first.entry(trace.process_of(step)).or_insert(step.event);
+    }
+    first.into_values().collect()
+}
+
+/// The last step of each process.
+fn last_steps(trace: &Trace) -> BTreeSet<EventId> {
+    let mut last: BTreeMap<Key, (i64, EventId)> = BTreeMap::new();
+    for step in &trace.steps {
+        let known = last.entry(trace.process_of(step)).or_insert((step.start, step.event));
+        *known = (*known).max((step.start, step.event));
+    }
+    last.into_values().map(|(_, event)| event).collect()
+}
+
+/// The steps of the window, each until the work of the GPU that was launched in it is done: where the host runs ahead, its own
+/// steps are as long as it likes.
+fn timed(context: &RuleContext<'_>) -> Vec<Timed> {
+    let trace = context.trace();
+    let (from, to) = context.window();
+    let spans = spans(trace, |gpu| trace.events.is_timed(trace.gpu.event[gpu.index()]));
+    let steps = trace.steps.iter().zip(spans).filter(|(s, _)| s.end > s.start && s.start < to);
+    let clamped = steps.map(|(s, span)| (s.number, span.0.clamp(from, to), span.1.clamp(from, to), s.event));
+    clamped.filter(|s| s.2 > s.1).collect()
+}
+
+fn length(step: &Timed) -> i64 {
+    step.2 - step.1
+}
+
+/// The lower one of two in the middle; 0 of none.
+fn median(mut values: Vec<i64>) -> i64 {
+    values.sort_unstable();
+    values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(0)
+}
+
+fn candidate(context: &RuleContext<'_>, of: &Steps, usual: i64) -> Candidate {
+    let Steps { all: steps, slow, worst, .. } = of;
+    // The step behind a slow one begins with an idle GPU, and is longer for it.
+    let behind = steps.windows(2).filter(|pair| of.is_slow(&pair[0]) && !of.is_slow(&pair[1])).map(|pair| &pair[1]);
+    let lost: Vec<i64> = slow.iter().chain(behind).map(length).collect();
+    let excess = |usual: i64| lost.iter().map(|ns| ns - usual).sum::<i64>() / context.steps() as i64;
+    let shortest = steps.iter().skip(1).map(length).min().unwrap_or(usual);
+    let grown = grown(context, of);
+    let Grown { category, name, event, ns } = grown;
+    // What explains less of it than half is not what happened, and what lasts as long as the step says nothing of where.
+    let is_all = |event: EventId| 10 * context.dur(event) >= 9 * length(worst);
+    let is_known = 2 * ns >= length(worst) - usual && !event.is_some_and(is_all);
+    // Recordings are made on machines at work: what may be their noise gains nothing.
+    let is_noise = context.recording().is_some() && !(is_known && grown.is_more_work(context, of));
+    let (name, event) = if is_known { (name, event) } else { ("", None) };
+    let others =
+        if slow.len() > 1 { format!(" ({} of {} steps are slow)", slow.len(), steps.len()) } else { String::new() };
+    let in_what = if name.is_empty() { String::new() } else { format!(", most of it in {}", super::short(name)) };
+    Candidate {
+        title: format!(
+            "step {} takes {}, the median step {}{others}: more {}{in_what}",
+            worst.0,
+            duration(length(worst)),
+            duration(usual),
+            category.name().replace('_', " "),
+        ),
+        place: event.map(|event| context.place(event)).unwrap_or_default(),
+        events: slow.iter().map(|s| s.3).collect(),
+        facts: vec![
+            Fact::count("slow steps", slow.len()),
+            Fact::count("steps", steps.len()),
+            Fact {
+                name: "longer by",
+                value: 100.0 * (length(worst) - usual) as f64 / usual.max(1) as f64,
+                unit: Unit::Percent,
+            },
+        ],
+        support: Support::Exact,
+        confidence: Confidence::Low,
+        gain_estimate: if is_noise {
+            GainEstimate::Insignificant(if runs_more(context, of) { MORE_WORK } else { NOISE })
+        } else {
+            let gain = Gain { ns: excess(usual), low_ns: 0, high_ns: excess(2 * shortest - usual) };
+            GainEstimate::Model { gain, model: MODEL }
+        },
+    }
+}
+
+/// Whether the worst step runs more operators than any usual one, by half as much as it is longer.
+fn runs_more(context: &RuleContext<'_>, Steps { others, worst, .. }: &Steps) -> bool {
+    let begun = Starts::from_trace(context.trace(), context.operators());
+    let starts = |s: &Timed| begun.in_step(s) as f64;
+    let most = others.iter().map(starts).fold(0.0, f64::max);
+    let longest = others.iter().map(length).max().unwrap_or(0).max(1) as f64;
+    starts(worst) > most * (1.0 + (length(worst) as f64 / longest - 1.0) / 2.0)
+}
+
+/// Starts of events, ascending.
+struct Starts(Vec<i64>);
+
+impl Starts {
+    fn from_trace(trace: &Trace, events: impl IntoIterator<Item = EventId>) -> Self {
+        let mut starts: Vec<i64> = events.into_iter().map(|e| trace.events.start[e.index()]).collect();
+        starts.sort_unstable();
+        Self(starts)
+    }
+
+    /// How many lie in a step.
+    fn in_step(&self, step: &Timed) -> usize {
+        let before = |at: i64| self.0.partition_point(|&start| start < at);
+        before(step.2) - before(step.1)
+    }
+}
+
+/// What the critical path of the worst step has more of than that of the usual steps.
+struct Grown<'a> {
+    /// What grew most,
+    category: Category,
+    /// the name in it that did, and by how much, in ns;
+    name: &'a str,
+    ns: i64,
+    /// its longest event there.
+    event: Option<EventId>,
+}
+
+impl Grown<'_> {
+    /// Whether the worst step does something that usual ones do not, or do less often. Computing that only takes longer is what a busy
+    /// machine does to any step, and what samples saw is seen in some steps by chance.
+    fn is_more_work(&self, context: &RuleContext<'_>, Steps { others, worst, .. }: &Steps) -> bool {
+        let (trace, Some(event)) = (context.trace(), self.event) else { return false };
+        if trace.attr(INFERRED).get(event).is_some() {
+            return false;
+        }
+        if !matches!(self.category, Category::HostOperator | Category::HostPython) {
+            return true;
+        }
+        let same = |e: &EventId| trace.events.name[e.index()] == trace.events.name[event.index()];
+        let calls = Starts::from_trace(trace, trace.events.ids().filter(|e| same(e) && trace.events.is_timed(*e)));
+        calls.in_step(worst) > others.iter().map(|s| calls.in_step(s)).max().unwrap_or(0)
+    }
+}
+
+fn grown<'a>(context: &RuleContext<'a>, of: &Steps) -> Grown<'a> {
+    let Steps { others, worst, .. } = of;
+    let usual = others.len().max(1) as i64;
+    // The worst step as often as there are usual ones, less those.
+    let weight = |s: &Timed| if s == worst { usual } else { -i64::from(!of.is_slow(s)) };
+    let weighed: Vec<(Timed, i64)> = of.all.iter().map(|s| (*s, weight(s))).collect();
+    let mut more: BTreeMap<(Category, StrId), i64> = BTreeMap::new();
+    let mut longest: BTreeMap<StrId, (i64, EventId)> = BTreeMap::new();
+    let trace = context.trace();
+    for hop in context.path().hops.iter() {
+        let name = hop.event.some().map_or(StrId::NONE, |e| trace.events.name[e.index()]);
+        let first = weighed.partition_point(|(s, _)| s.2 <= hop.start);
+        for (step, weight) in weighed[first..].iter().take_while(|(s, _)| s.1 < hop.end) {
+            let ns = hop.end.min(step.2) - hop.start.max(step.1);
+            *more.entry((hop.category, name)).or_default() += ns * weight;
+            if step == worst && hop.event.is_some() {
+                let known = longest.entry(name).or_default();
+                *known = (*known).max((ns, hop.event));
+            }
+        }
+    }
+    let of = |category: Category| -> i64 { more.iter().filter(|((c, _), _)| *c == category).map(|(_, ns)| ns).sum() };
+    let category = Category::ALL.into_iter().rev().max_by_key(|&c| of(c)).unwrap_or(Category::Unknown);
+    let is_step = |name: StrId| trace.strings.get(name).starts_with(STEP_PREFIX);
+    let names = more.iter().filter(|((c, name), _)| *c == category && name.is_some() && !is_step(*name));
+    let most = names.max_by_key(|(_, ns)| **ns).map(|((_, name), ns)| (*name, *ns / usual));
+    let event = most.and_then(|(name, _)| longest.get(&name)).map(|&(_, event)| event);
+    let name = most.map_or("", |(name, _)| trace.strings.get(name));
+    Grown { category, name, ns: most.map_or(0, |(_, ns)| ns), event }
+}

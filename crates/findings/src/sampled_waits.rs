@@ -1,0 +1,212 @@
+//! Waiting time of threads between operators, from samples of waiting threads or of CPU time.
+
+use super::estimate::Estimate;
+use super::host_gaps::{HostGap, Seen, Spans};
+use super::rule_context::RuleContext;
+use rustc_hash::FxHashSet;
+use stackline_critical_path::exact::{Category, PathSegment};
+use stackline_model::vocabulary::is_own_code;
+use stackline_model::{EventId, Key, SampleWeights, Trace, TrackId};
+use stackline_timeline::frame_names::frame;
+use stackline_timeline::recording::Recording;
+use stackline_timeline::sampling_error::shared;
+use stackline_timeline::source_location::SourceLocation;
+use std::collections::BTreeMap;
+
+/// What two places have in common: something between them is somewhere there.
+fn between(before: SourceLocation, behind: &SourceLocation) -> SourceLocation {
+    if before == *behind {
+        before
+    } else if before.file != behind.file {
+        SourceLocation::default()
+    } else {
+        let function = before.function.filter(|function| Some(function) == behind.function.as_ref());
+        SourceLocation { file: before.file, function, ..SourceLocation::default() }
+    }
+}
+
+/// The part of a wait behind its last sample, at most: one that lasts is asked about again after a tenth of its length.
+const UNSEEN: f64 = 0.1;
+
+impl HostGap {
+    /// How long the thread waits where so many samples saw it that stand for so much, in ns, if it was looked at so often. A look that finds
+    /// no wait finds it running.
+    fn seen_waiting(&self, samples: usize, ns: i64, looks_ns: f64) -> Estimate {
+        let time = self.ns as f64;
+        let looks = (time / looks_ns).round().max(samples as f64);
+        let share = (ns as f64 / time.max(1.0)).min(1.0);
+        let (least, most) = shared((share * looks).round() as usize, looks as usize);
+        let high = (time * most.max(share) * (1.0 + UNSEEN)).min(time);
+        Estimate { ns: time * share, low: time * least.min(share), high }
+    }
+
+    /// How long the thread neither computes nor is ready to, in ns; none if that cannot be told.
+    fn waiting(&self, recording: Option<&Recording>, trace: &Trace) -> Option<Estimate> {
+        let (computing, time) = (self.computing(), self.ns as f64);
+        let Key::Int(pid) = trace.tracks.pid(self.track?) else { return None };
+        let (first, last) = (self.stretches.first()?, self.stretches.last()?);
+        let (from, to) = (trace.events.end(first.0), trace.events.start[last.1.index()]);
+        let delayed = recording.map_or(0.0, |recording| recording.delayed(pid, from, to));
+        // Its part of what all threads of the process waited for processors; all of that at most.
+        let part = delayed * time / ((to - from) as f64).max(1.0);
+        let waits = |computing: f64, delayed: f64| (time - computing - delayed).max(0.0);
+        let low = waits(computing.high, delayed);
+        Some(Estimate { ns: waits(computing.ns, part).max(low), low, high: waits(computing.low, 0.0) })
+    }
+}
+
+impl RuleContext<'_> {
+    /// Where threads wait between two operators for what is not in the trace; what holds one of some waits that are known, or lies
+    /// in spans whose name passes a test, does not count; nor do waits that belong to what else is done there, which another test tells.
+    pub(super) fn waits_between(
+        &self,
+        known: &[EventId],
+        is_other: impl Fn(&str) -> bool,
+        has_waits: impl Fn(&str) -> bool,
+    ) -> Vec<(SourceLocation, Seen)> {
+        let left_over = self.waits_left_over(known, &is_other, &has_waits);
+        let Some(looks_ns) = self.host_gaps().looks_ns else { return left_over };
+        self.waits_looked_at(looks_ns, known, &is_other).into_iter().chain(left_over).collect()
+    }
+
+    /// Time of the path during each of some calls that wait, in ns: in the call and, if it is one of a thread with steps, to which the path
+    /// comes back when it returns, what other threads do meanwhile. Not operators there: that work has to be done anyway.
+    pub(super) fn path_during(&self, calls: &[EventId]) -> Vec<i64> {
+        let trace = self.trace();
+        let inside = self.path_inside(calls);
+        let with_steps: FxHashSet<TrackId> =
+            trace.steps.iter().map(|step| trace.events.track[step.event.index()]).collect();
+        let track = |call: EventId| trace.events.track[call.index()];
+        if !calls.iter().any(|&call| with_steps.contains(&track(call))) {
+            return inside;
+        }
+        let hops: Vec<PathSegment> = self.path().hops.iter().collect();
+        let of = |(&call, inside): (&EventId, i64)| {
+            let (start, end) = (trace.events.start[call.index()], trace.events.end(call));
+            let behind = hops.get(hops.partition_point(|hop| hop.end <= end)).or(hops.last());
+            let comes_back = behind.is_some_and(|hop| hop.track == track(call));
+            if !comes_back || !with_steps.contains(&track(call)) {
+                return inside;
+            }
+            let during = hops[hops.partition_point(|hop| hop.end <= start)..].iter().take_while(|hop| hop.start < end);
+            let is_waited_for = |hop: &&PathSegment| match hop.category {
+                Category::ThreadHandover => true,
+                Category::HostPython => hop.event.is_some(),
+                _ => false,
+            };
+            let others = during.filter(|hop| hop.track != track(call)).filter(is_waited_for);
+            inside + others.map(|hop| hop.end.min(end) - hop.start.max(start)).sum::<i64>()
+        };
+        calls.iter().zip(inside).map(of).collect()
+    }
+
+    /// By samples of threads that wait.
+    fn waits_looked_at(
+        &self,
+        looks_ns: f64,
+        known: &[EventId],
+        is_other: &impl Fn(&str) -> bool,
+    ) -> Vec<(SourceLocation, Seen)> {
+        let trace = self.trace();
+        let (known, weights) = (Spans::from_trace(trace, known), SampleWeights::new(trace));
+        let is_others = |sample| self.frames_of_sample(sample).any(|name| is_other(trace.strings.get(name)));
+        let mut found: BTreeMap<SourceLocation, (Seen, Vec<Estimate>)> = BTreeMap::new();
+        for host_gap in &self.host_gaps().all {
+            let mut by_place: BTreeMap<SourceLocation, Vec<EventId>> = BTreeMap::new();
+            let own = host_gap.waits.events.iter().filter(|&&e| !known.hold(trace, e) && !is_others(e));
+            own.for_each(|&sample| by_place.entry(self.line_of(sample)).or_default().push(sample));
+            for (place, samples) in by_place {
+                let ns = samples.iter().filter_map(|&sample| weights.get(sample)).map(|(_, ns)| ns).sum();
+                let time = host_gap.seen_waiting(samples.len(), ns, looks_ns);
+                let (seen, all) = found.entry(place).or_default();
+                seen.add(host_gap, time, samples);
+                all.push(time);
+            }
+        }
+        found.into_iter().map(|(place, (seen, times))| (place, seen.in_all(times))).collect()
+    }
+
+    /// How long a thread waits between two operators for nobody knows what, by what samples of CPU time leave: none where a sample of a wait, or
+    /// one of some waits that are known, tells more, and none in spans whose name passes a test.
+    pub(super) fn unexplained(
+        &self,
+        host_gap: &HostGap,
+        known: &Spans,
+        is_other: impl Fn(&str) -> bool,
+    ) -> Option<Estimate> {
+        let (trace, host_gaps) = (self.trace(), self.host_gaps());
+        let has_cpu = host_gaps.sampled.get(&host_gap.track?).is_some_and(|&(has_cpu, _)| has_cpu);
+        let in_other = |event: EventId| trace.ancestors(event).any(|e| is_other(trace.name(e)));
+        let is_known = |&(before, behind): &(EventId, EventId)| {
+            known.begin_between(trace, before, behind) || in_other(before) || in_other(behind)
+        };
+        if !host_gap.is_one || !has_cpu || !host_gap.waits.events.is_empty() || host_gap.stretches.iter().any(is_known)
+        {
+            return None;
+        }
+        let time = host_gap.waiting(self.recording(), trace)?;
+        // Where threads are looked at, waits in which nobody is interrupted to ask where are known by that alone: what is not sure is none.
+        let is_sure = time.low > 0.0 || !host_gaps.tell_waits();
+        Some(time).filter(|time| time.ns > 0.0 && is_sure)
+    }
+
+    /// Waits that nothing explains, but those that belong to what else is done there.
+    fn waits_left_over(
+        &self,
+        known: &[EventId],
+        is_other: &impl Fn(&str) -> bool,
+        has_waits: &impl Fn(&str) -> bool,
+    ) -> Vec<(SourceLocation, Seen)> {
+        let trace = self.trace();
+        let known = Spans::from_trace(trace, known);
+        let wait = |host_gap: &HostGap| {
+            let time = self.unexplained(host_gap, &known, is_other)?;
+            if self.nearly_all(host_gap, |name| has_waits(trace.strings.get(name))).is_some() {
+                return None;
+            }
+            let (before, behind) = host_gap.stretches[0];
+            // Samples of CPU time are where it computes.
+            let place = self.line_of_most(&host_gap.wall.events);
+            let place = place.unwrap_or_else(|| self.place_between(before, behind));
+            let mut seen = Seen { time, ..Seen::default() };
+            seen.add(host_gap, time, host_gap.samples().to_vec());
+            Some((place, seen))
+        };
+        self.host_gaps().all.iter().filter_map(wait).collect()
+    }
+
+    /// What the lines of two operators have in common. Operators of one line in two steps are those of two calls: that something between
+    /// them is in the function that they are in is not known.
+    fn place_between(&self, before: EventId, behind: EventId) -> SourceLocation {
+        let place = between(self.line_of(before), &self.line_of(behind));
+        let step = |operator: EventId| self.step_of(&self.trace().steps, operator);
+        if step(before) != step(behind) {
+            return SourceLocation { line: None, function: None, ..place };
+        }
+        if place.line.is_some() { place } else { self.last_line_of_both(before, behind).unwrap_or(place) }
+    }
+
+    /// Where the ways to two operators part: the function that calls both, and its line behind which one comes before the other. What is
+    /// between them is there, or in what is called from there on.
+    fn last_line_of_both(&self, before: EventId, behind: EventId) -> Option<SourceLocation> {
+        let frames =
+            |operator| self.stack_frames(operator).into_iter().rev().map(|name| self.trace().strings.get(name));
+        let (mut own, mut found) = (frames(before).collect::<Vec<_>>().into_iter(), None);
+        for other in frames(behind) {
+            let name = own.next()?;
+            let ((file, line, function), its) = (frame(name)?, frame(other)?);
+            if (file, function) != (its.0, its.2) {
+                break;
+            }
+            if is_own_code(file) {
+                found = Some((file, line, function));
+            }
+            if line != its.1 {
+                break;
+            }
+        }
+        let (file, line, function) = found?;
+        let (file, function) = (Some(file.to_owned()), Some(function.to_owned()));
+        Some(SourceLocation { file, line: Some(line), function, ..SourceLocation::default() })
+    }
+}

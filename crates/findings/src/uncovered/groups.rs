@@ -1,0 +1,378 @@
+//! Events by kind and name, with their time on the critical path and on their thread.
+
+use super::LargeKind;
+use super::covered_events::CoveredEvents;
+use super::waits::CallsInProgress;
+use crate::rule_context::RuleContext;
+use rustc_hash::FxHashMap;
+use stackline_critical_path::exact::what_if::Gain;
+use stackline_critical_path::exact::{Category, PathSegment};
+use stackline_model::gpu_calls::is_kernel_launch;
+use stackline_model::{EventId, EventKind, StrId, TrackId};
+use std::cmp::{Ordering, Reverse};
+use std::collections::BTreeMap;
+
+/// Events of one kind and name, or time of the path in no event.
+#[derive(Clone, Debug)]
+pub(super) struct Group {
+    pub(super) kind: LargeKind,
+    /// None of time in no event.
+    pub(super) name: StrId,
+    /// Those of the window that no finding covers and that lie in no other one of them, ascending.
+    pub(super) events: Vec<EventId>,
+    /// Time of the path in them and in what they call and launch, where no finding covers it.
+    pub(super) path_ns: i64,
+    /// How much of that is waits whose cause is not recorded, while calls were in progress.
+    pub(super) wait_ns: i64,
+    /// Time of the window in them, on the track that has most of it.
+    pub(super) wall_ns: i64,
+    /// That track; none of time in no event.
+    pub(super) track: Option<TrackId>,
+    /// Of functions: how much of the path is in no other function that they call.
+    pub(super) innermost_ns: i64,
+    /// The hops of the path that they hold, ascending.
+    hops: Vec<Part>,
+}
+
+/// What a group holds of the path: one hop.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    /// Its position in the path.
+    at: u32,
+    /// Its length.
+    pub(super) ns: i64,
+    /// How much of that is a wait whose cause is not recorded.
+    wait_ns: i64,
+    /// What ran in it, if anything did.
+    pub(super) event: EventId,
+}
+
+impl Group {
+    /// Of time on the path, without what [`with_events`] fills in.
+    fn of_path((kind, name): GroupKey, parts: &[Part]) -> Self {
+        let path_ns = parts.iter().map(|part| part.ns).sum();
+        let wait_ns = parts.iter().map(|part| part.wait_ns).sum();
+        Self {
+            kind,
+            name,
+            events: Vec::new(),
+            path_ns,
+            wait_ns,
+            wall_ns: 0,
+            track: None,
+            innermost_ns: 0,
+            hops: parts.to_vec(),
+        }
+    }
+
+    /// How many events, or stretches of the path.
+    pub(super) fn count(&self) -> usize {
+        if self.kind.is_of_events() { self.events.len() } else { self.hops.len() }
+    }
+
+    /// Positions of its hops in the path.
+    pub(super) fn positions(&self) -> impl Iterator<Item = u32> {
+        self.hops.iter().map(|part| part.at)
+    }
+
+    /// The hops of the path that they hold.
+    pub(super) fn parts(&self) -> &[Part] {
+        &self.hops
+    }
+
+    /// A call is told by its own time, too: what it waits for is on the path in its place.
+    pub(super) fn largest_ns(&self) -> i64 {
+        if self.kind == LargeKind::Call { self.path_ns.max(self.wall_ns) } else { self.path_ns }
+    }
+
+    /// The longest of the events.
+    pub(super) fn longest(&self, context: &RuleContext<'_>) -> EventId {
+        let longest = self.events.iter().copied().max_by_key(|&event| (context.dur(event), Reverse(event)));
+        longest.unwrap_or(EventId::NONE)
+    }
+
+    /// What a group is listed by: its gain, or its time where what it gains is not known because what it waits for or does is not.
+    pub(super) fn weight(&self, gain: Option<Gain>) -> i64 {
+        let unknown = if self.kind.is_of_events() { self.wait_ns } else { self.path_ns };
+        gain.map_or(0, |gain| gain.ns).max(unknown)
+    }
+
+    /// Time of the path that two groups share.
+    fn shared_ns(&self, other: &Self) -> i64 {
+        let (mut ours, mut theirs) = (self.hops.iter().peekable(), other.hops.iter().peekable());
+        let mut shared = 0;
+        while let (Some(part), Some(other)) = (ours.peek(), theirs.peek()) {
+            match part.at.cmp(&other.at) {
+                Ordering::Less => ours.next(),
+                Ordering::Greater => theirs.next(),
+                Ordering::Equal => {
+                    shared += part.ns;
+                    ours.next();
+                    theirs.next()
+                }
+            };
+        }
+        shared
+    }
+
+    /// Whether most of the path in it is that of a group of its own, which says better where to look.
+    fn is_told_by(&self, narrow: &Self) -> bool {
+        if narrow.path_ns == 0 || 2 * narrow.path_ns < self.path_ns {
+            return false;
+        }
+        let shared = self.shared_ns(narrow);
+        let is_within = 10 * shared >= 9 * narrow.path_ns;
+        let is_same = 10 * shared >= 9 * self.path_ns;
+        is_within && (!is_same || (narrow.kind, narrow.name) < (self.kind, self.name))
+    }
+}
+
+/// All groups of a window.
+pub(super) struct Groups {
+    all: Vec<Group>,
+    /// Length of the path, and of what findings cover of it.
+    pub(super) path_ns: i64,
+    pub(super) covered_ns: i64,
+}
+
+type GroupKey = (LargeKind, StrId);
+
+/// The path, hop by hop, by the groups that each hop belongs to.
+#[derive(Default)]
+struct PathByGroup {
+    parts: BTreeMap<GroupKey, Vec<Part>>,
+    /// By name of functions: how much of the path is in no other function that they call.
+    innermost: FxHashMap<StrId, i64>,
+    /// Length of the path, and of what findings cover of it.
+    path_ns: i64,
+    covered_ns: i64,
+}
+
+impl PathByGroup {
+    fn new(context: &RuleContext<'_>, told: CoveredEvents<'_, '_>, calls: &CallsInProgress) -> Self {
+        let mut found = Self::default();
+        let is_python = super::is_python(context);
+        // Whether an event lies in what is covered is asked once of each: paths come back to the same spans.
+        let mut known: FxHashMap<EventId, bool> = FxHashMap::default();
+        for (at, hop) in (0u32..).zip(context.path().hops.iter()) {
+            let ns = hop.end - hop.start;
+            let wait_ns = if hop.category == Category::Unknown { ns } else { 0 };
+            let event = event_of(&hop, calls);
+            let part = Part { at, ns, wait_ns, event: event.unwrap_or(EventId::NONE) };
+            found.path_ns += ns;
+            let mut keys = match event {
+                Some(event) if *known.entry(event).or_insert_with(|| told.is_covered(event)) => {
+                    found.covered_ns += ns;
+                    continue;
+                }
+                Some(event) if told.is_in_function(event) => {
+                    found.covered_ns += ns;
+                    found.put(call_key(context, event), part);
+                    continue;
+                }
+                Some(event) => {
+                    found.put_innermost(context, event, ns);
+                    keys(context, event)
+                }
+                None => Vec::new(),
+            };
+            // No event, or such as the annotation of a step alone.
+            if keys.is_empty() {
+                keys.push((kind_without_event(&hop, is_python), StrId::NONE));
+            }
+            found.put(keys, part);
+        }
+        found
+    }
+
+    fn put(&mut self, keys: impl IntoIterator<Item = GroupKey>, part: Part) {
+        for key in keys {
+            self.parts.entry(key).or_default().push(part);
+        }
+    }
+
+    fn put_innermost(&mut self, context: &RuleContext<'_>, event: EventId, ns: i64) {
+        if let Some(function) = functions_around(context, event).next() {
+            *self.innermost.entry(context.trace().events.name[function.index()]).or_default() += ns;
+        }
+    }
+
+    /// The groups, without their events.
+    fn groups(&self) -> BTreeMap<GroupKey, Group> {
+        let group = |(&key, parts): (&GroupKey, &Vec<Part>)| {
+            let innermost = self.innermost.get(&key.1).filter(|_| key.0 == LargeKind::Frame);
+            (key, Group { innermost_ns: innermost.copied().unwrap_or(0), ..Group::of_path(key, parts) })
+        };
+        self.parts.iter().map(group).collect()
+    }
+}
+
+impl Groups {
+    /// Groups of what no finding is about.
+    pub(super) fn new(context: &RuleContext<'_>, told: CoveredEvents<'_, '_>) -> Self {
+        let large_calls = large_calls(context);
+        let all_calls = large_calls.iter().flat_map(|(_, calls)| calls.iter().copied());
+        let path = PathByGroup::new(context, told, &CallsInProgress::new(context.trace(), all_calls));
+        let mut groups = path.groups();
+        for (name, calls) in large_calls {
+            if !is_mostly_covered(context, told, &calls) {
+                let key = (LargeKind::Call, name);
+                groups.entry(key).or_insert_with(|| Group::of_path(key, &[]));
+            }
+        }
+        let mut all: Vec<Group> = groups.into_values().collect();
+        with_events(context, told, &mut all);
+        all.retain(|group| group.count() > 0);
+        all.sort_by_key(|group| (Reverse(group.largest_ns()), group.kind, group.name));
+        Self { all, path_ns: path.path_ns, covered_ns: path.covered_ns }
+    }
+
+    /// Groups without those that a narrower one tells of, largest first. A call that `is_large` is kept: the narrower one tells of what
+    /// it takes of the path, which may be little of its time.
+    pub(super) fn distinct(&self, is_large: &dyn Fn(&Group) -> bool) -> Vec<Group> {
+        // What is far down the list is never named.
+        const LOOKED_AT: usize = 64;
+        let first = &self.all[..self.all.len().min(LOOKED_AT)];
+        let is_call = |group: &Group| group.kind == LargeKind::Call && is_large(group);
+        let is_new = |group: &&Group| is_call(group) || !first.iter().any(|other| group.is_told_by(other));
+        first.iter().filter(is_new).cloned().collect()
+    }
+}
+
+/// Of groups in their order those that share less than half of their path with one before them, and calls that are large; of what a
+/// function calls also what takes so much of the path that it is to be named in any case. Launches of kernels tell nothing of the
+/// operators that launch.
+pub(super) fn apart<'g>(
+    groups: Vec<(&'g Group, Option<Gain>)>,
+    context: &RuleContext<'_>,
+    large_ns: i64,
+) -> Vec<(&'g Group, Option<Gain>)> {
+    let is_call = |group: &Group| group.kind == LargeKind::Call;
+    let is_launch = |group: &Group| is_call(group) && is_kernel_launch(context.trace().strings.get(group.name));
+    let mut kept: Vec<(&Group, Option<Gain>)> = Vec::new();
+    for (group, gain) in groups {
+        let is_large_in = |function: &Group| {
+            function.kind == LargeKind::Frame && group.kind != LargeKind::Frame && group.path_ns >= large_ns
+        };
+        let is_new = |(before, _): &(&Group, Option<Gain>)| {
+            2 * group.shared_ns(before) <= group.path_ns.min(before.path_ns)
+                || group.path_ns == 0
+                || is_launch(before)
+                || is_large_in(before)
+        };
+        if (is_call(group) && super::is_large(context, group)) || kept.iter().all(is_new) {
+            kept.push((group, gain));
+        }
+    }
+    kept
+}
+
+/// What ran in a hop of the path; in a wait of unknown cause the call that was in progress all the while, never the operation
+/// that came after it.
+fn event_of(hop: &PathSegment, calls: &CallsInProgress) -> Option<EventId> {
+    if hop.category == Category::Unknown { calls.around(hop.start, hop.end) } else { hop.event.some() }
+}
+
+/// What a hop of the path in no event is, in a program that runs Python or may not.
+fn kind_without_event(hop: &PathSegment, is_python: bool) -> LargeKind {
+    match hop.category {
+        // Loaders are Python, in whichever thread.
+        Category::HostPython | Category::HostDataLoading if is_python => LargeKind::UnrecordedPython,
+        Category::HostPython | Category::HostDataLoading => LargeKind::UnrecordedHost,
+        Category::HostOperator | Category::HostRuntime => LargeKind::UnrecordedNative,
+        // What a thread did before another one went on is not recorded either.
+        Category::Unknown | Category::ThreadHandover => LargeKind::Wait,
+        _ => LargeKind::Lag,
+    }
+}
+
+/// The functions around an event, innermost first.
+fn functions_around(context: &RuleContext<'_>, event: EventId) -> impl Iterator<Item = EventId> {
+    context.stack(event).filter(|&e| context.trace().kind(e) == EventKind::PythonFunction)
+}
+
+/// The groups that an event of the path belongs to.
+fn keys(context: &RuleContext<'_>, event: EventId) -> Vec<GroupKey> {
+    let trace = context.trace();
+    let name = |event: EventId| trace.events.name[event.index()];
+    let mut keys = Vec::with_capacity(4);
+    if trace.kind(event).is_gpu_work() {
+        keys.push((LargeKind::Gpu, name(event)));
+    } else if trace.kind(event).is_api_call() {
+        keys.push((LargeKind::Call, name(event)));
+    }
+    let operators = || context.stack(event).filter(|&e| context.is_operator(e));
+    keys.extend(operators().next().map(|e| (LargeKind::Operator, name(e))));
+    keys.extend(operators().last().map(|e| (LargeKind::Operator, name(e))));
+    // The user's own function, and that of a library in which it is spent.
+    keys.extend(functions_around(context, event).next().map(|e| (LargeKind::Frame, name(e))));
+    keys.extend(
+        functions_around(context, event).find(|&e| context.is_own_frame(e)).map(|e| (LargeKind::Frame, name(e))),
+    );
+    keys.sort_unstable();
+    keys.dedup();
+    keys
+}
+
+/// The group of a call in a function of which only that it is slow is known: the call is not named yet.
+fn call_key(context: &RuleContext<'_>, event: EventId) -> Option<GroupKey> {
+    let trace = context.trace();
+    trace.kind(event).is_api_call().then(|| (LargeKind::Call, trace.events.name[event.index()]))
+}
+
+/// Whether findings cover most of the time of calls of one name: what they say is said of all of these calls.
+fn is_mostly_covered(context: &RuleContext<'_>, told: CoveredEvents<'_, '_>, calls: &[EventId]) -> bool {
+    let covered: i64 = calls.iter().filter(|&&call| told.is_covered(call)).map(|&call| context.dur(call)).sum();
+    2 * covered >= context.total(calls)
+}
+
+/// Calls of the GPU's runtime by name, on threads that launch work: others may wait all the time, and nobody waits for them.
+fn large_calls(context: &RuleContext<'_>) -> Vec<(StrId, Vec<EventId>)> {
+    let trace = context.trace();
+    let mut by_name: BTreeMap<StrId, Vec<EventId>> = BTreeMap::new();
+    let mut launches: FxHashMap<TrackId, bool> = FxHashMap::default();
+    for event in context.named(&[EventKind::Runtime, EventKind::Driver], |_| true) {
+        let track = trace.events.track[event.index()];
+        if *launches.entry(track).or_insert_with(|| context.is_on_launching_thread(event)) {
+            by_name.entry(trace.events.name[event.index()]).or_default().push(event);
+        }
+    }
+    by_name.into_iter().collect()
+}
+
+/// Fills in the events of groups that no finding covers, and their time on their tracks.
+fn with_events(context: &RuleContext<'_>, told: CoveredEvents<'_, '_>, groups: &mut [Group]) {
+    let trace = context.trace();
+    let at: FxHashMap<GroupKey, usize> = groups.iter().enumerate().map(|(i, g)| ((g.kind, g.name), i)).collect();
+    for event in trace.events.ids() {
+        let kind = match trace.kind(event) {
+            kind if kind.is_gpu_work() => LargeKind::Gpu,
+            kind if kind.is_api_call() => LargeKind::Call,
+            EventKind::Operator => LargeKind::Operator,
+            EventKind::PythonFunction => LargeKind::Frame,
+            _ => continue,
+        };
+        let Some(&i) = at.get(&(kind, trace.events.name[event.index()])).filter(|_| context.counts(event)) else {
+            continue;
+        };
+        // Calls in a function of which only that it is slow is known are named all the same.
+        if !told.is_covered(event) && (kind == LargeKind::Call || !told.is_in_function(event)) {
+            groups[i].events.push(event);
+        }
+    }
+    let (from, to) = context.window();
+    for group in groups {
+        if !group.kind.is_of_events() {
+            group.wall_ns = group.path_ns;
+            continue;
+        }
+        let mut by_track: FxHashMap<TrackId, i64> = FxHashMap::default();
+        group.events = context.outermost(&group.events);
+        for &event in &group.events {
+            let ns = trace.events.end(event).min(to) - trace.events.start[event.index()].max(from);
+            *by_track.entry(trace.events.track[event.index()]).or_default() += ns.max(0);
+        }
+        let widest = by_track.into_iter().max_by_key(|&(track, ns)| (ns, Reverse(track)));
+        (group.track, group.wall_ns) = widest.map_or((None, 0), |(track, ns)| (Some(track), ns));
+    }
+}

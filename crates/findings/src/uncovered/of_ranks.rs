@@ -1,0 +1,29 @@
+//! Time that no finding covers, of several ranks.
+
+use super::{LARGE_PERCENT, LargeGroup, Uncovered};
+use crate::rank::Findings;
+
+/// What is uncovered on one rank, with the large calls of the other ones that it does not have: each of the rank on which it takes most.
+/// `last`: the rank that the others wait for, if a finding is about that.
+pub(crate) fn merge(all: &[(i64, Findings)], (base, of_base): (i64, Uncovered), last: Option<i64>) -> Uncovered {
+    // A blocking copy behind a collective lasts until the last rank has come: an effect, with little of the path of its own.
+    let is_effect =
+        |rank: i64, group: &LargeGroup| last.is_some_and(|last| last != rank) && group.path_percent < LARGE_PERCENT;
+    let of_rank = |rank: i64, group: &LargeGroup| LargeGroup { rank: Some(rank), ..group.clone() };
+    let mut groups: Vec<LargeGroup> = of_base.groups.iter().map(|group| of_rank(base, group)).collect();
+    let has = |group: &LargeGroup| of_base.groups.iter().any(|g| (g.kind, &g.name) == (group.kind, &group.name));
+    let mut others: Vec<LargeGroup> = Vec::new();
+    for (rank, found) in all.iter().filter(|(rank, _)| *rank != base) {
+        let large = found.uncovered.groups.iter().filter(|group| group.is_large_call() && !is_effect(*rank, group));
+        for group in large.filter(|group| !has(group)) {
+            match others.iter_mut().find(|other| other.name == group.name) {
+                Some(other) if other.percent >= group.percent => {}
+                Some(other) => *other = of_rank(*rank, group),
+                None => others.push(of_rank(*rank, group)),
+            }
+        }
+    }
+    others.sort_by(|a, b| b.percent.total_cmp(&a.percent).then_with(|| (a.rank, &a.name).cmp(&(b.rank, &b.name))));
+    groups.extend(others);
+    Uncovered { groups, ..of_base }
+}

@@ -1,0 +1,189 @@
+//! What lies within spans: time on the path, operators, calls that wait, backward work. Rules ask for it of many places, so all of it is
+//! answered by indexes that are made once.
+
+use super::gpu_work_by_launcher::Runs;
+use super::nesting::Nesting;
+use super::rule_context::RuleContext;
+use stackline_critical_path::value_reads::is_read;
+use stackline_model::gpu_calls::{CallKind, kind_of_name};
+use stackline_model::{EventId, EventKind, LinkKind, Trace};
+use stackline_timeline::vocabulary::autograd;
+use std::sync::OnceLock;
+
+/// Indexes that rules share, each made when it is first asked for.
+#[derive(Debug, Default)]
+pub(super) struct Indexes {
+    path: OnceLock<PathTimes>,
+    operators: OnceLock<Nesting>,
+    outermost: OnceLock<Vec<EventId>>,
+    waiting: OnceLock<(Vec<EventId>, Nesting)>,
+    backward: OnceLock<BackwardLinks>,
+    engine: OnceLock<Runs>,
+    uses_gpu: OnceLock<bool>,
+}
+
+impl Indexes {
+    /// Whether the program uses a GPU, asked for once.
+    pub(super) fn uses_gpu(&self, ask: impl FnOnce() -> bool) -> bool {
+        *self.uses_gpu.get_or_init(ask)
+    }
+}
+
+/// Events of the path.
+#[derive(Debug)]
+struct PathTimes {
+    nesting: Nesting,
+    /// Time of the path in all of them before each position, in ns.
+    before: Vec<i64>,
+}
+
+/// Links from forward operators to their backward.
+#[derive(Debug)]
+struct BackwardLinks {
+    starts: Nesting,
+    /// Start and end of each, ascending.
+    links: Vec<(EventId, EventId)>,
+}
+
+/// Track, start and number: the order of events of threads.
+fn moment(trace: &Trace, event: EventId) -> (stackline_model::TrackId, i64, EventId) {
+    (trace.events.track[event.index()], trace.events.start[event.index()], event)
+}
+
+impl<'a> RuleContext<'a> {
+    /// Time of the path in each of some spans and all that they enclose, in ns; spans that lie in others get none.
+    pub fn path_inside(&self, spans: &[EventId]) -> Vec<i64> {
+        let PathTimes { nesting, before } = self.indexes().path.get_or_init(|| {
+            let times = self.on_path();
+            let nesting = Nesting::from_trace(self.trace(), times.keys().copied());
+            let mut sum = 0;
+            let add = |event: &EventId| {
+                sum += times.get(event).copied().unwrap_or(0);
+                sum
+            };
+            let before = std::iter::once(0).chain(nesting.events().iter().map(add)).collect();
+            PathTimes { nesting, before }
+        });
+        nesting.ranges(spans).into_iter().map(|range| before[range.end] - before[range.start]).collect()
+    }
+
+    /// Operators of the window within some spans, ascending.
+    pub fn operators_in(&self, spans: &[EventId]) -> Vec<EventId> {
+        let nesting = self.indexes().operators.get_or_init(|| Nesting::from_trace(self.trace(), self.operators()));
+        let inside = nesting.ranges(spans).into_iter().zip(spans).flat_map(|(range, &span)| {
+            nesting.events()[range].iter().copied().filter(move |&operator| operator != span)
+        });
+        let mut operators: Vec<EventId> = inside.collect();
+        operators.sort_unstable();
+        operators
+    }
+
+    /// Calls of the window that wait for the GPU: those made to wait, copies to memory that is not pinned, which return when they are
+    /// done, and spans in which JAX reads a value.
+    pub fn waiting_calls(&self) -> &'a [EventId] {
+        &self.waiting().0
+    }
+
+    fn waiting(&self) -> &'a (Vec<EventId>, Nesting) {
+        self.indexes().waiting.get_or_init(|| {
+            let trace = self.trace();
+            let waits = |name: &str| kind_of_name(name).is_some_and(CallKind::is_wait);
+            let mut calls = self.named(&[EventKind::Runtime, EventKind::Driver], waits);
+            let to_pageable = self.named(&[EventKind::Memcpy], |name| name.contains("Device -> Pageable"));
+            let call = |copy: &EventId| {
+                let launch = trace.gpu.of_event(*copy).and_then(|gpu| trace.gpu.launch[gpu.index()].some())?;
+                (trace.events.end(launch) >= trace.events.end(*copy)).then_some(launch)
+            };
+            calls.extend(to_pageable.iter().filter_map(call));
+            calls.extend(self.named(&[EventKind::Other, EventKind::PythonFunction], is_read));
+            calls.sort_unstable();
+            calls.dedup();
+            let nesting = Nesting::from_trace(trace, calls.iter().copied());
+            (calls, nesting)
+        })
+    }
+
+    /// The calls that wait for the GPU within some spans, or are one of them.
+    pub(super) fn waiting_calls_in(&self, spans: &[EventId]) -> Vec<EventId> {
+        self.waiting().1.inside(spans)
+    }
+
+    /// Some spans with the calls inside them that wait for the GPU, and the copies to the host that they read: what goes if
+    /// they go.
+    pub fn with_waits(&self, spans: &[EventId]) -> Vec<EventId> {
+        let inside = self.waiting_calls_in(spans);
+        let read = spans.iter().flat_map(|&span| self.launched_in(span)).filter(|&work| self.is_copy_to_host(work));
+        let mut found: Vec<EventId> = spans.iter().copied().chain(inside).chain(read).collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// Operators of the backward of some forward operators, with what autograd's engine does around them.
+    pub fn backward_of(&self, operators: &[EventId]) -> Vec<EventId> {
+        let trace = self.trace();
+        let BackwardLinks { starts, links } = self.indexes().backward.get_or_init(|| {
+            let mut links: Vec<_> = trace.links.of_kind(LinkKind::Backward).map(|(from, to, _)| (from, to)).collect();
+            links.sort_unstable();
+            BackwardLinks { starts: Nesting::from_trace(trace, links.iter().map(|&(from, _)| from)), links }
+        });
+        let ends = |start: EventId| {
+            let first = links.partition_point(|&(from, _)| from < start);
+            links[first..].iter().take_while(move |&&(from, _)| from == start).map(|&(_, to)| to)
+        };
+        let around = |to: EventId| trace.ancestors(to).take_while(|&e| self.is_operator(e)).last().unwrap_or(to);
+        let mut found: Vec<EventId> = starts.inside(operators).into_iter().flat_map(ends).map(around).collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// Outermost operators of the window, by thread and start.
+    fn outermost_in_order(&self) -> &'a [EventId] {
+        self.indexes().outermost.get_or_init(|| {
+            let mut operators = self.outermost(&self.operators());
+            operators.sort_unstable_by_key(|&e| moment(self.trace(), e));
+            operators
+        })
+    }
+
+    /// Runs of some outermost operators, with what is done between them.
+    pub fn runs_of(&self, some: &[EventId]) -> Runs {
+        let (trace, operators) = (self.trace(), self.outermost_in_order());
+        let position = |&e: &EventId| operators.binary_search_by_key(&moment(trace, e), |&of| moment(trace, of)).ok();
+        let mut positions: Vec<usize> = some.iter().filter_map(position).collect();
+        positions.sort_unstable();
+        positions.dedup();
+        let track = |at: usize| operators.get(at).map(|e| trace.events.track[e.index()]);
+        let goes_on = |&a: &usize, &b: &usize| a + 1 == b && track(a) == track(b);
+        let mut found = Runs::default();
+        for run in positions.chunk_by(goes_on) {
+            let (from, to) = (run[0], run[run.len() - 1]);
+            let (first, last) = (operators[from], operators[to]);
+            let beside = |at: usize| operators.get(at).copied().filter(|_| track(at) == track(from));
+            found.ns += trace.events.end(last) - trace.events.start[first.index()];
+            found.runs.push((first, last));
+            found.neighbours.push((from.checked_sub(1).and_then(beside), beside(to + 1)));
+        }
+        found
+    }
+
+    /// Of each operator of the backward the time from the end of all of that backward to the next operator of its thread: the graph
+    /// that autograd kept is freed there.
+    pub fn ends_of_backward(&self, some: &[EventId]) -> Vec<(EventId, EventId)> {
+        let trace = self.trace();
+        let engine = self.indexes().engine.get_or_init(|| {
+            let is_engine = |&e: &EventId| autograd::is_node(trace.name(e));
+            self.runs_of(&self.outermost_in_order().iter().copied().filter(is_engine).collect::<Vec<_>>())
+        });
+        let run_of = |&e: &EventId| {
+            let behind = engine.runs.partition_point(|&(first, _)| moment(trace, first) <= moment(trace, e));
+            behind.checked_sub(1).filter(|&run| moment(trace, e) <= moment(trace, engine.runs[run].1))
+        };
+        let mut runs: Vec<usize> = some.iter().filter_map(run_of).collect();
+        runs.sort_unstable();
+        runs.dedup();
+        let end = |run: usize| Some((engine.runs[run].1, engine.neighbours[run].1?));
+        runs.into_iter().filter_map(end).collect()
+    }
+}

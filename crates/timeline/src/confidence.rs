@@ -1,0 +1,31 @@
+//! Confidence that a change helps, or that two things belong together.
+
+/// Confidence that the change helps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Confidence {
+    /// The change nearly always helps.
+    High,
+    /// The change usually helps.
+    Medium,
+    /// The change may help.
+    Low,
+}
+
+impl Confidence {
+    /// Next lower level; `Low` stays.
+    pub fn lower(self) -> Self {
+        if self == Self::High { Self::Medium } else { Self::Low }
+    }
+
+    /// All levels, in descending order.
+    pub const ALL: [Self; 3] = [Self::High, Self::Medium, Self::Low];
+
+    /// Stable text name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::High => "high",
+            Self::Medium => "medium",
+            Self::Low => "low",
+        }
+    }
+}

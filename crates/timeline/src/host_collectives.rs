@@ -1,0 +1,52 @@
+//! CPU collectives: spans of the communication library, or the operators that request them.
+
+use crate::classify::Collective;
+use crate::vocabulary::libraries::HOST_SPANS;
+use crate::vocabulary::python::ASKS_FOR_COLLECTIVE;
+use stackline_model::{EventId, EventKind, Trace};
+
+/// The collective family by the name of a library's span.
+fn of_library(name: &str) -> Option<&'static Collective> {
+    HOST_SPANS.iter().find_map(|library| Collective::find(name.strip_prefix(library)?))
+}
+
+fn asked_for(name: &str) -> Option<&'static Collective> {
+    Collective::find(name.strip_prefix(ASKS_FOR_COLLECTIVE)?)
+}
+
+/// CPU collectives of a trace without GPU work, by event position. Spans of libraries cover the time from call to
+/// completion. Without such spans, the requesting operators are used. In programs with a GPU these operators only
+/// launch.
+pub fn host_collectives(trace: &Trace) -> Vec<(EventId, &'static Collective)> {
+    if !trace.gpu.is_empty() {
+        return Vec::new();
+    }
+    for test in [of_library, asked_for] {
+        // Test each name once.
+        let by_name: Vec<Option<&Collective>> = trace.strings.iter().map(test).collect();
+        let family = |e: EventId| by_name.get(trace.events.name[e.index()].index()).copied().flatten();
+        let is_span = |e: &EventId| {
+            matches!(trace.kind(*e), EventKind::Operator | EventKind::Annotation) && trace.events.is_timed(*e)
+        };
+        let found: Vec<_> = trace.events.ids().filter(is_span).filter_map(|e| Some((e, family(e)?))).collect();
+        if !found.is_empty() {
+            return found;
+        }
+    }
+    Vec::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{asked_for, of_library};
+
+    #[test]
+    fn names_of_collectives() {
+        let family = |found: Option<&crate::classify::Collective>| found.map(|family| family.name);
+        assert_eq!(family(of_library("gloo:all_reduce")), Some("all_reduce"));
+        assert_eq!(family(of_library("gloo:barrier")), None);
+        assert_eq!(family(of_library("all_reduce")), None);
+        assert_eq!(family(asked_for("c10d::_allgather_base_")), Some("all_gather"));
+        assert_eq!(family(asked_for("gloo:all_reduce")), None);
+    }
+}

@@ -1,0 +1,36 @@
+//! Base of the analyses of timelines: steps and windows, vocabulary, types of kernels, launches, source locations, operator trees.
+//!
+//! Crates of analyses depend on this one, and not on each other.
+#![forbid(unsafe_code)]
+
+pub mod after_steps;
+pub mod classify;
+pub mod confidence;
+pub mod frame_names;
+pub mod gpu_view;
+pub mod host_collectives;
+pub mod hta_view;
+pub mod imports;
+pub mod inferred_steps;
+pub mod intervals;
+pub mod kernel_type;
+pub mod launch_handover;
+pub mod launch_pattern;
+pub mod launch_times;
+pub mod name_pattern;
+pub mod op_tree;
+pub mod operator_costs;
+pub mod phase_rules;
+pub mod recording;
+pub mod sampling_error;
+pub mod scope;
+pub mod source_location;
+pub mod stats;
+pub mod step_cycles;
+pub mod step_marks;
+pub mod steps;
+pub mod vocabulary;
+pub mod window_choice;
+
+pub use scope::{DefaultWindow, Scope};
+pub use step_cycles::{AmbiguousCycle, ambiguous_cycles};

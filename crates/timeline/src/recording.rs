@@ -1,0 +1,164 @@
+//! Metadata of a recording: processors, load, and recording overhead.
+
+use serde_json::Value;
+use stackline_model::{RECORDING, Trace};
+
+/// Metadata of a recording, from its trace.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Recording {
+    /// Recorded processes of the machine.
+    pub processes: Vec<RecordedProcess>,
+}
+
+/// One process of a recording.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RecordedProcess {
+    /// Process ID.
+    pub pid: i64,
+    /// True for processes of the trace; the others ran concurrently.
+    pub own: bool,
+    /// Usable processors; `None` if unknown.
+    pub usable: Option<f64>,
+    /// Time (ns since the base), and cumulative ns in which its threads ran, and waited for a processor.
+    pub loads: Vec<(i64, f64, f64)>,
+    /// Recording overhead per operator; `None` if it was not measured.
+    pub cost: Option<OperatorCost>,
+}
+
+/// Recording overhead per operator, in ns.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OperatorCost {
+    /// Time in the recorder, at the operator's begin and end.
+    pub recorder_ns: f64,
+    /// Time in `PyTorch` to call the recorder; `None` if it was not measured.
+    pub torch_ns: Option<f64>,
+    /// Number of operators in the measurement.
+    pub measured: f64,
+}
+
+impl OperatorCost {
+    /// Total overhead, in ns.
+    pub fn ns(&self) -> f64 {
+        self.recorder_ns + self.torch_ns.unwrap_or(0.0)
+    }
+}
+
+/// Maximum plausible overhead per operator, in ns; larger values are damage.
+const MOST_NS: f64 = 100_000.0;
+
+impl Recording {
+    /// Read the metadata of a recording's trace; `None` for other traces.
+    pub fn from_trace(trace: &Trace) -> Option<Self> {
+        let value: Value = serde_json::from_str(trace.meta.entry(RECORDING)?).ok()?;
+        let processes = value["processes"].as_array()?.iter().map(process).collect();
+        Some(Self { processes })
+    }
+
+    /// The processes of the trace itself.
+    pub fn own(&self) -> impl Iterator<Item = &RecordedProcess> {
+        self.processes.iter().filter(|process| process.own)
+    }
+
+    /// Test if the usable processors of any of the trace's processes are known.
+    pub fn knows_processors(&self) -> bool {
+        self.most_usable().is_some()
+    }
+
+    /// Usable processors of one of the trace's processes: the maximum of processes that reused the process ID.
+    pub fn usable(&self, pid: i64) -> Option<f64> {
+        self.numbered(pid).filter_map(|process| process.usable).max_by(f64::total_cmp)
+    }
+
+    /// Mean number of runnable threads of one of the trace's processes in a time range; `None` if the system did not
+    /// count.
+    pub fn runnable(&self, pid: i64, from: i64, to: i64) -> Option<f64> {
+        ready(self.numbered(pid), from, to)
+    }
+
+    /// Total time in ns in which runnable threads of one of the trace's processes waited for a processor; 0 if the
+    /// system did not count.
+    pub fn delayed(&self, pid: i64, from: i64, to: i64) -> f64 {
+        let waited = |process: &RecordedProcess, at: i64| process.by(at, |load| load.2);
+        self.numbered(pid)
+            .filter_map(|process| Some(waited(process, to)? - waited(process, from)?))
+            .sum::<f64>()
+            .max(0.0)
+    }
+
+    /// Mean number of runnable threads of all recorded processes in a time range; `None` if the system did not count.
+    pub fn busy(&self, from: i64, to: i64) -> Option<f64> {
+        ready(self.processes.iter(), from, to)
+    }
+
+    /// Number of recorded processes with a runnable thread for at least half of a time range.
+    pub fn computing(&self, from: i64, to: i64) -> usize {
+        let computes =
+            |process: &&RecordedProcess| ready(std::iter::once(*process), from, to).is_some_and(|ready| ready >= 0.5);
+        self.processes.iter().filter(computes).count()
+    }
+
+    /// Maximum of usable processors among the trace's processes.
+    pub fn most_usable(&self) -> Option<f64> {
+        self.own().filter_map(|process| process.usable).max_by(f64::total_cmp)
+    }
+
+    /// Ratio of usable processors to mean runnable threads in a time range; at least 1.
+    pub fn room(&self, from: i64, to: i64) -> Option<f64> {
+        let busy = self.busy(from, to).filter(|busy| *busy > 0.0)?;
+        Some((self.most_usable()? / busy).max(1.0))
+    }
+
+    fn numbered(&self, pid: i64) -> impl Iterator<Item = &RecordedProcess> {
+        self.own().filter(move |process| process.pid == pid)
+    }
+
+    /// Recording overhead per operator, from the process with the most measured operators.
+    pub fn cost(&self) -> Option<OperatorCost> {
+        self.own().filter_map(|process| process.cost).max_by(|a, b| a.measured.total_cmp(&b.measured))
+    }
+}
+
+/// Mean number of runnable threads of some processes.
+fn ready<'r>(processes: impl Iterator<Item = &'r RecordedProcess>, from: i64, to: i64) -> Option<f64> {
+    let busy: Vec<f64> = processes.filter_map(|process| Some(process.busy(to)? - process.busy(from)?)).collect();
+    (!busy.is_empty() && to > from).then(|| busy.iter().sum::<f64>() / (to - from) as f64)
+}
+
+impl RecordedProcess {
+    /// Cumulative time of the process's threads at a time, in ns, interpolated linearly between observations. The first
+    /// observation includes time before the recording, so earlier times get its value.
+    fn by(&self, at: i64, of: impl Fn(&(i64, f64, f64)) -> f64) -> Option<f64> {
+        let next = self.loads.partition_point(|load| load.0 < at);
+        let (Some(before), Some(after)) = (next.checked_sub(1).map(|i| &self.loads[i]), self.loads.get(next)) else {
+            // After the last observation the value is constant.
+            return if next == 0 { self.loads.first() } else { self.loads.last() }.map(of);
+        };
+        let part = (at - before.0) as f64 / (after.0 - before.0).max(1) as f64;
+        Some(of(before) + (of(after) - of(before)) * part)
+    }
+
+    /// Cumulative ns in which the threads ran or waited for a processor.
+    fn busy(&self, at: i64) -> Option<f64> {
+        self.by(at, |load| load.1 + load.2)
+    }
+}
+
+fn process(value: &Value) -> RecordedProcess {
+    let number = |value: &Value| value.as_f64().filter(|number| number.is_finite() && *number >= 0.0);
+    let load = |load: &Value| Some((load[0].as_i64()?, number(&load[1])?, number(&load[2])?));
+    let mut loads: Vec<_> = value["loads"].as_array().into_iter().flatten().filter_map(load).collect();
+    loads.sort_unstable_by_key(|load| load.0);
+    let cost = &value["cost"];
+    let within = |value: &Value| number(value).filter(|ns| *ns <= MOST_NS);
+    RecordedProcess {
+        pid: value["pid"].as_i64().unwrap_or(0),
+        own: value["own"].as_bool().unwrap_or(false),
+        usable: number(&value["usable_milli"]).filter(|milli| *milli > 0.0).map(|milli| milli / 1e3),
+        loads,
+        cost: within(&cost["begin_ns"]).zip(within(&cost["end_ns"])).map(|(begin, end)| OperatorCost {
+            recorder_ns: begin + end,
+            torch_ns: within(&cost["torch_ns"]),
+            measured: number(&cost["measured"]).unwrap_or(0.0),
+        }),
+    }
+}

@@ -1,0 +1,107 @@
+//! Scope: the part of a trace that an analysis covers.
+
+use crate::steps::{Looked, host_window_of};
+use crate::window_choice::WindowChoice;
+use stackline_model::{EventId, GpuId, Trace};
+
+/// Default window of an analysis, for calls without a scope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DefaultWindow {
+    /// The steps that [`steps::Looked`] selects; the whole trace if it has no steps.
+    Steps,
+    /// The whole trace, as in the tool of this name, whose table it reproduces.
+    WholeAs(&'static str),
+    /// Window defined by the analysis, such as one row per step.
+    Own,
+}
+
+/// A selection of steps. The default depends on the analysis: the steps that [`Looked`] selects, or the whole trace for
+/// tables that reproduce another tool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Scope {
+    /// Step numbers, both ends included.
+    pub steps: Option<(i64, i64)>,
+    /// Use the whole trace, even if it has steps.
+    pub whole: bool,
+    /// Use the steps that [`Looked`] selects for all tables, independent of their [default](crate::DefaultWindow), if
+    /// the trace has steps.
+    pub chosen: bool,
+}
+
+impl Scope {
+    /// Scope of these steps, both ends included; the default scope for `None`.
+    #[must_use]
+    pub fn of_steps(steps: Option<(i64, i64)>) -> Self {
+        Self { steps, ..Self::default() }
+    }
+
+    /// The scope of an analysis with this default window.
+    #[must_use]
+    pub fn resolve(&self, window: DefaultWindow, trace: &Trace) -> Self {
+        let of_steps = self.chosen || window == DefaultWindow::Steps;
+        if of_steps { self.resolved(trace) } else { *self }
+    }
+
+    /// The steps that [`Looked`] selects; `self` if there are none.
+    #[must_use]
+    pub fn resolved(&self, trace: &Trace) -> Self {
+        match Looked::at(trace, self).choice {
+            WindowChoice::StepsWithWork(from, to) | WindowChoice::Steps(from, to) => Self::of_steps(Some((from, to))),
+            _ => *self,
+        }
+    }
+
+    /// Filter for events of CPU threads: all that start between the start of the first step and the end of the last
+    /// one, in all processes and also between steps. For GPU work use [`Self::gpu_work`], which filters by execution
+    /// time.
+    pub fn host_work<'a>(&self, trace: &'a Trace) -> HostWork<'a> {
+        HostWork { trace, window: self.steps.map(|numbers| host_window_of(trace, numbers).unwrap_or((0, 0))) }
+    }
+
+    /// Filter for GPU work: all that runs in the window of the steps, independent of its launch.
+    pub fn gpu_work<'a>(&self, trace: &'a Trace) -> GpuWork<'a> {
+        let window = self.steps.map(|_| Looked::at(trace, self).window(trace).unwrap_or((0, 0)));
+        GpuWork { trace, window }
+    }
+}
+
+/// Events of CPU threads in a [`Scope`].
+#[derive(Clone, Copy, Debug)]
+pub struct HostWork<'a> {
+    trace: &'a Trace,
+    /// Start and end in ns since the trace's base; `None` for the whole trace.
+    window: Option<(i64, i64)>,
+}
+
+impl HostWork<'_> {
+    /// Test if an event of a thread is in the scope.
+    pub fn has(&self, event: EventId) -> bool {
+        self.has_time(self.trace.events.start[event.index()])
+    }
+
+    /// Test if a time in ns since the trace's base is in the scope.
+    pub fn has_time(&self, time: i64) -> bool {
+        self.window.is_none_or(|(from, to)| (from..to).contains(&time))
+    }
+}
+
+/// GPU work of a [`Scope`].
+#[derive(Clone, Copy, Debug)]
+pub struct GpuWork<'a> {
+    trace: &'a Trace,
+    /// Start and end in ns since the trace's base; `None` for the whole trace.
+    window: Option<(i64, i64)>,
+}
+
+impl GpuWork<'_> {
+    /// Test if a GPU operation is in the scope.
+    pub fn has(&self, gpu: GpuId) -> bool {
+        self.window.is_none_or(|window| runs_in(self.trace, self.trace.gpu.event[gpu.index()], window))
+    }
+}
+
+/// Test if an event runs, fully or partly, in a window in ns since the trace's base.
+pub fn runs_in(trace: &Trace, event: EventId, (from, to): (i64, i64)) -> bool {
+    let (start, end) = (trace.events.start[event.index()], trace.events.end(event));
+    start < to && (end > from || start == from)
+}

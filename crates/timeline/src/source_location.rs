@@ -1,0 +1,339 @@
+//! Source location of an event: file, line, function, module.
+
+use crate::frame_names::frame;
+use crate::vocabulary::packages::{FILES_OF_XPROF, MODEL_LIBRARIES};
+use stackline_model::names::{MODULE_PREFIX, STEP_PREFIX};
+use stackline_model::vocabulary::{is_in_package, is_own_code, lightning};
+use stackline_model::{AttrColumn, EventId, EventKind, LINE, StackId, StrId, Trace};
+
+/// Source location in a program; parts that the trace does not tell are none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SourceLocation {
+    /// File, as the trace names it.
+    pub file: Option<String>,
+    /// Line in it, from 1: the one that ran where stacks or calls are recorded with it, else the function's first.
+    pub line: Option<u32>,
+    /// Python function.
+    pub function: Option<String>,
+    /// Innermost module, such as `nn.Module: Linear_3`.
+    pub module: Option<String>,
+    /// Outermost operator.
+    pub operator: Option<String>,
+}
+
+/// What a name is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NameKind {
+    Module,
+    OwnFrame,
+    LibraryFrame,
+    Step,
+    Other,
+}
+
+fn kind_of(name: &str) -> NameKind {
+    if name.starts_with(MODULE_PREFIX) || name.starts_with(lightning::MODULE) {
+        return NameKind::Module;
+    }
+    if name.starts_with(STEP_PREFIX) {
+        return NameKind::Step;
+    }
+    match frame(name) {
+        Some((file, ..)) if name.starts_with('$') && FILES_OF_XPROF.contains(&file) => NameKind::LibraryFrame,
+        Some((file, ..)) if is_own_code(file) => NameKind::OwnFrame,
+        Some(_) => NameKind::LibraryFrame,
+        None => NameKind::Other,
+    }
+}
+
+/// Where a function was called, such as `train.py:96`: torch.profiler writes it with each function since PyTorch 2.15.
+const CALLED_FROM: &str = "CallFrom";
+
+/// Whether a library frame of XProf may be what the program called.
+fn is_called_by_own(name: &str) -> bool {
+    name.starts_with('$') && !name.starts_with("$threading.py:") && !name.starts_with("$thread.py:")
+}
+
+/// Source location by names of a trace: events of one location have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SourceLocationKey {
+    frame: StrId,
+    /// The line of the frame's function that ran; 0: that of the frame's name.
+    line: u32,
+    module: StrId,
+    operator: StrId,
+}
+
+/// Source locations of many events, cached.
+pub struct SourceLocations<'a> {
+    trace: &'a Trace,
+    /// By name; empty where few places are asked for.
+    kinds: Vec<NameKind>,
+    called_from: AttrColumn<'a>,
+}
+
+/// The place of one event: of GPU work that of its launch.
+pub fn source_location_of(trace: &Trace, event: EventId) -> SourceLocation {
+    let places = SourceLocations { trace, kinds: Vec::new(), called_from: trace.attr(CALLED_FROM) };
+    places.place(places.key(event))
+}
+
+impl<'a> SourceLocations<'a> {
+    pub fn new(trace: &'a Trace) -> Self {
+        Self { trace, kinds: trace.strings.iter().map(kind_of).collect(), called_from: trace.attr(CALLED_FROM) }
+    }
+
+    fn kind(&self, name: StrId) -> NameKind {
+        self.kinds.get(name.index()).copied().unwrap_or_else(|| kind_of(self.trace.strings.get(name)))
+    }
+
+    /// Whether an event is a call of a function of the user's own code.
+    pub fn is_own_frame(&self, event: EventId) -> bool {
+        self.trace.kind(event) == EventKind::PythonFunction
+            && self.kind(self.trace.events.name[event.index()]) == NameKind::OwnFrame
+    }
+
+    /// Whether a name is that of a function of the user's own code.
+    pub fn is_own_name(&self, name: StrId) -> bool {
+        self.kind(name) == NameKind::OwnFrame
+    }
+
+    /// The place of an event: of GPU work that of its launch.
+    pub fn key(&self, event: EventId) -> SourceLocationKey {
+        let trace = self.trace;
+        // What was compiled knows which lines it came from; its launch knows who called it.
+        let own_stack = self.trace.stacks.of_event(event).filter(|_| trace.gpu.of_event(event).is_some());
+        let event = launch_of(trace, event);
+        let mut key = SourceLocationKey { frame: StrId::NONE, line: 0, module: StrId::NONE, operator: StrId::NONE };
+        // A stack of libraries alone says less than who launched it.
+        let mut of_stack = own_stack.and_then(|stack| self.own_frame_of(stack));
+        let mut library_frame =
+            own_stack.filter(|_| of_stack.is_none()).map_or(StrId::NONE, |stack| self.outermost_of(stack));
+        let mut has_stack = of_stack.is_some();
+        // The function that the next outer one called.
+        let mut callee = None;
+        for at in std::iter::once(event).chain(trace.ancestors(event)) {
+            // The stack of the innermost event that has one, unless it was taken outside of the function that is found: then it knows
+            // the line of a caller.
+            if !has_stack && let Some(stack) = self.trace.stacks.of_event(at) {
+                has_stack = true;
+                of_stack = self.own_frame_of(stack);
+            }
+            let name = trace.events.name[at.index()];
+            let caller_of = callee;
+            if trace.kind(at) == EventKind::PythonFunction {
+                callee = Some(at);
+            }
+            match (trace.kind(at), self.kind(name)) {
+                // Traces of 2021 and before have steps among the operators.
+                (EventKind::Operator, kind) if kind != NameKind::Step => key.operator = name,
+                (EventKind::PythonFunction | EventKind::Annotation, NameKind::Module) if key.module.is_none() => {
+                    key.module = name;
+                }
+                (EventKind::PythonFunction, NameKind::OwnFrame) => {
+                    key.frame = name;
+                    key.line = caller_of.and_then(|callee| self.line_of_call(name, callee)).unwrap_or(0);
+                    break;
+                }
+                // XProf omits functions that ran when it began, mostly those of the program's file: the outermost of a library is what
+                // they called, but for what begins a thread.
+                (EventKind::PythonFunction, NameKind::LibraryFrame)
+                    if library_frame.is_none() || is_called_by_own(trace.strings.get(name)) =>
+                {
+                    library_frame = name;
+                }
+                _ => {}
+            }
+        }
+        if let Some(frame) = of_stack {
+            (key.frame, key.line) = (frame, 0);
+        } else if key.frame.is_none() {
+            key.frame = library_frame;
+        }
+        key
+    }
+
+    /// The same without what else is known: events of one line have the same.
+    pub fn line_key(&self, event: EventId) -> SourceLocationKey {
+        SourceLocationKey { module: StrId::NONE, operator: StrId::NONE, ..self.key(event) }
+    }
+
+    /// Whether a place is a line of the user's own code.
+    pub fn is_own(&self, key: SourceLocationKey) -> bool {
+        key.frame.is_some() && self.kind(key.frame) == NameKind::OwnFrame
+    }
+
+    /// The line of a function in which it called another one, if the trace tells.
+    fn line_of_call(&self, caller: StrId, callee: EventId) -> Option<u32> {
+        let strings = &self.trace.strings;
+        let (file, line) = strings.get(self.called_from.text(callee)?).rsplit_once(':')?;
+        let (of, ..) = frame(strings.get(caller))?;
+        (file == of).then(|| line.parse().ok())?
+    }
+
+    /// The innermost frame of the user's own code in a stack: stacks know the line that was running.
+    fn own_frame_of(&self, stack: StackId) -> Option<StrId> {
+        self.trace.stacks.names(Some(stack)).find(|&name| self.kind(name) == NameKind::OwnFrame)
+    }
+
+    /// The outermost frame of a stack.
+    fn outermost_of(&self, stack: StackId) -> StrId {
+        self.trace.stacks.names(Some(stack)).last().unwrap_or_default()
+    }
+
+    /// The line of the user's own code in which a sample found a thread; none if it was elsewhere, or that is not known.
+    pub fn line_of_sample(&self, sample: EventId) -> Option<SourceLocation> {
+        let name = self.trace.events.name[sample.index()];
+        let line = self.trace.attr(LINE).i64(sample).filter(|_| self.kind(name) == NameKind::OwnFrame)?;
+        let (file, _, function) = frame(self.trace.strings.get(name))?;
+        Some(SourceLocation {
+            line: u32::try_from(line).ok(),
+            file: Some(file.to_owned()),
+            function: Some(function.to_owned()),
+            ..SourceLocation::default()
+        })
+    }
+
+    /// The functions of the user's own around an event, innermost first: those of its stack, where one was recorded.
+    pub fn own_frames(&self, event: EventId) -> Vec<StrId> {
+        self.frames(event, |name| self.kind(name) == NameKind::OwnFrame)
+    }
+
+    /// The same of libraries of models.
+    pub fn model_frames(&self, event: EventId) -> Vec<StrId> {
+        let name = |name: StrId| self.trace.strings.get(name);
+        self.frames(event, |frame| MODEL_LIBRARIES.iter().any(|folder| is_in_package(name(frame), folder)))
+    }
+
+    fn frames(&self, event: EventId, is_wanted: impl Fn(StrId) -> bool) -> Vec<StrId> {
+        let trace = self.trace;
+        let own_stack = self.trace.stacks.of_event(event).filter(|_| trace.gpu.of_event(event).is_some());
+        let own_stack = own_stack.filter(|&stack| self.own_frame_of(stack).is_some());
+        let event = launch_of(trace, event);
+        let around = || std::iter::once(event).chain(trace.ancestors(event));
+        let is_wanted = |name: &StrId| is_wanted(*name);
+        match own_stack.or_else(|| around().find_map(|e| self.trace.stacks.of_event(e))) {
+            Some(stack) => trace.stacks.names(Some(stack)).filter(is_wanted).collect(),
+            None => {
+                let frames = around().filter(|&e| trace.kind(e) == EventKind::PythonFunction);
+                frames.map(|e| trace.events.name[e.index()]).filter(is_wanted).collect()
+            }
+        }
+    }
+
+    /// The place of a function.
+    pub fn of_frame(&self, frame: StrId) -> SourceLocation {
+        self.place(SourceLocationKey { frame, line: 0, module: StrId::NONE, operator: StrId::NONE })
+    }
+
+    /// A place in words.
+    pub fn place(&self, key: SourceLocationKey) -> SourceLocation {
+        let text = |name: StrId| name.some().map(|name| self.trace.strings.get(name).to_owned());
+        let mut place = SourceLocation {
+            module: text(key.module).map(named_as_module),
+            operator: text(key.operator),
+            ..SourceLocation::default()
+        };
+        let name = text(key.frame).unwrap_or_default();
+        if let Some((file, line, function)) = frame(&name) {
+            place.file = Some(file.to_owned());
+            // Frames are named by the first line of their function: that of a whole file is an import.
+            let is_begin = function == "<module>" && line == 1;
+            let known = (line > 0 && !is_begin).then_some(line);
+            place.line = if key.line > 0 { Some(key.line) } else { known };
+            place.function = Some(function.to_owned());
+        }
+        place
+    }
+}
+
+/// A module as PyTorch's profiler names it, whoever wrote the span.
+fn named_as_module(span: String) -> String {
+    match lightning::module_of(&span) {
+        Some((class, name)) => format!("{MODULE_PREFIX} {class} {name}"),
+        None => span,
+    }
+}
+
+impl SourceLocation {
+    /// In one line: `train.py:12 in step`, or what else is known.
+    pub fn text(&self) -> String {
+        let mut text = match (&self.file, self.line) {
+            (Some(file), Some(line)) => format!("{file}:{line}"),
+            (Some(file), None) => file.clone(),
+            _ => {
+                let known: Vec<&str> =
+                    [&self.module, &self.operator].into_iter().flatten().map(String::as_str).collect();
+                return known.join(", ");
+            }
+        };
+        if let Some(function) = &self.function {
+            text.push_str(" in ");
+            text.push_str(function);
+        }
+        text
+    }
+}
+
+/// The launch of GPU work, else the event itself.
+pub fn launch_of(trace: &Trace, event: EventId) -> EventId {
+    trace.gpu.of_event(event).and_then(|operation| trace.gpu.launcher(operation)).unwrap_or(event)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_in_parts() {
+        assert_eq!(frame("src/train.py(12): step"), Some(("src/train.py", 12, "step")));
+        assert_eq!(frame("a(b).py(3): <lambda>"), Some(("a(b).py", 3, "<lambda>")));
+        assert_eq!(frame("<built-in function linear>"), None);
+        assert_eq!(frame("train.py(x): f"), None);
+        assert_eq!(frame("$train.py:12 step"), Some(("train.py", 12, "step")));
+        assert_eq!(
+            frame("$<frozen importlib._bootstrap>:390 parent"),
+            Some(("<frozen importlib._bootstrap>", 390, "parent"))
+        );
+        assert_eq!(frame("$builtins isinstance"), None);
+        assert_eq!(kind_of("$train.py:12 step"), NameKind::OwnFrame);
+        assert_eq!(kind_of("$array.py:629 _value"), NameKind::LibraryFrame);
+    }
+
+    #[test]
+    fn code_of_training_frameworks_is_not_the_users() {
+        for file in [
+            "pytorch_lightning/trainer/trainer.py",
+            "lightning_fabric/wrappers.py",
+            "deepspeed/runtime/engine.py",
+            "megatron/core/transformer/mlp.py",
+            "/opt/Megatron-LM/megatron/core/transformer/mlp.py",
+            "accelerate/accelerator.py",
+            "flax/linen/module.py",
+            "keras/src/trainers/trainer.py",
+        ] {
+            assert!(!is_own_code(file), "{file}");
+        }
+        assert!(
+            is_own_code("pretrain_gpt.py")
+                && is_own_code("megatron/training/training.py")
+                && is_own_code("datasets/coco.py")
+        );
+    }
+
+    #[test]
+    fn places_in_one_line() {
+        let place = SourceLocation {
+            file: Some("train.py".to_owned()),
+            line: Some(3),
+            function: Some("step".to_owned()),
+            ..SourceLocation::default()
+        };
+        assert_eq!(place.text(), "train.py:3 in step");
+        let place = SourceLocation { operator: Some("aten::item".to_owned()), ..SourceLocation::default() };
+        assert_eq!(place.text(), "aten::item");
+        let module = named_as_module("[pl][module]torch.nn.modules.linear.Linear: head.0".to_owned());
+        assert_eq!(module, "nn.Module: Linear head.0");
+        assert_eq!(named_as_module("nn.Module: Linear_3".to_owned()), "nn.Module: Linear_3");
+    }
+}

@@ -1,0 +1,205 @@
+//! Selection of steps that share a window: the steps of one recorded cycle, in all processes.
+//!
+//! A pause of the recording between steps ([`Trace::pauses`]) is neither busy nor idle, but a window across the pause
+//! would count it as idle. So a window contains the steps of one cycle: the cycle with the most steps, and the
+//! last one of equal cycles, because it has the least warm-up. Steps of a process that ended earlier, or began later,
+//! count as another process, not as another cycle.
+
+use stackline_model::format::{count, duration};
+use stackline_model::{Key, Pause, Step, Trace};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Steps that share a window, and steps that are excluded because the recording paused.
+#[derive(Clone, Debug, Default)]
+pub struct Cycle<'a> {
+    /// The steps, in time order.
+    pub steps: Vec<&'a Step>,
+    /// Numbers of the first and last step of each other cycle, in time order.
+    pub others: Vec<(i64, i64)>,
+    /// True if a step of another cycle has the number of one of these steps.
+    pub has_same_numbers: bool,
+    /// True if all other steps are of processes without steps in this cycle.
+    are_others_of_other_processes: bool,
+    /// The pauses between the cycles.
+    pauses: Vec<Pause>,
+}
+
+impl<'a> Cycle<'a> {
+    /// Find the steps in a range of numbers that share a window; `None` selects all numbers.
+    pub fn from_trace(trace: &'a Trace, numbers: Option<(i64, i64)>) -> Self {
+        let chosen = |step: &&Step| numbers.is_none_or(|(first, last)| (first..=last).contains(&step.number));
+        let steps: Vec<&Step> = trace.steps.iter().filter(chosen).collect();
+        let pauses = trace.pauses();
+        if pauses.is_empty() {
+            return Self { steps, ..Self::default() };
+        }
+        let mut cycles = by_cycle(steps, pauses);
+        let found: Vec<usize> = cycles.keys().copied().collect();
+        let pauses = match found[..] {
+            [first, .., last] => pauses[first..last].to_vec(),
+            _ => Vec::new(),
+        };
+        let Some(most) = found.into_iter().max_by_key(|cycle| cycles[cycle].len()) else { return Self::default() };
+        let steps = cycles.remove(&most).unwrap_or_default();
+        let numbers: BTreeSet<i64> = steps.iter().map(|step| step.number).collect();
+        let has_same_numbers = cycles.values().flatten().any(|step| numbers.contains(&step.number));
+        let own: BTreeSet<Key> = steps.iter().map(|step| trace.process_of(step)).collect();
+        let are_others_of_other_processes =
+            cycles.values().flatten().all(|step| !own.contains(&trace.process_of(step)));
+        let others = cycles.into_values().filter_map(|steps| least_and_most(&steps)).collect();
+        Self { steps, others, has_same_numbers, are_others_of_other_processes, pauses }
+    }
+
+    /// Note about a pause of the recording, or about processes that ran at another time, if there are any.
+    pub fn note(&self, trace: &Trace) -> Option<String> {
+        if self.are_others_of_other_processes && !self.others.is_empty() {
+            return self.note_of_other_processes(trace);
+        }
+        let longest = self.pauses.iter().max_by_key(|pause| pause.length_ns())?;
+        let (length, Pause { before, after, .. }) = (duration(longest.length_ns()), longest);
+        let (first, last) = least_and_most(&self.steps)?;
+        let pauses = match self.pauses.len() {
+            1 => String::new(),
+            several => format!(" ({} pauses in total)", count(several as i64)),
+        };
+        let others = self.how_to_choose_others();
+        let of = match processes(trace, self.steps.iter().copied())[..] {
+            [process] if processes(trace, &trace.steps).len() > 1 => format!(" of process {}", trace.key_text(process)),
+            _ => String::new(),
+        };
+        Some(format!(
+            "the recording pauses for {length} between steps {before} and {after}{pauses}, so the window covers only \
+             {}{of}; {others}",
+            numbers_in_words((first, last)),
+        ))
+    }
+
+    /// Note about excluded steps of processes that do not overlap these steps in time.
+    fn note_of_other_processes(&self, trace: &Trace) -> Option<String> {
+        let own = processes(trace, self.steps.iter().copied());
+        let others: Vec<Key> =
+            processes(trace, &trace.steps).into_iter().filter(|process| !own.contains(process)).collect();
+        Some(format!(
+            "the steps of {} and those of {} do not overlap in time, so the window covers only {} of the latter; {}",
+            in_words(trace, &others),
+            in_words(trace, &own),
+            numbers_in_words(least_and_most(&self.steps)?),
+            self.how_to_choose_others(),
+        ))
+    }
+
+    fn how_to_choose_others(&self) -> String {
+        if self.has_same_numbers {
+            let whose = if self.are_others_of_other_processes { "processes" } else { "cycles" };
+            return format!("steps of the other {whose} have the same numbers");
+        }
+        let mut others: Vec<String> =
+            self.others.iter().take(NAMED).map(|(from, to)| format!("--steps {from}..{to}")).collect();
+        if self.others.len() > NAMED {
+            others.push("…".to_owned());
+        }
+        format!("{} selects the others", others.join(" or "))
+    }
+}
+
+fn numbers_in_words((first, last): (i64, i64)) -> String {
+    if first == last { format!("step {first}") } else { format!("steps {first} to {last}") }
+}
+
+/// Format as `process 7`, `processes 7, 8`.
+fn in_words(trace: &Trace, processes: &[Key]) -> String {
+    let named: Vec<String> = processes.iter().take(NAMED).map(|&process| trace.key_text(process)).collect();
+    let more = if processes.len() > NAMED { ", …" } else { "" };
+    let noun = if processes.len() == 1 { "process" } else { "processes" };
+    format!("{noun} {}{more}", named.join(", "))
+}
+
+/// Group steps by the number of pauses before them.
+fn by_cycle<'a>(steps: Vec<&'a Step>, pauses: &[Pause]) -> BTreeMap<usize, Vec<&'a Step>> {
+    let mut cycles: BTreeMap<usize, Vec<&Step>> = BTreeMap::new();
+    for step in steps {
+        let cycle = pauses.partition_point(|pause| pause.end <= step.start);
+        cycles.entry(cycle).or_default().push(step);
+    }
+    cycles
+}
+
+/// A recorded cycle that shares step numbers with another cycle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AmbiguousCycle {
+    /// Numbers of its first and last step.
+    pub numbers: (i64, i64),
+    /// Window from the start of its first to the end of its last step on the CPU, in ns since the first event of the
+    /// trace.
+    pub time_ns: (i64, i64),
+    /// Range of numbers, both ends included, that only this cycle has. They select it.
+    pub own: Option<(i64, i64)>,
+}
+
+/// Cycles with steps in a range of numbers (both ends included), in time order, if several cycles share a number in it.
+/// Numbers are then ambiguous. Empty otherwise.
+pub fn ambiguous_cycles(trace: &Trace, (first, last): (i64, i64)) -> Vec<AmbiguousCycle> {
+    // Traces that keep only steps have no events.
+    if trace.events.is_empty() || trace.pauses().is_empty() {
+        return Vec::new();
+    }
+    let cycles: Vec<Vec<&Step>> = by_cycle(trace.steps.iter().collect(), trace.pauses()).into_values().collect();
+    let numbers = |steps: &[&Step]| steps.iter().map(|step| step.number).collect::<BTreeSet<i64>>();
+    let mut counts: BTreeMap<i64, usize> = BTreeMap::new();
+    cycles.iter().flat_map(|steps| numbers(steps)).for_each(|number| *counts.entry(number).or_default() += 1);
+    let is_asked = |number: i64| (first..=last).contains(&number);
+    if !counts.iter().any(|(number, count)| is_asked(*number) && *count > 1) {
+        return Vec::new();
+    }
+    let begin = trace.span().map_or(0, |(begin, _)| begin);
+    let of = |steps: &Vec<&Step>| {
+        let (start, end) = (steps.iter().map(|step| step.start).min()?, steps.iter().map(|step| step.end).max()?);
+        let time_ns = (start.saturating_sub(begin), end.saturating_sub(begin));
+        Some(AmbiguousCycle { numbers: least_and_most(steps)?, time_ns, own: own_numbers(&numbers(steps), &counts) })
+    };
+    cycles.iter().filter(|steps| steps.iter().any(|step| is_asked(step.number))).filter_map(of).collect()
+}
+
+/// Range of the numbers that only one cycle has; `None` if another cycle has a number in it.
+fn own_numbers(numbers: &BTreeSet<i64>, counts: &BTreeMap<i64, usize>) -> Option<(i64, i64)> {
+    let own = || numbers.iter().copied().filter(|number| counts.get(number) == Some(&1));
+    let (least, most) = (own().min()?, own().max()?);
+    let is_alone = counts.range(least..=most).all(|(number, count)| *count == 1 && numbers.contains(number));
+    is_alone.then_some((least, most))
+}
+
+/// Smallest and largest step number.
+fn least_and_most(steps: &[&Step]) -> Option<(i64, i64)> {
+    let numbers = || steps.iter().map(|step| step.number);
+    Some((numbers().min()?, numbers().max()?))
+}
+
+/// The steps in a range of numbers, both ends included, that share a window.
+pub fn numbered(trace: &Trace, (first, last): (i64, i64)) -> Vec<&Step> {
+    Cycle::from_trace(trace, Some((first, last))).steps
+}
+
+/// The distinct processes of steps, in the order of their first steps.
+pub fn processes<'a>(trace: &Trace, steps: impl IntoIterator<Item = &'a Step>) -> Vec<Key> {
+    let mut known: BTreeSet<Key> = BTreeSet::new();
+    steps.into_iter().map(|step| trace.process_of(step)).filter(|&process| known.insert(process)).collect()
+}
+
+/// Note on the window and step count if several processes have steps.
+pub fn note_of_processes(trace: &Trace, steps: &[&Step]) -> Option<String> {
+    let processes = processes(trace, steps.iter().copied());
+    if processes.len() < 2 {
+        return None;
+    }
+    let named: Vec<String> = processes.iter().take(NAMED).map(|&process| trace.key_text(process)).collect();
+    let more = if processes.len() > NAMED { ", …" } else { "" };
+    Some(format!(
+        "{} processes have steps ({}{more}): the window covers the steps of all of them, and times per step divide by \
+         the largest number of steps of one process",
+        processes.len(),
+        named.join(", ")
+    ))
+}
+
+/// Maximum number of processes and cycles that a note names.
+const NAMED: usize = 8;

@@ -1,0 +1,447 @@
+//! Steps: their lengths, and the selection that a command covers.
+//!
+//! A step has two lengths. Its span on the CPU is the mark of the program. A step with its GPU work extends from the
+//! end of all work launched before the step to the end of all work launched before its end. A host that runs ahead of
+//! the GPU has begun the next step by then. So the lengths with GPU work add up to the program's time.
+//!
+//! Steps belong to a process. A window covers the steps of all processes of the trace, from the first start to the last
+//! end.
+
+use crate::Scope;
+use crate::imports::end_of_imports;
+use crate::launch_times::LaunchTimes;
+use crate::step_cycles::{Cycle, note_of_processes, numbered, processes};
+use crate::window_choice::{WindowChoice, annotation_span};
+use stackline_model::format::duration;
+use stackline_model::{EventId, GpuId, Key, Step, Trace};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Maximum number of warm-up steps.
+const MOST_WARM_UPS: usize = 5;
+/// Minimum number of other steps required to exclude a warm-up step.
+const LEAST_OTHERS: usize = 2;
+/// Reason for an excluded warm-up step.
+pub const WARM_UP: &str = "warm-up";
+/// Reason for excluded steps that a pause of the recording separates from the selected ones.
+pub const OTHER_CYCLE: &str = "another cycle of the recording";
+/// Reason for excluded steps of a process without selected steps: it ended earlier or began later.
+pub const OTHER_PROCESS: &str = "another process, at another time";
+
+/// Selection of steps that a command covers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Looked {
+    /// The window, as the critical path selects it.
+    pub choice: WindowChoice,
+    /// Number of steps; 0 if the trace has none, or if the whole trace is selected.
+    pub steps: usize,
+    /// Notes, for example on excluded steps.
+    pub notes: Vec<String>,
+    /// Numbers of excluded warm-up steps.
+    pub warm_ups: Vec<i64>,
+}
+
+impl Looked {
+    /// Select the steps of the scope; by default all steps except warm-up. In a trace without steps, select everything
+    /// after the imports of a recorded program.
+    #[must_use]
+    pub fn at(trace: &Trace, scope: &Scope) -> Self {
+        if scope.whole {
+            return Self { choice: WindowChoice::Whole, steps: 0, notes: Vec::new(), warm_ups: Vec::new() };
+        }
+        let work = LaunchedWork::from_trace(trace, is_timed(trace));
+        let window = |from, to| match has_work(trace, &work, (from, to)) {
+            false => WindowChoice::Steps(from, to),
+            true => WindowChoice::StepsWithWork(from, to),
+        };
+        let cycle = Cycle::from_trace(trace, scope.steps);
+        let of_processes = timed_steps(trace, &work, &cycle.steps);
+        let shared = || note_of_processes(trace, &cycle.steps).into_iter().chain(cycle.note(trace));
+        if let Some((from, to)) = scope.steps {
+            let notes = missing_steps(trace, (from, to)).into_iter().chain(shared()).collect();
+            let steps = most_steps(&of_processes, (from, to));
+            return Self { choice: window(from, to), steps, notes, warm_ups: Vec::new() };
+        }
+        // If another cycle has the same numbers, numbers cannot exclude the first steps of this cycle.
+        let warm_ups = if cycle.has_same_numbers { WarmUps::default() } else { WarmUps::new(&of_processes) };
+        let Some((from, to)) = warm_ups.others(&of_processes) else { return Self::without_imports(trace) };
+        let several = of_processes.len() > 1;
+        let notes = warm_ups.notes(trace, (from, to), several).into_iter().chain(shared()).collect();
+        let steps = most_steps(&of_processes, (from, to));
+        Self { choice: window(from, to), steps, notes, warm_ups: warm_ups.left_out((from, to)) }
+    }
+
+    fn without_imports(trace: &Trace) -> Self {
+        let whole = Self { choice: WindowChoice::Whole, steps: 0, notes: Vec::new(), warm_ups: Vec::new() };
+        let (Some(end), Some((start, _))) = (end_of_imports(trace), trace.span()) else { return whole };
+        if end <= start {
+            return whole;
+        }
+        let note =
+            format!("the window excludes the first {}, in which the program imports modules", duration(end - start));
+        Self { choice: WindowChoice::From(end), steps: 0, notes: vec![note], warm_ups: Vec::new() }
+    }
+
+    /// Reason for each of [`Trace::steps`] that is excluded; `None` for selected ones.
+    pub fn left_out(&self, trace: &Trace) -> Vec<Option<&'static str>> {
+        let (WindowChoice::Steps(from, to) | WindowChoice::StepsWithWork(from, to)) = self.choice else {
+            return vec![None; trace.steps.len()];
+        };
+        let numbered = numbered(trace, (from, to));
+        let looked_at: BTreeSet<EventId> = numbered.iter().map(|step| step.event).collect();
+        let processes: BTreeSet<Key> = numbered.iter().map(|step| trace.process_of(step)).collect();
+        let why = |step: &Step| match () {
+            () if looked_at.contains(&step.event) => None,
+            () if self.warm_ups.contains(&step.number) => Some(WARM_UP),
+            () if !processes.contains(&trace.process_of(step)) => Some(OTHER_PROCESS),
+            () => Some(OTHER_CYCLE),
+        };
+        trace.steps.iter().map(why).collect()
+    }
+
+    /// Window of the selected steps with their GPU work, in ns since the trace's base; also the window of the critical
+    /// path. Steps without GPU work use their spans on the CPU. `None` without steps.
+    #[must_use]
+    pub fn window(&self, trace: &Trace) -> Option<(i64, i64)> {
+        match self.choice {
+            WindowChoice::Steps(first, last) => host_window(&numbered(trace, (first, last))),
+            WindowChoice::StepsWithWork(first, last) => {
+                LaunchedWork::from_trace(trace, is_timed(trace)).window(trace, &numbered(trace, (first, last)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Window of the critical path, in ns since the trace's base: marked or inferred steps, an annotation, or the whole
+    /// trace. `None` if the trace has none of these.
+    #[must_use]
+    pub fn path_window(&self, trace: &Trace) -> Option<(i64, i64)> {
+        match self.choice {
+            WindowChoice::Steps(..) | WindowChoice::StepsWithWork(..) => self.window(trace),
+            WindowChoice::Between(from, to) => Some((from, to)),
+            WindowChoice::Annotation { ref text, instances } => annotation_span(trace, text, instances),
+            WindowChoice::From(from) => trace.span().map(|(_, end)| (from, end)),
+            WindowChoice::Whole => trace.span(),
+        }
+    }
+}
+
+/// Note if the trace has only some of the requested steps.
+fn missing_steps(trace: &Trace, (from, to): (i64, i64)) -> Option<String> {
+    let numbers = || trace.steps.iter().map(|step| step.number).filter(|number| (from..=to).contains(number));
+    let (first, last) = (numbers().min()?, numbers().max()?);
+    let has = if first == last { first.to_string() } else { format!("{first} to {last}") };
+    ((first, last) != (from, to)).then(|| format!("of steps {from} to {to}, the trace has only {has}"))
+}
+
+/// Default window of tables over several traces, as text and with notes, from the selection of each trace. `None` if no
+/// trace has steps.
+#[must_use]
+pub fn default_window(looked: &[Looked]) -> Option<(String, Vec<String>)> {
+    let first = looked.iter().find(|looked| looked.steps > 0)?;
+    match looked.iter().all(|looked| looked.choice == first.choice) {
+        true => Some((first.choice.in_words(), first.notes.clone())),
+        false => Some(("the steps of each rank".to_owned(), Vec::new())),
+    }
+}
+
+/// Window from the first start to the last end of steps on the CPU.
+fn host_window(steps: &[&Step]) -> Option<(i64, i64)> {
+    Some((steps.iter().map(|step| step.start).min()?, steps.iter().map(|step| step.end).max()?))
+}
+
+/// Window of the steps in a range of numbers on the CPU, in ns since the trace's base, over all processes.
+pub fn host_window_of(trace: &Trace, numbers: (i64, i64)) -> Option<(i64, i64)> {
+    host_window(&numbered(trace, numbers))
+}
+
+/// Steps that bound a window with GPU work: the step with which the window begins (after the GPU work of earlier
+/// steps), and the last step of each process, in order of end.
+pub fn ends_with_work(trace: &Trace, numbers: (i64, i64)) -> Option<(&Step, Vec<&Step>)> {
+    let steps = numbered(trace, numbers);
+    let mut last: BTreeMap<Key, &Step> = BTreeMap::new();
+    for &step in &steps {
+        let known = last.entry(trace.process_of(step)).or_insert(step);
+        if step.end >= known.end {
+            *known = step;
+        }
+    }
+    let mut last: Vec<&Step> = last.into_values().collect();
+    last.sort_by_key(|step| (step.end, step.start));
+    // Within a process, GPU work completes in the order of steps.
+    if last.len() < 2 {
+        return Some((steps.into_iter().min_by_key(|step| step.start)?, last));
+    }
+    let work = LaunchedWork::from_trace(trace, is_timed(trace));
+    let first = steps.into_iter().min_by_key(|step| (work.done(trace, step, step.start), step.start))?;
+    Some((first, last))
+}
+
+/// Test if GPU work changes the window of steps compared to their spans on the CPU. This is not the case if the steps
+/// launched no work and no earlier work reaches into them, or if earlier work outlasts all of theirs.
+fn has_work(trace: &Trace, work: &LaunchedWork, numbers: (i64, i64)) -> bool {
+    let steps = numbered(trace, numbers);
+    let (Some(host), Some(window)) = (host_window(&steps), work.window(trace, &steps)) else {
+        return !trace.gpu.is_empty();
+    };
+    let mut launchers = processes(trace, steps).into_iter().map(Some).chain([None]);
+    let has_launched = launchers.any(|process| work.has_launched(process, host));
+    window.0 < window.1 && (has_launched || window != host)
+}
+
+fn is_timed(trace: &Trace) -> impl Fn(GpuId) -> bool {
+    |gpu| trace.events.is_timed(trace.gpu.event[gpu.index()])
+}
+
+/// Number and length with GPU work (ns) of each step, in time order.
+type Lengths = Vec<(i64, i64)>;
+
+/// Steps of each process with a duration above zero.
+fn timed_steps(trace: &Trace, work: &LaunchedWork, steps: &[&Step]) -> BTreeMap<Key, Lengths> {
+    let mut of_processes: BTreeMap<Key, Lengths> = BTreeMap::new();
+    for step in steps.iter().filter(|step| step.end > step.start) {
+        let (from, to) = work.span(trace, step);
+        of_processes.entry(trace.process_of(step)).or_default().push((step.number, to.saturating_sub(from)));
+    }
+    of_processes
+}
+
+/// Largest number of steps in a range of numbers of a process. Steps of several processes run concurrently.
+fn most_steps(of_processes: &BTreeMap<Key, Lengths>, (from, to): (i64, i64)) -> usize {
+    let count = |steps: &Lengths| steps.iter().filter(|(number, _)| (from..=to).contains(number)).count();
+    of_processes.values().map(count).max().unwrap_or(0)
+}
+
+/// Warm-up steps of all processes.
+#[derive(Default)]
+struct WarmUps {
+    /// By step number: ratio to the median of the later steps, and process of the step.
+    found: BTreeMap<i64, (f64, Key)>,
+}
+
+impl WarmUps {
+    fn new(of_processes: &BTreeMap<Key, Lengths>) -> Self {
+        let mut found = BTreeMap::new();
+        for (&process, steps) in of_processes {
+            found.extend(warm_ups(steps).into_iter().map(|(number, times)| (number, (times, process))));
+        }
+        Self { found }
+    }
+
+    /// The first and last number of the other steps.
+    fn others(&self, of_processes: &BTreeMap<Key, Lengths>) -> Option<(i64, i64)> {
+        let numbers = || of_processes.values().flatten().map(|&(n, _)| n).filter(|n| !self.found.contains_key(n));
+        Some((numbers().min()?, numbers().max()?))
+    }
+
+    /// Warm-up numbers outside a range. Warm-up steps of one process may be among the steps of another.
+    fn left_out(&self, (from, to): (i64, i64)) -> Vec<i64> {
+        self.found.keys().copied().filter(|number| !(from..=to).contains(number)).collect()
+    }
+
+    /// One note per warm-up step.
+    fn notes(&self, trace: &Trace, range: (i64, i64), several: bool) -> Vec<String> {
+        let left_out = self.left_out(range);
+        let note = |(number, &(times, process)): (&i64, &(f64, Key))| {
+            let of = if several { format!(" of process {}", trace.key_text(process)) } else { String::new() };
+            let said = match left_out.contains(number) {
+                true => "is excluded as warm-up; use --steps to include it",
+                false => "looks like warm-up, but is included because its number lies among steps of other processes",
+            };
+            format!("step {number}{of} took {times:.1} times as long as the median of the later steps and {said}")
+        };
+        self.found.iter().map(note).collect()
+    }
+}
+
+/// Consecutive warm-up steps at the start of a process; compilation may need several.
+fn warm_ups(steps: &[(i64, i64)]) -> Vec<(i64, f64)> {
+    (0..steps.len().min(MOST_WARM_UPS)).map_while(|at| warm_up(&steps[at..])).collect()
+}
+
+/// The number of the first step and its ratio to the median of the others, if the step is warm-up. A number that occurs
+/// again cannot be excluded.
+fn warm_up(steps: &[(i64, i64)]) -> Option<(i64, f64)> {
+    let [(first, length), rest @ ..] = steps else { return None };
+    let others: Vec<i64> = rest.iter().map(|(_, length)| *length).collect();
+    let is_one = rest.len() >= LEAST_OTHERS && is_warm_up(*length, &others) && rest.iter().all(|(n, _)| n != first);
+    is_one.then(|| (*first, *length as f64 / middle(&others).unwrap_or(1).max(1) as f64))
+}
+
+/// Test if such long steps recur, as evaluation steps do: at least twice, and in one of ten steps. Long steps that
+/// follow immediately are warm-up, too.
+fn comes_again(length: i64, others: &[i64]) -> bool {
+    let is_as_long = |other: &&i64| other.saturating_mul(4) >= length.saturating_mul(3);
+    let again = others.iter().skip_while(is_as_long).filter(is_as_long).count();
+    again >= 2 && 10 * again >= others.len()
+}
+
+/// Start-up time of a program before its first step, in ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StartUp {
+    /// Time from the trace's first event to the first step.
+    pub before_ns: i64,
+    /// Part of this time until the end of the last import before the program's own first operator; `None` if no imports
+    /// were recorded.
+    pub imports_ns: Option<i64>,
+}
+
+impl StartUp {
+    /// Measure the time before the first step; `None` if it is shorter than half of a step.
+    #[must_use]
+    pub fn from_trace(trace: &Trace) -> Option<Self> {
+        let (start, _) = trace.span()?;
+        let first = trace.steps.iter().map(|step| step.start).min()?;
+        let lengths: Vec<i64> = with_gpu_work(trace).iter().map(|(from, to)| to.saturating_sub(*from)).collect();
+        let before_ns = first.saturating_sub(start);
+        if before_ns < middle(&lengths)? / 2 || before_ns <= 0 {
+            return None;
+        }
+        let imports_ns = end_of_imports(trace).map(|end| end.min(first).saturating_sub(start));
+        Some(Self { before_ns, imports_ns })
+    }
+}
+
+impl std::fmt::Display for StartUp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} before the first step", duration(self.before_ns))?;
+        match self.imports_ns {
+            Some(ns) => write!(f, ", of which the first {} import modules", duration(ns)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Mean length of the steps of a window, in ns, with GPU work if the window includes it. Time between steps is
+/// excluded. `None` if there are no steps, or if steps of several processes run concurrently.
+pub fn mean_step_ns(trace: &Trace, choice: &WindowChoice) -> Option<i64> {
+    let (numbers, with_work) = match *choice {
+        WindowChoice::Steps(from, to) => ((from, to), false),
+        WindowChoice::StepsWithWork(from, to) => ((from, to), true),
+        _ => return None,
+    };
+    let steps = numbered(trace, numbers);
+    if processes(trace, steps.iter().copied()).len() > 1 {
+        return None;
+    }
+    let work = with_work.then(|| LaunchedWork::from_trace(trace, is_timed(trace)));
+    let span = |step: &Step| work.as_ref().map_or((step.start, step.end), |work| work.span(trace, step));
+    let lengths = steps.iter().map(|step| span(step)).map(|(from, to)| to.saturating_sub(from));
+    let all = lengths.fold(0i64, i64::saturating_add);
+    all.checked_div(steps.len() as i64)
+}
+
+/// Start and end of each of [`Trace::steps`] with its GPU work, in ns.
+pub fn with_gpu_work(trace: &Trace) -> Vec<(i64, i64)> {
+    spans(trace, is_timed(trace))
+}
+
+/// A first step that takes more than this many times the median of the others is warm-up. A last step that takes less
+/// than the median divided by this number is cut off.
+pub const FAR_OFF: i64 = 2;
+
+/// Start and end of each step like [`with_gpu_work`], with only the GPU work that `counts` selects.
+pub fn spans(trace: &Trace, counts: impl Fn(GpuId) -> bool) -> Vec<(i64, i64)> {
+    let work = LaunchedWork::from_trace(trace, counts);
+    trace.steps.iter().map(|step| work.span(trace, step)).collect()
+}
+
+/// Launched GPU work of each process, for the end of all work launched before a given time.
+struct LaunchedWork {
+    /// By process (`None`: streams without recorded launches): launch time of each operation in order, and the end of
+    /// all operations up to it.
+    of_processes: BTreeMap<Option<Key>, Vec<(i64, i64)>>,
+}
+
+impl LaunchedWork {
+    fn from_trace(trace: &Trace, counts: impl Fn(GpuId) -> bool) -> Self {
+        let mut of_processes: BTreeMap<Option<Key>, Vec<(i64, i64)>> = BTreeMap::new();
+        if trace.steps.is_empty() {
+            return Self { of_processes };
+        }
+        let times = LaunchTimes::new(trace);
+        for gpu in trace.gpu.ids().filter(|&gpu| counts(gpu)) {
+            let (launched, event) = (times.launch_of(gpu), trace.gpu.event[gpu.index()]);
+            of_processes.entry(launched.process).or_default().push((launched.at, trace.events.end(event)));
+        }
+        for work in of_processes.values_mut() {
+            work.sort_unstable();
+            let mut until = i64::MIN;
+            work.iter_mut().for_each(|(_, end)| {
+                until = until.max(*end);
+                *end = until;
+            });
+        }
+        Self { of_processes }
+    }
+
+    /// Span from the end of all work launched before the step to the end of all work launched before the step's end.
+    fn span(&self, trace: &Trace, step: &Step) -> (i64, i64) {
+        let from = self.done(trace, step, step.start);
+        (from, self.done(trace, step, step.end).max(from))
+    }
+
+    /// Window of steps with their GPU work in all processes. It starts when the first process has completed the work
+    /// launched before its first step. It ends when the last process has completed the work launched before the end of
+    /// its last step.
+    fn window(&self, trace: &Trace, steps: &[&Step]) -> Option<(i64, i64)> {
+        let starts = steps.iter().map(|step| self.done(trace, step, step.start));
+        let ends = steps.iter().map(|step| self.done(trace, step, step.end));
+        Some((starts.min()?, ends.max()?))
+    }
+
+    /// Test if a process launched work in a time range.
+    fn has_launched(&self, process: Option<Key>, (from, to): (i64, i64)) -> bool {
+        let Some(work) = self.of_processes.get(&process) else { return false };
+        work.get(work.partition_point(|&(launched, _)| launched < from)).is_some_and(|&(launched, _)| launched < to)
+    }
+
+    /// End of all work that the step's process launched before a time; at least that time.
+    fn done(&self, trace: &Trace, step: &Step, moment: i64) -> i64 {
+        let until = |process: Option<Key>| {
+            let work = self.of_processes.get(&process)?;
+            let before = work.partition_point(|&(launched, _)| launched < moment);
+            Some(work[..before].last()?.1)
+        };
+        let own = until(Some(trace.process_of(step)));
+        moment.max(own.unwrap_or(i64::MIN)).max(until(None).unwrap_or(i64::MIN))
+    }
+}
+
+/// Time from the end of each step to the start of the next step of its process, in ns. `None` for last steps, and
+/// across a pause of the recording.
+pub fn between(trace: &Trace, spans: &[(i64, i64)]) -> Vec<Option<i64>> {
+    let pauses = trace.pauses();
+    let cycle = |step: &Step| pauses.partition_point(|pause| pause.end <= step.start);
+    let mut begins: BTreeMap<Key, (i64, usize)> = BTreeMap::new();
+    let mut between = vec![None; spans.len()];
+    for (at, &(from, to)) in spans.iter().enumerate().rev() {
+        let step = &trace.steps[at];
+        let next = begins.insert(trace.process_of(step), (from, cycle(step)));
+        let next = next.filter(|(_, of)| *of == cycle(step));
+        between[at] = next.map(|(next, _)| next.saturating_sub(to).max(0));
+    }
+    between
+}
+
+/// Test if the first step is warm-up compared to the others, which are in order.
+pub fn is_warm_up(first: i64, others: &[i64]) -> bool {
+    middle(others).is_some_and(|middle| first > middle.saturating_mul(FAR_OFF)) && !comes_again(first, others)
+}
+
+/// Upper median of lengths; `None` if there are none.
+pub fn middle(lengths: &[i64]) -> Option<i64> {
+    let mut sorted = lengths.to_vec();
+    sorted.sort_unstable();
+    sorted.get(sorted.len() / 2).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warm_ups_take_far_longer() {
+        assert!(is_warm_up(201, &[100, 90, 300]) && !is_warm_up(200, &[100, 90, 300]));
+        assert!(!is_warm_up(1, &[]) && !is_warm_up(i64::MAX, &[i64::MAX]));
+    }
+}

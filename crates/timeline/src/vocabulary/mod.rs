@@ -1,0 +1,50 @@
+//! Names used by frameworks, libraries and tools, as data: one module per producer.
+
+pub mod aten;
+pub mod autograd;
+pub mod categories;
+pub mod cuda;
+mod deep_ep;
+mod engines;
+pub mod libraries;
+mod mtia;
+pub mod packages;
+pub mod python;
+pub mod recorders;
+mod rocm;
+pub mod xla;
+
+use crate::kernel_type::Rule;
+
+/// Rules of all producers, in order of precedence: communication before copies.
+const PARTS: [&[Rule]; 6] = [libraries::RULES, deep_ep::RULES, engines::RULES, rocm::RULES, mtia::RULES, xla::RULES];
+
+const fn total() -> usize {
+    let (mut sum, mut part) = (0, 0);
+    while part < PARTS.len() {
+        sum += PARTS[part].len();
+        part += 1;
+    }
+    sum
+}
+
+const fn all() -> [Rule; total()] {
+    let mut rules = [PARTS[0][0]; total()];
+    let (mut at, mut part) = (0, 0);
+    while part < PARTS.len() {
+        let mut rule = 0;
+        while rule < PARTS[part].len() {
+            rules[at] = PARTS[part][rule];
+            at += 1;
+            rule += 1;
+        }
+        part += 1;
+    }
+    rules
+}
+
+/// Rules of all producers in one list.
+pub const KERNEL_RULES: [Rule; total()] = all();
+
+/// Kernel argument with stall samples by reason: `{"memory_dependency": 120, …}`.
+pub const STALL_REASON: &str = "stall_reasons";

@@ -1,0 +1,96 @@
+//! Recording tools other than torch.profiler: advice on marking iterations and on recording host code.
+
+use stackline_model::{EventKind, Trace};
+
+/// A recording tool.
+pub struct Recorder {
+    /// Formats of its files.
+    formats: &'static [&'static str],
+    /// Prefix of process names in the Chrome form of its files.
+    process: Option<&'static str>,
+    /// Advice on marking iterations as steps, to follow "To mark steps, ". It includes the required options.
+    pub mark_steps: &'static str,
+    /// Advice on recording the program's code between runtime calls of the GPU.
+    pub between_calls: &'static str,
+    /// Kinds of events that record such code.
+    shown_by: &'static [EventKind],
+}
+
+const RANGES: &[EventKind] = &[EventKind::Operator, EventKind::Annotation];
+
+const RECORDERS: &[Recorder] = &[
+    Recorder {
+        formats: &["nsys"],
+        process: None,
+        mark_steps: "wrap each iteration in an NVTX range, torch.cuda.nvtx.range('step'), record with nsys profile \
+                     --trace=cuda,nvtx, and use --step-annotation '^step$'",
+        between_calls: "record the program's code between CUDA calls as NVTX ranges \
+                        (torch.autograd.profiler.emit_nvtx()), with nsys profile --trace=cuda,nvtx,osrt",
+        shown_by: RANGES,
+    },
+    Recorder {
+        formats: &["rocprofv3"],
+        process: None,
+        mark_steps: "wrap each iteration in a roctx range, torch.cuda.nvtx.range('step'), record with rocprofv3 \
+                     --marker-trace, and use --step-annotation '^step$'",
+        between_calls: "record the program's code between HIP calls as roctx ranges \
+                        (torch.autograd.profiler.emit_nvtx()), with rocprofv3 --marker-trace",
+        shown_by: RANGES,
+    },
+    Recorder {
+        formats: &["rpd"],
+        process: None,
+        mark_steps: "wrap each iteration in a roctx range, torch.cuda.nvtx.range('step'), and use --step-annotation \
+                     '^step$'",
+        between_calls: "record the program's code between HIP calls as roctx ranges \
+                        (torch.autograd.profiler.emit_nvtx()); they become user marks of the recording",
+        shown_by: RANGES,
+    },
+    Recorder {
+        formats: &["xplane"],
+        process: Some("/host:"),
+        mark_steps: "wrap each iteration in jax.profiler.StepTraceAnnotation('step', step_num=i) or \
+                     tf.profiler.experimental.Trace('step', step_num=i)",
+        between_calls: "record the program's code between calls: Python frames (ProfileOptions or ProfilerOptions \
+                        with python_tracer_level=1) or spans (jax.profiler.TraceAnnotation, \
+                        tf.profiler.experimental.Trace)",
+        shown_by: &[EventKind::PythonFunction, EventKind::Annotation],
+    },
+];
+
+/// The tool that recorded a trace; `None` for torch.profiler and unknown tools.
+pub fn recorder_of(trace: &Trace) -> Option<&'static Recorder> {
+    let is_of = |prefix: &str| {
+        let mut names = trace.tracks.processes.iter().filter_map(|process| process.name.some());
+        names.any(|name| trace.strings.get(name).starts_with(prefix))
+    };
+    let by_format = || RECORDERS.iter().find(|one| one.formats.contains(&trace.meta.format.as_str()));
+    by_format().or_else(|| RECORDERS.iter().find(|one| one.process.is_some_and(is_of)))
+}
+
+impl Recorder {
+    /// Test if a trace has records of the code between calls.
+    pub fn has_between(&self, trace: &Trace) -> bool {
+        trace.events.kind.iter().any(|kind| self.shown_by.contains(kind))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stackline_model::Key;
+
+    #[test]
+    fn tools_are_known_by_their_format_or_the_names_of_their_processes() {
+        let mut trace = Trace::default();
+        assert!(recorder_of(&trace).is_none());
+        trace.meta.format = "chrome".to_owned();
+        let process = trace.tracks.process(Key::Int(701));
+        trace.tracks.processes[process.index()].name = trace.strings.intern("/host:CPU");
+        assert!(recorder_of(&trace).is_some_and(|one| one.mark_steps.contains("step_num")));
+        trace.meta.format = "rpd".to_owned();
+        let one = recorder_of(&trace).unwrap();
+        assert!(one.between_calls.contains("roctx") && !one.between_calls.contains("rocprofv3"));
+        assert!(!one.has_between(&trace));
+    }
+}
