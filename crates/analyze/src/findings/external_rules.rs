@@ -205,8 +205,8 @@ impl ExternalRules {
                 Ok(())
             }
             Message::Missing { code, need } => {
-                let need =
-                    Requirement::from_name(&need).ok_or_else(|| format!("{code} needs {need:?}, which nothing is"))?;
+                let need = Requirement::from_name(&need)
+                    .ok_or_else(|| format!("{code} has the unknown requirement {need:?}"))?;
                 self.unchecked.push(SkippedRule { rule: self.rule(&code)?, reason: Reason::Missing(need) });
                 Ok(())
             }
@@ -238,15 +238,15 @@ impl ExternalRules {
         let ExternalRule { code, name, about, advice, source, .. } = rule.clone();
         let is_code = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         if code.is_empty() || !code.chars().all(is_code) {
-            return Err(format!("{source}: {code:?} is no code; write letters and digits, such as MY001"));
+            return Err(format!("{source}: invalid code {code:?}; use letters and digits, such as MY001"));
         }
         if is_ours(&code) {
             return Err(format!(
-                "{source}: codes such as {code} are those of built-in rules; choose another, such as MY001"
+                "{source}: codes such as {code} are reserved for built-in rules; choose another, such as MY001"
             ));
         }
         if let Some(need) = rule.needs.iter().find(|need| Requirement::from_name(need).is_none()) {
-            return Err(format!("{source}: {code} needs {need:?}, which nothing is"));
+            return Err(format!("{source}: {code} has the unknown requirement {need:?}"));
         }
         if let Some((_, other)) = self.rules.iter().find(|(known, _)| known.code.eq_ignore_ascii_case(&code)) {
             return Err(format!("two rules have the code {code}: {} and {source}", other.source));
@@ -303,18 +303,18 @@ fn page(rule: &RuleInfo, said: &ExternalRule) -> String {
     let mut page = format!("# {} {}\n\n{about}\n\n", rule.code, rule.name);
     let mut section = |title: &str, text: &str| page.push_str(&format!("## {title}\n\n{text}\n\n"));
     if !rule.advice.is_empty() {
-        section("What to do", &rule.advice);
+        section("Fix", &rule.advice);
     }
     let needs: Vec<&str> = said.needs.iter().filter_map(|need| Some(Requirement::from_name(need)?.missing())).collect();
     match needs.is_empty() {
-        true => section("What it needs", "It looks at every trace."),
-        false => section("What it needs", &format!("It is not checked where the trace has {}.", needs.join(", or "))),
+        true => section("Requirements", "None: the rule checks every trace."),
+        false => section("Requirements", &format!("The rule is not checked if the trace has {}.", needs.join(", or "))),
     }
     if !said.thresholds.is_empty() {
         let one = |(name, value): (&String, &f64)| format!("`--set {}.{name}={value}`", rule.code);
         section("Thresholds", &said.thresholds.iter().map(one).collect::<Vec<_>>().join("\n"));
     }
-    section("Where it comes from", &format!("A rule of your own: {}.", said.source));
+    section("Source", &format!("Python rule: {}.", said.source));
     page.trim_end().to_owned() + "\n"
 }
 
@@ -326,23 +326,23 @@ fn is_ours(code: &str) -> bool {
 
 fn check(said: ExternalFinding) -> Result<Checked, String> {
     if said.title.trim().is_empty() {
-        return Err("a finding says nothing".to_owned());
+        return Err("a finding has an empty title".to_owned());
     }
     if said.line == Some(0) {
-        return Err("lines count from 1".to_owned());
+        return Err("line numbers count from 1".to_owned());
     }
     if let Some((low, likely, high)) = said.gain {
         if !(low <= likely && likely <= high) {
-            return Err(format!("a gain of {likely} ns from {low} to {high} ns: its bounds do not hold it"));
+            return Err(format!("gain of {likely} ns is outside of its bounds, {low} to {high} ns"));
         }
         if !said.edits.is_empty() {
-            return Err("a gain is either stated or replayed".to_owned());
+            return Err("a gain is either stated or replayed from edits, not both".to_owned());
         }
     }
     let edits = said.edits.iter().map(|edit| Edit::parse(edit).map_err(|error| error.to_string()));
     let edits = edits.collect::<Result<Vec<Edit>, _>>()?;
     if let Some(edit) = edits.iter().find(|edit| edit.case != Case::Likely) {
-        return Err(format!("{edit}: an edit of a rule cannot be an alternative"));
+        return Err(format!("{edit}: a rule's edit cannot be an alternative"));
     }
     let facts = said.facts.iter().map(fact).collect::<Result<_, _>>()?;
     let support = named(&Support::ALL, |support| support.name(), &said.support, "support")?;
@@ -352,7 +352,7 @@ fn check(said: ExternalFinding) -> Result<Checked, String> {
 
 fn fact(said: &ExternalFact) -> Result<Fact<String>, String> {
     if !said.value.is_finite() {
-        return Err(format!("{:?} is no number", said.name));
+        return Err(format!("{:?} is not a number", said.name));
     }
     let unit = named(&Unit::ALL, |unit| unit.suffix(), &said.unit, "unit")?;
     Ok(Fact { name: said.name.clone(), value: said.value, unit })
@@ -361,7 +361,7 @@ fn fact(said: &ExternalFact) -> Result<Fact<String>, String> {
 fn named<T: Copy>(all: &[T], name: fn(&T) -> &'static str, wanted: &str, what: &str) -> Result<T, String> {
     all.iter().find(|one| name(one) == wanted).copied().ok_or_else(|| {
         let known: Vec<&str> = all.iter().map(name).collect();
-        format!("there is no {what} {wanted:?}; there are {}", known.join(", "))
+        format!("unknown {what} {wanted:?}; known are {}", known.join(", "))
     })
 }
 
@@ -443,15 +443,18 @@ mod tests {
         others.add(found(|said| said.edits = vec!["remove sync:item()".to_owned()])).unwrap();
         type Change = fn(&mut ExternalFinding);
         let wrong: [(Change, &str); 9] = [
-            (|said| said.title = " ".to_owned(), "says nothing"),
+            (|said| said.title = " ".to_owned(), "empty title"),
             (|said| said.line = Some(0), "count from 1"),
-            (|said| said.gain = Some((2, 1, 3)), "do not hold it"),
+            (|said| said.gain = Some((2, 1, 3)), "outside of its bounds"),
             (|said| (said.gain, said.edits) = (Some((1, 1, 1)), vec!["more-workers 1".to_owned()]), "either"),
             (|said| said.edits = vec!["explode".to_owned()], "explode"),
             (|said| said.edits = vec!["case 1: remove sync:item()".to_owned()], "case 1"),
-            (|said| said.support = "sure".to_owned(), "no support"),
-            (|said| said.confidence = String::new(), "no confidence"),
-            (|said| said.facts = vec![ExternalFact { unit: "miles".to_owned(), ..ExternalFact::default() }], "no unit"),
+            (|said| said.support = "sure".to_owned(), "unknown support"),
+            (|said| said.confidence = String::new(), "unknown confidence"),
+            (
+                |said| said.facts = vec![ExternalFact { unit: "miles".to_owned(), ..ExternalFact::default() }],
+                "unknown unit",
+            ),
         ];
         for (change, reason) in wrong {
             let said = others.add(found(change)).unwrap_err();

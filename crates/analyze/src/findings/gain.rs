@@ -6,13 +6,14 @@ use super::rule_context::SharedContext;
 use crate::critical_path::exact::what_if::{Case, Edit, Gain};
 use std::collections::BTreeMap;
 
-/// What the recording cost of operators that edits do away with, in ns of the whole window, as far as it is in what they gain.
+/// What the recording cost of operators that edits do away with, in ns of the whole window, as far as it is in what
+/// they gain.
 pub(super) fn recording_ns(shared: &SharedContext<'_>, edits: &[Edit], gain_ns: i64) -> i64 {
     shared.recorded().map_or(0, |recorded| recorded.gone_with(shared.exact, edits).of_gain(gain_ns))
 }
 
-/// A gain without what recording cost. That was measured while the program ran, but for the part that is `PyTorch`'s: the bounds
-/// hold half as much and as much again. It is a part of what is gained: a loss does not grow by it.
+/// A gain without what recording cost. That was measured while the program ran, but for the part that is `PyTorch`'s:
+/// the bounds hold half as much and as much again. It is a part of what is gained: a loss does not grow by it.
 pub(super) fn without(gain: Gain, recording: i64) -> Gain {
     let ns = gain.ns - recording.min(gain.ns.max(0));
     let low_ns = (gain.low_ns - recording - recording / 2).max(gain.low_ns.min(0)).min(ns);
@@ -64,16 +65,14 @@ impl Beyond {
     /// A sentence for each rule.
     pub(super) fn told(&self) -> Vec<String> {
         let gains = |n: usize| {
-            if n == 1 { "1 gain that it states is".to_owned() } else { format!("{n} gains that it states are") }
+            if n == 1 { "1 stated gain is".to_owned() } else { format!("{n} stated gains are") }
         };
         let longer = self
             .longer
             .iter()
-            .map(|(code, &n)| format!("{code}: {} more than a step takes, and cut to a step", gains(n)));
-        let negative = self
-            .negative
-            .iter()
-            .map(|(code, &n)| format!("{code}: {} less than nothing, and counted as nothing", gains(n)));
+            .map(|(code, &n)| format!("{code}: {} longer than a step, and limited to a step", gains(n)));
+        let negative =
+            self.negative.iter().map(|(code, &n)| format!("{code}: {} negative, and replaced by 0", gains(n)));
         longer.chain(negative).collect()
     }
 }
@@ -151,8 +150,8 @@ mod tests {
         assert_eq!(
             beyond.told(),
             [
-                "MY001: 2 gains that it states are more than a step takes, and cut to a step",
-                "MY001: 1 gain that it states is less than nothing, and counted as nothing"
+                "MY001: 2 stated gains are longer than a step, and limited to a step",
+                "MY001: 1 stated gain is negative, and replaced by 0"
             ]
         );
     }

@@ -11,7 +11,8 @@ const TIMES: i64 = 4;
 /// The least part of the trace that is told, in percent.
 const SHARE: i64 = 5;
 
-/// What first calls of operators take beyond later ones, in a sentence; none if that is little of a window of `length` ns.
+/// What first calls of operators take beyond later ones, in a sentence; none if that is little of a window of `length`
+/// ns.
 pub(super) fn note(trace: &Trace, length: i64) -> Option<String> {
     let mut by_name: FxHashMap<StrId, Vec<EventId>> = FxHashMap::default();
     let is_operator = |e: EventId| trace.kind(e) == EventKind::Operator && trace.events.is_timed(e);
@@ -26,8 +27,8 @@ pub(super) fn note(trace: &Trace, length: i64) -> Option<String> {
     let total: i64 = starts.iter().map(|(ns, _)| ns).sum();
     let (_, most) = *starts.first().filter(|_| total * 100 >= length * SHARE)?;
     Some(format!(
-        "first calls of operators take {} longer than later ones ({:.0} % of the trace; most of it {}): that is start-up, which \
-         gains count, too, as there are no steps of which the first could be left out",
+        "first calls of operators take {} longer than later ones ({:.0} % of the trace; most of it {}): gains include \
+             this start-up, because the trace has no first step to exclude",
         duration(total),
         100.0 * total as f64 / length.max(1) as f64,
         trace.strings.get(most)

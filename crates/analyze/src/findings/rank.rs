@@ -26,10 +26,11 @@ use std::sync::Arc;
 /// All that was found in a trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Findings {
-    /// What they are of, in words, as `what-if` names it: `steps 3 to 9`, `the inferred steps`, `the whole trace`. `None` of what is no
-    /// trace.
+    /// What they are of, in words, as `what-if` names it: `steps 3 to 9`, `the inferred steps`, `the whole trace`.
+    /// `None` of what is no trace.
     pub window: Option<String>,
-    /// Length of a step in ns: the window's by the steps in it, without what it cost to record its operators, as far as that is known.
+    /// Length of a step in ns: the window's by the steps in it, without what it cost to record its operators, as far as
+    /// that is known.
     pub step_ns: i64,
     /// Steps in the window; 0 if the trace has none and the window is all of it.
     pub steps: usize,
@@ -37,12 +38,14 @@ pub struct Findings {
     pub are_inferred: bool,
     /// What is found in all of the trace, where steps are inferred and other ranks may have none.
     pub whole: Option<Box<Self>>,
-    /// Whether steps take until the GPU work that they launched is done, and not just as long as their spans on the CPU.
+    /// Whether steps take until the GPU work that they launched is done, and not just as long as their spans on the
+    /// CPU.
     pub with_gpu_work: bool,
-    /// What of [`Self::step_ns`] lies between steps, as evaluations and checkpoints do, in ns; none where that is next to nothing.
+    /// What of [`Self::step_ns`] lies between steps, as evaluations and checkpoints do, in ns; none where that is next
+    /// to nothing.
     pub between_ns: Option<i64>,
-    /// Most gain first, those that may well be nothing ([`Finding::is_unsure`]) behind the others; those that are about the
-    /// measurement itself come last.
+    /// Most gain first, those that may well be nothing ([`Finding::is_unsure`]) behind the others; those that are about
+    /// the measurement itself come last.
     pub findings: Vec<Finding>,
     /// What all findings together gain per step, in ns, as far as they can be made together.
     pub together: Option<Gain>,
@@ -56,7 +59,8 @@ pub struct Findings {
     pub small: Vec<Finding>,
     /// What the reader should know, a sentence each.
     pub notes: Vec<String>,
-    /// Time of the GPU's collectives beside which nothing else runs, per step, in ns; none if the trace has no collectives.
+    /// Time of the GPU's collectives beside which nothing else runs, per step, in ns; none if the trace has no
+    /// collectives.
     pub alone_ns: Option<i64>,
     /// Whether a part of the trace was lost.
     pub is_incomplete: bool,
@@ -71,8 +75,8 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// How many of those that were replayed one by one do not go together with what stands above them; of several ranks each has its
-    /// own, and none is counted.
+    /// How many of those that were replayed one by one do not go together with what stands above them; of several ranks
+    /// each has its own, and none is counted.
     pub fn contradicting(&self) -> usize {
         let replayed = self.findings.iter().filter(|f| f.gain.is_some() && f.is_repair() && !f.edits.is_empty());
         let first = replayed.take(if self.ranks.is_empty() { ONE_BY_ONE } else { 0 });
@@ -193,14 +197,12 @@ fn find_in(
     notes.extend(beyond.told());
     if unknown > 0 {
         let (findings, their) = if unknown == 1 { ("finding is", "its") } else { ("findings are", "their") };
-        notes.push(format!(
-            "{unknown} {findings} left out: what {their} repair would gain cannot be told from this trace"
-        ));
+        notes.push(format!("{unknown} {findings} excluded: the trace does not show the gain of {their} repair"));
     }
     let mut findings: Vec<Finding> = found.into_iter().map(|priced| priced.finding).collect();
     let is_incomplete = lost(trace) > 0;
     if is_incomplete {
-        notes.push("a part of the trace was lost, as its read report says: gains are those of what is left".to_owned());
+        notes.push("part of the trace is missing, see the read report: gains cover the rest".to_owned());
     }
     notes.extend(incomplete_gpu(trace, &unchecked));
     change_place::fill_in(trace, &mut findings.iter_mut().collect::<Vec<_>>());
@@ -250,7 +252,7 @@ const FEW_OPERATIONS: usize = 10;
 fn too_little(trace: &Trace) -> Option<String> {
     let count = trace.gpu.len();
     let operations = if count == 1 { "operation" } else { "operations" };
-    let told = || format!("the trace holds {count} {operations} of the GPU and no steps: too little to conclude from");
+    let told = || format!("the trace has only {count} GPU {operations} and no steps: too little for reliable findings");
     (1..FEW_OPERATIONS).contains(&count).then(told)
 }
 
@@ -304,16 +306,16 @@ struct Priced {
     edits: Vec<Edit>,
 }
 
-/// Most gain first, those that may well be nothing behind the others; ties by code, place and title. What saves memory stands
-/// behind what saves time: the one cannot be weighed against the other.
+/// Most gain first, those that may well be nothing behind the others; ties by code, place and title. What saves memory
+/// stands behind what saves time: the one cannot be weighed against the other.
 pub(super) fn order(finding: &Finding) -> impl Ord + use<'_> {
     let gain = Reverse(finding.gain.map(|g| (!finding.is_unsure(), g.ns, g.low_ns)));
     let memory = Reverse(finding.memory.as_ref().map(|m| (!finding.is_unsure(), m.lowers_bytes, m.bytes, m.low_bytes)));
     (gain, memory, finding.rule.code.as_str(), &finding.place, finding.title.as_str())
 }
 
-/// Notes what each of the first findings adds to those above it; what all gain together, in ns of the whole window. Of those behind
-/// the first, a group that does not go together with what stands above it is left out.
+/// Notes what each of the first findings adds to those above it; what all gain together, in ns of the whole window. Of
+/// those behind the first, a group that does not go together with what stands above it is left out.
 fn together(
     shared: &SharedContext<'_>,
     (gains, choice): (&Gains<'_, '_>, &WindowChoice),
@@ -352,9 +354,9 @@ fn together(
     Ok(best)
 }
 
-/// Together they gain no less than the surest of them alone, nor at most less than one of them, unless they get in each other's way:
-/// then all of it is less. What is not sure of single ones is not sure of all: as they are guessed independently of each other, their
-/// errors partly even out.
+/// Together they gain no less than the surest of them alone, nor at most less than one of them, unless they get in each
+/// other's way: then all of it is less. What is not sure of single ones is not sure of all: as they are guessed
+/// independently of each other, their errors partly even out.
 fn bounded_by_single_ones(all: Gain, found: &[Priced]) -> Gain {
     let taken = || found.iter().map(|priced| &priced.finding).filter(|finding| finding.on_top_ns.is_some());
     let gains = || taken().filter_map(|finding| finding.gain);

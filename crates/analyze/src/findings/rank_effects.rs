@@ -13,9 +13,11 @@ const MUCH_LESS: i64 = 4;
 /// The rule of collectives that nothing runs beside.
 const COLLECTIVES: &str = "SL019";
 
-/// Findings without those that a rank which comes last explains, and a note of these; those of collectives are told of that rank, by
+/// Findings without those that a rank which comes last explains, and a note of these; those of collectives are told of
+/// that rank, by
 /// `on_last`. Its finding names what is found on that rank
-/// alone, or far more than elsewhere, and where to change that. Its own place stays: a cause that moves makes it no other finding.
+/// alone, or far more than elsewhere, and where to change that. Its own place stays: a cause that moves makes it no
+/// other finding.
 pub(super) fn joined(
     straggler: &mut Finding,
     findings: &mut Vec<Finding>,
@@ -32,8 +34,8 @@ pub(super) fn joined(
         waits_for_ranks(finding) && there.is_none_or(|ns| MUCH_LESS * ns <= finding.gain_ns())
     };
     let mut effects: Vec<Finding> = findings.extract_if(.., |finding| is_effect(finding)).collect();
-    // Collectives, and waits for them, last until the last rank has come: what they take there is what is left of them once it comes in
-    // time.
+    // Collectives, and waits for them, last until the last rank has come: what they take there is what is left of them
+    // once it comes in time.
     let is_longer = |finding: &Finding| {
         (finding.rule.code == COLLECTIVES || waits_for_ranks(finding)) && finding.told_of() != Some(last)
     };
@@ -48,11 +50,13 @@ pub(super) fn joined(
     let mut codes: Vec<&str> = effects.iter().map(|finding| finding.rule.code.as_str()).collect();
     codes.sort_unstable();
     codes.dedup();
-    (!codes.is_empty())
-        .then(|| format!("{} on other ranks is left out: they wait for rank {last}, as SL040 says", codes.join(", ")))
+    (!codes.is_empty()).then(|| {
+        format!("{} on other ranks is excluded: these ranks wait for rank {last}, see SL040", codes.join(", "))
+    })
 }
 
-/// What is to be done about a rank that comes last is what is to be done about its cause there. It gains no more than the cause does.
+/// What is to be done about a rank that comes last is what is to be done about its cause there. It gains no more than
+/// the cause does.
 fn with_cause(straggler: &mut Finding, cause: &Finding) {
     straggler.title = format!("{}; there {}: {}", straggler.title, cause.rule.code, cause.title);
     straggler.change = Some(cause.change_place().clone()).filter(|place| *place != SourceLocation::default());
@@ -67,8 +71,8 @@ fn with_cause(straggler: &mut Finding, cause: &Finding) {
     }
 }
 
-/// Of what is found on a rank and no wait for others what is found there alone, or gains at least twice as much as on any other; of
-/// several what no other rank has, and of these what gains most.
+/// Of what is found on a rank and no wait for others what is found there alone, or gains at least twice as much as on
+/// any other; of several what no other rank has, and of these what gains most.
 fn cause(rank: i64, findings: &[Finding]) -> Option<usize> {
     let gain_on = |finding: &Finding, is: &dyn Fn(&OfRank) -> bool| {
         finding.ranks.iter().filter(|of| is(of)).filter_map(|of| of.gain_ns).max()

@@ -39,8 +39,8 @@ pub struct RankTimes {
 const AS_LONG: i64 = 100;
 
 impl RankTimes {
-    /// Of ranks the one whose step is longest. Ranks that train together have steps of one length: of those it is the one that the others
-    /// wait for, which has least time in collectives alone.
+    /// Of ranks the one whose step is longest. Ranks that train together have steps of one length: of those it is the
+    /// one that the others wait for, which has least time in collectives alone.
     #[must_use]
     pub fn slowest(ranks: &[Self]) -> Option<&Self> {
         let longest = ranks.iter().map(|rank| rank.step_ns).max()?;
@@ -67,8 +67,8 @@ impl RankTimes {
     }
 }
 
-/// Time in the window in which the GPU (or without one the program) does nothing but communicate, per step, in ns; none if it has no
-/// collectives.
+/// Time in the window in which the GPU (or without one the program) does nothing but communicate, per step, in ns; none
+/// if it has no collectives.
 pub(super) fn collectives_alone(shared: &SharedContext<'_>) -> Option<i64> {
     let trace = shared.exact.trace();
     if !Requirement::Collectives.is_met(trace) {
@@ -115,9 +115,9 @@ type Common = (String, SourceLocation, String);
 /// and which of those that have all of it in common.
 type Identity = (Common, usize);
 
-/// Findings of ranks as one list: those of one rule at one place become one, which tells of the rank that gains most by it and
-/// names all that have it; and what only several ranks show, which is ignored if it does not pass the test. A single rank's come
-/// back as they are.
+/// Findings of ranks as one list: those of one rule at one place become one, which tells of the rank that gains most by
+/// it and names all that have it; and what only several ranks show, which is ignored if it does not pass the test. A
+/// single rank's come back as they are.
 pub fn merge(mut all: Vec<(i64, Findings)>, options: &Options, keep: &dyn Fn(&Finding) -> bool) -> Option<Findings> {
     all.sort_by_key(|(rank, _)| *rank);
     if all.len() < 2 {
@@ -178,8 +178,8 @@ pub fn merge(mut all: Vec<(i64, Findings)>, options: &Options, keep: &dyn Fn(&Fi
     Some(Findings { findings, ignored, small, unchecked: unchecked(&all), notes, ranks, uncovered, ..base })
 }
 
-/// Takes inferred steps only where each rank has as many of them, or the program marks those of some rank; otherwise all of each trace, as
-/// of ranks without steps: times of a step and of a trace cannot be compared. Says so.
+/// Takes inferred steps only where each rank has as many of them, or the program marks those of some rank; otherwise
+/// all of each trace, as of ranks without steps: times of a step and of a trace cannot be compared. Says so.
 fn in_one_unit(all: &mut [(i64, Findings)]) -> Option<String> {
     let steps = || all.iter().map(|(_, found)| found.steps);
     let are_alike = steps().max()?.abs_diff(steps().min()?) <= 1;
@@ -195,8 +195,8 @@ fn in_one_unit(all: &mut [(i64, Findings)]) -> Option<String> {
     }
     let told = || {
         format!(
-            "no steps are inferred, and times are of whole traces: a pattern of launches does not repeat equally often on all ranks ({}); \
-             replay their edits with `stackline what-if --whole`; `stackline steps` says how to mark steps",
+            "no inferred steps, times are of whole traces: the repeats of a launch pattern differ between ranks ({}); \
+                  replay edits with `stackline what-if --whole`; `stackline steps` describes how to mark steps",
             inferred.join(", ")
         )
     };
@@ -208,7 +208,8 @@ fn times((rank, found): &(i64, Findings)) -> RankTimes {
     RankTimes { rank: *rank, step_ns, steps, alone_ns, is_incomplete }
 }
 
-/// The rank that comes last among those that can be compared; less certain if some cannot: one of them may come later still.
+/// The rank that comes last among those that can be compared; less certain if some cannot: one of them may come later
+/// still.
 fn straggler(ranks: &[RankTimes], options: &Options) -> Option<Finding> {
     let compared: Vec<RankTimes> = ranks.iter().copied().filter(RankTimes::is_comparable).collect();
     let mut found = find_straggler(&compared, &options.settings)?;
@@ -218,7 +219,8 @@ fn straggler(ranks: &[RankTimes], options: &Options) -> Option<Finding> {
     Some(found)
 }
 
-/// Says which ranks SL040 left out, and why; nothing if there are no collectives at all: then it is a rule that could not look.
+/// Says which ranks SL040 left out, and why; nothing if there are no collectives at all: then it is a rule that could
+/// not look.
 fn not_compared(ranks: &[RankTimes]) -> Vec<String> {
     if ranks.iter().all(|rank| rank.alone_ns.is_none()) {
         return Vec::new();
@@ -229,10 +231,10 @@ fn not_compared(ranks: &[RankTimes]) -> Vec<String> {
         (!of.is_empty()).then(|| format!("SL040 did not compare {} with the others: {why}", ranges(&of)))
     };
     let silent = note(|rank| rank.alone_ns.is_none(), "there are no collectives");
-    let lost = note(|rank| rank.alone_ns.is_some() && rank.is_incomplete, "a part of the trace was lost");
+    let lost = note(|rank| rank.alone_ns.is_some() && rank.is_incomplete, "part of the trace is missing");
     let compared: Vec<RankTimes> = which(RankTimes::is_comparable).copied().collect();
     let apart = (!are_alike(&compared))
-        .then(|| "steps of the ranks differ in length by more than a quarter: SL040 did not compare them".to_owned());
+        .then(|| "step lengths of the ranks differ by more than a quarter: SL040 did not compare them".to_owned());
     [silent, lost, apart].into_iter().flatten().collect()
 }
 

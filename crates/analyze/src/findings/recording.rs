@@ -96,8 +96,8 @@ pub struct Gone {
 }
 
 impl Gone {
-    /// The recording's part of a gain, in ns. Where spans of several threads lie side by side less is gained than they are long,
-    /// and so much less of what recording them cost.
+    /// The recording's part of a gain, in ns. Where spans of several threads lie side by side less is gained than they
+    /// are long, and so much less of what recording them cost.
     pub(super) fn of_gain(self, gain_ns: i64) -> i64 {
         (self.cost_ns * (gain_ns.max(0) as f64 / self.length_ns.max(1.0)).min(1.0)) as i64
     }
@@ -107,14 +107,16 @@ impl Gone {
         gain::without(gain, self.of_gain(gain.ns))
     }
 
-    /// A sentence behind a gain that replay predicts for so many steps: findings take this part out. None where it is nothing.
+    /// A sentence behind a gain that replay predicts for so many steps: findings take this part out. None where it is
+    /// nothing.
     pub fn sentence(self, gain_ns: i64, steps: usize) -> Option<String> {
         let gone = self.of_gain(gain_ns);
         let per_step = |ns: i64| duration(ns / steps.max(1) as i64);
-        let a_step = if steps > 0 { " a step" } else { "" };
+        let a_step = if steps > 0 { " per step" } else { "" };
         (gone > 0).then(|| {
             format!(
-                "{} of the gain{a_step} is what it cost to record the operators that go: `findings` takes that out, and tells {}{a_step}",
+                "{} of the gain{a_step} is the cost of recording the removed operators: `findings` subtracts it, and \
+                     reports {}{a_step}",
                 per_step(gone),
                 per_step(gain_ns - gone.min(gain_ns))
             )
@@ -129,7 +131,8 @@ pub fn recorded_in(exact: &Exact<'_>, edits: &[Edit]) -> Option<Gone> {
 }
 
 impl SharedContext<'_> {
-    /// How much of the window the recording of its operators took on the thread that has most of them, in ns: half of it at most.
+    /// How much of the window the recording of its operators took on the thread that has most of them, in ns: half of
+    /// it at most.
     pub(super) fn recording_of_window(&self, operators: &RecordedOperators) -> i64 {
         let count = |starts: &Vec<i64>| {
             let at = |moment: i64| starts.partition_point(|&start| start < moment);
@@ -149,7 +152,7 @@ impl SharedContext<'_> {
 /// Says how much was taken out, if it is much.
 pub(super) fn taken_out(recording: i64) -> Option<Fact<String>> {
     const LEAST_NS: i64 = 1_000;
-    let name = "recording of operators, taken out of the gain, a step".to_owned();
+    let name = "recording overhead excluded from the gain per step".to_owned();
     (recording >= LEAST_NS).then(|| Fact { name, value: recording as f64 / 1e3, unit: Unit::Us })
 }
 
@@ -158,13 +161,13 @@ pub(super) fn recording_note(shared: &SharedContext<'_>) -> Option<String> {
     let recorded = shared.recorded()?;
     let cost = recorded.cost();
     let torch = match cost.torch_ns {
-        Some(ns) => format!("{ns:.0} ns of them PyTorch's"),
-        None => "without PyTorch's part, which is not known".to_owned(),
+        Some(ns) => format!("{ns:.0} ns of it PyTorch's"),
+        None => "without PyTorch's share, which is unknown".to_owned(),
     };
     Some(format!(
-        "recording cost at least {:.0} ns per operator ({torch}), {:.0} % of the recorded step: so much is taken out of the \
-         step's length and of the gains that replay computes, and still in all other times; what the program loses besides, \
-         because recording displaces it from the processor's caches, is not known",
+        "recording cost at least {:.0} ns per operator ({torch}), {:.0} % of the recorded step: the step length and \
+             replayed gains exclude it, and all other times include it; additional cache misses due to recording are \
+             unknown",
         cost.ns(),
         100.0 * shared.recording_of_window(recorded) as f64 / shared.window.length_ns().max(1) as f64
     ))

@@ -1,7 +1,8 @@
-//! Standstills: gaps on the critical path that are much longer than a step, such as a debugger's or a stalled file system's.
+//! Standstills: gaps on the critical path that are much longer than a step, such as a debugger's or a stalled file
+//! system's.
 //!
-//! One gap of many steps' time makes the mean step long, and each finding a small part of it. Shares that rules compare are of the
-//! steps without it ([`super::RuleContext::percent`]).
+//! One gap of many steps' time makes the mean step long, and each finding a small part of it. Shares that rules compare
+//! are of the steps without it ([`super::RuleContext::percent`]).
 
 use super::rule_context::SharedContext;
 use crate::critical_path::exact::PathSegment;
@@ -52,7 +53,7 @@ impl Standstill {
         let Some(longest) = gaps.iter().max_by_key(|hop| length(hop)) else { return Self::default() };
         let ns: i64 = gaps.iter().map(length).sum();
         let at = place(&of_window, middle_of(longest));
-        let what = match gaps.len() {
+        let gaps_are = match gaps.len() {
             1 => format!("one gap of {} {at} is", duration(ns)),
             count => {
                 format!(
@@ -64,9 +65,9 @@ impl Standstill {
         };
         // Elsewhere other threads may run calls meanwhile.
         let are_empty = gaps.iter().all(|hop| hop.event.is_some() || hop.rule == GAP);
-        let why = if are_empty { "without recorded calls" } else { "which no record explains" };
+        let why = if are_empty { "without recorded calls" } else { "of unknown cause" };
         let note = format!(
-            "{what} {:.0} % of the window, {why}; a step takes {} without{}",
+            "{gaps_are} {:.0} % of the window, {why}; a step takes {} without{}",
             100.0 * ns as f64 / window.length_ns().max(1) as f64,
             duration(without(shared.step_ns(), ns, shared.steps)),
             others(&of_window, &gaps).unwrap_or_default()

@@ -1,4 +1,5 @@
-//! Time that no finding covers: which calls, kernels, operators and functions it is in, and what removing each would gain.
+//! Time that no finding covers: which calls, kernels, operators and functions it is in, and what removing each would
+//! gain.
 //!
 //! Rules know kinds of fault. What no rule knows may still take most of a step, so that a list without it misleads.
 
@@ -45,7 +46,8 @@ pub enum LargeKind {
     UnrecordedHost,
     /// The same of threads that run no Python, such as the autograd engine's.
     UnrecordedNative,
-    /// Latencies: from launches to operations, between operations of a queue, from the end of a wait to the thread that waited.
+    /// Latencies: from launches to operations, between operations of a queue, from the end of a wait to the thread that
+    /// waited.
     Lag,
 }
 
@@ -120,19 +122,21 @@ pub struct LargeGroup {
     pub count: usize,
     /// Their time within the window on the thread or stream that has most of it, in percent of the window.
     pub percent: f64,
-    /// Time of the critical path in them and in what they call and launch, in percent of it, also where findings cover it; of events
-    /// without waits whose cause is not recorded.
+    /// Time of the critical path in them and in what they call and launch, in percent of it, also where findings cover
+    /// it; of events without waits whose cause is not recorded.
     pub path_percent: f64,
-    /// Waits on the path whose cause is not recorded, in percent of it: calls that were in progress meanwhile have them.
+    /// Waits on the path whose cause is not recorded, in percent of it: calls that were in progress meanwhile have
+    /// them.
     pub wait_percent: f64,
-    /// Of time without recorded calls: the operator or annotation of other threads of the process that runs for most of it, and
-    /// for how much, in percent.
+    /// Of time without recorded calls: the operator or annotation of other threads of the process that runs for most of
+    /// it, and for how much, in percent.
     pub meanwhile: Option<(String, f64)>,
     /// Of time without recorded calls: its longest gap, in ns, if that is most of several.
     pub longest_gap_ns: Option<i64>,
     /// What could record it; empty of what is recorded.
     pub advice: &'static str,
-    /// What a step gains if they, what they call and the GPU work that they launch are removed, in ns; none if that cannot be replayed.
+    /// What a step gains if they, what they call and the GPU work that they launch are removed, in ns; none if that
+    /// cannot be replayed.
     pub gain: Option<Gain>,
     /// The edits whose replay that is, as text that `what-if` reads; none where nothing is replayed.
     pub edits: Vec<String>,
@@ -425,16 +429,16 @@ fn wait_advice(context: &RuleContext<'_>) -> &'static str {
     let recorder = recorders::recorder_of(context.trace()).filter(|recorder| !recorder.has_between(context.trace()));
     match recorder {
         _ if context.uses_gpu() && !has_calls(context) => {
-            "record what the host does, too (torch.profiler: ProfilerActivity.CPU; nsys: --trace=cuda,nvtx; \
-             rocprofv3: --hip-trace)"
+            "also record host activity (torch.profiler: ProfilerActivity.CPU; nsys: --trace=cuda,nvtx; \
+                  rocprofv3: --hip-trace)"
         }
         Some(recorder) => recorder.between_calls,
         None if context.uses_gpu() && lacks_stream_waits(context) => {
-            "begin to record earlier, record all processes that use this GPU, and waits of streams with \
-             _ExperimentalConfig(enable_cuda_sync_events=True)"
+            "start recording earlier, record all processes that use this GPU, and record waits of streams with \
+                  _ExperimentalConfig(enable_cuda_sync_events=True)"
         }
-        None if context.uses_gpu() => "begin to record earlier, and record all processes that use this device",
-        None if has_operators() => "record all threads and processes; `stackline record` samples threads that wait",
+        None if context.uses_gpu() => "start recording earlier, and record all processes that use this device",
+        None if has_operators() => "record all threads and processes; `stackline record` samples waiting threads",
         None => "record all threads and processes of the program",
     }
 }
@@ -443,7 +447,8 @@ fn wait_advice(context: &RuleContext<'_>) -> &'static str {
 fn gap_advice(context: &RuleContext<'_>, kind: LargeKind) -> &'static str {
     match kind {
         LargeKind::UnrecordedPython if context.recording().is_some() => {
-            "samples of CPU time did not hit it: `stackline record` with a higher --sample-hz, or, where it waits, with --real-hz 99"
+            "no CPU time sample is in it: use `stackline record` with a higher --sample-hz, or with --real-hz 99 for \
+                 waits"
         }
         LargeKind::UnrecordedPython if !has_frames(context) => {
             "record with_stack=True, or with `stackline record --mode trace`"
@@ -451,9 +456,9 @@ fn gap_advice(context: &RuleContext<'_>, kind: LargeKind) -> &'static str {
         LargeKind::UnrecordedPython => "`stackline record` samples what threads do between recorded calls",
         LargeKind::UnrecordedHost => host_gap_advice(context.trace()),
         LargeKind::UnrecordedNative if context.recording().is_none() && !has_frames(context) => {
-            "record with_stack=True for the Python that these threads run; `perf record` shows their native code"
+            "record with_stack=True for the Python code of these threads; `perf record` shows their native code"
         }
-        LargeKind::UnrecordedNative => "`perf record` or py-spy --native show what these threads run",
+        LargeKind::UnrecordedNative => "`perf record` or py-spy --native shows the code of these threads",
         _ => "",
     }
 }
@@ -464,9 +469,9 @@ fn host_gap_advice(trace: &Trace) -> &'static str {
     match recorders::recorder_of(trace) {
         Some(recorder) if !recorder.has_between(trace) => recorder.between_calls,
         None if has_operators() => {
-            "record a Python program with_stack=True; `perf record` shows what other programs run"
+            "record a Python program with_stack=True; `perf record` shows the code of other programs"
         }
-        _ => "`perf record` shows what these threads run",
+        _ => "`perf record` shows the code of these threads",
     }
 }
 

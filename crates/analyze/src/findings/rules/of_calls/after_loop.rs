@@ -1,8 +1,8 @@
 //! Lines of the loop's function that run after the loop: an evaluation, a checkpoint, a plot.
 //!
-//! A tree of calls has no order. Lines behind the last one that runs once in each step are told from the loop's by counts of calls, and,
-//! where the recorder knows when steps ended, by time: those after the loop fit into the time behind its last step, and not among its
-//! steps.
+//! A tree of calls has no order. Lines behind the last one that runs once in each step are told from the loop's by
+//! counts of calls, and, where the recorder knows when steps ended, by time: those after the loop fit into the time
+//! behind its last step, and not among its steps.
 
 use super::steps::Again;
 use super::thread::Thread;
@@ -73,8 +73,8 @@ impl AfterLoop {
     }
 }
 
-/// Among lines behind the loop's, those that call things as often as lines of the loop do are of it: of the last batches of an epoch, which
-/// fill no step, none is in the number of steps.
+/// Among lines behind the loop's, those that call things as often as lines of the loop do are of it: of the last
+/// batches of an epoch, which fill no step, none is in the number of steps.
 fn find_same_counts((tree, thread): (&CallingContextTree, &Thread), within: &[Line], behind: &mut [Line]) {
     let mut owner: Vec<Option<usize>> = vec![None; tree.nodes.len()];
     let each = within.iter().chain(&*behind).enumerate();
@@ -104,8 +104,8 @@ fn fits(ns: u64, within_ns: u64) -> bool {
     ns as f64 <= TOLERANCE * within_ns as f64 + SLACK_NS
 }
 
-/// Of lines behind the loop's, those that are after it by their counts, and those of which counts say nothing: the loop reaches as far as
-/// lines whose counts are multiples of its steps.
+/// Of lines behind the loop's, those that are after it by their counts, and those of which counts say nothing: the loop
+/// reaches as far as lines whose counts are multiples of its steps.
 fn by_counts(behind: &[Line]) -> (Vec<CallNodeId>, Vec<CallNodeId>) {
     let multiple = behind.iter().rposition(|(.., counts)| *counts == Counts::Multiple).map_or(0, |at| at + 1);
     let first = behind.iter().skip(multiple).position(|(.., counts)| *counts == Counts::Other);

@@ -9,7 +9,7 @@ use stackline_model::Unit;
 
 /// How gains are found where there is nothing to replay.
 pub(crate) const BY_TIME: &str =
-    "the time of its thread that goes, by samples and counts: what other threads then wait for is not known";
+    "removed time of the steps' thread, by samples and counts; the effect on other threads is unknown";
 
 /// Candidate finding of a rule. Times are of all steps.
 #[derive(Clone, Debug)]
@@ -28,7 +28,8 @@ pub(super) struct CallCandidate {
     pub(super) covers_ns: u64,
 }
 
-/// A time with the error that counting samples has, in ns. Of profiles it is not known how many samples a row stands for.
+/// A time with the error that counting samples has, in ns. Of profiles it is not known how many samples a row stands
+/// for.
 pub(super) fn bounded(called: &CallRuleContext<'_>, time: Time) -> Gain {
     let ns = signed(time.ns);
     let sampled_ns = time.ns.saturating_sub(time.measured_ns);
@@ -57,10 +58,10 @@ pub(super) fn confidence(time: Time) -> Confidence {
 
 /// The facts of a time.
 pub(super) fn facts(called: &CallRuleContext<'_>, time: Time) -> Vec<Fact> {
-    let share = Fact { name: "part of the thread's time", value: called.percent(time.ns), unit: Unit::Percent };
+    let share = Fact { name: "share of the thread's time", value: called.percent(time.ns), unit: Unit::Percent };
     let samples = Fact { name: "samples", value: time.samples as f64, unit: Unit::None };
-    let waiting = Fact::time("of it waiting, a step", called.per_step(time.waits_ns));
-    let mut facts = vec![share, Fact::time("in all, a step", called.per_step(time.ns))];
+    let waiting = Fact::time("waiting per step", called.per_step(time.waits_ns));
+    let mut facts = vec![share, Fact::time("total per step", called.per_step(time.ns))];
     facts.extend((time.waits_ns > 0 && time.waits_ns < time.ns).then_some(waiting));
     facts.extend((time.samples > 0).then_some(samples));
     facts

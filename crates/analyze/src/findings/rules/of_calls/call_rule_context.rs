@@ -174,8 +174,8 @@ impl<'a> CallRuleContext<'a> {
         self.tree.nodes.parent.get(node.index()).and_then(|parent| parent.some()).unwrap_or(CallingContextTree::ROOT)
     }
 
-    /// Whether what runs at a node is the user's own: its innermost Python frame, or a library's that is no framework and was called by
-    /// the user's own code.
+    /// Whether what runs at a node is the user's own: its innermost Python frame, or a library's that is no framework
+    /// and was called by the user's own code.
     pub(super) fn is_users(&self, node: CallNodeId) -> bool {
         self.users.get(node.index()).copied().unwrap_or(false)
     }
@@ -228,8 +228,8 @@ fn note_line(place: &mut SourceLocation, tree: &CallingContextTree, frame: &Fram
     }
 }
 
-/// The place of a node of a tree of calls: the line of the user's own code that it is at or was called from, with the innermost module
-/// and the outermost operator in between.
+/// The place of a node of a tree of calls: the line of the user's own code that it is at or was called from, with the
+/// innermost module and the outermost operator in between.
 #[must_use]
 pub fn place_of_call(tree: &CallingContextTree, node: CallNodeId) -> SourceLocation {
     let text = |id| tree.strings.get(id).to_owned();

@@ -1,5 +1,5 @@
-//! Findings of calls that are needless operators: copies that put tensors in order (SL017), and gradients that are filled with zeros
-//! (SL042). Of programs without a GPU alone: what a GPU does for them is not in their time.
+//! Findings of calls that are needless operators: copies that put tensors in order (SL017), and gradients that are
+//! filled with zeros (SL042). Of programs without a GPU alone: what a GPU does for them is not in their time.
 
 use super::super::{copy_chains, zeroed_gradients};
 use super::call_candidate::{CallCandidate, signed};
@@ -98,8 +98,8 @@ fn copies(operators: &Operators<'_, '_>, line: FrameId, operator: &str, all: &Ca
         place,
         facts: vec![
             Fact::count("copies", usize::try_from(all.calls).unwrap_or(usize::MAX)),
-            Fact { name: "part of the thread's time", value: share, unit: Unit::Percent },
-            Fact::time("together, a step", called.per_step(all.ns)),
+            Fact { name: "share of the thread's time", value: share, unit: Unit::Percent },
+            Fact::time("total per step", called.per_step(all.ns)),
         ],
         confidence: Confidence::Medium,
         // Whether what follows is slower without is not known.
@@ -137,8 +137,8 @@ fn zeroed(operators: &Operators<'_, '_>, (name, spans): (&str, &[CallNodeId]), s
         place: called.place(called.line(*spans.first()?)),
         facts: vec![
             Fact::count("calls", usize::try_from(times).unwrap_or(usize::MAX)),
-            Fact::time("filling, a step", called.per_step(fills_ns)),
-            Fact::time("adding to the zeros, a step", called.per_step(first_ns)),
+            Fact::time("filling per step", called.per_step(fills_ns)),
+            Fact::time("adding to zeros per step", called.per_step(first_ns)),
         ],
         confidence: Confidence::Medium,
         gain: Gain { ns, low_ns, high_ns },

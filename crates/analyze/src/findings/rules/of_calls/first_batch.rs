@@ -1,5 +1,5 @@
-//! The first batch of a loader, whose workers are just starting, and which opens what it reads: it comes once, and a sum over calls does not
-//! tell it from the others. How long the longest one took is known.
+//! The first batch of a loader, whose workers are just starting, and which opens what it reads: it comes once, and a
+//! sum over calls does not tell it from the others. How long the longest one took is known.
 
 use super::thread::{Thread, Time, outermost};
 use stackline_model::{CallNodeId, CallStats, CallingContextTree};
@@ -11,7 +11,8 @@ const LEAST_BATCHES: u64 = 4;
 const TIMES: f64 = 3.0;
 
 impl Thread {
-    /// Leaves out by how much the longest batch of each loader took longer than the others; how much that is together, in ns.
+    /// Leaves out by how much the longest batch of each loader took longer than the others; how much that is together,
+    /// in ns.
     pub(super) fn leave_out_first_batches(&mut self, tree: &CallingContextTree) -> u64 {
         let loaders = outermost(tree, |node| self.durations.get(&node).and_then(beyond_others));
         // By loader: how much is left out at most, and its time.

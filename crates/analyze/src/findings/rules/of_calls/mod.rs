@@ -1,8 +1,9 @@
 //! Rules over calling context trees: recordings without single calls, and profiles.
 //!
-//! Such a tree sums up how often what was called from where, and the time of it; it has no order and no times of day, so that nothing can
-//! be replayed. What a change gains is the time of the thread that goes with it (`DeepContext`, section 4.3, judges so, too). Each sample
-//! counts for one finding alone: the outermost frame that a rule knows has it.
+//! Such a tree sums up how often what was called from where, and the time of it; it has no order and no times of day,
+//! so that nothing can be replayed. What a change gains is the time of the thread that goes with it (`DeepContext`,
+//! section 4.3, judges so, too). Each sample counts for one finding alone: the outermost frame that a rule knows has
+//! it.
 
 mod after_loop;
 mod busy;
@@ -85,21 +86,22 @@ pub enum NoCalls {
 impl std::fmt::Display for NoCalls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::NoTimes(measured) if measured.is_empty() => f.write_str("nothing was measured in it"),
+            Self::NoTimes(measured) if measured.is_empty() => f.write_str("no measurements"),
             Self::NoTimes(measured) => write!(
                 f,
-                "it has no times ({} alone): findings tell what takes time; stackline calls shows what there is",
+                "no times, only {}; findings need times, but `stackline calls` shows this data",
                 measured.join(", ")
             ),
             Self::NoRank(wanted, known) if known.is_empty() => {
-                write!(f, "no rank {wanted}: none of its processes says which rank it is")
+                write!(f, "no rank {wanted}: none of its processes has a rank number")
             }
             Self::NoRank(wanted, known) => {
                 let known: Vec<String> = known.iter().map(i64::to_string).collect();
-                write!(f, "no rank {wanted}; there are {}", known.join(", "))
+                write!(f, "no rank {wanted}; known ranks: {}", known.join(", "))
             }
             Self::Steps => f.write_str(
-                "its calls are summed over all steps: none can be chosen (stackline record --mode trace keeps each)",
+                "steps cannot be selected, because its calls are summed over all steps; record with `stackline record \
+                     --mode trace`",
             ),
         }
     }
@@ -107,8 +109,8 @@ impl std::fmt::Display for NoCalls {
 
 impl std::error::Error for NoCalls {}
 
-/// Looks for what takes time in a tree of calls (imports folded, [`crate::calls::fold_imports`]), and ranks it by that time: of one rank,
-/// or of all. Findings that do not pass `keep` are ignored.
+/// Looks for what takes time in a tree of calls (imports folded, [`crate::calls::fold_imports`]), and ranks it by that
+/// time: of one rank, or of all. Findings that do not pass `keep` are ignored.
 ///
 /// # Errors
 /// If no time was measured, or what was chosen is not there.
@@ -323,25 +325,29 @@ fn notes(called: &CallRuleContext<'_>, rank: Option<i64>, is_incomplete: bool) -
     notes.extend(left_out(called));
     notes.extend(maybe_after(called));
     if !called.knows_waits() && called.thread.known == Known::Cpu {
-        notes.push("no waits were recorded: what a thread waits for is in no number".to_owned());
+        notes.push("no waits were recorded: times exclude waits".to_owned());
     }
     if !called.thread.knows_computing() {
-        notes.push("times are wall-clock time: computing and waiting are not told apart".to_owned());
+        notes.push("times are wall time: they include computing and waiting".to_owned());
     }
     if let Some(part) = called.overhead {
         let percent = 100.0 * part;
         notes.push(format!(
-            "recording adds {percent:.1} % to a step, which is taken out of times, call by call of operators"
+            "times exclude the overhead of recording, {percent:.1} % per step, subtracted at each operator call"
         ));
     }
     if called.thread.known == Known::Operators {
-        notes.push("there are no samples: what is done between operators is in no number".to_owned());
+        notes.push("there are no samples: times exclude work between operators".to_owned());
     }
     if called.uses_gpu {
-        notes.push("times are the host's: where it runs ahead of the GPU, less is gained, or nothing; copies on the GPU (SL017) are not told".to_owned());
+        notes.push(
+            "times are of the host: gains are lower, possibly 0, if the host runs ahead of the GPU; copies on \
+             the GPU (SL017) are not checked"
+                .to_owned(),
+        );
     }
     if is_incomplete {
-        notes.push("a part was lost, as the read report says: times are those of what is left".to_owned());
+        notes.push("part of the data is missing, see the read report: times cover the rest".to_owned());
     }
     notes
 }
@@ -359,20 +365,16 @@ fn left_out(called: &CallRuleContext<'_>) -> Vec<String> {
         (once, "imports and compilations", "are", ""),
         (
             outside,
-            "what is outside of the loop",
+            "time outside of the loop",
             "is",
-            "; lines of its function before the first that runs operators or waits in each step count as set-up, and those after the last that runs in each step as what follows the loop",
+            "; lines of the loop's function before the first that runs operators or waits in each step count as \
+                 set-up, and lines after the last that runs in each step as work after the loop",
         ),
-        (
-            called.first_batches_ns,
-            "what the longest batch, most likely the first, took longer than the others",
-            "is",
-            "",
-        ),
+        (called.first_batches_ns, "the excess of the longest batch, most likely the first, over the others", "is", ""),
     ];
     let told = all.into_iter().filter(|(ns, ..)| *ns > 0);
-    told.map(|(ns, what, is, more)| {
-        format!("{what}, {} of that thread, {is} left out{more}", duration(call_candidate::signed(ns)))
+    told.map(|(ns, part, is, more)| {
+        format!("{part}, {} of that thread, {is} excluded{more}", duration(call_candidate::signed(ns)))
     })
     .collect()
 }
@@ -390,7 +392,8 @@ fn maybe_after(called: &CallRuleContext<'_>) -> Option<String> {
     let place = called.place(called.tree.nodes.frame.get(first.index()).copied()?);
     let and = if lines.len() > 1 { " and the lines below it" } else { "" };
     Some(format!(
-        "{}{and} may run after the loop: {} of a step, as far as counts of calls tell (stackline record --mode trace tells it apart)",
+        "{}{and} may run after the loop: {} per step; counts of calls leave this open, and `stackline record --mode \
+             trace` shows it",
         place.text(),
         duration(called.per_step(all))
     ))
@@ -411,14 +414,14 @@ fn looked_at(called: &CallRuleContext<'_>, rank: Option<i64>) -> String {
     let which = if threads > 1 { format!(", one of {threads} threads") } else { String::new() };
     match (&steps.marks, steps.function) {
         (Some(marks), Some((function, file))) => format!(
-            "times are those of {name}{of}{which}, in {} of {}: {} recorded steps, marked by {marks}",
+            "times are of {name}{of}{which}, in {} of {}: {} recorded steps, marked by {marks}",
             text(function),
             text(file),
             count(i64::try_from(steps.count).unwrap_or(i64::MAX))
         ),
         _ => format!(
-            "times are those of {name}{of}{which}, over its whole run: nothing marks its steps (a span ProfilerStep#1, ProfilerStep#2, … around each \
-             would, and SL038 and SL043, which need steps, could look)"
+            "times are of {name}{of}{which}, over its whole run without steps: add a span ProfilerStep#1, \
+                 ProfilerStep#2, … around each step, which also enables SL038 and SL043"
         ),
     }
 }

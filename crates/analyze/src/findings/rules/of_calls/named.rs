@@ -64,18 +64,18 @@ fn one(
         code if code == recompilation::RULE.code => {
             let each = duration(signed(seen.time.ns / times()));
             match times() {
-                1 => format!("torch.compile compiles again once, for {each}"),
-                times => format!("torch.compile compiles again {times} times, {each} each time"),
+                1 => format!("Recompilation: torch.compile compiles again once, {each}"),
+                times => format!("Recompilation: torch.compile compiles again {times} times, {each} each"),
             }
         }
         code if code == logging_in_step::RULE.code => {
-            format!("{kind} holds up the work for {each_step}{}", words.a_step())
+            format!("{kind} blocks the host: {each_step}{}", words.a_step())
         }
         code if code == copy_chains::RULE.code => {
             copy_chains::deep_title(share, if counts_calls { words.in_each_step() } else { "" })
         }
         code if code == host_waits::RULE.code => host_waits::title(share, kind, words),
-        _ => format!("{kind} holds up the work for {share:.0} % of the time"),
+        _ => format!("Preprocessing: {kind} takes {share:.0} % of the time"),
     };
     Some(CallCandidate {
         rule,
@@ -90,7 +90,8 @@ fn one(
     })
 }
 
-/// Whether some operator is called in it in each step: what copies a model after an epoch, or no tensors, is another thing.
+/// Whether some operator is called in it in each step: what copies a model after an epoch, or no tensors, is another
+/// thing.
 fn is_in_each_step(called: &CallRuleContext<'_>, seen: &Seen) -> bool {
     let inside = below(called.tree, |node| seen.nodes.binary_search(&node).is_ok());
     let mut by_name: BTreeMap<&str, u64> = BTreeMap::new();
@@ -130,13 +131,8 @@ fn loading(called: &CallRuleContext<'_>, place: SourceLocation, seen: &Seen) -> 
     let low_ns = if mostly_waits && !has_workers { most.min(counted.low_ns) } else { 0 };
     let how = match (has_workers, workers) {
         (true, _) => "its workers are too slow".to_owned(),
-        (false, 1) => {
-            "its loading runs in the program itself (the gain is that of 1 worker with a processor of its own)"
-                .to_owned()
-        }
-        _ => format!(
-            "its loading runs in the program itself (the gain is that of {workers} workers, each with a processor of its own)"
-        ),
+        (false, 1) => "loading runs in the main process (gain of 1 worker with its own processor)".to_owned(),
+        _ => format!("loading runs in the main process (gain of {workers} workers, each with its own processor)"),
     };
     let mut facts = facts(called, seen.time);
     if batches > 0 {
@@ -144,7 +140,7 @@ fn loading(called: &CallRuleContext<'_>, place: SourceLocation, seen: &Seen) -> 
     }
     Some(CallCandidate {
         rule,
-        title: format!("the program waits for data {share:.0} % of the time: {how}{}", slowest_line(called, seen)),
+        title: format!("Data loading: the program waits {share:.0} % of the time; {how}{}", slowest_line(called, seen)),
         place,
         facts,
         confidence: confidence(seen.time),
@@ -158,7 +154,8 @@ fn loading(called: &CallRuleContext<'_>, place: SourceLocation, seen: &Seen) -> 
 /// A line that has this much of the loading is named, in percent.
 const MOST: u64 = 50;
 
-/// The line of the program that takes most of the loading, where one does: of a data set, or of what puts batches together.
+/// The line of the program that takes most of the loading, where one does: of a data set, or of what puts batches
+/// together.
 fn slowest_line(called: &CallRuleContext<'_>, seen: &Seen) -> String {
     let taken_from: Vec<FrameId> = seen.nodes.iter().map(|node| called.line(*node)).collect();
     let loads = below(called.tree, |node| seen.nodes.binary_search(&node).is_ok());

@@ -1,4 +1,5 @@
-//! Operators of calls, and findings that are known by how often they run: unfused optimizers (SL015) and loops of small operators (SL038).
+//! Operators of calls, and findings that are known by how often they run: unfused optimizers (SL015) and loops of small
+//! operators (SL038).
 
 use super::super::{operators_in_loops, unfused_optimizer};
 use super::call_candidate::{CallCandidate, bounded, signed};
@@ -29,7 +30,8 @@ pub(super) struct Operators<'c, 'a> {
     /// Time from begin to end at and below each node, in ns.
     ns: Vec<u64>,
     pub(super) outermost: Vec<CallNodeId>,
-    /// By node, whether it belongs to an optimizer or to a backward pass, and is no choice of the line that it is called from.
+    /// By node, whether it belongs to an optimizer or to a backward pass, and is no choice of the line that it is
+    /// called from.
     pub(super) of_others: Vec<bool>,
 }
 
@@ -94,7 +96,8 @@ impl<'c, 'a> Operators<'c, 'a> {
     }
 }
 
-/// An optimizer that calls several operators for each parameter, as far as `unfused_optimizer` knows what one call would take on a CPU.
+/// An optimizer that calls several operators for each parameter, as far as `unfused_optimizer` knows what one call
+/// would take on a CPU.
 fn unfused(operators: &Operators<'_, '_>, spans: &[CallNodeId]) -> Option<CallCandidate> {
     let called = operators.called;
     let rule = &unfused_optimizer::RULE;
@@ -131,7 +134,7 @@ fn unfused(operators: &Operators<'_, '_>, spans: &[CallNodeId]) -> Option<CallCa
     Some(CallCandidate {
         rule,
         title: format!(
-            "{optimizer} calls {per_call:.0} operators{} that take {:.1} µs each in the mean",
+            "Unfused optimizer: {optimizer} calls {per_call:.0} operators{}, mean {:.1} µs each",
             called.words().a_step(),
             mean / 1e3
         ),
@@ -139,7 +142,7 @@ fn unfused(operators: &Operators<'_, '_>, spans: &[CallNodeId]) -> Option<CallCa
         facts: vec![
             count("operators", calls),
             count("parameters", parameters / steps.max(1)),
-            Fact::time("in the optimizer, with Python between them, a step", called.per_step(spans_ns)),
+            Fact::time("optimizer time including Python per step", called.per_step(spans_ns)),
         ],
         confidence: Confidence::Medium,
         gain: Gain { ns, low_ns: low_ns.min(ns), high_ns: high_ns.max(ns) },
@@ -229,7 +232,7 @@ fn of_loop(called: &CallRuleContext<'_>, lines: &[Line], python: Time) -> Option
     Some(CallCandidate {
         rule,
         title: format!(
-            "a loop{which} calls {} small operators{}, {:.1} µs each",
+            "Python loop{which}: {} small operators{}, {:.1} µs each",
             calls / called.per(),
             called.words().a_step(),
             ns as f64 / 1e3 / calls.max(1) as f64
@@ -237,9 +240,9 @@ fn of_loop(called: &CallRuleContext<'_>, lines: &[Line], python: Time) -> Option
         place: place.clone(),
         facts: vec![
             Fact::count("operators", usize::try_from(calls).unwrap_or(usize::MAX)),
-            Fact { name: "part of the thread's time", value: share, unit: Unit::Percent },
-            Fact::time("in them, with their backward, a step", called.per_step(ns)),
-            Fact::time("in Python between them, a step", called.per_step(python.ns)),
+            Fact { name: "share of the thread's time", value: share, unit: Unit::Percent },
+            Fact::time("operators with their backward per step", called.per_step(ns)),
+            Fact::time("Python between operators per step", called.per_step(python.ns)),
         ],
         confidence: Confidence::Medium,
         // What one operator takes that computes as much is not known.

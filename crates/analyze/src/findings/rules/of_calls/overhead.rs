@@ -5,8 +5,9 @@ use super::thread::{Known, Thread, Time};
 use stackline_model::{CallMetric, CallNodeId, CallingContextTree, Frame};
 
 impl Thread {
-    /// Takes out of times what recording adds to steps, if that is more than chance: as much for each call of an operator, where it was
-    /// called, for that is where the recorder runs. How much it adds, as a part of a step without it.
+    /// Takes out of times what recording adds to steps, if that is more than chance: as much for each call of an
+    /// operator, where it was called, for that is where the recorder runs. How much it adds, as a part of a step
+    /// without it.
     pub(super) fn leave_out_overhead(&mut self, tree: &CallingContextTree, steps: &Steps) -> Option<f64> {
         let fraction = self.overhead.fraction.filter(|fraction| fraction.low_ppm > 0)?;
         if steps.count == 0 || self.known == Known::Operators {
@@ -89,7 +90,7 @@ mod tests {
         assert!(told(&all).contains(&("SL039", Some(22), 60)), "{:?}", told(&all));
         let optimizer =
             |found: &Findings| found.findings.iter().find(|f| f.rule.code == "SL015").unwrap().title.clone();
-        assert_eq!(optimizer(&all), "SGD calls 4000 operators a step that take 5.0 µs each in the mean");
+        assert_eq!(optimizer(&all), "Unfused optimizer: SGD calls 4000 operators per step, mean 5.0 µs each");
         assert_eq!(optimizer(&some), optimizer(&all));
     }
 
@@ -118,7 +119,7 @@ mod tests {
             let named = found.uncovered.groups.iter().find(|group| group.name == "aten::mm").unwrap();
             assert_eq!(named.percent.round(), product);
         }
-        let said = "recording adds 25.0 % to a step, which is taken out of times, call by call of operators";
+        let said = "times exclude the overhead of recording, 25.0 % per step, subtracted at each operator call";
         assert!(without.notes.iter().any(|note| note == said), "{:?}", without.notes);
     }
 }

@@ -35,15 +35,15 @@ pub(super) fn find(
     found.iter_mut().for_each(|(_, findings): &mut (i64, Findings)| findings.notes.retain(|note| told.contains(note)));
     unify_lines(&mut found, keep);
     let mut merged = merge(found, options, keep).ok_or_else(|| no_times(tree, None))?;
-    let told = [(apart, "nothing marks steps of"), (without, "no time was measured in the steps of")];
+    let told = [(apart, "no step marks on"), (without, "no time measured in steps of")];
     for (ranks, what) in told.into_iter().filter(|(ranks, _)| !ranks.is_empty()) {
-        merged.notes.push(format!("{what} {}: left out", ranges(&ranks)));
+        merged.notes.push(format!("{what} {}: excluded", ranges(&ranks)));
     }
     Ok(merged)
 }
 
-/// Rules whose findings are of all lines of a function, or of the whole program, and stand at the line that takes most time. Which one
-/// that is may differ from rank to rank.
+/// Rules whose findings are of all lines of a function, or of the whole program, and stand at the line that takes most
+/// time. Which one that is may differ from rank to rank.
 const OF_MANY_LINES: [&Rule; 3] = [&busy_python::RULE, &dataloader_starved::RULE, &operators_in_loops::RULE];
 
 /// What findings of those rules have in common that are merged once their lines agree; none of other rules.
@@ -55,7 +55,8 @@ fn merge_key(finding: &Finding) -> Option<(String, SourceLocation, String)> {
     Some((code, place, words))
 }
 
-/// Puts findings that differ in their lines alone at the line of the rank that gains most, unless findings are ignored there.
+/// Puts findings that differ in their lines alone at the line of the rank that gains most, unless findings are ignored
+/// there.
 fn unify_lines(found: &mut [(i64, Findings)], keep: &dyn Fn(&Finding) -> bool) {
     let mut places: BTreeMap<_, Vec<(i64, i64, SourceLocation)>> = BTreeMap::new();
     for (rank, findings) in &*found {
@@ -113,8 +114,7 @@ mod tests {
         assert_eq!(told(&found), [("SL039", Some(22), 40)]);
         let gains: Vec<(i64, Option<i64>)> = found.findings[0].ranks.iter().map(|of| (of.rank, of.gain_ns)).collect();
         assert_eq!(gains, [(0, Some(20 * MS as i64)), (1, Some(40 * MS as i64))]);
-        let notes =
-            ["nothing marks steps of rank 4: left out", "no time was measured in the steps of rank 3: left out"];
+        let notes = ["no step marks on rank 4: excluded", "no time measured in steps of rank 3: excluded"];
         assert!(found.notes.ends_with(&notes.map(str::to_owned)), "{:?}", found.notes);
         assert_eq!(told(&find(Some(0))), [("SL039", Some(22), 20)]);
     }

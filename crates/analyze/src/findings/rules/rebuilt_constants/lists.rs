@@ -1,7 +1,8 @@
 //! Cost of `torch.tensor` of a Python list.
 //!
-//! PyTorch 2 reads a list twice (torch/csrc/utils/tensor_new.cpp): `infer_scalar_type` looks at each number before the tensor is allocated
-//! (`aten::empty`), `recursive_store` writes each one before `aten::to`. Only the second pass lies between operators of its own.
+//! PyTorch 2 reads a list twice (torch/csrc/utils/tensor_new.cpp): `infer_scalar_type` looks at each number before the
+//! tensor is allocated (`aten::empty`), `recursive_store` writes each one before `aten::to`. Only the second pass lies
+//! between operators of its own.
 
 use super::{is_in_each_step, is_of, is_of_loader};
 use crate::critical_path::exact::what_if::{Action, Chosen, Edit};
@@ -14,21 +15,22 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{EventId, EventKind};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How titles of such findings begin.
-pub(super) const LISTS_TITLE: &str = "a tensor is made of a Python list";
+/// Start of titles of such findings.
+pub(super) const LISTS_TITLE: &str = "Tensor from a Python list";
 
 /// What Python calls `torch.tensor`.
 const TENSOR: &str = "<built-in method tensor of ";
 
-/// The first pass takes so many times as long as the second one: 1.1 to 1.3 was measured of bool, int and float in torch 2.15, 1.9 of
-/// NumPy's scalars, next to nothing of NumPy's arrays.
+/// The first pass takes so many times as long as the second one: 1.1 to 1.3 was measured of bool, int and float in
+/// torch 2.15, 1.9 of NumPy's scalars, next to nothing of NumPy's arrays.
 const FIRST_PASS: f64 = 1.2;
 const FIRST_PASS_AT_MOST: f64 = 2.0;
 
 /// Where the time before a list is longer than so many times its second pass, something else is done there, too.
 const ALONE: i64 = 4;
 
-/// The last operators of `torch.tensor(list)`, with the first one of each. That of an array has none before it that allocates.
+/// The last operators of `torch.tensor(list)`, with the first one of each. That of an array has none before it that
+/// allocates.
 #[derive(Default)]
 pub(super) struct ListReads(FxHashMap<EventId, EventId>);
 
@@ -101,7 +103,8 @@ impl Lists {
         if !operators.iter().any(|&e| reads.has(e)) {
             return None;
         }
-        // Steps on GPUs do not get longer by all that the host does, and where calls are recorded they hold both passes.
+        // Steps on GPUs do not get longer by all that the host does, and where calls are recorded they hold both
+        // passes.
         if context.uses_gpu() || operators.iter().any(|&e| builtin_tensor(context, e).is_some()) {
             return Some(Self::default());
         }
@@ -149,10 +152,11 @@ impl Lists {
     }
 
     pub(super) fn fact(&self) -> Option<Fact> {
-        (self.call_ns > 0).then(|| Fact::time("median of a call", self.call_ns))
+        (self.call_ns > 0).then(|| Fact::time("median call duration", self.call_ns))
     }
 
-    /// As if a call took as much less as the second pass usually does: of those that took longer something else held up the thread.
+    /// As if a call took as much less as the second pass usually does: of those that took longer something else held up
+    /// the thread.
     pub(super) fn least(&self, context: &RuleContext<'_>) -> Option<Edit> {
         let left = 1.0 - self.usual_ns as f64 / self.runs_ns.max(1) as f64;
         let chosen = Chosen { stretches: self.runs.clone(), ..Chosen::default() };
@@ -182,7 +186,8 @@ fn usual(times: impl Iterator<Item = i64>) -> i64 {
     middle(&times.collect::<Vec<i64>>()).unwrap_or(0)
 }
 
-/// The lines that make tensors of lists in each step, and do hardly anything else between the operator before and their first one.
+/// The lines that make tensors of lists in each step, and do hardly anything else between the operator before and their
+/// first one.
 pub(in crate::findings::rules) fn list_lines(context: &RuleContext<'_>) -> BTreeSet<SourceLocation> {
     let trace = context.trace();
     let mut operators = context.outermost(&context.operators());
