@@ -80,10 +80,10 @@ impl Seen {
     /// What it rests on.
     pub(super) fn facts(&self, context: &RuleContext<'_>) -> Vec<Fact> {
         vec![
-            Fact::count("samples of it", self.samples.len()),
-            Fact::time("of it between operators, a step", context.per_step(self.time.ns as i64)),
-            Fact::time("at least", context.per_step(self.time.low as i64)),
-            Fact::time("at most", context.per_step(self.time.high as i64)),
+            Fact::count("samples", self.samples.len()),
+            Fact::time("time between operators per step", context.per_step(self.time.ns as i64)),
+            Fact::time("lower bound per step", context.per_step(self.time.low as i64)),
+            Fact::time("upper bound per step", context.per_step(self.time.high as i64)),
         ]
     }
 

@@ -105,7 +105,7 @@ fn candidate(context: &RuleContext<'_>, rounds: &[usize], needless: Vec<EventId>
         facts: vec![
             Fact::count("optimizer steps", rounds.len()),
             Fact::count("redundant AllReduces", needless.len()),
-            Fact::time("redundant AllReduces per step", context.per_step(context.total(&needless))),
+            Fact::time("time of redundant AllReduces per step", context.per_step(context.total(&needless))),
         ],
         events: needless,
         support: Support::Inferred,

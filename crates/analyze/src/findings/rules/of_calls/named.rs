@@ -189,6 +189,6 @@ mod tests {
         let path = "train.py:50 <module> > train.py:21 main > Recompile 0/1: f (m.py:1)";
         made.calls(path, 1, 300);
         made.cpu(path, 300);
-        assert_eq!(made.found().findings[0].title, "torch.compile compiles again once, for 300.0 ms");
+        assert_eq!(made.found().findings[0].title, "Recompilation: torch.compile compiles again once, 300.0 ms");
     }
 }

@@ -17,7 +17,7 @@ fn a_step_is_what_the_loop_calls_again_and_its_set_up_is_left_out() {
         "{:?}",
         found.notes
     );
-    assert!(found.notes[1].starts_with("what is outside of the loop, 5040 ms of that thread, is"), "{:?}", found.notes);
+    assert!(found.notes[1].starts_with("time outside of the loop, 5040 ms of that thread, is"), "{:?}", found.notes);
     // No rule has anything; what takes most is named.
     assert_eq!(told(&found), []);
     let groups: Vec<(&str, usize, f64)> =
@@ -144,7 +144,7 @@ fn the_first_batch_counts_as_the_others() {
     };
     let found = step(420);
     assert_eq!((found.step_ns, told(&found)), (120 * MS as i64, vec![("SL009", Some(22), 19)]));
-    let left_out = "what the longest batch, most likely the first, took longer than the others, 400.0 ms of that thread, is left out";
+    let left_out = "the excess of the longest batch, most likely the first, over the others, 400.0 ms of that thread, is excluded";
     assert!(found.notes.iter().any(|note| note == left_out), "{:?}", found.notes);
     // One that is not much longer is one of them.
     assert_eq!(step(150).step_ns, 160 * MS as i64);
@@ -184,7 +184,7 @@ fn compilations_of_the_first_step_are_left_out_and_later_ones_are_told() {
     }
     let found = made.found();
     assert_eq!((found.step_ns, told(&found)), (150 * MS as i64, vec![("SL026", Some(21), 50)]));
-    assert_eq!(found.findings[0].title, "torch.compile compiles again 2 times, 250.0 ms each time");
+    assert_eq!(found.findings[0].title, "Recompilation: torch.compile compiles again 2 times, 250.0 ms each");
     assert!(found.notes.iter().any(|note| note.starts_with("imports and compilations, 900.0 ms")), "{:?}", found.notes);
 }
 
@@ -272,7 +272,7 @@ fn gradients_that_are_filled_with_zeros() {
         [gain.low_ns, gain.ns, gain.high_ns].map(|ns| ns / MS as i64)
     };
     let found = step("aten::zero_", 80, 1);
-    assert!(found.findings[0].title.starts_with("SGD.zero_grad fills 8 gradients"), "{}", found.findings[0].title);
+    assert!(found.findings[0].title.starts_with("Zeroed gradients: SGD.zero_grad fills 8 gradients"), "{}", found.findings[0].title);
     assert_eq!(gain(&found), [20, 60, 60]);
     // The second of two passes has something to add to.
     assert_eq!(gain(&step("aten::zero_", 80, 2)), [20, 40, 60]);
@@ -376,7 +376,7 @@ fn spans_whose_calls_come_in_turns_are_counted_once() {
         names.iter().for_each(|name| made.cpu(&format!("{at}{name} > {inner}"), 100));
     }
     let found = made.found();
-    assert_eq!(found.findings[0].title, "torch.compile compiles again 2 times, 200.0 ms each time");
+    assert_eq!(found.findings[0].title, "Recompilation: torch.compile compiles again 2 times, 200.0 ms each");
 }
 
 #[test]
