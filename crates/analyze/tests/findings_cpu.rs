@@ -113,12 +113,8 @@ fn optimizers_on_a_cpu() {
     };
     let found = optimizer("aten::").found("SL015");
     // 50 parameters take 3 µs each, and of the 1.5 µs and more of each operator beyond 2.5 µs 35 % stay.
-    let total = found[0]
-        .facts
-        .iter()
-        .find(|fact| fact.name == "optimizer time including Python per step")
-        .unwrap()
-        .value;
+    let total =
+        found[0].facts.iter().find(|fact| fact.name == "optimizer time including Python per step").unwrap().value;
     let beyond = 250.0 * (total / 250.0 - 2.5) * 0.35;
     assert!((only(&found) as f64 - (total - 150.0 - beyond)).abs() < 0.1 * total, "{}", text(&found));
     // At least nothing of what is beyond goes, at most four fifths.
@@ -213,7 +209,11 @@ fn steps_are_no_operators() {
         });
     }
     let found = program.findings().findings;
-    assert!(found.iter().any(|f| f.rule.code == "SL002" && f.title.starts_with("Many small kernels: aten::norm")), "{}", text(&found));
+    assert!(
+        found.iter().any(|f| f.rule.code == "SL002" && f.title.starts_with("Many small kernels: aten::norm")),
+        "{}",
+        text(&found)
+    );
     assert!(!text(&found).contains("ProfilerStep"), "{}", text(&found));
 }
 

@@ -71,7 +71,9 @@ fn optimizers_that_make_many_passes() {
     let found = optimizer("Optimizer.step#AdamW.step", 9).found("SL015");
     assert_eq!(found.len(), 1);
     assert!(
-        found[0].title.starts_with("Unfused optimizer: AdamW makes 9 passes over all parameters and launches 9 kernels per step"),
+        found[0]
+            .title
+            .starts_with("Unfused optimizer: AdamW makes 9 passes over all parameters and launches 9 kernels per step"),
         "{}",
         found[0].title
     );

@@ -79,7 +79,8 @@ fn without_steps(context: &RuleContext<'_>, calls: &[EventId]) -> Vec<Candidate>
             let parts: BTreeSet<i64> = of.iter().map(part).collect();
             // A program starts once, so start-up allocations do not occur in all parts.
             let is_steady = of.len() >= AGAIN && parts.len() as i64 >= PARTS;
-            (is_steady && share >= context.setting("share")).then(|| candidate(context, place, of, "throughout the trace"))?
+            (is_steady && share >= context.setting("share"))
+                .then(|| candidate(context, place, of, "throughout the trace"))?
         })
         .collect()
 }

@@ -144,7 +144,8 @@ fn the_first_batch_counts_as_the_others() {
     };
     let found = step(420);
     assert_eq!((found.step_ns, told(&found)), (120 * MS as i64, vec![("SL009", Some(22), 19)]));
-    let left_out = "the excess of the longest batch, most likely the first, over the others, 400.0 ms of that thread, is excluded";
+    let left_out =
+        "the excess of the longest batch, most likely the first, over the others, 400.0 ms of that thread, is excluded";
     assert!(found.notes.iter().any(|note| note == left_out), "{:?}", found.notes);
     // One that is not much longer is one of them.
     assert_eq!(step(150).step_ns, 160 * MS as i64);
@@ -272,7 +273,11 @@ fn gradients_that_are_filled_with_zeros() {
         [gain.low_ns, gain.ns, gain.high_ns].map(|ns| ns / MS as i64)
     };
     let found = step("aten::zero_", 80, 1);
-    assert!(found.findings[0].title.starts_with("Zeroed gradients: SGD.zero_grad fills 8 gradients"), "{}", found.findings[0].title);
+    assert!(
+        found.findings[0].title.starts_with("Zeroed gradients: SGD.zero_grad fills 8 gradients"),
+        "{}",
+        found.findings[0].title
+    );
     assert_eq!(gain(&found), [20, 60, 60]);
     // The second of two passes has something to add to.
     assert_eq!(gain(&step("aten::zero_", 80, 2)), [20, 40, 60]);
