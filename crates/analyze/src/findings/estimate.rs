@@ -1,6 +1,6 @@
-//! What counts of samples say, with the error that counting has.
+//! Estimates from counts of samples, with confidence intervals.
 
-/// A time in ns: likely, and what it is at least and at most in 95 of 100 recordings.
+/// Time in ns with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Estimate {
     pub(super) ns: f64,
@@ -8,17 +8,17 @@ pub(super) struct Estimate {
     pub(super) high: f64,
 }
 
-/// Of the normal distribution 95 % lie within so many deviations.
+/// Half width of a 95 % interval of the normal distribution, in standard deviations.
 const DEVIATIONS: f64 = 1.96;
 
 impl Estimate {
-    /// The same with waits that are likely its own, in ns: not sure, so that it may take as little as before.
+    /// Adds waits that probably belong to the work, in ns. The lower bound stays, because they are uncertain.
     pub(super) fn with_waits(self, ns: f64) -> Self {
         let ns = self.ns + ns;
         Self { ns, high: self.high.max(ns), ..self }
     }
 
-    /// The sum of times that were estimated independently of each other: their errors partly even out.
+    /// Sum of independent estimates, whose errors partly cancel.
     pub(super) fn sum(all: impl IntoIterator<Item = Self>) -> Self {
         let (mut sum, mut below, mut above) = (Self::default(), 0.0, 0.0);
         for Self { ns, low, high } in all {
@@ -30,7 +30,7 @@ impl Estimate {
     }
 }
 
-/// Least and most mean of events that come one by one, of which so many came (Poisson; the cube roots of such counts are nearly normal:
+/// Bounds of the mean of a Poisson distribution, from one observed count (cube roots of counts are nearly normal:
 /// Wilson and Hilferty 1931).
 pub(crate) fn counted(count: usize) -> (f64, f64) {
     let bound = |count: f64, sign: f64| {
@@ -41,7 +41,7 @@ pub(crate) fn counted(count: usize) -> (f64, f64) {
     (low, bound(count as f64 + 1.0, 1.0))
 }
 
-/// Least and most share of what `some` of `all` drawn ones are (Wilson 1927).
+/// Bounds of the share of `some` among `all` samples (Wilson 1927).
 pub(super) fn shared(some: usize, all: usize) -> (f64, f64) {
     if all == 0 {
         return (0.0, 1.0);
@@ -57,7 +57,7 @@ pub(super) fn shared(some: usize, all: usize) -> (f64, f64) {
 mod tests {
     use super::*;
 
-    /// The exact bounds, as tables of the Poisson distribution have them.
+    /// Exact bounds from tables of the Poisson distribution.
     #[test]
     fn bounds_of_counts() {
         for (count, low, high) in
