@@ -12,66 +12,66 @@ use stackline_model::{EventId, Trace, Unit};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A line of what runs rules of users.
+/// Message of the process that runs Python rules, one line of JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Message {
-    /// The first line.
+    /// First message.
     Hello {
-        /// Version of these lines.
+        /// Version of the protocol.
         protocol: u32,
         /// Version of the package.
         version: String,
     },
-    /// A file of rules is being run, to learn which rules it has.
+    /// Start of loading a file, to list its rules.
     Loading {
-        /// The file or entry point.
+        /// File or entry point.
         source: String,
     },
-    /// A rule that there is.
+    /// Declaration of a rule.
     Rule(ExternalRule),
-    /// No more rules; the input is read now.
+    /// End of the rules; the input is read next.
     Loaded,
-    /// A rule looks now.
+    /// Start of a rule.
     Begin {
-        /// Its code.
+        /// Code of the rule.
         code: String,
     },
-    /// What it found.
+    /// Finding of the rule.
     Found(Box<ExternalFinding>),
-    /// It cannot look: the trace lacks this.
+    /// Missing requirement of a rule, which is not checked.
     Missing {
         /// Code of the rule.
         code: String,
-        /// Name of the need.
+        /// Name of the requirement.
         need: String,
     },
-    /// It failed; what it found before counts.
+    /// Failure of a rule; earlier findings remain valid.
     Failed {
-        /// Its code.
+        /// Code of the rule.
         code: String,
-        /// Why, in a line.
+        /// Reason, in one line.
         reason: String,
-        /// Where, in lines.
+        /// Traceback, in lines.
         traceback: Option<String>,
     },
-    /// It found too much: what it found first counts, and nothing else.
+    /// Limit on the findings of a rule; only the first ones are kept.
     Cut {
-        /// Its code.
+        /// Code of the rule.
         code: String,
-        /// How much, in a line.
+        /// Exceeded limit, in one line.
         reason: String,
     },
-    /// It is done.
+    /// End of a rule.
     End {
-        /// Its code.
+        /// Code of the rule.
         code: String,
     },
-    /// Nothing can be run: a file cannot be understood, two rules have one code, the input cannot be read.
+    /// Error that prevents all rules: an invalid file, a duplicate code, or an unreadable input.
     Refused {
-        /// Why, in a line or more.
+        /// Reason, in one or more lines.
         reason: String,
-        /// Whether it is the input that cannot be read, rather than rules.
+        /// True if the input, not a rule, is unreadable.
         input: bool,
     },
 }
@@ -80,23 +80,23 @@ pub enum Message {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExternalRule {
-    /// Stable code: letters, digits, `-` and `_`, and not one of ours.
+    /// Stable code: letters, digits, `-` and `_`, and not a built-in code.
     pub code: String,
     /// Stable name in words.
     pub name: String,
-    /// What it finds, in one line.
+    /// Summary, in one line.
     pub about: String,
-    /// What to do.
+    /// Fix.
     pub advice: String,
     /// File and line of its function.
     pub source: String,
-    /// What its author says of it, in lines.
+    /// Documentation by the author, in lines.
     #[serde(default)]
     pub doc: String,
-    /// Names of what a trace must hold.
+    /// Names of requirements.
     #[serde(default)]
     pub needs: Vec<String>,
-    /// Numbers that a user may change.
+    /// Thresholds that a user may change.
     #[serde(default)]
     pub thresholds: BTreeMap<String, f64>,
 }
@@ -107,11 +107,11 @@ pub struct ExternalRule {
 pub struct ExternalFinding {
     /// Code of the rule.
     pub code: String,
-    /// What is wrong, in one line.
+    /// Title, in one line.
     pub title: String,
-    /// File, if it is known.
+    /// File, if known.
     pub file: Option<String>,
-    /// Line in it, from 1.
+    /// Line, from 1.
     pub line: Option<u32>,
     /// Function.
     pub function: Option<String>,
@@ -119,27 +119,27 @@ pub struct ExternalFinding {
     pub module: Option<String>,
     /// Operator.
     pub operator: Option<String>,
-    /// Rows of the events that show it.
+    /// Rows of the supporting events.
     pub events: Vec<u32>,
-    /// What it rests on.
+    /// Supporting facts.
     pub facts: Vec<ExternalFact>,
     /// [`Support::name`].
     pub support: String,
     /// [`Confidence::name`].
     pub confidence: String,
-    /// Least, likely and most, in ns per step, where the rule states it.
+    /// Lower bound, estimate and upper bound in ns per step, if the rule states the gain.
     pub gain: Option<(i64, i64, i64)>,
-    /// Edits whose replay is the gain.
+    /// Edits whose replay determines the gain.
     pub edits: Vec<String>,
 }
 
-/// Number that a finding rests on.
+/// Supporting number of a finding.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExternalFact {
-    /// What was measured.
+    /// Name of the measured quantity.
     pub name: String,
-    /// Its value.
+    /// Value.
     pub value: f64,
     /// [`Unit::suffix`].
     pub unit: String,
@@ -150,11 +150,11 @@ pub struct ExternalFact {
 pub struct ExternalRules {
     rules: Vec<(Arc<RuleInfo>, ExternalRule)>,
     found: Vec<(Arc<RuleInfo>, Checked)>,
-    /// Rules that could not look, or not to their end.
+    /// Rules that were not checked, or not completely.
     pub unchecked: Vec<SkippedRule>,
 }
 
-/// A finding whose words are understood.
+/// Validated finding.
 #[derive(Clone, Debug)]
 struct Checked {
     said: ExternalFinding,
@@ -186,15 +186,15 @@ impl Checked {
 }
 
 impl ExternalRules {
-    /// The rules, in the order in which they were told.
+    /// Rules, in the order of their declarations.
     pub fn rules(&self) -> impl Iterator<Item = &Arc<RuleInfo>> {
         self.rules.iter().map(|(rule, _)| rule)
     }
 
-    /// Notes what a line says.
+    /// Process a message.
     ///
     /// # Errors
-    /// If it makes no sense: an unknown code, need or unit, a code of ours or told twice, a gain that is none.
+    /// If the message is invalid: an unknown code, requirement or unit, a reserved or duplicate code, an invalid gain.
     pub fn add(&mut self, message: Message) -> Result<(), String> {
         match message {
             Message::Rule(rule) => self.add_rule(rule),
@@ -222,7 +222,7 @@ impl ExternalRules {
         }
     }
 
-    /// The page of a rule, as Markdown: what its author says of it, what it needs, its thresholds.
+    /// Page of a rule, as Markdown: documentation by the author, requirements and thresholds.
     pub fn page(&self, code: &str) -> Option<String> {
         let is_it =
             |(rule, _): &&(Arc<RuleInfo>, ExternalRule)| rule.code.eq_ignore_ascii_case(code) || rule.name == code;
@@ -257,7 +257,7 @@ impl ExternalRules {
         Ok(())
     }
 
-    /// What they found in sums of calls. There is nothing to replay: what is not stated is not known.
+    /// Findings over sums of calls. Replay is impossible, so only stated gains are known.
     pub(super) fn findings_of_calls(&self, step_ns: i64) -> Vec<Finding> {
         let finding = |(rule, checked): &(Arc<RuleInfo>, Checked)| {
             let Candidate { title, place, support, confidence, gain_estimate, .. } = checked.candidate(Vec::new());
@@ -283,7 +283,7 @@ impl ExternalRules {
         self.found.iter().map(finding).collect()
     }
 
-    /// What they propose. Events that a trace does not have are left out.
+    /// Candidates of the rules. Excludes events that the trace lacks.
     pub(super) fn proposals(&self, trace: &Trace) -> Vec<RankedCandidate> {
         let in_trace = |row: &&u32| (**row as usize) < trace.events.len();
         let proposal = |(rule, checked): &(Arc<RuleInfo>, Checked)| {
@@ -318,7 +318,7 @@ fn page(rule: &RuleInfo, said: &ExternalRule) -> String {
     page.trim_end().to_owned() + "\n"
 }
 
-/// Whether a code is one that built-in rules have or may get.
+/// Checks if a code is reserved for built-in rules.
 fn is_ours(code: &str) -> bool {
     let number = code.get(..2).filter(|start| start.eq_ignore_ascii_case("SL")).and_then(|_| code.get(2..));
     number.is_some_and(|number| !number.is_empty() && number.chars().all(|c| c.is_ascii_digit()))
