@@ -20,9 +20,9 @@ const WITHOUT_CHANGE: [Pattern; 4] =
     [Pattern::DeadWrite, Pattern::Overallocation, Pattern::NonUniformAccess, Pattern::StructuredAccess];
 
 /// Findings of a memory trace: one per suggestion (a source line and a kind of change), with the saved bytes and the
-/// reduction at the highest peak of its device, regardless of the number of analyzed peaks; then patterns without a
-/// known change. Excludes findings that save (or, without a change, concern) less than `least_percent` of that peak.
-/// Findings that fail the test `keep` are ignored.
+/// reduction at the highest peak of its device, regardless of the number of analyzed peaks. Patterns without a
+/// known change follow. Excludes findings that save (or, without a change, concern) less than `least_percent` of that
+/// peak. Findings that fail the test `keep` are ignored.
 pub fn memory_findings(
     analysis: &MemoryAnalysis<'_>,
     least_percent: f64,
@@ -78,7 +78,7 @@ pub fn findings_of_memory(trace: &MemoryTrace, options: &Options, keep: &dyn Fn(
     found
 }
 
-/// Adds the memory findings of a run, or marks memory rules as not checked.
+/// Add the memory findings of a run, or marks memory rules as not checked.
 #[must_use]
 pub fn findings_with_memory(
     found: Findings,
@@ -93,7 +93,7 @@ pub fn findings_with_memory(
     findings_with_known_memory(found, memory.map(of_memory), options)
 }
 
-/// Adds known memory findings, or marks memory rules as not checked.
+/// Add known memory findings, or marks memory rules as not checked.
 #[must_use]
 pub fn findings_with_known_memory(
     found: Findings,
@@ -246,7 +246,7 @@ impl<'a> Teller<'a> {
         })
     }
 
-    /// Adds the suggested change and its savings to a finding.
+    /// Add the suggested change and its savings to a finding.
     fn advise(&self, finding: &mut Finding, (suggestion, waste): (&Suggestion, &Waste<'_>), gain: MemoryGain) {
         finding.title = format!("{}; {}", finding.title, describe(self.trace(), suggestion));
         finding.facts.push(fact("reduction of the peak by this change alone", gain.lowers_bytes as f64, Unit::Bytes));
@@ -374,7 +374,7 @@ impl<'a> Teller<'a> {
     }
 }
 
-/// Checks that the waste is recorded, not inferred.
+/// Check that the waste is recorded, not inferred.
 fn is_sure(member: &Suggestion) -> bool {
     member.certainty < Certainty::Inferred
 }
@@ -383,7 +383,7 @@ fn is_enough(bytes: u64, peak: &NamedPeak, least_percent: f64) -> bool {
     bytes > 0 && bytes as f64 >= peak.peak.bytes as f64 * least_percent / 100.0
 }
 
-/// Checks if a match is reported without a known change. The last use of a leaked object is unknown without records of
+/// Check if a match is reported without a known change. The last use of a leaked object is unknown without records of
 /// accesses, or while the object's memory grows.
 fn is_told_alone(trace: &MemoryTrace, found: &PatternMatch) -> bool {
     let grows = matches!(found.measure, Some(Measure::Growth { .. })) || !trace.has_accesses;

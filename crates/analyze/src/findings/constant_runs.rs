@@ -32,20 +32,20 @@ impl Made {
         shape.into_iter().for_each(|shape| *self.shapes.entry(shape).or_default() += 1);
     }
 
-    /// Checks for at least `count` tensors of a shape, or of shapes with as many elements, which can be views.
+    /// Check for at least `count` tensors of a shape, or of shapes with as many elements, which can be views.
     fn has(&self, shape: &Shape, count: usize) -> bool {
         let alike = self.shapes.iter().filter(|(known, _)| elements(known) == elements(shape));
         (self.has_vector && shape.len() == 1 && count == 1) || alike.map(|(_, count)| count).sum::<usize>() >= count
     }
 
-    /// Checks that the run produced all inputs of an operator. Two inputs of one shape are two tensors.
+    /// Check that the run produced all inputs of an operator. Two inputs of one shape are two tensors.
     fn has_all(&self, inputs: &[Shape]) -> bool {
         inputs
             .iter()
             .all(|shape| self.has(shape, inputs.iter().filter(|other| elements(other) == elements(shape)).count()))
     }
 
-    /// Checks if an operator can begin a run, and adds its result.
+    /// Check if an operator can begin a run, and add its result.
     fn begins(&mut self, context: &RuleContext<'_>, operator: EventId) -> bool {
         let name = short_name(context, operator);
         if VECTORS.contains(&name) {
@@ -60,7 +60,7 @@ impl Made {
         false
     }
 
-    /// Checks if an operator continues a run, with only produced inputs, and adds its result.
+    /// Check if an operator continues a run, with only produced inputs, and add its result.
     fn goes_on(&mut self, context: &RuleContext<'_>, operator: EventId) -> bool {
         if self.begins(context, operator) {
             return true;
@@ -115,7 +115,7 @@ pub(super) fn constant_runs(context: &RuleContext<'_>, operators: &[EventId]) ->
     found
 }
 
-/// Checks if an operator writes in place to a tensor of the run: its name ends with `_`, as PyTorch's in-place
+/// Check if an operator writes in place to a tensor of the run: its name ends with `_`, as PyTorch's in-place
 /// operators.
 fn writes_to(context: &RuleContext<'_>, operator: EventId, made: &Made) -> bool {
     let first = input_shapes(context, operator).into_iter().next();

@@ -12,7 +12,7 @@ pub(super) struct Estimate {
 const DEVIATIONS: f64 = 1.96;
 
 impl Estimate {
-    /// Adds waits that probably belong to the work, in ns. The lower bound stays, because they are uncertain.
+    /// Add waits that probably belong to the work, in ns. The lower bound stays, because they are uncertain.
     pub(super) fn with_waits(self, ns: f64) -> Self {
         let ns = self.ns + ns;
         Self { ns, high: self.high.max(ns), ..self }

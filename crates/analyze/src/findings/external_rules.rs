@@ -318,7 +318,7 @@ fn page(rule: &RuleInfo, said: &ExternalRule) -> String {
     page.trim_end().to_owned() + "\n"
 }
 
-/// Checks if a code is reserved for built-in rules.
+/// Check if a code is reserved for built-in rules.
 fn is_ours(code: &str) -> bool {
     let number = code.get(..2).filter(|start| start.eq_ignore_ascii_case("SL")).and_then(|_| code.get(2..));
     number.is_some_and(|number| !number.is_empty() && number.chars().all(|c| c.is_ascii_digit()))

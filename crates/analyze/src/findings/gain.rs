@@ -46,7 +46,7 @@ pub(super) struct Beyond {
 }
 
 impl Beyond {
-    /// Counts an impossible gain; [`gain_of`] limits it.
+    /// Count an impossible gain; [`gain_of`] limits it.
     pub(super) fn note(&mut self, proposal: &RankedCandidate, step_ns: i64) {
         let GainEstimate::Model { gain, model } = &proposal.candidate.gain_estimate else { return };
         if *model != STATED {

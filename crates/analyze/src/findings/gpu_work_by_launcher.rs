@@ -76,7 +76,7 @@ pub(super) fn is_operators_name(name: &str) -> bool {
     !name.starts_with(STEP_PREFIX)
 }
 
-/// Checks if a program uses a GPU, or may use one. Profilers write GPU work last, so truncated traces may contain only
+/// Check if a program uses a GPU, or may use one. Profilers write GPU work last, so truncated traces may contain only
 /// its launches, or not even these. Stackline's own recordings are written in time order, so their missing end is no
 /// evidence.
 fn uses_gpu(trace: &Trace) -> bool {
@@ -88,7 +88,7 @@ fn uses_gpu(trace: &Trace) -> bool {
 const JAX_CALL: &str = "PjitFunction(";
 
 impl<'a> RuleContext<'a> {
-    /// Checks if the program uses JAX: it calls functions that JAX compiled.
+    /// Check if the program uses JAX: it calls functions that JAX compiled.
     pub fn uses_jax(&self) -> bool {
         !self.named(&[EventKind::Operator], |name| name.starts_with(JAX_CALL)).is_empty()
     }
@@ -117,7 +117,7 @@ impl<'a> RuleContext<'a> {
         std::iter::once(first).chain(trace.ancestors(first))
     }
 
-    /// Checks if an event is an operator.
+    /// Check if an event is an operator.
     pub(super) fn is_operator(&self, event: EventId) -> bool {
         self.trace().kind(event) == EventKind::Operator && is_operators_name(self.trace().name(event))
     }
@@ -135,7 +135,7 @@ impl<'a> RuleContext<'a> {
         launched.filter(move |&work| events.is_timed(work))
     }
 
-    /// Checks if the thread of an event launched GPU work in the window.
+    /// Check if the thread of an event launched GPU work in the window.
     pub fn is_on_launching_thread(&self, event: EventId) -> bool {
         let (from, to) = self.window();
         !self.launches().between(self.trace().events.track[event.index()], from, to).is_empty()
@@ -228,7 +228,7 @@ impl<'a> RuleContext<'a> {
         groups
     }
 
-    /// Checks if the program has a GPU, whose work may be missing.
+    /// Check if the program has a GPU, whose work may be missing.
     pub fn uses_gpu(&self) -> bool {
         self.indexes().uses_gpu(|| uses_gpu(self.trace()))
     }

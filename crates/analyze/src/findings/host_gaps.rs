@@ -64,7 +64,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Adds work that samples show in a gap.
+    /// Add work that samples show in a gap.
     pub(super) fn add(&mut self, host_gap: &HostGap, time: Estimate, samples: Vec<EventId>) {
         *self.by_thread.entry(host_gap.track).or_default() += time.ns;
         self.around_ns += host_gap.ns;
@@ -72,7 +72,7 @@ impl Seen {
         self.samples.extend(samples);
     }
 
-    /// Sets the total time from the times in all gaps.
+    /// Set the total time from the times in all gaps.
     pub(super) fn in_all(self, times: Vec<Estimate>) -> Self {
         Self { time: Estimate::sum(times), ..self }
     }
@@ -183,12 +183,12 @@ impl HostGaps {
         found.into_iter().map(|at| &self.all[at])
     }
 
-    /// Checks if blocked threads were sampled.
+    /// Check if blocked threads were sampled.
     pub(super) fn tell_waits(&self) -> bool {
         self.looks_ns.is_some()
     }
 
-    /// Checks if a thread was sampled between operators.
+    /// Check if a thread was sampled between operators.
     pub(super) fn know(&self, track: TrackId) -> bool {
         self.sampled.contains_key(&track)
     }
@@ -213,14 +213,14 @@ impl Spans {
         Self(spans)
     }
 
-    /// Checks if an event begins in one of the spans.
+    /// Check if an event begins in one of the spans.
     pub(super) fn hold(&self, trace: &Trace, event: EventId) -> bool {
         let (track, at) = (trace.events.track[event.index()], trace.events.start[event.index()]);
         let behind = self.0.partition_point(|&(t, from, _)| (t, from) <= (track, at));
         behind.checked_sub(1).is_some_and(|last| self.0[last].0 == track && at < self.0[last].2)
     }
 
-    /// Checks if one of the spans begins between two events of one thread.
+    /// Check if one of the spans begins between two events of one thread.
     pub(super) fn begin_between(&self, trace: &Trace, before: EventId, behind: EventId) -> bool {
         let (track, from) = (trace.events.track[before.index()], trace.events.end(before));
         let first = self.0.partition_point(|&(t, at, _)| (t, at) < (track, from));

@@ -138,7 +138,7 @@ impl Findings {
         found
     }
 
-    /// Adds the memory findings of the same run.
+    /// Add the memory findings of the same run.
     #[must_use]
     pub fn with_memory(mut self, memory: MemoryFindings) -> Self {
         let MemoryFindings { findings, ignored, unchecked, small, peaks } = memory;

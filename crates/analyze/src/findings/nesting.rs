@@ -26,7 +26,7 @@ struct Within {
 }
 
 impl Nesting {
-    /// Builds the index of distinct events.
+    /// Build the index of distinct events.
     pub(super) fn from_trace(trace: &Trace, events: impl IntoIterator<Item = EventId>) -> Self {
         let mut wanted: Vec<EventId> = events.into_iter().collect();
         wanted.sort_unstable();

@@ -314,7 +314,7 @@ pub(super) fn order(finding: &Finding) -> impl Ord + use<'_> {
     (gain, memory, finding.rule.code.as_str(), &finding.place, finding.title.as_str())
 }
 
-/// Sets the additional gain of each of the first findings, and returns the combined gain in ns of the whole window.
+/// Set the additional gain of each of the first findings, and return the combined gain in ns of the whole window.
 /// Excludes groups of the remaining findings that are incompatible with findings above them.
 fn together(
     shared: &SharedContext<'_>,

@@ -13,7 +13,7 @@ const MUCH_LESS: i64 = 4;
 /// Rule of exposed collectives.
 const COLLECTIVES: &str = "SL019";
 
-/// Removes findings that the last rank explains, and returns a note about them. Findings of collectives are replaced by
+/// Remove findings that the last rank explains, and return a note about them. Findings of collectives are replaced by
 /// those of the last rank, from `on_last`. The straggler's finding names the findings that only the last rank has, or
 /// that are much larger there, with their location of the change. Its own location stays, so that its identity does not
 /// depend on the cause.
@@ -54,7 +54,7 @@ pub(super) fn joined(
     })
 }
 
-/// Copies location, advice and edits of the cause on the last rank to the straggler's finding. Its gain is at most that
+/// Copy location, advice and edits of the cause on the last rank to the straggler's finding. Its gain is at most that
 /// of the cause.
 fn with_cause(straggler: &mut Finding, cause: &Finding) {
     straggler.title = format!("{}; there {}: {}", straggler.title, cause.rule.code, cause.title);

@@ -48,7 +48,7 @@ impl RankTimes {
         ranks.iter().filter(is_as_long).min_by_key(|rank| (rank.alone_ns.unwrap_or(i64::MAX), rank.rank))
     }
 
-    /// Checks that no rank is slower: steps and exposed collective times differ by no more than the tolerance of steps.
+    /// Check that no rank is slower: steps and exposed collective times differ by no more than the tolerance of steps.
     #[must_use]
     pub fn are_equal(ranks: &[Self]) -> bool {
         let range = |of: &dyn Fn(&Self) -> i64| {
@@ -61,7 +61,7 @@ impl RankTimes {
             && range(&|rank| rank.alone_ns.unwrap_or(0)) <= longest / AS_LONG
     }
 
-    /// Checks that the trace shows how long this rank waits for the others.
+    /// Check that the trace shows how long this rank waits for the others.
     fn is_comparable(&self) -> bool {
         self.alone_ns.is_some() && !self.is_incomplete
     }

@@ -19,7 +19,7 @@ pub(super) struct RecordedOperators {
 }
 
 impl RecordedOperators {
-    /// Builds the index; `None` if the overhead is unknown.
+    /// Build the index; `None` if the overhead is unknown.
     pub(super) fn from_trace(trace: &Trace, recording: Option<&Recording>) -> Option<Self> {
         let cost = recording?.cost()?;
         let inferred = trace.attr(INFERRED);

@@ -78,7 +78,7 @@ impl<'a> SharedContext<'a> {
         }
     }
 
-    /// Runs a check. The flag is true if its result depends on inferred steps.
+    /// Run a check. The flag is true if its result depends on inferred steps.
     pub(super) fn notes_inferred_steps<T>(&self, check: impl FnOnce() -> T) -> (T, bool) {
         self.asked_for_steps.store(false, Ordering::Relaxed);
         let found = check();
@@ -113,7 +113,7 @@ impl SharedContext<'_> {
     }
 }
 
-/// Checks that an event ran in a segment. In a wait of unknown cause, the segment's event comes after the wait.
+/// Check that an event ran in a segment. In a wait of unknown cause, the segment's event comes after the wait.
 fn ran(hop: &PathSegment) -> bool {
     hop.event.is_some() && hop.category != Category::Unknown
 }
@@ -227,7 +227,7 @@ impl<'a> RuleContext<'a> {
         self.hops().filter(|hop| hop.category == category).map(|hop| hop.end - hop.start).sum()
     }
 
-    /// Checks that an event is in the window, with valid times. GPU work counts by its launch, or by its start if the
+    /// Check that an event is in the window, with valid times. GPU work counts by its launch, or by its start if the
     /// host launched it before the GPU completed earlier steps.
     pub fn counts(&self, event: EventId) -> bool {
         let trace = self.trace();
@@ -323,12 +323,12 @@ impl<'a> RuleContext<'a> {
         &self.shared.indexes
     }
 
-    /// Checks if an event is a call of a function of the user's own code.
+    /// Check if an event is a call of a function of the user's own code.
     pub fn is_own_frame(&self, event: EventId) -> bool {
         self.places().is_own_frame(event)
     }
 
-    /// Checks if a name is that of a function of the user's own code.
+    /// Check if a name is that of a function of the user's own code.
     pub(super) fn is_own_name(&self, name: StrId) -> bool {
         self.places().is_own_name(name)
     }
@@ -362,7 +362,7 @@ impl<'a> RuleContext<'a> {
         by_place.map(|(place, of)| (place, of.iter().map(ns).sum(), of)).collect()
     }
 
-    /// Checks if an event is a copy from a device to the host.
+    /// Check if an event is a copy from a device to the host.
     pub fn is_copy_to_host(&self, event: EventId) -> bool {
         let trace = self.trace();
         trace.kind(event) == EventKind::Memcpy && copy_direction(trace.name(event)) == Some(CopyDirection::ToHost)
@@ -392,7 +392,7 @@ impl<'a> RuleContext<'a> {
         events.into_iter().filter_map(|event| self.step_of(steps, event)).collect()
     }
 
-    /// Checks that these are all steps of the window. The first or last step may be missing: if an optimizer call ends
+    /// Check that these are all steps of the window. The first or last step may be missing: if an optimizer call ends
     /// each step, work after it belongs to the next step, and the first step lacks it.
     pub fn are_all_steps(&self, steps: &BTreeSet<usize>) -> bool {
         let (Some(first), Some(last)) = (steps.first(), steps.last()) else { return false };

@@ -49,7 +49,7 @@ fn kind_of(name: &str) -> NameKind {
 /// Attribute with the call site of a function, such as `train.py:96`, which torch.profiler writes since PyTorch 2.15.
 const CALLED_FROM: &str = "CallFrom";
 
-/// Checks if the program may have called a library frame of XProf.
+/// Check if the program may have called a library frame of XProf.
 fn is_called_by_own(name: &str) -> bool {
     name.starts_with('$') && !name.starts_with("$threading.py:") && !name.starts_with("$thread.py:")
 }
@@ -87,13 +87,13 @@ impl<'a> SourceLocations<'a> {
         self.kinds.get(name.index()).copied().unwrap_or_else(|| kind_of(self.trace.strings.get(name)))
     }
 
-    /// Checks if an event is a call of a function of the user's own code.
+    /// Check if an event is a call of a function of the user's own code.
     pub(super) fn is_own_frame(&self, event: EventId) -> bool {
         self.trace.kind(event) == EventKind::PythonFunction
             && self.kind(self.trace.events.name[event.index()]) == NameKind::OwnFrame
     }
 
-    /// Checks if a name is that of a function of the user's own code.
+    /// Check if a name is that of a function of the user's own code.
     pub(super) fn is_own_name(&self, name: StrId) -> bool {
         self.kind(name) == NameKind::OwnFrame
     }
@@ -158,7 +158,7 @@ impl<'a> SourceLocations<'a> {
         SourceLocationKey { module: StrId::NONE, operator: StrId::NONE, ..self.key(event) }
     }
 
-    /// Checks if a source location is a line of the user's own code.
+    /// Check if a source location is a line of the user's own code.
     pub(crate) fn is_own(&self, key: SourceLocationKey) -> bool {
         key.frame.is_some() && self.kind(key.frame) == NameKind::OwnFrame
     }

@@ -29,7 +29,7 @@ pub(super) struct Standstill {
 }
 
 impl Standstill {
-    /// Checks if a critical-path segment is a standstill.
+    /// Check if a critical-path segment is a standstill.
     pub(super) fn holds(&self, hop: &PathSegment) -> bool {
         self.starts.binary_search(&hop.start).is_ok() && hop.end > hop.start
     }
@@ -39,7 +39,7 @@ impl Standstill {
         without(mean_ns, self.ns, steps)
     }
 
-    /// Finds the standstills of the window; none without steps.
+    /// Find the standstills of the window; none without steps.
     pub(super) fn new(shared: &SharedContext<'_>) -> Self {
         let (trace, window) = (shared.exact.trace(), shared.window);
         let is_of_window = |step: &&Step| step.end > window.start && step.start < window.end;
@@ -83,7 +83,7 @@ fn without(mean_ns: i64, gaps_ns: i64, steps: usize) -> i64 {
     (mean_ns - gaps_ns / steps.max(1) as i64).max(0)
 }
 
-/// Checks that at most an annotation runs in a critical-path segment.
+/// Check that at most an annotation runs in a critical-path segment.
 fn is_gap(trace: &Trace, hop: &PathSegment) -> bool {
     hop.event.some().is_none_or(|event| trace.kind(event) == EventKind::Annotation)
 }

@@ -23,7 +23,7 @@ pub(super) struct Indexes {
 }
 
 impl Indexes {
-    /// Checks if the program uses a GPU; the check runs once.
+    /// Check if the program uses a GPU; the check runs once.
     pub(super) fn uses_gpu(&self, ask: impl FnOnce() -> bool) -> bool {
         *self.uses_gpu.get_or_init(ask)
     }

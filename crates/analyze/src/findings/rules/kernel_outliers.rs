@@ -101,7 +101,7 @@ fn candidate(context: &RuleContext<'_>, name: &str, mut runs: Vec<EventId>) -> O
     })
 }
 
-/// Checks for outliers that recur in every step: these indicate a size that the trace does not record.
+/// Check for outliers that recur in every step: these indicate a size that the trace does not record.
 fn comes_each_step(context: &RuleContext<'_>, outliers: &[EventId]) -> bool {
     let trace = context.trace();
     let step = |&event: &EventId| trace.gpu.of_event(event).map(|gpu: GpuId| trace.gpu.step[gpu.index()]);

@@ -95,7 +95,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     candidate(context, operators, (per_step, mean_us)).into_iter().collect()
 }
 
-/// Checks if a graph launch started the kernel together with others.
+/// Check if a graph launch started the kernel together with others.
 fn is_of_graph(context: &RuleContext<'_>, kernel: EventId) -> bool {
     let trace = context.trace();
     let launch = trace.gpu.of_event(kernel).and_then(|gpu| trace.gpu.launch[gpu.index()].some());

@@ -61,7 +61,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     }]
 }
 
-/// Removes the conversions. The upper bound also scales channels-first normalization by the measured factor.
+/// Remove the conversions. The upper bound also scales channels-first normalization by the measured factor.
 fn gain_estimate(context: &RuleContext<'_>, converts: &[EventId]) -> Option<GainEstimate> {
     let remove = context.edit(Action::Remove, "kernel:~nchwToNhwc|nhwcToNchw", converts)?;
     let normalize = context.named(&[EventKind::Kernel], |name| {

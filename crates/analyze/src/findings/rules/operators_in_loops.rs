@@ -130,7 +130,7 @@ fn loops(context: &RuleContext<'_>, by_place: BTreeMap<SourceLocation, Vec<Vec<E
     found
 }
 
-/// Checks if calls of two lines alternate, rather than one line ending before the other begins.
+/// Check if calls of two lines alternate, rather than one line ending before the other begins.
 fn turns(context: &RuleContext<'_>, these: &[EventId], those: &[EventId]) -> bool {
     let events = &context.trace().events;
     let moment = |is_other: bool| move |&e: &EventId| (events.track[e.index()], events.start[e.index()], e, is_other);

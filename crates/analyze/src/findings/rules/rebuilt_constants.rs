@@ -70,7 +70,7 @@ fn is_of(lists: &[&[&str]], name: &str) -> bool {
     aten::short_name(name).is_some_and(|name| lists.iter().any(|list| list.contains(&name)))
 }
 
-/// Checks if an operator creates a batch, whose values differ from step to step.
+/// Check if an operator creates a batch, whose values differ from step to step.
 fn is_of_loader(context: &RuleContext<'_>, operator: EventId) -> bool {
     context.trace().ancestors(operator).any(|e| context.trace().name(e).contains(LOADER))
 }
@@ -206,7 +206,7 @@ fn of_line<'h>(
 /// Name of an operator, its shapes, and the accessed part of a tensor.
 type Alike<'t> = (StrId, [Option<&'t str>; 2]);
 
-/// Checks if operators occur in each step in the same order, with equal input shapes and accessed parts. The first and
+/// Check if operators occur in each step in the same order, with equal input shapes and accessed parts. The first and
 /// last step may be cut off, and hold only the end or the beginning. Sorts the operators by time.
 fn is_in_each_step(context: &RuleContext<'_>, operators: &mut [EventId]) -> bool {
     let trace = context.trace();
@@ -259,7 +259,7 @@ fn is_builtin(context: &RuleContext<'_>, event: EventId) -> bool {
         && context.trace().name(event).starts_with("<built-in method ")
 }
 
-/// Removes the work and the GPU work that it launches. The lower bound removes the operators alone.
+/// Remove the work and the GPU work that it launches. The lower bound removes the operators alone.
 fn gain_estimate(
     context: &RuleContext<'_>,
     (operators, work): (&[EventId], &[EventId]),

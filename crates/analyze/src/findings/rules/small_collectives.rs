@@ -188,7 +188,7 @@ impl Merged {
         Self { kernels, operators, runs, kept, moved_ns }
     }
 
-    /// Removes collectives, their launches and the host's time between them, and scales the last ones for all data.
+    /// Remove collectives, their launches and the host's time between them, and scales the last ones for all data.
     fn likely(&self, context: &RuleContext<'_>) -> Option<Vec<Edit>> {
         let longer = 1.0 + self.moved_ns as f64 / context.total(&self.kept).max(1) as f64;
         let gone = self.gone(context, &[])?;
@@ -196,7 +196,7 @@ impl Merged {
         Some(std::iter::once(gone).chain(grown.filter(|_| self.moved_ns > 0)).collect())
     }
 
-    /// Removes the last collectives as well.
+    /// Remove the last collectives as well.
     fn most(&self, context: &RuleContext<'_>) -> Option<Vec<Edit>> {
         Some(vec![self.gone(context, &self.kept)?])
     }
@@ -239,7 +239,7 @@ fn runs(context: &RuleContext<'_>, operators: &[EventId]) -> Vec<(EventId, Event
     context.runs_of(operators).runs.into_iter().flat_map(split).collect()
 }
 
-/// Reduces the time in collectives by the given amount in ns.
+/// Reduce the time in collectives by the given amount in ns.
 fn halved(context: &RuleContext<'_>, events: &[EventId], spared: i64) -> Option<Vec<Edit>> {
     let left = 1.0 - spared as f64 / context.total(events).max(1) as f64;
     Some(vec![context.edit(Action::Scale(left.clamp(0.0, 1.0)), "collective:small ones put together", events)?])

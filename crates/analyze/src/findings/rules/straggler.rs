@@ -46,7 +46,7 @@ fn check(_: &RuleContext<'_>) -> Vec<crate::findings::Candidate> {
     Vec::new()
 }
 
-/// Checks that step lengths of all ranks are similar enough to compare.
+/// Check that step lengths of all ranks are similar enough to compare.
 pub(in crate::findings) fn are_alike(ranks: &[RankTimes]) -> bool {
     let lengths = || ranks.iter().map(|rank| rank.step_ns);
     let (longest, shortest) = (lengths().max().unwrap_or(0), lengths().min().unwrap_or(0));

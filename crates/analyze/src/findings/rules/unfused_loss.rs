@@ -66,7 +66,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     candidate(context, softmax, others).into_iter().collect()
 }
 
-/// Copies right before log_softmax and right after its backward, which convert the logits and their gradient.
+/// Copy right before log_softmax and right after its backward, which convert the logits and their gradient.
 fn conversions(context: &RuleContext<'_>) -> Vec<EventId> {
     let is_copy = |work: EventId| context.operator(work) == aten::COPY;
     let is_outside = |work: &EventId| part(context, *work).is_none();

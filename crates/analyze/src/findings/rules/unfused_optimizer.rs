@@ -75,7 +75,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
         .collect()
 }
 
-/// Removes steps that run a backward pass themselves, such as `step(closure)` and all of Lightning's. The optimizer's
+/// Remove steps that run a backward pass themselves, such as `step(closure)` and all of Lightning's. The optimizer's
 /// work in them cannot be separated.
 fn without_closures(context: &RuleContext<'_>, steps: &mut Vec<EventId>) {
     let trace = context.trace();

@@ -188,7 +188,7 @@ fn candidate(context: &RuleContext<'_>, of: &Steps, usual: i64) -> Candidate {
     }
 }
 
-/// Checks if the worst step runs more operators than any usual step, by at least half of its excess in time.
+/// Check if the worst step runs more operators than any usual step, by at least half of its excess in time.
 fn runs_more(context: &RuleContext<'_>, Steps { others, worst, .. }: &Steps) -> bool {
     let begun = Starts::from_trace(context.trace(), context.operators());
     let starts = |s: &Timed| begun.in_step(s) as f64;
@@ -226,7 +226,7 @@ struct Grown<'a> {
 }
 
 impl Grown<'_> {
-    /// Checks if the worst step does work that usual steps lack or do less often. Longer computation alone may be due
+    /// Check if the worst step does work that usual steps lack or do less often. Longer computation alone may be due
     /// to a busy machine, and samples see work in some steps by chance.
     fn is_more_work(&self, context: &RuleContext<'_>, Steps { others, worst, .. }: &Steps) -> bool {
         let (trace, Some(event)) = (context.trace(), self.event) else { return false };

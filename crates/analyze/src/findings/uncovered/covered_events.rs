@@ -13,12 +13,12 @@ pub(super) struct CoveredEvents<'s, 'a> {
 }
 
 impl CoveredEvents<'_, '_> {
-    /// Checks if a finding covers an event or one of its ancestors; for GPU work also those of its launch.
+    /// Check if a finding covers an event or one of its ancestors; for GPU work also those of its launch.
     pub(super) fn is_covered(self, event: EventId) -> bool {
         self.events.contains(&event) || self.is_in(event, self.events)
     }
 
-    /// Checks if an event is in a function that is only reported as slow.
+    /// Check if an event is in a function that is only reported as slow.
     pub(super) fn is_in_function(self, event: EventId) -> bool {
         self.is_in(event, self.functions)
     }

@@ -48,7 +48,7 @@ pub(super) struct Part {
 }
 
 impl Group {
-    /// Builds a group from critical-path time, without the fields that [`with_events`] sets.
+    /// Build a group from critical-path time, without the fields that [`with_events`] sets.
     fn of_path((kind, name): GroupKey, parts: &[Part]) -> Self {
         let path_ns = parts.iter().map(|part| part.ns).sum();
         let wait_ns = parts.iter().map(|part| part.wait_ns).sum();
@@ -116,7 +116,7 @@ impl Group {
         shared
     }
 
-    /// Checks if a narrower group contains most of the group's path, and so is more specific.
+    /// Check if a narrower group contains most of the group's path, and so is more specific.
     fn is_told_by(&self, narrow: &Self) -> bool {
         if narrow.path_ns == 0 || 2 * narrow.path_ns < self.path_ns {
             return false;
@@ -209,7 +209,7 @@ impl PathByGroup {
 }
 
 impl Groups {
-    /// Builds groups of time that no finding covers.
+    /// Build groups of time that no finding covers.
     pub(super) fn new(context: &RuleContext<'_>, told: CoveredEvents<'_, '_>) -> Self {
         let large_calls = large_calls(context);
         let all_calls = large_calls.iter().flat_map(|(_, calls)| calls.iter().copied());
@@ -321,7 +321,7 @@ fn call_key(context: &RuleContext<'_>, event: EventId) -> Option<GroupKey> {
     trace.kind(event).is_api_call().then(|| (LargeKind::Call, trace.events.name[event.index()]))
 }
 
-/// Checks if findings cover most of the time of calls with one name; then they represent all of these calls.
+/// Check if findings cover most of the time of calls with one name; then they represent all of these calls.
 fn is_mostly_covered(context: &RuleContext<'_>, told: CoveredEvents<'_, '_>, calls: &[EventId]) -> bool {
     let covered: i64 = calls.iter().filter(|&&call| told.is_covered(call)).map(|&call| context.dur(call)).sum();
     2 * covered >= context.total(calls)
@@ -342,7 +342,7 @@ fn large_calls(context: &RuleContext<'_>) -> Vec<(StrId, Vec<EventId>)> {
     by_name.into_iter().collect()
 }
 
-/// Sets the uncovered events of groups, and their time on their tracks.
+/// Set the uncovered events of groups, and their time on their tracks.
 fn with_events(context: &RuleContext<'_>, told: CoveredEvents<'_, '_>, groups: &mut [Group]) {
     let trace = context.trace();
     let at: FxHashMap<GroupKey, usize> = groups.iter().enumerate().map(|(i, g)| ((g.kind, g.name), i)).collect();

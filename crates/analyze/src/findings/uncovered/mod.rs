@@ -144,7 +144,7 @@ pub struct LargeGroup {
 }
 
 impl LargeGroup {
-    /// Checks for a call with enough of the window or the path to be named in any case.
+    /// Check for a call with enough of the window or the path to be named in any case.
     fn is_large_call(&self) -> bool {
         self.kind == LargeKind::Call && self.percent.max(self.path_percent) >= LARGE_PERCENT
     }
@@ -158,7 +158,7 @@ impl LargeGroup {
         }
     }
 
-    /// Checks if most of the time on the path is waits of unknown cause.
+    /// Check if most of the time on the path is waits of unknown cause.
     pub fn is_wait(&self) -> bool {
         self.kind == LargeKind::Wait || self.wait_percent > self.path_percent
     }
@@ -174,7 +174,7 @@ pub struct Uncovered {
 }
 
 impl Uncovered {
-    /// Checks if findings cover less than half of the critical path.
+    /// Check if findings cover less than half of the critical path.
     pub fn is_most(&self) -> bool {
         self.covered_percent.is_some_and(|percent| percent < MOST_PERCENT)
     }
@@ -210,7 +210,7 @@ pub(super) struct Covered {
 }
 
 impl Covered {
-    /// Adds the events of a finding and of its edits.
+    /// Add the events of a finding and of its edits.
     pub(super) fn add(
         &mut self,
         shared: &SharedContext<'_>,
@@ -325,7 +325,7 @@ fn priced<'g>(
     Ok(found)
 }
 
-/// Checks if a group is always named.
+/// Check if a group is always named.
 fn is_large(context: &RuleContext<'_>, group: &Group) -> bool {
     // A call that only waits, without delaying the critical path, is normal for a program with a busy GPU.
     let waits = || kind_of_name(context.trace().strings.get(group.name)).is_some_and(CallKind::is_wait);
@@ -399,19 +399,19 @@ fn path_inside(context: &RuleContext<'_>, group: &Group) -> i64 {
     hops.filter(|hop| is_inside(hop.event)).map(|hop| hop.end - hop.start).sum()
 }
 
-/// Checks if a program is known to run Python.
+/// Check if a program is known to run Python.
 fn is_python(context: &RuleContext<'_>) -> bool {
     let is_mark = |name: &str| python::MARKS.iter().any(|mark| name.starts_with(mark));
     let has_options = || python::PROFILER_OPTIONS.iter().any(|option| context.trace().meta.entry(option).is_some());
     has_frames(context) || context.recording().is_some() || has_options() || context.trace().strings.iter().any(is_mark)
 }
 
-/// Checks for recorded Python functions.
+/// Check for recorded Python functions.
 fn has_frames(context: &RuleContext<'_>) -> bool {
     context.trace().events.kind.contains(&EventKind::PythonFunction)
 }
 
-/// Checks if torch.profiler could have recorded waits of streams, which only CUPTI supports, and did not.
+/// Check if torch.profiler could have recorded waits of streams, which only CUPTI supports, and did not.
 fn lacks_stream_waits(context: &RuleContext<'_>) -> bool {
     let trace = context.trace();
     // Calls of other vendors also have the category `cuda_runtime`.
@@ -419,7 +419,7 @@ fn lacks_stream_waits(context: &RuleContext<'_>) -> bool {
     trace.meta.format != "nsys" && !trace.events.kind.contains(&EventKind::Sync) && trace.events.ids().any(is_cuda)
 }
 
-/// Checks for recorded host activity.
+/// Check for recorded host activity.
 fn has_calls(context: &RuleContext<'_>) -> bool {
     context.trace().events.kind.iter().any(|kind| kind.is_api_call() || *kind == EventKind::Operator)
 }

@@ -7,11 +7,11 @@ use crate::findings::estimate::counted;
 use crate::findings::{Confidence, Fact, Rule, SourceLocation};
 use stackline_model::Unit;
 
-/// How gains are found where there is nothing to replay.
+/// Method of gains without replay.
 pub(crate) const BY_TIME: &str =
     "removed time of the steps' thread, by samples and counts; the effect on other threads is unknown";
 
-/// Candidate finding of a rule. Times are of all steps.
+/// Candidate finding of a rule, with times over all steps.
 #[derive(Clone, Debug)]
 pub(super) struct CallCandidate {
     pub(super) rule: &'static Rule,
@@ -20,16 +20,16 @@ pub(super) struct CallCandidate {
     pub(super) facts: Vec<Fact>,
     pub(super) confidence: Confidence,
     pub(super) gain: Gain,
-    /// Whether it is no repair, but a hope: no part of what all gain together.
+    /// True for a speculative gain, which the combined gain excludes.
     pub(super) is_hope: bool,
-    /// Whether another draft has its time, too.
+    /// True if another candidate includes the same time.
     pub(super) is_within_other: bool,
-    /// The time that it is about, in ns.
+    /// Time that the finding covers, in ns.
     pub(super) covers_ns: u64,
 }
 
-/// A time with the error that counting samples has, in ns. Of profiles it is not known how many samples a row stands
-/// for.
+/// Time with its sampling error, in ns. Rows of profiles stand for an unknown number of
+/// samples.
 pub(super) fn bounded(called: &CallRuleContext<'_>, time: Time) -> Gain {
     let ns = signed(time.ns);
     let sampled_ns = time.ns.saturating_sub(time.measured_ns);
@@ -49,14 +49,14 @@ pub(super) fn signed(ns: u64) -> i64 {
     i64::try_from(ns).unwrap_or(i64::MAX)
 }
 
-/// How sure it is, by how many samples say so.
+/// Confidence by the number of samples.
 pub(super) fn confidence(time: Time) -> Confidence {
     const FEW: u64 = 10;
     let is_sampled = time.measured_ns < time.ns / 2;
     if is_sampled && (1..FEW).contains(&time.samples) { Confidence::Low } else { Confidence::Medium }
 }
 
-/// The facts of a time.
+/// Facts about a time.
 pub(super) fn facts(called: &CallRuleContext<'_>, time: Time) -> Vec<Fact> {
     let share = Fact { name: "share of the thread's time", value: called.percent(time.ns), unit: Unit::Percent };
     let samples = Fact { name: "samples", value: time.samples as f64, unit: Unit::None };

@@ -1,9 +1,8 @@
 //! Rules over calling context trees: recordings without single calls, and profiles.
 //!
-//! Such a tree sums up how often what was called from where, and the time of it; it has no order and no times of day,
-//! so that nothing can be replayed. What a change gains is the time of the thread that goes with it (`DeepContext`,
-//! section 4.3, judges so, too). Each sample counts for one finding alone: the outermost frame that a rule knows has
-//! it.
+//! A calling context tree contains sums of calls and time per call path, without order and timestamps, so replay is
+//! impossible. The gain of a change is the removed time of the thread, as in `DeepContext` (section 4.3). Each sample
+//! counts for one finding only: that of the outermost frame that a rule matches.
 
 mod after_loop;
 mod busy;
@@ -47,7 +46,7 @@ use std::sync::Arc;
 pub use step_time::{StepTime, step_time};
 use thread::Known;
 
-/// Rules that look at sums of calls.
+/// Rules over sums of calls.
 const RULES: [&Rule; 11] = [
     &super::dataloader_starved::RULE,
     &super::preprocessing::RULE,
@@ -62,24 +61,24 @@ const RULES: [&Rule; 11] = [
     &super::zeroed_gradients::RULE,
 ];
 
-/// Rules that cannot look without samples.
+/// Rules that require samples.
 const BY_SAMPLES: [&str; 4] = ["SL010", "SL029", "SL039", "SL043"];
 
-/// Rules that cannot look where no operator was counted,
+/// Rules that require counted operators.
 const BY_OPERATORS: [&str; 4] = ["SL015", "SL026", "SL038", "SL042"];
-/// and those for which what is done again and again must be known.
+/// Rules that require steps.
 const BY_STEPS: [&str; 2] = ["SL038", "SL043"];
-/// Rules that weigh what operators compute: where a GPU does it, sums of the host's calls do not tell.
+/// Rules about the cost of operators, which require that operators compute on the host.
 const NOT_WITH_GPU: [&str; 2] = ["SL015", "SL042"];
 
-/// Why nothing can be looked for in calls.
+/// Reason why sums of calls cannot be analyzed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoCalls {
-    /// No time of any thread was measured, but maybe other things: what was.
+    /// No times of any thread; the measured metrics.
     NoTimes(Vec<String>),
-    /// No process is of this rank; those that there are.
+    /// No process of this rank; the known ranks.
     NoRank(i64, Vec<i64>),
-    /// Steps were chosen, and a tree of calls has them all in one.
+    /// Selected steps: a calling context tree has sums over all steps.
     Steps,
 }
 
@@ -109,11 +108,11 @@ impl std::fmt::Display for NoCalls {
 
 impl std::error::Error for NoCalls {}
 
-/// Looks for what takes time in a tree of calls (imports folded, [`crate::calls::fold_imports`]), and ranks it by that
-/// time: of one rank, or of all. Findings that do not pass `keep` are ignored.
+/// Run rules over a calling context tree with folded imports ([`crate::calls::fold_imports`]), for one rank or
+/// all, and rank findings by their time. Findings that fail the test `keep` are ignored.
 ///
 /// # Errors
-/// If no time was measured, or what was chosen is not there.
+/// If the tree has no times, or lacks the selected rank or steps.
 pub fn find_in_calls(
     tree: &CallingContextTree,
     rank: Option<i64>,
@@ -133,7 +132,7 @@ pub fn find_in_calls(
     };
     match found {
         Ok(found) => Ok(with_others(found, others, options, keep)),
-        // What users look for themselves need not be times.
+        // Findings of Python rules do not require times.
         Err(NoCalls::NoTimes(_)) if others.rules().next().is_some() => {
             Ok(with_others(without_times(), others, options, keep))
         }
@@ -179,13 +178,13 @@ fn of_rank(
     })
 }
 
-/// Whether a finding gains enough to be listed.
+/// Check if a finding gains enough to be listed.
 fn is_enough(finding: &Finding, step_ns: i64, options: &Options) -> bool {
     let least_ns = (step_ns as f64 * options.least_percent / 100.0) as i64;
     finding.gain.is_none_or(|gain| gain.ns >= least_ns.max(1))
 }
 
-/// With what rules of the user's own found, which look at all ranks at once.
+/// Add findings of Python rules, which analyze all ranks at once.
 fn with_others(
     mut found: Findings,
     others: &ExternalRules,
@@ -193,7 +192,7 @@ fn with_others(
     keep: &dyn Fn(&Finding) -> bool,
 ) -> Findings {
     let own = others.findings_of_calls(found.step_ns).into_iter();
-    // Without any time what they state cannot be weighed.
+    // Without times, stated gains cannot be compared with a step.
     let (own, small): (Vec<Finding>, Vec<Finding>) =
         own.partition(|finding| found.step_ns == 0 || is_enough(finding, found.step_ns, options));
     let (kept, ignored): (Vec<Finding>, Vec<Finding>) = own.into_iter().partition(keep);
@@ -206,7 +205,7 @@ fn with_others(
     found
 }
 
-/// How many steps the loop of a tree of calls has; 0 if nothing marks any.
+/// Number of steps in the loop of a calling context tree; 0 without step marks.
 #[must_use]
 pub fn steps_of_calls(tree: &CallingContextTree) -> usize {
     let merged = steps::with_steps_as_one(tree);
@@ -214,7 +213,7 @@ pub fn steps_of_calls(tree: &CallingContextTree) -> usize {
         .map_or(0, |called| called.steps.count)
 }
 
-/// Where no time was measured, no rule of ours can look.
+/// Result without times, in which no built-in rule is checked.
 fn without_times() -> Findings {
     let unchecked = |rule| SkippedRule { rule: Rule::info(rule), reason: Reason::Missing(Requirement::PythonTimes) };
     Findings {
@@ -242,9 +241,9 @@ fn finished(called: &CallRuleContext<'_>, candidate: &CallCandidate, step_ns: i6
     let facts = candidate.facts.iter().map(|fact| called.words().name(fact));
     let per = i64::try_from(called.per()).unwrap_or(i64::MAX);
     let gain = within_step(scaled(candidate.gain, per), step_ns);
-    // What was measured from begin to end may be more than samples saw of all.
+    // Elapsed times of operators may exceed the total of the samples.
     let gain = Gain { ns: gain.ns.min(step_ns), low_ns: gain.low_ns.min(step_ns), high_ns: gain.high_ns };
-    // The host may run ahead of a GPU that it does not wait for.
+    // The host may run ahead of a GPU without waiting for it.
     let gain = if called.uses_gpu { Gain { low_ns: gain.low_ns.min(0), ..gain } } else { gain };
     let is_repair = !candidate.is_hope && !candidate.is_within_other;
     Finding {
@@ -266,7 +265,7 @@ fn finished(called: &CallRuleContext<'_>, candidate: &CallCandidate, step_ns: i6
     }
 }
 
-/// What people are told of a rule that found something, with the advice that fits that.
+/// Texts of the rule of a candidate, with the advice variant that fits.
 fn info_of(called: &CallRuleContext<'_>, candidate: &CallCandidate) -> Arc<RuleInfo> {
     let told = Candidate {
         title: candidate.title.clone(),
@@ -285,7 +284,7 @@ fn info_of(called: &CallRuleContext<'_>, candidate: &CallCandidate) -> Arc<RuleI
     })
 }
 
-/// What all gain together that have times of their own.
+/// Combined gain of all findings with separate times.
 fn together(findings: &[Finding], step_ns: i64) -> Option<Gain> {
     let mut gains = findings.iter().filter(|finding| finding.on_top_ns.is_some()).filter_map(|finding| finding.gain);
     let first = gains.next()?;
@@ -298,7 +297,7 @@ fn together(findings: &[Finding], step_ns: i64) -> Option<Gain> {
     Some(Gain { ns, low_ns: all.low_ns.min(ns), high_ns: all.high_ns.min(step_ns).max(ns) })
 }
 
-/// Rules that could not look: all that need more than calls, and those for which nothing was measured.
+/// Rules that are not checked: those that need more than sums of calls, and those without measurements.
 fn unchecked<'c>(called: &'c CallRuleContext<'_>) -> impl Iterator<Item = SkippedRule> + 'c {
     let has_operators = called.in_operator.iter().any(|&inside| inside);
     let missing = move |rule: &&Rule| {
@@ -319,7 +318,7 @@ fn unchecked<'c>(called: &'c CallRuleContext<'_>) -> impl Iterator<Item = Skippe
     super::of_traces().filter_map(unchecked)
 }
 
-/// What was looked at, a sentence each.
+/// Notes about the analyzed time, one sentence each.
 fn notes(called: &CallRuleContext<'_>, rank: Option<i64>, is_incomplete: bool) -> Vec<String> {
     let mut notes = vec![looked_at(called, rank)];
     notes.extend(left_out(called));
@@ -352,7 +351,7 @@ fn notes(called: &CallRuleContext<'_>, rank: Option<i64>, is_incomplete: bool) -
     notes
 }
 
-/// What of the thread's time is in no number.
+/// Notes about excluded time of the thread.
 fn left_out(called: &CallRuleContext<'_>) -> Vec<String> {
     let steps = &called.steps;
     let time = |is_it: &dyn Fn(usize) -> bool| -> u64 {
@@ -379,10 +378,10 @@ fn left_out(called: &CallRuleContext<'_>) -> Vec<String> {
     .collect()
 }
 
-/// Lines behind the loop's last one that take at least so much of a step are named, in percent.
+/// Least share of a step in lines after the loop's last one that a note names, in percent.
 const MAYBE_AFTER_PERCENT: f64 = 10.0;
 
-/// That steps may hold what runs after the loop, if it is much.
+/// Note that steps may include work after the loop, if it is much.
 fn maybe_after(called: &CallRuleContext<'_>) -> Option<String> {
     let lines = &called.steps.maybe_after;
     let is_it = steps::below(called.tree, |node| lines.contains(&node));

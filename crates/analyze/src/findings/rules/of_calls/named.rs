@@ -1,4 +1,4 @@
-//! Findings of calls that are known by name: loading, preparing, collecting, logging, waiting.
+//! Findings in sums of calls by frame names: loading, preprocessing, garbage collection, logging, waiting.
 
 use super::super::{
     copy_chains, dataloader_starved, garbage_collection, host_waits, logging_in_step, preprocessing, recompilation,
@@ -43,7 +43,7 @@ pub(super) fn find(called: &CallRuleContext<'_>, kinds: &Kinds) -> Vec<CallCandi
     candidates
 }
 
-/// One whose time goes with it.
+/// Candidate whose whole time vanishes with the repair.
 fn one(
     called: &CallRuleContext<'_>,
     rule: &'static Rule,
@@ -51,7 +51,7 @@ fn one(
     seen: &Seen,
 ) -> Option<CallCandidate> {
     let share = called.percent(seen.time.ns);
-    // Profiles do not tell how often it copies.
+    // Profiles do not count calls.
     let counts_calls = is_recorded(called.tree);
     let may_be_rare = rule.code == copy_chains::RULE.code && counts_calls && !is_in_each_step(called, seen);
     if seen.time.ns == 0 || share < least_share(called, rule) || may_be_rare {
@@ -90,8 +90,8 @@ fn one(
     })
 }
 
-/// Whether some operator is called in it in each step: what copies a model after an epoch, or no tensors, is another
-/// thing.
+/// Check if the code calls some operator in each step. Otherwise it may copy a model after an epoch, or objects
+/// without tensors.
 fn is_in_each_step(called: &CallRuleContext<'_>, seen: &Seen) -> bool {
     let inside = below(called.tree, |node| seen.nodes.binary_search(&node).is_ok());
     let mut by_name: BTreeMap<&str, u64> = BTreeMap::new();
@@ -101,15 +101,15 @@ fn is_in_each_step(called: &CallRuleContext<'_>, seen: &Seen) -> bool {
     called.steps.count > 0 && by_name.into_values().any(|calls| calls >= called.per())
 }
 
-/// The least part of the time that a rule reports, in percent; nothing of one without such a setting.
+/// Minimum reported share of a rule, in percent; 0 for rules without this setting.
 fn least_share(called: &CallRuleContext<'_>, rule: &'static Rule) -> f64 {
     let has_share = rule.settings.iter().any(|setting| setting.name == "share");
     if has_share { called.setting(rule, "share") } else { 0.0 }
 }
 
-/// What it costs to take a batch from a worker, in ns: likely, and at most (`dataloader_starved`).
+/// Cost of taking a batch from a worker, in ns: likely and largest (`dataloader_starved`).
 const TAKE_NS: [u64; 2] = [100_000, 1_100_000];
-/// More workers are no sensible advice.
+/// Largest number of workers that the advice assumes.
 const MOST_WORKERS: u64 = 16;
 fn loading(called: &CallRuleContext<'_>, place: SourceLocation, seen: &Seen) -> Option<CallCandidate> {
     let (rule, ns) = (&dataloader_starved::RULE, seen.time.ns);
@@ -122,10 +122,11 @@ fn loading(called: &CallRuleContext<'_>, place: SourceLocation, seen: &Seen) -> 
     let batches = batches(called);
     let takes = batches.max(called.per());
     let workers = if has_workers { MOST_WORKERS } else { ns.div_ceil(rest).clamp(1, MOST_WORKERS) };
-    // They load beside the computing: what is left is what takes longer, and the taking of batches.
+    // Workers load concurrently with the computation. The rest is the excess of loading, and the cost of taking
+    // batches.
     let left = |take: u64| (ns / workers).saturating_sub(rest).saturating_add(takes.saturating_mul(take));
     let [likely, most] = TAKE_NS.map(|take| signed(ns.saturating_sub(left(take))));
-    // Whether there are processors for them is not known; what was mostly seen to wait needs none.
+    // Free processors are unknown. Loading that mostly waits needs none.
     let mostly_waits = seen.time.waits_ns.saturating_sub(seen.time.measured_ns) > ns / 2;
     let counted = bounded(called, seen.time);
     let low_ns = if mostly_waits && !has_workers { most.min(counted.low_ns) } else { 0 };
@@ -151,11 +152,11 @@ fn loading(called: &CallRuleContext<'_>, place: SourceLocation, seen: &Seen) -> 
     })
 }
 
-/// A line that has this much of the loading is named, in percent.
+/// Least share of loading of a line that the title names, in percent.
 const MOST: u64 = 50;
 
-/// The line of the program that takes most of the loading, where one does: of a data set, or of what puts batches
-/// together.
+/// Line of the program with most of the loading, in a data set or a collate function, as the end of a
+/// title.
 fn slowest_line(called: &CallRuleContext<'_>, seen: &Seen) -> String {
     let taken_from: Vec<FrameId> = seen.nodes.iter().map(|node| called.line(*node)).collect();
     let loads = below(called.tree, |node| seen.nodes.binary_search(&node).is_ok());
@@ -173,7 +174,7 @@ fn slowest_line(called: &CallRuleContext<'_>, seen: &Seen) -> String {
     }
 }
 
-/// Batches that were taken from loaders, as PyTorch's own spans count them; 0 where none does.
+/// Number of batches taken from loaders, from PyTorch's spans; 0 without them.
 fn batches(called: &CallRuleContext<'_>) -> u64 {
     let is_take = |node: &CallNodeId| called.name(*node).starts_with(TAKE_BATCH);
     called.thread.recorded(called.nodes().filter(is_take).map(|node| called.thread.calls[node.index()]).sum())

@@ -1,4 +1,4 @@
-//! Several ranks in one tree of calls: each is looked at by itself, and what was found is put together.
+//! Several ranks in one calling context tree: separate analysis, and merge of the findings.
 
 use super::super::{busy_python, dataloader_starved, operators_in_loops};
 use super::{NoCalls, no_times, of_rank};
@@ -8,7 +8,7 @@ use stackline_model::CallingContextTree;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// What is found on any of these ranks.
+/// Findings on any of these ranks.
 pub(super) fn find(
     tree: &CallingContextTree,
     ranks: Vec<i64>,
@@ -22,14 +22,14 @@ pub(super) fn find(
             Err(_) => without.push(rank),
         }
     }
-    // Times of steps and of whole runs are not compared: a rank that makes none serves the others, or died before.
+    // Times of steps and of whole runs are not comparable: a rank without steps serves the others, or ended early.
     let has_steps = |(_, findings): &(i64, Findings)| findings.steps > 0;
     let apart: Vec<i64> = if found.iter().any(has_steps) {
         found.extract_if(.., |of_one| !has_steps(of_one)).map(|(rank, _)| rank).collect()
     } else {
         Vec::new()
     };
-    // What is left out of the others is not the same time, but the same kind of thing.
+    // Excluded times differ between ranks, but are of the same kind.
     let slowest = found.iter().max_by_key(|(rank, findings)| (findings.step_ns, Reverse(*rank)));
     let told = slowest.map(|(_, findings)| findings.notes.clone()).unwrap_or_default();
     found.iter_mut().for_each(|(_, findings): &mut (i64, Findings)| findings.notes.retain(|note| told.contains(note)));
@@ -42,11 +42,11 @@ pub(super) fn find(
     Ok(merged)
 }
 
-/// Rules whose findings are of all lines of a function, or of the whole program, and stand at the line that takes most
-/// time. Which one that is may differ from rank to rank.
+/// Rules whose findings combine all lines of a function or of the program, and whose source location is the line with
+/// most time. That line may differ between ranks.
 const OF_MANY_LINES: [&Rule; 3] = [&busy_python::RULE, &dataloader_starved::RULE, &operators_in_loops::RULE];
 
-/// What findings of those rules have in common that are merged once their lines agree; none of other rules.
+/// Identity of findings of those rules, without the line; none for other rules.
 fn merge_key(finding: &Finding) -> Option<(String, SourceLocation, String)> {
     let rule = OF_MANY_LINES.iter().find(|rule| rule.code == finding.rule.code)?;
     let is_of_program = rule.code == dataloader_starved::RULE.code;
@@ -55,8 +55,8 @@ fn merge_key(finding: &Finding) -> Option<(String, SourceLocation, String)> {
     Some((code, place, words))
 }
 
-/// Puts findings that differ in their lines alone at the line of the rank that gains most, unless findings are ignored
-/// there.
+/// Move findings that differ only in their lines to the line of the rank with the largest gain, unless the user ignores
+/// findings there.
 fn unify_lines(found: &mut [(i64, Findings)], keep: &dyn Fn(&Finding) -> bool) {
     let mut places: BTreeMap<_, Vec<(i64, i64, SourceLocation)>> = BTreeMap::new();
     for (rank, findings) in &*found {
@@ -66,7 +66,7 @@ fn unify_lines(found: &mut [(i64, Findings)], keep: &dyn Fn(&Finding) -> bool) {
             }
         }
     }
-    // Two loops of a function that is called from two places are told apart by their lines alone.
+    // Two loops of a function with two callers differ only in their lines.
     places.retain(|_, of| of.windows(2).all(|pair| pair[0].1 != pair[1].1));
     for (_, findings) in found {
         for finding in findings.findings.iter_mut().chain(&mut findings.small) {

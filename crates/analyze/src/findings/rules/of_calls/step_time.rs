@@ -1,4 +1,4 @@
-//! What a step of a recording of sums of calls consists of: operators, waits, and all else that the program does.
+//! Composition of a step in a recording of sums of calls: operators, waits, and the rest of the program.
 
 use super::call_rule_context::CallRuleContext;
 use super::steps::with_steps_as_one;
@@ -8,33 +8,35 @@ use stackline_model::{CallMetric, CallThreadId, CallingContextTree, FrameId};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Time of a step, or of the whole run where nothing marks steps, of the thread that makes them. Times are in ns.
+/// Time of a step, or of the whole run without step marks, on the thread with the steps. Times are in ns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepTime {
-    /// Steps that times are means of; 0 if nothing marks any, and times are those of the whole run.
+    /// Number of steps, over which times are means; 0 without step marks, with times of the whole run.
     pub steps: usize,
-    /// The rank whose step is longest, of the eight whose busiest threads have most time; `None` of a job without ranks.
+    /// Rank with the longest step, among the eight with most time on their busiest threads; `None` for a job without
+    /// ranks.
     pub rank: Option<i64>,
-    /// Samples of the thread, in all steps, by which times are told; those of operators are measured from begin to end, too.
+    /// Number of samples of the thread in all steps, on which times are based. Operators also have elapsed times.
     pub samples: usize,
-    /// All of it.
+    /// Total time.
     pub ns: i64,
-    /// Operators, and all below them, while they had a processor.
+    /// Inclusive time of operators on a processor.
     pub operators_ns: i64,
-    /// Waits: for locks, input, other threads, a processor. `None` if none was seen: maybe none were recorded.
+    /// Waits for locks, input, other threads or a processor. `None` without such samples, which may not have been
+    /// recorded.
     pub waits_ns: Option<i64>,
-    /// Whether times are of the wall clock, waits included where they are not told apart; else CPU time, and the waits that were seen.
+    /// True for wall time, which includes waits unless they are separated; false for CPU time and sampled waits.
     pub is_wall_clock: bool,
-    /// What recording adds to a step, which is taken out of all these times; `None` if it was not measured, or is no more than chance.
+    /// Excluded overhead of recording per step; `None` if unknown or insignificant.
     pub recording_ns: Option<i64>,
-    /// All else: Python and native code outside of operators.
+    /// Remaining time: Python and native code outside of operators.
     pub other_ns: i64,
-    /// The line of the user's own code at which most time is spent, in it or in what it calls outside of the user's code.
+    /// Line of the user's own code with most time, including callees outside of the user's code.
     pub busiest: Option<(SourceLocation, i64)>,
 }
 
-/// What a step consists of; of several ranks, that of the longest. `None` of profiles, which know no operators, and
-/// where only operators were measured, so that what is between them is not known.
+/// Composition of a step; of several ranks that of the longest step. `None` for profiles, which have no operators, and
+/// for recordings of operators alone, in which the time between operators is unknown.
 #[must_use]
 pub fn step_time(tree: &CallingContextTree) -> Option<StepTime> {
     if !is_recorded(tree) {
@@ -56,10 +58,10 @@ pub fn step_time(tree: &CallingContextTree) -> Option<StepTime> {
     of_each.max_by_key(|time| (time.steps > 0, time.ns, Reverse(time.rank)))
 }
 
-/// Ranks whose steps are looked at: each goes over the whole tree.
+/// Number of analyzed ranks: each analysis reads the whole tree.
 const LOOKED_AT: usize = 8;
 
-/// Ranks by the time of the thread that has most of it by samples.
+/// Ranks by the sampled time of their busiest thread.
 fn busiest_ranks(tree: &CallingContextTree) -> Vec<i64> {
     let mut by_thread: BTreeMap<CallThreadId, u64> = BTreeMap::new();
     for (_, thread, metric, stats) in tree.metrics.iter() {

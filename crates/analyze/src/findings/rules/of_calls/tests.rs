@@ -201,7 +201,8 @@ fn operators_by_count() {
     made.calls(&format!("{turn} > aten::sub"), 10 * 100, 10);
     made.cpu(turn, 90);
     let found = made.found();
-    // Adam: 10 ms of its own and 20 ms of operators; 500 parameters of 3 µs are left, and 0.35 of what operators take beyond 2.5 µs.
+    // Adam: 10 ms of its own and 20 ms of operators; 500 parameters of 3 µs are left, and 0.35 of what operators take
+    // beyond 2.5 µs.
     let left = 1.5 + 0.35 * (20.0 - 2000.0 * 0.0025);
     let gain = |code: &str| found.findings.iter().find(|f| f.rule.code == code).unwrap().gain.unwrap().ns as f64 / 1e6;
     assert!((gain("SL015") - (30.0 - left) / 10.0).abs() < 1e-3, "{}", gain("SL015"));
