@@ -308,13 +308,15 @@ fn page(rule: &RuleInfo, said: &ExternalRule) -> String {
     let needs: Vec<&str> = said.needs.iter().filter_map(|need| Some(Requirement::from_name(need)?.missing())).collect();
     match needs.is_empty() {
         true => section("Requirements", "None: the rule checks every trace."),
-        false => section("Requirements", &format!("The rule is not checked if the trace has {}.", needs.join(", or "))),
+        false => {
+            section("Requirements", &format!("The rule is not checked if the trace has:\n\n- {}", needs.join("\n- ")))
+        }
     }
     if !said.thresholds.is_empty() {
         let one = |(name, value): (&String, &f64)| format!("`--set {}.{name}={value}`", rule.code);
         section("Thresholds", &said.thresholds.iter().map(one).collect::<Vec<_>>().join("\n"));
     }
-    section("Source", &format!("Python rule: {}.", said.source));
+    section("Source", &format!("A Python rule: {}.", said.source));
     page.trim_end().to_owned() + "\n"
 }
 
@@ -419,13 +421,9 @@ mod tests {
             "doc":"First.\n\nMore.","needs":["steps"],"thresholds":{"most":3.5}}"#;
         others.add(serde_json::from_str(line).unwrap()).unwrap();
         let page = others.page("my001").unwrap();
-        for part in [
-            "# MY001 slow\n\nFirst.\n\nMore.",
-            "Do.",
-            "not checked where the trace has",
-            "--set MY001.most=3.5",
-            "a.py:1",
-        ] {
+        for part in
+            ["# MY001 slow\n\nFirst.\n\nMore.", "Do.", "not checked if the trace has", "--set MY001.most=3.5", "a.py:1"]
+        {
             assert!(page.contains(part), "{page}");
         }
         assert_eq!(others.page("slow"), Some(page));

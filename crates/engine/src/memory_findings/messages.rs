@@ -37,7 +37,7 @@ fn wrong(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> String {
         (Pattern::UnusedAllocation, _) => "never accessed".to_owned(),
         (Pattern::NeverRead, _) => "written, but never read".to_owned(),
         (Pattern::MemoryLeak, Some(Measure::Growth { left, rounds: all, per_round, origin })) => match origin.round() {
-            Some(round) => {
+            Some(step) => {
                 let by = bytes(*per_round);
                 let graph = if found.model_call.is_some() {
                     "kept by the autograd graph of the model called here, which "
@@ -45,7 +45,7 @@ fn wrong(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> String {
                     ""
                 };
                 format!(
-                    "{graph}grows by {by} per {round}: {left} of {all} left memory that is live at the end of the \
+                    "{graph}grows by {by} per {step}: {left} of {all} left memory that is live at the end of the \
                          recording"
                 )
             }
@@ -124,13 +124,13 @@ pub(super) fn facts(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> Vec<Fact<Stri
             }
         }
         Some(Measure::Growth { left, rounds, per_round, origin }) => {
-            let Some(round) = origin.round() else { return told };
+            let Some(step) = origin.round() else { return told };
             let several = match origin {
                 Origin::Turns => "training iterations",
                 Origin::Passes => "forward passes",
                 _ => "steps",
             };
-            told.push(fact(&format!("bytes per {round}"), *per_round as f64, Unit::Bytes));
+            told.push(fact(&format!("bytes per {step}"), *per_round as f64, Unit::Bytes));
             told.push(fact(&format!("{several} that left memory"), f64::from(*left), Unit::None));
             told.push(fact(&format!("{several} before the last one"), f64::from(*rounds), Unit::None));
         }

@@ -53,7 +53,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     vec![Candidate {
         title: format!("Layout conversions: {share:.0} % of GPU time in {} kernels", converts.len()),
         place: place.unwrap_or_default(),
-        facts: vec![Fact::count("kernels", converts.len()), Fact::time("total per step", context.per_step(ns))],
+        facts: vec![Fact::count("kernels", converts.len()), Fact::time("total time per step", context.per_step(ns))],
         events: converts,
         support: Support::Exact,
         confidence: Confidence::High,

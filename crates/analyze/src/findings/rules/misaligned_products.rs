@@ -73,14 +73,14 @@ fn candidate(context: &RuleContext<'_>, kernels: Vec<EventId>) -> Option<Candida
     let which = dimension.map(|n| format!(" ({n})")).unwrap_or_default();
     let mut facts = vec![
         Fact::count("kernels", kernels.len()),
-        Fact::time("total per step", context.per_step(ns)),
+        Fact::time("total time per step", context.per_step(ns)),
         Fact::time("mean", ns / kernels.len() as i64),
     ];
     facts.extend(dimension.map(|n| Fact { name: "dimension", value: n as f64, unit: Unit::None }));
     Some(Candidate {
         title: format!(
-            "Misaligned matrix products: {share:.0} % of GPU time, dimension{which} not a multiple of {MULTIPLE}; \
-                 assumed time if aligned: {scale} times"
+            "Misaligned matrix products: {share:.0} % of GPU time, dimension{which} not a multiple of {MULTIPLE} \
+                 (gain assumes {scale} times the time)"
         ),
         place,
         facts,

@@ -86,13 +86,13 @@ fn candidate(context: &RuleContext<'_>, model: &str, kernels: Vec<EventId>) -> O
     let (place, _) = context.by_code(&kernels).into_iter().next()?;
     Some(Candidate {
         title: format!(
-            "float32 products without tensor cores: {share:.0} % of the time of {model}; assumed time with them: \
-                 {scale} times"
+            "Float32 products without tensor cores: {share:.0} % of the time of {model} \
+                 (gain assumes {scale} times the time)"
         ),
         place,
         facts: vec![
             Fact::count("kernels", kernels.len()),
-            Fact::time("total per step", context.per_step(ns)),
+            Fact::time("total time per step", context.per_step(ns)),
             Fact::time("mean", ns / kernels.len() as i64),
         ],
         events: kernels,

@@ -230,7 +230,7 @@ fn candidate(context: &RuleContext<'_>, lines: Loop) -> Option<Candidate> {
         facts: vec![
             Fact::count("operators", events.len()),
             Fact::count("backward operators", backward.len()),
-            Fact::time("total with work between them per step", context.per_step(ns)),
+            Fact::time("total time with work between them per step", context.per_step(ns)),
         ],
         place,
         events,

@@ -80,7 +80,7 @@ fn candidate(context: &RuleContext<'_>, work: Vec<EventId>) -> Option<Candidate>
             context.words().a_step()
         ),
         place,
-        facts: vec![Fact::count("conversions", work.len()), Fact::time("total per step", context.per_step(ns))],
+        facts: vec![Fact::count("conversions", work.len()), Fact::time("total time per step", context.per_step(ns))],
         events: work,
         support: Support::Inferred,
         confidence: Confidence::Medium,

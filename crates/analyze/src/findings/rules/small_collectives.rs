@@ -135,7 +135,7 @@ impl Small {
             facts: vec![
                 Fact::count("collectives", events.len()),
                 Fact { name: MIDDLE, value: *middle as f64, unit: Unit::None },
-                Fact::time("total per step", context.per_step(context.total(events))),
+                Fact::time("total time per step", context.per_step(context.total(events))),
                 Fact::time("shortest collective", self.latency),
                 Fact::time("host time per step", context.per_step(context.total(&merged.operators))),
             ],

@@ -78,7 +78,7 @@ fn candidate(context: &RuleContext<'_>, name: &str, kernels: Vec<EventId>) -> Op
     let reason = reason.replace('_', " ");
     Some(Candidate {
         title: format!(
-            "Stalled kernel: {} stalls {stalled:.0} % of its time ({reason}); assumed: half of it",
+            "Stalled kernel: {} stalls {stalled:.0} % of its time ({reason}, gain assumes half of it)",
             super::short(name)
         ),
         place,

@@ -99,7 +99,7 @@ fn copies(operators: &Operators<'_, '_>, line: FrameId, operator: &str, all: &Ca
         facts: vec![
             Fact::count("copies", usize::try_from(all.calls).unwrap_or(usize::MAX)),
             Fact { name: "share of the thread's time", value: share, unit: Unit::Percent },
-            Fact::time("total per step", called.per_step(all.ns)),
+            Fact::time("total time per step", called.per_step(all.ns)),
         ],
         confidence: Confidence::Medium,
         // The following operators may get slower without the copy.

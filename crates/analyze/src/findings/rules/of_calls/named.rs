@@ -131,9 +131,14 @@ fn loading(called: &CallRuleContext<'_>, place: SourceLocation, seen: &Seen) -> 
     let counted = bounded(called, seen.time);
     let low_ns = if mostly_waits && !has_workers { most.min(counted.low_ns) } else { 0 };
     let how = match (has_workers, workers) {
-        (true, _) => "its workers are too slow".to_owned(),
-        (false, 1) => "loading runs in the main process (gain of 1 worker with its own processor)".to_owned(),
-        _ => format!("loading runs in the main process (gain of {workers} workers, each with its own processor)"),
+        (true, _) => "DataLoader workers are too slow".to_owned(),
+        (false, 1) => {
+            "batches are loaded in the main process (gain assumes 1 worker with its own processor)".to_owned()
+        }
+        _ => format!(
+            "batches are loaded in the main process (gain assumes {workers} workers, each with its own \
+             processor)"
+        ),
     };
     let mut facts = facts(called, seen.time);
     if batches > 0 {
@@ -141,7 +146,7 @@ fn loading(called: &CallRuleContext<'_>, place: SourceLocation, seen: &Seen) -> 
     }
     Some(CallCandidate {
         rule,
-        title: format!("Data loading: the program waits {share:.0} % of the time; {how}{}", slowest_line(called, seen)),
+        title: format!("Waiting for data: {share:.0} % of the time, {how}{}", slowest_line(called, seen)),
         place,
         facts,
         confidence: confidence(seen.time),

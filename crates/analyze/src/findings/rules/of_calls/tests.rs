@@ -126,7 +126,7 @@ fn a_span_that_takes_longer_than_samples_of_it_waits() {
     let found = made.found();
     assert_eq!(found.step_ns, 160 * MS as i64);
     let [loading] = &found.findings[..] else { panic!("{:?}", told(&found)) };
-    assert!(loading.title.ends_with("its workers are too slow"), "{}", loading.title);
+    assert!(loading.title.ends_with("DataLoader workers are too slow"), "{}", loading.title);
     assert_eq!((loading.rule.code.as_str(), loading.gain_ns() / MS as i64), ("SL009", 59));
     assert_eq!(loading.gain.unwrap().low_ns, 0, "whether there are processors for more is not known");
 }
