@@ -189,7 +189,7 @@ def test_thresholds_of_own_rules_are_set(findings: Program) -> None:
         assert why in findings(*rules, "--set", wrong, code=2).stderr
     assert "--rules" in findings("--set", "MY001.most=1", code=2).stderr
     page = findings.explain("my001", *rules)
-    for part in ["MY001 mine", "And more of it.", "Mend it.", "not checked where the trace has", "--set MY001.most=1000", "my_rules.py:2"]:
+    for part in ["MY001 mine", "And more of it.", "Mend it.", "not checked if the trace has", "--set MY001.most=1000", "my_rules.py:2"]:
         assert part in page.stdout, page.stdout
     assert "(one of your own? --rules)" in findings.explain("ZZ901", code=2).stderr
     assert "there is no finding" in findings.explain("ZZ901", *rules, code=2).stderr
