@@ -184,7 +184,7 @@ mod tests {
         let validate = format!("{AT}26 main > train.py:9 validate > aten::addmm");
         made.calls(&validate, 1504, 1500);
         made.cpu(&validate, 1500);
-        // So is all behind it.
+        // All later lines are after the loop, too.
         made.cpu(&format!("{AT}27 main > train.py:60 plot"), 700);
         let found = made.found();
         assert_eq!((found.steps, found.step_ns), (10, 100 * MS as i64), "{:?}", found.notes);
@@ -220,7 +220,7 @@ mod tests {
             made.cpu(&format!("{AT}26 main > train.py:9 augment > aten::mul"), 400);
             made.found()
         };
-        // An average of weights, or work after the loop.
+        // Averaging of weights, or work after the loop.
         let (multiple, other) = (found(500), found(507));
         assert_eq!((multiple.step_ns, other.step_ns), (140 * MS as i64, 100 * MS as i64));
         let may = "train.py:26 in main may run after the loop: 40.00 ms";
@@ -241,9 +241,9 @@ mod tests {
             assert!(!is_noted(&found, "may run after"), "{:?}", found.notes);
             found.step_ns / MS as i64
         };
-        // After the loop there is room for it, and in the loop there is none.
+        // The time fits after the loop, but not into the loop.
         assert_eq!((with(1300, 1250, 500), with(1300, 1250, 0)), (100, 100));
-        // After the loop there is none: the steps have it, though samples see more than they take.
+        // The time does not fit after the loop: it belongs to the steps, although samples exceed their duration.
         assert_eq!((with(10, 1250, 500), with(10, 1250, 0)), (225, 225));
         assert_eq!(told(&timed(1300).found()), []);
     }

@@ -95,7 +95,7 @@ mod tests {
             (told(&found).into_iter().filter(|(code, ..)| *code == "SL043").count(), missing)
         };
         assert_eq!(looked(None, None), (0, Some(true)));
-        // With samples of CPU time it is known what computes: here hardly anything, there nearly all.
+        // CPU time samples show the computing time: almost nothing in the first case, almost all in the second.
         assert_eq!(looked(Some(10), None), (0, None));
         assert_eq!(looked(Some(900), None), (1, None));
         assert_eq!(looked(None, Some(100)), (1, None));

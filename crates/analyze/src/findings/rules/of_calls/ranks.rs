@@ -99,10 +99,10 @@ mod tests {
             made.waits(&format!("{at}22 main > /usr/lib/python3.11/queue.py:171 Queue.get"), waits);
             made.calls(&format!("{at}23 main > Optimizer.step#SGD.step"), 10, 0);
         }
-        // A rank that only began.
+        // A rank that only started.
         made.rank(3);
         made.add((1, 0), "train.py:50 <module>", CallMetric::Allocated, (1, 10));
-        // One that serves the others, for longer than their steps take.
+        // A rank that serves the others, for longer than their steps.
         made.rank(4);
         made.cpu("train.py:50 <module> > train.py:3 serve", 10_000);
         let tree = made.builder.finish();
@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(told(&find(Some(0))), [("SL039", Some(22), 20)]);
     }
 
-    /// A finding of a whole function is one, whichever of its lines takes most time on a rank.
+    /// A finding of a whole function is one finding, although different lines may take most time on different ranks.
     #[test]
     fn ranks_differ_in_the_busiest_line_of_a_function() {
         let mut made = Made::new();
@@ -140,13 +140,13 @@ mod tests {
         assert_eq!(told(&found), [("SL043", Some(12), 30)]);
         let gains: Vec<(i64, Option<i64>)> = found.findings[0].ranks.iter().map(|of| (of.rank, of.gain_ns)).collect();
         assert_eq!(gains, [(0, Some(20 * MS as i64)), (1, Some(30 * MS as i64))]);
-        // One that is ignored where it stands takes none along.
+        // An ignored finding does not move findings of other ranks.
         let found = find(&|finding| finding.place.line != Some(12));
         assert_eq!(told(&found), [("SL043", Some(11), 20)]);
         assert_eq!(found.ignored.iter().map(|of| of.place.line).collect::<Vec<_>>(), [Some(12)]);
     }
 
-    /// Two callers of a function on one rank are two loops: nobody knows which of them another rank's line belongs to.
+    /// Two callers of a function on one rank are two loops: the loop of another rank's line is unknown.
     #[test]
     fn loops_of_one_function_that_have_two_callers_stay_apart() {
         let mut made = Made::new();

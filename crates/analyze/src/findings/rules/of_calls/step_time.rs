@@ -127,7 +127,7 @@ mod tests {
         let time = step_time(&made.builder.finish()).unwrap();
         let ms = |ns: i64| ns / MS as i64;
         assert_eq!((time.steps, time.rank, ms(time.ns)), (10, None, 260));
-        // The optimizer's span has time of its own, outside of operators.
+        // The optimizer's span has exclusive time outside of operators.
         assert_eq!((ms(time.operators_ns), time.waits_ns.map(ms), ms(time.other_ns)), (80, Some(150), 30));
         let (place, ns) = time.busiest.unwrap();
         assert_eq!((place.file.as_deref(), place.line, ms(ns)), (Some("io.py"), Some(4), 150));
@@ -144,7 +144,7 @@ mod tests {
             made.calls(&format!("{AT}23 main > Optimizer.step#SGD.step"), 10, 100);
             made.cpu(&format!("{AT}23 main > Optimizer.step#SGD.step"), 100);
         }
-        // One that makes no steps, whatever it does, serves the others.
+        // A rank without steps serves the others.
         made.rank(3);
         made.calls("serve.py:5 <module> > aten::mm", 20, 9000);
         made.cpu("serve.py:5 <module> > aten::mm", 9000);
@@ -157,7 +157,7 @@ mod tests {
         let mut made = Made::new();
         made.calls(&format!("{AT}21 main > aten::mm"), 10, 400);
         assert_eq!(step_time(&made.builder.finish()), None);
-        // Without a wait all is CPU time, as far as anybody knows.
+        // Without recorded waits, all time counts as CPU time.
         let time = step_time(&training().builder.finish()).unwrap();
         assert_eq!((time.waits_ns, time.is_wall_clock, time.recording_ns), (None, false, None));
     }
@@ -181,7 +181,7 @@ mod tests {
         }
         made.calls(&format!("{AT}23 main > Optimizer.step#SGD.step"), 10, 0);
         let time = step_time(&made.builder.finish()).unwrap();
-        // Of 1000 ms a fifth is the recording's.
+        // A fifth of 1000 ms is overhead of recording.
         let rounded_ms = |ns: i64| (ns * time.steps as i64 + MS as i64 / 2) / MS as i64;
         assert_eq!((rounded_ms(time.ns), time.recording_ns.map(rounded_ms)), (800, Some(200)));
     }
