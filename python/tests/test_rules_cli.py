@@ -189,7 +189,7 @@ def test_thresholds_of_own_rules_are_set(findings: Program) -> None:
         assert why in findings(*rules, "--set", wrong, code=2).stderr
     assert "--rules" in findings("--set", "MY001.most=1", code=2).stderr
     page = findings.explain("my001", *rules)
-    for part in ["MY001 mine", "And more of it.", "Mend it.", "not checked where the trace has", "--set MY001.most=1000", "my_rules.py:2"]:
+    for part in ["MY001 mine", "And more of it.", "Mend it.", "not checked if the trace has", "--set MY001.most=1000", "my_rules.py:2"]:
         assert part in page.stdout, page.stdout
     assert "(one of your own? --rules)" in findings.explain("ZZ901", code=2).stderr
     assert "there is no finding" in findings.explain("ZZ901", *rules, code=2).stderr
@@ -213,8 +213,8 @@ def test_what_gains_too_little_is_told_by_rule(findings: Program) -> None:
     document = findings.json(*rules)
     assert {row["title"] for row in document["not_listed"] if row["code"] == "MY001"} == {"little", "less"}
     notes = " ".join(document["notes"])
-    assert "MY002: 1 gain that it states is more than a step takes, and cut to a step" in notes
-    assert "MY002: 1 gain that it states is less than nothing, and counted as nothing" in notes
+    assert "MY002: 1 stated gain is longer than a step, and limited to a step" in notes
+    assert "MY002: 1 stated gain is negative, and replaced by 0" in notes
     [longer] = [row for row in rows(document) if row["title"] == "longer"]
     assert longer["gain_percent"] == 100.0
     junit = ElementTree.fromstring(findings(*rules, "--as", "junit").stdout)

@@ -260,10 +260,10 @@ fn what_is_seen_in_one_step_or_outside_of_steps_is_said_so() {
         }
         program.found("SL004")[0].title.clone()
     };
-    assert_eq!(title(1, 1, 0), "aten::item waits for the GPU in the one step looked at");
-    assert_eq!(title(1, 3, 0), "aten::item waits for the GPU 3 times in the one step looked at");
+    assert_eq!(title(1, 1, 0), "aten::item waits for the GPU in the one analyzed step");
+    assert_eq!(title(1, 3, 0), "aten::item waits for the GPU 3 times in the one analyzed step");
     assert_eq!(title(2, 1, 0), "aten::item waits for the GPU in each step");
-    assert_eq!(title(2, 3, 0), "aten::item waits for the GPU 3 times a step");
+    assert_eq!(title(2, 3, 0), "aten::item waits for the GPU 3 times per step");
     assert_eq!(title(2, 0, 1), "aten::item waits for the GPU once, outside of steps");
     assert_eq!(title(4, 0, 1), "aten::item waits for the GPU 3 times, outside of steps");
 }
@@ -304,7 +304,7 @@ fn advice_goes_by_what_the_run_has() {
         volta.advice.contains("float16") && !volta.example.as_ref().unwrap().1.contains("set_float32_matmul"),
         "{volta:?}"
     );
-    assert!(ampere.advice.contains("Allow TF32"), "{ampere:?}");
+    assert!(ampere.advice.contains("Enable TF32"), "{ampere:?}");
     let waits = |kernel: bool| {
         let program = steps(move |p| {
             p.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", |p| p.work(400));

@@ -130,8 +130,8 @@ fn launches_of_what_is_compiled_already() {
         })
     };
     let advice = |around| model(around).found("SL012")[0].rule.advice.clone();
-    assert!(advice(None).starts_with("Launch less: torch.compile"));
-    assert!(advice(Some("Torch-Compiled Region: 0/0")).starts_with("Replay what is compiled as CUDA graphs"));
+    assert!(advice(None).starts_with("Launch fewer kernels: use torch.compile"));
+    assert!(advice(Some("Torch-Compiled Region: 0/0")).starts_with("Replay the compiled code as CUDA graphs"));
     // Neither of two functions has most of it, and no operator is the place of all.
     let two = steps(|p| {
         for name in ["model.py(3): encode", "model.py(9): decode"] {

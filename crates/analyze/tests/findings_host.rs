@@ -163,7 +163,7 @@ fn memory_from_the_driver_in_later_steps() {
         program.found("SL024")
     };
     let found = frees(|_| true);
-    assert!(found.len() == 1 && found[0].title.contains("again and again: 200 hipFree"), "{}", text(&found));
+    assert!(found.len() == 1 && found[0].title.contains("throughout the trace: 200 hipFree"), "{}", text(&found));
     assert!(found[0].gain.unwrap().ns > 200 * 75_000, "the calls go: {}", text(&found));
     assert_eq!(frees(|number| number < 50), [], "a program begins");
 }

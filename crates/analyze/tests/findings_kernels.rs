@@ -128,7 +128,10 @@ fn gradients_that_are_filled_with_zeros() {
     assert_eq!(gone.found("SL042"), []);
     let at_once = |p: &mut Program| p.op("aten::_foreach_zero_", |p| p.kernel("multi_tensor_apply_kernel", 8));
     let found = zeroed(at_once, false).found("SL042");
-    assert_eq!(found[0].title, "SGD.zero_grad fills gradients with zeros, to which the backward pass adds");
+    assert_eq!(
+        found[0].title,
+        "Zeroed gradients: SGD.zero_grad fills gradients with zeros, and the backward pass adds to them"
+    );
     let few = |p: &mut Program| {
         let shapes = json!({"Input Dims": [[[8, 8], [8], [4]]]});
         p.op_with("aten::_foreach_zero_", shapes, |p| p.kernel("multi_tensor_apply_kernel", 8));

@@ -236,14 +236,14 @@ fn what_recording_cost_is_no_gain() {
     // One call of 100 stays, and so does what recording it cost.
     let taken = plain.gain_ns() - recorded.gain_ns();
     assert!((98_500..=99_500).contains(&taken), "{taken} ns: {}", text(&[plain, recorded]));
-    let fact = recorded.facts.iter().find(|fact| fact.name.starts_with("recording of operators")).unwrap();
+    let fact = recorded.facts.iter().find(|fact| fact.name.starts_with("recording overhead")).unwrap();
     assert_eq!(fact.value, taken as f64 / 1e3);
     assert!(recorded.gain.unwrap().low_ns <= plain.gain.unwrap().low_ns - taken);
     let findings = find(&loops(Some(1000)).trace(), &[]);
     let note =
         findings.notes.iter().find(|note| note.starts_with("recording cost at least 1000 ns per operator")).unwrap();
     // 102 operators of 1 µs in steps of some 2 ms.
-    assert!(note.contains("(250 ns of them PyTorch's), 5 % of the recorded step"), "{note}");
+    assert!(note.contains("(250 ns of it PyTorch's), 5 % of the recorded step"), "{note}");
     let together = findings.together.unwrap();
     assert!(together.ns <= plain.gain_ns() - taken, "{together:?}");
 }

@@ -347,7 +347,7 @@ fn columns_of_a_batch_are_sorted_each_by_itself() {
     let gain = found[0].gain.unwrap();
     let left = 1.0 - gain.ns as f64 / 640e3;
     assert!(
-        (left - 2_400.0 / 3_600.0).abs() < 0.01 && found[0].title.starts_with("40 % of"),
+        (left - 2_400.0 / 3_600.0).abs() < 0.01 && found[0].title.starts_with("Padding: 40 % of"),
         "{left} {}",
         text(&found)
     );

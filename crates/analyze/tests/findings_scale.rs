@@ -88,6 +88,6 @@ fn calls_of_many_steps_are_counted_once() {
     for steps in [20, 3_000] {
         let found = uneven(steps);
         assert_eq!(found.len(), 1, "{steps}");
-        assert!(found[0].title.starts_with(&format!("step {} takes ", steps / 2)), "{}", found[0].title);
+        assert!(found[0].title.starts_with(&format!("Slow step: step {} takes ", steps / 2)), "{}", found[0].title);
     }
 }

@@ -114,7 +114,11 @@ fn titles_without_steps() {
         program.python("train.py(12): log", |p| p.op("aten::item", |p| p.sync("cudaStreamSynchronize")));
     }
     let found = program.found("SL042");
-    assert!(found[0].title.starts_with("Takes a step.zero_grad fills 40 gradients"), "{}", text(&found));
+    assert!(
+        found[0].title.starts_with("Zeroed gradients: Takes a step.zero_grad fills 40 gradients"),
+        "{}",
+        text(&found)
+    );
     assert!(found[0].facts.iter().any(|fact| fact.name == "kernels"), "{:?}", found[0].facts);
     let reads = program.found("SL004");
     assert!(reads[0].title.ends_with("waits for the GPU 2 times"), "{}", text(&reads));

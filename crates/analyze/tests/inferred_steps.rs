@@ -177,7 +177,7 @@ fn ranks_infer_steps_together_or_not_at_all() {
         assert_eq!(together.ranks[0].step_ns, alone.step_ns);
         let on_first = |finding: &&Finding| finding.ranks.iter().any(|of| of.rank == 0);
         assert_eq!(together.findings.iter().filter(on_first).count(), alone.findings.len(), "{:?}", together.findings);
-        let is_told = |note: &String| note.starts_with("no steps are inferred, and times are of whole traces: ");
+        let is_told = |note: &String| note.starts_with("no inferred steps, times are of whole traces: ");
         assert!(together.notes.iter().any(is_told), "{:?}", together.notes);
         // What-if replays their edits in that window, which the note names, and gains what they say.
         assert!(together.notes.iter().any(|note| note.contains("`stackline what-if --whole`")), "{:?}", together.notes);

@@ -171,11 +171,11 @@ fn documents_say_what_was_not_checked_and_why() {
     let whole = fs::read_to_string(&case.waits).unwrap();
     let damaged = case.file("damaged.json", &whole[..whole.len() - 60]);
     let markdown = stdout(&["findings", &damaged, "--as", "markdown"]);
-    assert!(markdown.contains("- Note: a part of the trace was lost"), "{markdown}");
+    assert!(markdown.contains("- Note: part of the trace is missing"), "{markdown}");
     let sarif: Value = serde_json::from_str(&stdout(&["findings", &damaged, "--as", "sarif"])).unwrap();
     let told = &sarif["runs"][0]["invocations"][0]["toolExecutionNotifications"][0];
     assert_eq!(told["level"], "note");
-    assert!(told["message"]["text"].as_str().unwrap().starts_with("A part of the trace was lost"), "{told}");
+    assert!(told["message"]["text"].as_str().unwrap().starts_with("Part of the trace is missing"), "{told}");
 }
 
 #[test]

@@ -41,9 +41,9 @@ fn a_profile_tells_what_takes_time() {
     assert_eq!(code, Some(0), "{error}");
     assert!(text.starts_with("2 findings; the thread that runs it takes 10.00 s."), "{text}");
     assert!(text.contains(" 1. /srv/me/data.py:12 in fetch  gains 2000 ms"), "{text}");
-    assert!(text.contains("for a queue") && text.contains("logging holds up the work for 1000 ms"), "{text}");
+    assert!(text.contains("for a queue") && text.contains("Logging blocks the host: 1000 ms"), "{text}");
     assert!(text.contains("only sums of calls, no single calls"), "{text}");
-    assert!(text.contains("nothing marks its steps"), "{text}");
+    assert!(text.contains("over its whole run without steps"), "{text}");
     let (_, json, _) = run(&["findings", &path, "--format", "json"]);
     let json: Value = serde_json::from_str(&json).unwrap();
     let rows = json["tables"]["findings"]["rows"].as_array().unwrap();
@@ -77,7 +77,7 @@ fn what_calls_do_not_have_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let path = written(folder.path(), PROFILE);
     for (options, said) in [
-        (&["--rank", "3"][..], "no rank 3: none of its processes says which rank it is"),
+        (&["--rank", "3"][..], "no rank 3: none of its processes has a rank number"),
         (&["--steps", "1..2"], "its calls are summed over all steps"),
     ] {
         let (code, _, error) = run(&[&["findings", path.as_str()], options].concat());
@@ -86,7 +86,7 @@ fn what_calls_do_not_have_is_said() {
     let counts = folder.path().join("stacks.txt");
     std::fs::write(&counts, "main;train 80\nmain;load 20\n").unwrap();
     let (code, _, error) = run(&["findings", counts.to_str().unwrap()]);
-    assert!(code == Some(2) && error.contains("it has no times (samples alone)"), "{error}");
+    assert!(code == Some(2) && error.contains("no times, only samples"), "{error}");
 }
 
 #[test]

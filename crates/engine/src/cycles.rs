@@ -1,5 +1,5 @@
-//! Profiler cycles: traces that one process wrote one after another, as a profiler with a schedule does. They are no ranks of a job. Of
-//! those in one folder or archive the newest stands for its process.
+//! Profiler cycles: traces that one process wrote one after another, as a profiler with a schedule does. They are no
+//! ranks of a job. Of those in one folder or archive the newest stands for its process.
 
 use stackline_ingest::{diagnostics, worker_in_name};
 use stackline_model::{Key, ReadReport, Trace, TraceSet, TrackKind};
@@ -49,7 +49,8 @@ fn main_process(trace: &Trace) -> Option<i64> {
     numbered.max_by_key(|&(count, pid)| (count, std::cmp::Reverse(pid))).map(|(_, pid)| pid)
 }
 
-/// The folder of a name, and its last part with one `#` for each number: cycles differ in the number of the step, or the time.
+/// The folder of a name, and its last part with one `#` for each number: cycles differ in the number of the step, or
+/// the time.
 fn name_without_numbers(name: &str) -> (&str, String) {
     let at = name.rfind(['/', '\\']).map_or(0, |at| at + 1);
     let (folder, file) = name.split_at(at);
@@ -85,8 +86,8 @@ fn newest(cycles: &[Option<Cycle>]) -> Vec<Option<usize>> {
     newest
 }
 
-/// Which traces stay where these cycles are the traces of one folder or archive, and older ones as a note of the newest names them, by its
-/// position.
+/// Which traces stay where these cycles are the traces of one folder or archive, and older ones as a note of the newest
+/// names them, by its position.
 pub(crate) fn older(cycles: &[Option<Cycle>]) -> (Vec<bool>, BTreeMap<usize, Vec<String>>) {
     let newest = newest(cycles);
     let mut names: BTreeMap<usize, Vec<String>> = BTreeMap::new();
@@ -139,7 +140,7 @@ pub(crate) enum Further {
 }
 
 impl Taken {
-    /// Adds a trace, unless it is an older cycle.
+    /// Add a trace, unless it is an older cycle.
     pub(crate) fn add(&mut self, cycle: Option<Cycle>) -> Further {
         if let Some(own) = &cycle {
             for (at, known) in self.0.iter_mut().enumerate() {

@@ -1,4 +1,4 @@
-//! Findings of memory traces: what was found out about waste, told as all other findings are.
+//! Findings of memory traces, built from matches of waste patterns and their suggestions.
 
 mod messages;
 
@@ -17,14 +17,14 @@ use stackline_timeline::confidence::Confidence;
 use stackline_timeline::source_location::SourceLocation;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is told although no change of the objects' memory is known: what costs time, or is too scattered to shrink.
+/// Patterns that are reported without a change of memory: they cost time, or their waste is too fragmented to remove.
 const WITHOUT_CHANGE: [Pattern; 4] =
     [Pattern::DeadWrite, Pattern::Overallocation, Pattern::NonUniformAccess, Pattern::StructuredAccess];
 
-/// The findings of a memory trace: one for each suggestion, which stands for a line and a kind of change, with the bytes that it
-/// saves at the highest peak of its device, and how far it lowers it, however many peaks were studied; then what no change is known
-/// against. Left out is what saves (or, without a change,
-/// concerns) less than `least_percent` of that peak; what does not pass the test `keep` is ignored.
+/// Findings of a memory trace: one per suggestion (a source line and a kind of change), with the saved bytes and the
+/// reduction at the highest peak of its device, regardless of the number of analyzed peaks. Patterns without a
+/// known change follow. Excludes findings that save (or, without a change, concern) less than `least_percent` of that
+/// peak. Findings that fail the test `keep` are ignored.
 pub fn memory_findings(
     analysis: &MemoryAnalysis<'_>,
     least_percent: f64,
@@ -52,7 +52,7 @@ pub fn memory_findings(
     told
 }
 
-/// From when on something is a pattern, as the user chose it.
+/// Thresholds of patterns from the user's settings.
 pub fn memory_rules(settings: &Settings) -> Rules {
     let get = |pattern: Pattern, name: &str| rules::find(pattern.code()).map_or(0.0, |rule| settings.get(rule, name));
     let kernels = |pattern| get(pattern, "kernels") as u32;
@@ -69,10 +69,10 @@ pub fn memory_rules(settings: &Settings) -> Rules {
     }
 }
 
-/// Findings are told of the highest peak of each device.
+/// Number of peaks per device that findings use: the highest one.
 const PEAKS: usize = 1;
 
-/// Findings of a file of memory alone.
+/// Findings of a file with only memory data.
 pub fn findings_of_memory(trace: &MemoryTrace, options: &Options, keep: &dyn Fn(&Finding) -> bool) -> Findings {
     let analysis = MemoryAnalysis::by_rules(trace, PEAKS, memory_rules(&options.settings));
     let mut found = Findings::of_memory_alone(memory_findings(&analysis, options.least_percent, keep));
@@ -80,7 +80,7 @@ pub fn findings_of_memory(trace: &MemoryTrace, options: &Options, keep: &dyn Fn(
     found
 }
 
-/// Adds what is found in the memory of a run, or that it tells nothing of memory.
+/// Add the memory findings of a run, or marks memory rules as not checked.
 #[must_use]
 pub fn findings_with_memory(
     found: Findings,
@@ -95,7 +95,7 @@ pub fn findings_with_memory(
     findings_with_known_memory(found, memory.map(of_memory), options)
 }
 
-/// The same where what is found in the memory is known already.
+/// Add known memory findings, or marks memory rules as not checked.
 #[must_use]
 pub fn findings_with_known_memory(
     found: Findings,
@@ -106,24 +106,24 @@ pub fn findings_with_known_memory(
     let mut found = found.with_memory(of_memory);
     found.notes.extend(messages::failed_requests(trace));
     if options.scope.steps.is_some() {
-        found.notes.push("what is found in memory is of the whole run, whatever the steps".to_owned());
+        found.notes.push("memory findings cover the whole run, not only the selected steps".to_owned());
     }
     if found.ranks.len() > 1 {
-        found
-            .notes
-            .push(format!("what is found in memory is of {} alone: --rank looks at that of a rank", trace.label));
+        found.notes.push(format!("memory findings cover only {}: select a rank with --rank", trace.label));
     }
     let processes = processes_of(&trace.report);
     if processes > 1 {
-        found.notes.push(format!("what is found in memory is of {}, one of {processes} that have some", trace.label));
+        found
+            .notes
+            .push(format!("memory findings cover {}, one of {processes} processes with memory data", trace.label));
     }
     if trace.report.problems.iter().any(|problem| problem.code != ONE_OF_PROCESSES) {
-        found.notes.push("not all of the memory could be read as it stands: `stackline memory` tells what".to_owned());
+        found.notes.push("some memory data could not be read unchanged: see `stackline memory`".to_owned());
     }
     found
 }
 
-/// Rules that cannot look at a memory trace, and what they miss.
+/// Memory rules that are not checked, each with its missing requirement.
 fn unchecked(analysis: &MemoryAnalysis<'_>) -> Vec<SkippedRule> {
     let (trace, can_tell_leaks) = (analysis.trace(), analysis.can_tell_leaks());
     let is_met = |need: &Requirement| match need {
@@ -139,20 +139,20 @@ fn unchecked(analysis: &MemoryAnalysis<'_>) -> Vec<SkippedRule> {
     rules::of_memory().filter_map(told).collect()
 }
 
-/// What tells of waste.
+/// Evidence of waste.
 #[derive(Clone, Copy)]
 enum Known<'a> {
     Match(&'a PatternMatch),
-    /// The operator that makes it could write over this input. No pattern says so: an output's match may be with another object.
+    /// The producing operator could overwrite this input. No pattern covers this: an output may match another object.
     InPlace(MemoryObjectId),
 }
 
-/// What is wrong with objects of one line.
+/// Waste of objects from one source line.
 struct Waste<'a> {
     pattern: Pattern,
-    /// The object with the most bytes.
+    /// Largest object.
     largest: MemoryObjectId,
-    /// What is known of it.
+    /// Evidence for the largest object.
     known: Known<'a>,
     objects: BTreeSet<MemoryObjectId>,
     bytes: u64,
@@ -161,7 +161,7 @@ struct Waste<'a> {
 
 struct Teller<'a> {
     analysis: &'a MemoryAnalysis<'a>,
-    /// By what each does at the highest peak of each device.
+    /// Suggestions, ranked by their effect at the highest peak of each device.
     ranked: Vec<Ranked>,
     matches: BTreeMap<(Pattern, MemoryObjectId), &'a PatternMatch>,
 }
@@ -186,8 +186,8 @@ impl<'a> Teller<'a> {
         self.trace().strings.get(name).to_owned()
     }
 
-    /// The findings of the device with a highest peak, each with the number of its suggestion and whether it saves enough; those that
-    /// do not are not told of at length.
+    /// Findings of the device of a peak, each with the index of its suggestion, and true if it saves enough. The others
+    /// have no details.
     fn advised_on(&self, (which, peak): (usize, &NamedPeak), least_percent: f64) -> Vec<(usize, Finding, bool)> {
         let mut candidates = Vec::new();
         for (at, one) in self.ranked.iter().enumerate() {
@@ -210,7 +210,7 @@ impl<'a> Teller<'a> {
             if is_enough {
                 self.advise(&mut finding, (self.suggestion(at), &waste), gain);
             } else {
-                // As much as tells it from others in another run.
+                // Only the data that identifies the finding in another run.
                 (finding.memory, finding.edit_labels) = (Some(gain), vec![self.edit(self.suggestion(at))]);
             }
             advised.push((at, finding, is_enough));
@@ -218,7 +218,7 @@ impl<'a> Teller<'a> {
         advised
     }
 
-    /// How far suggestions lower a device's peak by those members alone that are more than a guess.
+    /// Reduction of a device's peak per suggestion, by its members with certain waste only.
     fn surely_lower(&self, numbers: impl Iterator<Item = usize>, device: MemoryDeviceId) -> BTreeMap<usize, u64> {
         let sure = numbers.map(|at| (at, self.suggestion(at).only(is_sure)));
         let (none, some): (Vec<_>, Vec<_>) = sure.partition(|(_, sure)| sure.is_none());
@@ -232,7 +232,7 @@ impl<'a> Teller<'a> {
         savings
     }
 
-    /// What is wrong that a suggestion is against; nothing where it is of general means.
+    /// Waste that a suggestion removes; none for general suggestions.
     fn waste_of(&self, at: usize) -> Option<Waste<'a>> {
         let suggestion = Some(self.suggestion(at)).filter(|suggestion| suggestion.action.is_against_pattern())?;
         Some(Waste {
@@ -248,16 +248,16 @@ impl<'a> Teller<'a> {
         })
     }
 
-    /// Adds to what is wrong what can be done, and what that saves.
+    /// Add the suggested change and its savings to a finding.
     fn advise(&self, finding: &mut Finding, (suggestion, waste): (&Suggestion, &Waste<'_>), gain: MemoryGain) {
         finding.title = format!("{}; {}", finding.title, describe(self.trace(), suggestion));
-        finding.facts.push(fact("lowers the peak alone by", gain.lowers_bytes as f64, Unit::Bytes));
+        finding.facts.push(fact("reduction of the peak by this change alone", gain.lowers_bytes as f64, Unit::Bytes));
         if suggestion.copy_ns > 0 {
-            let name = if waste.objects.len() > 1 { "one copy of each, together" } else { "one copy of it" };
+            let name = if waste.objects.len() > 1 { "one copy of each, total" } else { "one copy" };
             finding.facts.push(fact(name, suggestion.total_copy_ns() as f64, Unit::Ns));
         }
         if let Some(ns) = suggestion.total_cost_ns().filter(|ns| *ns > 0) {
-            finding.facts.push(fact("adds to the run", ns as f64, Unit::Ns));
+            finding.facts.push(fact("added run time", ns as f64, Unit::Ns));
         }
         finding.memory = Some(gain);
         finding.method = REPLAY;
@@ -265,7 +265,7 @@ impl<'a> Teller<'a> {
         finding.confidence = confidence(waste.certainty, suggestion.action.effort());
     }
 
-    /// The change as text that stays the same from run to run.
+    /// Edit label of a suggestion, which is equal in all runs.
     fn edit(&self, suggestion: &Suggestion) -> String {
         let (trace, row) = (self.trace(), suggestion.object.index());
         let name = trace.strings.get(trace.objects.name[row]);
@@ -275,7 +275,7 @@ impl<'a> Teller<'a> {
         }
     }
 
-    /// What no change is known against, by pattern and line.
+    /// Findings without a known change, by pattern and line.
     fn without_change(&self, least_percent: f64) -> Vec<Finding> {
         let mut found = Vec::new();
         for group in self.analysis.without_suggestion() {
@@ -301,7 +301,7 @@ impl<'a> Teller<'a> {
         found
     }
 
-    /// What is wrong, without what could be changed.
+    /// Finding without a suggested change.
     fn finding(&self, waste: &Waste<'_>) -> Option<Finding> {
         let rule = rules::find(waste.pattern.code())?.info();
         let mut facts = vec![
@@ -328,7 +328,7 @@ impl<'a> Teller<'a> {
         })
     }
 
-    /// The line; of objects of several modules, such as a layer's that stands many times, no module.
+    /// Source location of waste. Objects of several modules, such as repeated layers, get no module.
     fn place(&self, waste: &Waste<'_>) -> SourceLocation {
         let (trace, row) = (self.trace(), waste.largest.index());
         let module = trace.objects.module[row];
@@ -348,9 +348,9 @@ impl<'a> Teller<'a> {
         }
     }
 
-    /// A device's highest peak, and how far it falls if these suggestions are followed as far as they go together.
+    /// Highest peak of a device, and its size after the compatible ones of these suggestions.
     fn device_peak(&self, peak: &NamedPeak, followed: &[usize]) -> DevicePeak {
-        // As the table of suggestions: what saves less than a thousandth of the peak is not worth a line of code.
+        // As in the table of suggestions: savings below a thousandth of the peak do not justify a change.
         let least = (peak.peak.bytes / 1000).max(1);
         let knows = self.trace().has_accesses;
         DevicePeak {
@@ -366,7 +366,7 @@ impl<'a> Teller<'a> {
         }
     }
 
-    /// A device's highest peak without what is for nothing, as far as that is known well enough.
+    /// Highest peak of a device without waste of the given certainty.
     fn needed(&self, peak: &NamedPeak, followed: &[usize], (least, known): (u64, &dyn Fn(&Suggestion) -> bool)) -> u64 {
         let is_waste = |action: &Action| !matches!(action, Action::Recompute { .. } | Action::Offload { .. });
         let of_waste = followed.iter().map(|at| self.suggestion(*at)).filter(|one| is_waste(&one.action));
@@ -376,7 +376,7 @@ impl<'a> Teller<'a> {
     }
 }
 
-/// Whether it is more than a guess that nobody needs the object.
+/// Check that the waste is recorded, not inferred.
 fn is_sure(member: &Suggestion) -> bool {
     member.certainty < Certainty::Inferred
 }
@@ -385,8 +385,8 @@ fn is_enough(bytes: u64, peak: &NamedPeak, least_percent: f64) -> bool {
     bytes > 0 && bytes as f64 >= peak.peak.bytes as f64 * least_percent / 100.0
 }
 
-/// Whether a match is told of although no change is known against it. Until when what leaks is needed, nobody knows who does not
-/// see who touches it, or sees it grow.
+/// Check if a match is reported without a known change. The last use of a leaked object is unknown without records of
+/// accesses, or while the object's memory grows.
 fn is_told_alone(trace: &MemoryTrace, found: &PatternMatch) -> bool {
     let grows = matches!(found.measure, Some(Measure::Growth { .. })) || !trace.has_accesses;
     WITHOUT_CHANGE.contains(&found.pattern) || found.pattern == Pattern::MemoryLeak && grows
@@ -404,7 +404,7 @@ fn support(certainty: Certainty) -> Support {
     }
 }
 
-/// From this effort on a change may not be worth it, however sure the waste is: reuse, slices, copies to the host.
+/// Effort from which a change may cost more than it saves, even for certain waste: reuse, slices, copies to the host.
 const GREAT_EFFORT: u8 = 3;
 
 fn confidence(certainty: Certainty, effort: u8) -> Confidence {

@@ -140,9 +140,9 @@ fn a_histogram_of_accesses_is_told() {
         .facts
         .iter()
         .map(|fact| (fact.name.as_str(), fact.value))
-        .filter(|fact| fact.0.contains("touched "))
+        .filter(|fact| fact.0.contains(" accessed "))
         .collect();
-    assert_eq!(facts, [("bytes touched once by the kernel", 4032.0), ("bytes touched 9 times by the kernel", 64.0)]);
+    assert_eq!(facts, [("bytes accessed once by the kernel", 4032.0), ("bytes accessed 9 times by the kernel", 64.0)]);
 }
 
 fn titles(told: &MemoryFindings) -> Vec<String> {
@@ -165,7 +165,7 @@ fn what_could_be_written_over_its_input_says_so() {
     for text in [text, &with_other] {
         let told = found(text);
         let title = titles(&told).into_iter().find(|title| title.contains("in place")).unwrap();
-        let start = "SL052 y (4096 B): could be written over x, which nobody reads after; let ";
+        let start = "SL052 y (4096 B): could overwrite x, which is not read afterwards; let ";
         assert!(title.starts_with(start), "{title}");
     }
 }
@@ -181,7 +181,7 @@ fn what_one_line_makes_is_one_finding() {
     let [finding] = &told.findings[..] else { panic!("{:?}", titles(&told)) };
     assert_eq!(finding.place.text(), "train.py:20 in step");
     assert!(
-        finding.title.starts_with("3 objects (16.00 KiB), the largest three: never touched; leave out three"),
+        finding.title.starts_with("3 objects (16.00 KiB), the largest three: never accessed; leave out three"),
         "{}",
         finding.title
     );
@@ -317,7 +317,7 @@ fn what_grows_is_told_without_a_gain() {
     assert_eq!(
         titles(&told),
         [
-            "SL055 7 objects (7168 B), the largest loss0: grows by 1024 B a turn of training: 7 of 7 left something that is there at the end of the records"
+            "SL055 7 objects (7168 B), the largest loss0: grows by 1024 B per turn of training: 7 of 7 left memory that is live at the end of the recording"
         ]
     );
     let leak = &told.findings[0];

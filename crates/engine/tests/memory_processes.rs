@@ -64,5 +64,5 @@ fn the_process_with_the_highest_peak_comes_first() {
         &stackline_findings::Options::default(),
     );
     assert_eq!(told.notes.len(), 1, "{:?}", told.notes);
-    assert!(told.notes[0].ends_with(":13, one of 4 that have some"), "{:?}", told.notes);
+    assert!(told.notes[0].ends_with(":13, one of 4 processes with memory data"), "{:?}", told.notes);
 }

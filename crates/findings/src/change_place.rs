@@ -1,5 +1,5 @@
-//! Where an edit belongs, as against where it is seen: the call that made an object rather than the one that uses it; of a wrapper that
-//! several findings share its caller, or the function of a library of models that it leads to.
+//! Source location of a finding's edit, if it differs from the location of the symptom: the constructor call of an
+//! object, the caller of a shared wrapper, or the library function that the wrapper runs.
 
 use super::finding::Finding;
 use super::rules::fits;
@@ -9,20 +9,21 @@ use stackline_timeline::source_location::{SourceLocation, SourceLocations};
 use stackline_timeline::vocabulary::python::OPTIMIZER_STEP;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Rules whose edit is an argument of a constructor: parts of names of its frames, and the folder or file that is its library's.
+/// Rules whose edit is a constructor argument: rule code, name parts of the constructor's frames, and file or folder of
+/// its library.
 const CONSTRUCTORS: &[(&str, &[&str], &str)] = &[
     ("SL009", &["torch/utils/data/dataloader.py(", "): __init__"], "torch/utils/data/dataloader.py"),
     ("SL015", &["torch/optim/", "): __init__"], "torch/optim/"),
     ("SL021", &["torch/nn/parallel/distributed.py(", "): __init__"], "torch/nn/parallel/distributed.py"),
 ];
 
-/// A place that so many findings have in common may be a wrapper around what each is about.
+/// Least number of findings at one source location that may be a wrapper.
 const SHARED_BY: usize = 3;
 
-/// So many events of a finding are asked who called them.
+/// Largest number of events per finding whose callers are read.
 const ASKED: usize = 64;
 
-/// Fills in where the edits of findings belong, as far as the trace knows a better place than where they are seen.
+/// Fill in the source location of edits, if the trace contains a better location than that of the symptom.
 pub(super) fn fill_in(trace: &Trace, findings: &mut [&mut Finding]) {
     let places = SourceLocations::new(trace);
     for finding in findings.iter_mut() {
@@ -31,7 +32,7 @@ pub(super) fn fill_in(trace: &Trace, findings: &mut [&mut Finding]) {
     for group in shared(findings) {
         let callers: Vec<Option<StrId>> = group.iter().map(|&at| caller(&places, &findings[at].events)).collect();
         let distinct: BTreeSet<StrId> = callers.iter().flatten().copied().collect();
-        // One caller of all says no more than the place itself.
+        // A single common caller is as unspecific as the location itself.
         let frames = match distinct.len() {
             0 | 1 => group.iter().map(|&at| model_function(&places, &findings[at].events)).collect(),
             _ => callers,
@@ -43,8 +44,8 @@ pub(super) fn fill_in(trace: &Trace, findings: &mut [&mut Finding]) {
     }
 }
 
-/// The innermost function of a library of models around most events of a finding: what the wrapper has done, which the user's own
-/// functions do not tell.
+/// Innermost model-library function around most events of a finding: the work of a wrapper, which the user's own
+/// functions do not show.
 fn model_function(places: &SourceLocations<'_>, events: &[EventId]) -> Option<StrId> {
     let mut counts: BTreeMap<StrId, usize> = BTreeMap::new();
     let asked = || events.iter().take(ASKED);
@@ -55,7 +56,7 @@ fn model_function(places: &SourceLocations<'_>, events: &[EventId]) -> Option<St
     (2 * count > asked().count()).then_some(frame)
 }
 
-/// Positions of findings that are seen at one place of the program.
+/// Indexes of findings that share a source location.
 fn shared(findings: &[&mut Finding]) -> Vec<Vec<usize>> {
     let mut by_place: BTreeMap<SourceLocation, Vec<usize>> = BTreeMap::new();
     for (at, finding) in findings.iter().enumerate().filter(|(_, finding)| finding.place.file.is_some()) {
@@ -65,14 +66,14 @@ fn shared(findings: &[&mut Finding]) -> Vec<Vec<usize>> {
     by_place.into_values().filter(|group| group.len() >= SHARED_BY).collect()
 }
 
-/// The function of the user's own that called the innermost one, if all events have the same.
+/// Caller of the innermost user function, if it is equal for all events.
 fn caller(places: &SourceLocations<'_>, events: &[EventId]) -> Option<StrId> {
     let mut callers = events.iter().take(ASKED).map(|&event| places.own_frames(event).get(1).copied());
     let first = callers.next()??;
     callers.all(|caller| caller == Some(first)).then_some(first)
 }
 
-/// The place that called the constructor of what a finding is about, where that was recorded, and only one is.
+/// Source location of the recorded constructor call of a finding's object, if there is exactly one.
 fn constructor(trace: &Trace, places: &SourceLocations<'_>, finding: &Finding) -> Option<SourceLocation> {
     let (_, parts, library) = CONSTRUCTORS.iter().find(|(code, ..)| *code == finding.rule.code)?;
     let fits: Vec<bool> = trace.strings.iter().map(|name| fits(name, parts) && is_in_package(name, library)).collect();
@@ -81,13 +82,13 @@ fn constructor(trace: &Trace, places: &SourceLocations<'_>, finding: &Finding) -
     }
     let name = |event: EventId| trace.events.name[event.index()];
     let is_call = |&e: &EventId| trace.kind(e) == EventKind::PythonFunction && fits[name(e).index()];
-    // What a library does within its own functions, such as iterators that a loader makes.
+    // Excludes constructor calls within the library, such as iterators that a loader creates.
     let is_called = |e: &EventId| {
         let mut around = trace.ancestors(*e).filter(|&e| trace.kind(e) == EventKind::PythonFunction);
         around.next().is_some_and(|caller| !is_in_package(trace.strings.get(name(caller)), library))
     };
     let calls = trace.events.ids().filter(is_call).filter(is_called);
-    // `Optimizer.step#AdamW.step` is of the file `adamw.py`.
+    // `Optimizer.step#AdamW.step` belongs to the file `adamw.py`.
     let class = finding.events.iter().find_map(|&event| class_of_step(trace, event));
     let is_its = |&e: &EventId| {
         let name = trace.strings.get(name(e)).to_ascii_lowercase();
@@ -101,7 +102,7 @@ fn constructor(trace: &Trace, places: &SourceLocations<'_>, finding: &Finding) -
     place.file.is_some().then(|| place.clone())
 }
 
-/// The class of the optimizer in whose step an event lies, in small letters.
+/// Optimizer class whose step contains an event, in lower case.
 fn class_of_step(trace: &Trace, event: EventId) -> Option<String> {
     let launch = stackline_timeline::source_location::launch_of(trace, event);
     let around = std::iter::once(launch).chain(trace.ancestors(launch));
@@ -110,7 +111,7 @@ fn class_of_step(trace: &Trace, event: EventId) -> Option<String> {
 }
 
 impl Finding {
-    /// Where its edit belongs: mostly where it is seen.
+    /// Source location of the edit: by default the location of the finding.
     pub fn change_place(&self) -> &SourceLocation {
         self.change.as_ref().unwrap_or(&self.place)
     }

@@ -1,25 +1,25 @@
-//! Collectives as rules see them: what they do, how much, among whom.
+//! Collectives for rules: family, size and process group.
 
 use super::rule_context::RuleContext;
 use stackline_model::{EventId, EventKind, StrId};
 use stackline_timeline::classify::Collective as Family;
 use stackline_timeline::kernel_type::KernelType;
 
-/// A collective of the window.
+/// Collective of the window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Collective {
-    /// Its work on the GPU.
+    /// GPU work of the collective.
     pub(super) event: EventId,
-    /// Its family, such as `all_reduce`.
+    /// Family, such as `all_reduce`.
     pub(super) family: &'static str,
-    /// Elements that each rank gives (all-gather: gets); none where the trace does not say.
+    /// Elements that each rank sends (for all-gather: receives); none if the trace does not record the number.
     pub(super) elements: Option<i64>,
-    /// Who takes part; none where the trace does not say.
+    /// Process group; none if the trace does not record it.
     pub(super) group: Option<StrId>,
 }
 
 impl RuleContext<'_> {
-    /// Collectives of the window of which is known what they do.
+    /// Collectives of the window with a known family.
     pub(super) fn collectives(&self) -> Vec<Collective> {
         let trace = self.trace();
         let mut types = self.kernel_types();
@@ -28,7 +28,7 @@ impl RuleContext<'_> {
         let work = self.gpu_work().into_iter().filter(|&e| types.of_event(e) == KernelType::Communication);
         let collective = |event: EventId| {
             let said = named.text(event).and_then(|name| Family::find(trace.strings.get(name)));
-            // Kernels of some libraries have one name for all: there the operator says which.
+            // Some libraries use one kernel name for all collectives: there the operator determines the family.
             let is_operator = |&e: &EventId| matches!(trace.kind(e), EventKind::Operator | EventKind::Annotation);
             let by_operator = || self.stack(event).filter(is_operator).find_map(|e| Family::find(trace.name(e)));
             let family = said.or_else(|| Family::find(trace.name(event))).or_else(by_operator)?;

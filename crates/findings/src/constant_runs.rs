@@ -1,7 +1,8 @@
-//! Runs of operators that compute a tensor of nothing but sizes and Python values, such as a mask inside a module's `forward`.
+//! Runs of operators that compute a tensor only from sizes and Python values, such as a mask inside a module's
+//! `forward`.
 //!
-//! A trace has the shapes of inputs, not which tensor an input is. So an operator belongs to a run if all its inputs have shapes
-//! that the run made before; the first one whose inputs do not ends the run.
+//! A trace records shapes of inputs, not their tensors. An operator belongs to a run if the run already produced all
+//! shapes of its inputs; the first other operator ends the run.
 
 use super::rule_context::RuleContext;
 use serde_json::Value;
@@ -10,19 +11,19 @@ use stackline_timeline::vocabulary::aten;
 use stackline_timeline::vocabulary::aten::constants::{COMPUTED, COPIED, FILLED, RESHAPED, VECTORS};
 use std::collections::BTreeMap;
 
-/// What Python calls `torch.tensor`, which reads its values one by one.
+/// Name prefix of Python's call of `torch.tensor`, which reads its values one by one.
 const TENSOR_OF_VALUES: &str = "<built-in method tensor of ";
 
 type Shape = Vec<i64>;
 
-/// What a run made.
+/// Tensors that a run produced.
 #[derive(Debug, Default)]
 struct Made {
-    /// How many tensors of each shape.
+    /// Number of tensors by shape.
     shapes: BTreeMap<Shape, usize>,
-    /// A vector whose length no operator told yet.
+    /// True after a vector of unknown length.
     has_vector: bool,
-    /// Whether any operator computed, rather than filled or reshaped.
+    /// True after an operator that computes, not only fills or reshapes.
     computes: bool,
 }
 
@@ -31,20 +32,20 @@ impl Made {
         shape.into_iter().for_each(|shape| *self.shapes.entry(shape).or_default() += 1);
     }
 
-    /// Whether so many tensors of a shape were made, or of another one that can be seen as it: with as many elements.
+    /// Check for at least `count` tensors of a shape, or of shapes with as many elements, which can be views.
     fn has(&self, shape: &Shape, count: usize) -> bool {
         let alike = self.shapes.iter().filter(|(known, _)| elements(known) == elements(shape));
         (self.has_vector && shape.len() == 1 && count == 1) || alike.map(|(_, count)| count).sum::<usize>() >= count
     }
 
-    /// Whether all inputs of an operator were made: two inputs of one shape are two tensors.
+    /// Check that the run produced all inputs of an operator. Two inputs of one shape are two tensors.
     fn has_all(&self, inputs: &[Shape]) -> bool {
         inputs
             .iter()
             .all(|shape| self.has(shape, inputs.iter().filter(|other| elements(other) == elements(shape)).count()))
     }
 
-    /// Whether an operator that begins a run does.
+    /// Check if an operator can begin a run, and add its result.
     fn begins(&mut self, context: &RuleContext<'_>, operator: EventId) -> bool {
         let name = short_name(context, operator);
         if VECTORS.contains(&name) {
@@ -59,7 +60,7 @@ impl Made {
         false
     }
 
-    /// Whether a run goes on with an operator: its inputs are what the run made.
+    /// Check if an operator continues a run, with only produced inputs, and add its result.
     fn goes_on(&mut self, context: &RuleContext<'_>, operator: EventId) -> bool {
         if self.begins(context, operator) {
             return true;
@@ -80,15 +81,15 @@ impl Made {
     }
 }
 
-/// The call of `torch.tensor` that an operator is part of, where Python's calls of builtin functions were recorded.
+/// Call of `torch.tensor` around an operator, if calls of Python's builtin functions were recorded.
 fn tensor_call(context: &RuleContext<'_>, operator: EventId) -> Option<EventId> {
     let trace = context.trace();
     let mut around = trace.ancestors(operator).take_while(|&e| !context.is_own_frame(e));
     around.find(|&e| trace.kind(e) == EventKind::PythonFunction && trace.name(e).starts_with(TENSOR_OF_VALUES))
 }
 
-/// Of operators in the order in which one thread ran them the runs which compute constants, or make them of Python values. What is
-/// written to afterwards is none.
+/// Runs among operators of one thread in time order that compute constants, or create them from Python values. A run
+/// whose result is written to afterwards is excluded.
 pub(super) fn constant_runs(context: &RuleContext<'_>, operators: &[EventId]) -> Vec<Vec<EventId>> {
     let (mut found, mut at) = (Vec::new(), 0);
     while at < operators.len() {
@@ -114,7 +115,8 @@ pub(super) fn constant_runs(context: &RuleContext<'_>, operators: &[EventId]) ->
     found
 }
 
-/// Whether an operator writes to what a run made: its name ends as those of PyTorch that do so.
+/// Check if an operator writes in place to a tensor of the run: its name ends with `_`, as PyTorch's in-place
+/// operators.
 fn writes_to(context: &RuleContext<'_>, operator: EventId, made: &Made) -> bool {
     let first = input_shapes(context, operator).into_iter().next();
     context.trace().name(operator).ends_with('_') && first.is_some_and(|shape| made.has(&shape, 1))
@@ -124,7 +126,7 @@ fn short_name<'a>(context: &RuleContext<'a>, operator: EventId) -> &'a str {
     aten::short_name(context.trace().name(operator)).unwrap_or_default()
 }
 
-/// Shapes of an operator's tensors. Numbers have none; lists of tensors are lists of shapes.
+/// Shapes of an operator's input tensors. Numbers have none; lists of tensors are lists of shapes.
 fn input_shapes(context: &RuleContext<'_>, operator: EventId) -> Vec<Shape> {
     let inputs = context.json("Input Dims", operator);
     let shape = |value: &Value| -> Option<Shape> { value.as_array()?.iter().map(Value::as_i64).collect() };
@@ -132,7 +134,7 @@ fn input_shapes(context: &RuleContext<'_>, operator: EventId) -> Vec<Shape> {
     all.filter_map(shape).filter(|shape| !shape.is_empty()).collect()
 }
 
-/// Sizes that an operator's argument gives, such as `[64, 64]` or `64`.
+/// Sizes in an operator's argument, such as `[64, 64]` or `64`.
 fn sizes(context: &RuleContext<'_>, operator: EventId, argument: usize) -> Option<Shape> {
     let arguments = context.json("Concrete Inputs", operator)?;
     let sizes: Value = serde_json::from_str(arguments.get(argument)?.as_str()?).ok()?;
@@ -140,12 +142,12 @@ fn sizes(context: &RuleContext<'_>, operator: EventId, argument: usize) -> Optio
     all.iter().map(Value::as_i64).collect::<Option<Shape>>().filter(|sizes| !sizes.is_empty())
 }
 
-/// How many elements a shape has; none if that is no number.
+/// Number of elements of a shape; none on overflow.
 fn elements(shape: &Shape) -> Option<i64> {
     shape.iter().try_fold(1_i64, |product, &size| product.checked_mul(size))
 }
 
-/// The shape of what is computed element by element of two tensors.
+/// Shape of the element-by-element result of two tensors.
 fn broadcast(a: Shape, b: Shape) -> Shape {
     let (mut longer, shorter) = if a.len() < b.len() { (b, a) } else { (a, b) };
     let first = longer.len() - shorter.len();

@@ -1,6 +1,6 @@
-//! What counts of samples say, with the error that counting has.
+//! Estimates from counts of samples, with confidence intervals.
 
-/// A time in ns: likely, and what it is at least and at most in 95 of 100 recordings.
+/// Time in ns with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Estimate {
     pub(super) ns: f64,
@@ -9,13 +9,13 @@ pub(super) struct Estimate {
 }
 
 impl Estimate {
-    /// The same with waits that are likely its own, in ns: not sure, so that it may take as little as before.
+    /// Add waits that probably belong to the work, in ns. The lower bound stays, because they are uncertain.
     pub(super) fn with_waits(self, ns: f64) -> Self {
         let ns = self.ns + ns;
         Self { ns, high: self.high.max(ns), ..self }
     }
 
-    /// The sum of times that were estimated independently of each other: their errors partly even out.
+    /// Sum of independent estimates, whose errors partly cancel.
     pub(super) fn sum(all: impl IntoIterator<Item = Self>) -> Self {
         let (mut sum, mut below, mut above) = (Self::default(), 0.0, 0.0);
         for Self { ns, low, high } in all {

@@ -18,66 +18,66 @@ use stackline_timeline::source_location::SourceLocation;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A line of what runs rules of users.
+/// Message of the process that runs Python rules, one line of JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Message {
-    /// The first line.
+    /// First message.
     Hello {
-        /// Version of these lines.
+        /// Version of the protocol.
         protocol: u32,
         /// Version of the package.
         version: String,
     },
-    /// A file of rules is being run, to learn which rules it has.
+    /// Start of loading a file, to list its rules.
     Loading {
-        /// The file or entry point.
+        /// File or entry point.
         source: String,
     },
-    /// A rule that there is.
+    /// Declaration of a rule.
     Rule(ExternalRule),
-    /// No more rules; the input is read now.
+    /// End of the rules; the input is read next.
     Loaded,
-    /// A rule looks now.
+    /// Start of a rule.
     Begin {
-        /// Its code.
+        /// Code of the rule.
         code: String,
     },
-    /// What it found.
+    /// Finding of the rule.
     Found(Box<ExternalFinding>),
-    /// It cannot look: the trace lacks this.
+    /// Missing requirement of a rule, which is not checked.
     Missing {
         /// Code of the rule.
         code: String,
-        /// Name of the need.
+        /// Name of the requirement.
         need: String,
     },
-    /// It failed; what it found before counts.
+    /// Failure of a rule; earlier findings remain valid.
     Failed {
-        /// Its code.
+        /// Code of the rule.
         code: String,
-        /// Why, in a line.
+        /// Reason, in one line.
         reason: String,
-        /// Where, in lines.
+        /// Traceback, in lines.
         traceback: Option<String>,
     },
-    /// It found too much: what it found first counts, and nothing else.
+    /// Limit on the findings of a rule; only the first ones are kept.
     Cut {
-        /// Its code.
+        /// Code of the rule.
         code: String,
-        /// How much, in a line.
+        /// Exceeded limit, in one line.
         reason: String,
     },
-    /// It is done.
+    /// End of a rule.
     End {
-        /// Its code.
+        /// Code of the rule.
         code: String,
     },
-    /// Nothing can be run: a file cannot be understood, two rules have one code, the input cannot be read.
+    /// Error that prevents all rules: an invalid file, a duplicate code, or an unreadable input.
     Refused {
-        /// Why, in a line or more.
+        /// Reason, in one or more lines.
         reason: String,
-        /// Whether it is the input that cannot be read, rather than rules.
+        /// True if the input, not a rule, is unreadable.
         input: bool,
     },
 }
@@ -86,23 +86,23 @@ pub enum Message {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExternalRule {
-    /// Stable code: letters, digits, `-` and `_`, and not one of ours.
+    /// Stable code: letters, digits, `-` and `_`, and not a built-in code.
     pub code: String,
     /// Stable name in words.
     pub name: String,
-    /// What it finds, in one line.
+    /// Summary, in one line.
     pub about: String,
-    /// What to do.
+    /// Fix.
     pub advice: String,
     /// File and line of its function.
     pub source: String,
-    /// What its author says of it, in lines.
+    /// Documentation by the author, in lines.
     #[serde(default)]
     pub doc: String,
-    /// Names of what a trace must hold.
+    /// Names of requirements.
     #[serde(default)]
     pub needs: Vec<String>,
-    /// Numbers that a user may change.
+    /// Thresholds that a user may change.
     #[serde(default)]
     pub thresholds: BTreeMap<String, f64>,
 }
@@ -113,11 +113,11 @@ pub struct ExternalRule {
 pub struct ExternalFinding {
     /// Code of the rule.
     pub code: String,
-    /// What is wrong, in one line.
+    /// Title, in one line.
     pub title: String,
-    /// File, if it is known.
+    /// File, if known.
     pub file: Option<String>,
-    /// Line in it, from 1.
+    /// Line, from 1.
     pub line: Option<u32>,
     /// Function.
     pub function: Option<String>,
@@ -125,27 +125,27 @@ pub struct ExternalFinding {
     pub module: Option<String>,
     /// Operator.
     pub operator: Option<String>,
-    /// Rows of the events that show it.
+    /// Rows of the supporting events.
     pub events: Vec<u32>,
-    /// What it rests on.
+    /// Supporting facts.
     pub facts: Vec<ExternalFact>,
     /// [`Support::name`].
     pub support: String,
     /// [`Confidence::name`].
     pub confidence: String,
-    /// Least, likely and most, in ns per step, where the rule states it.
+    /// Lower bound, estimate and upper bound in ns per step, if the rule states the gain.
     pub gain: Option<(i64, i64, i64)>,
-    /// Edits whose replay is the gain.
+    /// Edits whose replay determines the gain.
     pub edits: Vec<String>,
 }
 
-/// Number that a finding rests on.
+/// Supporting number of a finding.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExternalFact {
-    /// What was measured.
+    /// Name of the measured quantity.
     pub name: String,
-    /// Its value.
+    /// Value.
     pub value: f64,
     /// [`Unit::suffix`].
     pub unit: String,
@@ -156,11 +156,11 @@ pub struct ExternalFact {
 pub struct ExternalRules {
     rules: Vec<(Arc<RuleInfo>, ExternalRule)>,
     found: Vec<(Arc<RuleInfo>, Checked)>,
-    /// Rules that could not look, or not to their end.
+    /// Rules that were not checked, or not completely.
     pub unchecked: Vec<SkippedRule>,
 }
 
-/// A finding whose words are understood.
+/// Validated finding.
 #[derive(Clone, Debug)]
 struct Checked {
     said: ExternalFinding,
@@ -192,15 +192,15 @@ impl Checked {
 }
 
 impl ExternalRules {
-    /// The rules, in the order in which they were told.
+    /// Rules, in the order of their declarations.
     pub fn rules(&self) -> impl Iterator<Item = &Arc<RuleInfo>> {
         self.rules.iter().map(|(rule, _)| rule)
     }
 
-    /// Notes what a line says.
+    /// Process a message.
     ///
     /// # Errors
-    /// If it makes no sense: an unknown code, need or unit, a code of ours or told twice, a gain that is none.
+    /// If the message is invalid: an unknown code, requirement or unit, a reserved or duplicate code, an invalid gain.
     pub fn add(&mut self, message: Message) -> Result<(), String> {
         match message {
             Message::Rule(rule) => self.add_rule(rule),
@@ -211,8 +211,8 @@ impl ExternalRules {
                 Ok(())
             }
             Message::Missing { code, need } => {
-                let need =
-                    Requirement::from_name(&need).ok_or_else(|| format!("{code} needs {need:?}, which nothing is"))?;
+                let need = Requirement::from_name(&need)
+                    .ok_or_else(|| format!("{code} has the unknown requirement {need:?}"))?;
                 self.unchecked.push(SkippedRule { rule: self.rule(&code)?, reason: Reason::Missing(need) });
                 Ok(())
             }
@@ -228,7 +228,7 @@ impl ExternalRules {
         }
     }
 
-    /// The page of a rule, as Markdown: what its author says of it, what it needs, its thresholds.
+    /// Page of a rule, as Markdown: documentation by the author, requirements and thresholds.
     pub fn page(&self, code: &str) -> Option<String> {
         let is_it =
             |(rule, _): &&(Arc<RuleInfo>, ExternalRule)| rule.code.eq_ignore_ascii_case(code) || rule.name == code;
@@ -244,15 +244,15 @@ impl ExternalRules {
         let ExternalRule { code, name, about, advice, source, .. } = rule.clone();
         let is_code = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         if code.is_empty() || !code.chars().all(is_code) {
-            return Err(format!("{source}: {code:?} is no code; write letters and digits, such as MY001"));
+            return Err(format!("{source}: invalid code {code:?}; use letters and digits, such as MY001"));
         }
         if is_ours(&code) {
             return Err(format!(
-                "{source}: codes such as {code} are those of built-in rules; choose another, such as MY001"
+                "{source}: codes such as {code} are reserved for built-in rules; choose another, such as MY001"
             ));
         }
         if let Some(need) = rule.needs.iter().find(|need| Requirement::from_name(need).is_none()) {
-            return Err(format!("{source}: {code} needs {need:?}, which nothing is"));
+            return Err(format!("{source}: {code} has the unknown requirement {need:?}"));
         }
         if let Some((_, other)) = self.rules.iter().find(|(known, _)| known.code.eq_ignore_ascii_case(&code)) {
             return Err(format!("two rules have the code {code}: {} and {source}", other.source));
@@ -263,7 +263,7 @@ impl ExternalRules {
         Ok(())
     }
 
-    /// What they found in sums of calls. There is nothing to replay: what is not stated is not known.
+    /// Findings over sums of calls. Replay is impossible, so only stated gains are known.
     pub(super) fn findings_of_calls(&self, step_ns: i64) -> Vec<Finding> {
         let finding = |(rule, checked): &(Arc<RuleInfo>, Checked)| {
             let Candidate { title, place, support, confidence, gain_estimate, .. } = checked.candidate(Vec::new());
@@ -289,7 +289,7 @@ impl ExternalRules {
         self.found.iter().map(finding).collect()
     }
 
-    /// What they propose. Events that a trace does not have are left out.
+    /// Candidates of the rules. Excludes events that the trace lacks.
     pub(super) fn proposals(&self, trace: &Trace) -> Vec<RankedCandidate> {
         let in_trace = |row: &&u32| (**row as usize) < trace.events.len();
         let proposal = |(rule, checked): &(Arc<RuleInfo>, Checked)| {
@@ -326,7 +326,7 @@ fn page(rule: &RuleInfo, said: &ExternalRule) -> String {
     page.trim_end().to_owned() + "\n"
 }
 
-/// Whether a code is one that built-in rules have or may get.
+/// Check if a code is reserved for built-in rules.
 fn is_ours(code: &str) -> bool {
     let number = code.get(..2).filter(|start| start.eq_ignore_ascii_case("SL")).and_then(|_| code.get(2..));
     number.is_some_and(|number| !number.is_empty() && number.chars().all(|c| c.is_ascii_digit()))
@@ -334,23 +334,23 @@ fn is_ours(code: &str) -> bool {
 
 fn check(said: ExternalFinding) -> Result<Checked, String> {
     if said.title.trim().is_empty() {
-        return Err("a finding says nothing".to_owned());
+        return Err("a finding has an empty title".to_owned());
     }
     if said.line == Some(0) {
-        return Err("lines count from 1".to_owned());
+        return Err("line numbers count from 1".to_owned());
     }
     if let Some((low, likely, high)) = said.gain {
         if !(low <= likely && likely <= high) {
-            return Err(format!("a gain of {likely} ns from {low} to {high} ns: its bounds do not hold it"));
+            return Err(format!("gain of {likely} ns is outside of its bounds, {low} to {high} ns"));
         }
         if !said.edits.is_empty() {
-            return Err("a gain is either stated or replayed".to_owned());
+            return Err("a gain is either stated or replayed from edits, not both".to_owned());
         }
     }
     let edits = said.edits.iter().map(|edit| Edit::parse(edit).map_err(|error| error.to_string()));
     let edits = edits.collect::<Result<Vec<Edit>, _>>()?;
     if let Some(edit) = edits.iter().find(|edit| edit.case != Case::Likely) {
-        return Err(format!("{edit}: an edit of a rule cannot be an alternative"));
+        return Err(format!("{edit}: a rule's edit cannot be an alternative"));
     }
     let facts = said.facts.iter().map(fact).collect::<Result<_, _>>()?;
     let support = named(&Support::ALL, |support| support.name(), &said.support, "support")?;
@@ -360,7 +360,7 @@ fn check(said: ExternalFinding) -> Result<Checked, String> {
 
 fn fact(said: &ExternalFact) -> Result<Fact<String>, String> {
     if !said.value.is_finite() {
-        return Err(format!("{:?} is no number", said.name));
+        return Err(format!("{:?} is not a number", said.name));
     }
     let unit = named(&Unit::ALL, |unit| unit.suffix(), &said.unit, "unit")?;
     Ok(Fact { name: said.name.clone(), value: said.value, unit })
@@ -369,7 +369,7 @@ fn fact(said: &ExternalFact) -> Result<Fact<String>, String> {
 fn named<T: Copy>(all: &[T], name: fn(&T) -> &'static str, wanted: &str, what: &str) -> Result<T, String> {
     all.iter().find(|one| name(one) == wanted).copied().ok_or_else(|| {
         let known: Vec<&str> = all.iter().map(name).collect();
-        format!("there is no {what} {wanted:?}; there are {}", known.join(", "))
+        format!("unknown {what} {wanted:?}; known are {}", known.join(", "))
     })
 }
 
@@ -427,13 +427,9 @@ mod tests {
             "doc":"First.\n\nMore.","needs":["steps"],"thresholds":{"most":3.5}}"#;
         others.add(serde_json::from_str(line).unwrap()).unwrap();
         let page = others.page("my001").unwrap();
-        for part in [
-            "# MY001 slow\n\nFirst.\n\nMore.",
-            "Do.",
-            "not checked where the trace has",
-            "--set MY001.most=3.5",
-            "a.py:1",
-        ] {
+        for part in
+            ["# MY001 slow\n\nFirst.\n\nMore.", "Do.", "not checked if the trace has", "--set MY001.most=3.5", "a.py:1"]
+        {
             assert!(page.contains(part), "{page}");
         }
         assert_eq!(others.page("slow"), Some(page));
@@ -451,15 +447,18 @@ mod tests {
         others.add(found(|said| said.edits = vec!["remove sync:item()".to_owned()])).unwrap();
         type Change = fn(&mut ExternalFinding);
         let wrong: [(Change, &str); 9] = [
-            (|said| said.title = " ".to_owned(), "says nothing"),
+            (|said| said.title = " ".to_owned(), "empty title"),
             (|said| said.line = Some(0), "count from 1"),
-            (|said| said.gain = Some((2, 1, 3)), "do not hold it"),
+            (|said| said.gain = Some((2, 1, 3)), "outside of its bounds"),
             (|said| (said.gain, said.edits) = (Some((1, 1, 1)), vec!["more-workers 1".to_owned()]), "either"),
             (|said| said.edits = vec!["explode".to_owned()], "explode"),
             (|said| said.edits = vec!["case 1: remove sync:item()".to_owned()], "case 1"),
-            (|said| said.support = "sure".to_owned(), "no support"),
-            (|said| said.confidence = String::new(), "no confidence"),
-            (|said| said.facts = vec![ExternalFact { unit: "miles".to_owned(), ..ExternalFact::default() }], "no unit"),
+            (|said| said.support = "sure".to_owned(), "unknown support"),
+            (|said| said.confidence = String::new(), "unknown confidence"),
+            (
+                |said| said.facts = vec![ExternalFact { unit: "miles".to_owned(), ..ExternalFact::default() }],
+                "unknown unit",
+            ),
         ];
         for (change, reason) in wrong {
             let said = others.add(found(change)).unwrap_err();

@@ -6,28 +6,28 @@ use super::rule_context::SharedContext;
 use stackline_critical_path::exact::what_if::{Case, Edit, Gain};
 use std::collections::BTreeMap;
 
-/// What the recording cost of operators that edits do away with, in ns of the whole window, as far as it is in what they gain.
+/// Cost of recording the operators that edits remove, in ns of the whole window, as far as the gain includes it.
 pub(super) fn recording_ns(shared: &SharedContext<'_>, edits: &[Edit], gain_ns: i64) -> i64 {
     shared.recorded().map_or(0, |recorded| recorded.gone_with(shared.exact, edits).of_gain(gain_ns))
 }
 
-/// A gain without what recording cost. That was measured while the program ran, but for the part that is `PyTorch`'s: the bounds
-/// hold half as much and as much again. It is a part of what is gained: a loss does not grow by it.
+/// Subtract recording overhead from a gain. The overhead was measured while the program ran, except for the part of
+/// `PyTorch`: the bounds assume half and one and a half times of it. A negative gain stays unchanged.
 pub(super) fn without(gain: Gain, recording: i64) -> Gain {
     let ns = gain.ns - recording.min(gain.ns.max(0));
     let low_ns = (gain.low_ns - recording - recording / 2).max(gain.low_ns.min(0)).min(ns);
     Gain { ns, low_ns, high_ns: (gain.high_ns - recording / 2).max(ns) }
 }
 
-/// What a change gains per step; none where nothing is gained by it, or where that cannot be told.
+/// Gain per step of a change; none without a gain, or if the gain is unknown.
 pub(super) fn gain_of(gain_estimate: &GainEstimate, replayed: Option<Gain>, step_ns: i64) -> Option<Gain> {
     match gain_estimate {
-        // What recording cost may be more than was taken out of the step.
+        // The recording overhead may exceed the part that was subtracted from the step.
         GainEstimate::Edits(_) | GainEstimate::Range(..) | GainEstimate::Sampled { .. } => {
             replayed.map(|gain| Gain { high_ns: gain.high_ns.min(step_ns.max(gain.ns)), ..gain })
         }
         GainEstimate::Speculative(_) | GainEstimate::SpeculativeRange(..) => replayed,
-        // Nothing gains more than a step takes, whatever a rule of the user's own says.
+        // No gain exceeds the step, including gains that Python rules state.
         GainEstimate::Model { gain, model } if *model == STATED => {
             let at_most = |ns: i64| ns.min(step_ns);
             let ns = at_most(gain.ns).max(0);
@@ -38,7 +38,7 @@ pub(super) fn gain_of(gain_estimate: &GainEstimate, replayed: Option<Gain>, step
     }
 }
 
-/// Gains that rules of the user's own state and that cannot be, by code.
+/// Number of impossible gains that Python rules state, by rule code.
 #[derive(Default)]
 pub(super) struct Beyond {
     longer: BTreeMap<String, usize>,
@@ -46,7 +46,7 @@ pub(super) struct Beyond {
 }
 
 impl Beyond {
-    /// Notes one of them: [`gain_of`] takes as much of it as can be.
+    /// Count an impossible gain; [`gain_of`] limits it.
     pub(super) fn note(&mut self, proposal: &RankedCandidate, step_ns: i64) {
         let GainEstimate::Model { gain, model } = &proposal.candidate.gain_estimate else { return };
         if *model != STATED {
@@ -61,19 +61,17 @@ impl Beyond {
         }
     }
 
-    /// A sentence for each rule.
+    /// Notes, one sentence per rule.
     pub(super) fn told(&self) -> Vec<String> {
         let gains = |n: usize| {
-            if n == 1 { "1 gain that it states is".to_owned() } else { format!("{n} gains that it states are") }
+            if n == 1 { "1 stated gain is".to_owned() } else { format!("{n} stated gains are") }
         };
         let longer = self
             .longer
             .iter()
-            .map(|(code, &n)| format!("{code}: {} more than a step takes, and cut to a step", gains(n)));
-        let negative = self
-            .negative
-            .iter()
-            .map(|(code, &n)| format!("{code}: {} less than nothing, and counted as nothing", gains(n)));
+            .map(|(code, &n)| format!("{code}: {} longer than a step, and limited to a step", gains(n)));
+        let negative =
+            self.negative.iter().map(|(code, &n)| format!("{code}: {} negative, and replaced by 0", gains(n)));
         longer.chain(negative).collect()
     }
 }
@@ -89,7 +87,7 @@ pub(super) fn edits_of(candidate: &Candidate) -> &[Edit] {
     }
 }
 
-/// All that is replayed for a draft: its edits, and as cases of these the edits that its bounds must hold.
+/// All replayed edits of a candidate: its own, and as cases the edits of its bounds.
 pub(super) fn replayed_of(candidate: &Candidate) -> Vec<Edit> {
     let in_case = |edits: &[Edit], case: Case| match edits {
         [] => vec![Edit::nothing(case)],
@@ -97,20 +95,20 @@ pub(super) fn replayed_of(candidate: &Candidate) -> Vec<Edit> {
     };
     let others: Vec<Vec<Edit>> = match &candidate.gain_estimate {
         _ if edits_of(candidate).is_empty() => Vec::new(),
-        // A hope may gain nothing.
+        // The lower bound of a speculative gain is 0.
         GainEstimate::Speculative(_) => vec![in_case(&[], Case::Other(1))],
         GainEstimate::SpeculativeRange(_, most) => vec![in_case(&[], Case::Other(1)), in_case(most, Case::Other(2))],
         GainEstimate::Range(_, others) => {
             (1..).zip(others).map(|(number, of)| in_case(of, Case::Other(number))).collect()
         }
-        // Samples say that the thread did work there: nothing is taken as if it might have waited.
+        // Samples show work of the thread, so the bounds do not assume that it waited.
         GainEstimate::Sampled { least, most, .. } => vec![in_case(least, Case::Lower), in_case(most, Case::Upper)],
         _ => Vec::new(),
     };
     edits_of(candidate).iter().cloned().chain(others.into_iter().flatten()).collect()
 }
 
-/// The edits that repair it; none of a hope.
+/// Edits of the repair; none for a speculative gain.
 pub(super) fn repair(candidate: &Candidate) -> Vec<Edit> {
     match &candidate.gain_estimate {
         GainEstimate::Edits(edits) | GainEstimate::Range(edits, _) | GainEstimate::Sampled { likely: edits, .. } => {
@@ -151,8 +149,8 @@ mod tests {
         assert_eq!(
             beyond.told(),
             [
-                "MY001: 2 gains that it states are more than a step takes, and cut to a step",
-                "MY001: 1 gain that it states is less than nothing, and counted as nothing"
+                "MY001: 2 stated gains are longer than a step, and limited to a step",
+                "MY001: 1 stated gain is negative, and replaced by 0"
             ]
         );
     }
@@ -162,7 +160,7 @@ mod tests {
         let gain = |ns, low_ns, high_ns| Gain { ns, low_ns, high_ns };
         assert_eq!(without(gain(100, 90, 110), 0), gain(100, 90, 110));
         assert_eq!(without(gain(100, 90, 110), 40), gain(60, 30, 90));
-        // More than all of it; a change that costs time is left as it is.
+        // More than the whole gain; a change that costs time stays unchanged.
         assert_eq!(without(gain(100, 90, 110), 300), gain(0, 0, 0));
         assert_eq!(without(gain(100, -20, 110), 40), gain(60, -20, 90));
         assert_eq!(without(gain(-5, -9, 3), 40), gain(-5, -9, -5));

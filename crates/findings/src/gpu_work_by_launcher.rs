@@ -10,10 +10,10 @@ use stackline_timeline::intervals;
 use stackline_timeline::source_location::{SourceLocation, launch_of};
 use std::collections::BTreeMap;
 
-/// A function whose loop takes this part of it, in percent, does little else.
+/// Least share of a loop in its function, in percent, from which the function is considered to consist of the loop.
 const LITTLE_ELSE: i64 = 80;
 
-/// GPU work in the order in which each thread launched it: thread, start of the launch, the work.
+/// GPU work in launch order per thread: thread, start of the launch in ns, work.
 #[derive(Default)]
 pub(super) struct Launches(Vec<(TrackId, i64, EventId)>);
 
@@ -35,64 +35,65 @@ impl Launches {
     }
 }
 
-/// What goes with loops of operators.
+/// Work that vanishes with loops of operators.
 #[derive(Debug, Default)]
 pub struct Loops {
-    /// The functions that do little else, and elsewhere the operators.
+    /// Functions that consist of a loop, and otherwise the operators.
     pub gone: Vec<EventId>,
-    /// First and last operator of each run of those.
+    /// First and last operator of each run of these operators.
     pub runs: Vec<(EventId, EventId)>,
-    /// How long all of it takes, in ns.
+    /// Total duration in ns.
     pub ns: i64,
 }
 
-/// Operators that no other one interrupts.
+/// Runs of consecutive operators without other operators between them.
 #[derive(Debug, Default)]
 pub struct Runs {
-    /// First and last of each run.
+    /// First and last operator of each run.
     pub runs: Vec<(EventId, EventId)>,
-    /// How long they take, with what is between them, in ns.
+    /// Total duration of the runs, including the time between their operators, in ns.
     pub ns: i64,
-    /// The operators before and behind each run, where there is one on its thread.
+    /// Operators before and after each run on its thread, if any.
     pub neighbours: Vec<(Option<EventId>, Option<EventId>)>,
 }
 
-/// When the GPUs are done with what was launched before a moment.
+/// Completion times of launched GPU work.
 pub struct Done {
-    /// Starts of launches, and the latest end of all work launched until then, in ns.
+    /// Start of each launch, and the latest end of all work launched until then, in ns.
     ends: Vec<(i64, i64)>,
 }
 
 impl Done {
-    /// The end of all GPU work launched before a moment, in ns; the moment itself if there is none.
+    /// End of all GPU work launched before a moment, in ns; the moment itself if there is none.
     pub fn before(&self, moment: i64) -> i64 {
         let launched = self.ends.partition_point(|&(start, _)| start < moment);
         launched.checked_sub(1).map_or(moment, |last| self.ends[last].1)
     }
 }
 
-/// Whether what is recorded as an operator is one: traces of 2021 and before have steps among them.
+/// Excludes step markers, which traces of 2021 and before record as operators.
 pub(super) fn is_operators_name(name: &str) -> bool {
     !name.starts_with(STEP_PREFIX)
 }
 
-/// Whether a program uses a GPU, or may: profilers write its work last, so that traces that were cut off can hold its launches
-/// only, or not even those. Our own recordings are written as things happen: what a killed process did not write tells nothing.
+/// Check if a program uses a GPU, or may use one. Profilers write GPU work last, so truncated traces may contain only
+/// its launches, or not even these. Stackline's own recordings are written in time order, so their missing end is no
+/// evidence.
 fn uses_gpu(trace: &Trace) -> bool {
     let calls = || trace.events.kind.iter().any(|kind| kind.is_api_call());
     !trace.gpu.is_empty() || calls() || (lost(trace) > 0 && trace.meta.entry(RECORDING).is_none())
 }
 
-/// Calls of functions that JAX compiled.
+/// Name prefix of calls of functions that JAX compiled.
 const JAX_CALL: &str = "PjitFunction(";
 
 impl<'a> RuleContext<'a> {
-    /// Whether the program uses JAX: it calls functions that JAX compiled.
+    /// Check if the program uses JAX: it calls functions that JAX compiled.
     pub fn uses_jax(&self) -> bool {
         !self.named(&[EventKind::Operator], |name| name.starts_with(JAX_CALL)).is_empty()
     }
 
-    /// When the GPUs are done with what was launched.
+    /// Completion times of launched GPU work.
     pub fn done(&self) -> Done {
         let trace = self.trace();
         let (rows, events) = (&trace.gpu, &trace.events);
@@ -109,24 +110,24 @@ impl<'a> RuleContext<'a> {
         Done { ends }
     }
 
-    /// An event and what is around it, innermost first; of GPU work its launch and what is around that.
+    /// Event and its ancestors, innermost first; for GPU work its launch and the launch's ancestors.
     pub fn stack(&self, event: EventId) -> impl Iterator<Item = EventId> + use<'a> {
         let trace = self.trace();
         let first = launch_of(trace, event);
         std::iter::once(first).chain(trace.ancestors(first))
     }
 
-    /// Whether an event is an operator.
+    /// Check if an event is an operator.
     pub(super) fn is_operator(&self, event: EventId) -> bool {
         self.trace().kind(event) == EventKind::Operator && is_operators_name(self.trace().name(event))
     }
 
-    /// The outermost operator around the launch of GPU work.
+    /// Outermost operator around the launch of GPU work.
     pub fn outermost_operator(&self, work: EventId) -> Option<EventId> {
         self.stack(work).filter(|&e| self.is_operator(e)).last()
     }
 
-    /// GPU work that the thread of a span launched within it, in the order of the launches.
+    /// GPU work that the thread of a span launched within it, in launch order.
     pub fn launched_in(&self, span: EventId) -> impl Iterator<Item = EventId> + use<'a> {
         let events = &self.trace().events;
         let (from, to) = (events.start[span.index()], events.end(span));
@@ -134,13 +135,13 @@ impl<'a> RuleContext<'a> {
         launched.filter(move |&work| events.is_timed(work))
     }
 
-    /// Whether the thread of an event launched GPU work in the window.
+    /// Check if the thread of an event launched GPU work in the window.
     pub fn is_on_launching_thread(&self, event: EventId) -> bool {
         let (from, to) = self.window();
         !self.launches().between(self.trace().events.track[event.index()], from, to).is_empty()
     }
 
-    /// GPU work of the window, per thread in the order in which that launched it.
+    /// GPU work of the window per thread, in launch order.
     pub fn launch_order(&self) -> Vec<Vec<EventId>> {
         let threads = self.launches().0.chunk_by(|a, b| a.0 == b.0);
         let of_window =
@@ -148,7 +149,7 @@ impl<'a> RuleContext<'a> {
         threads.map(of_window).collect()
     }
 
-    /// How long any GPU work ran in the window, in ns.
+    /// Busy time of all GPUs in the window, in ns.
     pub fn gpu_busy_ns(&self) -> i64 {
         let trace = self.trace();
         let (from, to) = self.window();
@@ -158,19 +159,19 @@ impl<'a> RuleContext<'a> {
         intervals::total(&intervals::union(spans))
     }
 
-    /// A time of GPU work in percent of that of all GPU work of the window.
+    /// Share of a GPU time in all GPU time of the window, in percent.
     pub fn percent_of_gpu(&self, ns: i64) -> f64 {
         100.0 * ns as f64 / self.gpu_ns().max(1) as f64
     }
 
-    /// The frames of the stack that was recorded with an event, innermost first; empty if there is none.
+    /// Recorded stack frames of an event, innermost first; empty if there are none.
     pub fn stack_frames(&self, event: EventId) -> Vec<StrId> {
         let stacks = &self.trace().stacks;
         stacks.names(stacks.of_event(event)).collect()
     }
 
-    /// What would go with loops that call these operators. Calls that begin within `gap` ns of the end of the one before
-    /// are one run of a loop, with what Python does between them.
+    /// Work that would vanish with loops over these operators. Calls with gaps of at most `gap` ns form one run of a
+    /// loop, including Python between them.
     pub fn loops_of(&self, operators: &[EventId], gap: i64) -> Loops {
         let trace = self.trace();
         let mut by_function: BTreeMap<(TrackId, Option<EventId>), Vec<EventId>> = BTreeMap::new();
@@ -201,7 +202,7 @@ impl<'a> RuleContext<'a> {
         loops
     }
 
-    /// The forward operator whose backward an event belongs to.
+    /// Forward operator of the backward pass that an event belongs to.
     pub fn forward_of(&self, event: EventId) -> Option<EventId> {
         self.stack(event).find_map(|e| self.trace().forward_of(e)).map(|(forward, _)| forward)
     }
@@ -213,8 +214,8 @@ impl<'a> RuleContext<'a> {
         operator.map_or("", |operator| trace.name(operator))
     }
 
-    /// Events by the code that they come from: calls of one function in modules of one class, such as all layers of a
-    /// network, count as one place; most time first.
+    /// Events by source location, by descending time. Calls of one function in modules of one class count as one
+    /// location, such as all layers of a network.
     pub fn by_code(&self, events: &[EventId]) -> Vec<(SourceLocation, Vec<EventId>)> {
         let mut groups: BTreeMap<SourceLocation, Vec<EventId>> = BTreeMap::new();
         for (mut place, events) in self.by_place(events) {
@@ -227,7 +228,7 @@ impl<'a> RuleContext<'a> {
         groups
     }
 
-    /// Whether the program has a GPU, whose work may have been lost.
+    /// Check if the program has a GPU, whose work may be missing.
     pub fn uses_gpu(&self) -> bool {
         self.indexes().uses_gpu(|| uses_gpu(self.trace()))
     }
@@ -237,14 +238,14 @@ impl<'a> RuleContext<'a> {
         self.trace().meta.devices()
     }
 
-    /// An argument that holds JSON, such as shapes.
+    /// Attribute of an event that contains JSON, such as shapes.
     pub fn json(&self, key: &str, event: EventId) -> Option<serde_json::Value> {
         let trace = self.trace();
         let value = trace.attr(key).get(event)?;
         serde_json::from_str(value.as_str(&trace.strings)?).ok()
     }
 
-    /// The outermost operators that launch nothing but this GPU work: they go with it.
+    /// Outermost operators that launch only this GPU work, and vanish with it.
     pub fn operators_of_nothing_else(&self, work: &[EventId]) -> Vec<EventId> {
         let wanted: FxHashSet<EventId> = work.iter().copied().collect();
         let mut known: FxHashMap<EventId, bool> = FxHashMap::default();

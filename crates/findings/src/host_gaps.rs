@@ -1,9 +1,9 @@
 //! Gaps of host threads between operators, with the samples that fall into them.
 //!
-//! A recording knows exactly when operators ran. What a thread did between two of them only samples saw, which are rarer than
-//! steps: a function that runs for 3 ms in each step is seen in one step of three. But the program does between the same two
-//! operators the same in each step. So the times between them, which are known, are put together over all steps, and divided as
-//! the samples that lie in any of them.
+//! A recording contains exact times of operators. Work between two operators is known only from samples, which are
+//! rarer than steps: a function that runs for 3 ms in each step occurs in one of three steps. A program does the same
+//! work between the same two operators in each step. So this module sums each gap over all steps, and divides the sum
+//! by the samples in it.
 
 use super::estimate::Estimate;
 use super::finding::Fact;
@@ -22,11 +22,11 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Default)]
 pub(super) struct HostGap {
     pub(super) track: Option<TrackId>,
-    /// Whether it is one stretch of the program, rather than many short ones put together.
+    /// True for one gap of the program, false for the sum of many short ones.
     pub(super) is_one: bool,
-    /// The operator before and the one behind, each time.
+    /// Operators before and after each occurrence.
     pub(super) stretches: Vec<(EventId, EventId)>,
-    /// How long all of it takes, in ns.
+    /// Total duration in ns.
     pub(super) ns: i64,
     pub(super) cpu: Samples,
     pub(super) wall: Samples,
@@ -37,7 +37,7 @@ pub(super) struct HostGap {
 #[derive(Debug, Default)]
 pub(super) struct Samples {
     pub(super) events: Vec<EventId>,
-    /// What all of them stand for, in ns.
+    /// Total weight of the samples in ns.
     ns: i64,
 }
 
@@ -45,30 +45,30 @@ pub(super) struct Samples {
 #[derive(Debug, Default)]
 pub(super) struct HostGaps {
     pub(super) all: Vec<HostGap>,
-    /// How often threads were looked at, whether they wait, in ns; none if none was found waiting.
+    /// Interval in ns at which the recorder samples blocked threads; none without samples of waits.
     pub(super) looks_ns: Option<f64>,
-    /// Per thread of them whether samples of CPU time and of wall-clock time were taken on it.
+    /// Presence of CPU time samples and of wall time samples, by thread.
     pub(super) sampled: BTreeMap<TrackId, (bool, bool)>,
-    /// Of stretches of those that are one, the position in `all`.
+    /// Position in `all` of the gap of an occurrence, for gaps with `is_one`.
     of_stretch: FxHashMap<(EventId, EventId), usize>,
 }
 
-/// What is done between operators from one place of the program.
+/// Work between operators from one source location.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    /// How long it takes in the whole window, in ns.
+    /// Time in the whole window, in ns.
     pub(super) time: Estimate,
-    /// The same of each thread.
+    /// The same by thread, without bounds.
     pub(super) by_thread: BTreeMap<Option<TrackId>, f64>,
-    /// How long all takes that is done between those operators, in ns.
+    /// Total duration of the gaps that contain it, in ns.
     pub(super) around_ns: i64,
     pub(super) stretches: Vec<(EventId, EventId)>,
-    /// The samples that saw it.
+    /// Samples of the work.
     pub(super) samples: Vec<EventId>,
 }
 
 impl Seen {
-    /// Takes over what some samples saw between two operators.
+    /// Add work that samples show in a gap.
     pub(super) fn add(&mut self, host_gap: &HostGap, time: Estimate, samples: Vec<EventId>) {
         *self.by_thread.entry(host_gap.track).or_default() += time.ns;
         self.around_ns += host_gap.ns;
@@ -76,47 +76,47 @@ impl Seen {
         self.samples.extend(samples);
     }
 
-    /// The same, of what took so long between those operators each.
+    /// Set the total time from the times in all gaps.
     pub(super) fn in_all(self, times: Vec<Estimate>) -> Self {
         Self { time: Estimate::sum(times), ..self }
     }
 
-    /// What it rests on.
+    /// Facts for a finding.
     pub(super) fn facts(&self, context: &RuleContext<'_>) -> Vec<Fact> {
         vec![
-            Fact::count("samples of it", self.samples.len()),
-            Fact::time("of it between operators, a step", context.per_step(self.time.ns as i64)),
-            Fact::time("at least", context.per_step(self.time.low as i64)),
-            Fact::time("at most", context.per_step(self.time.high as i64)),
+            Fact::count("samples", self.samples.len()),
+            Fact::time("time between operators per step", context.per_step(self.time.ns as i64)),
+            Fact::time("lower bound per step", context.per_step(self.time.low as i64)),
+            Fact::time("upper bound per step", context.per_step(self.time.high as i64)),
         ]
     }
 
-    /// How long it takes on the thread that does most of it, in ns.
+    /// Time on the thread with most of it, in ns.
     pub(super) fn of_one_thread(&self) -> f64 {
         self.by_thread.values().copied().fold(0.0, f64::max)
     }
 
-    /// Less where the count of samples leaves half of it open.
+    /// Confidence by sampling error: low if the lower bound is less than half of the estimate.
     pub(super) fn confidence(&self) -> Confidence {
         if 2.0 * self.time.low < self.time.ns { Confidence::Low } else { Confidence::Medium }
     }
 
-    /// As if so much of it went, in ns.
+    /// Edit that shortens the gaps by `ns`.
     fn without(&self, context: &RuleContext<'_>, place: &SourceLocation, ns: f64) -> Option<Edit> {
         let left = (1.0 - ns / (self.around_ns as f64).max(1.0)).clamp(0.0, 1.0);
         let chosen = Chosen { between: self.stretches.clone(), ..Chosen::default() };
         context.edit_of(Action::Scale(left), format!("time between operators at {}", place.text()), chosen)
     }
 
-    /// What it is worth if half of it goes, and at most all of it, with operators as quick as the quickest of them are: a hope.
+    /// Speculative gain of half of the work, at most of all, together with faster operators.
     pub(super) fn speculative(&self, context: &RuleContext<'_>, place: &SourceLocation) -> Option<GainEstimate> {
         let edit = |ns: f64| self.without(context, place, ns);
         let most = edit(self.time.high).into_iter().chain(self.quick_operators(context)).collect();
         Some(GainEstimate::SpeculativeRange(vec![edit(self.time.ns / 2.0)?], most))
     }
 
-    /// As if the operators of its threads were all as quick as the quickest tenth of their calls are: what runs between them takes their
-    /// caches, and uses up the time in which a thread may keep its processor.
+    /// Edit that gives all operators of the threads the duration of their fastest tenth: work between operators evicts
+    /// their caches, and uses the scheduler's time slices.
     fn quick_operators(&self, context: &RuleContext<'_>) -> Option<Edit> {
         let trace = context.trace();
         let is_beside = |e: &EventId| self.by_thread.contains_key(&Some(trace.events.track[e.index()]));
@@ -134,7 +134,7 @@ impl Seen {
         (taken > quick).then(|| context.edit(Action::Scale(left), "operators beside it".to_owned(), &inside)).flatten()
     }
 
-    /// What it is worth if all of it goes, together with other edits; none if nothing can be done to it.
+    /// Gain of removing all work, together with other edits; none if no edit applies.
     pub(super) fn gain_estimate(
         &self,
         context: &RuleContext<'_>,
@@ -150,21 +150,21 @@ impl Seen {
     }
 }
 
-/// What lies between operators from one place to another counts as a stretch of the program of its own if so many samples are to
-/// be expected in it; all others of a thread are put together.
+/// Least expected number of samples in a gap that counts on its own. Shorter gaps of a thread are summed up.
 const SAMPLES: i64 = 5;
 
-/// Hardly anything else is done where this part of the samples, at least, sees one thing.
+/// Least share of samples of one kind of work, from which the gap is considered to consist of it.
 const HARDLY_ELSE: f64 = 0.8;
 
-/// From where an operator is called, and its name.
+/// Stack and name of an operator.
 type Caller = (usize, StrId);
 
 impl HostGaps {
-    /// Those that begin in a stretch of time; none where there are no samples.
+    /// Gaps that begin in a time window; none without samples.
     pub(super) fn from_trace(trace: &Trace, window: (i64, i64)) -> Self {
         let samples = samples(trace, window);
-        // Of waits that last only every tenth part is sampled: the shortest samples are of single looks.
+        // The recorder samples long waits only after each further tenth of their length, so the shortest samples have
+        // the sampling interval.
         let looks_ns =
             Some(quantile(samples.values().flatten(), SampleMetric::WaitTime, 20) as f64).filter(|ns| *ns > 0.0);
         let mut found = Self { looks_ns, ..Self::default() };
@@ -180,25 +180,25 @@ impl HostGaps {
         found
     }
 
-    /// Those that are one and have any of some stretches, each once.
+    /// Gaps with `is_one` that contain any of the occurrences, each once.
     pub(super) fn with_any_of(&self, stretches: &[(EventId, EventId)]) -> impl Iterator<Item = &HostGap> {
         let found: BTreeSet<usize> =
             stretches.iter().filter_map(|stretch| self.of_stretch.get(stretch).copied()).collect();
         found.into_iter().map(|at| &self.all[at])
     }
 
-    /// Whether threads were looked at that wait.
+    /// Check if blocked threads were sampled.
     pub(super) fn tell_waits(&self) -> bool {
         self.looks_ns.is_some()
     }
 
-    /// Whether it is known of a thread what it did between operators.
+    /// Check if a thread was sampled between operators.
     pub(super) fn know(&self, track: TrackId) -> bool {
         self.sampled.contains_key(&track)
     }
 }
 
-/// A sample of a thread's time.
+/// Sample of a thread's time.
 struct Sample {
     at: i64,
     event: EventId,
@@ -206,7 +206,7 @@ struct Sample {
     of: SampleMetric,
 }
 
-/// Spans of threads that do not overlap.
+/// Spans of threads without overlap within a thread.
 pub(super) struct Spans(Vec<(TrackId, i64, i64)>);
 
 impl Spans {
@@ -217,14 +217,14 @@ impl Spans {
         Self(spans)
     }
 
-    /// Whether an event begins in one of them.
+    /// Check if an event begins in one of the spans.
     pub(super) fn hold(&self, trace: &Trace, event: EventId) -> bool {
         let (track, at) = (trace.events.track[event.index()], trace.events.start[event.index()]);
         let behind = self.0.partition_point(|&(t, from, _)| (t, from) <= (track, at));
         behind.checked_sub(1).is_some_and(|last| self.0[last].0 == track && at < self.0[last].2)
     }
 
-    /// Whether one of them begins between two events of one thread.
+    /// Check if one of the spans begins between two events of one thread.
     pub(super) fn begin_between(&self, trace: &Trace, before: EventId, behind: EventId) -> bool {
         let (track, from) = (trace.events.track[before.index()], trace.events.end(before));
         let first = self.0.partition_point(|&(t, at, _)| (t, at) < (track, from));
@@ -232,7 +232,7 @@ impl Spans {
     }
 }
 
-/// Samples of each thread, by time.
+/// Samples by thread, in time order.
 fn samples(trace: &Trace, (from, to): (i64, i64)) -> BTreeMap<TrackId, Vec<Sample>> {
     let mut found: BTreeMap<TrackId, Vec<Sample>> = BTreeMap::new();
     for (series, rows) in trace.sample_events() {
@@ -253,7 +253,7 @@ fn samples(trace: &Trace, (from, to): (i64, i64)) -> BTreeMap<TrackId, Vec<Sampl
     found
 }
 
-/// Outermost operators of each thread that counts, by time.
+/// Outermost operators of the selected threads, in time order.
 fn operators(trace: &Trace, counts: impl Fn(TrackId) -> bool) -> BTreeMap<TrackId, Vec<EventId>> {
     let mut found: BTreeMap<TrackId, Vec<EventId>> = BTreeMap::new();
     let is_operator = |event: EventId| trace.kind(event) == EventKind::Operator && trace.events.is_timed(event);
@@ -305,12 +305,12 @@ fn of_thread(
     found
 }
 
-/// The median of what samples of one kind stand for, in ns: single ones stand for more, where the machine was busy.
+/// Median weight of samples of one kind, in ns. Single samples weigh more on a busy machine.
 fn usual(samples: &[Sample], of: SampleMetric) -> i64 {
     quantile(samples, of, 2)
 }
 
-/// What one of so many samples of one kind stands for less than, in ns; 0 without any.
+/// Quantile 1/`many` of the weights of samples of one kind, in ns; 0 without samples.
 fn quantile<'s>(samples: impl IntoIterator<Item = &'s Sample>, of: SampleMetric, many: usize) -> i64 {
     let mut lengths: Vec<i64> = samples.into_iter().filter(|sample| sample.of == of).map(|s| s.ns).collect();
     lengths.sort_unstable();
@@ -332,22 +332,22 @@ impl HostGap {
         }
     }
 
-    /// The samples that say how its time divides: those of wall-clock time see waiting, too.
+    /// Samples that divide the gap's time: wall time samples, which include waits, otherwise CPU time samples.
     pub(super) fn samples(&self) -> &[EventId] {
         if self.wall.events.is_empty() { &self.cpu.events } else { &self.wall.events }
     }
 
-    /// How long the thread computes in it, in ns.
+    /// Computing time of the thread in the gap, in ns.
     pub(super) fn computing(&self) -> Estimate {
         let ((least, most), time) = (counted(self.cpu.events.len()), self.ns as f64);
         let each = self.cpu.ns as f64 / self.cpu.events.len().max(1) as f64;
         let (low, high) = ((each * least).min(time), (each * most).min(time));
-        // It may be all of it: the samples do not say otherwise.
+        // The samples are consistent with computing all of the time.
         let ns = if high < time { self.cpu.ns as f64 } else { time };
         Estimate { ns, low, high: high.max(ns) }
     }
 
-    /// How long that takes which so many of its samples saw, in ns.
+    /// Time of the work that `seen` of the gap's samples show, in ns.
     fn part(&self, seen: usize) -> Estimate {
         let (all, time) = (self.samples().len(), self.ns as f64);
         let (least, most) = shared(seen, all);
@@ -359,27 +359,28 @@ impl HostGap {
         Estimate { ns: computing.ns * share, low: computing.low * least, high: self.at_most(most) }
     }
 
-    /// How long it computes where so many of the samples of CPU time saw it, in ns. At most also what they do not see: the thread that
-    /// waits for a processor does so because it has that to do.
+    /// Computing time of the work that `seen` of the CPU time samples show, in ns. The upper bound includes unsampled
+    /// time: a thread that waits for a processor waits to do this work.
     fn computing_part(&self, seen: usize) -> Estimate {
         let ((least, most), all) = (shared(seen, self.cpu.events.len()), self.computing());
         let share = seen as f64 / self.cpu.events.len().max(1) as f64;
         Estimate { ns: all.ns * share, low: all.low * least, high: self.at_most(most) }
     }
 
-    /// How long that takes at most which makes up so much of the computing: no sample of CPU time says what the rest is.
+    /// Upper bound of the time of work with at most the share `most` of the computing, in ns. CPU time samples do not
+    /// cover the rest.
     fn at_most(&self, most: f64) -> f64 {
         let (computing, time) = (self.computing(), self.ns as f64);
-        // Whose waiting it is that samples of CPU time do not see is not known.
+        // Waits without samples may belong to any of the work.
         let waiting = if computing.ns < time { time - computing.low } else { 0.0 };
         (time * most).max(computing.high * most + waiting).min(time)
     }
 }
 
 impl RuleContext<'_> {
-    /// What threads do between operators that is called from each place, as far as samples of it saw a function whose name (or
-    /// that of one that called it) passes a test; samples that lie in some spans do not count. Where hardly anything else is done, they are
-    /// also what is waited for, as far as `unexplained` tells of such waits.
+    /// Work between operators by source location, from samples whose function, or one of its callers, passes a test.
+    /// Excludes samples within the spans `without`. If nearly all samples of a gap pass the test, the work includes the
+    /// waits that `unexplained` returns.
     pub(super) fn seen_between(
         &self,
         test: impl Fn(&str) -> bool,
@@ -409,8 +410,8 @@ impl RuleContext<'_> {
         found.into_iter().map(|(place, (seen, times))| (place, seen.in_all(times))).collect()
     }
 
-    /// How many samples of CPU time saw functions whose name passes a test, if hardly any saw something else, and these are enough to say so.
-    /// None where samples of wall-clock time say themselves what waits.
+    /// Number of CPU time samples that pass a test, if nearly all of enough samples do.
+    /// None with wall time samples, which include waits.
     pub(super) fn nearly_all(&self, host_gap: &HostGap, fits: impl Fn(StrId) -> bool) -> Option<usize> {
         let samples = &host_gap.cpu.events;
         if !host_gap.wall.events.is_empty() {
@@ -421,7 +422,7 @@ impl RuleContext<'_> {
         (least > HARDLY_ELSE || (seen == samples.len() && least > 0.5)).then_some(seen)
     }
 
-    /// Those of some functions of which stretches between operators do not tell more: that hold operators, or ran where there are none.
+    /// Functions that gaps do not cover better: those that contain operators, or ran on threads without samples.
     pub(super) fn not_between(&self, frames: Vec<EventId>) -> Vec<EventId> {
         let (trace, host_gaps) = (self.trace(), self.host_gaps());
         if host_gaps.all.is_empty() {
@@ -434,8 +435,8 @@ impl RuleContext<'_> {
         frames.into_iter().filter(counts).collect()
     }
 
-    /// What threads compute between two operators where that takes so long in the mean, by the function of the user's own code that has
-    /// it done, as far as samples pass a test. The place is the line of it that most of them saw.
+    /// Computation in gaps with a mean of at least `least_ns`, by the user's function, from samples that pass a test.
+    /// The source location is the line with most samples.
     pub(super) fn computing_between(
         &self,
         least_ns: i64,
@@ -460,7 +461,7 @@ impl RuleContext<'_> {
         seen.map(|seen| (self.line_of_most(&seen.samples).unwrap_or_default(), seen)).collect()
     }
 
-    /// The line that most of some samples saw; of several the first one.
+    /// Line with most samples; the first one of several.
     pub(super) fn line_of_most(&self, samples: &[EventId]) -> Option<SourceLocation> {
         let mut lines: BTreeMap<SourceLocation, usize> = BTreeMap::new();
         samples.iter().for_each(|&sample| *lines.entry(self.line_of(sample)).or_default() += 1);
@@ -468,12 +469,12 @@ impl RuleContext<'_> {
         most.map(|(place, _)| place)
     }
 
-    /// Names of the function that a sample saw and of those that called it.
+    /// Names of a sample's function and of its callers.
     pub(super) fn frames_of_sample(&self, sample: EventId) -> impl Iterator<Item = StrId> {
         std::iter::once(self.trace().events.name[sample.index()]).chain(self.stack_frames(sample))
     }
 
-    /// The place of an event, whatever module or operator it is in: of a sample the line that ran.
+    /// Source location of an event, without module and operator; for a sample the line that ran.
     pub(super) fn line_of(&self, event: EventId) -> SourceLocation {
         let place = self.line_of_sample(event).unwrap_or_else(|| self.place(event));
         SourceLocation { module: None, operator: None, ..place }

@@ -1,4 +1,4 @@
-//! Which findings are the same: of another run, of another version of the program, on another rank.
+//! Matching of findings between runs, program versions and ranks.
 
 use super::finding::Finding;
 use stackline_critical_path::exact::what_if::module_class;
@@ -6,23 +6,24 @@ use stackline_timeline::source_location::SourceLocation;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What a finding has in common with itself in another run: code, place and what is to be changed. Neither lines nor numbers of
-/// modules (`Linear_12`), which move when something is inserted before them: [`pair`] tells findings apart that differ in these alone.
+/// Identity of a finding across runs: rule code, source location and edits. Excludes lines and numbers of modules
+/// (`Linear_12`), which shift when code is inserted before them: [`pair`] distinguishes findings that differ only in
+/// these.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Identity {
     code: String,
-    /// File, function, module, operator; empty where one is not known.
+    /// File, function, module and operator; empty if unknown.
     place: [String; 4],
     edits: String,
 }
 
 impl Identity {
-    /// That of a finding.
+    /// Identity of a finding.
     pub fn from_finding(finding: &Finding) -> Self {
         Self::new(&finding.rule.code, &finding.place, &finding.edit_labels.join("; "))
     }
 
-    /// That of a finding of which this is known; edits as text, `; ` between them.
+    /// Identity from its parts; edits as text, separated by `; `.
     pub fn new(code: &str, place: &SourceLocation, edits: &str) -> Self {
         let module = place.module.as_deref().map(|module| module_class(module).to_owned());
         let place = [place.file.clone(), place.function.clone(), module, place.operator.clone()];
@@ -41,8 +42,8 @@ impl fmt::Display for Identity {
     }
 }
 
-/// Edits as text without what was measured, which differs from run to run: factors and times; and without what moves: lines and
-/// numbers of modules.
+/// Edits as text without measured values (factors and times), which differ between runs, and without lines and
+/// numbers of modules, which shift.
 fn lasting(edits: &str) -> String {
     let one = |edit: &str| {
         let measured = ["scale ", "set "].iter().any(|action| edit.starts_with(action));
@@ -58,7 +59,7 @@ fn lasting(edits: &str) -> String {
     edits.split("; ").map(one).collect::<Vec<_>>().join("; ")
 }
 
-/// What tells findings of one identity apart.
+/// Key that distinguishes findings with the same identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
     line: Option<u32>,
@@ -67,24 +68,24 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// That of a finding.
+    /// Mark of a finding.
     pub fn from_finding(finding: &Finding) -> Self {
         Self::new(&finding.place, &finding.title)
     }
 
-    /// That of a finding with this place and title.
+    /// Mark of a finding with this source location and title.
     pub fn new(place: &SourceLocation, title: &str) -> Self {
         Self { line: place.line, module: place.module.clone(), words: words(title) }
     }
 
-    /// By lines, then by numbers of modules.
+    /// Sort key: line, then number of the module.
     fn order(&self) -> (Option<u32>, u64, &str) {
         let number = self.module.as_deref().and_then(|module| module.rsplit_once('_')?.1.parse().ok());
         (self.line, number.unwrap_or(0), &self.words)
     }
 }
 
-/// A title without its numbers, and without the units of its times: what took 980 µs may take 1.02 ms the next time.
+/// Title without numbers and units of time: 980 µs may be 1.02 ms in the next run.
 fn words(title: &str) -> String {
     let mut words: Vec<String> = Vec::new();
     let mut is_number = false;
@@ -101,11 +102,11 @@ fn words(title: &str) -> String {
 /// Units of times in titles.
 const UNITS: [&str; 5] = ["ns", "us", "µs", "ms", "s"];
 
-/// Which of the earlier findings of one identity each of those now is: the one in the same line, if there is one; of those that are
-/// left the first is the first, in the order of lines. Never by what they gain: what was mended would take the place of what was not.
+/// Match of each current finding with an earlier finding of the same identity: first by line, then the rest in
+/// the order of lines. Gains are not compared: a remaining finding would take the place of a repaired one.
 pub fn pair(before: &[Mark], now: &[Mark]) -> Vec<Option<usize>> {
     let mut pairs = Pairs { before, now, taken: vec![false; before.len()], of: vec![None; now.len()] };
-    // As many as before: a module that was inserted elsewhere has moved the numbers of all of them.
+    // Equal counts: code that was inserted elsewhere shifted the numbers of all modules.
     pairs.alike(|mark| (mark.line, &mark.words), true);
     pairs.alike(|mark| (mark.line, &mark.words, &mark.module), false);
     pairs.alike(|mark| (mark.line, &mark.words), false);
@@ -122,7 +123,7 @@ struct Pairs<'m> {
 }
 
 impl<'m> Pairs<'m> {
-    /// Pairs those that are left and have a key in common, in their order; with `as_many` only where no side has more.
+    /// Pair unpaired findings with equal keys in their order; with `as_many` only if both sides have equally many.
     fn alike<K: Ord>(&mut self, key: impl Fn(&'m Mark) -> K, as_many: bool) {
         let groups = |marks: &'m [Mark], is_left: &dyn Fn(usize) -> bool| {
             let mut order: Vec<usize> = (0..marks.len()).filter(|&at| is_left(at)).collect();
@@ -147,8 +148,8 @@ impl<'m> Pairs<'m> {
     }
 }
 
-/// The identities of findings as text, for readers that compare nothing else: of those that have one in common the second in the order
-/// of lines ends in `:2`, and so on.
+/// Identities of findings as text, unique by suffix: the second finding with an identity, in the order of lines, ends
+/// with `:2`, and so on.
 pub fn fingerprints(findings: &[&Finding]) -> Vec<String> {
     let marks: Vec<Mark> = findings.iter().map(|finding| Mark::from_finding(finding)).collect();
     let mut order: Vec<usize> = (0..findings.len()).collect();
@@ -165,13 +166,13 @@ pub fn fingerprints(findings: &[&Finding]) -> Vec<String> {
     fingerprints
 }
 
-/// What ends a title that says where most of the time is.
+/// Separator of a title and its most expensive source location.
 pub(crate) const MOSTLY_AT: &str = "; most of it at ";
 
-/// What findings of two ranks have in common if they are the same. Ranks run one program at a time, so lines and modules are the same;
-/// which kernels run may differ, and so what is to be changed: the title but for its numbers stands for it.
+/// Identity of a finding across ranks. Ranks run the same program, so lines and modules are equal. Kernels, and so
+/// edits, may differ: the title without numbers represents them.
 pub(crate) fn on_ranks(finding: &Finding) -> (String, SourceLocation, String) {
-    // Where most of the loading is may differ from rank to rank.
+    // The most expensive source location of loading may differ between ranks.
     let title = finding.title.split_once(MOSTLY_AT).map_or(finding.title.as_str(), |(title, _)| title);
     (finding.rule.code.clone(), finding.place.clone(), words(title))
 }

@@ -1,7 +1,7 @@
-//! Findings: what to change, where, and what it gains.
+//! Findings: performance issues with source location, fix and estimated gain.
 //!
-//! A [`Rule`] is one file in `rules/` with a constant, registered by one line in `rules/mod.rs`. It looks at one trace
-//! and proposes changes as edits of the dependency graph; replay says what each gains, and what all gain together.
+//! A [`Rule`] is one file in `rules/` with a constant, registered by one line in `rules/mod.rs`. It analyzes one trace
+//! and proposes changes as edits of the dependency graph. Replay estimates the gain of each change and of all combined.
 #![forbid(unsafe_code)]
 
 mod change_place;

@@ -1,6 +1,7 @@
-//! Findings about memory: bytes at a device's peak instead of time.
+//! Findings of wasted memory, with gains in bytes at a device's peak instead of time.
 //!
-//! They are made of memory traces elsewhere (`engine`), and stand in one list with the others, behind what saves time.
+//! The crate `engine` builds them from memory traces. They share a list with other findings, after those that save
+//! time.
 
 use super::finding::Finding;
 use super::rank::{Findings, order};
@@ -8,64 +9,64 @@ use super::rule::Requirement;
 use super::rules;
 use super::skipped_rules::{Reason, SkippedRule};
 
-/// What a change saves at the highest peak of a device, by replay of its memory.
+/// Savings of a change at the highest peak of a device, by replay of its allocations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryGain {
-    /// Likely, in bytes: at the moment of the peak.
+    /// Likely savings in bytes, at the moment of the peak.
     pub bytes: u64,
-    /// What the peak falls by if nothing else is changed: by less, where other moments are nearly as high.
+    /// Reduction of the peak by this change alone, in bytes; lower if memory use is nearly as high at another time.
     pub lowers_bytes: u64,
-    /// At least: the same, by what is sure not to be needed.
+    /// Lower bound of the reduction, from objects whose waste is certain.
     pub low_bytes: u64,
-    /// At most.
+    /// Upper bound of the reduction.
     pub high_bytes: u64,
-    /// The peak as it is, in bytes.
+    /// Peak without the change, in bytes.
     pub peak_bytes: u64,
     /// Name of the device, such as `cuda:0`.
     pub device: String,
 }
 
 impl MemoryGain {
-    /// A part of the peak, in percent.
+    /// Share of the peak, in percent.
     pub fn percent_of(&self, bytes: u64) -> f64 {
         (100.0 * bytes as f64 / self.peak_bytes.max(1) as f64).min(100.0)
     }
 
-    /// What is likely saved, in percent of the peak.
+    /// Likely savings, in percent of the peak.
     pub fn percent(&self) -> f64 {
         self.percent_of(self.bytes)
     }
 }
 
-/// The highest peak of a device.
+/// Highest peak of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DevicePeak {
     /// Name of the device.
     pub device: String,
-    /// Its bytes.
+    /// Size of the peak in bytes.
     pub bytes: u64,
-    /// Its bytes once all suggestions are followed that go together and are not ignored, by replay; none where it is not known who
-    /// touches memory.
+    /// Size after all compatible suggestions that are not ignored, by replay; none without records of memory
+    /// accesses.
     pub mended_bytes: Option<u64>,
-    /// Its bytes if of these only those are followed that are against waste, and surely so: what is made again or moved to the host
-    /// is needed, and of a guess nobody knows. None as above.
+    /// Size after the suggestions among these that remove certain waste. Excludes recomputation and offload, whose
+    /// objects are needed, and uncertain waste. None as above.
     pub needed_bytes: Option<u64>,
-    /// The same if what is but a guess is waste, too.
+    /// The same, including uncertain waste.
     pub perhaps_needed_bytes: Option<u64>,
 }
 
 impl DevicePeak {
-    /// What all suggestions save of it, in percent.
+    /// Savings of all suggestions, in percent of the peak.
     pub fn saved_percent(&self) -> Option<f64> {
         Some(self.percent_above(self.mended_bytes?))
     }
 
-    /// What of it is for nothing, in percent.
+    /// Certain waste, in percent of the peak.
     pub fn waste_percent(&self) -> Option<f64> {
         Some(self.percent_above(self.needed_bytes?))
     }
 
-    /// What of it is for nothing if all guesses are true, in percent.
+    /// Certain and uncertain waste, in percent of the peak.
     pub fn perhaps_waste_percent(&self) -> Option<f64> {
         Some(self.percent_above(self.perhaps_needed_bytes?))
     }
@@ -75,23 +76,23 @@ impl DevicePeak {
     }
 }
 
-/// All that was found in a memory trace.
+/// Findings of a memory trace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MemoryFindings {
-    /// What was found.
+    /// Listed findings.
     pub findings: Vec<Finding>,
-    /// Findings that were asked not to be shown.
+    /// Findings that the user ignores.
     pub ignored: Vec<Finding>,
-    /// Rules that could not look.
+    /// Rules that were not checked.
     pub unchecked: Vec<SkippedRule>,
-    /// Findings left out because they save too little.
+    /// Excluded findings with small savings.
     pub small: Vec<Finding>,
     /// The highest peak of each device.
     pub peaks: Vec<DevicePeak>,
 }
 
 impl MemoryFindings {
-    /// Of a run that tells nothing of memory.
+    /// Result for a run without memory data.
     pub fn unchecked() -> Self {
         let reason = Reason::Missing(Requirement::Memory);
         let unchecked = |rule: &super::Rule| SkippedRule { rule: rule.info(), reason: reason.clone() };
@@ -100,7 +101,7 @@ impl MemoryFindings {
 }
 
 impl Findings {
-    /// Of a memory trace alone: steps have no length, and the rules are those that look at memory.
+    /// Findings of a memory trace alone: without step times, with memory rules only.
     pub fn of_memory(memory: MemoryFindings) -> Self {
         let none = Self {
             window: None,
@@ -127,7 +128,7 @@ impl Findings {
         none.with_memory(memory)
     }
 
-    /// The same, and names all other rules as those that could not look.
+    /// The same, with all other rules as not checked.
     pub fn of_memory_alone(memory: MemoryFindings) -> Self {
         let mut found = Self::of_memory(memory);
         let others = || rules::of_traces().map(super::Rule::info);
@@ -137,7 +138,7 @@ impl Findings {
         found
     }
 
-    /// Together with what was found in the memory of the same run.
+    /// Add the memory findings of the same run.
     #[must_use]
     pub fn with_memory(mut self, memory: MemoryFindings) -> Self {
         let MemoryFindings { findings, ignored, unchecked, small, peaks } = memory;
@@ -145,7 +146,7 @@ impl Findings {
         self.findings.sort_by(|a, b| order(a).cmp(&order(b)));
         self.ignored.extend(ignored);
         self.unchecked.extend(unchecked);
-        // Rules of the user's own stay the last ones.
+        // Python rules stay last.
         let own = self.rules.iter().position(|rule| rules::find(&rule.code).is_none()).unwrap_or(self.rules.len());
         self.rules.splice(own..own, rules::of_memory().map(super::Rule::info));
         self.small.extend(small);

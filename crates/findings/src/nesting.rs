@@ -1,31 +1,32 @@
-//! Events in the order of a walk down the spans around them: those within a span are one range.
+//! Index of events by enclosing span: the events within a span are one range of a depth-first order.
 //!
-//! Rules ask of hundreds of places what lies within their spans. With this a span costs two look-ups, and not a pass over all events.
+//! Rules query the contents of hundreds of spans. The index answers with two look-ups per span, without a pass over all
+//! events.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{EventId, Trace};
 use std::cmp::Reverse;
 use std::ops::Range;
 
-/// Some events, ordered by the spans around them.
+/// Events in depth-first order of their enclosing spans.
 #[derive(Debug, Default)]
 pub(super) struct Nesting {
     events: Vec<EventId>,
-    /// Of each of them and of each span around them.
+    /// Range of each event and of each enclosing span.
     within: FxHashMap<EventId, Within>,
 }
 
-/// What of the events lies within a span.
+/// Range of the events within a span.
 #[derive(Clone, Copy, Debug)]
 struct Within {
-    /// Number of the span in the walk: spans come before those that lie in them.
+    /// Depth-first number of the span: spans precede their contents.
     number: usize,
     first: usize,
     end: usize,
 }
 
 impl Nesting {
-    /// An index of some events, each of which is there once.
+    /// Build the index of distinct events.
     pub(super) fn from_trace(trace: &Trace, events: impl IntoIterator<Item = EventId>) -> Self {
         let mut wanted: Vec<EventId> = events.into_iter().collect();
         wanted.sort_unstable();
@@ -44,7 +45,7 @@ impl Nesting {
             }
         }
         let mut found = Self::default();
-        // Those with a begin were entered, and are left.
+        // Entries with a `Within` were entered before and are left now.
         let mut ahead: Vec<(EventId, Option<Within>)> = roots.into_iter().rev().map(|root| (root, None)).collect();
         let mut number = 0;
         while let Some((event, begun)) = ahead.pop() {
@@ -63,12 +64,12 @@ impl Nesting {
         found
     }
 
-    /// All events, in the order of the walk.
+    /// All events, in depth-first order.
     pub(super) fn events(&self) -> &[EventId] {
         &self.events
     }
 
-    /// Positions of those that are within each of some spans, or are it; nothing for spans that lie in others of them.
+    /// Ranges of the events within each span, including the span itself; empty for spans nested in others of them.
     pub(super) fn ranges(&self, spans: &[EventId]) -> Vec<Range<usize>> {
         let mut found = vec![0..0; spans.len()];
         let of = |(at, span): (usize, &EventId)| self.within.get(span).map(|within| (*within, at));
@@ -76,7 +77,7 @@ impl Nesting {
         known.sort_unstable_by_key(|(within, at)| (within.number, Reverse(*at)));
         let mut end = 0;
         for (within, at) in known {
-            // Ranges of spans lie within each other or apart.
+            // Ranges are nested or disjoint.
             if within.first >= end {
                 found[at] = within.first..within.end;
                 end = within.end;
@@ -85,7 +86,7 @@ impl Nesting {
         found
     }
 
-    /// Those that are within any of some spans, or are one of them, ascending.
+    /// Events within any of the spans, including the spans themselves, ascending.
     pub(super) fn inside(&self, spans: &[EventId]) -> Vec<EventId> {
         let mut found: Vec<EventId> =
             self.ranges(spans).into_iter().flat_map(|range| &self.events[range]).copied().collect();

@@ -1,12 +1,12 @@
-//! What a trace says of the program around an event.
+//! Call paths of events, and files that frames name.
 
 use stackline_model::{CallingContextTree, EventId, EventKind, Trace};
 use stackline_timeline::frame_names::frame;
 use stackline_timeline::source_location::launch_of;
 use std::collections::BTreeSet;
 
-/// The call path of an event, outermost first and without itself: names of what it ran in, of GPU work that of its launch. Where a stack
-/// was recorded its frames stand for those of Python.
+/// Call path of an event, outermost first and without the event; for GPU work that of its launch. A recorded stack
+/// replaces Python frames.
 pub fn path_of(trace: &Trace, event: EventId) -> Vec<&str> {
     let event_on_host = launch_of(trace, event);
     let mut around: Vec<EventId> = trace.ancestors(event_on_host).collect();
@@ -20,7 +20,7 @@ pub fn path_of(trace: &Trace, event: EventId) -> Vec<&str> {
     stack.into_iter().chain(spans.map(|e| trace.name(e))).collect()
 }
 
-/// Frames of the stack of an event, or of the innermost one around it that has one, outermost first.
+/// Stack frames of an event, or of its innermost ancestor with a stack, outermost first.
 fn stack_of(trace: &Trace, event: EventId) -> Vec<&str> {
     let stacks = &trace.stacks;
     let innermost = std::iter::once(event).chain(trace.ancestors(event)).find_map(|e| stacks.of_event(e));
@@ -29,12 +29,12 @@ fn stack_of(trace: &Trace, event: EventId) -> Vec<&str> {
     names
 }
 
-/// The files that Python frames of a trace name.
+/// Files of a trace's Python frames.
 pub fn files_of(trace: &Trace) -> BTreeSet<&str> {
     trace.strings.iter().filter_map(|name| Some(frame(name)?.0)).collect()
 }
 
-/// The files that frames of a tree of calls are in.
+/// Files of a calling context tree's frames.
 pub fn files_of_calls(tree: &CallingContextTree) -> BTreeSet<&str> {
     tree.frames.iter().filter_map(|frame| Some(tree.strings.get(frame.file()?))).collect()
 }

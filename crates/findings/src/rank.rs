@@ -1,4 +1,4 @@
-//! Rules over a trace, gains by replay, the order of what was found.
+//! Findings of a trace: runs all rules, estimates gains by replay, and ranks the results.
 
 use super::change_place;
 use super::external_rules::ExternalRules;
@@ -23,56 +23,60 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// All that was found in a trace.
+/// All findings of a trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Findings {
-    /// What they are of, in words, as `what-if` names it: `steps 3 to 9`, `the inferred steps`, `the whole trace`. `None` of what is no
-    /// trace.
+    /// Analyzed window in words, as in `what-if`: `steps 3 to 9`, `the inferred steps`, `the whole trace`. `None` for
+    /// inputs other than traces.
     pub window: Option<String>,
-    /// Length of a step in ns: the window's by the steps in it, without what it cost to record its operators, as far as that is known.
+    /// Step length in ns: the window divided by its steps, without the known overhead of recording
+    /// operators.
     pub step_ns: i64,
-    /// Steps in the window; 0 if the trace has none and the window is all of it.
+    /// Number of steps in the window; 0 if the trace has no steps and the window is the whole trace.
     pub steps: usize,
-    /// Whether the program marks none of these steps: they are repeats of a pattern of launches.
+    /// True if the program marks no steps, and the steps are repeats of a launch pattern.
     pub are_inferred: bool,
-    /// What is found in all of the trace, where steps are inferred and other ranks may have none.
+    /// Findings of the whole trace, if steps are inferred and other ranks may have none.
     pub whole: Option<Box<Self>>,
-    /// Whether steps take until the GPU work that they launched is done, and not just as long as their spans on the CPU.
+    /// True if steps end with the GPU work that they launched, not with their spans on the
+    /// CPU.
     pub with_gpu_work: bool,
-    /// What of [`Self::step_ns`] lies between steps, as evaluations and checkpoints do, in ns; none where that is next to nothing.
+    /// Part of [`Self::step_ns`] between steps, such as evaluations and checkpoints, in ns; none if
+    /// negligible.
     pub between_ns: Option<i64>,
-    /// Most gain first, those that may well be nothing ([`Finding::is_unsure`]) behind the others; those that are about the
-    /// measurement itself come last.
+    /// Listed findings by descending gain, with unsure ones ([`Finding::is_unsure`]) after the others. Findings about
+    /// the measurement come last.
     pub findings: Vec<Finding>,
-    /// What all findings together gain per step, in ns, as far as they can be made together.
+    /// Combined gain of all compatible findings, per step, in ns.
     pub together: Option<Gain>,
-    /// Findings that were asked not to be shown.
+    /// Findings that the user ignores.
     pub ignored: Vec<Finding>,
-    /// Every rule that was to look: those that are built in by code, then those of the user's own.
+    /// All rules: built-in rules by code, then Python rules.
     pub rules: Vec<Arc<RuleInfo>>,
-    /// Rules that could not look.
+    /// Rules that were not checked.
     pub unchecked: Vec<SkippedRule>,
-    /// Findings left out because they gain too little: what another run says of them must not make them new, or gone.
+    /// Excluded findings with small gains, so that a comparison with another run does not report them as new or gone.
     pub small: Vec<Finding>,
-    /// What the reader should know, a sentence each.
+    /// Notes for the reader, one sentence each.
     pub notes: Vec<String>,
-    /// Time of the GPU's collectives beside which nothing else runs, per step, in ns; none if the trace has no collectives.
+    /// Exposed time of the GPU's collectives (nothing else runs), per step, in ns; none without
+    /// collectives.
     pub alone_ns: Option<i64>,
-    /// Whether a part of the trace was lost.
+    /// True if part of the trace is missing.
     pub is_incomplete: bool,
-    /// Whether it is of sums of calls, and no trace: times are those of one thread, and there is no path.
+    /// True for sums of calls instead of a trace: times are of one thread, and there is no critical path.
     pub is_of_calls: bool,
-    /// The ranks, ascending, if several were looked at; then a step is that of the slowest.
+    /// Analyzed ranks, ascending, if there are several; then the step is that of the slowest rank.
     pub ranks: Vec<RankTimes>,
-    /// The devices whose memory was looked at.
+    /// Devices with analyzed memory.
     pub peaks: Vec<DevicePeak>,
-    /// What no finding is about; of several ranks on the slowest.
+    /// Time that no finding covers; of several ranks on the slowest.
     pub uncovered: Uncovered,
 }
 
 impl Findings {
-    /// How many of those that were replayed one by one do not go together with what stands above them; of several ranks each has its
-    /// own, and none is counted.
+    /// Number of findings, of those that were replayed one by one, that are incompatible with findings above them; 0
+    /// for several ranks, each of which has its own.
     pub fn contradicting(&self) -> usize {
         let replayed = self.findings.iter().filter(|f| f.gain.is_some() && f.is_repair() && !f.edits.is_empty());
         let first = replayed.take(if self.ranks.is_empty() { ONE_BY_ONE } else { 0 });
@@ -80,12 +84,12 @@ impl Findings {
     }
 }
 
-/// What so many findings add to those above them is replayed one by one;
+/// Number of first findings whose additional gains are replayed one by one.
 const ONE_BY_ONE: usize = 12;
-/// the others follow in so many groups.
+/// Number of groups in which the remaining findings are replayed.
 const GROUPS: usize = 8;
 
-/// Runs all rules over a trace and ranks what they find by the gain that replay predicts.
+/// Run all rules over a trace and rank their findings by replayed gain.
 ///
 /// # Errors
 /// If the trace has no work, or no such steps.
@@ -93,10 +97,10 @@ pub fn find(trace: &Trace, options: &Options) -> Result<Findings, CriticalPathEr
     find_kept(trace, options, &|_| true)
 }
 
-/// The same; findings that do not pass a test are ignored, and no part of what all gain together.
+/// Run [`find`] with a test: findings that fail it are ignored, and excluded from the combined gain.
 ///
 /// # Errors
-/// As [`find`].
+/// See [`find`].
 pub fn find_kept(
     trace: &Trace,
     options: &Options,
@@ -105,10 +109,10 @@ pub fn find_kept(
     find_with(trace, options, &ExternalRules::default(), keep)
 }
 
-/// The same, together with what rules of the user's own found.
+/// Run [`find_kept`] with the findings of Python rules.
 ///
 /// # Errors
-/// As [`find`].
+/// See [`find`].
 pub fn find_with(
     trace: &Trace,
     options: &Options,
@@ -119,7 +123,7 @@ pub fn find_with(
     let (mut looked, spans) = Looked::or_likely(trace, &options.scope);
     looked.notes.extend(spans);
     let has_other_ranks = !options.is_alone && trace.meta.rank.is_some() && trace.meta.world_size != Some(1);
-    // Other ranks may have no such steps.
+    // Other ranks may have no inferred steps.
     let whole = match looked.are_inferred() && has_other_ranks {
         true => Some(Box::new(find_in(&exact, Looked::at(trace, &options.scope), (options, others), keep)?)),
         false => None,
@@ -127,7 +131,7 @@ pub fn find_with(
     Ok(Findings { whole, ..find_in(&exact, looked, (options, others), keep)? })
 }
 
-/// The same in what is looked at.
+/// Findings of one window.
 fn find_in(
     exact: &Exact<'_>,
     looked: Looked,
@@ -152,7 +156,7 @@ fn find_in(
     let least_ns = (usual_ns as f64 * options.least_percent / 100.0) as i64;
     let (mut found, mut small, mut unknown) = (Vec::new(), Vec::new(), 0);
     let (mut beyond, mut covered) = (Beyond::default(), Covered::default());
-    // What would be a note.
+    // Insignificant candidates, which notes report.
     let mut hidden = Vec::new();
     for (proposal, replayed) in proposals.into_iter().zip(all) {
         if let GainEstimate::Insignificant(why) = proposal.candidate.gain_estimate {
@@ -193,14 +197,12 @@ fn find_in(
     notes.extend(beyond.told());
     if unknown > 0 {
         let (findings, their) = if unknown == 1 { ("finding is", "its") } else { ("findings are", "their") };
-        notes.push(format!(
-            "{unknown} {findings} left out: what {their} repair would gain cannot be told from this trace"
-        ));
+        notes.push(format!("{unknown} {findings} excluded: the trace does not show the gain of {their} repair"));
     }
     let mut findings: Vec<Finding> = found.into_iter().map(|priced| priced.finding).collect();
     let is_incomplete = lost(trace) > 0;
     if is_incomplete {
-        notes.push("a part of the trace was lost, as its read report says: gains are those of what is left".to_owned());
+        notes.push("part of the trace is missing, see the read report: gains cover the rest".to_owned());
     }
     notes.extend(incomplete_gpu(trace, &unchecked));
     change_place::fill_in(trace, &mut findings.iter_mut().collect::<Vec<_>>());
@@ -234,32 +236,32 @@ fn find_in(
     })
 }
 
-/// What lies between steps, a step, where that is told of ([`LEAST_BETWEEN`]).
+/// Time between steps, per step, from [`LEAST_BETWEEN`] on.
 fn between_ns(trace: &Trace, choice: &WindowChoice, (length_ns, steps): (i64, usize)) -> Option<i64> {
     let each = length_ns / steps.max(1) as i64;
     let between = each - mean_step_ns(trace, choice)?;
     (between as f64 >= LEAST_BETWEEN * each as f64 && between > 0).then_some(between)
 }
 
-/// Steps and what lies between them are told apart from this part of both on.
+/// Least share of time between steps that is reported.
 const LEAST_BETWEEN: f64 = 0.01;
 
-/// A trace without steps that holds fewer operations of the GPU than this says nothing of a program that uses one.
+/// Least number of GPU operations for reliable findings in a trace without steps.
 const FEW_OPERATIONS: usize = 10;
 
 fn too_little(trace: &Trace) -> Option<String> {
     let count = trace.gpu.len();
     let operations = if count == 1 { "operation" } else { "operations" };
-    let told = || format!("the trace holds {count} {operations} of the GPU and no steps: too little to conclude from");
+    let told = || format!("the trace has only {count} GPU {operations} and no steps: too little for reliable findings");
     (1..FEW_OPERATIONS).contains(&count).then(told)
 }
 
-/// No more than all of a step is gained.
+/// Limit a gain to the whole step.
 pub(super) fn within_step(gain: Gain, step_ns: i64) -> Gain {
     Gain { high_ns: gain.high_ns.min(step_ns.max(gain.ns)), ..gain }
 }
 
-/// How much of a trace was lost where it was cut off or could not be read.
+/// Number of missing records of a truncated or damaged trace.
 pub(super) fn lost(trace: &Trace) -> u64 {
     let problems = trace.report.problems.iter().filter(|problem| problem.severity == Severity::Lost);
     problems.map(|problem| problem.count).sum()
@@ -272,10 +274,10 @@ pub(super) struct RankedCandidate {
     pub(super) facts: Vec<Fact<String>>,
 }
 
-/// What all rules propose, and which could not look.
+/// Candidates of all rules, and rules that were not checked.
 fn proposals<'a>(shared: &'a SharedContext<'a>) -> (Vec<RankedCandidate>, Vec<SkippedRule>) {
     let (mut proposals, mut unchecked) = (Vec::new(), Vec::new());
-    // What is missing is looked for among all events: once, not for each rule.
+    // A requirement is checked among all events: once, not for each rule.
     let mut met: BTreeMap<Requirement, bool> = BTreeMap::new();
     let mut is_met = |need: &Requirement| *met.entry(*need).or_insert_with(|| need.is_met(shared.exact.trace()));
     for rule in rules::of_traces() {
@@ -298,22 +300,22 @@ fn proposals<'a>(shared: &'a SharedContext<'a>) -> (Vec<RankedCandidate>, Vec<Sk
     (proposals, unchecked)
 }
 
-/// A finding, and what would repair it.
+/// Finding with the edits of its repair.
 struct Priced {
     finding: Finding,
     edits: Vec<Edit>,
 }
 
-/// Most gain first, those that may well be nothing behind the others; ties by code, place and title. What saves memory stands
-/// behind what saves time: the one cannot be weighed against the other.
+/// Sort key: descending gain, unsure findings after the others; ties by code, source location and title. Memory
+/// findings follow findings that save time, because the gains are not comparable.
 pub(super) fn order(finding: &Finding) -> impl Ord + use<'_> {
     let gain = Reverse(finding.gain.map(|g| (!finding.is_unsure(), g.ns, g.low_ns)));
     let memory = Reverse(finding.memory.as_ref().map(|m| (!finding.is_unsure(), m.lowers_bytes, m.bytes, m.low_bytes)));
     (gain, memory, finding.rule.code.as_str(), &finding.place, finding.title.as_str())
 }
 
-/// Notes what each of the first findings adds to those above it; what all gain together, in ns of the whole window. Of those behind
-/// the first, a group that does not go together with what stands above it is left out.
+/// Set the additional gain of each of the first findings, and return the combined gain in ns of the whole window.
+/// Excludes groups of the remaining findings that are incompatible with findings above them.
 fn together(
     shared: &SharedContext<'_>,
     (gains, choice): (&Gains<'_, '_>, &WindowChoice),
@@ -326,7 +328,7 @@ fn together(
     let mut best: Option<Gain> = None;
     let mut rest = with_edits;
     while !rest.is_empty() {
-        // All that follow are tried at once; behind one that contradicts those before it, again without it.
+        // All prefixes are replayed at once. After an incompatible finding, again without it.
         let lists: Vec<Vec<Edit>> = (1..=rest.len())
             .map(|n| taken.iter().chain(&rest[..n]).flat_map(|&i| found[i].edits.iter().cloned()).collect())
             .collect();
@@ -352,9 +354,9 @@ fn together(
     Ok(best)
 }
 
-/// Together they gain no less than the surest of them alone, nor at most less than one of them, unless they get in each other's way:
-/// then all of it is less. What is not sure of single ones is not sure of all: as they are guessed independently of each other, their
-/// errors partly even out.
+/// Bounds of the combined gain: at least the largest lower bound, and at most not below the largest upper bound, of
+/// single findings, unless their changes interfere and the whole is less. Errors of single findings are independent, so
+/// they partly cancel.
 fn bounded_by_single_ones(all: Gain, found: &[Priced]) -> Gain {
     let taken = || found.iter().map(|priced| &priced.finding).filter(|finding| finding.on_top_ns.is_some());
     let gains = || taken().filter_map(|finding| finding.gain);
@@ -381,7 +383,7 @@ fn finished(trace: &Trace, proposal: RankedCandidate, gain: Option<Gain>) -> Fin
     events.sort_unstable();
     events.dedup();
     let inferred = trace.attr(INFERRED);
-    // Such as functions that samples saw.
+    // Such as functions that are known from samples.
     let is_inferred = events.iter().any(|&event| inferred.get(event).is_some());
     let support = if is_inferred { Support::Inferred } else { support };
     let confidence = if lost(trace) > 0 { confidence.lower() } else { confidence };

@@ -1,4 +1,4 @@
-//! Findings on ranks that only wait for another one: effects, whose cause is on the rank that comes last.
+//! Effects on ranks that only wait for another rank; the cause is on the rank that arrives last.
 
 use super::finding::{Finding, OfRank};
 use super::rule::RuleInfo;
@@ -7,15 +7,16 @@ use stackline_critical_path::exact::what_if::Gain;
 use stackline_timeline::source_location::SourceLocation;
 use std::sync::Arc;
 
-/// A rank whose waits gain so many times less than those of others is the one that is waited for.
+/// Factor by which the waits of a rank must gain less than those of others, to be the rank that the others wait for.
 const MUCH_LESS: i64 = 4;
 
-/// The rule of collectives that nothing runs beside.
+/// Rule of exposed collectives.
 const COLLECTIVES: &str = "SL019";
 
-/// Findings without those that a rank which comes last explains, and a note of these; those of collectives are told of that rank, by
-/// `on_last`. Its finding names what is found on that rank
-/// alone, or far more than elsewhere, and where to change that. Its own place stays: a cause that moves makes it no other finding.
+/// Remove findings that the last rank explains, and return a note about them. Findings of collectives are replaced by
+/// those of the last rank, from `on_last`. The straggler's finding names the findings that only the last rank has, or
+/// that are much larger there, with their location of the change. Its own location stays, so that its identity does not
+/// depend on the cause.
 pub(super) fn joined(
     straggler: &mut Finding,
     findings: &mut Vec<Finding>,
@@ -23,17 +24,17 @@ pub(super) fn joined(
 ) -> Option<String> {
     let last = straggler.told_of()?;
     if let Some(at) = cause(last, findings) {
-        // It stays a finding of its own: who looks for its rule finds it.
+        // The cause remains a separate finding, under its own rule.
         with_cause(straggler, &findings[at]);
     }
-    // The last one may wait, too, for what it sent to come back: far less.
+    // The last rank may wait as well, for the response to its own message, but much less.
     let is_effect = |finding: &Finding| {
         let there = finding.ranks.iter().filter(|of| of.rank == last).filter_map(|of| of.gain_ns).max();
         waits_for_ranks(finding) && there.is_none_or(|ns| MUCH_LESS * ns <= finding.gain_ns())
     };
     let mut effects: Vec<Finding> = findings.extract_if(.., |finding| is_effect(finding)).collect();
-    // Collectives, and waits for them, last until the last rank has come: what they take there is what is left of them once it comes in
-    // time.
+    // Collectives, and waits for them, last until the last rank arrives. The remaining time is that of the last
+    // rank.
     let is_longer = |finding: &Finding| {
         (finding.rule.code == COLLECTIVES || waits_for_ranks(finding)) && finding.told_of() != Some(last)
     };
@@ -48,11 +49,13 @@ pub(super) fn joined(
     let mut codes: Vec<&str> = effects.iter().map(|finding| finding.rule.code.as_str()).collect();
     codes.sort_unstable();
     codes.dedup();
-    (!codes.is_empty())
-        .then(|| format!("{} on other ranks is left out: they wait for rank {last}, as SL040 says", codes.join(", ")))
+    (!codes.is_empty()).then(|| {
+        format!("{} on other ranks is excluded: these ranks wait for rank {last}, see SL040", codes.join(", "))
+    })
 }
 
-/// What is to be done about a rank that comes last is what is to be done about its cause there. It gains no more than the cause does.
+/// Copy location, advice and edits of the cause on the last rank to the straggler's finding. Its gain is at most that
+/// of the cause.
 fn with_cause(straggler: &mut Finding, cause: &Finding) {
     straggler.title = format!("{}; there {}: {}", straggler.title, cause.rule.code, cause.title);
     straggler.change = Some(cause.change_place().clone()).filter(|place| *place != SourceLocation::default());
@@ -60,15 +63,15 @@ fn with_cause(straggler: &mut Finding, cause: &Finding) {
     straggler.rule = Arc::new(RuleInfo { advice: cause.rule.advice.clone(), ..(*straggler.rule).clone() });
     let (Some(waits), Some(gain)) = (straggler.gain, cause.gain) else { return };
     straggler.edits.clone_from(&cause.edits);
-    // Its edits gain on that rank what they gain for all, unless the next rank is as late before that.
+    // Edits on that rank save the same time on all ranks, until the next rank determines the step.
     if gain.ns <= waits.ns {
         straggler.method = cause.method;
         straggler.gain = Some(Gain { low_ns: gain.low_ns.min(waits.low_ns), ..gain });
     }
 }
 
-/// Of what is found on a rank and no wait for others what is found there alone, or gains at least twice as much as on any other; of
-/// several what no other rank has, and of these what gains most.
+/// Finding of a rank that is not a wait for others, and that only this rank has, or with at least twice the gain of any
+/// other rank. Prefers findings of this rank only, then the largest gain.
 fn cause(rank: i64, findings: &[Finding]) -> Option<usize> {
     let gain_on = |finding: &Finding, is: &dyn Fn(&OfRank) -> bool| {
         finding.ranks.iter().filter(|of| is(of)).filter_map(|of| of.gain_ns).max()

@@ -1,4 +1,4 @@
-//! What was found on several ranks of one job, as one list.
+//! Merge of the findings of several ranks of a job into one list.
 
 use super::finding::{Finding, OfRank};
 use super::identity::on_ranks;
@@ -20,27 +20,27 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// How long one of several ranks takes.
+/// Step time of one of several ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RankTimes {
     /// The rank.
     pub rank: i64,
     /// Length of a step in ns.
     pub step_ns: i64,
-    /// Steps that were looked at.
+    /// Number of analyzed steps.
     pub steps: usize,
-    /// Time of the GPU's collectives beside which nothing else runs, per step, in ns; none if it has no collectives.
+    /// Exposed collective time: GPU time with only collectives, per step, in ns; none without collectives.
     pub alone_ns: Option<i64>,
-    /// Whether a part of its trace was lost.
+    /// True if part of the trace is missing.
     pub is_incomplete: bool,
 }
 
-/// Steps that differ by less than one part in so many take as long as one another.
+/// Step lengths within one part in this number of the longest step count as equal.
 const AS_LONG: i64 = 100;
 
 impl RankTimes {
-    /// Of ranks the one whose step is longest. Ranks that train together have steps of one length: of those it is the one that the others
-    /// wait for, which has least time in collectives alone.
+    /// Rank with the longest step. Ranks that train together have equal step lengths: then the rank that the others
+    /// wait for, with the least exposed collective time.
     #[must_use]
     pub fn slowest(ranks: &[Self]) -> Option<&Self> {
         let longest = ranks.iter().map(|rank| rank.step_ns).max()?;
@@ -48,7 +48,7 @@ impl RankTimes {
         ranks.iter().filter(is_as_long).min_by_key(|rank| (rank.alone_ns.unwrap_or(i64::MAX), rank.rank))
     }
 
-    /// Whether none is slower than the others: steps, and time in collectives alone, differ by no more than steps do.
+    /// Check that no rank is slower: steps and exposed collective times differ by no more than the tolerance of steps.
     #[must_use]
     pub fn are_equal(ranks: &[Self]) -> bool {
         let range = |of: &dyn Fn(&Self) -> i64| {
@@ -61,14 +61,14 @@ impl RankTimes {
             && range(&|rank| rank.alone_ns.unwrap_or(0)) <= longest / AS_LONG
     }
 
-    /// Whether it says how long this rank waits for the others.
+    /// Check that the trace shows how long this rank waits for the others.
     fn is_comparable(&self) -> bool {
         self.alone_ns.is_some() && !self.is_incomplete
     }
 }
 
-/// Time in the window in which the GPU (or without one the program) does nothing but communicate, per step, in ns; none if it has no
-/// collectives.
+/// Exposed collective time in the window, per step, in ns: only collectives run on the GPU, or in the program without a
+/// GPU. None without collectives.
 pub(super) fn collectives_alone(shared: &SharedContext<'_>) -> Option<i64> {
     let trace = shared.exact.trace();
     if !Requirement::Collectives.is_met(trace) {
@@ -91,14 +91,14 @@ pub(super) fn collectives_alone(shared: &SharedContext<'_>) -> Option<i64> {
     Some(intervals::total(&alone) / shared.steps.max(1) as i64)
 }
 
-/// The same of collectives of CPUs: time in which no thread is in an operator beside them, per step, in ns.
+/// Exposed time of collectives on CPUs: no thread runs another operator, per step, in ns.
 fn on_hosts_alone(shared: &SharedContext<'_>) -> i64 {
     let trace = shared.exact.trace();
     let (from, to) = (shared.window.start, shared.window.end);
     let span = |e: EventId| (trace.events.start[e.index()].max(from), trace.events.end(e).min(to));
     let lies_in = |&(from, to): &(i64, i64)| from < to;
     let collectives: Vec<EventId> = host_collectives(trace).into_iter().map(|(event, _)| event).collect();
-    // Operators that ask for collectives may wait for them.
+    // Operators that start collectives may wait for them.
     let works = |&e: &EventId| {
         trace.kind(e) == EventKind::Operator
             && trace.events.is_timed(e)
@@ -110,14 +110,14 @@ fn on_hosts_alone(shared: &SharedContext<'_>) -> i64 {
     intervals::total(&alone) / shared.steps.max(1) as i64
 }
 
-/// What findings of two ranks have in common if they are the same,
+/// Identity of a finding across ranks.
 type Common = (String, SourceLocation, String);
-/// and which of those that have all of it in common.
+/// The same, with a counter of findings with equal identity.
 type Identity = (Common, usize);
 
-/// Findings of ranks as one list: those of one rule at one place become one, which tells of the rank that gains most by it and
-/// names all that have it; and what only several ranks show, which is ignored if it does not pass the test. A single rank's come
-/// back as they are.
+/// Merge findings of ranks into one list. Findings of one rule at one source location become one, which describes the
+/// rank with the largest gain and names all ranks. Adds findings across ranks; those that fail the test are ignored.
+/// The findings of a single rank stay unchanged.
 pub fn merge(mut all: Vec<(i64, Findings)>, options: &Options, keep: &dyn Fn(&Finding) -> bool) -> Option<Findings> {
     all.sort_by_key(|(rank, _)| *rank);
     if all.len() < 2 {
@@ -146,7 +146,7 @@ pub fn merge(mut all: Vec<(i64, Findings)>, options: &Options, keep: &dyn Fn(&Fi
     let mut straggler = straggler(&ranks, options);
     let last = straggler.as_ref().filter(|finding| finding.gain_ns() >= least_ns).and_then(Finding::told_of);
     let uncovered = uncovered::merge(&all, (slowest.0, base.uncovered.clone()), last);
-    // Those of ranks that wait are effects, if what they wait for is listed.
+    // Findings of waiting ranks are effects if the list contains the cause.
     let is_listed = |finding: &&mut Finding| finding.gain_ns() >= least_ns && keep(finding);
     let effects = straggler.as_mut().filter(is_listed).and_then(|last| {
         let rank = last.told_of();
@@ -162,10 +162,10 @@ pub fn merge(mut all: Vec<(i64, Findings)>, options: &Options, keep: &dyn Fn(&Fi
         Some(finding) if keep(&finding) => findings.push(finding),
         finding => ignored.extend(finding),
     }
-    // Each rank left out what is little of its own step.
+    // Each rank excluded findings that are small relative to its own step.
     let is_enough = |finding: &Finding| finding.gain.is_none_or(|gain| gain.ns >= least_ns);
     small.extend(findings.extract_if(.., |finding| !is_enough(finding)));
-    // What is little on one rank may be listed of another.
+    // A finding that is small on one rank may be listed for another.
     let listed: BTreeSet<Common> = findings.iter().chain(&ignored).map(on_ranks).collect();
     small.retain(|finding| !listed.contains(&on_ranks(finding)));
     small.sort_by(|a, b| order(a).cmp(&order(b)));
@@ -178,8 +178,8 @@ pub fn merge(mut all: Vec<(i64, Findings)>, options: &Options, keep: &dyn Fn(&Fi
     Some(Findings { findings, ignored, small, unchecked: unchecked(&all), notes, ranks, uncovered, ..base })
 }
 
-/// Takes inferred steps only where each rank has as many of them, or the program marks those of some rank; otherwise all of each trace, as
-/// of ranks without steps: times of a step and of a trace cannot be compared. Says so.
+/// Keep inferred steps only if all ranks have equally many, or the program marks steps on some rank. Otherwise use the
+/// whole traces, as for ranks without steps, because times per step and per trace are not comparable. Returns a note.
 fn in_one_unit(all: &mut [(i64, Findings)]) -> Option<String> {
     let steps = || all.iter().map(|(_, found)| found.steps);
     let are_alike = steps().max()?.abs_diff(steps().min()?) <= 1;
@@ -195,8 +195,8 @@ fn in_one_unit(all: &mut [(i64, Findings)]) -> Option<String> {
     }
     let told = || {
         format!(
-            "no steps are inferred, and times are of whole traces: a pattern of launches does not repeat equally often on all ranks ({}); \
-             replay their edits with `stackline what-if --whole`; `stackline steps` says how to mark steps",
+            "no inferred steps, times are of whole traces: the repeats of a launch pattern differ between ranks ({}); \
+                  replay edits with `stackline what-if --whole`; `stackline steps` describes how to mark steps",
             inferred.join(", ")
         )
     };
@@ -208,7 +208,8 @@ fn times((rank, found): &(i64, Findings)) -> RankTimes {
     RankTimes { rank: *rank, step_ns, steps, alone_ns, is_incomplete }
 }
 
-/// The rank that comes last among those that can be compared; less certain if some cannot: one of them may come later still.
+/// Straggler among the comparable ranks, with lower confidence if some are not comparable: one of these may be
+/// later.
 fn straggler(ranks: &[RankTimes], options: &Options) -> Option<Finding> {
     let compared: Vec<RankTimes> = ranks.iter().copied().filter(RankTimes::is_comparable).collect();
     let mut found = find_straggler(&compared, &options.settings)?;
@@ -218,7 +219,8 @@ fn straggler(ranks: &[RankTimes], options: &Options) -> Option<Finding> {
     Some(found)
 }
 
-/// Says which ranks SL040 left out, and why; nothing if there are no collectives at all: then it is a rule that could not look.
+/// Notes on ranks that SL040 excluded, with the reason; none without any collectives, which the rule reports as a
+/// missing requirement.
 fn not_compared(ranks: &[RankTimes]) -> Vec<String> {
     if ranks.iter().all(|rank| rank.alone_ns.is_none()) {
         return Vec::new();
@@ -229,10 +231,10 @@ fn not_compared(ranks: &[RankTimes]) -> Vec<String> {
         (!of.is_empty()).then(|| format!("SL040 did not compare {} with the others: {why}", ranges(&of)))
     };
     let silent = note(|rank| rank.alone_ns.is_none(), "there are no collectives");
-    let lost = note(|rank| rank.alone_ns.is_some() && rank.is_incomplete, "a part of the trace was lost");
+    let lost = note(|rank| rank.alone_ns.is_some() && rank.is_incomplete, "part of the trace is missing");
     let compared: Vec<RankTimes> = which(RankTimes::is_comparable).copied().collect();
     let apart = (!are_alike(&compared))
-        .then(|| "steps of the ranks differ in length by more than a quarter: SL040 did not compare them".to_owned());
+        .then(|| "step lengths of the ranks differ by more than a quarter: SL040 did not compare them".to_owned());
     [silent, lost, apart].into_iter().flatten().collect()
 }
 
@@ -257,7 +259,7 @@ fn merged<'f>(all: impl Iterator<Item = (i64, &'f Vec<Finding>)>) -> Vec<Finding
     merged
 }
 
-/// Rules that could look on no rank; the one that needs several has them now, and asks for collectives.
+/// Rules that no rank could check. SL040 has several ranks now, so its missing requirement is collectives.
 fn unchecked(all: &[(i64, Findings)]) -> Vec<SkippedRule> {
     let all_lack = |code: &str| all.iter().all(|(_, found)| found.unchecked.iter().any(|u| u.rule.code == code));
     let no_collectives = all.iter().all(|(_, found)| found.alone_ns.is_none());
@@ -275,7 +277,7 @@ fn unchecked(all: &[(i64, Findings)]) -> Vec<SkippedRule> {
     kept
 }
 
-/// What is noted of all ranks once; of some with their numbers.
+/// Notes of all ranks without duplicates; notes of some ranks name these.
 fn notes(all: &[(i64, Findings)]) -> Vec<String> {
     let mut by_note: Vec<(&String, Vec<i64>)> = Vec::new();
     for (rank, found) in all {
@@ -292,7 +294,7 @@ fn notes(all: &[(i64, Findings)]) -> Vec<String> {
     by_note.into_iter().map(one).collect()
 }
 
-/// Ranks for people: `rank 3`, `ranks 0-2, 5`. Ascending.
+/// Text of ascending ranks: `rank 3`, `ranks 0-2, 5`.
 pub fn ranges(ranks: &[i64]) -> String {
     let parts: Vec<String> = ranks
         .chunk_by(|a, b| a + 1 == *b)

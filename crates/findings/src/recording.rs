@@ -1,4 +1,4 @@
-//! What it cost to record operators.
+//! Overhead of recording operators, and its part of gains.
 
 use super::finding::Fact;
 use super::gain;
@@ -10,16 +10,16 @@ use stackline_model::{EventId, EventKind, INFERRED, Trace, Unit};
 use stackline_timeline::recording::{OperatorCost, Recording};
 use std::collections::BTreeMap;
 
-/// How many operators were recorded in spans, and what that cost.
+/// Number of recorded operators in spans, with their overhead.
 #[derive(Debug)]
 pub(super) struct RecordedOperators {
     cost: OperatorCost,
-    /// Per track the starts of what was recorded with its begin and end, ascending.
+    /// Start times of recorded operators and annotations by track, ascending.
     starts: Vec<Vec<i64>>,
 }
 
 impl RecordedOperators {
-    /// `None` if it is not known what recording costs.
+    /// Build the index; `None` if the overhead is unknown.
     pub(super) fn from_trace(trace: &Trace, recording: Option<&Recording>) -> Option<Self> {
         let cost = recording?.cost()?;
         let inferred = trace.attr(INFERRED);
@@ -38,14 +38,14 @@ impl RecordedOperators {
         self.cost
     }
 
-    /// Operators that began on the track of a span while it ran, itself among them.
+    /// Number of operators that began on the track of a span while it ran, including the span itself.
     fn within(&self, trace: &Trace, span: EventId) -> usize {
         let starts = &self.starts[trace.events.track[span.index()].index()];
         let at = |moment: i64| starts.partition_point(|&start| start < moment);
         at(trace.events.end(span)).saturating_sub(at(trace.events.start[span.index()]))
     }
 
-    /// What the recording of all operators in some spans cost, in ns; what lies in another one of them counts there.
+    /// Overhead of recording all operators in the spans, in ns; nested spans count once.
     pub(super) fn ns_in(&self, trace: &Trace, spans: impl IntoIterator<Item = EventId>) -> f64 {
         self.gone_of(trace, &spans.into_iter().map(|span| (span, 1.0)).collect()).cost_ns
     }
@@ -63,7 +63,7 @@ impl RecordedOperators {
         gone
     }
 
-    /// What the recording cost of operators that edits do away with: of a span that is scaled, the part that goes.
+    /// Overhead of recording the operators that edits remove; for a scaled span, the removed share.
     pub(super) fn gone_with(&self, exact: &Exact<'_>, edits: &[Edit]) -> Gone {
         let mut parts: BTreeMap<EventId, f64> = BTreeMap::new();
         for edit in edits.iter().filter(|edit| edit.case == Case::Likely) {
@@ -72,7 +72,7 @@ impl RecordedOperators {
                 Action::Remove | Action::AddLoaderWorkers(_) => 1.0,
                 _ => continue,
             };
-            // What workers load, the process that trains need not record.
+            // The training process no longer records operators that move to workers.
             if let Action::AddLoaderWorkers(_) = edit.action {
                 parts.extend(own_loading(exact).into_iter().map(|event| (event, 1.0)));
                 continue;
@@ -86,35 +86,37 @@ impl RecordedOperators {
     }
 }
 
-/// Recorded operators that edits do away with.
+/// Recorded operators that edits remove.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Gone {
-    /// What it cost to record them, in ns.
+    /// Overhead of recording them, in ns.
     cost_ns: f64,
-    /// Length of the spans that they were in, in ns.
+    /// Total duration of their spans, in ns.
     length_ns: f64,
 }
 
 impl Gone {
-    /// The recording's part of a gain, in ns. Where spans of several threads lie side by side less is gained than they are long,
-    /// and so much less of what recording them cost.
+    /// Overhead in a gain, in ns. If spans of several threads overlap, the gain is smaller than their total duration,
+    /// and so is the overhead in it.
     pub(super) fn of_gain(self, gain_ns: i64) -> i64 {
         (self.cost_ns * (gain_ns.max(0) as f64 / self.length_ns.max(1.0)).min(1.0)) as i64
     }
 
-    /// A gain that replay predicts, without it: the gain that a finding has.
+    /// Gain of a finding: a replayed gain without the overhead.
     pub fn taken_out_of(self, gain: Gain) -> Gain {
         gain::without(gain, self.of_gain(gain.ns))
     }
 
-    /// A sentence behind a gain that replay predicts for so many steps: findings take this part out. None where it is nothing.
+    /// Sentence after a replayed gain over `steps` steps, about the overhead that findings subtract. None without
+    /// overhead.
     pub fn sentence(self, gain_ns: i64, steps: usize) -> Option<String> {
         let gone = self.of_gain(gain_ns);
         let per_step = |ns: i64| duration(ns / steps.max(1) as i64);
-        let a_step = if steps > 0 { " a step" } else { "" };
+        let a_step = if steps > 0 { " per step" } else { "" };
         (gone > 0).then(|| {
             format!(
-                "{} of the gain{a_step} is what it cost to record the operators that go: `findings` takes that out, and tells {}{a_step}",
+                "{} of the gain{a_step} is the cost of recording the removed operators: `findings` subtracts it, and \
+                     reports {}{a_step}",
                 per_step(gone),
                 per_step(gain_ns - gone.min(gain_ns))
             )
@@ -122,14 +124,15 @@ impl Gone {
     }
 }
 
-/// Recorded operators that edits do away with; none if it is not known what recording costs.
+/// Recorded operators that edits remove; none if the overhead is unknown.
 pub fn recorded_in(exact: &Exact<'_>, edits: &[Edit]) -> Option<Gone> {
     let recording = Recording::from_trace(exact.trace());
     Some(RecordedOperators::from_trace(exact.trace(), recording.as_ref())?.gone_with(exact, edits))
 }
 
 impl SharedContext<'_> {
-    /// How much of the window the recording of its operators took on the thread that has most of them, in ns: half of it at most.
+    /// Overhead in the window on the thread with most recorded operators, in ns; at most half of the
+    /// window.
     pub(super) fn recording_of_window(&self, operators: &RecordedOperators) -> i64 {
         let count = |starts: &Vec<i64>| {
             let at = |moment: i64| starts.partition_point(|&start| start < moment);
@@ -139,32 +142,32 @@ impl SharedContext<'_> {
         ((most as f64 * operators.cost.ns()) as i64).min(self.window.length_ns() / 2)
     }
 
-    /// Mean length of a step of the window without what recording cost, in ns.
+    /// Mean step length in the window without overhead, in ns.
     pub(super) fn step_ns(&self) -> i64 {
         let recording = self.recorded().map_or(0, |recorded| self.recording_of_window(recorded));
         (self.window.length_ns() - recording) / self.steps.max(1) as i64
     }
 }
 
-/// Says how much was taken out, if it is much.
+/// Fact about the subtracted overhead, unless it is small.
 pub(super) fn taken_out(recording: i64) -> Option<Fact<String>> {
     const LEAST_NS: i64 = 1_000;
-    let name = "recording of operators, taken out of the gain, a step".to_owned();
+    let name = "recording overhead excluded from the gain per step".to_owned();
     (recording >= LEAST_NS).then(|| Fact { name, value: recording as f64 / 1e3, unit: Unit::Us })
 }
 
-/// What recording cost, as a sentence.
+/// Note on the overhead of recording.
 pub(super) fn recording_note(shared: &SharedContext<'_>) -> Option<String> {
     let recorded = shared.recorded()?;
     let cost = recorded.cost();
     let torch = match cost.torch_ns {
-        Some(ns) => format!("{ns:.0} ns of them PyTorch's"),
-        None => "without PyTorch's part, which is not known".to_owned(),
+        Some(ns) => format!("{ns:.0} ns of it PyTorch's"),
+        None => "without PyTorch's share, which is unknown".to_owned(),
     };
     Some(format!(
-        "recording cost at least {:.0} ns per operator ({torch}), {:.0} % of the recorded step: so much is taken out of the \
-         step's length and of the gains that replay computes, and still in all other times; what the program loses besides, \
-         because recording displaces it from the processor's caches, is not known",
+        "recording cost at least {:.0} ns per operator ({torch}), {:.0} % of the recorded step: the step length and \
+             replayed gains exclude it, and all other times include it; additional cache misses due to recording are \
+             unknown",
         cost.ns(),
         100.0 * shared.recording_of_window(recorded) as f64 / shared.window.length_ns().max(1) as f64
     ))

@@ -22,16 +22,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Context that all rules share.
+/// Data of a trace and its critical path that all rules share.
 pub(super) struct SharedContext<'a> {
     pub(super) exact: &'a Exact<'a>,
     pub(super) window: Window,
-    /// Steps in the window; 1 if there are none.
+    /// Number of steps in the window; 1 if there are none.
     pub(super) steps: usize,
-    /// Whether the window has steps.
+    /// True if the window has steps.
     pub(super) has_steps: bool,
     pub(super) settings: &'a Settings,
-    /// Whether nobody marked these steps, and whether a rule asked how many there are.
+    /// True if the program does not mark its steps; `asked_for_steps` is set when a rule uses their number.
     are_inferred: bool,
     asked_for_steps: AtomicBool,
     path: OnceLock<ExactPath>,
@@ -78,47 +78,47 @@ impl<'a> SharedContext<'a> {
         }
     }
 
-    /// What a rule finds, and whether it depends on steps that are inferred.
+    /// Run a check. The flag is true if its result depends on inferred steps.
     pub(super) fn notes_inferred_steps<T>(&self, check: impl FnOnce() -> T) -> (T, bool) {
         self.asked_for_steps.store(false, Ordering::Relaxed);
         let found = check();
         (found, self.are_inferred && self.asked_for_steps.load(Ordering::Relaxed))
     }
 
-    /// When GPU work was launched.
+    /// Launch times of GPU work.
     pub(super) fn launch_times(&self) -> &LaunchTimes<'a> {
         self.launch_times.get_or_init(|| LaunchTimes::new(self.exact.trace()))
     }
 }
 
 impl SharedContext<'_> {
-    /// What the recording says that the trace is of.
+    /// Properties of Stackline's own recording.
     pub(super) fn recording(&self) -> Option<&Recording> {
         self.exact.recording()
     }
 
-    /// The critical path through the window.
+    /// Critical path through the window.
     pub(super) fn path(&self) -> &ExactPath {
         self.path.get_or_init(|| self.exact.path_of(self.window))
     }
 
-    /// The standstills of the window.
+    /// Standstills of the window.
     pub(super) fn standstill(&self) -> &Standstill {
         self.standstill.get_or_init(|| Standstill::new(self))
     }
 
-    /// What the recording of operators cost; none if that is not known.
+    /// Overhead of recording operators; none if unknown.
     pub(super) fn recorded(&self) -> Option<&RecordedOperators> {
         self.recorded.get_or_init(|| RecordedOperators::from_trace(self.exact.trace(), self.recording())).as_ref()
     }
 }
 
-/// Whether an event ran in a part of the path: an operation is not what a wait of unknown cause before it is spent on.
+/// Check that an event ran in a segment. In a wait of unknown cause, the segment's event comes after the wait.
 fn ran(hop: &PathSegment) -> bool {
     hop.event.is_some() && hop.category != Category::Unknown
 }
 
-/// Rule context: a trace as one rule sees it.
+/// Rule context: access to the trace for one rule.
 #[derive(Clone, Copy)]
 pub struct RuleContext<'a> {
     shared: &'a SharedContext<'a>,
@@ -130,33 +130,34 @@ impl<'a> RuleContext<'a> {
         Self { shared, rule }
     }
 
-    /// The trace.
+    /// Analyzed trace.
     pub fn trace(&self) -> &'a Trace {
         self.shared.exact.trace()
     }
 
-    /// What the recording says that the trace is of; `None` of other traces.
+    /// Properties of Stackline's own recording; `None` for other traces.
     pub fn recording(&self) -> Option<&'a Recording> {
         self.shared.recording()
     }
 
-    /// What it cost to record all operators in some spans, in ns: they take so much less without. 0 if that is not known.
+    /// Overhead of recording all operators in spans, in ns, by which the spans are shorter without a recorder. 0 if
+    /// unknown.
     pub fn recording_ns(&self, spans: &[EventId]) -> i64 {
         let ns = |recorded: &RecordedOperators| recorded.ns_in(self.trace(), spans.iter().copied());
         self.shared.recorded().map_or(0, |recorded| ns(recorded) as i64)
     }
 
-    /// The value of one of the rule's settings.
+    /// Value of one of the rule's settings.
     pub fn setting(&self, name: &str) -> f64 {
         self.shared.settings.get(self.rule, name)
     }
 
-    /// The value of a setting of another rule, whose findings this one leaves out.
+    /// Value of a setting of another rule, whose findings this rule excludes.
     pub fn setting_of(&self, rule: &Rule, name: &str) -> f64 {
         self.shared.settings.get(rule, name)
     }
 
-    /// How many steps the window holds; 1 if the trace has none.
+    /// Number of steps in the window; 1 if the trace has none.
     pub fn steps(&self) -> usize {
         self.shared.asked_for_steps.store(true, Ordering::Relaxed);
         self.shared.steps
@@ -167,7 +168,7 @@ impl<'a> RuleContext<'a> {
         StepWords::new(if self.shared.has_steps { self.shared.steps } else { 0 })
     }
 
-    /// Start and end of what is looked at, in ns since the base.
+    /// Start and end of the window, in ns since the base.
     pub fn window(&self) -> (i64, i64) {
         (self.shared.window.start, self.shared.window.end)
     }
@@ -177,40 +178,40 @@ impl<'a> RuleContext<'a> {
         (self.shared.window.length_ns() - self.shared.standstill().ns).max(1)
     }
 
-    /// A time of the whole window in percent of it, without standstills.
+    /// Time in percent of the window without standstills.
     pub fn percent(&self, ns: i64) -> f64 {
         let percent = 100.0 * ns as f64 / self.steps_ns() as f64;
-        // A time that goes on through a standstill, such as that of a thread which waits, is that of all steps.
+        // A time that includes a standstill, such as that of a waiting thread, is at most all steps.
         if self.shared.standstill().ns > 0 { percent.min(100.0) } else { percent }
     }
 
-    /// A time in percent of all of the window, standstills included.
+    /// Time in percent of the whole window, including standstills.
     pub fn percent_of_window(&self, ns: i64) -> f64 {
         100.0 * ns as f64 / self.shared.window.length_ns().max(1) as f64
     }
 
-    /// A time of the whole window per step, in ns.
+    /// Time of the whole window divided by its steps, in ns.
     pub fn per_step(&self, ns: i64) -> i64 {
         ns / self.shared.steps.max(1) as i64
     }
 
-    /// Worker processes of loaders of data, as far as the trace shows them.
+    /// Worker processes of data loaders that the trace shows.
     pub fn loader_workers(&self) -> &'a LoaderWorkers {
         self.shared.exact.loader_workers()
     }
 
-    /// The critical path through the window.
+    /// Critical path through the window.
     pub fn path(&self) -> &'a ExactPath {
         self.shared.path()
     }
 
-    /// Hops of the path without standstills.
+    /// Critical-path segments without standstills.
     pub fn hops(&self) -> impl Iterator<Item = PathSegment> + use<'a> {
         let standstill = self.shared.standstill();
         self.path().hops.iter().filter(|hop| !standstill.holds(hop))
     }
 
-    /// Time on the path by event, in ns, without standstills.
+    /// Time on the critical path by event, in ns, without standstills.
     pub fn on_path(&self) -> &'a FxHashMap<EventId, i64> {
         self.shared.on_path.get_or_init(|| {
             let mut by_event = FxHashMap::default();
@@ -221,13 +222,13 @@ impl<'a> RuleContext<'a> {
         })
     }
 
-    /// Time of the path per cause, in ns, without standstills.
+    /// Time on the critical path by cause, in ns, without standstills.
     pub fn path_of(&self, category: Category) -> i64 {
         self.hops().filter(|hop| hop.category == category).map(|hop| hop.end - hop.start).sum()
     }
 
-    /// Whether an event lies in the window, with times that can be believed: GPU work by its launch, and by itself where the host runs
-    /// so far ahead that it launched the work before the GPU was done with that of earlier steps.
+    /// Check that an event is in the window, with valid times. GPU work counts by its launch, or by its start if the
+    /// host launched it before the GPU completed earlier steps.
     pub fn counts(&self, event: EventId) -> bool {
         let trace = self.trace();
         let events = &trace.events;
@@ -242,12 +243,12 @@ impl<'a> RuleContext<'a> {
         launched < to && launched.max(started) >= from
     }
 
-    /// When GPU work was launched.
+    /// Launch times of GPU work.
     pub(super) fn launch_times(&self) -> &'a LaunchTimes<'a> {
         self.shared.launch_times()
     }
 
-    /// Events of the window of some kinds whose name passes a test; each name is tested once.
+    /// Events of the window of the given kinds whose name passes a test; each name is tested once.
     pub fn named(&self, kinds: &[EventKind], test: impl Fn(&str) -> bool) -> Vec<EventId> {
         let trace = self.trace();
         let fits: Vec<bool> = trace.strings.iter().map(test).collect();
@@ -266,7 +267,7 @@ impl<'a> RuleContext<'a> {
         self.named(&[EventKind::Kernel], |_| true)
     }
 
-    /// What names of operations say that they do.
+    /// Classifier of operations by name.
     pub fn kernel_types(&self) -> NameTypes<'a> {
         NameTypes::new(self.trace(), RULES)
     }
@@ -276,24 +277,24 @@ impl<'a> RuleContext<'a> {
         self.named(&[EventKind::Operator], is_operators_name)
     }
 
-    /// Length of an event in ns.
+    /// Duration of an event in ns.
     pub fn dur(&self, event: EventId) -> i64 {
         self.trace().events.dur[event.index()]
     }
 
-    /// Lengths of some events, in ns, ascending.
+    /// Durations of events, in ns, ascending.
     pub fn lengths(&self, events: &[EventId]) -> Vec<i64> {
         let mut lengths: Vec<i64> = events.iter().map(|&event| self.dur(event)).collect();
         lengths.sort_unstable();
         lengths
     }
 
-    /// Sum of lengths, in ns.
+    /// Total duration, in ns.
     pub fn total(&self, events: &[EventId]) -> i64 {
         events.iter().map(|&e| self.dur(e)).sum()
     }
 
-    /// Events by the place that they come from (GPU work: where it was launched), in the order of the places.
+    /// Events by source location (for GPU work that of its launch), in the order of locations.
     pub fn by_place(&self, events: &[EventId]) -> Vec<(SourceLocation, Vec<EventId>)> {
         let places = self.places();
         let mut groups: BTreeMap<SourceLocationKey, Vec<EventId>> = BTreeMap::new();
@@ -303,7 +304,7 @@ impl<'a> RuleContext<'a> {
         groups.into_iter().map(|(key, events)| (places.place(key), events)).collect()
     }
 
-    /// The place of one event.
+    /// Source location of an event.
     pub fn place(&self, event: EventId) -> SourceLocation {
         self.places().place(self.places().key(event))
     }
@@ -312,32 +313,32 @@ impl<'a> RuleContext<'a> {
         self.shared.launches.get_or_init(|| Launches::new(self.trace()))
     }
 
-    /// Length of all GPU work of the window, in ns; what runs at the same time counts each.
+    /// Total duration of GPU work in the window, in ns; concurrent work counts separately.
     pub fn gpu_ns(&self) -> i64 {
         *self.shared.gpu_ns.get_or_init(|| self.total(&self.gpu_work()))
     }
 
-    /// Indexes of what lies within spans.
+    /// Indexes of the contents of spans.
     pub(super) fn indexes(&self) -> &'a Indexes {
         &self.shared.indexes
     }
 
-    /// Whether an event is a call of a function of the user's own code.
+    /// Check if an event is a call of a function of the user's own code.
     pub fn is_own_frame(&self, event: EventId) -> bool {
         self.places().is_own_frame(event)
     }
 
-    /// Whether a name is that of a function of the user's own code.
+    /// Check if a name is that of a function of the user's own code.
     pub(super) fn is_own_name(&self, name: StrId) -> bool {
         self.places().is_own_name(name)
     }
 
-    /// What threads do between operators, where samples say it.
+    /// Gaps of host threads between operators, with their samples.
     pub(super) fn host_gaps(&self) -> &'a HostGaps {
         self.shared.host_gaps.get_or_init(|| HostGaps::from_trace(self.trace(), self.window()))
     }
 
-    /// The line of the user's own code in which a sample found a thread; none if it was elsewhere.
+    /// Line of the user's own code in a sample; none if the thread ran other code.
     pub(super) fn line_of_sample(&self, sample: EventId) -> Option<SourceLocation> {
         self.places().line_of_sample(sample)
     }
@@ -346,13 +347,13 @@ impl<'a> RuleContext<'a> {
         self.shared.places.get_or_init(|| SourceLocations::new(self.trace()))
     }
 
-    /// Those of some events that lie in no other one of them.
+    /// Events that are not nested in another one of them.
     pub fn outermost(&self, events: &[EventId]) -> Vec<EventId> {
         let (trace, all): (_, FxHashSet<EventId>) = (self.trace(), events.iter().copied().collect());
         events.iter().copied().filter(|&e| !trace.ancestors(e).any(|around| all.contains(&around))).collect()
     }
 
-    /// Spans by the place that they come from, with the sum of what is said of each of them (such as its time on the path).
+    /// Spans by source location, with the sum of a value of each span (such as its time on the path).
     pub fn sums_by_place(&self, mut spans: Vec<(EventId, i64)>) -> Vec<(SourceLocation, i64, Vec<EventId>)> {
         spans.sort_unstable();
         let events: Vec<EventId> = spans.iter().map(|&(span, _)| span).collect();
@@ -361,13 +362,13 @@ impl<'a> RuleContext<'a> {
         by_place.map(|(place, of)| (place, of.iter().map(ns).sum(), of)).collect()
     }
 
-    /// Whether an event is a copy from a device to the host.
+    /// Check if an event is a copy from a device to the host.
     pub fn is_copy_to_host(&self, event: EventId) -> bool {
         let trace = self.trace();
         trace.kind(event) == EventKind::Memcpy && copy_direction(trace.name(event)) == Some(CopyDirection::ToHost)
     }
 
-    /// The steps of the window behind the first one of the trace, which does what is done once.
+    /// Steps of the window, except for the first step of the trace, which includes one-time work.
     pub fn later_steps(&self) -> &'a [Step] {
         let (steps, (from, to)) = (&self.trace().steps, self.window());
         let first = steps.partition_point(|s| s.start < from).max(1).min(steps.len());
@@ -375,7 +376,7 @@ impl<'a> RuleContext<'a> {
         &steps[first..last]
     }
 
-    /// The place in a list of steps of the one of its own process in which an event starts.
+    /// Index in a list of steps of the step of an event's own process in which the event starts.
     pub fn step_of(&self, steps: &[Step], event: EventId) -> Option<usize> {
         let (trace, at) = (self.trace(), event.index());
         let index = self.shared.step_index.get_or_init(|| StepIndex::new(trace));
@@ -386,20 +387,20 @@ impl<'a> RuleContext<'a> {
         together.enumerate().find(|(_, s)| s.event == step.event).map(|(after, _)| from + after)
     }
 
-    /// The places in a list of steps of those in which events start.
+    /// Indexes in a list of steps of those in which events start.
     pub fn steps_with(&self, steps: &[Step], events: impl IntoIterator<Item = EventId>) -> BTreeSet<usize> {
         events.into_iter().filter_map(|event| self.step_of(steps, event)).collect()
     }
 
-    /// Whether these are all steps of the window. The first or the last one may lack: where an optimizer's call ends each step, what the
-    /// program does after it lies in the next step, and the first step has none of it.
+    /// Check that these are all steps of the window. The first or last step may be missing: if an optimizer call ends
+    /// each step, work after it belongs to the next step, and the first step lacks it.
     pub fn are_all_steps(&self, steps: &BTreeSet<usize>) -> bool {
         let (Some(first), Some(last)) = (steps.first(), steps.last()) else { return false };
         let is_all_but_one = steps.len() >= 2 && steps.len() + 1 == self.steps() && last - first + 1 == steps.len();
         steps.len() >= self.steps() || is_all_but_one
     }
 
-    /// Events by name, most time first.
+    /// Events by name, by descending time.
     pub fn by_name(&self, events: &[EventId]) -> Vec<(&'a str, Vec<EventId>)> {
         let trace = self.trace();
         let mut groups: BTreeMap<StrId, Vec<EventId>> = BTreeMap::new();
@@ -411,12 +412,12 @@ impl<'a> RuleContext<'a> {
         groups
     }
 
-    /// An edit of these events, under a text for people; none if it cannot be done to such events.
+    /// Edit of events, with a readable label; none if the action does not apply to them.
     pub fn edit(&self, action: Action, text: impl Into<String>, events: &[EventId]) -> Option<Edit> {
         self.edit_of(action, text, Chosen { events: events.to_vec(), ..Chosen::default() })
     }
 
-    /// The same, of stretches of time, too.
+    /// The same, also of time ranges.
     pub fn edit_of(&self, action: Action, text: impl Into<String>, chosen: Chosen) -> Option<Edit> {
         if chosen.events.is_empty() && chosen.between.is_empty() && chosen.stretches.is_empty() {
             return None;
@@ -425,7 +426,7 @@ impl<'a> RuleContext<'a> {
         Edit::on(action, Selector::new(text, chosen)).ok()
     }
 
-    /// What it is worth if events took a part of their time: likely, and the least and most that may be left; none if that cannot be done.
+    /// Gain of scaling events to the likely, least and most remaining share; none if the action does not apply.
     pub(super) fn scaled(
         &self,
         [likely, least, most]: [f64; 3],
@@ -437,7 +438,7 @@ impl<'a> RuleContext<'a> {
     }
 }
 
-/// A factor as people read it, to four digits: what is replayed is what is told.
+/// Factor rounded to four significant digits, so that the replayed and the displayed value are equal.
 fn rounded(factor: f64) -> f64 {
     format!("{factor:.3e}").parse().unwrap_or(factor)
 }

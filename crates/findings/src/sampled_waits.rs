@@ -13,7 +13,7 @@ use stackline_timeline::sampling_error::shared;
 use stackline_timeline::source_location::SourceLocation;
 use std::collections::BTreeMap;
 
-/// What two places have in common: something between them is somewhere there.
+/// Common part of two source locations, which contains code between them.
 fn between(before: SourceLocation, behind: &SourceLocation) -> SourceLocation {
     if before == *behind {
         before
@@ -25,12 +25,13 @@ fn between(before: SourceLocation, behind: &SourceLocation) -> SourceLocation {
     }
 }
 
-/// The part of a wait behind its last sample, at most: one that lasts is asked about again after a tenth of its length.
+/// Largest share of a wait after its last sample: the recorder samples a continuing wait after each further tenth of
+/// its length.
 const UNSEEN: f64 = 0.1;
 
 impl HostGap {
-    /// How long the thread waits where so many samples saw it that stand for so much, in ns, if it was looked at so often. A look that finds
-    /// no wait finds it running.
+    /// Waiting time from `samples` samples with the total weight `ns`, at the sampling interval `looks_ns`. An interval
+    /// without a sample means that the thread ran.
     fn seen_waiting(&self, samples: usize, ns: i64, looks_ns: f64) -> Estimate {
         let time = self.ns as f64;
         let looks = (time / looks_ns).round().max(samples as f64);
@@ -40,14 +41,15 @@ impl HostGap {
         Estimate { ns: time * share, low: time * least.min(share), high }
     }
 
-    /// How long the thread neither computes nor is ready to, in ns; none if that cannot be told.
+    /// Time in which the thread neither computes nor is runnable, in ns; none if unknown.
     fn waiting(&self, recording: Option<&Recording>, trace: &Trace) -> Option<Estimate> {
         let (computing, time) = (self.computing(), self.ns as f64);
         let Key::Int(pid) = trace.tracks.pid(self.track?) else { return None };
         let (first, last) = (self.stretches.first()?, self.stretches.last()?);
         let (from, to) = (trace.events.end(first.0), trace.events.start[last.1.index()]);
         let delayed = recording.map_or(0.0, |recording| recording.delayed(pid, from, to));
-        // Its part of what all threads of the process waited for processors; all of that at most.
+        // The gap's share of the time in which all threads of the process were runnable without a processor; at most
+        // all of it.
         let part = delayed * time / ((to - from) as f64).max(1.0);
         let waits = |computing: f64, delayed: f64| (time - computing - delayed).max(0.0);
         let low = waits(computing.high, delayed);
@@ -56,8 +58,8 @@ impl HostGap {
 }
 
 impl RuleContext<'_> {
-    /// Where threads wait between two operators for what is not in the trace; what holds one of some waits that are known, or lies
-    /// in spans whose name passes a test, does not count; nor do waits that belong to what else is done there, which another test tells.
+    /// Waits between two operators for unrecorded causes, by source location. Excludes gaps with known waits, gaps in
+    /// spans that pass the test `is_other`, and waits that belong to other work of the gap, by the test `has_waits`.
     pub(super) fn waits_between(
         &self,
         known: &[EventId],
@@ -69,8 +71,8 @@ impl RuleContext<'_> {
         self.waits_looked_at(looks_ns, known, &is_other).into_iter().chain(left_over).collect()
     }
 
-    /// Time of the path during each of some calls that wait, in ns: in the call and, if it is one of a thread with steps, to which the path
-    /// comes back when it returns, what other threads do meanwhile. Not operators there: that work has to be done anyway.
+    /// Time of the path during each waiting call, in ns: in the call and, for a thread with steps that the path returns
+    /// to after the call, in other threads meanwhile. Excludes their operators, which are necessary work.
     pub(super) fn path_during(&self, calls: &[EventId]) -> Vec<i64> {
         let trace = self.trace();
         let inside = self.path_inside(calls);
@@ -100,7 +102,7 @@ impl RuleContext<'_> {
         calls.iter().zip(inside).map(of).collect()
     }
 
-    /// By samples of threads that wait.
+    /// Waits from samples of blocked threads.
     fn waits_looked_at(
         &self,
         looks_ns: f64,
@@ -126,8 +128,8 @@ impl RuleContext<'_> {
         found.into_iter().map(|(place, (seen, times))| (place, seen.in_all(times))).collect()
     }
 
-    /// How long a thread waits between two operators for nobody knows what, by what samples of CPU time leave: none where a sample of a wait, or
-    /// one of some waits that are known, tells more, and none in spans whose name passes a test.
+    /// Unexplained waiting time in a gap, from the time without CPU samples. None if the gap has samples of waits or
+    /// known waits, or is in a span whose name passes a test.
     pub(super) fn unexplained(
         &self,
         host_gap: &HostGap,
@@ -145,12 +147,13 @@ impl RuleContext<'_> {
             return None;
         }
         let time = host_gap.waiting(self.recording(), trace)?;
-        // Where threads are looked at, waits in which nobody is interrupted to ask where are known by that alone: what is not sure is none.
+        // If the recorder samples blocked threads, waits that it cannot interrupt are known only from this time: then
+        // uncertain waits do not count.
         let is_sure = time.low > 0.0 || !host_gaps.tell_waits();
         Some(time).filter(|time| time.ns > 0.0 && is_sure)
     }
 
-    /// Waits that nothing explains, but those that belong to what else is done there.
+    /// Unexplained waits, except for those that belong to other work of the gap.
     fn waits_left_over(
         &self,
         known: &[EventId],
@@ -165,7 +168,7 @@ impl RuleContext<'_> {
                 return None;
             }
             let (before, behind) = host_gap.stretches[0];
-            // Samples of CPU time are where it computes.
+            // CPU time samples show the location of computation, not of waits.
             let place = self.line_of_most(&host_gap.wall.events);
             let place = place.unwrap_or_else(|| self.place_between(before, behind));
             let mut seen = Seen { time, ..Seen::default() };
@@ -175,8 +178,8 @@ impl RuleContext<'_> {
         self.host_gaps().all.iter().filter_map(wait).collect()
     }
 
-    /// What the lines of two operators have in common. Operators of one line in two steps are those of two calls: that something between
-    /// them is in the function that they are in is not known.
+    /// Common source location of two operators. For operators of one line in two steps, it is unknown if code between
+    /// them is in the same function.
     fn place_between(&self, before: EventId, behind: EventId) -> SourceLocation {
         let place = between(self.line_of(before), &self.line_of(behind));
         let step = |operator: EventId| self.step_of(&self.trace().steps, operator);
@@ -186,8 +189,8 @@ impl RuleContext<'_> {
         if place.line.is_some() { place } else { self.last_line_of_both(before, behind).unwrap_or(place) }
     }
 
-    /// Where the ways to two operators part: the function that calls both, and its line behind which one comes before the other. What is
-    /// between them is there, or in what is called from there on.
+    /// Last common caller of two operators, with the line that leads to the first one. Code between the operators is
+    /// there or in its callees.
     fn last_line_of_both(&self, before: EventId, behind: EventId) -> Option<SourceLocation> {
         let frames =
             |operator| self.stack_frames(operator).into_iter().rev().map(|name| self.trace().strings.get(name));

@@ -1,7 +1,8 @@
-//! Standstills: gaps on the critical path that are much longer than a step, such as a debugger's or a stalled file system's.
+//! Standstills: gaps on the critical path that are much longer than a step, for example due to a debugger or a stalled
+//! file system.
 //!
-//! One gap of many steps' time makes the mean step long, and each finding a small part of it. Shares that rules compare are of the
-//! steps without it ([`super::RuleContext::percent`]).
+//! A gap as long as many steps inflates the mean step, and reduces the share of each finding. Rules therefore compare
+//! shares of the steps without standstills ([`super::RuleContext::percent`]).
 
 use super::rule_context::SharedContext;
 use stackline_critical_path::exact::PathSegment;
@@ -9,36 +10,36 @@ use stackline_model::format::duration;
 use stackline_model::{EventKind, Step, Trace};
 use stackline_timeline::steps::middle;
 
-/// A gap is a standstill if it takes as long as so many median steps,
+/// Least duration of a standstill, in median steps.
 const STEPS: i64 = 10;
-/// and this part of the window, in percent.
+/// Least share of a standstill in the window, in percent.
 const SHARE: i64 = 20;
-/// The rule of hops in which a thread works, and nothing of it is recorded.
+/// Rule of segments in which a thread works without recorded events.
 const GAP: &str = "gap";
 
-/// The standstills of a window.
+/// Standstills of a window.
 #[derive(Debug, Default)]
 pub(super) struct Standstill {
-    /// How long all of them take, in ns.
+    /// Total duration, in ns.
     pub(super) ns: i64,
-    /// What is to be said of them.
+    /// Note for the report.
     pub(super) note: Option<String>,
-    /// Where they begin, ascending.
+    /// Start times, ascending.
     starts: Vec<i64>,
 }
 
 impl Standstill {
-    /// Whether a hop of the path is one of them.
+    /// Check if a critical-path segment is a standstill.
     pub(super) fn holds(&self, hop: &PathSegment) -> bool {
         self.starts.binary_search(&hop.start).is_ok() && hop.end > hop.start
     }
 
-    /// Mean length of steps without standstills, from their mean with them, in ns.
+    /// Mean step length without standstills, from the mean with them, in ns.
     pub(super) fn without(&self, mean_ns: i64, steps: usize) -> i64 {
         without(mean_ns, self.ns, steps)
     }
 
-    /// Those of the window; none where it has no steps.
+    /// Find the standstills of the window; none without steps.
     pub(super) fn new(shared: &SharedContext<'_>) -> Self {
         let (trace, window) = (shared.exact.trace(), shared.window);
         let is_of_window = |step: &&Step| step.end > window.start && step.start < window.end;
@@ -52,7 +53,7 @@ impl Standstill {
         let Some(longest) = gaps.iter().max_by_key(|hop| length(hop)) else { return Self::default() };
         let ns: i64 = gaps.iter().map(length).sum();
         let at = place(&of_window, middle_of(longest));
-        let what = match gaps.len() {
+        let gaps_are = match gaps.len() {
             1 => format!("one gap of {} {at} is", duration(ns)),
             count => {
                 format!(
@@ -62,11 +63,11 @@ impl Standstill {
                 )
             }
         };
-        // Elsewhere other threads may run calls meanwhile.
+        // Otherwise other threads may run calls meanwhile.
         let are_empty = gaps.iter().all(|hop| hop.event.is_some() || hop.rule == GAP);
-        let why = if are_empty { "without recorded calls" } else { "which no record explains" };
+        let why = if are_empty { "without recorded calls" } else { "of unknown cause" };
         let note = format!(
-            "{what} {:.0} % of the window, {why}; a step takes {} without{}",
+            "{gaps_are} {:.0} % of the window, {why}; a step takes {} without{}",
             100.0 * ns as f64 / window.length_ns().max(1) as f64,
             duration(without(shared.step_ns(), ns, shared.steps)),
             others(&of_window, &gaps).unwrap_or_default()
@@ -77,22 +78,22 @@ impl Standstill {
     }
 }
 
-/// The mean of steps without gaps in them; what recording cost may lie in these, too.
+/// Mean step length without gaps. Overhead of recording may be in the gaps, too.
 fn without(mean_ns: i64, gaps_ns: i64, steps: usize) -> i64 {
     (mean_ns - gaps_ns / steps.max(1) as i64).max(0)
 }
 
-/// Whether nothing but an annotation runs in a hop of the path.
+/// Check that at most an annotation runs in a critical-path segment.
 fn is_gap(trace: &Trace, hop: &PathSegment) -> bool {
     hop.event.some().is_none_or(|event| trace.kind(event) == EventKind::Annotation)
 }
 
-/// Where a gap is: it may begin in one step and end in the next one.
+/// Middle of a gap, which identifies its step: a gap may begin in one step and end in the next.
 fn middle_of(gap: &PathSegment) -> i64 {
     gap.start + (gap.end - gap.start) / 2
 }
 
-/// Within or after which step a time is.
+/// Step that contains or precedes a time, as text.
 fn place(steps: &[&Step], at: i64) -> String {
     match steps.iter().rfind(|step| step.start <= at) {
         Some(step) if step.end > at => format!("in step {}", step.number),
@@ -101,7 +102,7 @@ fn place(steps: &[&Step], at: i64) -> String {
     }
 }
 
-/// How to look at the longest run of steps without a gap in or between them.
+/// Option that selects the longest run of steps without a gap in or between them.
 fn others(steps: &[&Step], gaps: &[PathSegment]) -> Option<String> {
     let holds = |from: i64, to: i64| gaps.iter().map(middle_of).any(|at| at >= from && at < to);
     let mut runs: Vec<Vec<&Step>> = Vec::new();
@@ -111,7 +112,7 @@ fn others(steps: &[&Step], gaps: &[PathSegment]) -> Option<String> {
             _ => runs.push(vec![step]),
         }
     }
-    // Of equally long ones the first.
+    // The first of equally long runs.
     let run = runs.iter().rev().max_by_key(|run| run.len())?;
     let (first, last) = (run.first()?.number, run.last()?.number);
     Some(format!("; --steps {first}..{last} selects steps without a gap"))

@@ -1,4 +1,4 @@
-//! Findings as tables.
+//! Tables of findings.
 
 use super::finding::Finding;
 use super::memory::MemoryGain;
@@ -10,20 +10,20 @@ use stackline_timeline::stats::percent;
 
 /// Name of the table of findings.
 pub const FINDINGS: &str = "findings";
-/// Name of the table of rules that could not look.
+/// Name of the table of rules that were not checked.
 pub const UNCHECKED: &str = "not_checked";
 
-/// What was found, and what could not be looked for.
+/// Tables of findings and of rules that were not checked.
 pub fn tables(found: &Findings) -> Vec<Table> {
     vec![findings_table(found), unchecked(found)]
 }
 
-/// What was found, most gain first; what could not be looked for is told in its notes.
+/// Table of findings, by descending gain. Its notes name rules that were not checked.
 pub fn findings_table(found: &Findings) -> Table {
     let rows = &found.findings;
     let text = |of: fn(&Finding) -> Option<String>| rows.iter().map(of);
     let gain = |of: fn(&Finding) -> Option<i64>| rows.iter().map(of);
-    let mut table = Table::new(FINDINGS, "What to change, by predicted gain")
+    let mut table = Table::new(FINDINGS, "Findings by estimated gain")
         .text("code", rows.iter().map(|f| f.rule.code.clone()))
         .text("name", rows.iter().map(|f| f.rule.name.clone()))
         .text("area", rows.iter().map(|f| f.rule.area.name().to_owned()))
@@ -72,7 +72,7 @@ pub fn findings_table(found: &Findings) -> Table {
     table
 }
 
-/// What changes save of the memory of devices.
+/// Columns of device memory that changes save.
 fn memory_columns(table: Table, rows: &[Finding]) -> Table {
     let of = |value: fn(&MemoryGain) -> u64| {
         rows.iter().map(move |finding| finding.memory.as_ref().and_then(|memory| i64::try_from(value(memory)).ok()))
@@ -86,13 +86,13 @@ fn memory_columns(table: Table, rows: &[Finding]) -> Table {
         .text("device", rows.iter().map(|finding| Some(finding.memory.as_ref()?.device.clone())))
 }
 
-/// The facts of a finding: `kernels 120; mean 3.10 µs`.
+/// Facts of a finding as text: `kernels 120; mean 3.10 µs`.
 pub fn evidence(finding: &Finding) -> String {
     let fact = |f: &super::Fact<String>| format!("{} {}", f.name, quantity(f.value, f.unit));
     finding.facts.iter().map(fact).collect::<Vec<_>>().join("; ")
 }
 
-/// A value with its unit, in the unit that reads best.
+/// Value with its most readable unit.
 fn quantity(value: f64, unit: Unit) -> String {
     match unit {
         Unit::Ns => signed_duration(value.round() as i64),

@@ -1,5 +1,5 @@
-//! What lies within spans: time on the path, operators, calls that wait, backward work. Rules ask for it of many places, so all of it is
-//! answered by indexes that are made once.
+//! Indexes of the contents of spans: time on the critical path, operators, waiting calls, backward work. Rules query
+//! many locations, so each index is built once.
 
 use super::gpu_work_by_launcher::Runs;
 use super::nesting::Nesting;
@@ -10,7 +10,7 @@ use stackline_model::{EventId, EventKind, LinkKind, Trace};
 use stackline_timeline::vocabulary::autograd;
 use std::sync::OnceLock;
 
-/// Indexes that rules share, each made when it is first asked for.
+/// Indexes that rules share, built at first use.
 #[derive(Debug, Default)]
 pub(super) struct Indexes {
     path: OnceLock<PathTimes>,
@@ -23,35 +23,35 @@ pub(super) struct Indexes {
 }
 
 impl Indexes {
-    /// Whether the program uses a GPU, asked for once.
+    /// Check if the program uses a GPU; the check runs once.
     pub(super) fn uses_gpu(&self, ask: impl FnOnce() -> bool) -> bool {
         *self.uses_gpu.get_or_init(ask)
     }
 }
 
-/// Events of the path.
+/// Events of the critical path.
 #[derive(Debug)]
 struct PathTimes {
     nesting: Nesting,
-    /// Time of the path in all of them before each position, in ns.
+    /// Prefix sums of the time on the path, in ns.
     before: Vec<i64>,
 }
 
-/// Links from forward operators to their backward.
+/// Links from forward to backward operators.
 #[derive(Debug)]
 struct BackwardLinks {
     starts: Nesting,
-    /// Start and end of each, ascending.
+    /// Start and end of each link, ascending.
     links: Vec<(EventId, EventId)>,
 }
 
-/// Track, start and number: the order of events of threads.
+/// Sort key of events on threads: track, start, event.
 fn moment(trace: &Trace, event: EventId) -> (stackline_model::TrackId, i64, EventId) {
     (trace.events.track[event.index()], trace.events.start[event.index()], event)
 }
 
 impl<'a> RuleContext<'a> {
-    /// Time of the path in each of some spans and all that they enclose, in ns; spans that lie in others get none.
+    /// Time on the path in each span and its contents, in ns; nested spans get 0.
     pub fn path_inside(&self, spans: &[EventId]) -> Vec<i64> {
         let PathTimes { nesting, before } = self.indexes().path.get_or_init(|| {
             let times = self.on_path();
@@ -67,7 +67,7 @@ impl<'a> RuleContext<'a> {
         nesting.ranges(spans).into_iter().map(|range| before[range.end] - before[range.start]).collect()
     }
 
-    /// Operators of the window within some spans, ascending.
+    /// Operators of the window within spans, ascending.
     pub fn operators_in(&self, spans: &[EventId]) -> Vec<EventId> {
         let nesting = self.indexes().operators.get_or_init(|| Nesting::from_trace(self.trace(), self.operators()));
         let inside = nesting.ranges(spans).into_iter().zip(spans).flat_map(|(range, &span)| {
@@ -78,8 +78,8 @@ impl<'a> RuleContext<'a> {
         operators
     }
 
-    /// Calls of the window that wait for the GPU: those made to wait, copies to memory that is not pinned, which return when they are
-    /// done, and spans in which JAX reads a value.
+    /// Calls of the window that wait for the GPU: synchronizations, copies to pageable memory, which return when they
+    /// end, and spans in which JAX reads a value.
     pub fn waiting_calls(&self) -> &'a [EventId] {
         &self.waiting().0
     }
@@ -103,13 +103,13 @@ impl<'a> RuleContext<'a> {
         })
     }
 
-    /// The calls that wait for the GPU within some spans, or are one of them.
+    /// Calls within spans that wait for the GPU, including the spans themselves.
     pub(super) fn waiting_calls_in(&self, spans: &[EventId]) -> Vec<EventId> {
         self.waiting().1.inside(spans)
     }
 
-    /// Some spans with the calls inside them that wait for the GPU, and the copies to the host that they read: what goes if
-    /// they go.
+    /// Spans with the waiting calls inside them, and the copies to the host that they read: the events that vanish with
+    /// the spans.
     pub fn with_waits(&self, spans: &[EventId]) -> Vec<EventId> {
         let inside = self.waiting_calls_in(spans);
         let read = spans.iter().flat_map(|&span| self.launched_in(span)).filter(|&work| self.is_copy_to_host(work));
@@ -119,7 +119,7 @@ impl<'a> RuleContext<'a> {
         found
     }
 
-    /// Operators of the backward of some forward operators, with what autograd's engine does around them.
+    /// Backward operators of forward operators, with the enclosing work of the autograd engine.
     pub fn backward_of(&self, operators: &[EventId]) -> Vec<EventId> {
         let trace = self.trace();
         let BackwardLinks { starts, links } = self.indexes().backward.get_or_init(|| {
@@ -147,7 +147,7 @@ impl<'a> RuleContext<'a> {
         })
     }
 
-    /// Runs of some outermost operators, with what is done between them.
+    /// Runs of consecutive outermost operators, including the time between them.
     pub fn runs_of(&self, some: &[EventId]) -> Runs {
         let (trace, operators) = (self.trace(), self.outermost_in_order());
         let position = |&e: &EventId| operators.binary_search_by_key(&moment(trace, e), |&of| moment(trace, of)).ok();
@@ -168,8 +168,8 @@ impl<'a> RuleContext<'a> {
         found
     }
 
-    /// Of each operator of the backward the time from the end of all of that backward to the next operator of its thread: the graph
-    /// that autograd kept is freed there.
+    /// For each backward operator, the gap from the end of its backward pass to the next operator of its thread, in
+    /// which autograd frees its graph.
     pub fn ends_of_backward(&self, some: &[EventId]) -> Vec<(EventId, EventId)> {
         let trace = self.trace();
         let engine = self.indexes().engine.get_or_init(|| {

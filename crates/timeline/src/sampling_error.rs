@@ -1,9 +1,9 @@
 //! Confidence intervals of counts and shares of samples.
 
-/// Of the normal distribution 95 % lie within so many deviations.
+/// Half width of a 95 % interval of the normal distribution, in standard deviations.
 const DEVIATIONS: f64 = 1.96;
 
-/// Least and most mean of events that come one by one, of which so many came (Poisson; the cube roots of such counts are nearly normal:
+/// Bounds of the mean of a Poisson distribution, from one observed count (cube roots of counts are nearly normal:
 /// Wilson and Hilferty 1931).
 pub fn counted(count: usize) -> (f64, f64) {
     let bound = |count: f64, sign: f64| {
@@ -14,7 +14,7 @@ pub fn counted(count: usize) -> (f64, f64) {
     (low, bound(count as f64 + 1.0, 1.0))
 }
 
-/// Least and most share of what `some` of `all` drawn ones are (Wilson 1927).
+/// Bounds of the share of `some` among `all` samples (Wilson 1927).
 pub fn shared(some: usize, all: usize) -> (f64, f64) {
     if all == 0 {
         return (0.0, 1.0);
@@ -30,7 +30,7 @@ pub fn shared(some: usize, all: usize) -> (f64, f64) {
 mod tests {
     use super::*;
 
-    /// The exact bounds, as tables of the Poisson distribution have them.
+    /// Exact bounds from tables of the Poisson distribution.
     #[test]
     fn bounds_of_counts() {
         for (count, low, high) in
@@ -51,4 +51,5 @@ mod tests {
         }
         assert_eq!(shared(0, 0), (0.0, 1.0));
     }
+
 }

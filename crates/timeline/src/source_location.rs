@@ -6,12 +6,12 @@ use stackline_model::names::{MODULE_PREFIX, STEP_PREFIX};
 use stackline_model::vocabulary::{is_in_package, is_own_code, lightning};
 use stackline_model::{AttrColumn, EventId, EventKind, LINE, StackId, StrId, Trace};
 
-/// Source location in a program; parts that the trace does not tell are none.
+/// Source location in a program; unknown parts are none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceLocation {
-    /// File, as the trace names it.
+    /// File, as named in the trace.
     pub file: Option<String>,
-    /// Line in it, from 1: the one that ran where stacks or calls are recorded with it, else the function's first.
+    /// Line, from 1: the executed line if stacks or call sites were recorded, otherwise the function's first line.
     pub line: Option<u32>,
     /// Python function.
     pub function: Option<String>,
@@ -21,7 +21,7 @@ pub struct SourceLocation {
     pub operator: Option<String>,
 }
 
-/// What a name is.
+/// Kind of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NameKind {
     Module,
@@ -46,19 +46,19 @@ fn kind_of(name: &str) -> NameKind {
     }
 }
 
-/// Where a function was called, such as `train.py:96`: torch.profiler writes it with each function since PyTorch 2.15.
+/// Attribute with the call site of a function, such as `train.py:96`, which torch.profiler writes since PyTorch 2.15.
 const CALLED_FROM: &str = "CallFrom";
 
-/// Whether a library frame of XProf may be what the program called.
+/// Check if the program may have called a library frame of XProf.
 fn is_called_by_own(name: &str) -> bool {
     name.starts_with('$') && !name.starts_with("$threading.py:") && !name.starts_with("$thread.py:")
 }
 
-/// Source location by names of a trace: events of one location have the same.
+/// Source location as names of the trace: events of one location have equal keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceLocationKey {
     frame: StrId,
-    /// The line of the frame's function that ran; 0: that of the frame's name.
+    /// Executed line of the frame's function; 0 for the line in the frame's name.
     line: u32,
     module: StrId,
     operator: StrId,
@@ -67,12 +67,12 @@ pub struct SourceLocationKey {
 /// Source locations of many events, cached.
 pub struct SourceLocations<'a> {
     trace: &'a Trace,
-    /// By name; empty where few places are asked for.
+    /// Kinds by name; empty if few locations are queried.
     kinds: Vec<NameKind>,
     called_from: AttrColumn<'a>,
 }
 
-/// The place of one event: of GPU work that of its launch.
+/// Source location of one event; for GPU work that of its launch.
 pub fn source_location_of(trace: &Trace, event: EventId) -> SourceLocation {
     let places = SourceLocations { trace, kinds: Vec::new(), called_from: trace.attr(CALLED_FROM) };
     places.place(places.key(event))
@@ -87,34 +87,34 @@ impl<'a> SourceLocations<'a> {
         self.kinds.get(name.index()).copied().unwrap_or_else(|| kind_of(self.trace.strings.get(name)))
     }
 
-    /// Whether an event is a call of a function of the user's own code.
+    /// Check if an event is a call of a function of the user's own code.
     pub fn is_own_frame(&self, event: EventId) -> bool {
         self.trace.kind(event) == EventKind::PythonFunction
             && self.kind(self.trace.events.name[event.index()]) == NameKind::OwnFrame
     }
 
-    /// Whether a name is that of a function of the user's own code.
+    /// Check if a name is that of a function of the user's own code.
     pub fn is_own_name(&self, name: StrId) -> bool {
         self.kind(name) == NameKind::OwnFrame
     }
 
-    /// The place of an event: of GPU work that of its launch.
+    /// Key of an event's source location; for GPU work that of its launch.
     pub fn key(&self, event: EventId) -> SourceLocationKey {
         let trace = self.trace;
-        // What was compiled knows which lines it came from; its launch knows who called it.
+        // Compiled work has a stack with its source lines; its launch has the callers.
         let own_stack = self.trace.stacks.of_event(event).filter(|_| trace.gpu.of_event(event).is_some());
         let event = launch_of(trace, event);
         let mut key = SourceLocationKey { frame: StrId::NONE, line: 0, module: StrId::NONE, operator: StrId::NONE };
-        // A stack of libraries alone says less than who launched it.
+        // A stack of library frames only is less specific than the launch.
         let mut of_stack = own_stack.and_then(|stack| self.own_frame_of(stack));
         let mut library_frame =
             own_stack.filter(|_| of_stack.is_none()).map_or(StrId::NONE, |stack| self.outermost_of(stack));
         let mut has_stack = of_stack.is_some();
-        // The function that the next outer one called.
+        // Function that the next outer one called.
         let mut callee = None;
         for at in std::iter::once(event).chain(trace.ancestors(event)) {
-            // The stack of the innermost event that has one, unless it was taken outside of the function that is found: then it knows
-            // the line of a caller.
+            // Use the stack of the innermost event that has one, unless it was taken outside of the function found:
+            // then it contains the line of a caller.
             if !has_stack && let Some(stack) = self.trace.stacks.of_event(at) {
                 has_stack = true;
                 of_stack = self.own_frame_of(stack);
@@ -125,7 +125,7 @@ impl<'a> SourceLocations<'a> {
                 callee = Some(at);
             }
             match (trace.kind(at), self.kind(name)) {
-                // Traces of 2021 and before have steps among the operators.
+                // Traces of 2021 and before record steps as operators.
                 (EventKind::Operator, kind) if kind != NameKind::Step => key.operator = name,
                 (EventKind::PythonFunction | EventKind::Annotation, NameKind::Module) if key.module.is_none() => {
                     key.module = name;
@@ -135,8 +135,8 @@ impl<'a> SourceLocations<'a> {
                     key.line = caller_of.and_then(|callee| self.line_of_call(name, callee)).unwrap_or(0);
                     break;
                 }
-                // XProf omits functions that ran when it began, mostly those of the program's file: the outermost of a library is what
-                // they called, but for what begins a thread.
+                // XProf omits functions that were running at its start, mostly those of the program's file. Their
+                // callee is the outermost library frame, except for frames that start a thread.
                 (EventKind::PythonFunction, NameKind::LibraryFrame)
                     if library_frame.is_none() || is_called_by_own(trace.strings.get(name)) =>
                 {
@@ -153,17 +153,17 @@ impl<'a> SourceLocations<'a> {
         key
     }
 
-    /// The same without what else is known: events of one line have the same.
+    /// The same without module and operator: events of one line have equal keys.
     pub fn line_key(&self, event: EventId) -> SourceLocationKey {
         SourceLocationKey { module: StrId::NONE, operator: StrId::NONE, ..self.key(event) }
     }
 
-    /// Whether a place is a line of the user's own code.
+    /// Check if a source location is a line of the user's own code.
     pub fn is_own(&self, key: SourceLocationKey) -> bool {
         key.frame.is_some() && self.kind(key.frame) == NameKind::OwnFrame
     }
 
-    /// The line of a function in which it called another one, if the trace tells.
+    /// Line of a function at which it called another one, if recorded.
     fn line_of_call(&self, caller: StrId, callee: EventId) -> Option<u32> {
         let strings = &self.trace.strings;
         let (file, line) = strings.get(self.called_from.text(callee)?).rsplit_once(':')?;
@@ -171,17 +171,17 @@ impl<'a> SourceLocations<'a> {
         (file == of).then(|| line.parse().ok())?
     }
 
-    /// The innermost frame of the user's own code in a stack: stacks know the line that was running.
+    /// Innermost frame of the user's own code in a stack. Stacks contain the executed line.
     fn own_frame_of(&self, stack: StackId) -> Option<StrId> {
         self.trace.stacks.names(Some(stack)).find(|&name| self.kind(name) == NameKind::OwnFrame)
     }
 
-    /// The outermost frame of a stack.
+    /// Outermost frame of a stack.
     fn outermost_of(&self, stack: StackId) -> StrId {
         self.trace.stacks.names(Some(stack)).last().unwrap_or_default()
     }
 
-    /// The line of the user's own code in which a sample found a thread; none if it was elsewhere, or that is not known.
+    /// Line of the user's own code in a sample; none for other code, or if unknown.
     pub fn line_of_sample(&self, sample: EventId) -> Option<SourceLocation> {
         let name = self.trace.events.name[sample.index()];
         let line = self.trace.attr(LINE).i64(sample).filter(|_| self.kind(name) == NameKind::OwnFrame)?;
@@ -194,12 +194,12 @@ impl<'a> SourceLocations<'a> {
         })
     }
 
-    /// The functions of the user's own around an event, innermost first: those of its stack, where one was recorded.
+    /// Functions of the user's own code around an event, innermost first; from its stack, if recorded.
     pub fn own_frames(&self, event: EventId) -> Vec<StrId> {
         self.frames(event, |name| self.kind(name) == NameKind::OwnFrame)
     }
 
-    /// The same of libraries of models.
+    /// The same for functions of model libraries.
     pub fn model_frames(&self, event: EventId) -> Vec<StrId> {
         let name = |name: StrId| self.trace.strings.get(name);
         self.frames(event, |frame| MODEL_LIBRARIES.iter().any(|folder| is_in_package(name(frame), folder)))
@@ -221,12 +221,12 @@ impl<'a> SourceLocations<'a> {
         }
     }
 
-    /// The place of a function.
+    /// Source location of a function.
     pub fn of_frame(&self, frame: StrId) -> SourceLocation {
         self.place(SourceLocationKey { frame, line: 0, module: StrId::NONE, operator: StrId::NONE })
     }
 
-    /// A place in words.
+    /// Source location as text.
     pub fn place(&self, key: SourceLocationKey) -> SourceLocation {
         let text = |name: StrId| name.some().map(|name| self.trace.strings.get(name).to_owned());
         let mut place = SourceLocation {
@@ -237,7 +237,7 @@ impl<'a> SourceLocations<'a> {
         let name = text(key.frame).unwrap_or_default();
         if let Some((file, line, function)) = frame(&name) {
             place.file = Some(file.to_owned());
-            // Frames are named by the first line of their function: that of a whole file is an import.
+            // Frame names contain the first line of their function; line 1 of a whole file is an import.
             let is_begin = function == "<module>" && line == 1;
             let known = (line > 0 && !is_begin).then_some(line);
             place.line = if key.line > 0 { Some(key.line) } else { known };
@@ -247,7 +247,7 @@ impl<'a> SourceLocations<'a> {
     }
 }
 
-/// A module as PyTorch's profiler names it, whoever wrote the span.
+/// Module in the notation of PyTorch's profiler, independent of the writer of the span.
 fn named_as_module(span: String) -> String {
     match lightning::module_of(&span) {
         Some((class, name)) => format!("{MODULE_PREFIX} {class} {name}"),
@@ -256,7 +256,7 @@ fn named_as_module(span: String) -> String {
 }
 
 impl SourceLocation {
-    /// In one line: `train.py:12 in step`, or what else is known.
+    /// Location in one line: `train.py:12 in step`, or the known parts.
     pub fn text(&self) -> String {
         let mut text = match (&self.file, self.line) {
             (Some(file), Some(line)) => format!("{file}:{line}"),
@@ -275,7 +275,7 @@ impl SourceLocation {
     }
 }
 
-/// The launch of GPU work, else the event itself.
+/// Launch of GPU work; for other events the event itself.
 pub fn launch_of(trace: &Trace, event: EventId) -> EventId {
     trace.gpu.of_event(event).and_then(|operation| trace.gpu.launcher(operation)).unwrap_or(event)
 }

@@ -9,7 +9,7 @@ use stackline_memory::{
 use stackline_model::format::bytes;
 use stackline_model::{AccessEvidence, MemoryTrace, Unit};
 
-/// One line: which object, how large, what is wrong with it; of several the largest one is told of.
+/// One-line title: object, size and cause; for several objects, those of the largest one.
 pub(super) fn title(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> String {
     let name = facts.trace.object_name(waste.largest);
     let size = bytes(waste.bytes);
@@ -24,7 +24,7 @@ fn wrong(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> String {
     let found = match waste.known {
         Known::Match(found) => found,
         Known::InPlace(input) => {
-            return format!("could be written over {}, which nobody reads after", facts.trace.object_name(input));
+            return format!("could overwrite {}, which is not read afterwards", facts.trace.object_name(input));
         }
     };
     let kernels = kernels(facts, found);
@@ -32,12 +32,12 @@ fn wrong(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> String {
         (Pattern::EarlyAllocation, _) => format!("allocated {kernels} before its first use"),
         (Pattern::LateDeallocation, _) => format!("freed {kernels} after its last use"),
         (Pattern::RedundantAllocation, _) => {
-            format!("could be the memory of {}, whose last use is over", facts.trace.object_name(found.other))
+            format!("could reuse the memory of {} after its last use", facts.trace.object_name(found.other))
         }
-        (Pattern::UnusedAllocation, _) => "never touched".to_owned(),
-        (Pattern::NeverRead, _) => "filled, but never used".to_owned(),
-        (Pattern::MemoryLeak, Some(Measure::Growth { left, rounds, per_round, origin })) => match origin.round() {
-            Some(round) => {
+        (Pattern::UnusedAllocation, _) => "never accessed".to_owned(),
+        (Pattern::NeverRead, _) => "written, but never read".to_owned(),
+        (Pattern::MemoryLeak, Some(Measure::Growth { left, rounds: all, per_round, origin })) => match origin.round() {
+            Some(step) => {
                 let by = bytes(*per_round);
                 let graph = if found.model_call.is_some() {
                     "kept by the autograd graph of the model called here, which "
@@ -45,42 +45,43 @@ fn wrong(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> String {
                     ""
                 };
                 format!(
-                    "{graph}grows by {by} a {round}: {left} of {rounds} left something that is there at the end of the records"
+                    "{graph}grows by {by} per {step}: {left} of {all} left memory that is live at the end of the \
+                         recording"
                 )
             }
-            None => "made all along the records, and there at their end".to_owned(),
+            None => "allocated throughout the recording, and live at its end".to_owned(),
         },
         (Pattern::MemoryLeak, _) => "never freed".to_owned(),
         (Pattern::TemporaryIdleness, _) => format!("idle for {kernels} between two uses"),
         (Pattern::DeadWrite, _) => dead_write(facts, found),
         (Pattern::Overallocation, Some(Measure::Touched { bytes: touched, .. })) => {
-            format!("kernels touch but {} of it", bytes(*touched))
+            format!("kernels access only {} of it", bytes(*touched))
         }
         (Pattern::NonUniformAccess, Some(Measure::Frequency { variation, histogram })) => {
             format!(
-                "some bytes are touched much more often than others (variation {:.0} %): {}",
+                "some bytes are accessed much more often than others (variation {:.0} %): {}",
                 variation * 100.0,
                 histogram_text(histogram)
             )
         }
         (Pattern::StructuredAccess, Some(Measure::Slices { count, .. })) => {
-            format!("of its {count} slices each is used on its own")
+            format!("each of its {count} slices is used separately")
         }
         (pattern, _) => pattern.name().to_owned(),
     }
 }
 
-/// Which write is for nothing, and which one covers it.
+/// Redundant write, and the write that overwrites it.
 fn dead_write(facts: &ObjectUsage<'_>, found: &PatternMatch) -> String {
     let call = |call| describe_call(facts.trace, call);
-    let which = format!("{}, before anybody reads what {} wrote", call(found.to), call(found.from));
+    let which = format!("{} before any read of the data from {}", call(found.to), call(found.from));
     match found.times {
-        0 | 1 => format!("filled again by {which}"),
-        times => format!("filled {times} times for nothing, first again by {which}"),
+        0 | 1 => format!("overwritten by {which}"),
+        times => format!("overwritten {times} times without a read, first by {which}"),
     }
 }
 
-/// `3 kernels`; where the source sees operators, `3 operators`.
+/// `3 kernels`, or `3 operators` if the source records operators.
 fn kernels(facts: &ObjectUsage<'_>, found: &PatternMatch) -> String {
     let count = found.kernels;
     format!("{count} {}{}", kernel(facts, found), if count == 1 { "" } else { "s" })
@@ -91,11 +92,15 @@ fn kernel(facts: &ObjectUsage<'_>, found: &PatternMatch) -> &'static str {
     if evidence == AccessEvidence::OperatorLevel { "operator" } else { "kernel" }
 }
 
-/// The figures of a pattern, of the largest object.
+/// Facts of a pattern, for the largest object.
 pub(super) fn facts(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> Vec<Fact<String>> {
     let mut told = Vec::new();
     if waste.objects.len() > 1 {
-        told.push(fact("bytes of the largest", facts.trace.objects.bytes[waste.largest.index()] as f64, Unit::Bytes));
+        told.push(fact(
+            "bytes of the largest object",
+            facts.trace.objects.bytes[waste.largest.index()] as f64,
+            Unit::Bytes,
+        ));
     }
     let Known::Match(found) = waste.known else { return told };
     if found.from.is_some() && found.to.is_some() && found.kernels > 0 {
@@ -104,29 +109,29 @@ pub(super) fn facts(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> Vec<Fact<Stri
     }
     match &found.measure {
         Some(Measure::Touched { bytes, largest_hole, fragmentation }) => {
-            told.push(fact("bytes touched", *bytes as f64, Unit::Bytes));
-            told.push(fact("largest piece not touched", *largest_hole as f64, Unit::Bytes));
-            told.push(fact("fragmentation of what is not touched", fragmentation * 100.0, Unit::Percent));
+            told.push(fact("accessed bytes", *bytes as f64, Unit::Bytes));
+            told.push(fact("largest unaccessed piece", *largest_hole as f64, Unit::Bytes));
+            told.push(fact("fragmentation of unaccessed bytes", fragmentation * 100.0, Unit::Percent));
         }
         Some(Measure::Frequency { variation, histogram }) => {
-            told.push(fact("variation of how often bytes are touched", variation * 100.0, Unit::Percent));
+            told.push(fact("variation of access counts", variation * 100.0, Unit::Percent));
             for one in buckets(histogram, MOST_BUCKETS) {
                 told.push(fact(
-                    &format!("bytes touched {} by the kernel", one.times_text()),
+                    &format!("bytes accessed {} by the kernel", one.times_text()),
                     one.bytes as f64,
                     Unit::Bytes,
                 ));
             }
         }
         Some(Measure::Growth { left, rounds, per_round, origin }) => {
-            let Some(round) = origin.round() else { return told };
+            let Some(step) = origin.round() else { return told };
             let several = match origin {
-                Origin::Turns => "turns of training",
+                Origin::Turns => "training iterations",
                 Origin::Passes => "forward passes",
                 _ => "steps",
             };
-            told.push(fact(&format!("bytes by {round}"), *per_round as f64, Unit::Bytes));
-            told.push(fact(&format!("{several} that left something"), f64::from(*left), Unit::None));
+            told.push(fact(&format!("bytes per {step}"), *per_round as f64, Unit::Bytes));
+            told.push(fact(&format!("{several} that left memory"), f64::from(*left), Unit::None));
             told.push(fact(&format!("{several} before the last one"), f64::from(*rounds), Unit::None));
         }
         Some(Measure::Slices { count, largest }) => {
@@ -138,7 +143,7 @@ pub(super) fn facts(facts: &ObjectUsage<'_>, waste: &Waste<'_>) -> Vec<Fact<Stri
     told
 }
 
-/// Requests for memory that failed: no rule finds them, and nothing matters more.
+/// Note on failed memory requests, which no rule reports.
 pub(super) fn failed_requests(trace: &MemoryTrace) -> Option<String> {
     let first = trace.out_of_memory.first()?;
     let which = match trace.out_of_memory.len() {
@@ -148,5 +153,5 @@ pub(super) fn failed_requests(trace: &MemoryTrace) -> Option<String> {
     let place = place_text(trace, first.stack);
     let at = if place.is_empty() { String::new() } else { format!(" at {place}") };
     let size = bytes(first.requested);
-    Some(format!("out of memory: {which} for {size}{at} failed; `stackline memory` explains why"))
+    Some(format!("out of memory: {which} for {size}{at} failed; see `stackline memory` for the cause"))
 }

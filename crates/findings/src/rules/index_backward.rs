@@ -1,4 +1,4 @@
-//! SL007: the backward of indexing sorts its indices and adds them up one after the other.
+//! SL007: backward pass of indexing that sorts its indices and adds equal ones in order.
 
 use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
 use rustc_hash::FxHashSet;
@@ -14,13 +14,15 @@ pub(super) const RULE: Rule = Rule {
     code: "SL007",
     name: "deterministic-index-backward",
     area: Area::Kernels,
-    about: "the backward of table[indices] takes much longer than its forward",
-    why: "The gradient of indexing is summed in a fixed order: the indices are sorted, and equal ones wait for each other.",
-    advice: "Use torch.index_select or torch.nn.functional.embedding: their gradients are summed by atomic additions.",
+    about: "the backward pass of table[indices] takes much longer than its forward pass",
+    why: "PyTorch sums the gradient of indexing in a fixed order: it sorts the indices and adds equal ones one after \
+         another.",
+    advice: "Use torch.index_select or torch.nn.functional.embedding, which sum gradients with atomic additions.",
     example: ("rows = table[indices]", "rows = table.index_select(0, indices)"),
-    cost: "one line; gradients may differ in the last bits from run to run",
-    false_positives: "The results must be the same bit by bit, or the index is not one dimension of whole rows. The gain supposes \
-                 that the new backward takes `factor` times its forward; where the forward is not known, a quarter of its time.",
+    cost: "one line; gradients may differ in the last bits between runs",
+    false_positives: "The results must be bitwise reproducible, or the index does not select whole rows of one \
+         dimension. The estimate assumes that the new backward takes `factor` times its forward, or a quarter of its \
+         own time if the forward is unknown.",
     source: "DeepContext 6.1 (DLRM: 1.66 times, GNN: 1.07 times)",
     needs: &[Requirement::GpuWork, Requirement::Operators],
     settings: &[
@@ -29,14 +31,14 @@ pub(super) const RULE: Rule = Rule {
             name: "factor",
             default: 2.0,
             range: (0.1, 100.0),
-            about: "how many times its forward the repaired backward takes (DLRM in the paper: about 2)",
+            about: "assumed time of the new backward, as a multiple of its forward (DLRM in the paper: about 2)",
         },
     ],
     advice_variants: &[],
     check,
 };
 
-/// What the backward takes of its time where nothing is known of the forward.
+/// Assumed remaining share of the backward's time if its forward is unknown.
 const WITHOUT_FORWARD: f64 = 0.25;
 
 #[derive(Default)]
@@ -48,7 +50,7 @@ struct Group {
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let trace = context.trace();
     let kernels = context.named(&[EventKind::Kernel], |name| name.contains("indexing_backward"));
-    // Which operator of a backward names its forward depends on the version: that is asked of the kernel.
+    // The operator that contains the forward's name depends on the version of PyTorch. Kernel names do not.
     let node = |&kernel: &EventId| Some((backward_of_index(context, kernel)?, kernel));
     let nodes: BTreeMap<EventId, EventId> = kernels.iter().filter_map(node).collect();
     let mut by_place: BTreeMap<SourceLocation, Group> = BTreeMap::new();
@@ -64,7 +66,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     by_place.into_iter().filter_map(|(place, group)| candidate(context, place, group)).collect()
 }
 
-/// The outermost operator around a kernel that is the backward of indexing.
+/// Outermost operator around a kernel that belongs to the backward of indexing.
 fn backward_of_index(context: &RuleContext<'_>, kernel: EventId) -> Option<EventId> {
     let trace = context.trace();
     let is_backward =
@@ -92,12 +94,12 @@ fn candidate(
         ns => format!(", {:.0} times its forward", backward_ns as f64 / ns as f64),
     };
     Some(Candidate {
-        title: format!("the backward of indexing takes {share:.0} % of the GPU's time{than}"),
+        title: format!("Index backward sums in a fixed order: {share:.0} % of GPU time{than}"),
         place,
         facts: vec![
             Fact::count("kernels", backward.len()),
-            Fact::time("backward, a step", context.per_step(backward_ns)),
-            Fact::time("forward, a step", context.per_step(forward_ns)),
+            Fact::time("backward per step", context.per_step(backward_ns)),
+            Fact::time("forward per step", context.per_step(forward_ns)),
         ],
         events: backward,
         support: if forward_ns > 0 { Support::Exact } else { Support::Partial },

@@ -1,4 +1,4 @@
-//! SL032: the same kernel on the same shape sometimes takes many times as long.
+//! SL032: kernel calls that take many times the median of calls with the same shapes.
 
 use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
 use stackline_critical_path::exact::what_if::Action;
@@ -11,10 +11,10 @@ pub(super) const RULE: Rule = Rule {
     code: "SL032",
     name: "kernel-outliers",
     area: Area::Kernels,
-    about: "few runs of a kernel take many times as long as its others of the same size",
-    why: "The same work takes the same time: what takes longer was disturbed, or first had to fetch its data.",
-    advice: "See what runs beside the slow ones: copies, other streams, other programs on the GPU, page faults of managed \
-             memory, a clock that goes down.",
+    about: "a few calls of a kernel take many times as long as other calls of the same size",
+    why: "Equal work takes equal time. A much longer call was disturbed, or had to load its data first.",
+    advice: "Check which activities overlap the slow calls: copies, other streams, other processes on the GPU, page \
+         faults of managed memory, or a falling GPU clock.",
     example: ("y = f(x)", "y = f(x)  # without another process on the same GPU"),
     cost: "depends on the cause",
     false_positives: "The kernel's work depends on values, not only on sizes.",
@@ -25,26 +25,22 @@ pub(super) const RULE: Rule = Rule {
             name: "times",
             default: 4.0,
             range: (1.5, 1000.0),
-            about: "from how many times the median on a run is an outlier",
+            about: "minimum duration of an outlier, as a multiple of the median",
         },
-        Setting {
-            name: "runs",
-            default: 20.0,
-            range: (3.0, 1e6),
-            about: "least runs of the same size to compare with",
-        },
+        Setting { name: "runs", default: 20.0, range: (3.0, 1e6), about: "minimum number of calls of the same size" },
         Setting {
             name: "share",
             default: 5.0,
             range: (0.0, 50.0),
-            about: "greatest part of the runs that are outliers, in percent: more are sizes that the trace does not tell",
+            about: "maximum share of outliers among the calls, in percent; more indicate sizes that the trace does \
+                 not record",
         },
     ],
     advice_variants: &[],
     check,
 };
 
-/// What tells runs of one size: name, grid and block, the sizes of the operator's inputs.
+/// Key of calls with the same size: name, grid, block, and sizes of the operator's inputs.
 type Size = (StrId, Option<StrId>, Option<StrId>, Option<StrId>);
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
@@ -53,7 +49,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let mut types = context.kernel_types();
     let mut by_size: BTreeMap<Size, Vec<EventId>> = BTreeMap::new();
     for event in context.kernels() {
-        // Collectives wait for others.
+        // Collectives wait for other ranks.
         if types.of_event(event) == KernelType::Communication {
             continue;
         }
@@ -62,7 +58,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
         let size = (trace.events.name[event.index()], grid.text(event), block.text(event), dims);
         by_size.entry(size).or_default().push(event);
     }
-    // Without any size runs cannot be compared.
+    // Without any recorded size, calls cannot be compared.
     let known = by_size.into_iter().filter(|((_, grid, _, dims), _)| grid.is_some() || dims.is_some());
     known.filter_map(|((name, ..), runs)| candidate(context, trace.strings.get(name), runs)).collect()
 }
@@ -85,7 +81,7 @@ fn candidate(context: &RuleContext<'_>, name: &str, mut runs: Vec<EventId>) -> O
     let gain_estimate = GainEstimate::Range(vec![set(median)?], others);
     Some(Candidate {
         title: format!(
-            "{} of {of} runs of {} take up to {:.0} times as long as the others",
+            "Kernel outliers: {} of {of} calls of {} take up to {:.0} times the median",
             outliers.len(),
             super::short(name),
             longest as f64 / median as f64
@@ -104,7 +100,7 @@ fn candidate(context: &RuleContext<'_>, name: &str, mut runs: Vec<EventId>) -> O
     })
 }
 
-/// What is long once in each step is a size that the trace does not tell.
+/// Check for outliers that recur in every step: these indicate a size that the trace does not record.
 fn comes_each_step(context: &RuleContext<'_>, outliers: &[EventId]) -> bool {
     let trace = context.trace();
     let step = |&event: &EventId| trace.gpu.of_event(event).map(|gpu: GpuId| trace.gpu.step[gpu.index()]);

@@ -1,4 +1,4 @@
-//! SL012: the host launches more slowly than the GPU computes.
+//! SL012: host that launches kernels more slowly than the GPU runs them.
 
 use crate::{AdviceVariant, Area, Candidate, Fact, Programs, Requirement, Rule, RuleContext, Setting, Support};
 use stackline_critical_path::exact::Category;
@@ -12,16 +12,17 @@ pub(super) const RULE: Rule = Rule {
     code: "SL012",
     name: "launch-bound",
     area: Area::Host,
-    about: "the GPU waits because the host takes longer to launch its kernels than it takes to run them",
-    why: "An operator costs the host some microseconds in Python and the framework; a short kernel is done before the next comes.",
-    advice: "Launch less: torch.compile(mode=\"reduce-overhead\") or CUDA graphs replay all launches at once; larger batches make \
-             kernels longer.",
+    about: "the GPU waits because the host takes longer to launch kernels than the GPU takes to run them",
+    why: "An operator costs the host some microseconds in Python and the framework. A short kernel ends before the \
+         next launch.",
+    advice: "Launch fewer kernels: use torch.compile(mode=\"reduce-overhead\") or CUDA graphs, which replay all \
+         launches with one call, or increase the batch size for longer kernels.",
     example: ("model = Model().cuda()", "model = torch.compile(Model().cuda(), mode=\"reduce-overhead\")"),
-    cost: "one line and compilation; graphs need the same shapes in each step",
-    false_positives: "Recording makes the host slow, above all with Python stacks: compare the step's length without it. The gain supposes \
-                 that `scale` of the time of operators is left; the bounds are 0.7 and 1.2 times that. Where graphs launch most kernels \
-                 already, nothing is said. What keeps the host for more than 250 µs at a stretch is no \
-                 launching, and operators must take a third of the launching themselves.",
+    cost: "one line and compilation; graphs require the same shapes in each step",
+    false_positives: "Recording slows the host, most of all with Python stacks: compare the step time without the \
+         profiler. The estimate assumes that `scale` of the operators' time remains, with bounds at 0.7 and 1.2 times \
+         `scale`. The rule reports nothing if graphs launch most kernels. Host work of more than 250 µs without a \
+         launch does not count as launching. Operators must account for at least a third of the launch time.",
     source: "field practice; DeepContext 6.3, kernel fusion analysis",
     needs: &[Requirement::GpuWork, Requirement::RuntimeCalls, Requirement::Operators, Requirement::GpuRecords],
     settings: &[
@@ -29,53 +30,50 @@ pub(super) const RULE: Rule = Rule {
             name: "share",
             default: 30.0,
             range: (0.0, 100.0),
-            about: "least part of the critical path that is the host's launching, in percent",
+            about: "minimum share of launching on the critical path, in percent",
         },
-        Setting {
-            name: "idle",
-            default: 30.0,
-            range: (0.0, 100.0),
-            about: "least part of the time in which the GPU does nothing, in percent",
-        },
+        Setting { name: "idle", default: 30.0, range: (0.0, 100.0), about: "minimum GPU idle time, in percent" },
         Setting {
             name: "launch_us",
             default: 500.0,
             range: (0.0, 1e6),
-            about: "longest host time per kernel, in µs: above, it is other work of the host",
+            about: "maximum host time per kernel, in µs; a longer time indicates other host work",
         },
-        Setting { name: "kernels", default: 30.0, range: (1.0, 1e6), about: "least kernels of a step" },
+        Setting { name: "kernels", default: 30.0, range: (1.0, 1e6), about: "minimum number of kernels per step" },
         Setting {
             name: "scale",
             default: 0.25,
             range: (0.0, 1.0),
-            about: "what is left of the host's time of operators that launch",
+            about: "assumed remaining share of the host time of launching operators",
         },
     ],
     advice_variants: &[
         AdviceVariant::of_jax(
-            "Launch less: put jax.jit around more of the step, best around all of it, so that one call launches what many launch now; \
-             jax.lax.scan runs many steps in one call; larger batches make kernels longer.",
+            "Launch fewer kernels: extend jax.jit to more of the step, ideally all of it, so that one call replaces \
+                 many launches; use jax.lax.scan to run many steps in one call; increase the batch size for longer \
+                 kernels.",
             ("y = jnp.tanh(layer(x)) * 0.5 + 1.0", "y = jax.jit(lambda x: jnp.tanh(layer(x)) * 0.5 + 1.0)(x)"),
         ),
         AdviceVariant {
-            programs: "that torch.compile compiles already",
+            programs: "that already use torch.compile",
             which: Programs::Where(|context| is_compiled(context.trace())),
             fits: |_| true,
-            advice: "Replay what is compiled as CUDA graphs, which launch all of their kernels at once: torch.compile(mode=\"reduce-overhead\"), or \
-                 torch.cuda.make_graphed_callables around more; compile what is left outside (SL027, SL036); larger batches make kernels \
-                 longer.",
+            advice: "Replay the compiled code as CUDA graphs, which launch all kernels with one call: \
+                 torch.compile(mode=\"reduce-overhead\"), or torch.cuda.make_graphed_callables around larger parts; \
+                 compile the remaining eager code (SL027, SL036); increase the batch size for longer kernels.",
             example: ("model = torch.compile(model)", "model = torch.compile(model, mode=\"reduce-overhead\")"),
         },
     ],
     check,
 };
 
-/// What takes the host longer than this without a break is no launching, in ns.
+/// Host time without a launch, in ns, above which it does not count as launching.
 const LONGEST_NS: i64 = 250_000;
-/// What of `scale` may be left, and what more than it: one launch of a graph is next to nothing, and parts may stay as they are.
+/// Bounds as multiples of `scale`. A graph launch costs almost nothing; some parts may not improve.
 const LEAST: f64 = 0.7;
 const MOST: f64 = 1.2;
-/// The least part of the launching that operators take themselves is one in so many: Python around them takes the rest.
+/// Operators must account for at least one part in this number of the launch time. Python around them accounts for the
+/// rest.
 const PART: f64 = 3.0;
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
@@ -85,7 +83,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     if (per_step as f64) < context.setting("kernels") {
         return Vec::new();
     }
-    // What replays graphs launches little: the host is slow elsewhere.
+    // A program that replays graphs launches little, so its host is slow elsewhere.
     if 2 * kernels.iter().filter(|&&kernel| is_of_graph(context, kernel)).count() > kernels.len() {
         return Vec::new();
     }
@@ -96,14 +94,14 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     candidate(context, operators, (per_step, mean_us)).into_iter().collect()
 }
 
-/// Whether a launch of a graph launched a kernel, with others.
+/// Check if a graph launch started the kernel together with others.
 fn is_of_graph(context: &RuleContext<'_>, kernel: EventId) -> bool {
     let trace = context.trace();
     let launch = trace.gpu.of_event(kernel).and_then(|gpu| trace.gpu.launch[gpu.index()].some());
     launch.is_some_and(|launch| kind_of_name(trace.name(launch)) == Some(CallKind::GraphLaunch))
 }
 
-/// Names of what torch.compile runs in place of a function: spans of PyTorch's, and kernels that Inductor made.
+/// Name patterns of code that torch.compile generated: PyTorch's spans and Inductor's kernels.
 const COMPILED: &[&str] = &[
     "Torch-Compiled Region",
     "CompiledFunction",
@@ -119,8 +117,8 @@ fn is_compiled(trace: &Trace) -> bool {
     trace.events.name.iter().any(|name| is_it.get(name.index()).copied().unwrap_or(false))
 }
 
-/// The code that most of the launching comes from; nowhere if none has most: launching is spread over the program. One operator
-/// is no place of what all of them do.
+/// Source location of most of the launching, or none if launching is spread over the program. A single operator
+/// does not represent the location of all.
 fn place_of(context: &RuleContext<'_>, operators: &[EventId]) -> SourceLocation {
     let mut by_code: BTreeMap<SourceLocation, i64> = BTreeMap::new();
     for (place, of) in context.by_code(operators) {
@@ -149,7 +147,7 @@ fn candidate(
     let share = context.percent(launching);
     let per_launch = context.per_step(launching) as f64 / 1e3 / per_step.max(1) as f64;
     let idle = 100.0 - context.percent(context.gpu_busy_ns());
-    // Else the host is busy with other things, while it launches little.
+    // Otherwise the host is busy with other work and launches little.
     let in_operators: i64 = context.path_inside(&operators).iter().sum();
     let is_launching = mean_us < per_launch
         && per_launch <= context.setting("launch_us")
@@ -162,15 +160,15 @@ fn candidate(
     let place = place_of(context, &operators);
     Some(Candidate {
         title: format!(
-            "the host's launching is {share:.0} % of the critical path, and the GPU is idle {idle:.0} % of the time: {per_step} kernels\
-             {} of {mean_us:.1} µs",
+            "Launch-bound: GPU idle {idle:.0} %, host launching on {share:.0} % of the critical path, {per_step} \
+                 kernels{} of {mean_us:.1} µs",
             context.words().a_step()
         ),
         place,
         facts: vec![
-            Fact::time("host on the critical path, a step", context.per_step(launching)),
-            Fact::time("operators that launch, a step", context.per_step(context.total(&operators))),
-            Fact::time("GPU work, a step", context.per_step(context.gpu_ns())),
+            Fact::time("launching on the critical path per step", context.per_step(launching)),
+            Fact::time("launching operators per step", context.per_step(context.total(&operators))),
+            Fact::time("GPU work per step", context.per_step(context.gpu_ns())),
         ],
         events: operators,
         support: Support::Inferred,

@@ -1,4 +1,4 @@
-//! SL003: kernels that only turn channels-first tensors into channels-last ones, or back.
+//! SL003: kernels that only convert between channels-first and channels-last layout.
 
 use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
 use stackline_critical_path::exact::what_if::Action;
@@ -9,16 +9,18 @@ pub(super) const RULE: Rule = Rule {
     code: "SL003",
     name: "layout-conversion",
     area: Area::Copies,
-    about: "kernels convert between channels-first and channels-last around convolutions",
-    why: "The fast convolutions of the GPU's libraries want channels last: tensors in the other layout are copied before and after.",
-    advice: "Keep model and input in channels_last: model.to(memory_format=torch.channels_last), and the input likewise.",
+    about: "kernels convert between channels-first and channels-last layout around convolutions",
+    why: "Fast convolutions of the GPU libraries require channels-last tensors, so other layouts are copied before \
+         and after.",
+    advice: "Keep model and input in channels_last: call .to(memory_format=torch.channels_last) on both.",
     example: (
         "model = UNet().cuda()\ny = model(x.cuda())",
         "model = UNet().cuda().to(memory_format=torch.channels_last)\ny = model(x.cuda().to(memory_format=torch.channels_last))",
     ),
-    cost: "one line for the model and one for its input; layers that do not know the layout convert back",
-    false_positives: "A layer of the model needs channels first: then it converts instead. The gain is that of the conversions; \
-                 normalization is often faster with channels last, too (an H100: 0.3 of its time, measured), which the upper bound holds.",
+    cost: "one line for the model and one for its input; layers without channels-last support convert back",
+    false_positives: "A layer requires channels-first tensors and would convert instead. The estimate removes the \
+         conversions. The upper bound also includes faster normalization with channels last (0.3 of its time, \
+         measured on an H100).",
     source: "DeepContext 6.2 (U-Net: 1.28 times)",
     needs: &[Requirement::GpuWork],
     settings: &[Setting::share_of_gpu(1.0)],
@@ -26,11 +28,11 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// Parts of names of kernels that convert, in lower case.
+/// Name parts of conversion kernels, in lower case.
 const CONVERSIONS: &[&str] =
     &["nchwtonhwc", "nhwctonchw", "nchw2nhwc", "nhwc2nchw", "batched_transpose", "transpose_nchw"];
 
-/// Parts of names of kernels that normalize, in lower case, and what of their time is left with channels last at best.
+/// Name parts of normalization kernels, in lower case, and the lowest remaining share of their time with channels last.
 const NORMALIZATIONS: &[&str] = &["batch_norm", "batchnorm", "bn_fw_", "bn_bw_", "bn_fwd", "bn_bwd"];
 const CHANNELS_LAST: &[&str] = &["channels_last", "nhwc"];
 const NORMALIZATION_LEFT: f64 = 0.3;
@@ -48,9 +50,9 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let Some(gain_estimate) = gain_estimate(context, &converts) else { return Vec::new() };
     let place = context.by_place(&converts).into_iter().max_by_key(|(_, of)| context.total(of)).map(|(place, _)| place);
     vec![Candidate {
-        title: format!("{} conversions of layout take {share:.0} % of the GPU's time", converts.len()),
+        title: format!("Layout conversions: {share:.0} % of GPU time in {} kernels", converts.len()),
         place: place.unwrap_or_default(),
-        facts: vec![Fact::count("kernels", converts.len()), Fact::time("together, a step", context.per_step(ns))],
+        facts: vec![Fact::count("kernels", converts.len()), Fact::time("total time per step", context.per_step(ns))],
         events: converts,
         support: Support::Exact,
         confidence: Confidence::High,
@@ -58,7 +60,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     }]
 }
 
-/// Conversions go; at most, kernels that normalize channels first are as much faster as was measured.
+/// Remove the conversions. The upper bound also scales channels-first normalization by the measured factor.
 fn gain_estimate(context: &RuleContext<'_>, converts: &[EventId]) -> Option<GainEstimate> {
     let remove = context.edit(Action::Remove, "kernel:~nchwToNhwc|nhwcToNchw", converts)?;
     let normalize = context.named(&[EventKind::Kernel], |name| {

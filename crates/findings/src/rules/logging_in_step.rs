@@ -1,4 +1,4 @@
-//! SL029: printing, logging and writing of files within steps.
+//! SL029: printing, logging and file writes within steps.
 
 use super::dataloader_starved::is_next;
 use super::host_waits;
@@ -16,63 +16,64 @@ pub(super) const RULE: Rule = Rule {
     code: "SL029",
     name: "logging-in-step",
     area: Area::Host,
-    about: "print, logging, progress bars, TensorBoard, wandb, torch.save, json.dump, to_csv or savefig hold up the work",
-    why: "Text is made and written while nothing is launched; and a tensor in it makes the host wait for the GPU.",
-    advice: "Log every so many steps; gather values as tensors on the GPU and read them then; let another thread write.",
+    about: "print, logging, progress bars, TensorBoard, wandb, torch.save, json.dump, to_csv or savefig block the step",
+    why: "The host formats and writes text and launches nothing meanwhile. A GPU tensor in the text also makes the \
+         host wait for the GPU.",
+    advice: "Log every N steps; collect values as GPU tensors and read them then; write from another thread.",
     example: ("print(f\"loss {loss.item()}\")", "if step % 100 == 0:\n    print(f\"loss {loss.item()}\")"),
-    cost: "one line; values are seen less often",
-    false_positives: "The recorded steps are just those that log: the others are faster already. Recordings see functions in C, such as \
-                 print, as the line that calls them: of those only what Python's own logging does is told. Their samples say how \
-                 the time between operators divides; where nearly all of them see it, what the thread waits there (for a file, or for a \
-                 processor) is its own, too; bounds hold the error of such counts, not that operators behind a log may be \
-                 faster without what it leaves in the caches: then more is gained than the upper bound says.",
+    cost: "one line; values appear less often",
+    false_positives: "Only the recorded steps log, and other steps are faster already. Recordings show functions in \
+         C, such as print, as the line that calls them; of these only Python's own logging is reported. Samples \
+         divide the time between operators. If nearly all samples of a gap show logging, waits in the gap (for a file \
+         or a processor) count as logging, too. Bounds cover the sampling error. They do not cover operators that get \
+         faster because logging no longer evicts their caches.",
     source: "field practice",
     needs: &[Requirement::PythonFrames],
     settings: &[Setting {
         name: "share",
         default: 0.5,
         range: (0.0, 100.0),
-        about: "least part of the critical path in calls from one place, in percent",
+        about: "minimum share of the critical path in calls from one source location, in percent",
     }],
     advice_variants: &[
         AdviceVariant::for_all(
             "that save checkpoints in the loop",
             |candidate| SAVING.iter().any(|kind| candidate.title.starts_with(kind)),
-            "Save less often: once in so many minutes, not steps. Copy the state to the CPU and let another thread write it \
-             (torch.distributed.checkpoint.async_save does both).",
+            "Save less often, for example every ten minutes. Copy the state to the CPU and write it from another \
+                 thread (torch.distributed.checkpoint.async_save does both).",
             (
                 "torch.save(model.state_dict(), path)  # every few steps",
                 "if time.monotonic() - saved > 600:\n    torch.save(model.state_dict(), path)\n    saved = time.monotonic()",
             ),
         ),
         AdviceVariant::without_gpu(
-            "Log every so many steps; keep values as tensors and make text of them then; let another thread write.",
+            "Log every N steps; keep values as tensors until then; write from another thread.",
             ("print(f\"loss {loss.item()}\")", "if step % 100 == 0:\n    print(f\"loss {loss.item()}\")"),
         ),
     ],
     check,
 };
 
-/// What titles call the writing of checkpoints.
+/// Kinds in titles that mean writing a checkpoint.
 const SAVING: [&str; 2] = ["torch.save", "safetensors"];
 
-/// All parts of names of frames that log, and how the title calls them. Progress bars only where they draw: as loops
-/// they enclose what they count.
+/// Name parts of logging frames, with the kind in the title. Progress bars match only where they draw: as loops,
+/// they enclose the work that they count.
 const FRAMES: &[(&str, &[&str])] = &[
     ("print", &["<built-in function print>"]),
-    ("logging", &["logging/__init__.py(", "): info"]),
-    ("logging", &["logging/__init__.py(", "): debug"]),
-    ("logging", &["logging/__init__.py(", "): warning"]),
-    ("logging", &["logging/__init__.py(", "): error"]),
-    ("logging", &["logging/__init__.py(", "): log"]),
-    ("logging", &["logging/__init__.py(", "): _log"]),
-    ("writing text", &["<built-in method write of _io."]),
-    ("writing text", &["<method 'write' of '_io."]),
-    ("the progress bar", &["tqdm/", "): update"]),
-    ("the progress bar", &["tqdm/", "): refresh"]),
-    ("the progress bar", &["tqdm/", "): display"]),
-    ("the progress bar", &["tqdm/", "): set_postfix*"]),
-    ("the progress bar", &["tqdm/", "): set_description*"]),
+    ("Logging", &["logging/__init__.py(", "): info"]),
+    ("Logging", &["logging/__init__.py(", "): debug"]),
+    ("Logging", &["logging/__init__.py(", "): warning"]),
+    ("Logging", &["logging/__init__.py(", "): error"]),
+    ("Logging", &["logging/__init__.py(", "): log"]),
+    ("Logging", &["logging/__init__.py(", "): _log"]),
+    ("Text output", &["<built-in method write of _io."]),
+    ("Text output", &["<method 'write' of '_io."]),
+    ("Progress bar", &["tqdm/", "): update"]),
+    ("Progress bar", &["tqdm/", "): refresh"]),
+    ("Progress bar", &["tqdm/", "): display"]),
+    ("Progress bar", &["tqdm/", "): set_postfix*"]),
+    ("Progress bar", &["tqdm/", "): set_description*"]),
     ("TensorBoard", &["tensorboard/writer.py(", "): add_*"]),
     ("TensorBoard", &["tensorboardX/writer.py(", "): add_*"]),
     ("wandb", &["wandb/", "): log"]),
@@ -112,8 +113,8 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     found.into_iter().filter_map(|(place, logging)| candidate(context, place, logging)).collect()
 }
 
-/// What a thread does not compute between two operators. Where hardly anything but logging is done there, that is part of it, whether the
-/// thread waits for a file or for a processor: it would do neither without. None where something else is known to be waited for.
+/// Time of a gap between operators in which the thread does not compute. If nearly all samples of the gap show logging,
+/// waits for a file or a processor count as logging. None if the gap contains another known wait.
 fn rest_of(context: &RuleContext<'_>, host_gap: &HostGap, known: &Spans) -> Option<Estimate> {
     let trace = context.trace();
     let is_loading = |event: EventId| trace.ancestors(event).any(|e| is_next(trace.name(e)));
@@ -127,14 +128,14 @@ fn rest_of(context: &RuleContext<'_>, host_gap: &HostGap, known: &Spans) -> Opti
     Some(Estimate { ns, low: 0.0, high: ns }).filter(|rest| rest.ns > 0.0)
 }
 
-/// What is logged from one place.
+/// Logging at one source location.
 #[derive(Default)]
 struct Logging {
-    /// Calls whose begin and end are known, and
+    /// Calls with known begin and end.
     frames: Vec<EventId>,
-    /// their time on the critical path, in ns.
+    /// Time of these calls on the critical path, in ns.
     on_path: i64,
-    /// What samples saw between operators.
+    /// Sampled logging between operators.
     seen: Option<Seen>,
 }
 
@@ -147,7 +148,7 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, logging: Logging)
     }
     let all = context.with_waits(&frames);
     let waits = all.iter().filter(|&&e| context.trace().kind(e).is_api_call()).count();
-    let too = if waits > 0 { ", waits for the GPU included" } else { "" };
+    let too = if waits > 0 { ", including waits for the GPU" } else { "" };
     let outermost = |sample: EventId| {
         context.frames_of_sample(sample).filter_map(|f| kind_of(context.trace().strings.get(f))).last()
     };
@@ -157,13 +158,13 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, logging: Logging)
     }?;
     let mut facts = vec![Fact::count("calls", frames.len()), Fact::count("waits for the GPU in them", waits)];
     let (ns_each, a_step) = (duration(context.per_step(ns)), context.words().a_step());
-    let title = format!("{kind} holds up the work for {ns_each}{a_step}{too}");
+    let title = format!("{kind} blocks the host: {ns_each}{a_step}{too}");
     let remove = match context.by_name(&frames).first() {
         Some((name, _)) => vec![context.edit(Action::Remove, format!("frame:{name}"), &all)?],
         None => Vec::new(),
     };
     let Some(seen) = seen else {
-        facts.push(Fact::time("on the critical path, a step", context.per_step(ns)));
+        facts.push(Fact::time("on the critical path per step", context.per_step(ns)));
         let (support, confidence, gain_estimate) = (Support::Exact, Confidence::Medium, GainEstimate::Edits(remove));
         return Some(Candidate { title, place, facts, events: frames, support, confidence, gain_estimate });
     };

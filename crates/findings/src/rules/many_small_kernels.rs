@@ -14,11 +14,13 @@ pub(super) const RULE: Rule = Rule {
     name: "many-small-kernels",
     area: Area::Kernels,
     about: "a module or operator launches many short kernels that could be one",
-    why: "Each launch costs the host some microseconds, each kernel some to begin and end; short kernels are mostly that.",
-    advice: "Fuse them: torch.compile the module, or use a fused implementation of it.",
+    why: "Each launch costs the host some microseconds, and each kernel has a fixed start and end cost. Short kernels \
+         consist mostly of both.",
+    advice: "Fuse the kernels: torch.compile the module, or use a fused implementation.",
     example: ("self.norm = RMSNorm(dim)", "self.norm = torch.compile(RMSNorm(dim))"),
     cost: "compilation at the first call and for each new shape",
-    false_positives: "The kernels cannot be fused (a matrix product, a sort), or their span also does other work between launches.",
+    false_positives: "The kernels cannot be fused (a matrix product, a sort), or the span does other work between \
+         launches.",
     source: "DeepContext 4.3 and 6.3, kernel fusion analysis",
     needs: &[Requirement::GpuWork, Requirement::Operators],
     settings: &[
@@ -26,23 +28,18 @@ pub(super) const RULE: Rule = Rule {
             name: "mean_us",
             default: 10.0,
             range: (0.0, 1000.0),
-            about: "longest mean of kernels that are short, in µs",
+            about: "maximum mean duration of short kernels, in µs",
         },
-        Setting {
-            name: "kernels",
-            default: 4.0,
-            range: (2.0, 10_000.0),
-            about: "least kernels that one call launches",
-        },
+        Setting { name: "kernels", default: 4.0, range: (2.0, 10_000.0), about: "minimum number of kernels per call" },
     ],
     advice_variants: &[],
     check,
 };
 
-/// A call that takes so many times the median is no usual one.
+/// Largest number of kernels of a usual call, as a multiple of the median.
 const USUAL: i64 = 10;
 
-/// What a span launches.
+/// Kernels and spans of one module class or operator.
 #[derive(Default)]
 struct Launched {
     kernels: Vec<EventId>,
@@ -55,17 +52,17 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     for kernel in context.kernels() {
         let module = trace.gpu.of_event(kernel).and_then(|gpu| trace.gpu.module[gpu.index()].some());
         let span = module.or_else(|| context.outermost_operator(kernel));
-        // Other rules know what to do about optimizers (SL015, SL042).
+        // Optimizers have their own rules (SL015, SL042).
         if let Some(span) = span.filter(|&span| !trace.name(span).starts_with(OPTIMIZER)) {
             by_span.entry(span).or_default().push(kernel);
         }
     }
-    // What also launches through others within it would fuse theirs, too.
+    // Fusing a span that also launches through nested spans would fuse their kernels, too.
     let outer: FxHashSet<EventId> = by_span.keys().flat_map(|&span| trace.ancestors(span)).collect();
-    // Calls that search for a kernel launch as many as they try (SL062).
+    // Calls that benchmark algorithms launch as many kernels as they try (SL062).
     let of_searches = super::autotuning::events_of_searches(context);
     by_span.retain(|_, kernels| !kernels.iter().any(|kernel| of_searches.contains(kernel)));
-    // The same module many times over is one line of the program.
+    // Repeated instances of a module are one line of the program.
     let mut by_code: BTreeMap<&str, Launched> = BTreeMap::new();
     for (span, kernels) in by_span.into_iter().filter(|(span, _)| !outer.contains(span)) {
         let name = trace.name(span);
@@ -85,7 +82,7 @@ fn candidate(context: &RuleContext<'_>, Launched { mut kernels, mut spans }: Lau
         None => ("operator", trace.name(first)),
     };
     kernels.sort_unstable();
-    // What a first call does once is nothing that fusing would spare.
+    // Fusing would not save the one-time work of a first call.
     let lengths = context.lengths(&spans);
     let most = lengths[lengths.len() / 2].saturating_mul(USUAL);
     spans.retain(|&span| context.dur(span) <= most);
@@ -95,16 +92,16 @@ fn candidate(context: &RuleContext<'_>, Launched { mut kernels, mut spans }: Lau
         return None;
     }
     let fuse = context.edit(Action::Fuse, format!("{kind}:{name}"), &spans)?;
-    // One operator of each call stays: that which launches the one kernel.
+    // One operator of each call stays, to launch the fused kernel.
     let inside = |&span: &EventId| super::unfused_optimizer::operators(context, span).into_iter().skip(1);
     let others: Vec<EventId> = spans.iter().flat_map(inside).collect();
     let remove = context.edit(Action::Remove, format!("operators of {name}"), &others);
-    // At the least, as many operators as before do nothing.
+    // At the lower bound, all operators stay, without effect.
     let least = if remove.is_some() { vec![vec![fuse.clone()]] } else { Vec::new() };
     let gain_estimate = GainEstimate::Range(std::iter::once(fuse).chain(remove).collect(), least);
     Some(Candidate {
         title: format!(
-            "{}{} launches {per_call:.0} kernels a call that take {:.1} µs each",
+            "Many small kernels: {}{} launches {per_call:.0} kernels per call of {:.1} µs each",
             super::short(name),
             if names.len() > 1 { format!(" ({} modules)", names.len()) } else { String::new() },
             mean as f64 / 1e3
@@ -113,7 +110,7 @@ fn candidate(context: &RuleContext<'_>, Launched { mut kernels, mut spans }: Lau
         facts: vec![
             Fact::count("kernels", kernels.len()),
             Fact::count("calls", spans.len()),
-            Fact::time("mean of a kernel", mean),
+            Fact::time("mean kernel duration", mean),
         ],
         events: kernels,
         support: Support::Exact,

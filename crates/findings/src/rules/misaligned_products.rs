@@ -1,4 +1,4 @@
-//! SL063: matrix products on tensor cores whose dimensions are no multiples of 8.
+//! SL063: matrix products on tensor cores with dimensions that are not multiples of 8.
 
 use crate::{Area, Candidate, Fact, Requirement, Rule, RuleContext, Setting, Support};
 use rustc_hash::FxHashMap;
@@ -9,18 +9,20 @@ pub(super) const RULE: Rule = Rule {
     code: "SL063",
     name: "misaligned-products",
     area: Area::Kernels,
-    about: "matrix products run on tensor cores with a dimension that is no multiple of 8",
-    why: "Rows of a matrix then do not begin at multiples of 16 bytes: its elements are read one by one or in pairs instead of 16 bytes \
-          at once, by kernels of older GPUs.",
-    advice: "Pad that dimension to a multiple of 8, better of 64: a vocabulary of 50,257 to 50,304, classes, channels, widths of layers.",
+    about: "matrix products run on tensor cores with a dimension that is not a multiple of 8",
+    why: "Rows of such a matrix do not begin at multiples of 16 bytes. Kernels of older GPUs then load elements one \
+         or two at a time instead of 16 bytes at once.",
+    advice: "Pad the dimension to a multiple of 8, better of 64: for example a vocabulary of 50,257 to 50,304, or the \
+         number of classes or channels.",
     example: (
         "head = nn.Linear(width, 50257)",
         "head = nn.Linear(width, 50304)  # a multiple of 64; the last 47 are never a label",
     ),
-    cost: "a few rows of weights more; a checkpoint of the old size is padded once",
-    false_positives: "The dimension is given from outside and changes in each step. The gain supposes `scale` of their time, its bounds half \
-                 and more than twice of that. Measured on an H100: 0.19 (a vocabulary of 50,257, bfloat16).",
-    source: "NVIDIA's guide for matrix multiplication; field practice (nanoGPT's vocabulary of 50,304)",
+    cost: "a few more rows of weights; a checkpoint of the old size must be padded once",
+    false_positives: "The input determines the dimension, which changes in each step. The estimate assumes `scale` of \
+         the kernels' time, with bounds at half and 2.4 times of `scale`. Measured on an H100: 0.19 (a vocabulary of \
+         50,257, bfloat16).",
+    source: "NVIDIA's matrix multiplication guide; field practice (nanoGPT's vocabulary of 50,304)",
     needs: &[Requirement::GpuWork],
     settings: &[
         Setting::share_of_gpu(3.0),
@@ -28,21 +30,21 @@ pub(super) const RULE: Rule = Rule {
             name: "scale",
             default: 0.25,
             range: (0.0, 1.0),
-            about: "what is left of their time with aligned rows",
+            about: "assumed remaining share of the kernels' time with aligned rows",
         },
     ],
     advice_variants: &[],
     check,
 };
 
-/// Parts of names of kernels that use tensor cores, in lower case.
+/// Name parts of kernels that use tensor cores, in lower case.
 const TENSOR_CORES: &[&str] = &["tensorop", "884gemm", "1688gemm", "16816gemm"];
-/// What their names say of so many elements that are read at once; 4 are all of TF32's 16 bytes.
+/// Name parts for the number of elements per load. 4 elements of TF32 are the full 16 bytes.
 const MISALIGNED: &[&str] = &["align1", "align2"];
-/// How much more and less may be left than is supposed.
+/// Bounds of the remaining time, as multiples of `scale`.
 const LEAST: f64 = 0.5;
 const MOST: f64 = 2.4;
-/// A dimension that tensor cores like.
+/// Required multiple of dimensions for aligned loads.
 const MULTIPLE: i64 = 8;
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
@@ -72,13 +74,14 @@ fn candidate(context: &RuleContext<'_>, kernels: Vec<EventId>) -> Option<Candida
     let which = dimension.map(|n| format!(" ({n})")).unwrap_or_default();
     let mut facts = vec![
         Fact::count("kernels", kernels.len()),
-        Fact::time("together, a step", context.per_step(ns)),
+        Fact::time("total time per step", context.per_step(ns)),
         Fact::time("mean", ns / kernels.len() as i64),
     ];
     facts.extend(dimension.map(|n| Fact { name: "dimension", value: n as f64, unit: Unit::None }));
     Some(Candidate {
         title: format!(
-            "products with a dimension that is no multiple of {MULTIPLE}{which} take {share:.0} % of the GPU's time; if they took {scale} times as long"
+            "Misaligned matrix products: {share:.0} % of GPU time, dimension{which} not a multiple of {MULTIPLE} \
+                 (gain assumes {scale} times the time)"
         ),
         place,
         facts,
@@ -89,7 +92,7 @@ fn candidate(context: &RuleContext<'_>, kernels: Vec<EventId>) -> Option<Candida
     })
 }
 
-/// The dimension that is no multiple of 8 and is in the operators of most of the kernels' time, where shapes were recorded.
+/// Dimension that is not a multiple of 8 in the operators of most of the kernels' time, if shapes were recorded.
 fn dimension(context: &RuleContext<'_>, kernels: &[EventId]) -> Option<i64> {
     let mut time: FxHashMap<i64, i64> = FxHashMap::default();
     for &kernel in kernels {
@@ -105,7 +108,7 @@ fn dimension(context: &RuleContext<'_>, kernels: &[EventId]) -> Option<i64> {
     time.into_iter().max_by_key(|&(dimension, ns)| (ns, dimension)).map(|(dimension, _)| dimension)
 }
 
-/// Of a matrix, or of many, the last two dimensions.
+/// Dimensions of a matrix, or the last two of a batch of matrices, that are not multiples of 8.
 fn odd_dimensions(shape: &serde_json::Value) -> Vec<i64> {
     let sizes: Vec<i64> = shape.as_array().into_iter().flatten().filter_map(serde_json::Value::as_i64).collect();
     let matrix = if sizes.len() >= 2 { &sizes[sizes.len() - 2..] } else { &[] };

@@ -1,4 +1,4 @@
-//! Rules: one file each, registered by one line here.
+//! Built-in rules: one file per rule, registered by one line here.
 
 mod all_reduce_of_shards;
 mod autograd_in_inference;
@@ -62,7 +62,7 @@ pub(super) use straggler::{are_alike, find as find_straggler};
 use super::rule::Rule;
 pub(super) use stackline_timeline::frame_names::fits;
 
-/// Every rule, by code.
+/// All built-in rules, by code.
 pub const ALL: &[Rule] = &[
     hotspot::RULE,
     many_small_kernels::RULE,
@@ -131,7 +131,7 @@ pub const ALL: &[Rule] = &[
     dense_embedding_gradient::RULE,
 ];
 
-/// Whether a finding is about waits for other ranks, which one of them may explain.
+/// Check if a finding reports waits for other ranks, which a finding of the last rank may explain.
 pub(super) fn waits_for_ranks(finding: &super::Finding) -> bool {
     match finding.rule.code.as_str() {
         "SL023" => true,
@@ -140,22 +140,22 @@ pub(super) fn waits_for_ranks(finding: &super::Finding) -> bool {
     }
 }
 
-/// Those that look at traces of what ran.
+/// Rules over execution traces.
 pub(super) fn of_traces() -> impl Iterator<Item = &'static Rule> {
     ALL.iter().filter(|rule| !rule.is_of_memory())
 }
 
-/// Those that look at traces of memory.
+/// Rules over memory traces.
 pub fn of_memory() -> impl Iterator<Item = &'static Rule> {
     ALL.iter().filter(|rule| rule.is_of_memory())
 }
 
-/// The rule of a code or name.
+/// Rule with a code or name.
 pub fn find(code: &str) -> Option<&'static Rule> {
     ALL.iter().find(|rule| rule.code.eq_ignore_ascii_case(code) || rule.name == code)
 }
 
-/// Names of kernels can be thousands of characters long: what they do, and the beginning of that, says enough.
+/// Short form of a name: kernel names can have thousands of characters.
 fn short(name: &str) -> String {
     const CHARACTERS: usize = 48;
     let name = name.strip_prefix(stackline_model::names::MODULE_PREFIX).unwrap_or(name).trim_start();
@@ -164,13 +164,13 @@ fn short(name: &str) -> String {
     if short.len() < name.len() { format!("{}…", short.trim_end()) } else { short }
 }
 
-/// Of times in ascending order those below which a twentieth, and all but a twentieth of them lie.
+/// 5th and 95th percentile of ascending times.
 fn spread(sorted: &[i64]) -> Vec<i64> {
     let last = sorted.len().saturating_sub(1);
     [last / 20, last - last / 20].into_iter().filter_map(|at| sorted.get(at).copied()).collect()
 }
 
-/// What a table of names of frames calls a frame: see [`fits`].
+/// Kind of a frame in a table of frame names: see [`fits`].
 fn kind_in(table: &[(&'static str, &[&str])], name: &str) -> Option<&'static str> {
     table.iter().find(|(_, parts)| fits(name, parts)).map(|&(kind, _)| kind)
 }

@@ -1,4 +1,4 @@
-//! SL022: gradients are reduced in each backward pass, though several passes go into one step of the optimizer.
+//! SL022: gradient reductions in every backward pass of a step with gradient accumulation.
 
 use crate::collectives::Collective;
 use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Support};
@@ -12,18 +12,19 @@ pub(super) const RULE: Rule = Rule {
     code: "SL022",
     name: "needless-gradient-sync",
     area: Area::Communication,
-    about: "gradients are reduced after each of several backward passes that one step of the optimizer adds up",
-    why: "DistributedDataParallel reduces all gradients in each backward pass. Where they are accumulated, the sum over ranks is \
-          needed once, before the optimizer: each pass before the last one communicates for nothing.",
-    advice: "Run all passes but the last one under model.no_sync(): forward and backward.",
+    about: "each of several accumulated backward passes reduces gradients before one optimizer step",
+    why: "DistributedDataParallel reduces all gradients in each backward pass. With gradient accumulation, only the \
+         last pass before the optimizer step needs the reduction. The earlier communication is wasted.",
+    advice: "Run forward and backward of all passes but the last under model.no_sync().",
     example: (
         "for batch in batches:\n    loss(model(batch)).backward()\noptimizer.step()",
         "*first, last = batches\nwith model.no_sync():\n    for batch in first:\n        loss(model(batch)).backward()\n\
          loss(model(last)).backward()\noptimizer.step()",
     ),
-    cost: "a few lines; gradients of each rank differ until the last pass, so do not look at them before",
-    false_positives: "Gradients are looked at between the passes, such as their norm for clipping. Passes of several models of one shape, \
-                 such as two critics, look the same if all of them come before the first step of an optimizer.",
+    cost: "a few lines; each rank has its own gradients until the last pass, so do not read them earlier",
+    false_positives: "The program reads gradients between the passes, such as their norm for clipping. Passes of \
+         several models with equal shapes, such as two critics, are indistinguishable if all of them precede the \
+         first optimizer step.",
     source: "field practice; PyTorch's DistributedDataParallel.no_sync",
     needs: &[Requirement::GpuWork, Requirement::Collectives, Requirement::Operators],
     settings: &[],
@@ -31,7 +32,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// A reduction of gradients, with the time at which it was launched, in ns.
+/// Gradient reduction with its launch time in ns.
 type Reduce = (i64, Collective);
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
@@ -66,14 +67,14 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     candidate(context, &rounds, needless).into_iter().collect()
 }
 
-/// Those of a list in time order that lie from one time to another.
+/// Entries of a time-ordered list within a time range.
 fn between<T>(list: &[T], from: i64, to: i64, at: impl Fn(&T) -> i64) -> &[T] {
     let first = list.partition_point(|one| at(one) < from);
     let last = list.partition_point(|one| at(one) < to);
     &list[first..last.max(first)]
 }
 
-/// The reductions of all passes but the last one, if each pass reduces the same; none otherwise.
+/// Reductions of all passes but the last, if every pass reduces the same gradients; otherwise none.
 fn needless_of(context: &RuleContext<'_>, passes: &[i64], reduces: &[Reduce]) -> Option<Vec<EventId>> {
     let (&last, before) = passes.split_last().filter(|(_, before)| !before.is_empty())?;
     let name = |c: &Collective| context.trace().events.name[c.event.index()];
@@ -100,12 +101,12 @@ fn candidate(context: &RuleContext<'_>, rounds: &[usize], needless: Vec<EventId>
     let most = rounds.iter().max()?;
     let (place, _) = context.by_place(&needless).into_iter().max_by_key(|(_, of)| context.total(of))?;
     Some(Candidate {
-        title: format!("gradients are reduced in each of {most} backward passes before the optimizer's step"),
+        title: format!("Gradient reduction in each of {most} accumulated backward passes: only the last needs it"),
         place,
         facts: vec![
-            Fact::count("steps of the optimizer", rounds.len()),
-            Fact::count("needless AllReduces", needless.len()),
-            Fact::time("of these, a step", context.per_step(context.total(&needless))),
+            Fact::count("optimizer steps", rounds.len()),
+            Fact::count("redundant AllReduces", needless.len()),
+            Fact::time("time of redundant AllReduces per step", context.per_step(context.total(&needless))),
         ],
         events: needless,
         support: Support::Inferred,

@@ -1,4 +1,4 @@
-//! SL018: matrix products and convolutions in float32 on a GPU with tensor cores.
+//! SL018: float32 matrix products and convolutions on a GPU with tensor cores.
 
 use crate::{AdviceVariant, Area, Candidate, Fact, Programs, Requirement, Rule, RuleContext, Setting, Support};
 use stackline_model::{Device, EventId, EventKind, Vendor};
@@ -9,54 +9,49 @@ pub(super) const RULE: Rule = Rule {
     name: "no-tensor-cores",
     area: Area::Kernels,
     about: "matrix products or convolutions run in float32 without the GPU's tensor cores",
-    why: "Tensor cores compute products in TF32, bfloat16 or float16 at 8 times the rate of float32 or more.",
-    advice: "Allow TF32 (from A100 on) by torch.set_float32_matmul_precision(\"high\"), or use autocast with bfloat16 or float16; \
-             keep dimensions multiples of 8.",
+    why: "Tensor cores compute products in TF32, bfloat16 or float16 at 8 or more times the float32 rate.",
+    advice: "Enable TF32 (from A100 on) with torch.set_float32_matmul_precision(\"high\"), or use autocast with \
+         bfloat16 or float16; keep dimensions multiples of 8.",
     example: ("y = x @ w", "torch.set_float32_matmul_precision(\"high\")\ny = x @ w"),
-    cost: "one line; products are less exact (TF32 keeps 10 bits of the mantissa)",
-    false_positives: "The results need full float32, or the products are bound by memory. The gain supposes `scale` of their time on \
-                 A100, H100 and their successors, and `scale_others` elsewhere; the bounds hold half and twice of it: large products gain \
-                 more, small ones less. Measured on an H100 with TF32: 0.23.",
-    source: "field practice; NVIDIA's and PyTorch's guides for mixed precision",
+    cost: "one line; products are less exact (TF32 has 10 mantissa bits)",
+    false_positives: "The results need full float32, or memory bandwidth limits the products. The estimate assumes \
+         `scale` of the kernels' time on A100, H100 and later GPUs, and `scale_others` on others. The bounds are half \
+         and twice of it: large products gain more, small products less. Measured on an H100 with TF32: 0.23.",
+    source: "field practice; mixed-precision guides of NVIDIA and PyTorch",
     needs: &[Requirement::GpuWork, Requirement::GpuModel],
     settings: &[
         Setting::share_of_gpu(5.0),
-        Setting {
-            name: "kernel_us",
-            default: 10.0,
-            range: (0.0, 1e6),
-            about: "shortest kernel that is expected to gain, in µs",
-        },
+        Setting { name: "kernel_us", default: 10.0, range: (0.0, 1e6), about: "shortest kernel that may gain, in µs" },
         Setting {
             name: "scale",
             default: 0.25,
             range: (0.0, 1.0),
-            about: "what is left of their time with tensor cores, on A100, H100 and their successors",
+            about: "assumed remaining share of the kernels' time with tensor cores, on A100, H100 and later GPUs",
         },
         Setting {
             name: "scale_others",
             default: 0.5,
             range: (0.0, 1.0),
-            about: "what is left of it on other GPUs, whose TF32 is hardly faster than their float32",
+            about: "the same on other GPUs, whose TF32 is hardly faster than float32",
         },
     ],
     advice_variants: &[AdviceVariant {
-        programs: "on tensor cores that know neither TF32 nor bfloat16 (before compute capability 8, such as V100)",
+        programs: "on GPUs without TF32 and bfloat16 (compute capability below 8, such as V100)",
         which: Programs::Where(|context| !context.devices().iter().any(knows_tf32)),
         fits: |_| true,
-        advice: "Use autocast with float16: these tensor cores know neither TF32 nor bfloat16 (from compute capability 8 on, such as \
-                 A100); keep dimensions multiples of 8.",
+        advice: "Use autocast with float16: these tensor cores support neither TF32 nor bfloat16, which require \
+             compute capability 8 (such as A100); keep dimensions multiples of 8.",
         example: ("y = x @ w", "with torch.autocast(\"cuda\", dtype=torch.float16):\n    y = x @ w"),
     }],
     check,
 };
 
-/// Parts of names of GPUs whose tensor cores compute TF32 at 8 times the rate of float32 or nearly.
+/// Name parts of GPUs whose tensor cores compute TF32 at about 8 times the float32 rate.
 const FAST_TF32: &[&str] = &["A100", "A800", "H100", "H200", "H800", "B100", "B200", "B300"];
-/// Parts of names of kernels that compute products in float32 without tensor cores, in lower case.
+/// Name parts of kernels that compute float32 products without tensor cores, in lower case.
 const FLOAT32: &[&str] =
     &["sgemm", "scudnn", "gemm_f32f32_f32f32", "dgrad_engine<float", "wgrad_alg0_engine<float", "dgrad2d_alg1_1<float"];
-/// Parts of names of those that use them, though their name has one of the others.
+/// Name parts of kernels with tensor cores, which take precedence over the list above.
 const TENSOR_CORES: &[&str] = &["tensorop", "tf32", "884", "1688", "16816", "bf16", "f16"];
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
@@ -71,7 +66,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     candidate(context, model.name.as_deref().unwrap_or("the GPU"), kernels).into_iter().collect()
 }
 
-/// NVIDIA's from Volta on, but for the GTX 16 series.
+/// NVIDIA GPUs from Volta on, except for the GTX 16 series.
 fn has_tensor_cores(device: &Device) -> bool {
     let by_name = device.is_named(&["V100", "A100", "H100", "H200", "B200", "RTX"]);
     let by_number = device.compute_capability.is_some_and(|(major, _)| major >= 7);
@@ -90,12 +85,13 @@ fn candidate(context: &RuleContext<'_>, model: &str, kernels: Vec<EventId>) -> O
     let (place, _) = context.by_code(&kernels).into_iter().next()?;
     Some(Candidate {
         title: format!(
-            "products in float32 without tensor cores take {share:.0} % of the time of {model}; if they took {scale} times as long"
+            "Float32 products without tensor cores: {share:.0} % of the time of {model} \
+                 (gain assumes {scale} times the time)"
         ),
         place,
         facts: vec![
             Fact::count("kernels", kernels.len()),
-            Fact::time("together, a step", context.per_step(ns)),
+            Fact::time("total time per step", context.per_step(ns)),
             Fact::time("mean", ns / kernels.len() as i64),
         ],
         events: kernels,
@@ -105,7 +101,7 @@ fn candidate(context: &RuleContext<'_>, model: &str, kernels: Vec<EventId>) -> O
     })
 }
 
-/// Compute capability 8 or more; where a trace does not say it, all models but those before.
+/// Compute capability 8 or more. If the trace lacks it, all models except known older ones.
 fn knows_tf32(device: &Device) -> bool {
     let is_older = device.is_named(&["V100", "T4", "TITAN", "RTX 20", "Quadro RTX"]);
     device.compute_capability.map_or(!is_older, |(major, _)| major >= 8)

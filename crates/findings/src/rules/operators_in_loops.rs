@@ -1,4 +1,4 @@
-//! SL038: Python loops that call small operators again and again.
+//! SL038: Python loops over small operators.
 
 use crate::gpu_work_by_launcher::Loops;
 use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
@@ -15,19 +15,19 @@ pub(super) const RULE: Rule = Rule {
     code: "SL038",
     name: "small-operators-in-a-loop",
     area: Area::Host,
-    about: "a Python loop calls small operators one after the other that could be one operator on a larger tensor",
-    why: "Each call costs some microseconds of Python and of the framework, whatever little it computes.",
-    advice: "Write it as operators on whole tensors (a dimension more instead of a loop; a layer such as nn.LSTM in place of its cell), \
-             torch.vmap, or torch.compile.",
+    about: "a Python loop calls small operators that could be one operator on a larger tensor",
+    why: "Each call costs some microseconds in Python and the framework, however small its computation.",
+    advice: "Replace the loop with operators on whole tensors (add a dimension, or use a layer such as nn.LSTM \
+         instead of its cell), torch.vmap, or torch.compile.",
     example: (
         "rows = [(row - row.mean()) / row.std() for row in x]",
         "rows = (x - x.mean(1, keepdim=True)) / x.std(1, keepdim=True)",
     ),
-    cost: "some thought; more memory at once",
-    false_positives: "Each turn needs the result of the one before. The gain supposes that of all calls of one operator one is left, \
-                 and what calls take beyond the shorter half of them. At most, all that is done between the turns goes, and what \
-                 gathers their results. Without steps only loops are seen of which four turns or more follow each other with nothing \
-                 but such small operators between them.",
+    cost: "a rewrite of the loop; higher memory use",
+    false_positives: "Each iteration needs the result of the previous one. The estimate assumes that one call of each \
+         operator remains, plus the time of calls beyond the usual cost of a call. The upper bound also removes all \
+         work between the iterations and the operators that gather their results. Without steps, the rule only sees \
+         loops of at least four consecutive iterations with nothing but such small operators between them.",
     source: "field practice",
     needs: &[Requirement::Operators, Requirement::PythonFrames],
     settings: &[
@@ -35,29 +35,29 @@ pub(super) const RULE: Rule = Rule {
             name: "calls",
             default: 50.0,
             range: (2.0, 1e6),
-            about: "least calls of one operator from one line, a step",
+            about: "minimum number of calls of one operator from one line per step",
         },
         Setting {
             name: "median_us",
             default: 20.0,
             range: (0.0, 1000.0),
-            about: "longest median of such calls, in µs; 25 times that of cells of recurrent layers",
+            about: "maximum median of such calls, in µs; 25 times that for cells of recurrent layers",
         },
         Setting {
             name: "share",
             default: 5.0,
             range: (0.0, 100.0),
-            about: "least part of the time that the loops of one place take, in percent",
+            about: "minimum share of the time in loops of one source location, in percent",
         },
     ],
     advice_variants: &[],
     check,
 };
 
-/// A cell of a recurrent layer may take so many times as long as other operators: what takes its place does all of them at once.
+/// Longest recurrent cell, as a multiple of other operators: its replacement computes all iterations at once.
 const CELL: f64 = 25.0;
 
-/// From where an operator is called: the stack if it is known, else the frames around it; and its name.
+/// Call site (the recorded stack, otherwise the frames around the operator) and operator name.
 type Caller = (Vec<StrId>, StrId);
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
@@ -85,11 +85,11 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     loops(context, by_place).into_iter().filter_map(|found| candidate(context, found)).collect()
 }
 
-/// So many turns of a loop follow each other at least, in the mean, where steps are not known.
+/// Least mean number of consecutive loop iterations, if steps are unknown.
 const TURNS: usize = 4;
 
-/// Those of some calls of each line that are repeated with nothing but such calls between them. Without steps all that a program
-/// does again and again looks like a loop: its layers, token by token, do; but between their small operators there are large ones.
+/// Calls of each line that repeat with nothing but such calls between them. Without steps, any repeated work looks like
+/// a loop, such as the layers of each token, but large operators separate their small ones.
 fn densely(context: &RuleContext<'_>, calls: Vec<Vec<EventId>>) -> Vec<Vec<EventId>> {
     let events = &context.trace().events;
     let moment = |e: EventId| (events.track[e.index()], events.start[e.index()], e);
@@ -101,10 +101,10 @@ fn densely(context: &RuleContext<'_>, calls: Vec<Vec<EventId>>) -> Vec<Vec<Event
     calls.into_iter().filter(is_dense).collect()
 }
 
-/// A loop: its lines with the calls of each operator from there.
+/// Loop: its lines with the calls of each operator.
 type Loop = Vec<(SourceLocation, Vec<Vec<EventId>>)>;
 
-/// Lines of one function that take turns are one loop.
+/// Merge lines of one function with alternating calls into one loop.
 fn loops(context: &RuleContext<'_>, by_place: BTreeMap<SourceLocation, Vec<Vec<EventId>>>) -> Vec<Loop> {
     let mut found: Vec<Loop> = Vec::new();
     let mut of_functions: BTreeMap<(String, Option<String>), Vec<usize>> = BTreeMap::new();
@@ -130,7 +130,7 @@ fn loops(context: &RuleContext<'_>, by_place: BTreeMap<SourceLocation, Vec<Vec<E
     found
 }
 
-/// Whether calls of two lines take turns, rather than that one line is done before the other begins.
+/// Check if calls of two lines alternate, rather than one line ending before the other begins.
 fn turns(context: &RuleContext<'_>, these: &[EventId], those: &[EventId]) -> bool {
     let events = &context.trace().events;
     let moment = |is_other: bool| move |&e: &EventId| (events.track[e.index()], events.start[e.index()], e, is_other);
@@ -150,7 +150,7 @@ fn caller(context: &RuleContext<'_>, operator: EventId) -> Caller {
     (frames, trace.events.name[operator.index()])
 }
 
-/// What is left of calls of one operator, in ns: one of them, and what they compute beyond what a call costs.
+/// Remaining time of one operator's calls, in ns: one call, and the computation beyond the cost of calls.
 fn left(context: &RuleContext<'_>, calls: &[EventId]) -> i64 {
     let lengths = context.lengths(calls);
     let usual = lengths[lengths.len() / 4].max(1);
@@ -158,7 +158,7 @@ fn left(context: &RuleContext<'_>, calls: &[EventId]) -> i64 {
     (usual * context.steps() as i64 + beyond).min(context.total(calls))
 }
 
-/// The line that takes most, and in words which others there are.
+/// Most expensive line, and a description of the other lines.
 fn place_of(context: &RuleContext<'_>, lines: &Loop) -> (SourceLocation, String) {
     let ns = |calls: &[Vec<EventId>]| calls.iter().map(|calls| context.total(calls)).sum::<i64>();
     let most = lines.iter().max_by_key(|(place, calls)| (ns(calls), std::cmp::Reverse(place.line)));
@@ -170,8 +170,8 @@ fn place_of(context: &RuleContext<'_>, lines: &Loop) -> (SourceLocation, String)
     (most.map(|(place, _)| place.clone()).unwrap_or_default(), told)
 }
 
-/// All that may go with a loop: what Python does between its turns, however long; what leads to the first one and away from the last;
-/// the operators that gather what the turns made, with their backward; the time in which what autograd kept of them is freed.
+/// Everything that may vanish with a loop: Python between its iterations; the way into the first and out of the last
+/// one; the operators that gather the results, with their backward; and the release of tensors that autograd kept.
 fn all_around(
     context: &RuleContext<'_>,
     calls: &[EventId],
@@ -204,7 +204,7 @@ fn candidate(context: &RuleContext<'_>, lines: Loop) -> Option<Candidate> {
     let mut events: Vec<EventId> = calls.iter().flatten().copied().collect();
     events.sort_unstable();
     let Loops { mut gone, mut runs, mut ns } = context.loops_of(&events, (context.setting("median_us") * 1e3) as i64);
-    // Their backward goes with them, and what autograd does between it: it adds up gradients there.
+    // Their backward vanishes too, with the gradient sums between it.
     let backward = context.outermost(&context.backward_of(&events));
     let of_backward = context.runs_of(&backward);
     ns += of_backward.ns;
@@ -223,14 +223,14 @@ fn candidate(context: &RuleContext<'_>, lines: Loop) -> Option<Candidate> {
     let likely = context.edit_of(Action::Scale(factor), text, chosen)?;
     Some(Candidate {
         title: format!(
-            "a loop{which} calls {per_step} small operators{}, {:.1} µs each",
+            "Python loop{which}: {per_step} small operators{}, {:.1} µs each",
             context.words().a_step(),
             context.total(&events) as f64 / 1e3 / events.len().max(1) as f64
         ),
         facts: vec![
             Fact::count("operators", events.len()),
-            Fact::count("of their backward", backward.len()),
-            Fact::time("with what is done between them, a step", context.per_step(ns)),
+            Fact::count("backward operators", backward.len()),
+            Fact::time("total time with work between them per step", context.per_step(ns)),
         ],
         place,
         events,

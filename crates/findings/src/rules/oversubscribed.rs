@@ -1,4 +1,4 @@
-//! SL028: more threads of OpenMP than processors.
+//! SL028: more OpenMP threads than processors.
 
 use crate::{Area, Candidate, Fact, GainEstimate, Recording, Requirement, Rule, RuleContext, Setting, Support};
 use stackline_critical_path::exact::what_if::Gain;
@@ -11,48 +11,49 @@ pub(super) const RULE: Rule = Rule {
     code: "SL028",
     name: "oversubscribed-threads",
     area: Area::Host,
-    about: "more threads compute at once than the program may use processors, and much of what they do is waiting for each other",
-    why: "Each parallel operator ends when its last thread is done, and a thread that has no processor keeps all others waiting, \
-          which spin or go to sleep and wake up meanwhile. Containers, and processes that are bound to processors, often may \
-          use fewer than the machine has.",
-    advice: "Use no more threads than the processors that the finding says are usable, divided by the processes that compute at \
-             once: torch.set_num_threads, OMP_NUM_THREADS; torchrun sets 1, a DataLoader sets 1 in its workers. Python's own \
-             numbers (os.cpu_count, os.sched_getaffinity) do not see the limit of a container.",
+    about: "more threads compute at once than the program may use processors, so they wait for each other",
+    why: "A parallel operator ends when its last thread ends. A thread without a processor delays all others, \
+         which spin, or sleep and wake up. Containers and CPU affinity often allow fewer processors than the \
+         machine has.",
+    advice: "Divide the usable processors of the finding by the number of processes that compute at once, and use no \
+         more threads: torch.set_num_threads or OMP_NUM_THREADS. torchrun sets 1, and a DataLoader sets 1 in its \
+         workers. Python's os.cpu_count and os.sched_getaffinity ignore the limit of a container.",
     example: ("torch.set_num_threads(16)", "torch.set_num_threads(2)  # \"usable processors\" of the finding"),
-    cost: "one line, or a variable of the environment",
-    false_positives: "Other programs take the processors: their threads are not seen here. Each process is looked at alone: that several \
-                 of them, each with as many threads as it may use, share their processors is not seen. The gain is a model: the time of samples \
-                 in OpenMP's library would be gone, and what threads compute would be divided evenly among processors.",
-    source: "field practice; DeepContext 6.2 has the like case of more DataLoader workers than processors, which is not seen here",
+    cost: "one line, or an environment variable",
+    false_positives: "Other programs, which are not recorded, use the processors. The rule analyzes each process \
+         alone: it misses several processes that share processors, each with as many threads as processors. The gain \
+         is a model: samples in the OpenMP library vanish, and computation divides evenly among processors.",
+    source: "field practice; DeepContext 6.2 has a similar case of more DataLoader workers than processors, which \
+         this rule does not detect",
     needs: &[Requirement::Processors],
     settings: &[
         Setting {
             name: "waiting",
             default: 10.0,
             range: (0.0, 100.0),
-            about: "least part of the threads' CPU time that is spent in OpenMP's library, in percent, where the system counted that \
-                    more threads than processors were ready to run at once",
+            about: "minimum share of the threads' CPU time in the OpenMP library, in percent, if the system counted \
+                 more runnable threads than processors",
         },
         Setting {
             name: "waiting_uncounted",
             default: 25.0,
             range: (0.0, 100.0),
-            about: "the same where the system did not count: many threads may have been there that mostly slept",
+            about: "the same without such counts: many of the threads may have slept most of the time",
         },
         Setting {
             name: "threads",
             default: 1.25,
             range: (1.0, 1000.0),
-            about: "least number of threads for each usable processor",
+            about: "minimum number of threads per usable processor",
         },
     ],
     advice_variants: &[],
     check,
 };
 
-const MODEL: &str = "model: CPU time in OpenMP's library is gone, the rest of it runs on all processors";
+const MODEL: &str = "model: no CPU time in the OpenMP library, all other CPU time divided among all processors";
 
-/// CPU time that samples stand for, in ns: computing, and in the library of OpenMP.
+/// CPU time of samples, in ns: computing, and in the OpenMP library.
 #[derive(Clone, Copy, Debug, Default)]
 struct Times {
     useful: f64,
@@ -74,7 +75,7 @@ fn candidate(context: &RuleContext<'_>, recording: &Recording, (pid, team): (i64
     let runnable = recording.runnable(pid, from, to);
     let least = processors * context.setting("threads");
     let waiting_least = context.setting(if runnable.is_some() { "waiting" } else { "waiting_uncounted" });
-    // One thread has nobody to wait for.
+    // A single thread has no other to wait for.
     if computing.len() < 2
         || (computing.len() as f64) < least
         || share < waiting_least
@@ -89,14 +90,15 @@ fn candidate(context: &RuleContext<'_>, recording: &Recording, (pid, team): (i64
     let mut facts = vec![
         Fact::count("threads", computing.len()),
         Fact { name: "usable processors", value: processors, unit: Unit::None },
-        Fact { name: "of their CPU time in OpenMP's library", value: share, unit: Unit::Percent },
-        Fact::time("CPU time of computing, a step", per_step(useful)),
+        Fact { name: "CPU time in the OpenMP library", value: share, unit: Unit::Percent },
+        Fact::time("computing CPU time per step", per_step(useful)),
     ];
     let of = if recording.own().count() > 1 { format!(" of process {pid}") } else { String::new() };
-    facts.extend(runnable.map(|value| Fact { name: "threads ready to run at once, mean", value, unit: Unit::None }));
+    facts.extend(runnable.map(|value| Fact { name: "runnable threads, mean", value, unit: Unit::None }));
     Some(Candidate {
         title: format!(
-            "{} threads{of} compute on {} processors, and spend {share:.0} % of their CPU time waiting for each other",
+            "Oversubscribed: {} threads{of} compute on {} processors, {share:.0} % of their CPU time waiting for each \
+                 other",
             computing.len(),
             rounded(processors)
         ),
@@ -112,20 +114,20 @@ fn candidate(context: &RuleContext<'_>, recording: &Recording, (pid, team): (i64
     })
 }
 
-/// `2`, `1.5`.
+/// Format a number of processors: `2`, `1.5`.
 fn rounded(processors: f64) -> String {
     let text = format!("{processors:.1}");
     text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
 }
 
-/// The threads of a process that computed in the window, and the samples that lie in OpenMP's library.
+/// Threads of a process that computed in the window, and the samples in the OpenMP library.
 #[derive(Debug, Default)]
 struct Team {
     threads: BTreeMap<TrackId, Times>,
     samples: Vec<EventId>,
 }
 
-/// The teams by the number of their process.
+/// Teams by PID.
 fn sampled(context: &RuleContext<'_>) -> BTreeMap<i64, Team> {
     let trace = context.trace();
     let (from, to) = context.window();
@@ -147,8 +149,8 @@ fn sampled(context: &RuleContext<'_>) -> BTreeMap<i64, Team> {
     teams
 }
 
-/// How long the window would be if what threads compute were divided evenly among processors, in ns. The team is taken to
-/// divide its work evenly: what its first thread computes beyond what the others do in the mean is not divided.
+/// Length of the window, in ns, if computation were divided evenly among processors. Assumes an even division within
+/// the team: computation of the first thread beyond the mean of the others is not divided.
 fn even(team: &[Times], processors: f64) -> f64 {
     let most = team.iter().map(|times| times.useful).fold(0.0, f64::max);
     let sum: f64 = team.iter().map(|times| times.useful).sum();

@@ -1,4 +1,4 @@
-//! SL011: copies to the GPU from memory that is not pinned.
+//! SL011: copies to the GPU from pageable memory.
 
 use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
 use stackline_critical_path::exact::what_if::{Action, Edit};
@@ -6,23 +6,23 @@ use stackline_model::{EventId, EventKind};
 use stackline_timeline::confidence::Confidence;
 use stackline_timeline::source_location::SourceLocation;
 
-// Without steps nobody knows what is copied once, as a model's weights are, and what each time.
+// Without steps, one-time copies such as a model's weights cannot be told from repeated ones.
 pub(super) const RULE: Rule = Rule {
     code: "SL011",
     name: "pageable-copies",
     area: Area::Copies,
-    about: "copies to the GPU come from memory that is not pinned",
-    why: "Such a copy goes through a buffer of the driver, which is slower, and the host waits until it is done.",
-    advice: "Pin the memory and do not wait: pin_memory=True for the DataLoader, or tensor.pin_memory(), and \
-             .to(device, non_blocking=True).",
+    about: "copies to the GPU come from pageable (not pinned) memory",
+    why: "Such a copy goes through a buffer of the driver, which is slower, and the host waits until the copy ends.",
+    advice: "Pin the memory and copy asynchronously: pin_memory=True for the DataLoader, or tensor.pin_memory(), and \
+         .to(device, non_blocking=True).",
     example: (
         "loader = DataLoader(data, batch_size=64)\nx = x.to(\"cuda\")",
         "loader = DataLoader(data, batch_size=64, pin_memory=True)\nx = x.to(\"cuda\", non_blocking=True)",
     ),
-    cost: "one word each; pinned memory cannot be swapped out",
-    false_positives: "The data is written anew on the host right before each copy: pinning it costs a copy of its own there. The \
-                 bandwidth of pinned memory is that of other copies of the trace, else a setting; the bounds hold a quarter \
-                 more and a fifth less.",
+    cost: "one argument each; pinned memory cannot be swapped out",
+    false_positives: "The host writes the data anew before each copy, so that pinning needs an additional copy. The \
+         bandwidth of pinned memory comes from other copies of the trace, otherwise from a setting. The bounds assume \
+         0.8 and 1.25 times that bandwidth.",
     source: "field practice",
     needs: &[Requirement::GpuWork, Requirement::RuntimeCalls, Requirement::Step],
     settings: &[
@@ -30,21 +30,21 @@ pub(super) const RULE: Rule = Rule {
             name: "kib",
             default: 64.0,
             range: (0.0, 1e9),
-            about: "least size of a copy that counts, in KiB: smaller ones take as long as their call",
+            about: "minimum size of a copy, in KiB; smaller copies take as long as their call",
         },
         Setting {
             name: "gb_per_s",
             default: 12.0,
             range: (0.1, 1000.0),
-            about: "bandwidth of pinned memory in GB/s, where neither other copies of the trace nor the GPU's name tell it: \
-                    that of PCIe 3",
+            about: "bandwidth of pinned memory in GB/s, if neither other copies nor the GPU's name determine it; \
+                 the default is that of PCIe 3",
         },
     ],
     advice_variants: &[],
     check,
 };
 
-/// Parts of names of GPUs, and what pinned memory reaches in GB/s: about 0.8 of what their PCI Express can.
+/// Name parts of GPUs, and the bandwidth of pinned memory in GB/s: about 0.8 of their PCI Express.
 const BY_NAME: &[(&str, f64)] = &[
     ("H100", 50.0),
     ("H200", 50.0),
@@ -61,7 +61,7 @@ const BY_NAME: &[(&str, f64)] = &[
     ("MI250", 25.0),
 ];
 
-/// Smaller copies do not tell the bandwidth, in bytes.
+/// Least size of a copy for measuring bandwidth, in bytes.
 const TELLS_BANDWIDTH: i64 = 1 << 20;
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
@@ -82,7 +82,7 @@ fn bytes(context: &RuleContext<'_>, copy: EventId) -> i64 {
     ["bytes", "Bytes"].into_iter().find_map(|key| trace.attr(key).i64(copy)).unwrap_or(0)
 }
 
-/// Of copies in bytes per ns, which is GB/s.
+/// Bandwidth of copies in bytes per ns, which is GB/s.
 fn bandwidth(context: &RuleContext<'_>, copies: &[EventId]) -> f64 {
     let all: i64 = copies.iter().map(|&copy| bytes(context, copy)).sum();
     all as f64 / context.total(copies).max(1) as f64
@@ -99,7 +99,7 @@ fn pinned_bandwidth(context: &RuleContext<'_>) -> f64 {
     known.map_or_else(|| context.setting("gb_per_s"), |&(_, gb_per_s)| gb_per_s)
 }
 
-/// So far from what is expected of pinned memory a copy may be.
+/// Bounds of the bandwidth, as multiples of the expected one.
 const APART: &[f64] = &[0.8, 1.25];
 
 fn candidate(context: &RuleContext<'_>, place: SourceLocation, copies: Vec<EventId>, pinned: f64) -> Option<Candidate> {
@@ -108,7 +108,7 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, copies: Vec<Event
     let others = APART.iter().filter_map(|apart| edits(context, &copies, is / pinned * apart)).collect();
     Some(Candidate {
         title: format!(
-            "{:.1} MB{} are copied to the GPU from memory that is not pinned",
+            "Pageable copies: {:.1} MB{} to the GPU from memory that is not pinned",
             context.per_step(all) as f64 / 1e6,
             context.words().a_step()
         ),
@@ -117,7 +117,7 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, copies: Vec<Event
             Fact::count("copies", copies.len()),
             Fact { name: "GB/s", value: is, unit: stackline_model::Unit::None },
             Fact { name: "GB/s of pinned memory", value: pinned, unit: stackline_model::Unit::None },
-            Fact::time("copying, a step", context.per_step(context.total(&copies))),
+            Fact::time("copying per step", context.per_step(context.total(&copies))),
         ],
         gain_estimate: GainEstimate::Range(edits(context, &copies, is / pinned)?, others),
         events: copies,
@@ -126,7 +126,7 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, copies: Vec<Event
     })
 }
 
-/// The copies get as fast as from pinned memory, and the host no longer waits in their calls.
+/// Scale the copies to the speed of pinned memory, and remove the host's waits in their calls.
 fn edits(context: &RuleContext<'_>, copies: &[EventId], factor: f64) -> Option<Vec<Edit>> {
     let trace = context.trace();
     let launch = |&copy: &EventId| trace.gpu.of_event(copy).and_then(|gpu| trace.gpu.launch[gpu.index()].some());

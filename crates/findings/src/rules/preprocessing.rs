@@ -1,4 +1,4 @@
-//! SL010: data is prepared in each step instead of once.
+//! SL010: data preparation that is repeated in each step.
 
 use super::dataloader_starved::is_next;
 use crate::{AdviceVariant, Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
@@ -11,28 +11,28 @@ pub(super) const RULE: Rule = Rule {
     code: "SL010",
     name: "preprocessing-in-pipeline",
     area: Area::Data,
-    about: "images, sound or text are decoded, resized, normalized or cut into tokens while the GPU waits",
-    why: "What gives the same result each time is computed each time, on the slow side of the machine.",
-    advice: "Prepare the data once and store the result; else do it on the GPU (torchvision.transforms.v2 on batches), or \
-             in workers of the DataLoader.",
+    about: "images, audio or text are decoded, resized, normalized or tokenized while the GPU waits",
+    why: "The host computes the same result in each step or epoch, and the GPU waits for it.",
+    advice: "Prepare the data once and store the result. Otherwise prepare it on the GPU (torchvision.transforms.v2 \
+         on batches), or in DataLoader workers.",
     example: (
         "def __getitem__(self, i):\n    return to_tensor(Image.open(self.files[i]).resize((224, 224)))",
         "# once: image.resize((224, 224)).save(...)\ndef __getitem__(self, i):\n    return to_tensor(Image.open(self.small_files[i]))",
     ),
-    cost: "a script that runs once, and room for its result",
-    false_positives: "The result differs each time (random crops), or the input is new each time, as in inference: then it can \
-                 only be moved or made faster. The gain shown is that of all of it gone.",
+    cost: "a script that runs once, and storage for its result",
+    false_positives: "The result differs each time (random crops), or the input is new each time, as in inference: \
+         then the work can only be moved or made faster. The estimate removes all of it.",
     source: "CTDA-CPA, section 5.4 (resize took 21.75 % of the time; resizing once: 47 % faster)",
     needs: &[Requirement::PythonFrames],
     settings: &[Setting {
         name: "share",
         default: 3.0,
         range: (0.0, 100.0),
-        about: "least part of the critical path that one kind of preparing takes, in percent",
+        about: "minimum share of the critical path of one kind of preprocessing, in percent",
     }],
     advice_variants: &[AdviceVariant::without_gpu(
-        "Prepare the data once and store the result; else prepare whole batches instead of single items, or do it in \
-         workers of the DataLoader.",
+        "Prepare the data once and store the result. Otherwise prepare whole batches instead of single items, or use \
+             DataLoader workers.",
         (
             "def __getitem__(self, i):\n    return to_tensor(Image.open(self.files[i]).resize((224, 224)))",
             "def __getitem__(self, i):  # resized once, before the training\n    return torch.load(self.small[i])",
@@ -41,7 +41,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// What is prepared, and parts of names of frames that do it: see `fits`.
+/// Kinds of preprocessing, and name parts of their frames (see `fits`).
 const FRAMES: &[(&str, &[&str])] = &[
     ("resizing", &["built-in method resize of ImagingCore"]),
     ("resizing", &["PIL/Image.py(", "): resize"]),
@@ -72,7 +72,7 @@ const FRAMES: &[(&str, &[&str])] = &[
     ("preparing sound", &["torchaudio/", "): resample"]),
 ];
 
-/// What prepares data where it is loaded, and elsewhere is part of a model.
+/// Functions that preprocess data in a loader, and elsewhere are part of a model.
 const WHERE_LOADED: &[(&str, &[&str])] = &[
     ("resizing", &["torch/nn/functional.py(", "): interpolate"]),
     ("resizing", &["torch/nn/functional.py(", "): grid_sample"]),
@@ -99,7 +99,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     kinds.into_iter().filter_map(|(kind, frames)| candidate(context, kind, &frames)).collect()
 }
 
-/// What prepares data wherever it is called.
+/// Kind of a frame that preprocesses data anywhere.
 pub(super) fn kind_anywhere(name: &str) -> Option<&'static str> {
     super::kind_in(FRAMES, name)
 }
@@ -118,12 +118,12 @@ fn candidate(context: &RuleContext<'_>, kind: &str, frames: &[(EventId, i64)]) -
     let edit = context.edit(Action::Remove, format!("frame:{}", context.trace().name(frames[0])), &frames)?;
     let (place, _) = context.by_place(&frames).into_iter().max_by_key(|(_, of)| context.total(of))?;
     Some(Candidate {
-        title: format!("{kind} holds up the work for {share:.0} % of the time"),
+        title: format!("Preprocessing: {kind} takes {share:.0} % of the time"),
         place,
         facts: vec![
             Fact::count("calls", frames.len()),
-            Fact { name: "part of the critical path", value: share, unit: Unit::Percent },
-            Fact::time("mean of a call", context.total(&frames) / frames.len().max(1) as i64),
+            Fact { name: "share of the critical path", value: share, unit: Unit::Percent },
+            Fact::time("mean duration of a call", context.total(&frames) / frames.len().max(1) as i64),
         ],
         events: frames,
         support: Support::Exact,

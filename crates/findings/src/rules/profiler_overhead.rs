@@ -1,4 +1,4 @@
-//! SL033: the profiler itself takes much of the time that it measures.
+//! SL033: overhead of the profiler itself.
 
 use crate::{AdviceVariant, Area, Candidate, Fact, GainEstimate, Programs, Rule, RuleContext, Setting, Support};
 use stackline_critical_path::exact::Category;
@@ -11,12 +11,13 @@ pub(super) const RULE: Rule = Rule {
     code: "SL033",
     name: "profiler-overhead",
     area: Area::Measurement,
-    about: "the profiler takes so much time that host times cannot be trusted",
-    why: "Each recorded call costs some time of its own; where calls are short, that is most of what is seen.",
-    advice: "Record Python frames (with_stack, with_modules) only to find places, and times without; record fewer steps.",
-    example: ("profile(with_stack=True)", "profile()  # for times\nprofile(with_stack=True)  # for places"),
+    about: "the profiler takes so much time that host times are unreliable",
+    why: "Each recorded call adds overhead. For short calls, the overhead is most of the measured time.",
+    advice: "Record Python frames (with_stack, with_modules) only for source locations, and record times without \
+         them; record fewer steps.",
+    example: ("profile(with_stack=True)", "profile()  # for times\nprofile(with_stack=True)  # for source locations"),
     cost: "a second recording",
-    false_positives: "The profiler is a faster one than assumed: what a frame costs is a setting.",
+    false_positives: "The profiler is faster than assumed: set the cost of a frame with `frame_ns`.",
     source: "field practice",
     needs: &[],
     settings: &[
@@ -24,23 +25,24 @@ pub(super) const RULE: Rule = Rule {
             name: "share",
             default: 20.0,
             range: (0.0, 100.0),
-            about: "least part of the window that the profiler takes, in percent",
+            about: "minimum share of profiler overhead in the window, in percent",
         },
         Setting {
             name: "frame_ns",
             default: 500.0,
             range: (0.0, 1e6),
-            about: "what the recording of a Python frame costs, in ns",
+            about: "assumed overhead per recorded Python frame, in ns",
         },
     ],
     advice_variants: &[AdviceVariant {
-        programs: "of which no frames of Python are recorded",
+        programs: "without recorded Python frames",
         which: Programs::Where(|context| !context.trace().events.kind.contains(&EventKind::PythonFunction)),
         fits: |_| true,
-        advice: "Record less: a shorter time, and only those kinds of calls whose times are looked at.",
+        advice: "Record less: a shorter time, and only the kinds of calls that you need.",
         example: (
             "profile()",
-            "profile(schedule=schedule(wait=50, warmup=5, active=3))  # nsys: --delay, --duration; rocprofv3: --collection-period",
+            "profile(schedule=schedule(wait=50, warmup=5, active=3))  # nsys: --delay, --duration; rocprofv3: \
+                 --collection-period",
         ),
     }],
     check,
@@ -55,7 +57,7 @@ fn candidate(title: String, facts: Vec<Fact>, events: Vec<EventId>, support: Sup
     Candidate { title, place, events, facts, support, confidence, gain_estimate }
 }
 
-/// What the profiler says of itself.
+/// Overhead that the profiler recorded itself.
 fn recorded(context: &RuleContext<'_>) -> Option<Candidate> {
     let share = context.percent(context.path_of(Category::Profiler));
     if share < context.setting("share") {
@@ -63,14 +65,14 @@ fn recorded(context: &RuleContext<'_>) -> Option<Candidate> {
     }
     let events = context.named(&[EventKind::Overhead], |name| !is_of_runtime(name));
     let facts = vec![
-        Fact { name: "part of the critical path", value: share, unit: Unit::Percent },
+        Fact { name: "share of the critical path", value: share, unit: Unit::Percent },
         Fact::count("pauses of the profiler", events.len()),
     ];
-    let title = format!("the profiler's own work is {share:.0} % of the critical path");
+    let title = format!("Profiler overhead: {share:.0} % of the critical path");
     Some(candidate(title, facts, events, Support::Exact))
 }
 
-/// What its Python frames must have cost on the thread that has most of them.
+/// Overhead of Python frames, estimated on the thread with most of them.
 fn frames(context: &RuleContext<'_>) -> Option<Candidate> {
     let trace = context.trace();
     let frames = context.named(&[EventKind::PythonFunction], |_| true);
@@ -82,7 +84,7 @@ fn frames(context: &RuleContext<'_>) -> Option<Candidate> {
     let of_track: Vec<EventId> =
         frames.into_iter().filter(|f| trace.events.track[f.index()] == TrackId::new(track)).collect();
     let active = context.total(&context.outermost(&of_track));
-    // Frames that take no time at all are damaged, and say nothing.
+    // Frames without any duration are damaged, and allow no estimate.
     let share = (100.0 * most as f64 * context.setting("frame_ns") / active.max(1) as f64).min(100.0);
     if active == 0 || share < context.setting("share") {
         return None;
@@ -91,7 +93,7 @@ fn frames(context: &RuleContext<'_>) -> Option<Candidate> {
         Fact::count("Python frames", most),
         Fact { name: "frames per µs", value: most as f64 * 1e3 / active as f64, unit: Unit::None },
     ];
-    let title = format!("about {share:.0} % of the host's time may be the recording of {most} Python frames");
+    let title = format!("Profiler overhead: about {share:.0} % of the host's time, for {most} Python frames");
     let mut found = candidate(title, facts, Vec::new(), Support::Inferred);
     found.confidence = Confidence::Low;
     Some(found)

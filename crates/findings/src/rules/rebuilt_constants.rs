@@ -1,4 +1,4 @@
-//! SL045: the same constants, or tensors of Python lists, are built again in each step.
+//! SL045: constants, or tensors of Python lists, that each step builds again.
 
 mod lists;
 mod tables;
@@ -23,62 +23,67 @@ pub(super) const RULE: Rule = Rule {
     code: "SL045",
     name: "rebuilt-constants",
     area: Area::Host,
-    about: "masks, positions and tables are built again in each step, with the same operators and shapes each time",
-    why: "What depends on nothing but sizes is the same in each step. torch.tensor(list) reads a Python list element by element.",
-    advice: "Build it once: register_buffer in __init__, a functools.lru_cache by size and device, or is_causal=True in place of a mask.",
+    about: "each step builds the same masks, positions or tables, with equal operators and shapes",
+    why: "Values that depend only on sizes are equal in each step. torch.tensor(list) also reads a Python list \
+         element by element.",
+    advice: "Build the tensor once: register_buffer in __init__, or functools.lru_cache by size and device. Use \
+         is_causal=True instead of a mask.",
     example: (
         "def forward(self, x):\n    mask = torch.tril(torch.ones(n, n))",
         "def __init__(self):\n    self.register_buffer(\"mask\", torch.tril(torch.ones(n, n)))",
     ),
-    cost: "a few lines; memory for what is kept",
-    false_positives: "The values differ from step to step: a trace has shapes, not values. Looked at are lines and functions that do nothing but \
-                 make tensors from sizes and Python values (arange, ones, full, tensor) and compute with them element by element, and within other functions operators that do so one after the other on \
-                 tensors of the shapes that they made; random numbers are none, and zeros, which are usually written to, only where sines and cosines are written to parts of them, or numbers to \
-                 the same parts in each step (of which a trace needs the indices: record_shapes). Who writes to what such a line makes cannot build it \
-                 once. That such a line also reads a tensor of the step cannot be seen. Whether a list has the same numbers in each step \
-                 cannot be seen either: the title says so. torch.from_numpy and as_tensor of an array read no list and do not count.",
+    cost: "a few lines; memory for the kept tensors",
+    false_positives: "The values differ between steps: a trace records shapes, not values. The rule checks lines and \
+         functions that only create tensors from sizes and Python values (arange, ones, full, tensor) and compute \
+         with them element by element. Within other functions, it checks sequences of such operators on tensors of \
+         the created shapes. Random numbers do not count. Programs usually write to zeros. Zeros count only if sines \
+         and cosines are written to parts of them, or numbers to the same parts in each step, which requires recorded \
+         indices (record_shapes). Code that writes to such a tensor cannot build it once. The trace does not show if \
+         such a line also reads a tensor of the step. It does not contain the numbers of a list either, which may \
+         differ between steps. torch.from_numpy and as_tensor of an array read no list and do not count.",
     source: "field practice",
     needs: &[Requirement::Operators, Requirement::Steps],
     settings: &[Setting {
         name: "share",
         default: 3.0,
         range: (0.0, 100.0),
-        about: "least part of the critical path that one line or function takes, with the GPU work that it launches, in percent",
+        about: "minimum share of the critical path of one line or function, with the GPU work that it launches, in \
+             percent",
     }],
     advice_variants: &[AdviceVariant::for_all(
         "that make tensors of Python lists",
         |candidate| candidate.title.starts_with(LISTS_TITLE),
-        "If its values do not change, build it once (register_buffer in __init__). Else read the data into a NumPy array (np.asarray) \
-         instead of a list, and hand that over: torch.as_tensor of an array copies nothing.",
+        "Build the tensor once if its values do not change (register_buffer in __init__). Otherwise read the data \
+             into a NumPy array (np.asarray) instead of a list: torch.as_tensor of an array copies nothing.",
         ("table = torch.tensor(self.rows)", "table = torch.as_tensor(self.rows)  # a NumPy array, made once"),
     )],
     check,
 };
 
-/// Parts of names of what runs while a batch is made.
+/// Name part of frames that create a batch.
 pub(super) const LOADER: &str = "torch/utils/data/";
 
-/// Fewer steps show nothing that is done in each.
+/// Least number of steps that show repeated work.
 const LEAST_STEPS: usize = 3;
 
 fn is_of(lists: &[&[&str]], name: &str) -> bool {
     aten::short_name(name).is_some_and(|name| lists.iter().any(|list| list.contains(&name)))
 }
 
-/// Whether an operator makes a batch: its values differ, whatever it is made of.
+/// Check if an operator creates a batch, whose values differ from step to step.
 fn is_of_loader(context: &RuleContext<'_>, operator: EventId) -> bool {
     context.trace().ancestors(operator).any(|e| context.trace().name(e).contains(LOADER))
 }
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let trace = context.trace();
-    // Most programs make nothing, and need not be looked at.
+    // Most programs create no tensors this way and need no further analysis.
     if !trace.strings.iter().any(|name| is_of(constants::FACTORIES, name) || is_of(&[constants::BLANK], name)) {
         return Vec::new();
     }
     let mut operators = context.outermost(&context.operators());
     operators.retain(|&operator| !is_of_loader(context, operator));
-    // Asked for where a line makes nothing but constants.
+    // Evaluated only for lines that create nothing but constants.
     let held = LazyCell::new(|| held(context, &operators));
     let reads = ListReads::new(context, &operators);
     let of_line = |place, of| of_line(context, place, of, (&reads, &|| &*held));
@@ -90,13 +95,13 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     for (place, of) in by_line {
         by_function.entry(SourceLocation { line: None, ..place.clone() }).or_default().push((place, of));
     }
-    // All lines of a function that does nothing else, or those of its lines that do, or what it does among other things.
+    // All lines of a function of constants only, or its lines of constants only, or sequences among its other work.
     let of_function = |(_, lines): (SourceLocation, Vec<(SourceLocation, Vec<EventId>)>)| {
         let mut all: Vec<EventId> = lines.iter().flat_map(|(_, of)| of).copied().collect();
         let made = tables::up_to_last_write(context, &lines);
         let of_table: Vec<EventId> = lines[..made].iter().flat_map(|(_, of)| of).copied().collect();
         let first = lines.first().map(|(place, _)| place.clone()).unwrap_or_default();
-        // What a function does between a list and other lines is not known to be part of it.
+        // The work of a function between a list and other lines may be unrelated.
         let is_whole = made > 1 && !all.iter().any(|&e| reads.has(e));
         let whole = if is_whole { of_line(first, of_table) } else { None };
         if whole.is_some() {
@@ -116,7 +121,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     by_function.into_iter().flat_map(of_function).collect()
 }
 
-/// The operators of all runs with the same names and shapes, such as those of all steps and layers.
+/// Operators of all runs with equal names and shapes, such as those of all steps and layers.
 fn alike(context: &RuleContext<'_>, runs: Vec<Vec<EventId>>) -> Vec<Vec<EventId>> {
     let trace = context.trace();
     let dims = trace.attr("Input Dims");
@@ -129,7 +134,7 @@ fn alike(context: &RuleContext<'_>, runs: Vec<Vec<EventId>>) -> Vec<Vec<EventId>
     alike.into_values().collect()
 }
 
-/// How many outermost operators lie in each call of the user's own functions.
+/// Number of outermost operators in each call of the user's functions.
 type Held = FxHashMap<EventId, usize>;
 
 fn held(context: &RuleContext<'_>, operators: &[EventId]) -> Held {
@@ -165,7 +170,7 @@ fn of_line<'h>(
     }
     let lists = Lists::find(context, &place, &operators, reads);
     let spans = whole_calls(context, &operators, (lists.is_some(), all_held));
-    // What is copied to the GPU is SL030's, unless most of the time goes into reading a list.
+    // Copies to the GPU belong to SL030, unless most of the time goes into reading a list.
     if context.uses_gpu() && only_uploads && context.total(&spans) < 2 * context.total(&operators) {
         return None;
     }
@@ -179,14 +184,14 @@ fn of_line<'h>(
     }
     let mut facts = vec![
         Fact::count("operators", operators.len()),
-        Fact { name: "part of the critical path", value: share, unit: Unit::Percent },
-        Fact::time("on the host, a step", context.per_step(context.total(&spans).max(lists_ns))),
+        Fact { name: "share of the critical path", value: share, unit: Unit::Percent },
+        Fact::time("host time per step", context.per_step(context.total(&spans).max(lists_ns))),
     ];
     if !launched.is_empty() {
-        facts.push(Fact::time("its GPU work, a step", context.per_step(context.total(&launched))));
+        facts.push(Fact::time("GPU work per step", context.per_step(context.total(&launched))));
     }
     facts.extend(lists.as_ref().and_then(Lists::fact));
-    let title = if lists.is_some() { LISTS_TITLE } else { "the same constants are built" };
+    let title = if lists.is_some() { LISTS_TITLE } else { "Rebuilt constants" };
     Some(Candidate {
         title: format!("{title}{}: {share:.0} % of the critical path", context.words().in_each_step()),
         facts,
@@ -198,11 +203,11 @@ fn of_line<'h>(
     })
 }
 
-/// The name of an operator, its shapes, and which part of a tensor it looks at.
+/// Name of an operator, its shapes, and the accessed part of a tensor.
 type Alike<'t> = (StrId, [Option<&'t str>; 2]);
 
-/// Whether operators come in each step in the same order, with inputs of the same shapes, and look at the same parts of them; the first and
-/// the last step may be cut, and hold the end or the beginning of it. Sorts the operators by time.
+/// Check if operators occur in each step in the same order, with equal input shapes and accessed parts. The first and
+/// last step may be cut off, and hold only the end or the beginning. Sorts the operators by time.
 fn is_in_each_step(context: &RuleContext<'_>, operators: &mut [EventId]) -> bool {
     let trace = context.trace();
     let [dims, places] = ["Input Dims", "Concrete Inputs"].map(|key| trace.attr(key));
@@ -225,8 +230,9 @@ fn is_in_each_step(context: &RuleContext<'_>, operators: &mut [EventId]) -> bool
     steps[1..steps.len() - 1].iter().all(|of| *of == whole) && whole.ends_with(first) && whole.starts_with(last)
 }
 
-/// The calls of functions that do nothing else than some operators, of all outermost ones, and those operators that lie in none. Functions
-/// that make lists do so, too, and those that samples saw may do anything between their operators: of these only the operators count.
+/// Calls of functions that contain only the given operators, of all outermost ones, and the operators outside of such
+/// calls. Functions that make lists count, too. Functions known from samples may do anything between operators, so only
+/// their operators count.
 fn whole_calls<'h>(
     context: &RuleContext<'_>,
     operators: &[EventId],
@@ -237,7 +243,7 @@ fn whole_calls<'h>(
     let (theirs, all_held) = if is_known { (held(context, operators), Some(all_held())) } else { Default::default() };
     let holds_no_other = |call: &EventId| all_held.is_some_and(|all| theirs.get(call) == all.get(call));
     let own = |&operator: &EventId| trace.ancestors(operator).find(|&e| context.is_own_frame(e)).filter(holds_no_other);
-    // Builtins such as `<built-in method tensor of type object>` hold what the operator in them does not.
+    // Builtins such as `<built-in method tensor of type object>` include work that their operator does not.
     let builtin = |&operator: &EventId| {
         trace.ancestors(operator).take_while(|&e| !context.is_own_frame(e)).filter(|&e| is_builtin(context, e)).last()
     };
@@ -253,7 +259,7 @@ fn is_builtin(context: &RuleContext<'_>, event: EventId) -> bool {
         && context.trace().name(event).starts_with("<built-in method ")
 }
 
-/// All of it goes with the GPU work that it launches; at least the operators alone.
+/// Remove the work and the GPU work that it launches. The lower bound removes the operators alone.
 fn gain_estimate(
     context: &RuleContext<'_>,
     (operators, work): (&[EventId], &[EventId]),
@@ -264,10 +270,10 @@ fn gain_estimate(
         let chosen = Chosen { events, stretches: stretches.to_vec(), ..Chosen::default() };
         context.edit_of(Action::Remove, "constants built in each step", chosen)
     };
-    // What Python does between the operators of one line is part of it, too.
+    // Python between the operators of one line belongs to the line, too.
     let runs = context.runs_of(operators).runs;
     let Some(lists) = lists else {
-        // Of functions that only samples saw the time between their operators is all that is known.
+        // For functions that only samples saw, only the time between their operators is known.
         let between: &[_] = if context.host_gaps().all.is_empty() { &[] } else { &runs };
         return Some(GainEstimate::Range(
             vec![gone(spans, between)?],

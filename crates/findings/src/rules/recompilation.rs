@@ -1,4 +1,4 @@
-//! SL026: `torch.compile` still compiles in later steps.
+//! SL026: `torch.compile` that still compiles in later steps.
 
 use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Support};
 use stackline_critical_path::exact::what_if::Action;
@@ -12,14 +12,14 @@ pub(super) const RULE: Rule = Rule {
     code: "SL026",
     name: "recompilation-in-steady-state",
     area: Area::Host,
-    about: "torch.compile compiles in steps after the first",
-    why: "A compilation takes as long as many steps, and comes again with each new shape or value that the compiled code \
-          was not made for.",
-    advice: "See why with TORCH_LOGS=recompiles; torch.compile(dynamic=True) or mark_dynamic for sizes that change, padding to \
-             few sizes, no Python numbers that change in compiled code.",
+    about: "torch.compile compiles again in steps after the first",
+    why: "A compilation takes as long as many steps, and repeats for each new shape or value that the compiled code \
+         does not support.",
+    advice: "Find the reason with TORCH_LOGS=recompiles. Use torch.compile(dynamic=True) or mark_dynamic for varying \
+         sizes, pad to few sizes, and avoid changing Python numbers in compiled code.",
     example: ("model = torch.compile(model)", "model = torch.compile(model, dynamic=True)"),
-    cost: "one word; code for any size can be a little slower than code for one",
-    false_positives: "All shapes have been seen soon, and the recording is of the beginning.",
+    cost: "one argument; code for any size can be slightly slower than code for one size",
+    false_positives: "The recording is of the beginning of the program, and all shapes will have occurred soon.",
     source: "field practice",
     needs: &[Requirement::Steps],
     settings: &[],
@@ -27,7 +27,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// All parts of names of what compiles, in torch.profiler's traces.
+/// Name parts of compilation events in traces of torch.profiler.
 const COMPILES: &[&[&str]] = &[
     &["entire_frame_compile"],
     &["entire_backward_compile"],
@@ -54,12 +54,12 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
 fn candidate(context: &RuleContext<'_>, mut place: SourceLocation, spans: Vec<EventId>) -> Option<Candidate> {
     let steps = context.later_steps();
     let of_steps = context.steps_with(steps, spans.iter().copied());
-    // The operators of a compilation say nothing of what is compiled.
+    // Operators within a compilation do not name the compiled function.
     place.operator = None;
     let edit = context.edit(Action::Remove, format!("operator:{}", context.trace().name(spans[0])), &spans)?;
     Some(Candidate {
         title: format!(
-            "torch.compile compiles in {} of the {} steps after the first, {} each time",
+            "Recompilation: torch.compile compiles in {} of the {} steps after the first, {} each time",
             of_steps.len(),
             steps.len(),
             duration(context.total(&spans) / spans.len().max(1) as i64)
@@ -67,7 +67,7 @@ fn candidate(context: &RuleContext<'_>, mut place: SourceLocation, spans: Vec<Ev
         place,
         facts: vec![
             Fact::count("compilations", spans.len()),
-            Fact::time("compiling, a step", context.per_step(context.total(&spans))),
+            Fact::time("compiling per step", context.per_step(context.total(&spans))),
         ],
         events: spans,
         support: Support::Exact,

@@ -1,4 +1,4 @@
-//! SL016: parameters are converted to a lower precision in each step.
+//! SL016: casts of parameters to a lower precision in each step.
 
 use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
 use stackline_critical_path::exact::what_if::Action;
@@ -12,15 +12,15 @@ pub(super) const RULE: Rule = Rule {
     name: "repeated-casts",
     area: Area::Copies,
     about: "autocast converts the same parameters in each step",
-    why: "Autocast keeps parameters in float32 and converts each of them to a lower precision anew, step after step.",
-    advice: "For inference, convert the model once. For training, keep parameters in bfloat16 with an optimizer that is made for \
-             it, or accumulate more samples under one autocast context, which converts each parameter once.",
+    why: "Autocast keeps parameters in float32 and casts each of them to a lower precision in every step.",
+    advice: "For inference, convert the model once. For training, keep parameters in bfloat16 with an optimizer that \
+         supports it, or accumulate more samples under one autocast context, which casts each parameter once.",
     example: (
         "with torch.autocast(\"cuda\", torch.bfloat16):\n    y = model(x)",
         "model = model.to(torch.bfloat16)\ny = model(x.to(torch.bfloat16))",
     ),
-    cost: "one line for inference; for training, accuracy must be watched",
-    false_positives: "Training needs parameters in float32 and the optimizer does not keep a copy in lower precision.",
+    cost: "one line for inference; a check of accuracy for training",
+    false_positives: "Training needs parameters in float32, and the optimizer keeps no copy in lower precision.",
     source: "field practice; PyTorch's autocast keeps conversions only until its context ends",
     needs: &[Requirement::GpuWork, Requirement::Operators, Requirement::Shapes, Requirement::Steps],
     settings: &[Setting::share_of_gpu(1.0)],
@@ -42,7 +42,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     candidate(context, work).into_iter().collect()
 }
 
-/// If GPU work converts a parameter of a layer: its shape.
+/// Shape of the layer parameter that GPU work casts, if it is a parameter.
 fn shape_of_parameter(context: &RuleContext<'_>, work: EventId) -> Option<String> {
     let trace = context.trace();
     let operators = context.stack(work).filter(|&e| context.is_operator(e));
@@ -74,12 +74,12 @@ fn candidate(context: &RuleContext<'_>, work: Vec<EventId>) -> Option<Candidate>
     let (place, _) = context.by_code(&work).into_iter().next()?;
     Some(Candidate {
         title: format!(
-            "conversions of parameters, {}{}, take {share:.0} % of the GPU's time",
+            "Repeated casts of parameters: {}{}, {share:.0} % of GPU time",
             work.len() / context.steps(),
             context.words().a_step()
         ),
         place,
-        facts: vec![Fact::count("conversions", work.len()), Fact::time("together, a step", context.per_step(ns))],
+        facts: vec![Fact::count("conversions", work.len()), Fact::time("total time per step", context.per_step(ns))],
         events: work,
         support: Support::Inferred,
         confidence: Confidence::Medium,

@@ -1,4 +1,4 @@
-//! SL037: conversions of a tensor's type by kernels that handle one element at a time.
+//! SL037: dtype conversions by kernels that handle one element at a time.
 
 use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
 use stackline_critical_path::exact::what_if::Action;
@@ -10,30 +10,33 @@ pub(super) const RULE: Rule = Rule {
     code: "SL037",
     name: "slow-dtype-conversion",
     area: Area::Copies,
-    about: "kernels convert a tensor's type element by element",
-    why: "PyTorch's general copy kernel decides the type of each element while it runs, and loads and stores one at a time.",
-    advice: "Fuse the conversion with its neighbours (torch.compile, a fused norm), keep the tensor in one type, or use a version of \
-             PyTorch that has a vectorised kernel for this pair of types.",
+    about: "kernels convert a tensor's dtype element by element",
+    why: "PyTorch's generic copy kernel selects the dtype of each element at run time, and loads and stores one \
+         element at a time.",
+    advice: "Fuse the conversion with neighboring operators (torch.compile, a fused norm), keep the tensor in one \
+         dtype, or use a version of PyTorch with a vectorized kernel for this pair of dtypes.",
     example: (
         "x = x.to(torch.float32)\nx = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps)",
         "norm = torch.nn.RMSNorm(dim)  # or torch.compile",
     ),
     cost: "a few lines",
-    false_positives: "The tensor is not contiguous: then no kernel is vectorised. The gain supposes `scale` of the time.",
-    source: "DeepContext table 3 (Llama 3); the scale: conversions of the same size in both directions on H100 and MI300",
+    false_positives: "The tensor is not contiguous: no kernel is vectorized then. The estimate assumes `scale` of the \
+         time.",
+    source: "DeepContext table 3 (Llama 3); the scale from conversions of equal size in both directions on H100 and \
+         MI300",
     needs: &[Requirement::GpuWork],
     settings: &[
         Setting {
             name: "share",
             default: 2.0,
             range: (0.0, 100.0),
-            about: "least part of the GPU's busy time that conversions of one place take, in percent",
+            about: "minimum share of GPU busy time of conversions from one source location, in percent",
         },
         Setting {
             name: "scale",
             default: 0.65,
             range: (0.0, 1.0),
-            about: "what is left of the time by a vectorised kernel",
+            about: "assumed remaining share of the time with a vectorized kernel",
         },
     ],
     advice_variants: &[],
@@ -45,7 +48,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     context.by_code(&conversions).into_iter().filter_map(|(place, work)| candidate(context, place, work)).collect()
 }
 
-/// Whether a kernel's name is that of PyTorch's copy with types that are known only when it runs.
+/// Check for PyTorch's copy kernel with dtypes that are known only at run time.
 fn converts(name: &str) -> bool {
     let is_general = name.contains("unrolled_elementwise_kernel") || name.contains("gpu_kernel_impl<");
     is_general && name.contains("direct_copy_kernel") && !name.contains("nocast")
@@ -59,9 +62,9 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, work: Vec<EventId
     }
     let edit = context.edit(Action::Scale(context.setting("scale")), "kernel:~direct_copy_kernel", &work)?;
     Some(Candidate {
-        title: format!("conversions of type, element by element, take {share:.0} % of the GPU's time"),
+        title: format!("Element-wise dtype conversions: {share:.0} % of GPU time"),
         place,
-        facts: vec![Fact::count("kernels", work.len()), Fact::time("together, a step", context.per_step(ns))],
+        facts: vec![Fact::count("kernels", work.len()), Fact::time("total time per step", context.per_step(ns))],
         events: work,
         support: Support::Inferred,
         confidence: Confidence::Low,

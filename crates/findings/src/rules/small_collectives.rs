@@ -12,75 +12,83 @@ pub(super) const RULE: Rule = Rule {
     code: "SL044",
     name: "small-collectives",
     area: Area::Communication,
-    about: "each step has many small collectives of one kind, which could be put together into a few large ones",
-    why: "A small collective takes its latency (launch, and a message to each rank), whatever little it moves: a hundred of them take a \
-          hundred latencies.",
-    advice: "Let DistributedDataParallel reduce gradients in buckets (bucket_cap_mb) rather than one parameter after another; \
-             torch._utils._flatten_dense_tensors, all_reduce_coalesced or a foreach copy into one buffer elsewhere.",
+    about: "each step has many small collectives of one kind that could be combined into a few large ones",
+    why: "A small collective takes its latency (launch, and a message to each rank), however little data it moves. \
+         One hundred collectives take one hundred latencies.",
+    advice: "Let DistributedDataParallel reduce gradients in buckets (bucket_cap_mb) instead of one parameter at a \
+         time. Elsewhere, use torch._utils._flatten_dense_tensors, all_reduce_coalesced or a foreach copy into one \
+         buffer.",
     example: (
         "for p in model.parameters():\n    dist.all_reduce(p.grad)",
-        "model = DistributedDataParallel(model)  # buckets of 25 MB, beside the backward",
+        "model = DistributedDataParallel(model)  # buckets of 25 MB, concurrent with the backward pass",
     ),
-    cost: "some lines; a buffer for what is put together",
-    false_positives: "Each one needs the result of the one before, as in pipelines and tensor parallelism. The gain supposes that of each \
-                 collective its launch and its latency go, which is taken to be the length of the shortest one, but for one a bucket of \
-                 25 MB, at the end of the step; at least half of the latencies. What copies them into one buffer is not counted.",
+    cost: "a few lines; a buffer for the combined data",
+    false_positives: "Each collective needs the result of the previous one, as in pipelines and tensor parallelism. \
+         The estimate removes the launch and latency of each collective, except for one per 25 MB bucket at the end \
+         of the step. The latency is the duration of the shortest collective. The lower bound removes half of the \
+         latencies. Copies into one buffer are not included.",
     source: "field practice; PyTorch Distributed (Li et al., VLDB 2020, section 3.2.2: gradient bucketing)",
     needs: &[Requirement::GpuWork, Requirement::Collectives],
     settings: &[
-        Setting { name: "calls", default: 20.0, range: (2.0, 1e6), about: "least collectives of a kind, a step" },
+        Setting {
+            name: "calls",
+            default: 20.0,
+            range: (2.0, 1e6),
+            about: "minimum number of collectives of one kind \
+             per step",
+        },
         Setting {
             name: "elements",
             default: 262_144.0,
             range: (1.0, 1e12),
-            about: "most elements of the middle one of them (a MiB of float32)",
+            about: "maximum median size, in elements (the default is 1 MiB of float32)",
         },
         Setting {
             name: "share",
             default: 3.0,
             range: (0.0, 100.0),
-            about: "least part of the time that their latencies, or their launches on the host, take, in percent",
+            about: "minimum share of the time in their latencies or their launches on the host, in percent",
         },
     ],
     advice_variants: &[],
     check,
 };
 
-/// Elements of a bucket: 25 MB of float32, as DistributedDataParallel's.
+/// Elements of a bucket: 25 MB of float32, as in DistributedDataParallel.
 const BUCKET: i64 = 25 * 1024 * 1024 / 4;
 
-/// Families that can be put together.
+/// Families of collectives that can be combined.
 const FAMILIES: &[&str] = &["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"];
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     Small::all(context).iter().filter_map(|small| small.candidate(context)).collect()
 }
 
-/// The collectives that this rule tells of where their latencies take most of their time: smaller ones would be more of them.
+/// Collectives of this rule whose latencies take most of their time. Smaller collectives would increase their number.
 pub(super) fn latency_bound(context: &RuleContext<'_>) -> FxHashSet<EventId> {
     let small = Small::all(context).into_iter();
     let bound = small.filter(|small| 2 * small.spared() >= context.total(&small.events));
     bound.flat_map(|small| small.events).collect()
 }
 
-/// The middle one of the sizes of some collectives that have one, if at least half of them do and it is small.
+/// Median of the known sizes, if at least half of the sizes are known and the median is small.
 pub(super) fn small_size(context: &RuleContext<'_>, sizes: impl ExactSizeIterator<Item = Option<i64>>) -> Option<i64> {
     let all = sizes.len();
     let mut sizes: Vec<i64> = sizes.flatten().collect();
     sizes.sort_unstable();
-    // Without sizes nobody knows whether they are small.
+    // Without sizes, small collectives cannot be recognized.
     let middle = *sizes.get(sizes.len() / 2)?;
     (middle as f64 <= context.setting_of(&RULE, "elements") && 2 * sizes.len() >= all).then_some(middle)
 }
 
-/// Many small collectives of one kind.
+/// Many small collectives of one family.
 struct Small {
     family: &'static str,
     events: Vec<EventId>,
     per_step: f64,
-    /// Elements of the middle one.
+    /// Median number of elements.
     middle: i64,
-    /// The shortest one, in ns.
+    /// Duration of the shortest collective, in ns.
     latency: i64,
     buckets: i64,
     merged: Merged,
@@ -112,7 +120,7 @@ impl Small {
         (context.percent(takes) >= context.setting_of(&RULE, "share")).then_some(small)
     }
 
-    /// The latencies of those that go, in ns.
+    /// Total latency of the removed collectives, in ns.
     fn spared(&self) -> i64 {
         self.merged.kernels.len() as i64 * self.latency
     }
@@ -121,14 +129,14 @@ impl Small {
         let Self { family, events, per_step, middle, buckets, merged, .. } = self;
         let (place, _) = context.by_code(events).into_iter().next()?;
         Some(Candidate {
-            title: format!("{per_step:.0} small {family} collectives{} could be {buckets}", context.words().a_step()),
+            title: format!("Small collectives: {per_step:.0} {family}{} could be {buckets}", context.words().a_step()),
             place,
             facts: vec![
                 Fact::count("collectives", events.len()),
                 Fact { name: MIDDLE, value: *middle as f64, unit: Unit::None },
-                Fact::time("together, a step", context.per_step(context.total(events))),
-                Fact::time("the shortest", self.latency),
-                Fact::time("on the host, a step", context.per_step(context.total(&merged.operators))),
+                Fact::time("total time per step", context.per_step(context.total(events))),
+                Fact::time("shortest collective", self.latency),
+                Fact::time("host time per step", context.per_step(context.total(&merged.operators))),
             ],
             gain_estimate: GainEstimate::Range(
                 merged.likely(context)?,
@@ -141,21 +149,21 @@ impl Small {
     }
 }
 
-/// The fact that says how small collectives are.
-pub(super) const MIDDLE: &str = "elements of the middle one";
+/// Name of the fact with the median size of collectives.
+pub(super) const MIDDLE: &str = "median size in elements";
 
-/// Between two collectives of one loop the host is idle for no longer than so many times what it takes to launch one.
+/// Longest idle time of the host between two collectives of one loop, as a multiple of a launch.
 const PAUSE: i64 = 3;
 
-/// What goes if collectives are put together: all but the last ones of each step.
+/// Work that vanishes if collectives are combined: all except the last ones of each step.
 struct Merged {
     kernels: Vec<EventId>,
-    /// The outermost operators that launch nothing else, and launches outside of operators.
+    /// Outermost operators that launch nothing else, and launches outside of operators.
     operators: Vec<EventId>,
-    /// First and last of those that follow one another.
+    /// First and last of consecutive operators.
     runs: Vec<(EventId, EventId)>,
     kept: Vec<EventId>,
-    /// What the kept ones take more than before, in ns: the data of the others.
+    /// Additional time of the kept collectives, in ns, for the data of the removed ones.
     moved_ns: i64,
 }
 
@@ -179,7 +187,7 @@ impl Merged {
         Self { kernels, operators, runs, kept, moved_ns }
     }
 
-    /// They and their launches take no time, nor does the host between them; the last ones move their data.
+    /// Remove collectives, their launches and the host's time between them, and scales the last ones for all data.
     fn likely(&self, context: &RuleContext<'_>) -> Option<Vec<Edit>> {
         let longer = 1.0 + self.moved_ns as f64 / context.total(&self.kept).max(1) as f64;
         let gone = self.gone(context, &[])?;
@@ -187,7 +195,7 @@ impl Merged {
         Some(std::iter::once(gone).chain(grown.filter(|_| self.moved_ns > 0)).collect())
     }
 
-    /// As if the last ones took no time, either.
+    /// Remove the last collectives as well.
     fn most(&self, context: &RuleContext<'_>) -> Option<Vec<Edit>> {
         Some(vec![self.gone(context, &self.kept)?])
     }
@@ -199,7 +207,7 @@ impl Merged {
     }
 }
 
-/// What launches some work and nothing else: operators, and calls outside of them.
+/// Operators that launch only the given work, and launch calls outside of operators.
 fn host_side(context: &RuleContext<'_>, work: &[EventId]) -> Vec<EventId> {
     let trace = context.trace();
     let mut found = context.operators_of_nothing_else(work);
@@ -212,12 +220,12 @@ fn host_side(context: &RuleContext<'_>, work: &[EventId]) -> Vec<EventId> {
     found
 }
 
-/// First and last of those that one thread runs one after the other, with short pauses.
+/// First and last of consecutive operators on one thread, with short pauses.
 fn runs(context: &RuleContext<'_>, operators: &[EventId]) -> Vec<(EventId, EventId)> {
     let events = &context.trace().events;
     let lengths = context.lengths(operators);
     let pause = PAUSE * lengths.get(lengths.len() / 2).copied().unwrap_or(0);
-    // What other operators interrupt, or a longer pause, is no run.
+    // Other operators, or a longer pause, end a run.
     let mut sorted = operators.to_vec();
     sorted.sort_unstable_by_key(|&e| (events.track[e.index()], events.start[e.index()], e));
     let at = |e: EventId| (events.track[e.index()], events.start[e.index()], e);
@@ -230,7 +238,7 @@ fn runs(context: &RuleContext<'_>, operators: &[EventId]) -> Vec<(EventId, Event
     context.runs_of(operators).runs.into_iter().flat_map(split).collect()
 }
 
-/// As if so much less time were spent in collectives, in ns.
+/// Reduce the time in collectives by the given amount in ns.
 fn halved(context: &RuleContext<'_>, events: &[EventId], spared: i64) -> Option<Vec<Edit>> {
     let left = 1.0 - spared as f64 / context.total(events).max(1) as f64;
     Some(vec![context.edit(Action::Scale(left.clamp(0.0, 1.0)), "collective:small ones put together", events)?])

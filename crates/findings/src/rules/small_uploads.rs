@@ -1,4 +1,4 @@
-//! SL030: small tensors are made on the host and copied to the GPU in each step.
+//! SL030: small tensors that each step creates on the host and copies to the GPU.
 
 use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
 use stackline_critical_path::exact::what_if::Action;
@@ -13,33 +13,34 @@ pub(super) const RULE: Rule = Rule {
     code: "SL030",
     name: "redundant-copy-to-device",
     area: Area::Copies,
-    about: "the same small tensors are made from Python values and copied to the GPU in each step",
-    why: "torch.tensor(…, device=\"cuda\") makes a tensor on the host, copies it and waits for the copy, for a few bytes.",
-    advice: "Make constants once, outside of the loop (as buffers of the module); make what follows from the GPU's values on \
-             the GPU: torch.arange, torch.full, torch.where.",
+    about: "each step creates the same small tensors from Python values and copies them to the GPU",
+    why: "torch.tensor(…, device=\"cuda\") creates a tensor on the host, copies it and waits for the copy, all for a \
+         few bytes.",
+    advice: "Create constants once, outside of the loop (as buffers of the module). Compute values that depend on GPU \
+         data on the GPU: torch.arange, torch.full, torch.where.",
     example: (
         "def forward(self, x):\n    return x * torch.tensor([0.5, 2.0], device=x.device)",
         "def __init__(self):\n    self.register_buffer(\"scale\", torch.tensor([0.5, 2.0]))\ndef forward(self, x):\n    return x * self.scale",
     ),
-    cost: "a line each",
-    false_positives: "The values are others each time: then they can only be copied together, from pinned memory. The trace tells \
-                 their size, not whether they change.",
+    cost: "one line each",
+    false_positives: "The values differ each time: then they can only be copied together, from pinned memory. The \
+         trace contains their size, not their values.",
     source: "field practice",
     needs: &[Requirement::GpuWork, Requirement::RuntimeCalls, Requirement::Operators, Requirement::Steps],
     settings: &[
-        Setting { name: "kib", default: 4.0, range: (0.0, 1e6), about: "greatest size of a small copy, in KiB" },
+        Setting { name: "kib", default: 4.0, range: (0.0, 1e6), about: "maximum size of a small copy, in KiB" },
         Setting {
             name: "steps",
             default: 50.0,
             range: (0.0, 100.0),
-            about: "least part of the steps that have as many of them, in percent",
+            about: "minimum share of steps with as many such copies, in percent",
         },
     ],
     advice_variants: &[],
     check,
 };
 
-/// Between the copy and the end of `torch.tensor` nothing else happens, in ns.
+/// Longest time between the copy and the end of `torch.tensor`, in ns.
 const NEXT_NS: i64 = 20_000;
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
@@ -69,7 +70,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
         .collect()
 }
 
-/// Small copies to the GPU by the outermost `aten::to` that made them.
+/// Small copies to the GPU, by the outermost `aten::to` that made them.
 fn small_copies(context: &RuleContext<'_>) -> BTreeMap<EventId, Vec<EventId>> {
     let trace = context.trace();
     let most = (context.setting("kib") * 1024.0) as i64;
@@ -87,13 +88,13 @@ fn small_copies(context: &RuleContext<'_>) -> BTreeMap<EventId, Vec<EventId>> {
     found
 }
 
-/// The `aten::to` that ended right before a tensor was handed out as new.
+/// Last `aten::to` that ended before a new tensor was returned.
 fn copied_before(context: &RuleContext<'_>, fresh: EventId) -> Option<EventId> {
     let trace = context.trace();
     let (start, parent) = (trace.events.start[fresh.index()], trace.events.parent[fresh.index()]);
     let on_track = trace.track_events(trace.events.track[fresh.index()]);
     let at = on_track.partition_point(|e| trace.events.start[e.index()] < start);
-    // Children stand behind their parent.
+    // Children follow their parent.
     let mut before = on_track[..at].iter().rev().copied().take_while(|&e| e != parent);
     let sibling = before.find(|&e| trace.events.parent[e.index()] == parent)?;
     let is_next = trace.name(sibling) == aten::TO && start - trace.events.end(sibling) <= NEXT_NS;
@@ -109,15 +110,12 @@ fn candidate(
     let edit = context.edit(Action::Remove, format!("operator:{} of torch.tensor", aten::TO), &all)?;
     let per_step = copies.len() as f64 / context.steps() as f64;
     Some(Candidate {
-        title: format!(
-            "small tensors are made on the host and copied to the GPU: {per_step:.0}{}",
-            context.words().a_step()
-        ),
+        title: format!("Small tensors copied from the host to the GPU: {per_step:.0}{}", context.words().a_step()),
         place,
         facts: vec![
             Fact::count("copies", copies.len()),
-            Fact { name: "copies, a step", value: per_step, unit: Unit::None },
-            Fact::time("in them on the host, a step", context.per_step(context.total(&to))),
+            Fact { name: "copies per step", value: per_step, unit: Unit::None },
+            Fact::time("host time per step", context.per_step(context.total(&to))),
         ],
         events: copies,
         support: Support::Inferred,

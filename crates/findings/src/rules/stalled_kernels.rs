@@ -1,4 +1,4 @@
-//! SL008: a hot kernel mostly waits, and its samples say for what.
+//! SL008: expensive kernel that mostly stalls for one sampled reason.
 
 use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
 use stackline_critical_path::exact::what_if::Action;
@@ -10,13 +10,15 @@ pub(super) const RULE: Rule = Rule {
     code: "SL008",
     name: "stalled-kernels",
     area: Area::Kernels,
-    about: "a kernel that takes much of the GPU's time mostly stalls for one reason",
-    why: "Samples of its instructions show that they wait: for memory, for each other, for a barrier.",
-    advice: "Waits for memory: fewer or wider loads, reuse through shared memory, a fused kernel. Waits for arithmetic: faster \
-             instructions, such as vectorised conversions. Waits at barriers: smaller blocks.",
-    example: ("y = x.float() * w  # one element a thread", "y = torch.compile(scale)(x, w)  # vectorised loads"),
+    about: "a kernel with much GPU time mostly stalls for one reason",
+    why: "Instruction samples show warps that wait: for memory, for other instructions, or at a barrier.",
+    advice: "For memory stalls, use fewer or wider loads, reuse data through shared memory, or fuse kernels. For \
+         arithmetic stalls, use faster instructions, such as vectorized conversions. For barrier stalls, use smaller \
+         blocks.",
+    example: ("y = x.float() * w  # one element per thread", "y = torch.compile(scale)(x, w)  # vectorized loads"),
     cost: "work on the kernel, or another implementation",
-    false_positives: "Enough other warps run meanwhile: then the stalls are hidden. The gain is that of half the stalls of this reason.",
+    false_positives: "Enough other warps run meanwhile and hide the stalls. The estimate assumes half of the stalls \
+         with this reason.",
     source: "DeepContext 4.3, fine-grained stall analysis",
     needs: &[Requirement::GpuWork, Requirement::InstructionSamples],
     settings: &[
@@ -24,20 +26,20 @@ pub(super) const RULE: Rule = Rule {
             name: "share",
             default: 10.0,
             range: (0.0, 100.0),
-            about: "least part of the GPU's busy time that the kernel takes, in percent",
+            about: "minimum share of the kernel in GPU busy time, in percent",
         },
         Setting {
             name: "stalled",
             default: 30.0,
             range: (0.0, 100.0),
-            about: "least part of its samples that have the same reason, in percent",
+            about: "minimum share of samples with the same reason, in percent",
         },
     ],
     advice_variants: &[],
     check,
 };
 
-/// Reasons that mean that a warp ran, or could have.
+/// Reasons of samples in which a warp ran or could have run.
 const NO_STALL: &[&str] = &["selected", "not_selected", "none", "issued"];
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
@@ -45,7 +47,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     context.by_name(&kernels).into_iter().filter_map(|(name, of)| candidate(context, name, of)).collect()
 }
 
-/// Samples of kernels by reason.
+/// Number of samples by reason.
 fn samples(context: &RuleContext<'_>, kernels: &[EventId]) -> BTreeMap<String, f64> {
     let mut found = BTreeMap::new();
     for &kernel in kernels {
@@ -74,11 +76,14 @@ fn candidate(context: &RuleContext<'_>, name: &str, kernels: Vec<EventId>) -> Op
     let (place, _) = context.by_code(&kernels).into_iter().next()?;
     let reason = reason.replace('_', " ");
     Some(Candidate {
-        title: format!("{} stalls {stalled:.0} % of its time: {reason}; with half of it", super::short(name)),
+        title: format!(
+            "Stalled kernel: {} stalls {stalled:.0} % of its time ({reason}, gain assumes half of it)",
+            super::short(name)
+        ),
         place,
         facts: vec![
             Fact { name: "samples with this reason", value: stalled, unit: Unit::Percent },
-            Fact { name: "share of the GPU's time", value: share, unit: Unit::Percent },
+            Fact { name: "share of GPU time", value: share, unit: Unit::Percent },
             Fact::count("calls", kernels.len()),
         ],
         events: kernels,

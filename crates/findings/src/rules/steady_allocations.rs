@@ -1,4 +1,4 @@
-//! SL024: memory of the GPU is still allocated from the driver in later steps.
+//! SL024: GPU memory that the driver still allocates in later steps.
 
 use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
 use stackline_critical_path::exact::what_if::Action;
@@ -11,16 +11,17 @@ pub(super) const RULE: Rule = Rule {
     code: "SL024",
     name: "allocations-in-steady-state",
     area: Area::Memory,
-    about: "the driver is asked for memory of the GPU, or gets it back, in steps after the first",
-    why: "Frameworks keep memory for reuse; asking the driver takes long, and giving back (cudaFree, hipFree) waits until all work of the \
-          GPU is done: a synchronization that no line of the program shows. In steps that are all alike it means that memory is short, \
-          or in pieces, or given back by hand.",
-    advice: "No torch.cuda.empty_cache() in steps; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True for sizes that change; \
-             a smaller batch if memory runs short.",
+    about: "the driver allocates or frees GPU memory in steps after the first",
+    why: "Frameworks cache memory, because driver allocations are slow. A free (cudaFree, hipFree) also waits until \
+         all GPU work ends: a synchronization that no line of the program shows. In uniform steps, such calls \
+         indicate that memory is short, fragmented, or freed by hand.",
+    advice: "Remove torch.cuda.empty_cache() from steps; set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True for \
+         varying sizes; reduce the batch size if memory runs short.",
     example: ("for x in loader:\n    step(x)\n    torch.cuda.empty_cache()", "for x in loader:\n    step(x)"),
     cost: "none; with a smaller batch, more steps",
-    false_positives: "The inputs still grow, and the calls end once the largest was seen. In traces without steps nobody knows what is done \
-                 once: there calls count that one place makes again and again, until the end, and that take much of the critical path.",
+    false_positives: "Input sizes still grow, and the calls end after the largest input. In traces without steps, \
+         one-time work is unknown: calls count if one source location repeats them until the end and they take much \
+         of the critical path.",
     source: "field practice",
     needs: &[Requirement::RuntimeCalls],
     settings: &[
@@ -28,20 +29,21 @@ pub(super) const RULE: Rule = Rule {
             name: "steps",
             default: 50.0,
             range: (0.0, 100.0),
-            about: "least part of the steps after the first that ask for memory, in percent",
+            about: "minimum share of the steps after the first with such calls, in percent",
         },
         Setting {
             name: "share",
             default: 5.0,
             range: (0.0, 100.0),
-            about: "least part of the critical path that calls of one place take in a trace without steps, in percent",
+            about: "minimum share of the critical path in calls from one source location, in traces without steps, in \
+                 percent",
         },
     ],
     advice_variants: &[],
     check,
 };
 
-/// Calls that allocate and give back.
+/// Driver calls that allocate or free memory.
 const CALLS: &[&str] = &[
     "cudaMalloc",
     "cudaFree",
@@ -62,11 +64,11 @@ const CALLS: &[&str] = &[
     "hipExtMallocWithFlags",
 ];
 
-/// Calls of one place that are made again and again, in a trace without steps: so many, and so many parts of the window have some.
+/// Least number of repeated calls in a trace without steps, and number of parts of the window that must contain some.
 const AGAIN: usize = 20;
 const PARTS: i64 = 4;
 
-/// What one place asks for all the time.
+/// Calls of one source location that recur throughout a trace without steps.
 fn without_steps(context: &RuleContext<'_>, calls: &[EventId]) -> Vec<Candidate> {
     let (from, to) = context.window();
     let part = |&call: &EventId| (context.trace().events.start[call.index()] - from) * PARTS / (to - from).max(1);
@@ -75,10 +77,10 @@ fn without_steps(context: &RuleContext<'_>, calls: &[EventId]) -> Vec<Candidate>
         .filter_map(|(place, of)| {
             let share = context.percent(context.path_inside(&of).iter().sum());
             let parts: BTreeSet<i64> = of.iter().map(part).collect();
-            // A program begins once: what it asks for then is not asked for in all parts.
+            // A program starts once, so start-up allocations do not occur in all parts.
             let is_steady = of.len() >= AGAIN && parts.len() as i64 >= PARTS;
             (is_steady && share >= context.setting("share"))
-                .then(|| candidate(context, place, of, "again and again"))?
+                .then(|| candidate(context, place, of, "throughout the trace"))?
         })
         .collect()
 }
@@ -104,7 +106,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     by_place
         .filter_map(|(place, mut of)| {
             let each = of.len().div_ceil(of_steps.len());
-            // The first step of the trace, if it is not the first of the program, allocates for the same reason as the others.
+            // The first recorded step, if it is not the program's first, allocates for the same reason as the others.
             let first = early.get(&place).filter(|first| runs_already && first.len() <= each);
             of.extend(first.into_iter().flatten());
             of.sort_unstable();
@@ -118,13 +120,13 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, calls: Vec<EventI
     let edit = context.edit(Action::Remove, format!("call:{}", names.first()?.0), &calls)?;
     let what: Vec<String> = names.iter().map(|(name, of)| format!("{} {name}", of.len())).collect();
     Some(Candidate {
-        title: format!("memory is asked of the driver {found}: {}", what.join(", ")),
+        title: format!("Driver allocations {found}: {}", what.join(", ")),
         place,
         facts: vec![
             Fact::count("calls", calls.len()),
-            Fact::time("in them, a step", context.per_step(context.total(&calls))),
+            Fact::time("call time per step", context.per_step(context.total(&calls))),
             Fact {
-                name: "part of the critical path",
+                name: "share of the critical path",
                 value: context.percent(context.path_inside(&calls).iter().sum()),
                 unit: Unit::Percent,
             },

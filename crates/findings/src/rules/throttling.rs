@@ -1,4 +1,4 @@
-//! SL034: the GPU's clock goes down, and kernels take longer.
+//! SL034: falling GPU clock, with kernels that get slower.
 
 use crate::rule::is_clock;
 use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
@@ -11,13 +11,14 @@ pub(super) const RULE: Rule = Rule {
     code: "SL034",
     name: "throttling",
     area: Area::Measurement,
-    about: "the clock of the GPU goes down within the window, and kernels get slower with it",
-    why: "A GPU that is too hot, or at the limit of its power, lowers its clock: the same work takes longer.",
-    advice: "Look at temperature, power limit and cooling (nvidia-smi -q -d PERFORMANCE, rocm-smi); compare runs with the \
-             clock locked (nvidia-smi -lgc).",
+    about: "the GPU clock falls within the window, and kernels get slower with it",
+    why: "A GPU that is too hot or at its power limit lowers its clock, so the same work takes longer.",
+    advice: "Check temperature, power limit and cooling (nvidia-smi -q -d PERFORMANCE, rocm-smi). Compare runs with a \
+         locked clock (nvidia-smi -lgc).",
     example: ("python train.py", "nvidia-smi -lgc 1410,1410\npython train.py"),
-    cost: "none in code; a locked clock may be lower than the highest one",
-    false_positives: "The GPU had nothing to do and rested: then kernels do not take longer. Work changed at the same moment.",
+    cost: "no code change; a locked clock may be lower than the highest one",
+    false_positives: "The GPU was idle and lowered its clock: kernels do not take longer then. The work changed at \
+         the same time.",
     source: "field practice",
     needs: &[Requirement::GpuWork, Requirement::ClockCounters],
     settings: &[
@@ -25,35 +26,35 @@ pub(super) const RULE: Rule = Rule {
             name: "drop",
             default: 10.0,
             range: (1.0, 100.0),
-            about: "by how much the clock must be below its highest to be low, in percent",
+            about: "minimum difference of a low clock from the highest clock, in percent",
         },
         Setting {
             name: "slower",
             default: 5.0,
             range: (0.0, 1000.0),
-            about: "by how much the same kernels take longer while it is low, in percent",
+            about: "minimum slowdown of the same kernels while the clock is low, in percent",
         },
     ],
     advice_variants: &[],
     check,
 };
 
-/// The values of a counter over time.
+/// Values of a counter over time: (ns, value).
 type Series = Vec<(i64, f64)>;
 
-/// So many runs of a kernel tell how long it takes.
+/// Least number of calls of a kernel for a mean duration.
 const RUNS: usize = 3;
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let found = clocks(context).into_iter().filter_map(|(name, series)| candidate(context, name, &series));
-    // Of several clocks the one that tells most.
+    // Select the clock with the most affected kernels.
     found.max_by(|a, b| a.facts[1].value.total_cmp(&b.facts[1].value)).into_iter().collect()
 }
 
-/// Arguments of counters that say whose clock it is.
+/// Counter arguments that identify the device of a clock.
 const WHOSE: &[&str] = &["device", "gpu", "index", "id"];
 
-/// Values of clocks in time order, by process, counter, whose clock it is, and argument.
+/// Clock values in time order, by process, counter, device and argument.
 fn clocks<'a>(context: &RuleContext<'a>) -> Vec<(&'a str, Series)> {
     let trace = context.trace();
     let mut found: BTreeMap<(Key, &str, Option<u64>, StrId), Series> = BTreeMap::new();
@@ -103,11 +104,12 @@ fn candidate(context: &RuleContext<'_>, name: &str, series: &Series) -> Option<C
     let percent = 100.0 * (slower - 1.0);
     Some(Candidate {
         title: format!(
-            "kernels take {percent:.0} % longer while {name} is below {limit:.0}: down to {lowest:.0} of {highest:.0}"
+            "Throttling: kernels take {percent:.0} % longer while {name} is below {limit:.0} (lowest {lowest:.0}, \
+                 highest {highest:.0})"
         ),
         place: stackline_timeline::source_location::SourceLocation::default(),
         facts: vec![
-            Fact::count("kernels while it is low", low.len()),
+            Fact::count("kernels at the low clock", low.len()),
             Fact { name: "longer by", value: percent, unit: Unit::Percent },
         ],
         events: low,
@@ -117,17 +119,17 @@ fn candidate(context: &RuleContext<'_>, name: &str, series: &Series) -> Option<C
     })
 }
 
-/// The mean over kernels is this many standard errors from the truth at most, nearly always,
+/// Half width of the bounds, in standard errors of the mean over kernels.
 const STANDARD_ERRORS: f64 = 3.0;
-/// and never told closer than this part of it: kernels about the moment of the change count to one side.
+/// Least half width of the bounds, as a share: kernels during the change count to one side.
 const LEAST_DOUBT: f64 = 0.03;
 
-/// How many times as long the same kernels take while the clock is low, and by how much that may be wrong, told from how
-/// different kernels differ in it, and the runs of each; none if none ran at both clocks.
+/// Slowdown factor of the same kernels at the low clock, with its half width, from the spread over kernels and over
+/// the calls of each kernel; none if no kernel ran at both clocks.
 fn slower<'k>(context: &RuleContext<'_>, kernels: impl Iterator<Item = &'k [Vec<EventId>; 2]>) -> Option<(f64, f64)> {
     let mean = |of: &[EventId]| context.total(of) as f64 / of.len() as f64;
     let both: Vec<&[Vec<EventId>; 2]> = kernels.filter(|[high, low]| high.len().min(low.len()) >= RUNS).collect();
-    // Of each kernel what all of its runs would take, and what they take.
+    // For each kernel: expected time of its calls at the high clock, and measured time.
     let times: Vec<(f64, f64)> =
         both.iter().map(|[high, low]| (mean(high) * low.len() as f64, context.total(low) as f64)).collect();
     let (would_be, is) = times.iter().fold((0.0, 0.0), |(a, b), (would_be, is)| (a + would_be, b + is));
@@ -136,7 +138,7 @@ fn slower<'k>(context: &RuleContext<'_>, kernels: impl Iterator<Item = &'k [Vec<
     }
     let slower = is / would_be;
     let squares: f64 = times.iter().map(|(would_be, is)| (is - slower * would_be).powi(2)).sum();
-    // A single kernel differs from no other one, but its runs do.
+    // A single kernel has no spread over kernels, only one over its calls.
     let of_runs: f64 = both
         .iter()
         .map(|[high, low]| {
@@ -148,7 +150,7 @@ fn slower<'k>(context: &RuleContext<'_>, kernels: impl Iterator<Item = &'k [Vec<
     Some((slower, doubt.max(LEAST_DOUBT * (slower - 1.0))))
 }
 
-/// Variance of the lengths of some runs, in ns squared.
+/// Variance of the durations of calls, in ns squared.
 fn variance(context: &RuleContext<'_>, of: &[EventId]) -> f64 {
     let mean = context.total(of) as f64 / of.len().max(1) as f64;
     let squares: f64 = of.iter().map(|&event| (context.dur(event) as f64 - mean).powi(2)).sum();

@@ -1,4 +1,4 @@
-//! SL049: large operators compute on one processor while others have nothing to do.
+//! SL049: large operators that compute on one thread while processors are idle.
 
 use crate::{Area, Candidate, Fact, GainEstimate, Recording, Requirement, Rule, RuleContext, Setting, Support};
 use stackline_critical_path::exact::what_if::{Action, Edit};
@@ -12,60 +12,61 @@ pub(super) const RULE: Rule = Rule {
     name: "too-few-threads",
     area: Area::Host,
     about: "large CPU operators run on one thread while processors are idle",
-    why: "PyTorch divides such operators among the threads of its pool. With one thread all of their time is one processor's.",
-    advice: "Give PyTorch as many threads as the finding has threads available for each process: torch.set_num_threads, or OMP_NUM_THREADS, \
-             which torchrun sets to 1 for several processes unless you set it.",
+    why: "PyTorch divides such operators among the threads of its pool. With one thread, one processor does all of \
+         the work.",
+    advice: "Set the number of threads to \"threads available\" of the finding: torch.set_num_threads, or \
+         OMP_NUM_THREADS, which torchrun sets to 1 for several processes by default.",
     example: (
         "# torchrun sets OMP_NUM_THREADS=1\ntrain(model)",
         "torch.set_num_threads(4)  # \"threads available\" of the finding\ntrain(model)",
     ),
-    cost: "one line, or a variable of the environment; sums in another order change last digits",
-    false_positives: "Programs that are not recorded need the idle processors later: where the recorded process itself waits for a processor for over \
-                 5 % of the time, nothing is said. Or one thread is meant: results then do not depend on the number of \
-                 threads. Only operators that PyTorch always divides are checked: products of matrices, convolutions, attention, norms and \
-                 softmax. A recording does not say whether operators run on a GPU: those of programs that call operators of CUDA or ROCm \
-                 libraries are left out. The gain supposes that each further thread adds 60 % of the first one's throughput; operators that are \
-                 limited by memory gain less.",
-    source: "field practice; PyTorch's documentation of threads on CPUs",
+    cost: "one line, or an environment variable; sums in another order change last digits",
+    false_positives: "Unrecorded programs need the idle processors later: the rule reports nothing if the recorded \
+         process itself waits for a processor for over 5 % of the time. Or one thread is intended, so that results do \
+         not depend on the number of threads. The rule only checks operators that PyTorch always divides: matrix \
+         products, convolutions, attention, norms and softmax. A recording does not show if operators run on a GPU, \
+         so the rule excludes programs that call operators of CUDA or ROCm libraries. The estimate assumes that each \
+         further thread adds 60 % of the first thread's throughput. Memory-bound operators gain less.",
+    source: "field practice; PyTorch's documentation of CPU threading",
     needs: &[Requirement::Operators, Requirement::Processors],
     settings: &[
         Setting {
             name: "mean_us",
             default: 300.0,
             range: (1.0, 1e6),
-            about: "least mean length of operators of one name, in µs",
+            about: "minimum mean duration of operators of one name, in µs",
         },
         Setting {
             name: "share",
             default: 15.0,
             range: (0.0, 100.0),
-            about: "least part of the critical path in them, in percent",
+            about: "minimum share of the critical path in such operators, in percent",
         },
         Setting {
             name: "used",
             default: 1.2,
             range: (1.0, 1000.0),
-            about: "most processors that the process uses while they run, by samples of CPU time",
+            about: "maximum mean number of processors that the process uses meanwhile, by samples of CPU time",
         },
     ],
     advice_variants: &[],
     check,
 };
 
-/// Each further thread adds this part of the first one's throughput.
+/// Throughput of each further thread, as a share of the first thread's.
 const LIKELY: f64 = 0.6;
-/// A process that uses less waits for processors that other programs take: none is free.
+/// Least number of used processors. A lower value means that other programs use the processors, so none is free.
 const LEAST_USED: f64 = 0.7;
-/// A process whose threads wait for a processor for more of the time than this shares them with programs that are not recorded.
+/// Largest share of time that threads wait for a processor. A larger value indicates programs that are not recorded.
 const MOST_DELAYED: f64 = 0.05;
-/// Fewer samples in the operators do not tell how many processors they use.
+/// Least number of samples in the operators, to estimate the number of used processors.
 const LEAST_SAMPLES: usize = 10;
 
 /// Large operators of a process.
 struct Large<'a> {
     pid: i64,
     by_name: Vec<(&'a str, Vec<EventId>)>,
-    /// All of them, by start.
+    /// All operators, by start.
     all: Vec<EventId>,
 }
 
@@ -124,14 +125,15 @@ fn candidate(context: &RuleContext<'_>, large: &Large<'_>) -> Option<Candidate> 
     let of = if recording.own().count() > 1 { format!(" of process {}", large.pid) } else { String::new() };
     Some(Candidate {
         title: format!(
-            "{}{more}{of} run on one thread: {share:.0} % of the critical path; processors for {threads:.0} are available",
+            "Too few threads: {}{more}{of} on one thread, {share:.0} % of the critical path; {threads:.0} processors \
+                 available",
             names.join(", ")
         ),
         place: context.place(longest),
         facts: vec![
             Fact::count("operators", large.all.len()),
-            Fact { name: "part of the critical path", value: share, unit: Unit::Percent },
-            Fact { name: "processors used while they run, mean", value: used, unit: Unit::None },
+            Fact { name: "share of the critical path", value: share, unit: Unit::Percent },
+            Fact { name: "processors used meanwhile, mean", value: used, unit: Unit::None },
             Fact { name: "threads available", value: threads, unit: Unit::None },
         ],
         gain_estimate: GainEstimate::Range(scaled(likely)?, vec![scaled((1.0 + likely) / 2.0)?, scaled(most)?]),
@@ -141,19 +143,20 @@ fn candidate(context: &RuleContext<'_>, large: &Large<'_>) -> Option<Candidate> 
     })
 }
 
-/// A title names so many operators.
+/// Number of operator names in a title.
 const NAMED: usize = 3;
 
-/// How many threads of a process find a processor, if what is idle is divided evenly among all recorded processes that compute.
+/// Number of threads of a process with a free processor, if idle processors are divided evenly among all recorded
+/// processes that compute.
 fn threads(recording: &Recording, pid: i64, (from, to): (i64, i64)) -> Option<f64> {
     let computing = recording.computing(from, to).max(1) as f64;
     let others = (recording.busy(from, to)? - computing).max(0.0);
-    // A processor that is idle for most of the time counts.
+    // A processor that is idle most of the time counts.
     Some(((recording.usable(pid)? - others) / computing + 0.25).floor())
 }
 
-/// How many processors a process uses while its large operators run, in the mean, by samples of CPU time of all its threads. None
-/// without samples enough.
+/// Mean number of processors that a process uses while its large operators run, by CPU time samples of all threads.
+/// None with too few samples.
 fn used(context: &RuleContext<'_>, large: &Large<'_>) -> Option<f64> {
     let trace = context.trace();
     let events = &trace.events;

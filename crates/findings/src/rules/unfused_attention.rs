@@ -1,4 +1,4 @@
-//! SL014: attention as matrix product, softmax, matrix product.
+//! SL014: attention as separate matrix product, softmax and matrix product.
 
 use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
 use stackline_critical_path::exact::what_if::Action;
@@ -10,33 +10,35 @@ pub(super) const RULE: Rule = Rule {
     code: "SL014",
     name: "unfused-attention",
     area: Area::Kernels,
-    about: "attention writes all its scores to memory between a matrix product, a softmax and a second product",
-    why: "The scores grow with the square of the sequence's length; scaling, masking and softmax each read and write them all.",
-    advice: "Call torch.nn.functional.scaled_dot_product_attention (transformers: attn_implementation=\"sdpa\"), with shapes, \
-             types and a mask that its flash, memory-efficient or cuDNN version takes.",
+    about: "attention writes all scores to memory between a matrix product, a softmax and a second matrix product",
+    why: "The size of the scores grows with the square of the sequence length. Scaling, masking and softmax each read \
+         and write all of them.",
+    advice: "Call torch.nn.functional.scaled_dot_product_attention (transformers: attn_implementation=\"sdpa\") with \
+         shapes, dtypes and a mask that its flash, memory-efficient or cuDNN backend supports.",
     example: (
         "scores = (q @ k.transpose(-2, -1)) * scale\ny = scores.softmax(-1) @ v",
         "y = F.scaled_dot_product_attention(q, k, v, scale=scale)",
     ),
     cost: "a few lines; attention weights are not returned",
-    false_positives: "The program needs the weights themselves, or a form of attention that no fused version has. The gain is that of \
-                 the kernels between the two products; the upper bound holds the products, too, and the copies of their inputs and outputs.",
+    false_positives: "The program needs the attention weights, or a form of attention without a fused version. The \
+         estimate removes the kernels between the two products. The upper bound also removes the products, and the \
+         copies of their inputs and outputs.",
     source: "field practice; FlashAttention (Dao 2022)",
     needs: &[Requirement::GpuWork, Requirement::Operators],
     settings: &[Setting {
         name: "share",
         default: 1.0,
         range: (0.0, 100.0),
-        about: "least part of the GPU's busy time between the two products that is reported, in percent",
+        about: "minimum share of GPU busy time between the two products, in percent",
     }],
     advice_variants: &[],
     check,
 };
 
-/// So many operations are looked at on each side of a softmax.
+/// Number of operations to analyze on each side of a softmax.
 const REACH: usize = 8;
 
-/// What attention runs: what lies between the products, all with the products and copies beside them, and each softmax.
+/// Attention operations: those between the products, all including the products and adjacent copies, and each softmax.
 #[derive(Default)]
 struct Parts {
     between: Vec<EventId>,
@@ -71,7 +73,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     candidate(context, parts).into_iter().collect()
 }
 
-/// How many operations lie between a softmax and the product that it belongs to.
+/// Number of operations between a softmax and the nearest matrix product.
 fn reach<'n>(names: impl Iterator<Item = &'n &'n str>) -> Option<usize> {
     for (count, name) in names.take(REACH + 1).enumerate() {
         if aten::BATCHED_PRODUCTS.contains(name) {
@@ -84,7 +86,7 @@ fn reach<'n>(names: impl Iterator<Item = &'n &'n str>) -> Option<usize> {
     None
 }
 
-/// How many operations of products and copies lie beside what is between the products.
+/// Number of adjacent product and copy operations outside of the two products.
 fn beside<'n>(names: impl Iterator<Item = &'n &'n str>) -> usize {
     names.take(REACH).take_while(|name| aten::BATCHED_PRODUCTS.contains(name) || **name == aten::COPY).count()
 }
@@ -101,12 +103,12 @@ fn candidate(context: &RuleContext<'_>, Parts { between, all, calls }: Parts) ->
     let (place, _) = context.by_code(&calls).into_iter().next()?;
     let share = context.percent_of_gpu(ns);
     Some(Candidate {
-        title: format!("attention in parts: what lies between its two products takes {share:.0} % of the GPU's time"),
+        title: format!("Unfused attention: kernels between the two products take {share:.0} % of GPU time"),
         place,
         facts: vec![
             Fact::count("softmax", calls.len()),
             Fact::count("kernels between the products", between.len()),
-            Fact::time("between the products, a step", context.per_step(ns)),
+            Fact::time("between the products per step", context.per_step(ns)),
         ],
         events: between,
         support: Support::Inferred,

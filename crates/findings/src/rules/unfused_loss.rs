@@ -10,15 +10,16 @@ pub(super) const RULE: Rule = Rule {
     code: "SL013",
     name: "unfused-loss",
     area: Area::Kernels,
-    about: "cross entropy runs as log_softmax, nll_loss and copies, forward and backward",
-    why: "Each of these kernels reads and writes the logits of all classes; with a large vocabulary these are the largest tensors.",
+    about: "cross entropy runs as separate log_softmax, nll_loss and copy kernels, forward and backward",
+    why: "Each of these kernels reads and writes the logits of all classes. With a large vocabulary, logits are the \
+         largest tensors.",
     advice: "Compile the loss (torch.compile), or use a fused cross entropy that also computes the gradient.",
     example: ("loss = F.cross_entropy(logits.float(), y)", "loss = torch.compile(F.cross_entropy)(logits, y)"),
-    cost: "compilation at the first call, or one more dependency",
-    false_positives: "There are few classes: then the kernels are short, and other work hides them. The gain supposes that nll_loss and \
-                 the copies vanish, and that softmax reads or writes the logits three times instead of five; if they are converted \
-                 to float32 for it, of half the bytes. The bounds hold half and nearly twice of what is left (an H100, bfloat16, compiled: \
-                 0.27, measured).",
+    cost: "compilation at the first call, or another dependency",
+    false_positives: "With few classes the kernels are short, and other work hides them. The estimate removes \
+         nll_loss and the copies, and assumes that softmax reads or writes the logits three times instead of five, and \
+         half of the bytes if the logits are converted to float32. The bounds are half and nearly twice of the \
+         remaining time (measured on an H100, bfloat16, compiled: 0.27).",
     source: "DeepContext 6.3 (Transformer-Big: 30.5 s to 23.9 s of GPU time)",
     needs: &[Requirement::GpuWork, Requirement::Operators],
     settings: &[
@@ -27,14 +28,14 @@ pub(super) const RULE: Rule = Rule {
             name: "scale",
             default: 0.6,
             range: (0.0, 1.0),
-            about: "what is left of the time of log_softmax and its backward, if logits are not converted",
+            about: "assumed remaining share of the time of log_softmax and its backward, if logits are not converted",
         },
     ],
     advice_variants: &[],
     check,
 };
 
-/// What part of the loss GPU work belongs to.
+/// Part of the loss that a GPU operation belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Softmax,
@@ -64,7 +65,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     candidate(context, softmax, others).into_iter().collect()
 }
 
-/// Copies right before log_softmax and right behind its backward: they convert the logits, and their gradient.
+/// Copy right before log_softmax and right after its backward, which convert the logits and their gradient.
 fn conversions(context: &RuleContext<'_>) -> Vec<EventId> {
     let is_copy = |work: EventId| context.operator(work) == aten::COPY;
     let is_outside = |work: &EventId| part(context, *work).is_none();
@@ -76,7 +77,7 @@ fn conversions(context: &RuleContext<'_>) -> Vec<EventId> {
     let orders = context.launch_order();
     let pairs = orders.iter().flat_map(|order| order.windows(2).filter_map(of_pair));
     let mut found: Vec<EventId> = pairs.filter(is_outside).collect();
-    // One copy may stand behind a backward and before the next forward.
+    // A copy may follow a backward and precede the next forward.
     found.sort_unstable();
     found.dedup();
     found
@@ -115,12 +116,12 @@ fn candidate(context: &RuleContext<'_>, softmax: Vec<EventId>, others: Vec<Event
     let is_forward = |work: &&EventId| context.operator(**work) == aten::LOG_SOFTMAX;
     let place = softmax.iter().find(is_forward).or(softmax.first()).map(|&work| context.place(work));
     Some(Candidate {
-        title: format!("cross entropy takes {share:.0} % of the GPU's time in separate kernels"),
+        title: format!("Unfused cross entropy: {share:.0} % of GPU time in separate kernels"),
         place: place.unwrap_or_default(),
         facts: vec![
             Fact::count("kernels", all.len()),
-            Fact::time("log_softmax, a step", context.per_step(context.total(&softmax))),
-            Fact::time("nll_loss and copies, a step", context.per_step(context.total(&others))),
+            Fact::time("log_softmax per step", context.per_step(context.total(&softmax))),
+            Fact::time("nll_loss and copies per step", context.per_step(context.total(&others))),
         ],
         events: all,
         support: Support::Exact,

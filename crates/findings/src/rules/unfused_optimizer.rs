@@ -1,4 +1,4 @@
-//! SL015: the optimizer launches small kernels for each parameter.
+//! SL015: optimizer that launches small kernels for each parameter.
 
 use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
 use rustc_hash::FxHashSet;
@@ -12,49 +12,51 @@ pub(super) const RULE: Rule = Rule {
     code: "SL015",
     name: "unfused-optimizer",
     area: Area::Kernels,
-    about: "the optimizer updates its parameters one by one, with several small kernels or operators each, or in many passes over all",
-    why: "Each parameter costs several operators and, on a GPU, launches and short kernels, though all parameters are updated \
-          alike. With foreach=True, the default on a GPU, each pass reads and writes all parameters or states once more, and the \
-          host handles each of them between the passes.",
+    about: "the optimizer updates parameters one by one with several small kernels or operators each, or makes many \
+         passes over all",
+    why: "Each parameter costs several operators and, on a GPU, launches and short kernels, although all updates are \
+         equal. With foreach=True, the default on a GPU, each pass reads and writes all parameters or states once \
+         more, and the host handles each tensor between the passes.",
     advice: "Create the optimizer with fused=True, or with foreach=True where it has no fused version.",
     example: ("torch.optim.AdamW(params, foreach=False)", "torch.optim.AdamW(params, fused=True)"),
     cost: "one argument; foreach needs memory for intermediate lists",
-    false_positives: "The optimizer is not one of PyTorch's and has no such version. On a GPU the gain keeps the Python \
-                 code around the operators, and the time of all kernels in one: a fused optimizer that reads its memory once \
-                 gains more. Where it makes many passes (foreach), kernels are left 0.4 of their time, between 0.25 and all of it \
-                 (AdamW on an H100: 0.36, measured). On a CPU it supposes what fused AdamW was measured to take: 3 µs a parameter, and 35 % of what \
-                 operators take beyond 2.5 µs each; the bounds hold 20 % to all of that, as large parameters are computed no faster.",
-    source: "field practice; PyTorch's optimizers since 1.13 (foreach) and 2.0 (fused)",
+    false_positives: "The optimizer is not part of PyTorch and has no such version. On a GPU, the estimate keeps the \
+         Python code around the operators and combines the time of all kernels in one. A fused optimizer that reads \
+         its memory once gains more. For many passes (foreach), the estimate keeps 0.4 of the kernel time, with \
+         bounds at 0.25 and 1 (AdamW on an H100: 0.36, measured). On a CPU, it uses the measured cost of fused AdamW: \
+         3 µs per parameter, and 35 % of the operators' time beyond 2.5 µs each. The bounds are 20 % and 100 %, \
+         because large parameters compute no faster.",
+    source: "field practice; PyTorch's foreach (since 1.13) and fused (since 2.0) optimizers",
     needs: &[Requirement::Operators],
     settings: &[
         Setting {
             name: "kernels",
             default: 30.0,
             range: (2.0, 1e6),
-            about: "least kernels of one optimizer step that do not take several tensors; without GPU, operators",
+            about: "minimum number of single-tensor kernels per optimizer step; operators in programs without a GPU",
         },
         Setting {
             name: "mean_us",
             default: 20.0,
             range: (0.0, 1000.0),
-            about: "longest mean of kernels, or median of operators, that are small, in µs",
+            about: "maximum mean duration of small kernels, or median of small operators, in µs",
         },
     ],
     advice_variants: &[],
     check,
 };
 
-/// Parts of names of kernels that update many tensors at once.
+/// Name parts of kernels that update many tensors at once.
 pub(super) const OF_MANY_TENSORS: &[&str] =
     &["multi_tensor_apply", "foreach", "triton_", "FusedAdam", "multi_tensor", "_fused_"];
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let trace = context.trace();
-    // Traces of 2021 and before have them among the operators.
+    // Traces of 2021 and before record optimizer steps as operators.
     let mut steps =
         context.named(&[EventKind::Annotation, EventKind::Operator], |name| name.starts_with(OPTIMIZER_STEP));
     without_closures(context, &mut steps);
-    // One that is called so has its own fused kernels, whatever it does beside them.
+    // An optimizer with such a name has its own fused kernels, in addition to other work.
     let by_name = context.by_name(&steps).into_iter().filter(|(name, _)| !name.contains("Fused"));
     if !context.uses_gpu() {
         return by_name.filter_map(|(name, spans)| on_cpu(context, name, &spans)).collect();
@@ -72,8 +74,8 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
         .collect()
 }
 
-/// Leaves out steps that run a backward pass themselves, as `step(closure)` does, and so all of Lightning's: what in them is the optimizer's
-/// is not told apart.
+/// Remove steps that run a backward pass themselves, such as `step(closure)` and all of Lightning's. The optimizer's
+/// work in them cannot be separated.
 fn without_closures(context: &RuleContext<'_>, steps: &mut Vec<EventId>) {
     let trace = context.trace();
     let process = |e: EventId| trace.tracks.pid(trace.events.track[e.index()]);
@@ -85,20 +87,20 @@ fn without_closures(context: &RuleContext<'_>, steps: &mut Vec<EventId>) {
         let next = begins.get(begins.partition_point(|&begin| begin < (of, from)));
         next.is_some_and(|&(process, at)| process == of && at < trace.events.end(*step))
     };
-    // The backward pass of a step that is cut off is not in the trace.
+    // The backward pass of a step that is cut off is missing from the trace.
     let with_closure: FxHashSet<StrId> =
         steps.iter().filter(|step| holds_one(step)).map(|step| trace.events.name[step.index()]).collect();
     steps.retain(|step| !with_closure.contains(&trace.events.name[step.index()]));
 }
 
-/// Optimizers that have a version which makes one pass.
+/// Optimizers with a single-pass version.
 const HAVE_FUSED: &[&str] = &["Adam.", "AdamW.", "SGD.", "Adagrad."];
-/// Fewer passes are hardly more than the one.
+/// Least number of passes that one pass would improve.
 const LEAST_PASSES: usize = 4;
-/// What of the time of kernels one pass takes: likely, at least, and at most.
+/// Remaining share of the kernel time with one pass: likely, least, most.
 const ONE_PASS: [f64; 3] = [0.4, 0.25, 1.0];
 
-/// An optimizer that goes over all parameters many times, with an operator for each pass (foreach).
+/// Optimizer that makes many passes over all parameters, with one operator per pass (foreach).
 fn in_passes(context: &RuleContext<'_>, name: &str, spans: &[EventId], kernels: Vec<EventId>) -> Option<Candidate> {
     let optimizer = name.strip_prefix(OPTIMIZER_STEP)?;
     let trace = context.trace();
@@ -107,7 +109,7 @@ fn in_passes(context: &RuleContext<'_>, name: &str, spans: &[EventId], kernels: 
     if passes < LEAST_PASSES * spans.len() || !HAVE_FUSED.contains(&optimizer.trim_end_matches("step")) {
         return None;
     }
-    // One operator of each step stays: that which launches the one kernel.
+    // One operator of each step stays, to launch the fused kernel.
     let stay: FxHashSet<EventId> = spans.iter().filter_map(|&span| operators(context, span).first().copied()).collect();
     let others: Vec<EventId> = inside.into_iter().filter(|e| !stay.contains(e)).collect();
     let edits = |left: f64| {
@@ -119,11 +121,11 @@ fn in_passes(context: &RuleContext<'_>, name: &str, spans: &[EventId], kernels: 
     let facts = vec![
         Fact::count("passes", passes / spans.len()),
         Fact::count("kernels", kernels.len()),
-        Fact::time("kernels, a step", context.per_step(context.total(&kernels))),
-        Fact::time("host, a step", context.per_step(context.total(spans))),
+        Fact::time("kernel time per step", context.per_step(context.total(&kernels))),
+        Fact::time("host time per step", context.per_step(context.total(spans))),
     ];
     let does = format!(
-        "makes {} passes over all parameters, and launches {} kernels",
+        "makes {} passes over all parameters and launches {} kernels",
         passes / spans.len(),
         kernels.len() / spans.len()
     );
@@ -133,8 +135,8 @@ fn in_passes(context: &RuleContext<'_>, name: &str, spans: &[EventId], kernels: 
     Some(Candidate { confidence: Confidence::Medium, ..candidate })
 }
 
-/// What fused AdamW takes on a CPU: so much for each parameter, and this part of what operators take beyond so much each: likely, at
-/// least, and at most. How much of that time is computing, and how much is memory or another thread's, is not known.
+/// Cost of fused AdamW on a CPU: time per parameter, and remaining share (likely, least, most) of each operator's time
+/// beyond a fixed cost. The split of that time into computation, memory access and other threads is unknown.
 pub(super) const PARAMETER_NS: i64 = 3_000;
 pub(super) const OPERATOR_NS: i64 = 2_500;
 pub(super) const FUSED: [f64; 3] = [0.35, 0.2, 1.0];
@@ -151,7 +153,7 @@ fn on_cpu(context: &RuleContext<'_>, name: &str, spans: &[EventId]) -> Option<Ca
     {
         return None;
     }
-    // Most operators of an optimizer are called once for each parameter.
+    // The most frequent operators of an optimizer run once per parameter.
     let mut counts: Vec<usize> = context.by_name(&operators).iter().map(|(_, of)| of.len()).collect();
     counts.sort_unstable();
     let parameters = counts[counts.len() / 2];
@@ -166,9 +168,9 @@ fn on_cpu(context: &RuleContext<'_>, name: &str, spans: &[EventId]) -> Option<Ca
     let facts = vec![
         Fact::count("operators", operators.len()),
         Fact::count("parameters", parameters / spans.len().max(1)),
-        Fact::time("median of an operator", median),
-        Fact::time("all operators, a step", context.per_step(context.total(&operators))),
-        Fact::time("in the optimizer, with Python between them, a step", context.per_step(context.total(spans))),
+        Fact::time("median operator duration", median),
+        Fact::time("operator time per step", context.per_step(context.total(&operators))),
+        Fact::time("optimizer time including Python per step", context.per_step(context.total(spans))),
     ];
     let does = format!("calls {per_call:.0} operators");
     let mean = context.total(&operators) / operators.len().max(1) as i64;
@@ -177,7 +179,7 @@ fn on_cpu(context: &RuleContext<'_>, name: &str, spans: &[EventId]) -> Option<Ca
     Some(Candidate { support: Support::Inferred, confidence: Confidence::Medium, ..candidate })
 }
 
-/// What an optimizer does too often, how long each takes in the mean, in ns, and what mending it is worth.
+/// Candidate from the repeated work of an optimizer, its mean duration in ns, and the estimated gain.
 fn candidate(
     context: &RuleContext<'_>,
     (name, spans): (&str, &[EventId]),
@@ -187,7 +189,7 @@ fn candidate(
     let optimizer = name.strip_prefix(OPTIMIZER_STEP).unwrap_or(name).trim_end_matches(".step");
     Candidate {
         title: format!(
-            "{optimizer} {does}{} that take {:.1} µs each in the mean",
+            "Unfused optimizer: {optimizer} {does}{}, mean {:.1} µs each",
             context.words().a_step(),
             each as f64 / 1e3
         ),
@@ -207,20 +209,20 @@ fn on_gpu(context: &RuleContext<'_>, name: &str, spans: &[EventId], kernels: Vec
         return None;
     }
     let fused = context.edit(Action::Fuse, format!("annotation:{name}"), spans)?;
-    // One operator of each step stays: that which launches the one kernel.
+    // One operator of each step stays, to launch the fused kernel.
     let others: Vec<EventId> = spans.iter().flat_map(|&span| operators(context, span).into_iter().skip(1)).collect();
     let edits = std::iter::once(fused).chain(context.edit(Action::Remove, format!("operators of {name}"), &others));
     let facts = vec![
         Fact::count("kernels", kernels.len()),
         Fact::count("calls", spans.len()),
-        Fact::time("kernels, a step", context.per_step(context.total(&kernels))),
-        Fact::time("host, a step", context.per_step(context.total(spans))),
+        Fact::time("kernel time per step", context.per_step(context.total(&kernels))),
+        Fact::time("host time per step", context.per_step(context.total(spans))),
     ];
     let does = format!("launches {per_call:.0} kernels");
     Some(candidate(context, (name, spans), (does, mean, facts), (GainEstimate::Edits(edits.collect()), kernels)))
 }
 
-/// The outermost operators within a span that launch something.
+/// Outermost operators within a span that launch GPU work.
 pub(super) fn operators(context: &RuleContext<'_>, span: EventId) -> Vec<EventId> {
     let trace = context.trace();
     let outermost = |work: EventId| {

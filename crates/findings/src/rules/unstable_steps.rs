@@ -1,4 +1,4 @@
-//! SL031: some steps take longer than the others.
+//! SL031: steps that are longer than the others.
 
 use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
 use rustc_hash::FxHashSet;
@@ -15,22 +15,23 @@ pub(super) const RULE: Rule = Rule {
     code: "SL031",
     name: "unstable-steps",
     area: Area::Measurement,
-    about: "some steps take much longer than the others, and what grew in them",
-    why: "What holds up a few steps is lost in the mean of all; other ranks wait for the slow one each time.",
-    advice: "Look at the step that is named (`stackline critical-path`, with its number as --steps) and at what grew in it: \
-             allocations, a compilation, garbage collection, data, saving, another program on the machine.",
+    about: "some steps are much longer than the others; the finding names the work that grew in them",
+    why: "The mean over all steps hides a few slow ones, and other ranks wait for each of them.",
+    advice: "Analyze the named step (`stackline critical-path --steps` with its number) and the work that grew in it: \
+         allocations, a compilation, garbage collection, data loading, checkpoints, another program on the machine.",
     example: (
         "if step % 100 == 0:\n    torch.save(model.state_dict(), \"last.pt\")",
-        "if step % 100 == 0:  # written beside the next steps\n    state = {k: v.clone() for k, v in model.state_dict().items()}\n    \
+        "if step % 100 == 0:  # write while the next steps run\n    state = {k: v.clone() for k, v in model.state_dict().items()}\n    \
          pending = writer.submit(torch.save, state, \"last.pt\")",
     ),
     cost: "depends on the cause",
-    false_positives: "Steps differ on purpose: evaluation, checkpoints, inputs of different lengths. Of a recording a gain is told only where something is \
-                 known to take at least half of what the slow step takes longer, and is no mere noise: it is done more often than in any \
-                 usual step, or it is no computing of the host. An operator or function that is only slower once may have waited for \
-                 a processor that another program had: then a note tells of it, and it is no finding. A step lasts until the GPU is done \
-                 with it. The first one of a trace is never called slow: programs warm up, and it begins with an idle GPU. Nor is the last \
-                 one of a process: what ends a program or a profile (a wait for the GPU, joined workers, a saved trace) lies in it.",
+    false_positives: "Steps differ by design: evaluation, checkpoints, inputs of different lengths. In a recording, \
+         the rule estimates a gain only if a known cause accounts for at least half of the excess and is more than \
+         noise. The cause must occur more often than in any usual step, or not be host computation. An operator or \
+         function that is slower only once may have waited for a processor that another program used: a note reports \
+         it instead of a finding. A step lasts until its GPU work ends. The first step of a trace never counts as \
+         slow: it warms up, and starts with an idle GPU. The last step of a process does not count either, because it \
+         includes the end of the program or profile (a wait for the GPU, joined workers, a saved trace).",
     source: "field practice",
     needs: &[Requirement::Steps],
     settings: &[
@@ -38,30 +39,30 @@ pub(super) const RULE: Rule = Rule {
             name: "percent",
             default: 15.0,
             range: (1.0, 1000.0),
-            about: "by how much a step must be longer than the median of the steps, in percent",
+            about: "minimum excess of a slow step over the median step, in percent",
         },
         Setting {
             name: "deviations",
             default: 5.0,
             range: (0.0, 100.0),
-            about: "and by how many times the steps' median deviation from their median",
+            about: "and the minimum excess in multiples of the steps' median absolute deviation",
         },
     ],
     advice_variants: &[],
     check,
 };
 
-/// With fewer steps nobody knows what is usual.
+/// Least number of steps that show the usual length.
 const LEAST_STEPS: usize = 4;
 
-const NOISE: &str =
-    "nothing that the program did more often explains it, so that another program may have had the processor";
+const NOISE: &str = "no repeated work of the program explains it, so another program may have used the processor";
 
-const MORE_WORK: &str = "it runs more operators than other steps, for an evaluation or a checkpoint perhaps; findings on those tell their gain";
+const MORE_WORK: &str = "more operators run than in other steps, possibly an evaluation or a checkpoint; see the \
+     findings on those";
 
-const MODEL: &str = "model: the slow steps and those behind them take the median of all";
+const MODEL: &str = "model: slow steps and their successors take the median of all steps";
 
-/// A step of the window: its number, start, end and event.
+/// Step of the window: number, start, end and event.
 type Timed = (i64, i64, i64, EventId);
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
@@ -70,11 +71,11 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     let deviation = median(steps.iter().map(|s| (length(s) - usual).abs()).collect());
     let least =
         (usual as f64 * context.setting("percent") / 100.0).max(deviation as f64 * context.setting("deviations"));
-    // The first step of a process fills caches and allocators: it is longer, and by how much differs from run to run.
+    // The first step of a process fills caches and allocators: it is longer, by an amount that varies between runs.
     let (first, last) = (first_steps(context.trace()), last_steps(context.trace()));
     let is_slow = |s: &Timed| !first.contains(&s.3) && !last.contains(&s.3) && (length(s) - usual) as f64 > least;
     let (slow, others): (Vec<Timed>, Vec<Timed>) = steps.iter().partition(|s| is_slow(s));
-    // Where every third step is slow, that is how the program is.
+    // If every third step is slow, slow steps are part of the program.
     if steps.len() < LEAST_STEPS || slow.len() * 3 > steps.len() {
         return Vec::new();
     }
@@ -83,14 +84,14 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     vec![candidate(context, &Steps { all: steps, slow, others, are_slow, worst }, usual)]
 }
 
-/// The steps of the window.
+/// Steps of the window.
 struct Steps {
     all: Vec<Timed>,
     slow: Vec<Timed>,
-    /// Those that are not slow.
+    /// Steps that are not slow.
     others: Vec<Timed>,
     are_slow: FxHashSet<Timed>,
-    /// The slowest one.
+    /// Slowest step.
     worst: Timed,
 }
 
@@ -100,7 +101,7 @@ impl Steps {
     }
 }
 
-/// The first step of each process.
+/// First step of each process.
 fn first_steps(trace: &Trace) -> BTreeSet<EventId> {
     let mut first: BTreeMap<Key, EventId> = BTreeMap::new();
     for step in &trace.steps {
@@ -109,7 +110,7 @@ fn first_steps(trace: &Trace) -> BTreeSet<EventId> {
     first.into_values().collect()
 }
 
-/// The last step of each process.
+/// Last step of each process.
 fn last_steps(trace: &Trace) -> BTreeSet<EventId> {
     let mut last: BTreeMap<Key, (i64, EventId)> = BTreeMap::new();
     for step in &trace.steps {
@@ -119,8 +120,7 @@ fn last_steps(trace: &Trace) -> BTreeSet<EventId> {
     last.into_values().map(|(_, event)| event).collect()
 }
 
-/// The steps of the window, each until the work of the GPU that was launched in it is done: where the host runs ahead, its own
-/// steps are as long as it likes.
+/// Steps of the window, each until its GPU work ends. The host steps alone vary arbitrarily if the host runs ahead.
 fn timed(context: &RuleContext<'_>) -> Vec<Timed> {
     let trace = context.trace();
     let (from, to) = context.window();
@@ -134,7 +134,7 @@ fn length(step: &Timed) -> i64 {
     step.2 - step.1
 }
 
-/// The lower one of two in the middle; 0 of none.
+/// Lower median; 0 for no values.
 fn median(mut values: Vec<i64>) -> i64 {
     values.sort_unstable();
     values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(0)
@@ -142,25 +142,24 @@ fn median(mut values: Vec<i64>) -> i64 {
 
 fn candidate(context: &RuleContext<'_>, of: &Steps, usual: i64) -> Candidate {
     let Steps { all: steps, slow, worst, .. } = of;
-    // The step behind a slow one begins with an idle GPU, and is longer for it.
+    // The step after a slow one starts with an idle GPU, and is longer for that reason.
     let behind = steps.windows(2).filter(|pair| of.is_slow(&pair[0]) && !of.is_slow(&pair[1])).map(|pair| &pair[1]);
     let lost: Vec<i64> = slow.iter().chain(behind).map(length).collect();
     let excess = |usual: i64| lost.iter().map(|ns| ns - usual).sum::<i64>() / context.steps() as i64;
     let shortest = steps.iter().skip(1).map(length).min().unwrap_or(usual);
     let grown = grown(context, of);
     let Grown { category, name, event, ns } = grown;
-    // What explains less of it than half is not what happened, and what lasts as long as the step says nothing of where.
+    // A cause of less than half of the excess is not an explanation. An event as long as the step names no location.
     let is_all = |event: EventId| 10 * context.dur(event) >= 9 * length(worst);
     let is_known = 2 * ns >= length(worst) - usual && !event.is_some_and(is_all);
-    // Recordings are made on machines at work: what may be their noise gains nothing.
+    // Recordings come from busy machines: possible noise gains nothing.
     let is_noise = context.recording().is_some() && !(is_known && grown.is_more_work(context, of));
     let (name, event) = if is_known { (name, event) } else { ("", None) };
-    let others =
-        if slow.len() > 1 { format!(" ({} of {} steps are slow)", slow.len(), steps.len()) } else { String::new() };
-    let in_what = if name.is_empty() { String::new() } else { format!(", most of it in {}", super::short(name)) };
+    let others = if slow.len() > 1 { format!(", {} of {} steps slow", slow.len(), steps.len()) } else { String::new() };
+    let in_what = if name.is_empty() { String::new() } else { format!(", mostly in {}", super::short(name)) };
     Candidate {
         title: format!(
-            "step {} takes {}, the median step {}{others}: more {}{in_what}",
+            "Slow step: step {} takes {}, median {}{others}; more {}{in_what}",
             worst.0,
             duration(length(worst)),
             duration(usual),
@@ -188,7 +187,7 @@ fn candidate(context: &RuleContext<'_>, of: &Steps, usual: i64) -> Candidate {
     }
 }
 
-/// Whether the worst step runs more operators than any usual one, by half as much as it is longer.
+/// Check if the worst step runs more operators than any usual step, by at least half of its excess in time.
 fn runs_more(context: &RuleContext<'_>, Steps { others, worst, .. }: &Steps) -> bool {
     let begun = Starts::from_trace(context.trace(), context.operators());
     let starts = |s: &Timed| begun.in_step(s) as f64;
@@ -207,27 +206,27 @@ impl Starts {
         Self(starts)
     }
 
-    /// How many lie in a step.
+    /// Number of starts within a step.
     fn in_step(&self, step: &Timed) -> usize {
         let before = |at: i64| self.0.partition_point(|&start| start < at);
         before(step.2) - before(step.1)
     }
 }
 
-/// What the critical path of the worst step has more of than that of the usual steps.
+/// Growth of the critical path from the usual steps to the worst step.
 struct Grown<'a> {
-    /// What grew most,
+    /// Category that grew most.
     category: Category,
-    /// the name in it that did, and by how much, in ns;
+    /// Name within the category that grew most, and its growth in ns.
     name: &'a str,
     ns: i64,
-    /// its longest event there.
+    /// Longest event of that name.
     event: Option<EventId>,
 }
 
 impl Grown<'_> {
-    /// Whether the worst step does something that usual ones do not, or do less often. Computing that only takes longer is what a busy
-    /// machine does to any step, and what samples saw is seen in some steps by chance.
+    /// Check if the worst step does work that usual steps lack or do less often. Longer computation alone may be due
+    /// to a busy machine, and samples see work in some steps by chance.
     fn is_more_work(&self, context: &RuleContext<'_>, Steps { others, worst, .. }: &Steps) -> bool {
         let (trace, Some(event)) = (context.trace(), self.event) else { return false };
         if trace.attr(INFERRED).get(event).is_some() {
@@ -245,7 +244,7 @@ impl Grown<'_> {
 fn grown<'a>(context: &RuleContext<'a>, of: &Steps) -> Grown<'a> {
     let Steps { others, worst, .. } = of;
     let usual = others.len().max(1) as i64;
-    // The worst step as often as there are usual ones, less those.
+    // Weight the worst step by the number of usual steps, then subtract those.
     let weight = |s: &Timed| if s == worst { usual } else { -i64::from(!of.is_slow(s)) };
     let weighed: Vec<(Timed, i64)> = of.all.iter().map(|s| (*s, weight(s))).collect();
     let mut more: BTreeMap<(Category, StrId), i64> = BTreeMap::new();

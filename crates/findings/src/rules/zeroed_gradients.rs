@@ -1,4 +1,4 @@
-//! SL042: gradients are filled with zeros before each backward pass.
+//! SL042: gradients that are filled with zeros before each backward pass.
 
 use crate::{Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
 use stackline_critical_path::exact::what_if::{Action, Edit};
@@ -12,29 +12,29 @@ pub(super) const RULE: Rule = Rule {
     code: "SL042",
     name: "zeroed-gradients",
     area: Area::Kernels,
-    about: "gradients are filled with zeros, though the optimizer could let go of them",
-    why: "Each parameter costs an operator and, on a GPU, a launch and a short kernel; the backward pass then reads the zeros, and adds \
-          to them what it could just write.",
-    advice: "Call zero_grad(set_to_none=True), which is what PyTorch does by itself since version 2.0.",
+    about: "the optimizer fills gradients with zeros instead of releasing them",
+    why: "Each parameter costs an operator and, on a GPU, a launch and a short kernel. The backward pass then reads \
+         the zeros and adds to them instead of writing.",
+    advice: "Call zero_grad(set_to_none=True), the default of PyTorch since version 2.0.",
     example: ("optimizer.zero_grad(set_to_none=False)", "optimizer.zero_grad(set_to_none=True)"),
     cost: "one argument, or a newer PyTorch",
-    false_positives: "Something reads gradients between zero_grad and the backward pass, or keeps them in buffers of its own: gradients of \
-                 parameters that a step does not use are then none instead of zero. The gain counts the sums \
-                 of the first backward pass behind each call, the lower bound does not.",
+    false_positives: "Code reads gradients between zero_grad and the backward pass, or keeps them in its own buffers: \
+         gradients of unused parameters become None instead of zero. The estimate includes the gradient sums of the \
+         first backward pass after each call; the lower bound excludes them.",
     source: "field practice; PyTorch's performance tuning guide",
     needs: &[Requirement::Operators],
     settings: &[Setting {
         name: "gradients",
         default: 4.0,
         range: (1.0, 1e6),
-        about: "least gradients that one call fills",
+        about: "minimum number of gradients per call",
     }],
     advice_variants: &[],
     check,
 };
 
 fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
-    // Traces of 2021 and before have them among the operators.
+    // Traces of 2021 and before record these calls as operators.
     let kinds = [EventKind::Annotation, EventKind::Operator];
     let calls = context.named(&kinds, |name| name.starts_with(ZERO_GRAD));
     context.by_name(&calls).into_iter().filter_map(|(name, calls)| candidate(context, name, &calls)).collect()
@@ -67,9 +67,9 @@ fn candidate(context: &RuleContext<'_>, name: &str, calls: &[EventId]) -> Option
         facts: vec![
             Fact::count("operators", operators.len()),
             Fact::count("calls", calls.len()),
-            Fact::time("host, a step", context.per_step(context.total(&operators))),
-            Fact::time("kernels, a step", context.per_step(context.total(&kernels))),
-            Fact::time("kernels that add to the zeros, a step", context.per_step(context.total(&sum_kernels))),
+            Fact::time("host time per step", context.per_step(context.total(&operators))),
+            Fact::time("kernel time per step", context.per_step(context.total(&kernels))),
+            Fact::time("kernels that add to zeros per step", context.per_step(context.total(&sum_kernels))),
         ],
         gain_estimate: GainEstimate::Range(likely, vec![least]),
         events: operators,
@@ -78,15 +78,15 @@ fn candidate(context: &RuleContext<'_>, name: &str, calls: &[EventId]) -> Option
     })
 }
 
-/// The title of calls of this name that fill so many gradients each, if that is known.
+/// Title for calls of this name and a number of gradients per call, if known.
 pub(super) fn title(name: &str, per_call: Option<usize>) -> String {
     let optimizer = name.strip_prefix(ZERO_GRAD).unwrap_or(name);
     let how_many = per_call.map(|per_call| format!("{per_call} ")).unwrap_or_default();
-    format!("{optimizer} fills {how_many}gradients with zeros, to which the backward pass adds")
+    format!("Zeroed gradients: {optimizer} fills {how_many}gradients with zeros, and the backward pass adds to them")
 }
 
-/// How many gradients an operator fills: one that takes a list as many as that holds, which is not known where no shapes were recorded,
-/// nor of long lists, which Kineto leaves empty.
+/// Number of gradients that an operator fills: for an operator on a list, the length of the list, which is unknown
+/// without shapes and for long lists, which Kineto leaves empty.
 fn filled(context: &RuleContext<'_>, operator: EventId) -> Option<usize> {
     if context.trace().name(operator) != aten::FOREACH_ZERO {
         return Some(1);
@@ -95,8 +95,8 @@ fn filled(context: &RuleContext<'_>, operator: EventId) -> Option<usize> {
     Some(inputs.get(0)?.as_array()?.len()).filter(|&tensors| tensors > 0)
 }
 
-/// The sums that the first backward pass behind each call adds to gradients: up to the next operator that a backward pass belongs to,
-/// with which another forward pass begins. Later passes of a step have something to add to.
+/// Gradient sums of the first backward pass after each call, up to the next operator with a backward link,
+/// which starts another forward pass. Later passes of a step must add.
 fn first_sums(context: &RuleContext<'_>, calls: &[EventId]) -> Vec<EventId> {
     let trace = context.trace();
     let start = |e: &EventId| trace.events.start[e.index()];

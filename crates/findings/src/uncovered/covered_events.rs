@@ -1,10 +1,10 @@
-//! Events that are covered by findings.
+//! Events that findings cover.
 
 use crate::rule_context::RuleContext;
 use rustc_hash::FxHashSet;
 use stackline_model::EventId;
 
-/// Events covered by findings, and functions that a finding calls slow without their callees.
+/// Events that findings cover, and functions that a finding reports as slow without their callees.
 #[derive(Clone, Copy)]
 pub(super) struct CoveredEvents<'s, 'a> {
     pub(super) context: &'s RuleContext<'a>,
@@ -13,12 +13,12 @@ pub(super) struct CoveredEvents<'s, 'a> {
 }
 
 impl CoveredEvents<'_, '_> {
-    /// Whether a finding is about an event, or about one around it; of GPU work also around its launch.
+    /// Check if a finding covers an event or one of its ancestors; for GPU work also those of its launch.
     pub(super) fn is_covered(self, event: EventId) -> bool {
         self.events.contains(&event) || self.is_in(event, self.events)
     }
 
-    /// Whether an event lies in a function that is only known to be slow.
+    /// Check if an event is in a function that is only reported as slow.
     pub(super) fn is_in_function(self, event: EventId) -> bool {
         self.is_in(event, self.functions)
     }

@@ -8,11 +8,11 @@ use stackline_timeline::source_location::{SourceLocation, SourceLocationKey};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// The place at which most of the time of a group of events is, of that whose line is known, and how much of all its time is there, from 0
-/// to 1: of its time in the window on the track that has most of it, or of its time on the path.
+/// Source location with most of a group's time, preferably with a known line, and its share of the group's time (0
+/// to 1). The time is that in the window on the track with most of it, or that on the critical path.
 pub(super) fn largest(context: &RuleContext<'_>, group: &Group, is_of_window: bool) -> (SourceLocation, f64) {
     let places = context.places();
-    // Of each line its time, and the longest stretch there.
+    // By line: its time, and its longest event.
     let mut lines: BTreeMap<SourceLocationKey, (i64, (i64, Reverse<EventId>))> = BTreeMap::new();
     for (event, ns) in times(context, group, is_of_window) {
         let (sum, longest) = lines.entry(places.line_key(event)).or_insert((0, (0, Reverse(event))));
@@ -29,7 +29,7 @@ pub(super) fn largest(context: &RuleContext<'_>, group: &Group, is_of_window: bo
     (place, if total > 0 { ns as f64 / total as f64 } else { 1.0 })
 }
 
-/// The events of a group with their part of the time that the group is told by.
+/// Events of a group with their part of the reported time.
 fn times(context: &RuleContext<'_>, group: &Group, is_of_window: bool) -> Vec<(EventId, i64)> {
     if is_of_window || group.path_ns == 0 {
         let (events, (from, to)) = (&context.trace().events, context.window());

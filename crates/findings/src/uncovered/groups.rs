@@ -1,4 +1,4 @@
-//! Events by kind and name, with their time on the critical path and on their thread.
+//! Groups of events by kind and name, with their time on the critical path and on their thread.
 
 use super::LargeKind;
 use super::covered_events::CoveredEvents;
@@ -12,43 +12,43 @@ use stackline_model::{EventId, EventKind, StrId, TrackId};
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 
-/// Events of one kind and name, or time of the path in no event.
+/// Events of one kind and name, or critical-path time without an event.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
     pub(super) kind: LargeKind,
-    /// None of time in no event.
+    /// Name; none for time without an event.
     pub(super) name: StrId,
-    /// Those of the window that no finding covers and that lie in no other one of them, ascending.
+    /// Outermost events of the window that no finding covers, ascending.
     pub(super) events: Vec<EventId>,
-    /// Time of the path in them and in what they call and launch, where no finding covers it.
+    /// Time of the path in the events, their callees and launched work, without time that findings cover.
     pub(super) path_ns: i64,
-    /// How much of that is waits whose cause is not recorded, while calls were in progress.
+    /// Part of `path_ns` in waits of unknown cause, while calls were in progress.
     pub(super) wait_ns: i64,
-    /// Time of the window in them, on the track that has most of it.
+    /// Time of the window in the events, on the track with most of it.
     pub(super) wall_ns: i64,
-    /// That track; none of time in no event.
+    /// Track of `wall_ns`; none for time without an event.
     pub(super) track: Option<TrackId>,
-    /// Of functions: how much of the path is in no other function that they call.
+    /// For functions: time of the path that is in no called function.
     pub(super) innermost_ns: i64,
-    /// The hops of the path that they hold, ascending.
+    /// Critical-path segments of the group, ascending.
     hops: Vec<Part>,
 }
 
-/// What a group holds of the path: one hop.
+/// Critical-path segment of a group.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
-    /// Its position in the path.
+    /// Position in the path.
     at: u32,
-    /// Its length.
+    /// Length in ns.
     pub(super) ns: i64,
-    /// How much of that is a wait whose cause is not recorded.
+    /// Part of the length in a wait of unknown cause.
     wait_ns: i64,
-    /// What ran in it, if anything did.
+    /// Event in the segment, if any.
     pub(super) event: EventId,
 }
 
 impl Group {
-    /// Of time on the path, without what [`with_events`] fills in.
+    /// Build a group from critical-path time, without the fields that [`with_events`] sets.
     fn of_path((kind, name): GroupKey, parts: &[Part]) -> Self {
         let path_ns = parts.iter().map(|part| part.ns).sum();
         let wait_ns = parts.iter().map(|part| part.wait_ns).sum();
@@ -65,39 +65,40 @@ impl Group {
         }
     }
 
-    /// How many events, or stretches of the path.
+    /// Number of events, or of critical-path segments.
     pub(super) fn count(&self) -> usize {
         if self.kind.is_of_events() { self.events.len() } else { self.hops.len() }
     }
 
-    /// Positions of its hops in the path.
+    /// Positions of the segments in the path.
     pub(super) fn positions(&self) -> impl Iterator<Item = u32> {
         self.hops.iter().map(|part| part.at)
     }
 
-    /// The hops of the path that they hold.
+    /// Critical-path segments of the group.
     pub(super) fn parts(&self) -> &[Part] {
         &self.hops
     }
 
-    /// A call is told by its own time, too: what it waits for is on the path in its place.
+    /// Time by which the group is listed. Calls also count by their own time, because the path contains the cause of
+    /// their wait instead.
     pub(super) fn largest_ns(&self) -> i64 {
         if self.kind == LargeKind::Call { self.path_ns.max(self.wall_ns) } else { self.path_ns }
     }
 
-    /// The longest of the events.
+    /// Longest event.
     pub(super) fn longest(&self, context: &RuleContext<'_>) -> EventId {
         let longest = self.events.iter().copied().max_by_key(|&event| (context.dur(event), Reverse(event)));
         longest.unwrap_or(EventId::NONE)
     }
 
-    /// What a group is listed by: its gain, or its time where what it gains is not known because what it waits for or does is not.
+    /// Sort weight: the gain, or the time of waits or gaps of unknown content, whose gain is unknown.
     pub(super) fn weight(&self, gain: Option<Gain>) -> i64 {
         let unknown = if self.kind.is_of_events() { self.wait_ns } else { self.path_ns };
         gain.map_or(0, |gain| gain.ns).max(unknown)
     }
 
-    /// Time of the path that two groups share.
+    /// Common time of the path of two groups.
     fn shared_ns(&self, other: &Self) -> i64 {
         let (mut ours, mut theirs) = (self.hops.iter().peekable(), other.hops.iter().peekable());
         let mut shared = 0;
@@ -115,7 +116,7 @@ impl Group {
         shared
     }
 
-    /// Whether most of the path in it is that of a group of its own, which says better where to look.
+    /// Check if a narrower group contains most of the group's path, and so is more specific.
     fn is_told_by(&self, narrow: &Self) -> bool {
         if narrow.path_ns == 0 || 2 * narrow.path_ns < self.path_ns {
             return false;
@@ -130,20 +131,20 @@ impl Group {
 /// All groups of a window.
 pub(super) struct Groups {
     all: Vec<Group>,
-    /// Length of the path, and of what findings cover of it.
+    /// Length of the path, and the part that findings cover, in ns.
     pub(super) path_ns: i64,
     pub(super) covered_ns: i64,
 }
 
 type GroupKey = (LargeKind, StrId);
 
-/// The path, hop by hop, by the groups that each hop belongs to.
+/// Critical-path segments by group.
 #[derive(Default)]
 struct PathByGroup {
     parts: BTreeMap<GroupKey, Vec<Part>>,
-    /// By name of functions: how much of the path is in no other function that they call.
+    /// By function name: time of the path that is in no called function.
     innermost: FxHashMap<StrId, i64>,
-    /// Length of the path, and of what findings cover of it.
+    /// Length of the path, and the part that findings cover, in ns.
     path_ns: i64,
     covered_ns: i64,
 }
@@ -152,7 +153,7 @@ impl PathByGroup {
     fn new(context: &RuleContext<'_>, told: CoveredEvents<'_, '_>, calls: &CallsInProgress) -> Self {
         let mut found = Self::default();
         let is_python = super::is_python(context);
-        // Whether an event lies in what is covered is asked once of each: paths come back to the same spans.
+        // Cached per event, because paths return to the same spans.
         let mut known: FxHashMap<EventId, bool> = FxHashMap::default();
         for (at, hop) in (0u32..).zip(context.path().hops.iter()) {
             let ns = hop.end - hop.start;
@@ -176,7 +177,7 @@ impl PathByGroup {
                 }
                 None => Vec::new(),
             };
-            // No event, or such as the annotation of a step alone.
+            // No event, or only an event such as the annotation of a step.
             if keys.is_empty() {
                 keys.push((kind_without_event(&hop, is_python), StrId::NONE));
             }
@@ -197,7 +198,7 @@ impl PathByGroup {
         }
     }
 
-    /// The groups, without their events.
+    /// Groups, without their events.
     fn groups(&self) -> BTreeMap<GroupKey, Group> {
         let group = |(&key, parts): (&GroupKey, &Vec<Part>)| {
             let innermost = self.innermost.get(&key.1).filter(|_| key.0 == LargeKind::Frame);
@@ -208,7 +209,7 @@ impl PathByGroup {
 }
 
 impl Groups {
-    /// Groups of what no finding is about.
+    /// Build groups of time that no finding covers.
     pub(super) fn new(context: &RuleContext<'_>, told: CoveredEvents<'_, '_>) -> Self {
         let large_calls = large_calls(context);
         let all_calls = large_calls.iter().flat_map(|(_, calls)| calls.iter().copied());
@@ -227,10 +228,10 @@ impl Groups {
         Self { all, path_ns: path.path_ns, covered_ns: path.covered_ns }
     }
 
-    /// Groups without those that a narrower one tells of, largest first. A call that `is_large` is kept: the narrower one tells of what
-    /// it takes of the path, which may be little of its time.
+    /// Groups without those that a narrower group represents, largest first. Keeps calls that are large: the narrower
+    /// group covers their time on the path, which may be little of their time.
     pub(super) fn distinct(&self, is_large: &dyn Fn(&Group) -> bool) -> Vec<Group> {
-        // What is far down the list is never named.
+        // Groups further down the list are never named.
         const LOOKED_AT: usize = 64;
         let first = &self.all[..self.all.len().min(LOOKED_AT)];
         let is_call = |group: &Group| group.kind == LargeKind::Call && is_large(group);
@@ -239,9 +240,9 @@ impl Groups {
     }
 }
 
-/// Of groups in their order those that share less than half of their path with one before them, and calls that are large; of what a
-/// function calls also what takes so much of the path that it is to be named in any case. Launches of kernels tell nothing of the
-/// operators that launch.
+/// Groups in their order that share less than half of their path with earlier ones, and large calls. Also keeps callees
+/// of a function with enough of the path to be named on their own. Kernel launches do not represent the operators that
+/// launch.
 pub(super) fn apart<'g>(
     groups: Vec<(&'g Group, Option<Gain>)>,
     context: &RuleContext<'_>,
@@ -267,31 +268,31 @@ pub(super) fn apart<'g>(
     kept
 }
 
-/// What ran in a hop of the path; in a wait of unknown cause the call that was in progress all the while, never the operation
-/// that came after it.
+/// Event of a critical-path segment. For a wait of unknown cause, the call in progress during all of it, never the
+/// operation that follows.
 fn event_of(hop: &PathSegment, calls: &CallsInProgress) -> Option<EventId> {
     if hop.category == Category::Unknown { calls.around(hop.start, hop.end) } else { hop.event.some() }
 }
 
-/// What a hop of the path in no event is, in a program that runs Python or may not.
+/// Kind of a critical-path segment without an event, depending on the use of Python in the program.
 fn kind_without_event(hop: &PathSegment, is_python: bool) -> LargeKind {
     match hop.category {
-        // Loaders are Python, in whichever thread.
+        // Loaders run Python on any thread.
         Category::HostPython | Category::HostDataLoading if is_python => LargeKind::UnrecordedPython,
         Category::HostPython | Category::HostDataLoading => LargeKind::UnrecordedHost,
         Category::HostOperator | Category::HostRuntime => LargeKind::UnrecordedNative,
-        // What a thread did before another one went on is not recorded either.
+        // The work of a thread before it signals another one is not recorded either.
         Category::Unknown | Category::ThreadHandover => LargeKind::Wait,
         _ => LargeKind::Lag,
     }
 }
 
-/// The functions around an event, innermost first.
+/// Functions around an event, innermost first.
 fn functions_around(context: &RuleContext<'_>, event: EventId) -> impl Iterator<Item = EventId> {
     context.stack(event).filter(|&e| context.trace().kind(e) == EventKind::PythonFunction)
 }
 
-/// The groups that an event of the path belongs to.
+/// Groups of an event on the path.
 fn keys(context: &RuleContext<'_>, event: EventId) -> Vec<GroupKey> {
     let trace = context.trace();
     let name = |event: EventId| trace.events.name[event.index()];
@@ -304,7 +305,7 @@ fn keys(context: &RuleContext<'_>, event: EventId) -> Vec<GroupKey> {
     let operators = || context.stack(event).filter(|&e| context.is_operator(e));
     keys.extend(operators().next().map(|e| (LargeKind::Operator, name(e))));
     keys.extend(operators().last().map(|e| (LargeKind::Operator, name(e))));
-    // The user's own function, and that of a library in which it is spent.
+    // The user's own function, and the library function in which the time is spent.
     keys.extend(functions_around(context, event).next().map(|e| (LargeKind::Frame, name(e))));
     keys.extend(
         functions_around(context, event).find(|&e| context.is_own_frame(e)).map(|e| (LargeKind::Frame, name(e))),
@@ -314,19 +315,20 @@ fn keys(context: &RuleContext<'_>, event: EventId) -> Vec<GroupKey> {
     keys
 }
 
-/// The group of a call in a function of which only that it is slow is known: the call is not named yet.
+/// Group of a call in a function that is only reported as slow, so that the call is not yet reported.
 fn call_key(context: &RuleContext<'_>, event: EventId) -> Option<GroupKey> {
     let trace = context.trace();
     trace.kind(event).is_api_call().then(|| (LargeKind::Call, trace.events.name[event.index()]))
 }
 
-/// Whether findings cover most of the time of calls of one name: what they say is said of all of these calls.
+/// Check if findings cover most of the time of calls with one name; then they represent all of these calls.
 fn is_mostly_covered(context: &RuleContext<'_>, told: CoveredEvents<'_, '_>, calls: &[EventId]) -> bool {
     let covered: i64 = calls.iter().filter(|&&call| told.is_covered(call)).map(|&call| context.dur(call)).sum();
     2 * covered >= context.total(calls)
 }
 
-/// Calls of the GPU's runtime by name, on threads that launch work: others may wait all the time, and nobody waits for them.
+/// Calls of the GPU runtime by name, on threads that launch work. Other threads may wait all the time without delaying
+/// any work.
 fn large_calls(context: &RuleContext<'_>) -> Vec<(StrId, Vec<EventId>)> {
     let trace = context.trace();
     let mut by_name: BTreeMap<StrId, Vec<EventId>> = BTreeMap::new();
@@ -340,7 +342,7 @@ fn large_calls(context: &RuleContext<'_>) -> Vec<(StrId, Vec<EventId>)> {
     by_name.into_iter().collect()
 }
 
-/// Fills in the events of groups that no finding covers, and their time on their tracks.
+/// Set the uncovered events of groups, and their time on their tracks.
 fn with_events(context: &RuleContext<'_>, told: CoveredEvents<'_, '_>, groups: &mut [Group]) {
     let trace = context.trace();
     let at: FxHashMap<GroupKey, usize> = groups.iter().enumerate().map(|(i, g)| ((g.kind, g.name), i)).collect();
@@ -355,7 +357,7 @@ fn with_events(context: &RuleContext<'_>, told: CoveredEvents<'_, '_>, groups: &
         let Some(&i) = at.get(&(kind, trace.events.name[event.index()])).filter(|_| context.counts(event)) else {
             continue;
         };
-        // Calls in a function of which only that it is slow is known are named all the same.
+        // Calls in a function that is only reported as slow are still listed.
         if !told.is_covered(event) && (kind == LargeKind::Call || !told.is_in_function(event)) {
             groups[i].events.push(event);
         }

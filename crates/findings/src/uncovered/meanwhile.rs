@@ -7,11 +7,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::names::STEP_PREFIX;
 use stackline_model::{EventId, EventKind, StrId, TrackId, TrackKind};
 
-/// A span that runs for less than this part of the time explains little of it.
+/// Least share of a group's time in which a span must run to explain it.
 const LEAST_PART: f64 = 0.5;
 
-/// The operator or annotation of other threads of the process that runs for most of a group's time, and in percent of that
-/// how long.
+/// Operator or annotation of other threads of the process that runs for most of a group's time, with its share of that
+/// time in percent.
 pub(super) fn longest_span(context: &RuleContext<'_>, group: &Group) -> Option<(StrId, f64)> {
     let is_gap =
         matches!(group.kind, LargeKind::UnrecordedPython | LargeKind::UnrecordedHost | LargeKind::UnrecordedNative);

@@ -1,6 +1,7 @@
-//! Time that no finding covers: which calls, kernels, operators and functions it is in, and what removing each would gain.
+//! Time that no finding covers: its calls, kernels, operators and functions, and the gain of removing
+//! each.
 //!
-//! Rules know kinds of fault. What no rule knows may still take most of a step, so that a list without it misleads.
+//! Rules cover known kinds of problems. Other causes may take most of a step, so a list without them misleads.
 
 mod covered_events;
 mod group_location;
@@ -26,26 +27,27 @@ use stackline_model::{EventId, EventKind, Trace};
 use stackline_timeline::source_location::SourceLocation;
 use stackline_timeline::vocabulary::{aten, python, recorders};
 
-/// What a group of events of one name is.
+/// Kind of a group of events with one name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LargeKind {
-    /// Calls of the GPU's runtime or driver.
+    /// Calls of the GPU runtime or driver.
     Call,
-    /// Operators of a framework, with all that they call and launch.
+    /// Operators of a framework, with their callees and launched work.
     Operator,
-    /// Work of a GPU.
+    /// GPU work.
     Gpu,
-    /// Functions of Python.
+    /// Python functions.
     Frame,
     /// Waits whose cause is not recorded.
     Wait,
-    /// Time of Python threads in which no call is recorded.
+    /// Time of Python threads without recorded calls.
     UnrecordedPython,
-    /// The same of threads of which nobody knows whether they run Python.
+    /// The same for threads that may or may not run Python.
     UnrecordedHost,
-    /// The same of threads that run no Python, such as the autograd engine's.
+    /// The same for threads that run no Python, such as those of the autograd engine.
     UnrecordedNative,
-    /// Latencies: from launches to operations, between operations of a queue, from the end of a wait to the thread that waited.
+    /// Latencies: from launches to operations, between operations of a queue, from the end of a wait to the
+    /// continuation of the thread.
     Lag,
 }
 
@@ -65,12 +67,12 @@ impl LargeKind {
         }
     }
 
-    /// Whether it is time in events; else it is time of the critical path in which no event ran.
+    /// True for time in events, false for critical-path time without an event.
     pub fn is_of_events(self) -> bool {
         matches!(self, Self::Call | Self::Operator | Self::Gpu | Self::Frame)
     }
 
-    /// What time in no event is called; none of events, which have names.
+    /// Title of time without an event; none for events, which have names.
     fn title(self) -> Option<&'static str> {
         match self {
             Self::Call | Self::Operator | Self::Gpu | Self::Frame => None,
@@ -82,7 +84,7 @@ impl LargeKind {
         }
     }
 
-    /// In words, of so many.
+    /// Noun for a number of items.
     pub fn words(self, count: usize) -> &'static str {
         match (self, count) {
             (Self::Call, 1) => "GPU API call",
@@ -103,48 +105,51 @@ impl LargeKind {
     }
 }
 
-/// Events of one name that take much time and that no finding is about.
+/// Events of one name with much time and no finding.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LargeGroup {
-    /// What they are.
+    /// Kind.
     pub kind: LargeKind,
-    /// Of several ranks that which they are of; none of a single one.
+    /// Rank, if several were analyzed; otherwise none.
     pub rank: Option<i64>,
-    /// Their name.
+    /// Name.
     pub name: String,
-    /// Where most of their time is.
+    /// Source location with most of the time.
     pub place: SourceLocation,
-    /// What of the share that it is told by ([`LargeGroup::is_of_window`]) is there; none of time in no event.
+    /// Part of the listed share ([`LargeGroup::is_of_window`]) at that location, in percent; none for time without an
+    /// event.
     pub place_percent: Option<f64>,
-    /// How many there are in the window, without those that findings are about.
+    /// Number of events in the window without findings.
     pub count: usize,
-    /// Their time within the window on the thread or stream that has most of it, in percent of the window.
+    /// Time in the window on the thread or stream with most of it, in percent of the window.
     pub percent: f64,
-    /// Time of the critical path in them and in what they call and launch, in percent of it, also where findings cover it; of events
-    /// without waits whose cause is not recorded.
+    /// Critical-path time in the events, their callees and launched work, in percent of the path, including time that
+    /// findings cover. Excludes waits of unknown cause.
     pub path_percent: f64,
-    /// Waits on the path whose cause is not recorded, in percent of it: calls that were in progress meanwhile have them.
+    /// Critical-path waits of unknown cause during which these calls were in progress, in percent of the
+    /// path.
     pub wait_percent: f64,
-    /// Of time without recorded calls: the operator or annotation of other threads of the process that runs for most of it, and
-    /// for how much, in percent.
+    /// For time without recorded calls: the operator or annotation of other threads of the process that runs for most
+    /// of the time, and its share in percent.
     pub meanwhile: Option<(String, f64)>,
-    /// Of time without recorded calls: its longest gap, in ns, if that is most of several.
+    /// For time without recorded calls: the longest gap in ns, if it is most of several gaps.
     pub longest_gap_ns: Option<i64>,
-    /// What could record it; empty of what is recorded.
+    /// Advice how to record the time; empty if it is recorded.
     pub advice: &'static str,
-    /// What a step gains if they, what they call and the GPU work that they launch are removed, in ns; none if that cannot be replayed.
+    /// Gain per step of removing the events, their callees and launched GPU work, in ns; none if replay
+    /// is impossible.
     pub gain: Option<Gain>,
-    /// The edits whose replay that is, as text that `what-if` reads; none where nothing is replayed.
+    /// Replayed edits as text for `what-if`; none without replay.
     pub edits: Vec<String>,
 }
 
 impl LargeGroup {
-    /// Whether it is a call that takes so much of the window or of its path that it is named in any case.
+    /// Check for a call with enough of the window or the path to be named in any case.
     fn is_large_call(&self) -> bool {
         self.kind == LargeKind::Call && self.percent.max(self.path_percent) >= LARGE_PERCENT
     }
 
-    /// Whether it is told by its part of the window (`percent`), else by that of the path (`path_percent`).
+    /// True if the listed share is that of the window (`percent`), false for that of the path (`path_percent`).
     pub fn is_of_window(&self) -> bool {
         match self.kind {
             LargeKind::Call => self.percent > self.path_percent || self.is_wait(),
@@ -153,7 +158,7 @@ impl LargeGroup {
         }
     }
 
-    /// Whether most of its time on the path is waits of unknown cause.
+    /// Check if most of the time on the path is waits of unknown cause.
     pub fn is_wait(&self) -> bool {
         self.kind == LargeKind::Wait || self.wait_percent > self.path_percent
     }
@@ -162,50 +167,50 @@ impl LargeGroup {
 /// Time that no finding covers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Uncovered {
-    /// Part of the critical path in events that findings are about, in percent; none where that was not looked at.
+    /// Share of the critical path in events with findings, in percent; none if not analyzed.
     pub covered_percent: Option<f64>,
-    /// What takes most of the rest: most gain first, and what is not recorded by its time.
+    /// Groups with most of the rest, by descending gain; unrecorded time by duration.
     pub groups: Vec<LargeGroup>,
 }
 
 impl Uncovered {
-    /// Whether findings cover less than half of the critical path.
+    /// Check if findings cover less than half of the critical path.
     pub fn is_most(&self) -> bool {
         self.covered_percent.is_some_and(|percent| percent < MOST_PERCENT)
     }
 }
 
-/// A group that takes this much of the window is named in any case, in percent.
+/// Share of the window from which a group is always named, in percent.
 const LARGE_PERCENT: f64 = 20.0;
-/// Where findings cover less than this of the critical path, smaller groups are named, too, in percent,
+/// Share of the critical path covered by findings, in percent, below which smaller groups are also named.
 const MOST_PERCENT: f64 = 50.0;
-/// down to this, in percent,
+/// Least share of these smaller groups, in percent.
 const LEAST_PERCENT: f64 = 3.0;
-/// and so many in all, if there are not more that are named in any case.
+/// Largest number of named groups, unless more are always named.
 const NAMED: usize = 5;
-/// A function that runs for this part of the window is the program's main loop, in percent.
+/// Share of the window from which a function counts as the program's main loop, in percent.
 const ALL_PERCENT: f64 = 90.0;
-/// So many groups are replayed, the largest first.
+/// Number of replayed groups, the largest first.
 const REPLAYED: usize = 16;
-/// In shorter windows (a test, a single kernel) everything is large: only calls are named, in ns.
+/// Length in ns of short windows (a test, a single kernel), in which everything is large, so that only calls are named.
 const SHORTEST_NS: i64 = 1_000_000;
 
-/// The rule that says which function is slow, and not why.
+/// Rule that reports slow functions without a cause.
 const ONLY_WHERE: &str = "SL005";
 
-/// What findings are about.
+/// Events and locations that findings cover.
 #[derive(Default)]
 pub(super) struct Covered {
     events: FxHashSet<EventId>,
-    /// Functions that are known to be slow, without what in them is.
+    /// Functions that are reported as slow, without their contents.
     functions: FxHashSet<EventId>,
     places: FxHashSet<SourceLocation>,
-    /// The most that one of them gains, in ns a step.
+    /// Largest gain of a finding, in ns per step.
     gain_ns: i64,
 }
 
 impl Covered {
-    /// Takes over what a finding shows and what its edits change.
+    /// Add the events of a finding and of its edits.
     pub(super) fn add(
         &mut self,
         shared: &SharedContext<'_>,
@@ -229,14 +234,14 @@ fn function_of(place: &SourceLocation) -> SourceLocation {
     SourceLocation { file: place.file.clone(), function: place.function.clone(), ..SourceLocation::default() }
 }
 
-/// What takes most of the time that findings do not cover.
+/// Largest groups of uncovered time.
 pub(super) fn find<'a>(
     shared: &'a SharedContext<'a>,
     covered: &Covered,
     replay: (&Gains<'_, '_>, &WindowChoice),
     (step_ns, threads): (i64, usize),
 ) -> Result<Uncovered, CriticalPathError> {
-    // Groups need nothing of a rule.
+    // Groups use no settings of a rule, so any rule serves for the context.
     let Some(rule) = rules::of_traces().next() else { return Ok(Uncovered::default()) };
     let context = RuleContext::new(shared, rule);
     let is_short = shared.window.length_ns() < SHORTEST_NS;
@@ -258,7 +263,7 @@ pub(super) fn find<'a>(
     let gains_much =
         |gain: Option<Gain>| gain.is_some_and(|gain| 100.0 * gain.ns as f64 >= LEAST_PERCENT * step_ns as f64);
     let is_small_named = |group: &Group, gain| is_most && (!group.kind.is_of_events() || gains_much(gain));
-    // What removing gains little may be large all the same: small ones have what room is left.
+    // Removing a large group may still gain little. Small groups fill the remaining places.
     let mut room = NAMED.saturating_sub(found.iter().filter(|(group, _)| is_large(group)).count());
     let mut has_room = || {
         let has = room > 0;
@@ -272,22 +277,22 @@ pub(super) fn find<'a>(
     Ok(Uncovered { covered_percent, groups: named.map(row).collect() })
 }
 
-/// Of groups those that take this much of the window, in percent, and that tell something new.
+/// Groups with the least share of the window, in percent, that add information.
 fn wanted(context: &RuleContext<'_>, covered: &Covered, (mut groups, least): (Vec<Group>, f64)) -> Vec<Group> {
     let is_covered = |group: &Group| {
         let place = || function_of(&context.place(group.longest(context)));
         group.kind == LargeKind::Frame && covered.places.contains(&place())
     };
-    // Rules know latencies: where none fires there is nothing to say of them.
+    // Rules cover latencies, so a latency without a finding needs no report.
     let is_told = |group: &Group| group.kind == LargeKind::Lag || is_covered(group);
     let is_spent_below = |group: &Group| 2 * group.innermost_ns < group.wall_ns;
-    // A function of a library says something only if it is where the time is spent.
+    // A library function is informative only if the time is spent in it.
     let is_wrapper =
         |group: &Group| group.kind == LargeKind::Frame && !context.is_own_name(group.name) && is_spent_below(group);
     groups.retain(|group| {
         context.percent_of_window(group.largest_ns()) >= least && !is_told(group) && !is_wrapper(group)
     });
-    // The function that all of it runs in says nothing, unless there is nothing else.
+    // The function that contains the whole run is informative only if there is no other group.
     let is_all = |group: &Group| {
         group.kind == LargeKind::Frame
             && context.percent_of_window(group.wall_ns) >= ALL_PERCENT
@@ -300,7 +305,7 @@ fn wanted(context: &RuleContext<'_>, covered: &Covered, (mut groups, least): (Ve
     groups
 }
 
-/// Groups with what a step gains if they are removed, in the order in which they are listed.
+/// Groups with the gain per step of their removal, in listed order.
 fn priced<'g>(
     (shared, context): (&SharedContext<'_>, &RuleContext<'_>),
     groups: &'g [Group],
@@ -320,9 +325,9 @@ fn priced<'g>(
     Ok(found)
 }
 
-/// Whether a group is named in any case.
+/// Check if a group is always named.
 fn is_large(context: &RuleContext<'_>, group: &Group) -> bool {
-    // A call that does nothing but wait, and whose wait costs nothing, is how a program on a busy GPU looks.
+    // A call that only waits, without delaying the critical path, is normal for a program with a busy GPU.
     let waits = || kind_of_name(context.trace().strings.get(group.name)).is_some_and(CallKind::is_wait);
     let is_idle_wait =
         group.kind == LargeKind::Call && context.percent_of_window(group.path_ns) < LARGE_PERCENT && waits();
@@ -341,7 +346,7 @@ fn large_group(context: &RuleContext<'_>, (group, path_ns): (&Group, i64), gain:
         place_percent: None,
         count: group.count(),
         percent: context.percent_of_window(group.wall_ns),
-        // An event does not take the path that waits meanwhile; a wait is that path.
+        // Time of the path that waits during an event does not belong to the event; a wait group is that path.
         path_percent: of_path(if is_of_events { path_inside(context, group) } else { group.path_ns }),
         wait_percent: of_path(group.wait_ns),
         meanwhile: meanwhile::longest_span(context, group)
@@ -360,14 +365,14 @@ fn large_group(context: &RuleContext<'_>, (group, path_ns): (&Group, i64), gain:
     }
     row.advice = match () {
         () if row.is_wait() => wait_advice(context),
-        // What would show it may be in the part that is missing.
+        // The missing part of the trace may contain the calls.
         () if super::rank::lost(context.trace()) > 0 => "",
         () => gap_advice(context, group.kind),
     };
     row
 }
 
-/// The longest of several gaps without recorded calls, where it takes more than half of their time.
+/// Longest of several gaps without recorded calls, if it takes more than half of their time.
 fn longest_gap(group: &Group) -> Option<i64> {
     use LargeKind::{UnrecordedHost, UnrecordedNative, UnrecordedPython};
     let is_gaps = matches!(group.kind, UnrecordedPython | UnrecordedHost | UnrecordedNative);
@@ -375,16 +380,16 @@ fn longest_gap(group: &Group) -> Option<i64> {
     (is_gaps && group.parts().len() > 1 && 2 * longest > group.path_ns).then_some(longest)
 }
 
-/// The edits of a gain, as text.
+/// Edits of a group as text.
 fn replayed_edits(context: &RuleContext<'_>, group: &Group, gain: Option<Gain>) -> Vec<String> {
     let edit = gain.and_then(|_| removal(context, group));
     edit.into_iter().map(|edit| edit.exact_text(context.trace())).collect()
 }
 
-/// Time of the path in the events of a group and in what they call and launch, in ns.
+/// Critical-path time in the events of a group, their callees and launched work, in ns.
 fn path_inside(context: &RuleContext<'_>, group: &Group) -> i64 {
     let events: FxHashSet<EventId> = group.events.iter().copied().collect();
-    // Paths come back to the same spans.
+    // Cached, because paths return to the same spans.
     let mut known: FxHashMap<EventId, bool> = FxHashMap::default();
     let mut is_inside = |event: EventId| {
         let inside = || events.contains(&event) || context.stack(event).any(|around| events.contains(&around));
@@ -394,56 +399,57 @@ fn path_inside(context: &RuleContext<'_>, group: &Group) -> i64 {
     hops.filter(|hop| is_inside(hop.event)).map(|hop| hop.end - hop.start).sum()
 }
 
-/// Whether a program is known to run Python.
+/// Check if a program is known to run Python.
 fn is_python(context: &RuleContext<'_>) -> bool {
     let is_mark = |name: &str| python::MARKS.iter().any(|mark| name.starts_with(mark));
     let has_options = || python::PROFILER_OPTIONS.iter().any(|option| context.trace().meta.entry(option).is_some());
     has_frames(context) || context.recording().is_some() || has_options() || context.trace().strings.iter().any(is_mark)
 }
 
-/// Whether functions of Python are recorded.
+/// Check for recorded Python functions.
 fn has_frames(context: &RuleContext<'_>) -> bool {
     context.trace().events.kind.contains(&EventKind::PythonFunction)
 }
 
-/// Whether waits of streams could have been recorded by torch.profiler and were not: CUPTI alone can.
+/// Check if torch.profiler could have recorded waits of streams, which only CUPTI supports, and did not.
 fn lacks_stream_waits(context: &RuleContext<'_>) -> bool {
     let trace = context.trace();
-    // Other vendors' calls, too, have the category `cuda_runtime`.
+    // Calls of other vendors also have the category `cuda_runtime`.
     let is_cuda = |e: EventId| trace.kind(e).is_api_call() && trace.name(e).starts_with("cuda");
     trace.meta.format != "nsys" && !trace.events.kind.contains(&EventKind::Sync) && trace.events.ids().any(is_cuda)
 }
 
-/// Whether anything of the host is recorded.
+/// Check for recorded host activity.
 fn has_calls(context: &RuleContext<'_>) -> bool {
     context.trace().events.kind.iter().any(|kind| kind.is_api_call() || *kind == EventKind::Operator)
 }
 
-/// What could record what the path waits for.
+/// Advice how to record the cause of waits on the path.
 fn wait_advice(context: &RuleContext<'_>) -> &'static str {
     let has_operators = || context.trace().strings.iter().any(|name| name.starts_with(aten::PREFIX));
     let recorder = recorders::recorder_of(context.trace()).filter(|recorder| !recorder.has_between(context.trace()));
     match recorder {
         _ if context.uses_gpu() && !has_calls(context) => {
-            "record what the host does, too (torch.profiler: ProfilerActivity.CPU; nsys: --trace=cuda,nvtx; \
-             rocprofv3: --hip-trace)"
+            "also record host activity (torch.profiler: ProfilerActivity.CPU; nsys: --trace=cuda,nvtx; \
+                  rocprofv3: --hip-trace)"
         }
         Some(recorder) => recorder.between_calls,
         None if context.uses_gpu() && lacks_stream_waits(context) => {
-            "begin to record earlier, record all processes that use this GPU, and waits of streams with \
-             _ExperimentalConfig(enable_cuda_sync_events=True)"
+            "start recording earlier, record all processes that use this GPU, and record waits of streams with \
+                  _ExperimentalConfig(enable_cuda_sync_events=True)"
         }
-        None if context.uses_gpu() => "begin to record earlier, and record all processes that use this device",
-        None if has_operators() => "record all threads and processes; `stackline record` samples threads that wait",
+        None if context.uses_gpu() => "start recording earlier, and record all processes that use this device",
+        None if has_operators() => "record all threads and processes; `stackline record` samples waiting threads",
         None => "record all threads and processes of the program",
     }
 }
 
-/// What could record the calls of a thread; empty of kinds that are recorded.
+/// Advice how to record the calls of a thread; empty for recorded kinds.
 fn gap_advice(context: &RuleContext<'_>, kind: LargeKind) -> &'static str {
     match kind {
         LargeKind::UnrecordedPython if context.recording().is_some() => {
-            "samples of CPU time did not hit it: `stackline record` with a higher --sample-hz, or, where it waits, with --real-hz 99"
+            "no CPU time sample is in it: use `stackline record` with a higher --sample-hz, or with --real-hz 99 for \
+                 waits"
         }
         LargeKind::UnrecordedPython if !has_frames(context) => {
             "record with_stack=True, or with `stackline record --mode trace`"
@@ -451,33 +457,33 @@ fn gap_advice(context: &RuleContext<'_>, kind: LargeKind) -> &'static str {
         LargeKind::UnrecordedPython => "`stackline record` samples what threads do between recorded calls",
         LargeKind::UnrecordedHost => host_gap_advice(context.trace()),
         LargeKind::UnrecordedNative if context.recording().is_none() && !has_frames(context) => {
-            "record with_stack=True for the Python that these threads run; `perf record` shows their native code"
+            "record with_stack=True for the Python code of these threads; `perf record` shows their native code"
         }
-        LargeKind::UnrecordedNative => "`perf record` or py-spy --native show what these threads run",
+        LargeKind::UnrecordedNative => "`perf record` or py-spy --native shows the code of these threads",
         _ => "",
     }
 }
 
-/// What could record the calls of a program that may run Python: what its own recorder can, else a sampling profiler.
+/// Advice how to record a program that may run Python: with its own recorder, otherwise with a sampling profiler.
 fn host_gap_advice(trace: &Trace) -> &'static str {
     let has_operators = || trace.strings.iter().any(|name| name.starts_with(aten::PREFIX));
     match recorders::recorder_of(trace) {
         Some(recorder) if !recorder.has_between(trace) => recorder.between_calls,
         None if has_operators() => {
-            "record a Python program with_stack=True; `perf record` shows what other programs run"
+            "record a Python program with_stack=True; `perf record` shows the code of other programs"
         }
-        _ => "`perf record` shows what these threads run",
+        _ => "`perf record` shows the code of these threads",
     }
 }
 
-/// As if the events, the calls in them that wait for the GPU and the GPU work that they launch were not there.
+/// Edit that removes the events, the waiting calls in them and the GPU work that they launch.
 fn removal(context: &RuleContext<'_>, group: &Group) -> Option<Edit> {
     if !group.kind.is_of_events() {
         return None;
     }
     let mut events = group.events.clone();
     let name = context.trace().strings.get(group.name);
-    // Kernels are not gone because one call launches them: another one would have to.
+    // Removing a launch call does not remove its kernels: another call would have to launch them.
     let is_launch =
         group.kind == LargeKind::Call && matches!(kind_of_name(name), Some(CallKind::Launch | CallKind::GraphLaunch));
     if group.kind != LargeKind::Gpu && !is_launch {

@@ -1,12 +1,13 @@
-//! Time that no finding covers, of several ranks.
+//! Merge of the uncovered time of several ranks.
 
 use super::{LARGE_PERCENT, LargeGroup, Uncovered};
 use crate::rank::Findings;
 
-/// What is uncovered on one rank, with the large calls of the other ones that it does not have: each of the rank on which it takes most.
-/// `last`: the rank that the others wait for, if a finding is about that.
+/// Uncovered time of one rank, with large calls of other ranks that it lacks, each from the rank with most of it.
+/// `last`: the rank that the others wait for, if a finding reports it.
 pub(crate) fn merge(all: &[(i64, Findings)], (base, of_base): (i64, Uncovered), last: Option<i64>) -> Uncovered {
-    // A blocking copy behind a collective lasts until the last rank has come: an effect, with little of the path of its own.
+    // A blocking copy after a collective lasts until the last rank arrives: an effect, with little time on its own
+    // path.
     let is_effect =
         |rank: i64, group: &LargeGroup| last.is_some_and(|last| last != rank) && group.path_percent < LARGE_PERCENT;
     let of_rank = |rank: i64, group: &LargeGroup| LargeGroup { rank: Some(rank), ..group.clone() };

@@ -1,18 +1,18 @@
-//! Which call of the GPU's runtime was in progress while the path waited for something that is not recorded.
+//! Calls of the GPU runtime that were in progress during waits of unknown cause on the critical path.
 
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, Trace, TrackId};
 
-/// A call that takes at least this part of a wait is what the program sees of it.
+/// Least share of a wait that a call must cover to be the visible part of the wait.
 const COVERS: f64 = 0.9;
 
-/// Outermost calls by thread, in time order: those of one thread do not overlap.
+/// Outermost calls by thread, in time order; calls of one thread do not overlap.
 pub(super) struct CallsInProgress {
     by_track: Vec<Vec<(i64, i64, EventId)>>,
 }
 
 impl CallsInProgress {
-    /// An index of some calls.
+    /// Build the index of calls.
     pub(super) fn new(trace: &Trace, calls: impl Iterator<Item = EventId>) -> Self {
         let mut by_track: FxHashMap<TrackId, Vec<(i64, i64, EventId)>> = FxHashMap::default();
         for call in calls {
@@ -30,7 +30,7 @@ impl CallsInProgress {
         Self { by_track: by_track.into_iter().map(sorted).collect() }
     }
 
-    /// The call that was in progress for nearly all of this time; of several threads that with most of it.
+    /// Call that was in progress for nearly all of a time range; of several threads the one with most of it.
     pub(super) fn around(&self, from: i64, to: i64) -> Option<EventId> {
         let middle = from + (to - from) / 2;
         let of_track = |calls: &Vec<(i64, i64, EventId)>| {

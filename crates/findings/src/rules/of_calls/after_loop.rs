@@ -1,46 +1,46 @@
 //! Lines of the loop's function that run after the loop: an evaluation, a checkpoint, a plot.
 //!
-//! A tree of calls has no order. Lines behind the last one that runs once in each step are told from the loop's by counts of calls, and,
-//! where the recorder knows when steps ended, by time: those after the loop fit into the time behind its last step, and not among its
-//! steps.
+//! A calling context tree has no order. Lines after the last one that runs once in each step are separated from the
+//! loop by counts of calls. If the recorder has the end times of steps, it also uses times: lines after the loop fit
+//! into the time after the last step, but not into the steps.
 
 use super::steps::Again;
 use super::thread::Thread;
 use stackline_model::{CallNodeId, CallingContextTree};
 use std::collections::BTreeSet;
 
-/// Samples are off by this factor,
+/// Factor of the error of sampled times.
 const TOLERANCE: f64 = 1.25;
-/// and by as much as some of them stand for, in ns.
+/// Additional error in ns, for the weight of a few samples.
 const SLACK_NS: f64 = 50e6;
 
-/// Lines behind the last one that runs once in each step, as far as they are no part of it.
+/// Lines after the last one that runs once in each step, unless they belong to the loop.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct AfterLoop {
-    /// Those that are left out.
+    /// Excluded lines.
     pub(super) left_out: Vec<CallNodeId>,
-    /// Those that may be after the loop or of each step.
+    /// Lines that may be after the loop or part of each step.
     pub(super) unknown: Vec<CallNodeId>,
 }
 
-/// Number of a line, its node, and what counts say of it.
+/// Line number, node, and evidence from counts.
 type Line = (u32, CallNodeId, Counts);
 
-/// What counts say of a line.
+/// Evidence from a line's counts of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Counts {
-    /// It runs once in each step.
+    /// Run once in each step.
     Once,
-    /// It may run several times in each step: its counts are multiples of the number of steps.
+    /// May run several times in each step: the counts are multiples of the number of steps.
     Multiple,
-    /// It does not run in each step.
+    /// Does not run in each step.
     Other,
-    /// It calls nothing that is counted.
+    /// Makes no counted calls.
     None,
 }
 
 impl AfterLoop {
-    /// Looks at the lines of a function, each with the node of it.
+    /// Classify the lines of a function, each with its node.
     pub(super) fn find(
         (tree, thread): (&CallingContextTree, &Thread),
         lines: &[(u32, CallNodeId)],
@@ -67,14 +67,14 @@ impl AfterLoop {
             Some(ends) if !fits(time(&within).saturating_add(all), ends.steps_ns) => {
                 Self { left_out: behind.into_iter().map(|(_, node, _)| node).collect(), unknown: Vec::new() }
             }
-            // Without times, or where both is possible, counts alone tell.
+            // Without times, or if times allow both, counts decide.
             _ => Self { left_out, unknown },
         }
     }
 }
 
-/// Among lines behind the loop's, those that call things as often as lines of the loop do are of it: of the last batches of an epoch, which
-/// fill no step, none is in the number of steps.
+/// Mark lines after the loop's last one with the same counts of calls as lines of the loop: these belong to the loop,
+/// too. The number of steps excludes the last, incomplete batches of an epoch.
 fn find_same_counts((tree, thread): (&CallingContextTree, &Thread), within: &[Line], behind: &mut [Line]) {
     let mut owner: Vec<Option<usize>> = vec![None; tree.nodes.len()];
     let each = within.iter().chain(&*behind).enumerate();
@@ -99,13 +99,13 @@ fn find_same_counts((tree, thread): (&CallingContextTree, &Thread), within: &[Li
     }
 }
 
-/// Whether time by samples may be of a stretch of the program.
+/// Check if a sampled time fits into a time range, within the sampling error.
 fn fits(ns: u64, within_ns: u64) -> bool {
     ns as f64 <= TOLERANCE * within_ns as f64 + SLACK_NS
 }
 
-/// Of lines behind the loop's, those that are after it by their counts, and those of which counts say nothing: the loop reaches as far as
-/// lines whose counts are multiples of its steps.
+/// Lines that are after the loop by their counts, and lines without such evidence. The loop includes all lines up to
+/// the last one whose counts are multiples of the steps.
 fn by_counts(behind: &[Line]) -> (Vec<CallNodeId>, Vec<CallNodeId>) {
     let multiple = behind.iter().rposition(|(.., counts)| *counts == Counts::Multiple).map_or(0, |at| at + 1);
     let first = behind.iter().skip(multiple).position(|(.., counts)| *counts == Counts::Other);
@@ -119,31 +119,31 @@ fn counts(again: &Again, node: CallNodeId) -> Counts {
     match again.calls[at] {
         _ if again.marks[at] || again.waits[at] => Counts::Once,
         0 => Counts::None,
-        // What runs in each step is called so often, but for what depends on data.
+        // Work of each step has such counts, except for work that depends on data.
         calls if again.of_each[at].saturating_mul(2) < calls => Counts::Other,
         _ if again.once[at] => Counts::Once,
         _ => Counts::Multiple,
     }
 }
 
-/// What the recorder saw of the ends of steps.
+/// End times of steps from the recorder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ends {
-    /// How long the recorded steps took together, in ns,
+    /// Total duration of the recorded steps, in ns.
     pub(super) steps_ns: u64,
-    /// and how much was recorded after the last one.
+    /// Recorded time after the last step, in ns.
     pub(super) after_ns: u64,
 }
 
 impl Ends {
-    /// Steps that ended at fewer times say nothing of their length.
+    /// Least number of ends of steps, to estimate the length of steps.
     const LEAST: u64 = 3;
 
     pub(super) fn new(tree: &CallingContextTree, thread: &Thread) -> Option<Self> {
         let process =
             tree.threads.get(thread.id.index()).and_then(|thread| tree.processes.get(thread.process.index()))?;
         let ends = process.step_ends.filter(|ends| ends.count >= Self::LEAST && ends.first_ns < ends.last_ns)?;
-        // The first step has no begin.
+        // The start of the first step is unknown.
         let all = (ends.last_ns - ends.first_ns) as f64 * ends.count as f64 / (ends.count - 1) as f64;
         let steps_ns = thread.recorded(all as u64);
         let after_ns = process.lasted_ns.map_or(u64::MAX, |lasted| lasted.saturating_sub(ends.last_ns));
@@ -184,7 +184,7 @@ mod tests {
         let validate = format!("{AT}26 main > train.py:9 validate > aten::addmm");
         made.calls(&validate, 1504, 1500);
         made.cpu(&validate, 1500);
-        // So is all behind it.
+        // All later lines are after the loop, too.
         made.cpu(&format!("{AT}27 main > train.py:60 plot"), 700);
         let found = made.found();
         assert_eq!((found.steps, found.step_ns), (10, 100 * MS as i64), "{:?}", found.notes);
@@ -220,7 +220,7 @@ mod tests {
             made.cpu(&format!("{AT}26 main > train.py:9 augment > aten::mul"), 400);
             made.found()
         };
-        // An average of weights, or work after the loop.
+        // Averaging of weights, or work after the loop.
         let (multiple, other) = (found(500), found(507));
         assert_eq!((multiple.step_ns, other.step_ns), (140 * MS as i64, 100 * MS as i64));
         let may = "train.py:26 in main may run after the loop: 40.00 ms";
@@ -241,9 +241,9 @@ mod tests {
             assert!(!is_noted(&found, "may run after"), "{:?}", found.notes);
             found.step_ns / MS as i64
         };
-        // After the loop there is room for it, and in the loop there is none.
+        // The time fits after the loop, but not into the loop.
         assert_eq!((with(1300, 1250, 500), with(1300, 1250, 0)), (100, 100));
-        // After the loop there is none: the steps have it, though samples see more than they take.
+        // The time does not fit after the loop: it belongs to the steps, although samples exceed their duration.
         assert_eq!((with(10, 1250, 500), with(10, 1250, 0)), (225, 225));
         assert_eq!(told(&timed(1300).found()), []);
     }

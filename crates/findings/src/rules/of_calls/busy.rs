@@ -1,4 +1,4 @@
-//! SL043 of calls: what functions do in Python itself, outside of operators.
+//! SL043 for sums of calls: Python time of functions outside of operators.
 
 use super::super::busy_python;
 use super::call_candidate::{CallCandidate, bounded, confidence, facts};
@@ -10,11 +10,11 @@ use stackline_model::{CallNodeId, FrameId};
 use stackline_timeline::source_location::SourceLocation;
 use std::collections::BTreeMap;
 
-/// What a gain is that nobody can tell beforehand: half of the time, and all of it at most.
+/// Divisor of a speculative gain: half of the time, at most all of it.
 const HOPE: i64 = 2;
 
 pub(super) fn find(called: &CallRuleContext<'_>, kinds: &Kinds) -> Vec<CallCandidate> {
-    // Of programs with a GPU nobody knows from sums what waits for the host.
+    // For programs with a GPU, sums do not show which work waits for the host.
     if called.thread.known == Known::Operators || !called.thread.knows_computing() || called.uses_gpu {
         return Vec::new();
     }
@@ -22,10 +22,10 @@ pub(super) fn find(called: &CallRuleContext<'_>, kinds: &Kinds) -> Vec<CallCandi
     functions.into_values().filter_map(|lines| candidate(called, &lines)).collect()
 }
 
-/// Time in Python by line, by function.
+/// Python time by function and line.
 pub(super) type Functions = BTreeMap<SourceLocation, BTreeMap<SourceLocation, Time>>;
 
-/// The own time of functions outside of operators, frameworks and what other rules have.
+/// Exclusive time of functions, without operators, frameworks and time of other rules.
 pub(super) fn of_functions(
     called: &CallRuleContext<'_>,
     computing: &dyn Fn(CallNodeId) -> Time,
@@ -51,7 +51,7 @@ fn candidate(called: &CallRuleContext<'_>, lines: &BTreeMap<SourceLocation, Time
     let mut time = Time::default();
     lines.values().for_each(|of_line| time.add(*of_line));
     let share = called.percent(time.ns);
-    // Without steps it may be what is done once.
+    // Without steps, the work may be one-time work.
     if share < called.setting(&busy_python::RULE, "share") || called.steps.count == 0 {
         return None;
     }
@@ -95,7 +95,7 @@ mod tests {
             (told(&found).into_iter().filter(|(code, ..)| *code == "SL043").count(), missing)
         };
         assert_eq!(looked(None, None), (0, Some(true)));
-        // With samples of CPU time it is known what computes: here hardly anything, there nearly all.
+        // CPU time samples show the computing time: almost nothing in the first case, almost all in the second.
         assert_eq!(looked(Some(10), None), (0, None));
         assert_eq!(looked(Some(900), None), (1, None));
         assert_eq!(looked(None, Some(100)), (1, None));

@@ -9,11 +9,11 @@ use stackline_timeline::confidence::Confidence;
 use stackline_timeline::sampling_error::counted;
 use stackline_timeline::source_location::SourceLocation;
 
-/// How gains are found where there is nothing to replay.
+/// Method of gains without replay.
 pub(crate) const BY_TIME: &str =
-    "the time of its thread that goes, by samples and counts: what other threads then wait for is not known";
+    "removed time of the steps' thread, by samples and counts; the effect on other threads is unknown";
 
-/// Candidate finding of a rule. Times are of all steps.
+/// Candidate finding of a rule, with times over all steps.
 #[derive(Clone, Debug)]
 pub(super) struct CallCandidate {
     pub(super) rule: &'static Rule,
@@ -22,15 +22,16 @@ pub(super) struct CallCandidate {
     pub(super) facts: Vec<Fact>,
     pub(super) confidence: Confidence,
     pub(super) gain: Gain,
-    /// Whether it is no repair, but a hope: no part of what all gain together.
+    /// True for a speculative gain, which the combined gain excludes.
     pub(super) is_hope: bool,
-    /// Whether another draft has its time, too.
+    /// True if another candidate includes the same time.
     pub(super) is_within_other: bool,
-    /// The time that it is about, in ns.
+    /// Time that the finding covers, in ns.
     pub(super) covers_ns: u64,
 }
 
-/// A time with the error that counting samples has, in ns. Of profiles it is not known how many samples a row stands for.
+/// Time with its sampling error, in ns. Rows of profiles stand for an unknown number of
+/// samples.
 pub(super) fn bounded(called: &CallRuleContext<'_>, time: Time) -> Gain {
     let ns = signed(time.ns);
     let sampled_ns = time.ns.saturating_sub(time.measured_ns);
@@ -50,19 +51,19 @@ pub(super) fn signed(ns: u64) -> i64 {
     i64::try_from(ns).unwrap_or(i64::MAX)
 }
 
-/// How sure it is, by how many samples say so.
+/// Confidence by the number of samples.
 pub(super) fn confidence(time: Time) -> Confidence {
     const FEW: u64 = 10;
     let is_sampled = time.measured_ns < time.ns / 2;
     if is_sampled && (1..FEW).contains(&time.samples) { Confidence::Low } else { Confidence::Medium }
 }
 
-/// The facts of a time.
+/// Facts about a time.
 pub(super) fn facts(called: &CallRuleContext<'_>, time: Time) -> Vec<Fact> {
-    let share = Fact { name: "part of the thread's time", value: called.percent(time.ns), unit: Unit::Percent };
+    let share = Fact { name: "share of the thread's time", value: called.percent(time.ns), unit: Unit::Percent };
     let samples = Fact { name: "samples", value: time.samples as f64, unit: Unit::None };
-    let waiting = Fact::time("of it waiting, a step", called.per_step(time.waits_ns));
-    let mut facts = vec![share, Fact::time("in all, a step", called.per_step(time.ns))];
+    let waiting = Fact::time("waiting per step", called.per_step(time.waits_ns));
+    let mut facts = vec![share, Fact::time("total time per step", called.per_step(time.ns))];
     facts.extend((time.waits_ns > 0 && time.waits_ns < time.ns).then_some(waiting));
     facts.extend((time.samples > 0).then_some(samples));
     facts

@@ -12,18 +12,18 @@ use stackline_model::{CallNodeId, CallThreadId, CallingContextTree, Frame, Frame
 use stackline_timeline::source_location::SourceLocation;
 use std::collections::BTreeMap;
 
-/// Time of some nodes, with the nodes.
+/// Time of nodes, with the nodes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
     pub(super) time: Time,
-    /// The outermost ones of what was looked for, in the order of the tree.
+    /// Outermost nodes of the searched kind, in tree order.
     pub(super) nodes: Vec<CallNodeId>,
 }
 
-/// What a rule calls what it found, and at which line of the user's own code it was found ([`CallRuleContext::line`]).
+/// Time by line of the user's own code ([`CallRuleContext::line`]) and by kind of work.
 pub(super) type ByLine = BTreeMap<(FrameId, &'static str), Seen>;
 
-/// Names of frames that a rule looks for, and what it calls them.
+/// Classifier of frame names for a rule; returns the kind of work.
 pub(super) type KindOf = fn(&str) -> Option<&'static str>;
 
 /// Rule context of a call tree: the thread that runs the steps, and the nodes to examine.
@@ -32,31 +32,31 @@ pub(super) struct CallRuleContext<'a> {
     pub(super) thread: Thread,
     pub(super) steps: Steps,
     pub(super) settings: &'a Settings,
-    /// By frame: its name as traces have it.
+    /// Name of each frame, as in traces.
     names: Vec<String>,
-    /// By node: whether it is an operator, or below one.
+    /// True for nodes at or below an operator.
     pub(super) in_operator: Vec<bool>,
-    /// By node: the nearest one at or above it whose frame is of the user's own code; the root if there is none.
+    /// Nearest node at or above each node with a frame of the user's own code; the root if there is none.
     lines: Vec<CallNodeId>,
-    /// By node: whether what runs there is the user's own ([`CallRuleContext::is_users`]).
+    /// True for nodes with work of the user's own code ([`CallRuleContext::is_users`]).
     users: Vec<bool>,
-    /// Whether the program uses a GPU, as far as it can be seen.
+    /// True if the program uses a GPU, as far as the tree shows it.
     pub(super) uses_gpu: bool,
     window_ns: u64,
-    /// What first batches took longer than others, which is left out, in ns.
+    /// Excluded excess of first batches over other batches, in ns.
     pub(super) first_batches_ns: u64,
-    /// What recording adds to a step, as a part of one without it, where that is known and left out.
+    /// Excluded overhead of recording, as a share of a step without it; none if unknown.
     pub(super) overhead: Option<f64>,
-    /// The time that was left out for it, in ns.
+    /// Excluded overhead of recording, in ns.
     pub(super) overhead_ns: u64,
 }
 
 impl<'a> CallRuleContext<'a> {
-    /// `None` if no time was measured of any thread, or none of the chosen rank.
+    /// Build the context; `None` without times of any thread, or of the chosen rank.
     pub(super) fn new(tree: &'a CallingContextTree, rank: Option<i64>, settings: &'a Settings) -> Option<Self> {
         let thread = Thread::find(tree, rank)?;
         let id = thread.id;
-        // Of a few short steps there may be no sample.
+        // A few short steps may have no sample.
         Self::for_thread(tree, thread, settings)
             .or_else(|| Self::for_thread(tree, Thread::with(tree, id, Known::Operators), settings))
     }
@@ -98,48 +98,48 @@ impl<'a> CallRuleContext<'a> {
         })
     }
 
-    /// Time of the thread that is looked at, in ns.
+    /// Analyzed time of the thread, in ns.
     pub(super) fn window_ns(&self) -> u64 {
         self.window_ns
     }
 
-    /// What totals are divided by: the steps; 1 without any.
+    /// Divisor of totals: the number of steps; 1 without steps.
     pub(super) fn per(&self) -> u64 {
         self.steps.count.max(1) as u64
     }
 
-    /// Wordings of titles for its steps.
+    /// Wordings of titles for the steps.
     pub(super) fn words(&self) -> StepWords {
         StepWords::new(self.steps.count)
     }
 
-    /// A time of all steps, of one of them.
+    /// Time per step, from a time of all steps.
     pub(super) fn per_step(&self, ns: u64) -> i64 {
         i64::try_from(ns / self.per()).unwrap_or(i64::MAX)
     }
 
-    /// A part of the time that is looked at, in percent.
+    /// Share of the analyzed time, in percent.
     pub(super) fn percent(&self, ns: u64) -> f64 {
         (100.0 * ns as f64 / self.window_ns.max(1) as f64).min(100.0)
     }
 
-    /// The value of a rule's setting.
+    /// Value of a rule's setting.
     pub(super) fn setting(&self, rule: &Rule, name: &str) -> f64 {
         self.settings.get(rule, name)
     }
 
-    /// A frame's name as traces have it; empty for the root.
+    /// Name of a node's frame, as in traces; empty for the root.
     pub(super) fn name(&self, node: CallNodeId) -> &str {
         let frame = self.tree.nodes.frame[node.index()];
         self.names.get(frame.index()).map_or("", String::as_str)
     }
 
-    /// Whether the program uses JAX.
+    /// Check if the program uses JAX.
     pub(super) fn uses_jax(&self) -> bool {
         self.tree.strings.iter().any(|text| text.contains("/site-packages/jax/") || text.starts_with("jax/"))
     }
 
-    /// Whether waits are recorded.
+    /// Check if waits are recorded.
     pub(super) fn knows_waits(&self) -> bool {
         self.thread.known != Known::Operators && self.thread.own.iter().any(|time| time.waits_ns > 0)
     }
@@ -149,38 +149,38 @@ impl<'a> CallRuleContext<'a> {
         self.tree.nodes.ids().skip(1).filter(|node| self.steps.inside[node.index()])
     }
 
-    /// By frame, what a rule calls it.
+    /// Kind of work of each frame, by a rule.
     pub(super) fn kinds(&self, kind_of: KindOf) -> Vec<Option<&'static str>> {
         self.names.iter().map(|name| kind_of(name)).collect()
     }
 
-    /// The kind of a node's own frame.
+    /// Kind of work of a node's frame.
     pub(super) fn kind_at(&self, kinds: &[Option<&'static str>], node: CallNodeId) -> Option<&'static str> {
         kinds.get(self.tree.nodes.frame[node.index()].index()).copied().flatten()
     }
 
-    /// The frame of the line of the user's own code that a node is at, or was called from.
+    /// Frame of the nearest line of the user's own code at or above a node.
     pub(super) fn line(&self, node: CallNodeId) -> FrameId {
         self.tree.nodes.frame.get(self.line_node(node).index()).copied().unwrap_or(FrameId::NONE)
     }
 
-    /// The node of that line.
+    /// Node of the nearest line of the user's own code at or above a node.
     pub(super) fn line_node(&self, node: CallNodeId) -> CallNodeId {
         self.lines.get(node.index()).copied().unwrap_or(CallingContextTree::ROOT)
     }
 
-    /// Who called a node; the root called itself.
+    /// Parent of a node; the root is its own parent.
     pub(super) fn caller(&self, node: CallNodeId) -> CallNodeId {
         self.tree.nodes.parent.get(node.index()).and_then(|parent| parent.some()).unwrap_or(CallingContextTree::ROOT)
     }
 
-    /// Whether what runs at a node is the user's own: its innermost Python frame, or a library's that is no framework and was called by
-    /// the user's own code.
+    /// Check if a node is work of the user: its innermost Python frame is the user's own, or one of a library that is
+    /// not a framework and was called by the user's own code.
     pub(super) fn is_users(&self, node: CallNodeId) -> bool {
         self.users.get(node.index()).copied().unwrap_or(false)
     }
 
-    /// A line in words.
+    /// Source location of a line.
     pub(super) fn place(&self, line: FrameId) -> SourceLocation {
         line.some().and_then(|line| self.tree.frames.get(line.index())).map_or_else(SourceLocation::default, |frame| {
             let mut place = SourceLocation::default();
@@ -190,14 +190,14 @@ impl<'a> CallRuleContext<'a> {
     }
 }
 
-/// Whether a program uses a GPU: there are operations of one, or the thread on which autograd launches them.
+/// Check if a program uses a GPU: it has GPU operations, or the thread on which autograd launches them.
 fn uses_gpu(tree: &CallingContextTree) -> bool {
     let is_gpus = |frame: &Frame| matches!(frame.kind(), FrameKind::Runtime | FrameKind::Kernel);
     let mut threads = (0..tree.threads.len()).map(CallThreadId::new);
     tree.frames.iter().any(is_gpus) || threads.any(|thread| is_of_autograd(tree, thread))
 }
 
-/// By node, the nearest one of the user's own code, and whether what runs there is the user's own.
+/// For each node: the nearest node of the user's own code, and a flag for work of the user.
 fn lines(tree: &CallingContextTree, names: &[String]) -> (Vec<CallNodeId>, Vec<bool>) {
     let is_users_frame = |frame: &Frame| match *frame {
         Frame::Python { file, .. } => is_own_code(tree.strings.get(file)),
@@ -228,8 +228,8 @@ fn note_line(place: &mut SourceLocation, tree: &CallingContextTree, frame: &Fram
     }
 }
 
-/// The place of a node of a tree of calls: the line of the user's own code that it is at or was called from, with the innermost module
-/// and the outermost operator in between.
+/// Source location of a node of a calling context tree: the nearest line of the user's own code at or above it, with
+/// the innermost module and the outermost operator in between.
 #[must_use]
 pub fn place_of_call(tree: &CallingContextTree, node: CallNodeId) -> SourceLocation {
     let text = |id| tree.strings.get(id).to_owned();
@@ -250,7 +250,7 @@ pub fn place_of_call(tree: &CallingContextTree, node: CallNodeId) -> SourceLocat
     place
 }
 
-/// A frame as torch.profiler names it: what rules look for in traces is found here, too.
+/// Frame name in the format of torch.profiler, which rules match.
 fn name(tree: &CallingContextTree, frame: &Frame) -> String {
     let text = |id| tree.strings.get(id);
     match *frame {

@@ -1,5 +1,5 @@
-//! Findings of calls that are needless operators: copies that put tensors in order (SL017), and gradients that are filled with zeros
-//! (SL042). Of programs without a GPU alone: what a GPU does for them is not in their time.
+//! Redundant operators in sums of calls: copies that reorder tensors (SL017), and gradients filled with zeros
+//! (SL042). Only for programs without a GPU, because the host's time excludes GPU work.
 
 use super::super::{copy_chains, zeroed_gradients};
 use super::call_candidate::{CallCandidate, signed};
@@ -22,13 +22,13 @@ pub(super) fn find(operators: &Operators<'_, '_>, kinds: &Kinds) -> Vec<CallCand
         return Vec::new();
     }
     let spans = operators.spans(ZERO_GRAD);
-    // Each optimizer has its part of all sums.
+    // Each optimizer gets an equal part of all gradient sums.
     let sums = sums(operators).shared_by(spans.len());
     let zeroed = spans.into_iter().filter_map(|(name, spans)| zeroed(operators, (name, &spans), &sums));
     zeroed.chain(reordered(operators, kinds)).collect()
 }
 
-/// Outermost operators that put tensors in order, and did copy, by line.
+/// Outermost operators that reorder tensors by copying, by line.
 fn reordered(operators: &Operators<'_, '_>, kinds: &Kinds) -> Vec<CallCandidate> {
     let called = operators.called;
     let forward = Forward::new(called);
@@ -43,20 +43,20 @@ fn reordered(operators: &Operators<'_, '_>, kinds: &Kinds) -> Vec<CallCandidate>
         by_path.entry((called.line_node(node), called.name(node))).or_default().add(&calls);
     }
     let mut by_line: BTreeMap<(FrameId, &str), Calls> = BTreeMap::new();
-    // Of small ones in a loop SL038 tells.
+    // SL038 reports small ones in a loop.
     for ((line, operator), all) in by_path.into_iter().filter(|(_, all)| !is_of_loop(called, all)) {
         by_line.entry((called.line(line), operator)).or_default().add(&all);
     }
     by_line.into_iter().filter_map(|((line, operator), all)| copies(operators, line, operator, &all)).collect()
 }
 
-/// What stands at and below each node, without the nodes of backward passes, which stand below their forward operators.
+/// Inclusive values of each node, without nodes of backward passes, which are below their forward operators.
 struct Forward {
-    /// Time from begin to end, in ns.
+    /// Elapsed time, in ns.
     ns: Vec<u64>,
-    /// Whether elements are copied,
+    /// True if elements are copied.
     copies: Vec<bool>,
-    /// and whether they are converted.
+    /// True if elements are converted.
     converts: Vec<bool>,
 }
 
@@ -99,11 +99,11 @@ fn copies(operators: &Operators<'_, '_>, line: FrameId, operator: &str, all: &Ca
         place,
         facts: vec![
             Fact::count("copies", usize::try_from(all.calls).unwrap_or(usize::MAX)),
-            Fact { name: "part of the thread's time", value: share, unit: Unit::Percent },
-            Fact::time("together, a step", called.per_step(all.ns)),
+            Fact { name: "share of the thread's time", value: share, unit: Unit::Percent },
+            Fact::time("total time per step", called.per_step(all.ns)),
         ],
         confidence: Confidence::Medium,
-        // Whether what follows is slower without is not known.
+        // The following operators may get slower without the copy.
         gain: Gain { ns, low_ns: 0, high_ns: ns },
         is_hope: false,
         is_within_other: false,
@@ -111,7 +111,7 @@ fn copies(operators: &Operators<'_, '_>, line: FrameId, operator: &str, all: &Ca
     })
 }
 
-/// Calls that fill gradients with zeros, to which backward passes add.
+/// Calls that fill gradients with zeros, and backward passes that add to them.
 fn zeroed(operators: &Operators<'_, '_>, (name, spans): (&str, &[CallNodeId]), sums: &Calls) -> Option<CallCandidate> {
     let called = operators.called;
     let rule = &zeroed_gradients::RULE;
@@ -120,14 +120,14 @@ fn zeroed(operators: &Operators<'_, '_>, (name, spans): (&str, &[CallNodeId]), s
     let of_lists = all.get(aten::FOREACH_ZERO).cloned().unwrap_or_default();
     let times: u64 = spans.iter().map(|span| called.thread.calls[span.index()]).sum();
     let times = called.thread.recorded(times).max(1);
-    // How many a list has is not recorded.
+    // The length of a list is not recorded.
     let per_call = (of_lists.calls == 0).then(|| usize::try_from(of_one.calls / times).unwrap_or(usize::MAX));
     let is_few = |per_call: usize| (per_call as f64) < called.setting(rule, "gradients");
     let fills_ns = of_one.ns.saturating_add(of_lists.ns);
     if fills_ns == 0 || per_call.is_some_and(is_few) {
         return None;
     }
-    // Later backward passes of a step have something to add to.
+    // Only the first backward pass of a step adds to zeros.
     let first = of_one.calls as f64 / sums.calls.max(1) as f64;
     let first_ns = if per_call.is_some() { (sums.ns as f64 * first.min(1.0)) as u64 } else { 0 };
     let covers_ns = fills_ns.saturating_add(first_ns);
@@ -138,8 +138,8 @@ fn zeroed(operators: &Operators<'_, '_>, (name, spans): (&str, &[CallNodeId]), s
         place: called.place(called.line(*spans.first()?)),
         facts: vec![
             Fact::count("calls", usize::try_from(times).unwrap_or(usize::MAX)),
-            Fact::time("filling, a step", called.per_step(fills_ns)),
-            Fact::time("adding to the zeros, a step", called.per_step(first_ns)),
+            Fact::time("filling per step", called.per_step(fills_ns)),
+            Fact::time("adding to zeros per step", called.per_step(first_ns)),
         ],
         confidence: Confidence::Medium,
         gain: Gain { ns, low_ns, high_ns },
@@ -149,7 +149,7 @@ fn zeroed(operators: &Operators<'_, '_>, (name, spans): (&str, &[CallNodeId]), s
     })
 }
 
-/// Sums of gradients, in all backward passes.
+/// Gradient sums in all backward passes.
 fn sums(operators: &Operators<'_, '_>) -> Calls {
     let called = operators.called;
     let accumulates = below(called.tree, |node| is_accumulation(called.name(node)));

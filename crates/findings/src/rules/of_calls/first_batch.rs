@@ -1,20 +1,21 @@
-//! The first batch of a loader, whose workers are just starting, and which opens what it reads: it comes once, and a sum over calls does not
-//! tell it from the others. How long the longest one took is known.
+//! Excess time of a loader's first batch, in which workers start and open their data. The first batch occurs once, and
+//! sums of calls do not separate it from the others, but contain the longest duration.
 
 use super::thread::{Thread, Time, outermost};
 use stackline_model::{CallNodeId, CallStats, CallingContextTree};
 use std::collections::BTreeMap;
 
-/// The longest of so many batches at least is left out,
+/// Least number of batches.
 const LEAST_BATCHES: u64 = 4;
-/// if it took so many times as long as the others in the mean.
+/// Least duration of the longest batch, as a multiple of the mean of the others.
 const TIMES: f64 = 3.0;
 
 impl Thread {
-    /// Leaves out by how much the longest batch of each loader took longer than the others; how much that is together, in ns.
+    /// Subtract the excess of each loader's longest batch over the others; return the total excess in
+    /// ns.
     pub(super) fn leave_out_first_batches(&mut self, tree: &CallingContextTree) -> u64 {
         let loaders = outermost(tree, |node| self.durations.get(&node).and_then(beyond_others));
-        // By loader: how much is left out at most, and its time.
+        // By loader: the largest excluded time, and the loader's time.
         let mut all: BTreeMap<CallNodeId, (u64, u64)> = BTreeMap::new();
         for (own, loader) in self.own.iter().zip(&loaders) {
             if let Some((loader, ns)) = *loader {
@@ -31,7 +32,7 @@ impl Thread {
     }
 }
 
-/// By how much the longest call takes longer than the others in the mean, if it takes far longer.
+/// Excess of the longest call over the mean of the others, if it is much longer.
 fn beyond_others(calls: &CallStats) -> Option<u64> {
     let others = calls.count.checked_sub(1).filter(|_| calls.count >= LEAST_BATCHES)?;
     let mean = calls.sum.saturating_sub(calls.max) as f64 / others as f64;
@@ -39,10 +40,10 @@ fn beyond_others(calls: &CallStats) -> Option<u64> {
 }
 
 impl Time {
-    /// A part of it.
+    /// Share of the time.
     fn scaled(self, part: f64) -> Self {
         let of = |whole: u64| (whole as f64 * part) as u64;
-        // Few samples are still some.
+        // Round up: few samples remain at least one.
         let of_samples = |whole: u64| (whole as f64 * part).ceil() as u64;
         Self {
             ns: of(self.ns),

@@ -1,4 +1,5 @@
-//! Divides a thread's time among rules by names of frames: loading, preparing, collecting, compiling, logging, waiting.
+//! Division of a thread's time among rules by frame names: loading, preprocessing, garbage collection, compiling,
+//! logging, waiting.
 
 use super::super::{
     copy_chains, dataloader_starved, garbage_collection, host_waits, logging_in_step, preprocessing, recompilation,
@@ -9,7 +10,7 @@ use crate::Rule;
 use stackline_model::names::is_recompilation;
 use stackline_model::{CallNodeId, FrameId};
 
-/// What is looked for, by the rule that tells of it; the first that knows a frame has it and all below it.
+/// Classifiers of frames by rule. The first one that matches a frame gets its inclusive time.
 const LOOKED_FOR: [(&Rule, KindOf); 7] = [
     (&recompilation::RULE, |name| is_recompilation(name).then_some("recompilation")),
     (&dataloader_starved::RULE, |name| dataloader_starved::is_next(name).then_some("loading")),
@@ -20,15 +21,15 @@ const LOOKED_FOR: [(&Rule, KindOf); 7] = [
     (&host_waits::RULE, host_waits::kind_of),
 ];
 
-/// Waits of which no frame tells for what.
+/// Kind of waits without a frame that names the cause.
 pub(super) const UNNAMED: &str = "a file, the network, a lock or sleep";
 
-/// By rule, what was found where; and by node whether any rule has it.
+/// Time by rule and line, and the rule of each node.
 pub(super) struct Kinds {
     found: Vec<(&'static Rule, ByLine)>,
-    /// Preparing of data while it is loaded: a part of the loading.
+    /// Preprocessing during data loading: part of the loading time.
     prepared: ByLine,
-    /// By node, the rule that has it, and the line that it is told of.
+    /// For each node: its rule, and the line of the finding.
     rules: Vec<Option<(&'static Rule, FrameId)>>,
 }
 
@@ -51,7 +52,7 @@ impl Kinds {
                 rules[node.index()] = Some((found[rule].0, called.line(top)));
                 add(called, &mut found[rule].1, (kind, top, node), own);
             } else if own.waits_ns > 0 && !called.in_operator[node.index()] && called.is_users(node) {
-                // What the same line computes is no wait.
+                // Computation of the same line is not a wait.
                 add(called, &mut found[WAITS].1, (UNNAMED, node, node), own.waiting());
             }
         }
@@ -68,20 +69,20 @@ impl Kinds {
         &self.prepared
     }
 
-    /// Whether a node belongs to what a rule looks for.
+    /// Check if a node belongs to a rule.
     pub(super) fn is_taken(&self, node: CallNodeId) -> bool {
         self.rule_of(node).is_some()
     }
 
-    /// The rule that looks for what a node belongs to, and the line that it would tell of.
+    /// Rule of a node, and the line of its finding.
     pub(super) fn rule_of(&self, node: CallNodeId) -> Option<(&'static Rule, FrameId)> {
         self.rules.get(node.index()).copied().flatten()
     }
 }
 
-/// Where loading stands among what is looked for,
+/// Index of loading in the classifiers.
 const LOADING: usize = 1;
-/// and where waits do.
+/// Index of waits in the classifiers.
 const WAITS: usize = LOOKED_FOR.len() - 1;
 
 fn add(
@@ -97,7 +98,7 @@ fn add(
     }
 }
 
-/// What is prepared while data is loaded.
+/// Preprocessing time during data loading.
 fn prepared(called: &CallRuleContext<'_>, is_loading: impl Fn(CallNodeId) -> bool) -> ByLine {
     let kinds = called.kinds(preprocessing::kind_of);
     let outermost = outermost(called.tree, |node| called.kind_at(&kinds, node).filter(|_| is_loading(node)));

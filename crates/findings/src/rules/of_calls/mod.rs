@@ -1,8 +1,8 @@
 //! Rules over calling context trees: recordings without single calls, and profiles.
 //!
-//! Such a tree sums up how often what was called from where, and the time of it; it has no order and no times of day, so that nothing can
-//! be replayed. What a change gains is the time of the thread that goes with it (`DeepContext`, section 4.3, judges so, too). Each sample
-//! counts for one finding alone: the outermost frame that a rule knows has it.
+//! A calling context tree contains sums of calls and time per call path, without order and timestamps, so replay is
+//! impossible. The gain of a change is the removed time of the thread, as in `DeepContext` (section 4.3). Each sample
+//! counts for one finding only: that of the outermost frame that a rule matches.
 
 mod after_loop;
 mod busy;
@@ -47,7 +47,7 @@ use std::sync::Arc;
 pub use step_time::{StepTime, step_time};
 use thread::Known;
 
-/// Rules that look at sums of calls.
+/// Rules over sums of calls.
 const RULES: [&Rule; 11] = [
     &super::dataloader_starved::RULE,
     &super::preprocessing::RULE,
@@ -62,21 +62,21 @@ const RULES: [&Rule; 11] = [
     &super::zeroed_gradients::RULE,
 ];
 
-/// Rules that cannot look without samples.
+/// Rules that require samples.
 const BY_SAMPLES: [&str; 4] = ["SL010", "SL029", "SL039", "SL043"];
 
-/// Rules that cannot look where no operator was counted,
+/// Rules that require counted operators.
 const BY_OPERATORS: [&str; 4] = ["SL015", "SL026", "SL038", "SL042"];
-/// and those for which what is done again and again must be known.
+/// Rules that require steps.
 const BY_STEPS: [&str; 2] = ["SL038", "SL043"];
-/// Rules that weigh what operators compute: where a GPU does it, sums of the host's calls do not tell.
+/// Rules about the cost of operators, which require that operators compute on the host.
 const NOT_WITH_GPU: [&str; 2] = ["SL015", "SL042"];
 
-/// Looks for what takes time in a tree of calls (imports folded, [`stackline_calls::fold_imports`]), and ranks it by that time: of one rank,
-/// or of all. Findings that do not pass `keep` are ignored.
+/// Run rules over a calling context tree with folded imports ([`stackline_calls::fold_imports`]), for one rank or
+/// all, and rank findings by their time. Findings that fail the test `keep` are ignored.
 ///
 /// # Errors
-/// If no time was measured, or what was chosen is not there.
+/// If the tree has no times, or lacks the selected rank or steps.
 pub fn find_in_calls(
     tree: &CallingContextTree,
     rank: Option<i64>,
@@ -96,7 +96,7 @@ pub fn find_in_calls(
     };
     match found {
         Ok(found) => Ok(with_others(found, others, options, keep)),
-        // What users look for themselves need not be times.
+        // Findings of Python rules do not require times.
         Err(NoCalls::NoTimes(_)) if others.rules().next().is_some() => {
             Ok(with_others(without_times(), others, options, keep))
         }
@@ -142,13 +142,13 @@ fn of_rank(
     })
 }
 
-/// Whether a finding gains enough to be listed.
+/// Check if a finding gains enough to be listed.
 fn is_enough(finding: &Finding, step_ns: i64, options: &Options) -> bool {
     let least_ns = (step_ns as f64 * options.least_percent / 100.0) as i64;
     finding.gain.is_none_or(|gain| gain.ns >= least_ns.max(1))
 }
 
-/// With what rules of the user's own found, which look at all ranks at once.
+/// Add findings of Python rules, which analyze all ranks at once.
 fn with_others(
     mut found: Findings,
     others: &ExternalRules,
@@ -156,7 +156,7 @@ fn with_others(
     keep: &dyn Fn(&Finding) -> bool,
 ) -> Findings {
     let own = others.findings_of_calls(found.step_ns).into_iter();
-    // Without any time what they state cannot be weighed.
+    // Without times, stated gains cannot be compared with a step.
     let (own, small): (Vec<Finding>, Vec<Finding>) =
         own.partition(|finding| found.step_ns == 0 || is_enough(finding, found.step_ns, options));
     let (kept, ignored): (Vec<Finding>, Vec<Finding>) = own.into_iter().partition(keep);
@@ -169,7 +169,7 @@ fn with_others(
     found
 }
 
-/// How many steps the loop of a tree of calls has; 0 if nothing marks any.
+/// Number of steps in the loop of a calling context tree; 0 without step marks.
 #[must_use]
 pub fn steps_of_calls(tree: &CallingContextTree) -> usize {
     let merged = steps::with_steps_as_one(tree);
@@ -177,7 +177,7 @@ pub fn steps_of_calls(tree: &CallingContextTree) -> usize {
         .map_or(0, |called| called.steps.count)
 }
 
-/// Where no time was measured, no rule of ours can look.
+/// Result without times, in which no built-in rule is checked.
 fn without_times() -> Findings {
     let unchecked = |rule| SkippedRule { rule: Rule::info(rule), reason: Reason::Missing(Requirement::PythonTimes) };
     Findings {
@@ -205,9 +205,9 @@ fn finished(called: &CallRuleContext<'_>, candidate: &CallCandidate, step_ns: i6
     let facts = candidate.facts.iter().map(|fact| called.words().name(fact));
     let per = i64::try_from(called.per()).unwrap_or(i64::MAX);
     let gain = within_step(scaled(candidate.gain, per), step_ns);
-    // What was measured from begin to end may be more than samples saw of all.
+    // Elapsed times of operators may exceed the total of the samples.
     let gain = Gain { ns: gain.ns.min(step_ns), low_ns: gain.low_ns.min(step_ns), high_ns: gain.high_ns };
-    // The host may run ahead of a GPU that it does not wait for.
+    // The host may run ahead of a GPU without waiting for it.
     let gain = if called.uses_gpu { Gain { low_ns: gain.low_ns.min(0), ..gain } } else { gain };
     let is_repair = !candidate.is_hope && !candidate.is_within_other;
     Finding {
@@ -229,7 +229,7 @@ fn finished(called: &CallRuleContext<'_>, candidate: &CallCandidate, step_ns: i6
     }
 }
 
-/// What people are told of a rule that found something, with the advice that fits that.
+/// Texts of the rule of a candidate, with the advice variant that fits.
 fn info_of(called: &CallRuleContext<'_>, candidate: &CallCandidate) -> Arc<RuleInfo> {
     let told = Candidate {
         title: candidate.title.clone(),
@@ -248,7 +248,7 @@ fn info_of(called: &CallRuleContext<'_>, candidate: &CallCandidate) -> Arc<RuleI
     })
 }
 
-/// What all gain together that have times of their own.
+/// Combined gain of all findings with separate times.
 fn together(findings: &[Finding], step_ns: i64) -> Option<Gain> {
     let mut gains = findings.iter().filter(|finding| finding.on_top_ns.is_some()).filter_map(|finding| finding.gain);
     let first = gains.next()?;
@@ -261,7 +261,7 @@ fn together(findings: &[Finding], step_ns: i64) -> Option<Gain> {
     Some(Gain { ns, low_ns: all.low_ns.min(ns), high_ns: all.high_ns.min(step_ns).max(ns) })
 }
 
-/// Rules that could not look: all that need more than calls, and those for which nothing was measured.
+/// Rules that are not checked: those that need more than sums of calls, and those without measurements.
 fn unchecked<'c>(called: &'c CallRuleContext<'_>) -> impl Iterator<Item = SkippedRule> + 'c {
     let has_operators = called.in_operator.iter().any(|&inside| inside);
     let missing = move |rule: &&Rule| {
@@ -282,36 +282,40 @@ fn unchecked<'c>(called: &'c CallRuleContext<'_>) -> impl Iterator<Item = Skippe
     super::of_traces().filter_map(unchecked)
 }
 
-/// What was looked at, a sentence each.
+/// Notes about the analyzed time, one sentence each.
 fn notes(called: &CallRuleContext<'_>, rank: Option<i64>, is_incomplete: bool) -> Vec<String> {
     let mut notes = vec![looked_at(called, rank)];
     notes.extend(left_out(called));
     notes.extend(maybe_after(called));
     if !called.knows_waits() && called.thread.known == Known::Cpu {
-        notes.push("no waits were recorded: what a thread waits for is in no number".to_owned());
+        notes.push("no waits were recorded: times exclude waits".to_owned());
     }
     if !called.thread.knows_computing() {
-        notes.push("times are wall-clock time: computing and waiting are not told apart".to_owned());
+        notes.push("times are wall time: they include computing and waiting".to_owned());
     }
     if let Some(part) = called.overhead {
         let percent = 100.0 * part;
         notes.push(format!(
-            "recording adds {percent:.1} % to a step, which is taken out of times, call by call of operators"
+            "times exclude the overhead of recording, {percent:.1} % per step, subtracted at each operator call"
         ));
     }
     if called.thread.known == Known::Operators {
-        notes.push("there are no samples: what is done between operators is in no number".to_owned());
+        notes.push("there are no samples: times exclude work between operators".to_owned());
     }
     if called.uses_gpu {
-        notes.push("times are the host's: where it runs ahead of the GPU, less is gained, or nothing; copies on the GPU (SL017) are not told".to_owned());
+        notes.push(
+            "times are of the host: gains are lower, possibly 0, if the host runs ahead of the GPU; copies on \
+             the GPU (SL017) are not checked"
+                .to_owned(),
+        );
     }
     if is_incomplete {
-        notes.push("a part was lost, as the read report says: times are those of what is left".to_owned());
+        notes.push("part of the data is missing, see the read report: times cover the rest".to_owned());
     }
     notes
 }
 
-/// What of the thread's time is in no number.
+/// Notes about excluded time of the thread.
 fn left_out(called: &CallRuleContext<'_>) -> Vec<String> {
     let steps = &called.steps;
     let time = |is_it: &dyn Fn(usize) -> bool| -> u64 {
@@ -324,28 +328,24 @@ fn left_out(called: &CallRuleContext<'_>) -> Vec<String> {
         (once, "imports and compilations", "are", ""),
         (
             outside,
-            "what is outside of the loop",
+            "time outside of the loop",
             "is",
-            "; lines of its function before the first that runs operators or waits in each step count as set-up, and those after the last that runs in each step as what follows the loop",
+            "; lines of the loop's function before the first that runs operators or waits in each step count as \
+                 set-up, and lines after the last that runs in each step as work after the loop",
         ),
-        (
-            called.first_batches_ns,
-            "what the longest batch, most likely the first, took longer than the others",
-            "is",
-            "",
-        ),
+        (called.first_batches_ns, "the excess of the longest batch, most likely the first, over the others", "is", ""),
     ];
     let told = all.into_iter().filter(|(ns, ..)| *ns > 0);
-    told.map(|(ns, what, is, more)| {
-        format!("{what}, {} of that thread, {is} left out{more}", duration(call_candidate::signed(ns)))
+    told.map(|(ns, part, is, more)| {
+        format!("{part}, {} of that thread, {is} excluded{more}", duration(call_candidate::signed(ns)))
     })
     .collect()
 }
 
-/// Lines behind the loop's last one that take at least so much of a step are named, in percent.
+/// Least share of a step in lines after the loop's last one that a note names, in percent.
 const MAYBE_AFTER_PERCENT: f64 = 10.0;
 
-/// That steps may hold what runs after the loop, if it is much.
+/// Note that steps may include work after the loop, if it is much.
 fn maybe_after(called: &CallRuleContext<'_>) -> Option<String> {
     let lines = &called.steps.maybe_after;
     let is_it = steps::below(called.tree, |node| lines.contains(&node));
@@ -355,7 +355,8 @@ fn maybe_after(called: &CallRuleContext<'_>) -> Option<String> {
     let place = called.place(called.tree.nodes.frame.get(first.index()).copied()?);
     let and = if lines.len() > 1 { " and the lines below it" } else { "" };
     Some(format!(
-        "{}{and} may run after the loop: {} of a step, as far as counts of calls tell (stackline record --mode trace tells it apart)",
+        "{}{and} may run after the loop: {} per step; counts of calls leave this open, and `stackline record --mode \
+             trace` shows it",
         place.text(),
         duration(called.per_step(all))
     ))
@@ -376,14 +377,14 @@ fn looked_at(called: &CallRuleContext<'_>, rank: Option<i64>) -> String {
     let which = if threads > 1 { format!(", one of {threads} threads") } else { String::new() };
     match (&steps.marks, steps.function) {
         (Some(marks), Some((function, file))) => format!(
-            "times are those of {name}{of}{which}, in {} of {}: {} recorded steps, marked by {marks}",
+            "times are of {name}{of}{which}, in {} of {}: {} recorded steps, marked by {marks}",
             text(function),
             text(file),
             count(i64::try_from(steps.count).unwrap_or(i64::MAX))
         ),
         _ => format!(
-            "times are those of {name}{of}{which}, over its whole run: nothing marks its steps (a span ProfilerStep#1, ProfilerStep#2, … around each \
-             would, and SL038 and SL043, which need steps, could look)"
+            "times are of {name}{of}{which}, over its whole run without steps: add a span ProfilerStep#1, \
+                 ProfilerStep#2, … around each step, which also enables SL038 and SL043"
         ),
     }
 }

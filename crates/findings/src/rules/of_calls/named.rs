@@ -1,4 +1,4 @@
-//! Findings of calls that are known by name: loading, preparing, collecting, logging, waiting.
+//! Findings in sums of calls by frame names: loading, preprocessing, garbage collection, logging, waiting.
 
 use super::super::{
     copy_chains, dataloader_starved, garbage_collection, host_waits, logging_in_step, preprocessing, recompilation,
@@ -44,7 +44,7 @@ pub(super) fn find(called: &CallRuleContext<'_>, kinds: &Kinds) -> Vec<CallCandi
     candidates
 }
 
-/// One whose time goes with it.
+/// Candidate whose whole time vanishes with the repair.
 fn one(
     called: &CallRuleContext<'_>,
     rule: &'static Rule,
@@ -52,7 +52,7 @@ fn one(
     seen: &Seen,
 ) -> Option<CallCandidate> {
     let share = called.percent(seen.time.ns);
-    // Profiles do not tell how often it copies.
+    // Profiles do not count calls.
     let counts_calls = is_recorded(called.tree);
     let may_be_rare = rule.code == copy_chains::RULE.code && counts_calls && !is_in_each_step(called, seen);
     if seen.time.ns == 0 || share < least_share(called, rule) || may_be_rare {
@@ -65,18 +65,18 @@ fn one(
         code if code == recompilation::RULE.code => {
             let each = duration(signed(seen.time.ns / times()));
             match times() {
-                1 => format!("torch.compile compiles again once, for {each}"),
-                times => format!("torch.compile compiles again {times} times, {each} each time"),
+                1 => format!("Recompilation: torch.compile compiles again once, {each}"),
+                times => format!("Recompilation: torch.compile compiles again {times} times, {each} each"),
             }
         }
         code if code == logging_in_step::RULE.code => {
-            format!("{kind} holds up the work for {each_step}{}", words.a_step())
+            format!("{kind} blocks the host: {each_step}{}", words.a_step())
         }
         code if code == copy_chains::RULE.code => {
             copy_chains::deep_title(share, if counts_calls { words.in_each_step() } else { "" })
         }
         code if code == host_waits::RULE.code => host_waits::title(share, kind, words),
-        _ => format!("{kind} holds up the work for {share:.0} % of the time"),
+        _ => format!("Preprocessing: {kind} takes {share:.0} % of the time"),
     };
     Some(CallCandidate {
         rule,
@@ -91,7 +91,8 @@ fn one(
     })
 }
 
-/// Whether some operator is called in it in each step: what copies a model after an epoch, or no tensors, is another thing.
+/// Check if the code calls some operator in each step. Otherwise it may copy a model after an epoch, or objects
+/// without tensors.
 fn is_in_each_step(called: &CallRuleContext<'_>, seen: &Seen) -> bool {
     let inside = below(called.tree, |node| seen.nodes.binary_search(&node).is_ok());
     let mut by_name: BTreeMap<&str, u64> = BTreeMap::new();
@@ -101,15 +102,15 @@ fn is_in_each_step(called: &CallRuleContext<'_>, seen: &Seen) -> bool {
     called.steps.count > 0 && by_name.into_values().any(|calls| calls >= called.per())
 }
 
-/// The least part of the time that a rule reports, in percent; nothing of one without such a setting.
+/// Minimum reported share of a rule, in percent; 0 for rules without this setting.
 fn least_share(called: &CallRuleContext<'_>, rule: &'static Rule) -> f64 {
     let has_share = rule.settings.iter().any(|setting| setting.name == "share");
     if has_share { called.setting(rule, "share") } else { 0.0 }
 }
 
-/// What it costs to take a batch from a worker, in ns: likely, and at most (`dataloader_starved`).
+/// Cost of taking a batch from a worker, in ns: likely and largest (`dataloader_starved`).
 const TAKE_NS: [u64; 2] = [100_000, 1_100_000];
-/// More workers are no sensible advice.
+/// Largest number of workers that the advice assumes.
 const MOST_WORKERS: u64 = 16;
 fn loading(called: &CallRuleContext<'_>, place: SourceLocation, seen: &Seen) -> Option<CallCandidate> {
     let (rule, ns) = (&dataloader_starved::RULE, seen.time.ns);
@@ -122,21 +123,22 @@ fn loading(called: &CallRuleContext<'_>, place: SourceLocation, seen: &Seen) -> 
     let batches = batches(called);
     let takes = batches.max(called.per());
     let workers = if has_workers { MOST_WORKERS } else { ns.div_ceil(rest).clamp(1, MOST_WORKERS) };
-    // They load beside the computing: what is left is what takes longer, and the taking of batches.
+    // Workers load concurrently with the computation. The rest is the excess of loading, and the cost of taking
+    // batches.
     let left = |take: u64| (ns / workers).saturating_sub(rest).saturating_add(takes.saturating_mul(take));
     let [likely, most] = TAKE_NS.map(|take| signed(ns.saturating_sub(left(take))));
-    // Whether there are processors for them is not known; what was mostly seen to wait needs none.
+    // Free processors are unknown. Loading that mostly waits needs none.
     let mostly_waits = seen.time.waits_ns.saturating_sub(seen.time.measured_ns) > ns / 2;
     let counted = bounded(called, seen.time);
     let low_ns = if mostly_waits && !has_workers { most.min(counted.low_ns) } else { 0 };
     let how = match (has_workers, workers) {
-        (true, _) => "its workers are too slow".to_owned(),
+        (true, _) => "DataLoader workers are too slow".to_owned(),
         (false, 1) => {
-            "its loading runs in the program itself (the gain is that of 1 worker with a processor of its own)"
-                .to_owned()
+            "batches are loaded in the main process (gain assumes 1 worker with its own processor)".to_owned()
         }
         _ => format!(
-            "its loading runs in the program itself (the gain is that of {workers} workers, each with a processor of its own)"
+            "batches are loaded in the main process (gain assumes {workers} workers, each with its own \
+             processor)"
         ),
     };
     let mut facts = facts(called, seen.time);
@@ -145,7 +147,7 @@ fn loading(called: &CallRuleContext<'_>, place: SourceLocation, seen: &Seen) -> 
     }
     Some(CallCandidate {
         rule,
-        title: format!("the program waits for data {share:.0} % of the time: {how}{}", slowest_line(called, seen)),
+        title: format!("Waiting for data: {share:.0} % of the time, {how}{}", slowest_line(called, seen)),
         place,
         facts,
         confidence: confidence(seen.time),
@@ -156,10 +158,11 @@ fn loading(called: &CallRuleContext<'_>, place: SourceLocation, seen: &Seen) -> 
     })
 }
 
-/// A line that has this much of the loading is named, in percent.
+/// Least share of loading of a line that the title names, in percent.
 const MOST: u64 = 50;
 
-/// The line of the program that takes most of the loading, where one does: of a data set, or of what puts batches together.
+/// Line of the program with most of the loading, in a data set or a collate function, as the end of a
+/// title.
 fn slowest_line(called: &CallRuleContext<'_>, seen: &Seen) -> String {
     let taken_from: Vec<FrameId> = seen.nodes.iter().map(|node| called.line(*node)).collect();
     let loads = below(called.tree, |node| seen.nodes.binary_search(&node).is_ok());
@@ -177,7 +180,7 @@ fn slowest_line(called: &CallRuleContext<'_>, seen: &Seen) -> String {
     }
 }
 
-/// Batches that were taken from loaders, as PyTorch's own spans count them; 0 where none does.
+/// Number of batches taken from loaders, from PyTorch's spans; 0 without them.
 fn batches(called: &CallRuleContext<'_>) -> u64 {
     let is_take = |node: &CallNodeId| called.name(*node).starts_with(TAKE_BATCH);
     called.thread.recorded(called.nodes().filter(is_take).map(|node| called.thread.calls[node.index()]).sum())
@@ -193,6 +196,6 @@ mod tests {
         let path = "train.py:50 <module> > train.py:21 main > Recompile 0/1: f (m.py:1)";
         made.calls(path, 1, 300);
         made.cpu(path, 300);
-        assert_eq!(made.found().findings[0].title, "torch.compile compiles again once, for 300.0 ms");
+        assert_eq!(made.found().findings[0].title, "Recompilation: torch.compile compiles again once, 300.0 ms");
     }
 }

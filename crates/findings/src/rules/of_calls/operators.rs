@@ -1,4 +1,5 @@
-//! Operators of calls, and findings that are known by how often they run: unfused optimizers (SL015) and loops of small operators (SL038).
+//! Operators in sums of calls, and findings by their number: unfused optimizers (SL015) and loops of small
+//! operators (SL038).
 
 use super::super::{operators_in_loops, unfused_optimizer};
 use super::call_candidate::{CallCandidate, bounded, signed};
@@ -20,18 +21,19 @@ pub(super) fn find(operators: &Operators<'_, '_>, kinds: &Kinds) -> Vec<CallCand
     let is_fused = |name: &str| name.contains("Fused");
     let optimizers = operators.spans(OPTIMIZER_STEP).into_iter().filter(|(name, _)| !is_fused(name));
     let optimizers = optimizers.filter_map(|(_, spans)| unfused(operators, &spans));
-    // What fused optimizers take is known of CPUs alone.
+    // The cost of fused optimizers is known only for CPUs.
     let optimizers = optimizers.filter(|_| !called.uses_gpu);
     optimizers.chain(loops(operators, kinds)).collect()
 }
 
-/// Operators of the thread that no other operator called.
+/// Outermost operators of the thread.
 pub(super) struct Operators<'c, 'a> {
     pub(super) called: &'c CallRuleContext<'a>,
-    /// Time from begin to end at and below each node, in ns.
+    /// Inclusive elapsed time of each node, in ns.
     ns: Vec<u64>,
     pub(super) outermost: Vec<CallNodeId>,
-    /// By node, whether it belongs to an optimizer or to a backward pass, and is no choice of the line that it is called from.
+    /// True for nodes of an optimizer or a backward pass, which the calling line does not
+    /// determine.
     pub(super) of_others: Vec<bool>,
 }
 
@@ -48,7 +50,7 @@ impl Calls {
         self.ns = self.ns.saturating_add(other.ns);
     }
 
-    /// The part of each of so many.
+    /// An equal part of the calls.
     pub(super) fn shared_by(&self, parts: usize) -> Self {
         let parts = parts.max(1) as u64;
         Self { calls: self.calls / parts, ns: self.ns / parts }
@@ -73,7 +75,7 @@ impl<'c, 'a> Operators<'c, 'a> {
         Calls { calls: self.called.thread.calls[node.index()], ns: self.ns[node.index()] }
     }
 
-    /// Spans whose names begin so, by name.
+    /// Spans with a name prefix, by name.
     pub(super) fn spans(&self, prefix: &str) -> BTreeMap<&str, Vec<CallNodeId>> {
         let mut found: BTreeMap<&str, Vec<CallNodeId>> = BTreeMap::new();
         for node in self.called.nodes() {
@@ -85,7 +87,7 @@ impl<'c, 'a> Operators<'c, 'a> {
         found
     }
 
-    /// Outermost operators below some nodes, by name.
+    /// Outermost operators below the nodes, by name.
     pub(super) fn below(&self, spans: &[CallNodeId]) -> BTreeMap<&str, Calls> {
         let mut by_name: BTreeMap<&str, Calls> = BTreeMap::new();
         let inside = below(self.called.tree, |node| spans.binary_search(&node).is_ok());
@@ -96,7 +98,8 @@ impl<'c, 'a> Operators<'c, 'a> {
     }
 }
 
-/// An optimizer that calls several operators for each parameter, as far as `unfused_optimizer` knows what one call would take on a CPU.
+/// Candidate for an optimizer with several operators per parameter, if `unfused_optimizer` has the cost of one call on
+/// a CPU.
 fn unfused(operators: &Operators<'_, '_>, spans: &[CallNodeId]) -> Option<CallCandidate> {
     let called = operators.called;
     let rule = &unfused_optimizer::RULE;
@@ -114,7 +117,7 @@ fn unfused(operators: &Operators<'_, '_>, spans: &[CallNodeId]) -> Option<CallCa
     if per_call < called.setting(rule, "kernels") || mean > called.setting(rule, "mean_us") * 1e3 {
         return None;
     }
-    // Most operators of an optimizer are called once for each parameter.
+    // The most frequent operators of an optimizer run once per parameter.
     let mut counts: Vec<u64> = by_name.values().map(|of| of.calls).collect();
     counts.sort_unstable();
     let parameters = counts[counts.len() / 2];
@@ -133,7 +136,7 @@ fn unfused(operators: &Operators<'_, '_>, spans: &[CallNodeId]) -> Option<CallCa
     Some(CallCandidate {
         rule,
         title: format!(
-            "{optimizer} calls {per_call:.0} operators{} that take {:.1} µs each in the mean",
+            "Unfused optimizer: {optimizer} calls {per_call:.0} operators{}, mean {:.1} µs each",
             called.words().a_step(),
             mean / 1e3
         ),
@@ -141,7 +144,7 @@ fn unfused(operators: &Operators<'_, '_>, spans: &[CallNodeId]) -> Option<CallCa
         facts: vec![
             count("operators", calls),
             count("parameters", parameters / steps.max(1)),
-            Fact::time("in the optimizer, with Python between them, a step", called.per_step(spans_ns)),
+            Fact::time("optimizer time including Python per step", called.per_step(spans_ns)),
         ],
         confidence: Confidence::Medium,
         gain: Gain { ns, low_ns: low_ns.min(ns), high_ns: high_ns.max(ns) },
@@ -151,14 +154,14 @@ fn unfused(operators: &Operators<'_, '_>, spans: &[CallNodeId]) -> Option<CallCa
     })
 }
 
-/// Lines that call an operator again and again in each step.
+/// Candidates for lines that call an operator many times in each step.
 fn loops(operators: &Operators<'_, '_>, kinds: &Kinds) -> Vec<CallCandidate> {
     let called = operators.called;
-    // Without steps all that a program does again and again looks like a loop: its layers do.
+    // Without steps, any repeated work looks like a loop, such as layers.
     if called.steps.count == 0 {
         return Vec::new();
     }
-    // By call path: layers that share their code are no turns of a loop.
+    // By call path: layers that share their code are not iterations of a loop.
     let mut by_line: BTreeMap<CallNodeId, BTreeMap<&str, Calls>> = BTreeMap::new();
     for &node in operators.outermost.iter().filter(|&&node| !kinds.is_taken(node) && !operators.of_others[node.index()])
     {
@@ -185,17 +188,17 @@ fn loops(operators: &Operators<'_, '_>, kinds: &Kinds) -> Vec<CallCandidate> {
     functions.into_values().filter_map(|lines| of_loop(called, &lines, python(&lines))).collect()
 }
 
-/// Whether an operator is small, and called from one line again and again in each step.
+/// Check if an operator is small, and called many times per step from one line.
 pub(super) fn is_of_loop(called: &CallRuleContext<'_>, calls: &Calls) -> bool {
     let setting = |name| called.setting(&operators_in_loops::RULE, name);
     let (least, longest) = (setting("calls") * called.per() as f64, setting("median_us") * 1e3);
     called.steps.count > 0 && calls.calls as f64 >= least && calls.ns as f64 <= longest * calls.calls.max(1) as f64
 }
 
-/// A line with the calls of each operator from there.
+/// Line with the calls of each operator.
 type Line = (CallNodeId, SourceLocation, Vec<Calls>);
 
-/// By line, the time outside of operators, as samples saw it.
+/// Sampled time outside of operators, by line.
 fn between(called: &CallRuleContext<'_>, kinds: &Kinds) -> BTreeMap<CallNodeId, Time> {
     let mut found: BTreeMap<CallNodeId, Time> = BTreeMap::new();
     for node in called.nodes() {
@@ -223,7 +226,7 @@ fn of_loop(called: &CallRuleContext<'_>, lines: &[Line], python: Time) -> Option
         (Some(first), Some(last)) if first < last => format!(" (lines {first} to {last})"),
         _ => String::new(),
     };
-    // Of all calls of one operator one is left, and what Python does for it.
+    // One call of each operator remains, with its Python.
     let left: f64 = all().map(|of| of.ns as f64 * called.per() as f64 / of.calls.max(1) as f64).sum();
     let part = (1.0 - left / ns.max(1) as f64).max(0.0);
     let likely = (all_ns as f64 * part) as i64;
@@ -231,7 +234,7 @@ fn of_loop(called: &CallRuleContext<'_>, lines: &[Line], python: Time) -> Option
     Some(CallCandidate {
         rule,
         title: format!(
-            "a loop{which} calls {} small operators{}, {:.1} µs each",
+            "Python loop{which}: {} small operators{}, {:.1} µs each",
             calls / called.per(),
             called.words().a_step(),
             ns as f64 / 1e3 / calls.max(1) as f64
@@ -239,12 +242,12 @@ fn of_loop(called: &CallRuleContext<'_>, lines: &[Line], python: Time) -> Option
         place: place.clone(),
         facts: vec![
             Fact::count("operators", usize::try_from(calls).unwrap_or(usize::MAX)),
-            Fact { name: "part of the thread's time", value: share, unit: Unit::Percent },
-            Fact::time("in them, with their backward, a step", called.per_step(ns)),
-            Fact::time("in Python between them, a step", called.per_step(python.ns)),
+            Fact { name: "share of the thread's time", value: share, unit: Unit::Percent },
+            Fact::time("operators with their backward per step", called.per_step(ns)),
+            Fact::time("Python between operators per step", called.per_step(python.ns)),
         ],
         confidence: Confidence::Medium,
-        // What one operator takes that computes as much is not known.
+        // The cost of one operator with the same computation is unknown.
         gain: Gain { ns: likely, low_ns: 0, high_ns: signed(most).max(likely) },
         is_hope: false,
         is_within_other: false,

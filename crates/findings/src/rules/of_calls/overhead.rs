@@ -1,12 +1,12 @@
-//! What a recorder adds to the steps that it records, where it measured that in the run: it is no time of the program.
+//! Exclusion of the recorder's overhead, if the recorder measured it in the run.
 
 use super::steps::Steps;
 use super::thread::{Known, Thread, Time};
 use stackline_model::{CallMetric, CallNodeId, CallingContextTree, Frame};
 
 impl Thread {
-    /// Takes out of times what recording adds to steps, if that is more than chance: as much for each call of an operator, where it was
-    /// called, for that is where the recorder runs. How much it adds, as a part of a step without it.
+    /// Subtract significant overhead from times, equally per operator call at its call site, where the recorder runs.
+    /// Returns the overhead as a share of a step without it.
     pub(super) fn leave_out_overhead(&mut self, tree: &CallingContextTree, steps: &Steps) -> Option<f64> {
         let fraction = self.overhead.fraction.filter(|fraction| fraction.low_ppm > 0)?;
         if steps.count == 0 || self.known == Known::Operators {
@@ -16,7 +16,7 @@ impl Thread {
         let sampled: f64 = steps.select(&self.own).map(|own| own.ns as f64).sum();
         let calls = self.calls_of_process(tree, steps).max(1);
         let each_ns = sampled * added / (1.0 + added) / calls as f64;
-        // By node, what of it is not yet taken out of samples and of measured times.
+        // For each node: overhead not yet subtracted from samples and from elapsed times.
         let mut left = vec![[0.0_f64; 2]; tree.nodes.len()];
         for node in (1..left.len()).rev().filter(|&node| steps.inside[node]) {
             let mut above = left[node];
@@ -35,7 +35,7 @@ impl Thread {
         Some(added)
     }
 
-    /// Calls of operators in steps on all threads of the process: the recorder's overhead is that of all.
+    /// Number of operator calls in steps on all threads of the process, which share the recorder's overhead.
     fn calls_of_process(&self, tree: &CallingContextTree, steps: &Steps) -> u64 {
         let process = |thread: usize| tree.threads.get(thread).map(|thread| thread.process);
         let own = process(self.id.index());
@@ -47,13 +47,13 @@ impl Thread {
     }
 }
 
-/// Whether the recorder runs at each call: spans are few.
+/// Check if the recorder runs at each call: spans are rare.
 fn is_operator(tree: &CallingContextTree, node: CallNodeId) -> bool {
     matches!(tree.frame(node), Some(frame) if !matches!(frame, Frame::Span { .. }))
 }
 
 impl Time {
-    /// It without so much of what is no waiting.
+    /// Subtract computing time.
     fn without_computing(self, ns: u64) -> Self {
         let part = ns as f64 / self.computing().ns.max(1) as f64;
         let fewer = (self.samples.saturating_sub(self.wait_samples) as f64 * part).floor() as u64;
@@ -89,7 +89,7 @@ mod tests {
         assert!(told(&all).contains(&("SL039", Some(22), 60)), "{:?}", told(&all));
         let optimizer =
             |found: &Findings| found.findings.iter().find(|f| f.rule.code == "SL015").unwrap().title.clone();
-        assert_eq!(optimizer(&all), "SGD calls 4000 operators a step that take 5.0 µs each in the mean");
+        assert_eq!(optimizer(&all), "Unfused optimizer: SGD calls 4000 operators per step, mean 5.0 µs each");
         assert_eq!(optimizer(&some), optimizer(&all));
     }
 
@@ -118,7 +118,7 @@ mod tests {
             let named = found.uncovered.groups.iter().find(|group| group.name == "aten::mm").unwrap();
             assert_eq!(named.percent.round(), product);
         }
-        let said = "recording adds 25.0 % to a step, which is taken out of times, call by call of operators";
+        let said = "times exclude the overhead of recording, 25.0 % per step, subtracted at each operator call";
         assert!(without.notes.iter().any(|note| note == said), "{:?}", without.notes);
     }
 }

@@ -1,4 +1,4 @@
-//! Several ranks in one tree of calls: each is looked at by itself, and what was found is put together.
+//! Several ranks in one calling context tree: separate analysis, and merge of the findings.
 
 use super::super::{busy_python, dataloader_starved, operators_in_loops};
 use super::{no_times, of_rank};
@@ -10,7 +10,7 @@ use stackline_timeline::source_location::SourceLocation;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// What is found on any of these ranks.
+/// Findings on any of these ranks.
 pub(super) fn find(
     tree: &CallingContextTree,
     ranks: Vec<i64>,
@@ -24,31 +24,31 @@ pub(super) fn find(
             Err(_) => without.push(rank),
         }
     }
-    // Times of steps and of whole runs are not compared: a rank that makes none serves the others, or died before.
+    // Times of steps and of whole runs are not comparable: a rank without steps serves the others, or ended early.
     let has_steps = |(_, findings): &(i64, Findings)| findings.steps > 0;
     let apart: Vec<i64> = if found.iter().any(has_steps) {
         found.extract_if(.., |of_one| !has_steps(of_one)).map(|(rank, _)| rank).collect()
     } else {
         Vec::new()
     };
-    // What is left out of the others is not the same time, but the same kind of thing.
+    // Excluded times differ between ranks, but are of the same kind.
     let slowest = found.iter().max_by_key(|(rank, findings)| (findings.step_ns, Reverse(*rank)));
     let told = slowest.map(|(_, findings)| findings.notes.clone()).unwrap_or_default();
     found.iter_mut().for_each(|(_, findings): &mut (i64, Findings)| findings.notes.retain(|note| told.contains(note)));
     unify_lines(&mut found, keep);
     let mut merged = merge(found, options, keep).ok_or_else(|| no_times(tree, None))?;
-    let told = [(apart, "nothing marks steps of"), (without, "no time was measured in the steps of")];
+    let told = [(apart, "no step marks on"), (without, "no time measured in steps of")];
     for (ranks, what) in told.into_iter().filter(|(ranks, _)| !ranks.is_empty()) {
-        merged.notes.push(format!("{what} {}: left out", ranges(&ranks)));
+        merged.notes.push(format!("{what} {}: excluded", ranges(&ranks)));
     }
     Ok(merged)
 }
 
-/// Rules whose findings are of all lines of a function, or of the whole program, and stand at the line that takes most time. Which one
-/// that is may differ from rank to rank.
+/// Rules whose findings combine all lines of a function or of the program, and whose source location is the line with
+/// most time. That line may differ between ranks.
 const OF_MANY_LINES: [&Rule; 3] = [&busy_python::RULE, &dataloader_starved::RULE, &operators_in_loops::RULE];
 
-/// What findings of those rules have in common that are merged once their lines agree; none of other rules.
+/// Identity of findings of those rules, without the line; none for other rules.
 fn merge_key(finding: &Finding) -> Option<(String, SourceLocation, String)> {
     let rule = OF_MANY_LINES.iter().find(|rule| rule.code == finding.rule.code)?;
     let is_of_program = rule.code == dataloader_starved::RULE.code;
@@ -57,7 +57,8 @@ fn merge_key(finding: &Finding) -> Option<(String, SourceLocation, String)> {
     Some((code, place, words))
 }
 
-/// Puts findings that differ in their lines alone at the line of the rank that gains most, unless findings are ignored there.
+/// Move findings that differ only in their lines to the line of the rank with the largest gain, unless the user ignores
+/// findings there.
 fn unify_lines(found: &mut [(i64, Findings)], keep: &dyn Fn(&Finding) -> bool) {
     let mut places: BTreeMap<_, Vec<(i64, i64, SourceLocation)>> = BTreeMap::new();
     for (rank, findings) in &*found {
@@ -67,7 +68,7 @@ fn unify_lines(found: &mut [(i64, Findings)], keep: &dyn Fn(&Finding) -> bool) {
             }
         }
     }
-    // Two loops of a function that is called from two places are told apart by their lines alone.
+    // Two loops of a function with two callers differ only in their lines.
     places.retain(|_, of| of.windows(2).all(|pair| pair[0].1 != pair[1].1));
     for (_, findings) in found {
         for finding in findings.findings.iter_mut().chain(&mut findings.small) {
@@ -100,10 +101,10 @@ mod tests {
             made.waits(&format!("{at}22 main > /usr/lib/python3.11/queue.py:171 Queue.get"), waits);
             made.calls(&format!("{at}23 main > Optimizer.step#SGD.step"), 10, 0);
         }
-        // A rank that only began.
+        // A rank that only started.
         made.rank(3);
         made.add((1, 0), "train.py:50 <module>", CallMetric::Allocated, (1, 10));
-        // One that serves the others, for longer than their steps take.
+        // A rank that serves the others, for longer than their steps.
         made.rank(4);
         made.cpu("train.py:50 <module> > train.py:3 serve", 10_000);
         let tree = made.builder.finish();
@@ -115,13 +116,12 @@ mod tests {
         assert_eq!(told(&found), [("SL039", Some(22), 40)]);
         let gains: Vec<(i64, Option<i64>)> = found.findings[0].ranks.iter().map(|of| (of.rank, of.gain_ns)).collect();
         assert_eq!(gains, [(0, Some(20 * MS as i64)), (1, Some(40 * MS as i64))]);
-        let notes =
-            ["nothing marks steps of rank 4: left out", "no time was measured in the steps of rank 3: left out"];
+        let notes = ["no step marks on rank 4: excluded", "no time measured in steps of rank 3: excluded"];
         assert!(found.notes.ends_with(&notes.map(str::to_owned)), "{:?}", found.notes);
         assert_eq!(told(&find(Some(0))), [("SL039", Some(22), 20)]);
     }
 
-    /// A finding of a whole function is one, whichever of its lines takes most time on a rank.
+    /// A finding of a whole function is one finding, although different lines may take most time on different ranks.
     #[test]
     fn ranks_differ_in_the_busiest_line_of_a_function() {
         let mut made = Made::new();
@@ -142,13 +142,13 @@ mod tests {
         assert_eq!(told(&found), [("SL043", Some(12), 30)]);
         let gains: Vec<(i64, Option<i64>)> = found.findings[0].ranks.iter().map(|of| (of.rank, of.gain_ns)).collect();
         assert_eq!(gains, [(0, Some(20 * MS as i64)), (1, Some(30 * MS as i64))]);
-        // One that is ignored where it stands takes none along.
+        // An ignored finding does not move findings of other ranks.
         let found = find(&|finding| finding.place.line != Some(12));
         assert_eq!(told(&found), [("SL043", Some(11), 20)]);
         assert_eq!(found.ignored.iter().map(|of| of.place.line).collect::<Vec<_>>(), [Some(12)]);
     }
 
-    /// Two callers of a function on one rank are two loops: nobody knows which of them another rank's line belongs to.
+    /// Two callers of a function on one rank are two loops: the loop of another rank's line is unknown.
     #[test]
     fn loops_of_one_function_that_have_two_callers_stay_apart() {
         let mut made = Made::new();

@@ -1,16 +1,16 @@
-//! Collections of garbage that Dynamo's own work sets off: it begins and ends compilations outside of their spans.
+//! Garbage collections due to Dynamo, which starts and ends compilations outside of their spans.
 
 use super::super::garbage_collection;
 use super::steps::{Steps, below};
 use stackline_model::names::is_recompilation;
 use stackline_model::{CallNodeId, CallingContextTree, Frame};
 
-/// The module from which Dynamo compiles; what it has compiled does not run in it.
+/// File from which Dynamo compiles. Compiled code does not run in it.
 const COMPILES: &str = "torch/_dynamo/convert_frame.py";
 
 impl Steps {
-    /// Counts collections that come while Dynamo compiles as parts of compilations, which are done once; but for those within the span of
-    /// a recompilation, which have a rule of their own.
+    /// Count collections during Dynamo's compilations as compilation, which is one-time work. Excludes those within a
+    /// recompilation span, which belong to SL026.
     pub(super) fn leave_out_setup_collections(&mut self, tree: &CallingContextTree) {
         let span = |node: CallNodeId| match tree.frame(node) {
             Some(Frame::Span { name }) => Some(tree.strings.get(*name)),

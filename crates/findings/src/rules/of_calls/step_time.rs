@@ -1,4 +1,4 @@
-//! What a step of a recording of sums of calls consists of: operators, waits, and all else that the program does.
+//! Composition of a step in a recording of sums of calls: operators, waits, and the rest of the program.
 
 use super::call_rule_context::CallRuleContext;
 use super::steps::with_steps_as_one;
@@ -9,33 +9,35 @@ use stackline_timeline::source_location::SourceLocation;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Time of a step, or of the whole run where nothing marks steps, of the thread that makes them. Times are in ns.
+/// Time of a step, or of the whole run without step marks, on the thread with the steps. Times are in ns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepTime {
-    /// Steps that times are means of; 0 if nothing marks any, and times are those of the whole run.
+    /// Number of steps, over which times are means; 0 without step marks, with times of the whole run.
     pub steps: usize,
-    /// The rank whose step is longest, of the eight whose busiest threads have most time; `None` of a job without ranks.
+    /// Rank with the longest step, among the eight with most time on their busiest threads; `None` for a job without
+    /// ranks.
     pub rank: Option<i64>,
-    /// Samples of the thread, in all steps, by which times are told; those of operators are measured from begin to end, too.
+    /// Number of samples of the thread in all steps, on which times are based. Operators also have elapsed times.
     pub samples: usize,
-    /// All of it.
+    /// Total time.
     pub ns: i64,
-    /// Operators, and all below them, while they had a processor.
+    /// Inclusive time of operators on a processor.
     pub operators_ns: i64,
-    /// Waits: for locks, input, other threads, a processor. `None` if none was seen: maybe none were recorded.
+    /// Waits for locks, input, other threads or a processor. `None` without such samples, which may not have been
+    /// recorded.
     pub waits_ns: Option<i64>,
-    /// Whether times are of the wall clock, waits included where they are not told apart; else CPU time, and the waits that were seen.
+    /// True for wall time, which includes waits unless they are separated; false for CPU time and sampled waits.
     pub is_wall_clock: bool,
-    /// What recording adds to a step, which is taken out of all these times; `None` if it was not measured, or is no more than chance.
+    /// Excluded overhead of recording per step; `None` if unknown or insignificant.
     pub recording_ns: Option<i64>,
-    /// All else: Python and native code outside of operators.
+    /// Remaining time: Python and native code outside of operators.
     pub other_ns: i64,
-    /// The line of the user's own code at which most time is spent, in it or in what it calls outside of the user's code.
+    /// Line of the user's own code with most time, including callees outside of the user's code.
     pub busiest: Option<(SourceLocation, i64)>,
 }
 
-/// What a step consists of; of several ranks, that of the longest. `None` of profiles, which know no operators, and
-/// where only operators were measured, so that what is between them is not known.
+/// Composition of a step; of several ranks that of the longest step. `None` for profiles, which have no operators, and
+/// for recordings of operators alone, in which the time between operators is unknown.
 #[must_use]
 pub fn step_time(tree: &CallingContextTree) -> Option<StepTime> {
     if !is_recorded(tree) {
@@ -57,10 +59,10 @@ pub fn step_time(tree: &CallingContextTree) -> Option<StepTime> {
     of_each.max_by_key(|time| (time.steps > 0, time.ns, Reverse(time.rank)))
 }
 
-/// Ranks whose steps are looked at: each goes over the whole tree.
+/// Number of analyzed ranks: each analysis reads the whole tree.
 const LOOKED_AT: usize = 8;
 
-/// Ranks by the time of the thread that has most of it by samples.
+/// Ranks by the sampled time of their busiest thread.
 fn busiest_ranks(tree: &CallingContextTree) -> Vec<i64> {
     let mut by_thread: BTreeMap<CallThreadId, u64> = BTreeMap::new();
     for (_, thread, metric, stats) in tree.metrics.iter() {
@@ -126,7 +128,7 @@ mod tests {
         let time = step_time(&made.builder.finish()).unwrap();
         let ms = |ns: i64| ns / MS as i64;
         assert_eq!((time.steps, time.rank, ms(time.ns)), (10, None, 260));
-        // The optimizer's span has time of its own, outside of operators.
+        // The optimizer's span has exclusive time outside of operators.
         assert_eq!((ms(time.operators_ns), time.waits_ns.map(ms), ms(time.other_ns)), (80, Some(150), 30));
         let (place, ns) = time.busiest.unwrap();
         assert_eq!((place.file.as_deref(), place.line, ms(ns)), (Some("io.py"), Some(4), 150));
@@ -143,7 +145,7 @@ mod tests {
             made.calls(&format!("{AT}23 main > Optimizer.step#SGD.step"), 10, 100);
             made.cpu(&format!("{AT}23 main > Optimizer.step#SGD.step"), 100);
         }
-        // One that makes no steps, whatever it does, serves the others.
+        // A rank without steps serves the others.
         made.rank(3);
         made.calls("serve.py:5 <module> > aten::mm", 20, 9000);
         made.cpu("serve.py:5 <module> > aten::mm", 9000);
@@ -156,7 +158,7 @@ mod tests {
         let mut made = Made::new();
         made.calls(&format!("{AT}21 main > aten::mm"), 10, 400);
         assert_eq!(step_time(&made.builder.finish()), None);
-        // Without a wait all is CPU time, as far as anybody knows.
+        // Without recorded waits, all time counts as CPU time.
         let time = step_time(&training().builder.finish()).unwrap();
         assert_eq!((time.waits_ns, time.is_wall_clock, time.recording_ns), (None, false, None));
     }
@@ -180,7 +182,7 @@ mod tests {
         }
         made.calls(&format!("{AT}23 main > Optimizer.step#SGD.step"), 10, 0);
         let time = step_time(&made.builder.finish()).unwrap();
-        // Of 1000 ms a fifth is the recording's.
+        // A fifth of 1000 ms is overhead of recording.
         let rounded_ms = |ns: i64| (ns * time.steps as i64 + MS as i64 / 2) / MS as i64;
         assert_eq!((rounded_ms(time.ns), time.recording_ns.map(rounded_ms)), (800, Some(200)));
     }

@@ -1,7 +1,7 @@
-//! Steps of a calling context tree: how many there were, and which nodes belong to the loop that runs them.
+//! Steps of a calling context tree: their number, and the nodes of the loop that runs them.
 //!
-//! A tree of calls has no times of day, so that set-up and steps are told apart by counts: a line of a loop of `n` steps calls something `n`
-//! times.
+//! A calling context tree has no timestamps, so counts separate set-up from steps: a line in a loop of `n` steps makes
+//! `n` calls.
 
 use super::after_loop::{AfterLoop, Ends};
 use super::thread::{Thread, inclusive, upwards};
@@ -13,23 +13,24 @@ use stackline_model::{CallChildren, CallNodeId, CallNodes, CallStats, CallingCon
 use stackline_timeline::vocabulary::python::{OPTIMIZER_STEP, TAKE_BATCH};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Marks with less than this part of the calls of the most frequent ones are not of steps: a second optimizer that warms up.
+/// Least number of calls of a step mark, as a fraction of the most frequent one. Rarer marks are not steps, such as a
+/// second optimizer that warms up.
 const LEAST_PART: u64 = 10;
 
-/// Steps, and what belongs to them.
+/// Steps and their nodes.
 #[derive(Debug)]
 pub(super) struct Steps {
-    /// How many were recorded; 0 where nothing marks any.
+    /// Number of recorded steps; 0 without step marks.
     pub(super) count: usize,
-    /// The spans that mark them.
+    /// Spans that mark steps.
     pub(super) marks: Option<String>,
-    /// The function whose lines are the loop: its name and file.
+    /// Name and file of the function whose lines are the loop.
     pub(super) function: Option<(StrId, StrId)>,
-    /// Lines behind the loop's last one that may be after it.
+    /// Lines after the loop's last one that may be after the loop.
     pub(super) maybe_after: Vec<CallNodeId>,
-    /// By node, whether it is looked at: of the loop, and no import or compilation, which are done once.
+    /// True for analyzed nodes: those of the loop without imports and compilations, which are one-time work.
     pub(super) inside: Vec<bool>,
-    /// By node, whether it is an import or a compilation, or below one.
+    /// True for nodes at or below an import or a compilation.
     pub(super) is_once: Vec<bool>,
 }
 
@@ -56,13 +57,13 @@ impl Steps {
         }
     }
 
-    /// Of values by node, those of the loop.
+    /// Values of the loop's nodes.
     pub(super) fn select<'v, T>(&'v self, values: &'v [T]) -> impl Iterator<Item = &'v T> {
         values.iter().zip(&self.inside).filter(|(_, inside)| **inside).map(|(value, _)| value)
     }
 }
 
-/// By node, whether it or one above it passes a test.
+/// For each node: true if it or an ancestor passes a test.
 pub(super) fn below(tree: &CallingContextTree, is_it: impl Fn(CallNodeId) -> bool) -> Vec<bool> {
     let mut found = vec![false; tree.nodes.len()];
     for node in tree.nodes.ids().skip(1) {
@@ -81,13 +82,13 @@ fn is_done_once(tree: &CallingContextTree, node: CallNodeId) -> bool {
     }
 }
 
-/// Whether a node is a span that marks steps.
+/// Check if a node is a span that marks steps.
 pub(super) fn is_mark(tree: &CallingContextTree, node: CallNodeId) -> bool {
     [STEP_PREFIX, OPTIMIZER_STEP].iter().any(|prefix| is_span(tree, node, prefix))
         || FRAMEWORKS.iter().any(|framework| is_mark_of(tree, node, framework))
 }
 
-/// Whether a node is a span by which a framework marks steps.
+/// Check if a node is a step span of a framework.
 fn is_mark_of(tree: &CallingContextTree, node: CallNodeId, framework: &Framework) -> bool {
     let name = tree.frame(node).and_then(|frame| span_name(tree, frame));
     name.is_some_and(|name| framework.step_role(name).is_some())
@@ -108,15 +109,15 @@ fn span_name<'t>(tree: &'t CallingContextTree, frame: &Frame) -> Option<&'t str>
     }
 }
 
-/// Spans that mark steps, wherever they are.
+/// Spans that mark steps, at all nodes.
 struct Mark {
     name: String,
     nodes: Vec<CallNodeId>,
     calls: u64,
 }
 
-/// The spans that mark steps, in the order in which traces look for them: those of a profiler's schedule, else those of a framework,
-/// else those of optimizers, each of which may have its own.
+/// Spans that mark steps, in the order of preference of traces: those of a profiler's schedule, otherwise of a
+/// framework, otherwise of optimizers, which may have different steps.
 fn marks(tree: &CallingContextTree, thread: &Thread) -> Vec<Mark> {
     let called = |is_it: &dyn Fn(CallNodeId) -> bool| -> Vec<CallNodeId> {
         tree.nodes.ids().skip(1).filter(|node| thread.calls[node.index()] > 0 && is_it(*node)).collect()
@@ -128,18 +129,18 @@ fn marks(tree: &CallingContextTree, thread: &Thread) -> Vec<Mark> {
     };
     let of_profiler = of(STEP_PREFIX);
     if !of_profiler.is_empty() {
-        // Each has its number.
+        // Each span has its step number.
         return vec![mark(STEP_PREFIX.to_owned(), of_profiler)];
     }
     for framework in FRAMEWORKS.iter().filter(|framework| !framework.steps.is_empty()) {
         let is_it = |node| is_mark_of(tree, node, framework);
-        // A mark within another one is none of its own.
+        // A nested mark is not a separate step.
         let outer = called(&|node| is_it(node) && !upwards(tree, node).skip(1).any(is_it));
         if !outer.is_empty() {
             return vec![mark(framework.steps.iter().map(|step| step.name).collect::<Vec<_>>().join(" or "), outer)];
         }
     }
-    // A GAN has two of one class, at two lines; and one line may be called from several.
+    // A GAN has two optimizers of one class at two lines, and one line may have several callers.
     let mut by_line: BTreeMap<(String, FrameId), Vec<CallNodeId>> = BTreeMap::new();
     for node in of(OPTIMIZER_STEP) {
         let name = tree.frame(node).map(|frame| frame.name(&tree.strings)).unwrap_or_default();
@@ -148,18 +149,18 @@ fn marks(tree: &CallingContextTree, thread: &Thread) -> Vec<Mark> {
     by_line.into_iter().map(|((name, _), nodes)| mark(name, nodes)).collect()
 }
 
-/// The innermost line above a node that is none of PyTorch's.
+/// Innermost line above a node outside of PyTorch.
 fn line_of(tree: &CallingContextTree, node: CallNodeId) -> FrameId {
     let line = upwards(tree, node).find(|&at| python(tree, at).is_some_and(|((_, file), _)| !is_torchs(tree, file)));
     line.and_then(|line| tree.nodes.frame.get(line.index()).copied()).unwrap_or(FrameId::NONE)
 }
 
-/// Whether a file is PyTorch's: what it does around a step is none of the loop.
+/// Check if a file belongs to PyTorch, whose code around a step is not part of the loop.
 fn is_torchs(tree: &CallingContextTree, file: StrId) -> bool {
     is_in_package(tree.strings.get(file), TORCH)
 }
 
-/// The tree with one frame for all steps of a profiler's schedule, where each has its number in its name; `None` where none has.
+/// Tree with one frame for all numbered steps of a profiler's schedule; `None` without several of them.
 pub(super) fn with_steps_as_one(tree: &CallingContextTree) -> Option<CallingContextTree> {
     let steps: Vec<bool> = tree.frames.iter().map(|frame| is_span_frame(tree, frame, STEP_PREFIX)).collect();
     let first = steps.iter().position(|&step| step)?;
@@ -187,16 +188,17 @@ pub(super) fn with_steps_as_one(tree: &CallingContextTree) -> Option<CallingCont
     Some(merged)
 }
 
-/// The lines of the function that runs the loop.
+/// Lines of the function that runs the loop.
 struct Loop {
     function: (StrId, StrId),
     lines: Vec<CallNodeId>,
-    /// Those of the lines that may be after the loop.
+    /// Lines that may be after the loop.
     maybe_after: Vec<CallNodeId>,
 }
 
 impl Loop {
-    /// The outermost function above a mark of which several lines are called again in each step, or else the one that holds the mark.
+    /// Find the outermost function above a mark with several lines that make calls in each step, otherwise the
+    /// function with the mark.
     fn around(
         tree: &CallingContextTree,
         children: &CallChildren,
@@ -209,7 +211,7 @@ impl Loop {
         let path = tree.path(*most);
         let is_loops = |node: CallNodeId| python(tree, node).is_some_and(|((_, file), _)| !is_torchs(tree, file));
         let functions: Vec<CallNodeId> = path.into_iter().filter(|&node| is_loops(node)).collect();
-        // What a set-up calls may be called a multiple of times by chance.
+        // Set-up may make a multiple of the calls by chance.
         let has_several = |is_called: &[bool]| {
             let found = |&node: &CallNodeId| Self::lines_of((tree, children, thread), node, &again, is_called);
             functions.iter().filter_map(found).find(|(_, lines)| *lines > 1)
@@ -219,9 +221,9 @@ impl Loop {
         several.or_else(innermost).map(|(found, _)| found)
     }
 
-    /// The lines of a node's function, and how many of them call something in each step. Where others call something once, the function
-    /// holds the loop, and not just what it does: lines before the first that is called again are its set-up, and those after the last may be
-    /// after the loop.
+    /// Lines of a node's function, and the number of lines with calls in each step. If other lines make calls only
+    /// once, the function contains the loop, not only its body: lines before the first repeated one are set-up, and
+    /// lines after the last may be after the loop.
     fn lines_of(
         (tree, children, thread): (&CallingContextTree, &CallChildren, &Thread),
         node: CallNodeId,
@@ -235,7 +237,7 @@ impl Loop {
         let lines: Vec<(u32, CallNodeId)> = children.of_node(caller).iter().filter_map(own).collect();
         let first = lines.iter().filter(|(_, at)| again.steps[at.index()]).map(|(line, _)| *line).min();
         let is_once = |(_, at): &(u32, CallNodeId)| again.any[at.index()] && !again.steps[at.index()];
-        // Lines behind the last of the set-up that wait again and again are of the loop, too.
+        // Lines after the set-up with repeated waits belong to the loop, too.
         let set_up = lines.iter().filter(|of_line| is_once(of_line) && Some(of_line.0) < first);
         let last = set_up.map(|(line, _)| *line).max();
         let waits = lines.iter().filter(|(line, at)| again.waits[at.index()] && Some(*line) > last);
@@ -260,46 +262,47 @@ fn python(tree: &CallingContextTree, node: CallNodeId) -> Option<((StrId, StrId)
     }
 }
 
-/// By node, what it and all that it calls have of
+/// Repeated work of each node, including its callees.
 pub(super) struct Again {
-    /// calls as often as there are steps,
+    /// Has as many calls as steps.
     pub(super) once: Vec<bool>,
-    /// or a multiple of that,
+    /// Has a multiple of as many calls.
     steps: Vec<bool>,
-    /// or any calls, as far as they are counted;
+    /// Has any counted calls.
     any: Vec<bool>,
-    /// waits again and again;
+    /// Has repeated waits.
     pub(super) waits: Vec<bool>,
-    /// marks of steps, of whatever optimizer;
+    /// Has marks of steps, of any optimizer.
     pub(super) marks: Vec<bool>,
-    /// how many calls,
+    /// Number of calls.
     pub(super) calls: Vec<u64>,
-    /// and how many of them where calls are an exact multiple of steps;
+    /// Number of calls in counts that are an exact multiple of the steps.
     pub(super) of_each: Vec<u64>,
-    /// and time, in ns, without imports and compilations.
+    /// Time in ns, without imports and compilations.
     pub(super) time: Vec<u64>,
-    /// What the recorder saw of ends of steps.
+    /// End times of steps from the recorder.
     pub(super) ends: Option<Ends>,
 }
 
-/// A node of which so many waits a step were seen waits in each: samples miss some.
+/// Least number of sampled waits per step of a node that waits in each step: samples miss some waits.
 const LEAST_WAITS: f64 = 0.5;
-/// Samples of one long wait get ever longer: none that takes so many times as long as they do in the mean is of waits in steps.
+/// Largest sample of a wait in steps, as a multiple of the mean. Samples of one long wait grow with its length.
 const LONG_WAIT: f64 = 4.0;
-/// The recorder leaves out so many steps at a time, unless the program does something else meanwhile.
+/// Number of consecutive steps that the recorder does not record, unless the program does other work in between.
 const UNRECORDED_BLOCK: u64 = 4;
 
 impl Again {
-    /// A recorder may leave steps out to measure what it costs itself; and a program may run its steps from several lines.
+    /// Count repeated work. The recorder may skip steps to measure its overhead, and a program may run its steps from
+    /// several lines.
     fn new(tree: &CallingContextTree, thread: &Thread, mark: &Mark, is_once: &[bool]) -> Self {
         let recorded = thread.recorded(mark.calls);
         let of_nodes = || mark.nodes.iter().map(|node| thread.calls[node.index()]);
         let counts = sorted(of_nodes().chain([mark.calls, recorded]));
-        // Spans are counted in all steps, and all else in the recorded ones.
+        // Spans are counted in all steps, other calls only in recorded steps.
         let of_spans = sorted(of_nodes().chain([mark.calls]));
         let is_exact = mark.nodes.len() == 1 && thread.overhead.unrecorded_steps.is_multiple_of(UNRECORDED_BLOCK);
         let of_others = if is_exact { sorted([recorded].into_iter()) } else { counts.clone() };
-        // A loader is asked once more at the end of each epoch.
+        // A loader receives one more request at the end of each epoch.
         let is_take = |node, calls: u64| calls >= recorded.max(1) && is_span(tree, node, TAKE_BATCH);
         let is_multiple = |counts: &[u64], calls: u64| calls > 0 && counts.iter().any(|&c| calls.is_multiple_of(c));
         let is_of_each = |node, calls: u64| {
@@ -333,7 +336,7 @@ impl Again {
     }
 }
 
-/// Counts of steps in order, without those that say nothing.
+/// Counts of steps in ascending order, without uninformative ones.
 fn sorted(counts: impl Iterator<Item = u64>) -> Vec<u64> {
     let counts: BTreeSet<u64> = counts.filter(|&count| count > 1).collect();
     counts.into_iter().collect()

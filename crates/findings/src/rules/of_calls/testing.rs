@@ -1,4 +1,4 @@
-//! Trees of calls that tests make from text.
+//! Calling context trees from text, for tests.
 
 use super::find_in_calls;
 use crate::{ExternalRules, Findings, Options};
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 pub(super) const MS: u64 = 1_000_000;
 
-/// A tree as text has it: `train.py:12 step > aten::mm`.
+/// Tree from call paths: `train.py:12 step > aten::mm`.
 pub(super) struct Made {
     pub(super) builder: CallingContextTreeBuilder,
     threads: BTreeMap<(u32, u64), CallThreadId>,
@@ -30,8 +30,8 @@ impl Made {
         *self.threads.entry((tid, torch_id)).or_insert_with(|| self.builder.thread(thread()))
     }
 
-    /// What follows is of a process in which operators were left out in so many steps, and recording adds so many percent to a step,
-    /// give or take 5.
+    /// Start a process whose recorder skipped operators in `unrecorded_steps` steps, with an overhead in percent,
+    /// ±5.
     pub(super) fn overhead(&mut self, unrecorded_steps: u64, percent: Option<i64>) {
         let ppm = |percent: i64| percent * 10_000;
         let fraction = percent.map(|percent| OverheadFraction {
@@ -45,7 +45,7 @@ impl Made {
         self.threads.clear();
     }
 
-    /// What follows is of a process whose steps ended then, and which was recorded for so long, in ns.
+    /// Start a process with end times of steps and a total recorded time, in ns.
     pub(super) fn step_ends(&mut self, ends: CallStepEnds, lasted_ns: u64) {
         let process = CallProcess {
             pid: 9,
@@ -58,7 +58,7 @@ impl Made {
         self.threads.clear();
     }
 
-    /// What follows is of another process, which is of this rank.
+    /// Start a process of a rank.
     pub(super) fn rank(&mut self, rank: u32) {
         let process =
             CallProcess { pid: 8 + rank, rank: Some(rank), recorder: "1".to_owned(), ..CallProcess::default() };
@@ -101,7 +101,7 @@ impl Made {
         self.builder.add(node, thread, metric, &stats);
     }
 
-    /// Samples of 10 ms each.
+    /// Add samples of 10 ms each.
     pub(super) fn cpu(&mut self, path: &str, ms: u64) {
         self.add((1, 0), path, CallMetric::CpuTime, (ms / 10, ms * MS));
     }
@@ -110,12 +110,12 @@ impl Made {
         self.add((1, 0), path, CallMetric::WaitTime, (ms / 10, ms * MS));
     }
 
-    /// Calls as the recorder counts them: of a thread that it knows by another name.
+    /// Add calls as the recorder counts them, on the same thread under another name.
     pub(super) fn calls(&mut self, path: &str, count: u64, ms: u64) {
         self.add((1, 99), path, CallMetric::OperatorTime, (count, ms * MS));
     }
 
-    /// How long these calls took from begin to end, the longest of them longest.
+    /// Add durations of calls: their total and the longest.
     pub(super) fn durations(&mut self, path: &str, count: u64, (ms, longest): (u64, u64)) {
         let of_others = CallStats { count: count - 1, sum: (ms - longest) * MS, ..CallStats::from_value(MS) };
         let (node, thread) = (self.node(path), self.thread(1, 99));
@@ -128,13 +128,13 @@ impl Made {
     }
 }
 
-/// Code, line, and gain a step in ms.
+/// Code, line, and gain per step in ms.
 pub(super) fn told(found: &Findings) -> Vec<(&str, Option<u32>, i64)> {
     let one = |finding: &crate::Finding| finding.gain_ns() / MS as i64;
     found.findings.iter().map(|f| (f.rule.code.as_str(), f.place.line, one(f))).collect()
 }
 
-/// A loop of 10 steps in `main`, line 20 to 30, with a set-up before it.
+/// Loop of 10 steps in `main`, lines 20 to 30, after a set-up.
 pub(super) fn training() -> Made {
     let mut made = Made::new();
     made.calls("train.py:50 <module> > train.py:5 main > aten::uniform_", 33, 40);

@@ -17,15 +17,15 @@ fn a_step_is_what_the_loop_calls_again_and_its_set_up_is_left_out() {
         "{:?}",
         found.notes
     );
-    assert!(found.notes[1].starts_with("what is outside of the loop, 5040 ms of that thread, is"), "{:?}", found.notes);
-    // No rule has anything; what takes most is named.
+    assert!(found.notes[1].starts_with("time outside of the loop, 5040 ms of that thread, is"), "{:?}", found.notes);
+    // No rule has a finding; the largest groups are named.
     assert_eq!(told(&found), []);
     let groups: Vec<(&str, usize, f64)> =
         found.uncovered.groups.iter().map(|g| (g.name.as_str(), g.count, g.percent.round())).collect();
     assert_eq!(groups, [("aten::mm", 20, 80.0)]);
 }
 
-/// Traces of the same program have these steps, too.
+/// Traces of the same program have the same steps.
 #[test]
 fn marks_of_frameworks_are_steps() {
     for (spans, marks) in [
@@ -54,7 +54,7 @@ fn each_sample_counts_for_the_outermost_thing_that_a_rule_knows() {
     let main = "train.py:50 <module> > train.py:22 main > ";
     let next = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__ > data.py:9 __getitem__ > ";
     made.calls(&format!("{main}enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"), 10, 500);
-    // Within loading: a wait, and resizing.
+    // Loading includes a wait, and resizing.
     made.waits(&format!("{main}{next}/usr/lib/python3.11/queue.py:171 Queue.get"), 200);
     made.cpu(&format!("{main}{next}/env/site-packages/PIL/Image.py:9 Image.resize"), 300);
     made.waits(&format!("{main}io.py:4 fetch > /usr/lib/python3.11/queue.py:171 Queue.get"), 400);
@@ -67,7 +67,7 @@ fn each_sample_counts_for_the_outermost_thing_that_a_rule_knows() {
     assert_eq!(
         codes,
         [
-            // Loading beside the rest of a step, which takes longer: but for the taking of a batch all goes.
+            // Loading concurrent with the longer rest of a step: only the taking of a batch remains.
             ("SL009", Some(22), 49),
             ("SL010", Some(9), 30),
             ("SL029", Some(22), 10),
@@ -75,7 +75,7 @@ fn each_sample_counts_for_the_outermost_thing_that_a_rule_knows() {
             ("SL039", Some(6), 5),
         ]
     );
-    // Resizing is a part of loading, and no more is gained by both.
+    // Resizing is part of loading, so both together gain no more.
     let together = found.together.unwrap().ns / MS as i64;
     assert_eq!(together, 49 + 10 + 40 + 5);
     let named = |line| found.findings.iter().find(|f| f.place.line == Some(line)).unwrap().title.clone();
@@ -93,10 +93,10 @@ fn a_loop_begins_where_it_waits_in_each_step() {
         made.found()
     };
     assert_eq!(told(&sleeps(20, 10)), [("SL039", Some(20), 20)]);
-    // One long wait, and waits in few of the steps, are of the set-up.
+    // One long wait, and waits in few of the steps, belong to the set-up.
     assert_eq!(told(&sleeps(20, 5000)), []);
     assert_eq!(told(&sleeps(4, 10)), []);
-    // So are those before the last line that does something once.
+    // So do waits before the last line with one-time work.
     let mut made = training();
     made.waits("train.py:50 <module> > train.py:3 main", 300);
     assert_eq!(told(&made.found()), []);
@@ -126,7 +126,7 @@ fn a_span_that_takes_longer_than_samples_of_it_waits() {
     let found = made.found();
     assert_eq!(found.step_ns, 160 * MS as i64);
     let [loading] = &found.findings[..] else { panic!("{:?}", told(&found)) };
-    assert!(loading.title.ends_with("its workers are too slow"), "{}", loading.title);
+    assert!(loading.title.ends_with("DataLoader workers are too slow"), "{}", loading.title);
     assert_eq!((loading.rule.code.as_str(), loading.gain_ns() / MS as i64), ("SL009", 59));
     assert_eq!(loading.gain.unwrap().low_ns, 0, "whether there are processors for more is not known");
 }
@@ -144,9 +144,10 @@ fn the_first_batch_counts_as_the_others() {
     };
     let found = step(420);
     assert_eq!((found.step_ns, told(&found)), (120 * MS as i64, vec![("SL009", Some(22), 19)]));
-    let left_out = "what the longest batch, most likely the first, took longer than the others, 400.0 ms of that thread, is left out";
+    let left_out =
+        "the excess of the longest batch, most likely the first, over the others, 400.0 ms of that thread, is excluded";
     assert!(found.notes.iter().any(|note| note == left_out), "{:?}", found.notes);
-    // One that is not much longer is one of them.
+    // A batch that is not much longer counts as the others.
     assert_eq!(step(150).step_ns, 160 * MS as i64);
 }
 
@@ -160,7 +161,7 @@ fn what_no_sample_saw_of_an_operator_is_shared_among_those_that_it_calls() {
     made.cpu(linear, 100);
     made.cpu(&format!("{linear} > aten::addmm"), 300);
     let found = made.found();
-    // Of 1,000 ms in `linear`, 400 were seen; the span's own 100 ms were not.
+    // Samples cover 400 of 1,000 ms in `linear`, and none of the span's own 100 ms.
     assert_eq!(found.step_ns, (100 + 100 + 10) * MS as i64);
     let groups: Vec<(&str, f64)> =
         found.uncovered.groups.iter().map(|g| (g.name.as_str(), g.percent * 21.0 / 10.0)).collect();
@@ -184,7 +185,7 @@ fn compilations_of_the_first_step_are_left_out_and_later_ones_are_told() {
     }
     let found = made.found();
     assert_eq!((found.step_ns, told(&found)), (150 * MS as i64, vec![("SL026", Some(21), 50)]));
-    assert_eq!(found.findings[0].title, "torch.compile compiles again 2 times, 250.0 ms each time");
+    assert_eq!(found.findings[0].title, "Recompilation: torch.compile compiles again 2 times, 250.0 ms each");
     assert!(found.notes.iter().any(|note| note.starts_with("imports and compilations, 900.0 ms")), "{:?}", found.notes);
 }
 
@@ -200,18 +201,19 @@ fn operators_by_count() {
     made.calls(&format!("{turn} > aten::sub"), 10 * 100, 10);
     made.cpu(turn, 90);
     let found = made.found();
-    // Adam: 10 ms of its own and 20 ms of operators; 500 parameters of 3 µs are left, and 0.35 of what operators take beyond 2.5 µs.
+    // Adam: 10 ms of its own and 20 ms of operators. 3 µs for each of 500 parameters remain, and 0.35 of the operators'
+    // time beyond 2.5 µs each.
     let left = 1.5 + 0.35 * (20.0 - 2000.0 * 0.0025);
     let gain = |code: &str| found.findings.iter().find(|f| f.rule.code == code).unwrap().gain.unwrap().ns as f64 / 1e6;
     assert!((gain("SL015") - (30.0 - left) / 10.0).abs() < 1e-3, "{}", gain("SL015"));
-    // Of 100 calls one is left, and of what Python does for them.
+    // One of 100 calls remains, and the same share of their Python.
     assert!((gain("SL038") - 100.0 * 0.99 / 10.0).abs() < 1e-3, "{}", gain("SL038"));
 }
 
 #[test]
 fn copies_that_only_put_tensors_in_order() {
     let mut made = training();
-    // What converts, and what makes a view, is none.
+    // Conversions and views are no copies.
     let all = [(22, "aten::clone", "aten::copy_"), (24, "aten::to", "aten::copy_"), (25, "aten::view", "aten::alias")];
     for (line, inner, innermost) in all {
         let mut path = format!("train.py:50 <module> > train.py:{line} main > aten::contiguous");
@@ -232,13 +234,13 @@ fn copies_that_only_put_tensors_in_order() {
     let uncovered = found.uncovered.groups.iter().map(|group| (group.name.as_str(), group.place.line));
     assert!(!uncovered.clone().any(|(_, line)| line == Some(22)), "{:?}", uncovered.collect::<Vec<_>>());
     assert!(found.findings[0].rule.advice.starts_with("Do not copy a model in the loop"));
-    // What an optimizer copies, and what a backward pass does below a view, is no choice of that line.
+    // The line does not determine copies of an optimizer, or of a backward pass below a view.
     let mut made = training();
     let main = "train.py:50 <module> > train.py:";
     made.calls(&format!("{main}23 main > Optimizer.step#SGD.step > aten::clone > aten::copy_"), 10, 300);
     made.calls(&format!("{main}24 main > aten::reshape > ReshapeBackward0 > aten::clone > aten::copy_"), 10, 300);
     assert_eq!(told(&made.found()), []);
-    // A configuration has no tensors, and a model that is copied after each epoch is not copied in each step.
+    // A configuration has no tensors, and a model copied after each epoch is not copied in each step.
     let mut made = training();
     for (line, copies) in [(26, 0), (27, 2)] {
         let deep = format!("{main}{line} main > /usr/lib/python3.11/copy.py:9 deepcopy");
@@ -248,7 +250,7 @@ fn copies_that_only_put_tensors_in_order() {
         }
     }
     assert_eq!(told(&made.found()), []);
-    // Without steps nobody knows whether a model is copied once.
+    // Without steps, a copy of a model may be one-time work.
     let mut once = Made::new();
     once.cpu("train.py:3 main > /usr/lib/python3.11/copy.py:9 deepcopy", 500);
     assert_eq!(told(&once.found()), []);
@@ -272,16 +274,20 @@ fn gradients_that_are_filled_with_zeros() {
         [gain.low_ns, gain.ns, gain.high_ns].map(|ns| ns / MS as i64)
     };
     let found = step("aten::zero_", 80, 1);
-    assert!(found.findings[0].title.starts_with("SGD.zero_grad fills 8 gradients"), "{}", found.findings[0].title);
+    assert!(
+        found.findings[0].title.starts_with("Zeroed gradients: SGD.zero_grad fills 8 gradients"),
+        "{}",
+        found.findings[0].title
+    );
     assert_eq!(gain(&found), [20, 60, 60]);
-    // The second of two passes has something to add to.
+    // The second of two passes adds to gradients, not to zeros.
     assert_eq!(gain(&step("aten::zero_", 80, 2)), [20, 40, 60]);
-    // How many a list has is not known.
+    // The length of a list is unknown.
     assert_eq!(gain(&step("aten::_foreach_zero_", 10, 1)), [20, 20, 60]);
     assert_eq!(told(&step("aten::zero_", 30, 1)), []);
 }
 
-/// Sums of the host's calls do not tell what a GPU computes.
+/// Sums of host calls exclude GPU work.
 #[test]
 fn rules_that_weigh_operators_do_not_look_at_programs_with_a_gpu() {
     const WEIGH: [&str; 2] = ["SL015", "SL042"];
@@ -308,7 +314,7 @@ fn what_cannot_be_looked_for_is_said() {
     made.add((1, 0), "train.py:1 f", CallMetric::Allocated, (1, 10));
     let none = find(&made.builder.finish(), None, Scope::default()).unwrap_err();
     assert_eq!(none, NoCalls::NoTimes(vec!["allocated".to_owned()]));
-    // Without samples what Python does is not known.
+    // Without samples, the time in Python is unknown.
     let mut made = Made::new();
     made.calls("train.py:1 f > aten::mm", 5, 10);
     let found = made.found();
@@ -336,7 +342,7 @@ fn what_prepares_data_is_told_once() {
     let mut made = training();
     let line = "train.py:50 <module> > train.py:22 main > ";
     made.cpu(&format!("{line}/env/site-packages/PIL/Image.py:9 Image.resize"), 1000);
-    // A model that interpolates prepares nothing.
+    // Interpolation in a model is not preprocessing.
     made.cpu(&format!("{line}/env/site-packages/torch/nn/functional.py:3 interpolate"), 1000);
     assert_eq!(told(&made.found()), [("SL010", Some(22), 100)]);
 }
@@ -376,7 +382,7 @@ fn spans_whose_calls_come_in_turns_are_counted_once() {
         names.iter().for_each(|name| made.cpu(&format!("{at}{name} > {inner}"), 100));
     }
     let found = made.found();
-    assert_eq!(found.findings[0].title, "torch.compile compiles again 2 times, 200.0 ms each time");
+    assert_eq!(found.findings[0].title, "Recompilation: torch.compile compiles again 2 times, 200.0 ms each");
 }
 
 #[test]
@@ -391,7 +397,7 @@ fn times_beyond_all_measure_do_no_harm() {
     assert!(found.findings.iter().all(|f| f.gain_ns() <= found.step_ns), "{found:?}");
 }
 
-/// Parts of paths of which rules know some.
+/// Parts of call paths, some of which rules match.
 const PARTS: [&str; 9] = [
     "train.py:3 main",
     "train.py:4 main",
@@ -425,7 +431,7 @@ proptest! {
             prop_assert!(gain.low_ns <= gain.ns && gain.ns <= gain.high_ns, "{finding:?}");
             prop_assert!(gain.ns <= found.step_ns, "{finding:?} of {}", found.step_ns);
         }
-        // Those that are known by name divide the time: each sample counts once.
+        // Findings by name divide the time: each sample counts once.
         let named = ["SL009", "SL025", "SL026", "SL029", "SL039"];
         let all = || found.findings.iter().chain(&found.small).filter(|f| named.contains(&f.rule.code.as_str()));
         let sum: i64 = all().map(crate::Finding::gain_ns).sum();
@@ -463,7 +469,7 @@ fn the_line_that_loads_longest_is_named() {
     assert!(loading.title.ends_with("; most of it at data.py:9 in __getitem__ (80 %)"), "{}", loading.title);
 }
 
-/// What no finding came of is not hidden by the rule that looks for it.
+/// Time of a rule without a finding remains uncovered.
 #[test]
 fn copies_that_are_rare_are_named_as_what_no_rule_covers() {
     let mut made = training();

@@ -1,4 +1,4 @@
-//! The thread of a calling context tree that findings are about: the one that runs the steps, and its time at each node.
+//! Thread of a calling context tree that runs the steps, with its time at each node.
 
 use super::steps::{is_mark, is_span};
 use stackline_model::{
@@ -11,15 +11,15 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Time of one thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Time {
-    /// In ns, waits included where they were recorded.
+    /// Total in ns, including recorded waits.
     pub(super) ns: u64,
-    /// What of it is waiting, in ns.
+    /// Waiting time, in ns.
     pub(super) waits_ns: u64,
-    /// What of it no sample saw: it was measured from begin to end, in ns.
+    /// Elapsed time without samples, in ns.
     pub(super) measured_ns: u64,
-    /// Samples that saw the rest,
+    /// Number of samples of the rest.
     pub(super) samples: u64,
-    /// and those of them that saw it wait.
+    /// Number of these samples that show a wait.
     pub(super) wait_samples: u64,
 }
 
@@ -32,38 +32,38 @@ impl Time {
         self.wait_samples = self.wait_samples.saturating_add(other.wait_samples);
     }
 
-    /// Time that so many samples saw.
+    /// Time from samples.
     fn sampled(ns: u64, samples: u64) -> Self {
         Self { ns, samples, ..Self::default() }
     }
 
-    /// Time for which so many samples saw the thread wait.
+    /// Waiting time from samples.
     fn waited(ns: u64, samples: u64) -> Self {
         Self { ns, waits_ns: ns, samples, wait_samples: samples, ..Self::default() }
     }
 
-    /// Time that was measured from begin to end.
+    /// Elapsed time.
     fn measured(ns: u64) -> Self {
         Self { ns, measured_ns: ns, ..Self::default() }
     }
 
-    /// Time that was so measured, and that no sample saw: the thread waited, or had no processor.
+    /// Elapsed time without samples, in which the thread waited or had no processor.
     pub(super) fn unseen(ns: u64) -> Self {
         Self { waits_ns: ns, ..Self::measured(ns) }
     }
 
-    /// What samples saw of it but for what they saw of a part.
+    /// Sampled time without that of a part.
     pub(super) fn without(self, part: Self) -> Self {
         Self::sampled(self.ns.saturating_sub(part.ns), self.samples.saturating_sub(part.samples))
     }
 
-    /// What of it is waiting.
+    /// Waiting time only.
     pub(super) fn waiting(self) -> Self {
         let measured_ns = self.measured_ns.min(self.waits_ns);
         Self { measured_ns, ..Self::waited(self.waits_ns, self.wait_samples) }
     }
 
-    /// What of it is no waiting.
+    /// Computing time only.
     pub(super) fn computing(self) -> Self {
         let samples = self.samples.saturating_sub(self.wait_samples);
         let measured_ns = self.measured_ns.saturating_sub(self.waits_ns);
@@ -71,47 +71,48 @@ impl Time {
     }
 }
 
-/// How times are known.
+/// Source of times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Known {
-    /// Samples of what the thread does, whether it computes or waits.
+    /// Wall time samples, of computing and waiting.
     Wall,
-    /// Samples of CPU time, and of waits where the recorder looked at them.
+    /// CPU time samples, and samples of waits if recorded.
     Cpu,
-    /// Operators from begin to end, and nothing of what is between them.
+    /// Elapsed times of operators only.
     Operators,
 }
 
-/// The thread.
+/// Analyzed thread.
 #[derive(Clone, Debug)]
 pub(super) struct Thread {
     pub(super) id: CallThreadId,
     pub(super) known: Known,
-    /// Time at each node itself.
+    /// Exclusive time of each node.
     pub(super) own: Vec<Time>,
-    /// Of a recording whose wall-clock samples no sample of a wait divides: samples of CPU time at each node itself, empty without any.
+    /// Exclusive CPU time samples of each node, for recordings whose wall time samples are not divided by samples of
+    /// waits; empty without CPU time.
     cpu: Option<Vec<Time>>,
-    /// Calls of operators and spans at each node itself.
+    /// Exclusive calls of operators and spans at each node.
     pub(super) calls: Vec<u64>,
-    /// The same in time from begin to end, without other operators and spans, in ns.
+    /// Exclusive elapsed time of operators and spans at each node, in ns.
     pub(super) operators: Vec<u64>,
-    /// How long it took to take each batch from a loader, in ns.
+    /// Durations of taking a batch from a loader, in ns.
     pub(super) durations: BTreeMap<CallNodeId, CallStats>,
     /// Samples of waits, in ns.
     pub(super) waits: BTreeMap<CallNodeId, CallStats>,
-    /// What a recorder measured of its overhead,
+    /// Measured overhead of the recorder.
     pub(super) overhead: CallOverhead,
-    /// and the part of steps that it recorded: in the others, which tell its overhead, spans are counted and nothing else.
+    /// Share of recorded steps. In the others, which measure the overhead, only spans are counted.
     recorded_part: f64,
 }
 
 impl Thread {
-    /// Whether computing and waiting can be told apart: wall-clock time alone is both.
+    /// Check if computing and waiting are distinguished: wall time alone includes both.
     pub(super) fn knows_computing(&self) -> bool {
         self.cpu.as_ref().is_none_or(|cpu| !cpu.is_empty())
     }
 
-    /// What of the time at a node itself is computing; nothing where that is not known.
+    /// Exclusive computing time of a node; 0 if unknown.
     pub(super) fn computing(&self, node: CallNodeId) -> Time {
         match &self.cpu {
             Some(cpu) => cpu.get(node.index()).copied().unwrap_or_default(),
@@ -119,13 +120,13 @@ impl Thread {
         }
     }
 
-    /// How many of so many spans, which are counted in all steps, are of recorded ones.
+    /// Number of spans in recorded steps, from a number of spans in all steps.
     pub(super) fn recorded(&self, spans: u64) -> u64 {
         (spans as f64 * self.recorded_part).round() as u64
     }
 
-    /// The thread that runs the steps: it marks some, runs the most operators (but for autograd's, which works for others), or has the most
-    /// time; of one rank, if one is chosen. `None` if no thread has any time.
+    /// Find the thread that runs the steps: it marks steps, runs most operators (except for autograd threads), or has
+    /// most time; of one rank, if selected. `None` without times.
     pub(super) fn find(tree: &CallingContextTree, rank: Option<i64>) -> Option<Self> {
         let mut by_thread: BTreeMap<CallThreadId, BTreeMap<CallMetric, u64>> = BTreeMap::new();
         let is_chosen = |thread: CallThreadId| rank.is_none_or(|rank| rank_of(tree, thread) == Some(rank));
@@ -158,7 +159,7 @@ impl Thread {
         Some(Self::with(tree, id, known))
     }
 
-    /// A thread, by all rows of the table of threads that are of it.
+    /// Collect a thread from all its rows in the table of threads.
     pub(super) fn with(tree: &CallingContextTree, id: CallThreadId, known: Known) -> Self {
         let first = first_of(tree);
         let is_it = |thread: CallThreadId| first.get(thread.index()).copied().unwrap_or(thread) == id;
@@ -173,7 +174,7 @@ impl Thread {
             let (ns, samples) = (stats.sum, stats.count);
             match (metric, known) {
                 (CallMetric::WallTime, Known::Wall) => own[at].add(Time::sampled(ns, samples)),
-                // Samples of waits are others than those of the clock.
+                // Samples of waits are separate from wall time samples.
                 (CallMetric::WaitTime, Known::Wall) => waits[at] = waits[at].saturating_add(ns),
                 (CallMetric::CpuTime, Known::Wall) => cpu[at].add(Time::sampled(ns, samples)),
                 (CallMetric::CpuTime, Known::Cpu) => own[at].add(Time::sampled(ns, samples)),
@@ -204,7 +205,7 @@ impl Thread {
             time.wait_samples = (time.samples as f64 * part.min(1.0)).round() as u64;
         }
         if !is_recorded(tree) {
-            // Rows of profiles may stand for many samples each.
+            // Rows of profiles may represent many samples each.
             own.iter_mut().for_each(|time| (time.samples, time.wait_samples) = (0, 0));
         }
         let process = tree.threads.get(id.index()).and_then(|thread| tree.processes.get(thread.process.index()));
@@ -214,7 +215,7 @@ impl Thread {
     }
 }
 
-/// The part of steps that was recorded. The recorder counts those of one optimizer, most likely that with the most steps.
+/// Share of recorded steps. The recorder counts the steps of one optimizer, probably the one with most steps.
 fn recorded_part(tree: &CallingContextTree, calls: &[u64], unrecorded: u64) -> f64 {
     let mut steps: BTreeMap<FrameId, u64> = BTreeMap::new();
     for node in tree.nodes.ids().filter(|node| is_span(tree, *node, OPTIMIZER_STEP)) {
@@ -226,7 +227,8 @@ fn recorded_part(tree: &CallingContextTree, calls: &[u64], unrecorded: u64) -> f
     }
 }
 
-/// By row of the table of threads, the first row of the same thread: who counts calls and who samples may know it by other names.
+/// For each row of the table of threads: the first row of the same thread. Counted calls and samples may use different
+/// names of a thread.
 fn first_of(tree: &CallingContextTree) -> Vec<CallThreadId> {
     let mut known = BTreeMap::new();
     let rows = tree.threads.iter().enumerate().map(|(at, thread)| (CallThreadId::new(at), thread));
@@ -237,12 +239,12 @@ fn first_of(tree: &CallingContextTree) -> Vec<CallThreadId> {
     .collect()
 }
 
-/// Whether a tree is of a recorder of ours, which counts samples.
+/// Check if a tree is from Stackline's own recorder, which counts samples.
 pub(super) fn is_recorded(tree: &CallingContextTree) -> bool {
     tree.processes.iter().any(|process| !process.recorder.is_empty())
 }
 
-/// Whether autograd runs backward passes of a device on a thread.
+/// Check if autograd runs backward passes of a device on a thread.
 pub(super) fn is_of_autograd(tree: &CallingContextTree, thread: CallThreadId) -> bool {
     let name = tree.threads.get(thread.index()).map(|thread| tree.strings.get(thread.name));
     name.is_some_and(is_device_thread)
@@ -252,13 +254,13 @@ fn is_time(metric: CallMetric) -> bool {
     metric.unit() == Unit::Ns && metric.adds_up()
 }
 
-/// The rank of a thread's process, if it has one.
+/// Rank of a thread's process, if known.
 pub(super) fn rank_of(tree: &CallingContextTree, thread: CallThreadId) -> Option<i64> {
     let process = tree.threads.get(thread.index())?.process;
     tree.processes.get(process.index())?.rank.map(i64::from)
 }
 
-/// By node, what stands at it and at all nodes below it.
+/// Inclusive values of each node.
 pub(super) fn inclusive<T: Copy>(tree: &CallingContextTree, mut values: Vec<T>, add: impl Fn(&mut T, T)) -> Vec<T> {
     for node in (1..values.len()).rev() {
         let value = values[node];
@@ -267,7 +269,7 @@ pub(super) fn inclusive<T: Copy>(tree: &CallingContextTree, mut values: Vec<T>, 
     values
 }
 
-/// By node, the outermost node at or above it that a test knows, and what the test says of it.
+/// For each node: the outermost node at or above it that a test accepts, with the result of the test.
 pub(super) fn outermost<K: Copy>(
     tree: &CallingContextTree,
     which: impl Fn(CallNodeId) -> Option<K>,
@@ -280,7 +282,7 @@ pub(super) fn outermost<K: Copy>(
     found
 }
 
-/// Nodes from one up to, and without, the root.
+/// Nodes from one up to the root, exclusive.
 pub(super) fn upwards(tree: &CallingContextTree, node: CallNodeId) -> impl Iterator<Item = CallNodeId> {
     let above = |node: &CallNodeId| tree.nodes.parent[node.index()].some();
     std::iter::successors(Some(node), above).filter(|node| *node != CallingContextTree::ROOT)

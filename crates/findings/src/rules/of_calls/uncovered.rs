@@ -1,4 +1,4 @@
-//! Time of the thread that no finding is about.
+//! Time of the thread that no finding covers.
 
 use super::super::{copy_chains, dataloader_starved, operators_in_loops, unfused_optimizer, zeroed_gradients};
 use super::busy::of_functions;
@@ -14,22 +14,22 @@ use stackline_timeline::source_location::SourceLocation;
 use stackline_timeline::vocabulary::aten;
 use std::collections::BTreeMap;
 
-/// A group that takes this much of the time is named in any case, in percent.
+/// Share of the time from which a group is always named, in percent.
 const LARGE_PERCENT: f64 = 20.0;
-/// Where findings cover less than this, smaller groups are named, too, in percent,
+/// Share covered by findings, in percent, below which smaller groups are also named.
 const MOST_PERCENT: f64 = 50.0;
-/// down to this, in percent,
+/// Least share of these smaller groups, in percent.
 const LEAST_PERCENT: f64 = 3.0;
-/// and so many in all.
+/// Largest number of named groups.
 const NAMED: usize = 5;
 
 /// Time of one name.
 struct Group {
     time: Time,
     calls: u64,
-    /// Where most of it is,
+    /// Source location with most of the time.
     place: SourceLocation,
-    /// and its time there.
+    /// Time at that location, in ns.
     there_ns: u64,
 }
 
@@ -44,7 +44,7 @@ pub(super) fn find(called: &CallRuleContext<'_>, kinds: &Kinds, candidates: &[Ca
                 && (&candidate.place.file, &candidate.place.function) == (&place.file, &place.function)
         })
     };
-    // What a rule looks for is told only if it found something.
+    // A rule covers its time only if it has a finding.
     let is_taken = |node: CallNodeId| {
         kinds.rule_of(node).is_some_and(|(rule, line)| {
             let is_of_program = rule.code == dataloader_starved::RULE.code;
@@ -70,7 +70,7 @@ pub(super) fn find(called: &CallRuleContext<'_>, kinds: &Kinds, candidates: &[Ca
     Uncovered { covered_percent: Some(covered_percent), groups }
 }
 
-/// Whether a draft is about an operator that mostly runs at this place.
+/// Check if a candidate covers an operator that mostly runs at this source location.
 fn is_about(candidate: &CallCandidate, operator: &str, place: &SourceLocation) -> bool {
     let is_there = (&candidate.place.file, candidate.place.line) == (&place.file, place.line);
     is_there
@@ -107,7 +107,7 @@ fn large(called: &CallRuleContext<'_>, kind: LargeKind, name: String, group: Gro
     }
 }
 
-/// Operators by name, without those that they call: a matrix product says more than the module that it is in.
+/// Operators by name, without nested ones: a matrix product is more specific than its module.
 fn operators(called: &CallRuleContext<'_>, is_taken: &dyn Fn(CallNodeId) -> bool) -> Vec<(String, Group)> {
     let mut found: BTreeMap<&str, (u64, BTreeMap<FrameId, Time>)> = BTreeMap::new();
     let mut innermost: Vec<Option<CallNodeId>> = vec![None; called.tree.nodes.len()];
@@ -131,7 +131,7 @@ fn operators(called: &CallRuleContext<'_>, is_taken: &dyn Fn(CallNodeId) -> bool
 }
 
 impl Group {
-    /// Of times at places, and so many calls.
+    /// Build a group from times by source location, and a number of calls.
     fn new(places: impl Iterator<Item = (SourceLocation, Time)>, calls: u64) -> Option<Self> {
         let mut by_place: BTreeMap<SourceLocation, Time> = BTreeMap::new();
         places.for_each(|(place, time)| by_place.entry(place).or_default().add(time));

@@ -1,13 +1,13 @@
-//! Time that no sample of a recorder saw: a thread is not interrupted in each wait, and may have no processor. Operators and spans are
-//! measured from begin to end, and some take longer than samples of them can explain.
+//! Time without samples: the recorder does not interrupt a thread in all waits, and a thread may have no processor.
+//! Operators and spans have elapsed times, and some of these exceed the sampled time significantly.
 
 use super::thread::{Known, Thread, Time, inclusive, is_recorded, outermost};
 use stackline_model::{CallNodeId, CallingContextTree, FrameKind};
 use stackline_timeline::sampling_error::counted;
 
 impl Thread {
-    /// Adds such time: of each outermost operator, and of each outermost span beside the operators in it. It goes to those of the
-    /// operators, or spans, inside that took longer than samples saw them.
+    /// Add time without samples, of each outermost operator, and of each outermost span without its operators. The
+    /// time is divided among nested operators or spans whose elapsed time exceeds their sampled time.
     pub(super) fn add_unseen(&mut self, tree: &CallingContextTree) {
         if self.known != Known::Cpu || !is_recorded(tree) {
             return;
@@ -16,7 +16,7 @@ impl Thread {
         let span = self.outermost(tree, |kind| kind != FrameKind::Operator);
         let unseen = self.unseen(tree, &operator, &span);
         let beyond = self.beyond_samples(tree);
-        // Operators in spans are none of these: they have their own.
+        // Operators in spans have their own time without samples.
         let top: Vec<Option<CallNodeId>> =
             operator.into_iter().zip(span).map(|(operator, span)| operator.or(span)).collect();
         let mut all = vec![0_u64; tree.nodes.len()];
@@ -36,7 +36,7 @@ impl Thread {
         self.own.iter_mut().zip(left).for_each(|(own, ns)| own.add(Time::unseen(ns)));
     }
 
-    /// By outermost operator and span: how much longer it took than samples can explain, in ns.
+    /// Significant excess of elapsed over sampled time of each outermost operator and span, in ns.
     fn unseen(
         &self,
         tree: &CallingContextTree,
@@ -45,7 +45,7 @@ impl Thread {
     ) -> Vec<u64> {
         let measured = inclusive(tree, self.operators.clone(), |sum, ns| *sum = sum.saturating_add(ns));
         let sampled = inclusive(tree, self.own.clone(), Time::add);
-        // What one sample stands for, in ns.
+        // Weight of one sample, in ns.
         let each = sampled.first().map_or(0.0, |all| all.ns as f64 / all.samples.max(1) as f64);
         let unseen = |took_ns: f64, seen: Time| {
             let (_, most) = counted(usize::try_from(seen.samples).unwrap_or(usize::MAX));
@@ -74,7 +74,7 @@ impl Thread {
         tree.nodes.ids().map(of_node).collect()
     }
 
-    /// By operator and span: how much longer it took, without those in it, than samples saw it, in ns.
+    /// Excess of elapsed over sampled time of each operator and span, without nested ones, in ns.
     fn beyond_samples(&self, tree: &CallingContextTree) -> Vec<u64> {
         let mut innermost: Vec<CallNodeId> = vec![CallingContextTree::ROOT; tree.nodes.len()];
         let mut seen = vec![0_u64; tree.nodes.len()];
@@ -88,7 +88,7 @@ impl Thread {
         self.operators.iter().zip(seen).map(|(took, seen)| took.saturating_sub(seen)).collect()
     }
 
-    /// By node, the outermost frame of some kinds at or above it that was called.
+    /// For each node: the outermost called frame of the given kinds at or above it.
     fn outermost(&self, tree: &CallingContextTree, is_of: impl Fn(FrameKind) -> bool) -> Vec<Option<CallNodeId>> {
         let is_it = |node: CallNodeId| {
             self.calls[node.index()] > 0 && tree.frame(node).is_some_and(|frame| is_of(frame.kind()))

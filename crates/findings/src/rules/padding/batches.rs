@@ -1,19 +1,19 @@
-//! Padded batches, and how much of the work on them other batches of the same sequences would leave.
+//! Padded batches, and the remaining work if the same sequences are batched differently.
 
 use serde_json::Value;
 
-/// In smaller batches other tensors have the same shapes by chance.
+/// Least number of elements of a batch. Smaller shapes coincide with those of other tensors.
 const LEAST_ELEMENTS: i64 = 64;
 
-/// A padded batch.
+/// Padded batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Batch {
-    /// Elements of each sequence.
+    /// Length of each sequence, in elements.
     lengths: Vec<i64>,
 }
 
 impl Batch {
-    /// From the inputs of `pad_sequence`: a list of tensors whose first dimension is the length.
+    /// Read the inputs of `pad_sequence`: a list of tensors whose first dimension is the length.
     pub(super) fn from_inputs(dims: &Value) -> Option<Self> {
         let length = |shape: &Value| shape.get(0)?.as_i64().filter(|length| (0..1 << 31).contains(length));
         let lengths: Vec<i64> = dims.get(0)?.as_array()?.iter().map(length).collect::<Option<_>>()?;
@@ -22,18 +22,18 @@ impl Batch {
         (count > 1 && all >= LEAST_ELEMENTS).then_some(Self { lengths })
     }
 
-    /// How many sequences.
+    /// Number of sequences.
     pub(super) fn count(&self) -> usize {
         self.lengths.len()
     }
 
-    /// The length that all are padded to.
+    /// Length after padding.
     pub(super) fn longest(&self) -> i64 {
         self.lengths.iter().max().copied().unwrap_or(0)
     }
 }
 
-/// Parts of the work on batches: of what grows with their lengths, and of what grows with the squares.
+/// Remaining shares of the work on batches, for work that is linear or quadratic in the lengths.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Part {
     pub(super) linear: f64,
@@ -41,7 +41,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// With half of what is saved.
+    /// Remaining shares with half of the savings.
     pub(super) fn half_way(self) -> Self {
         Self { linear: (1.0 + self.linear) / 2.0, square: (1.0 + self.square) / 2.0 }
     }
@@ -55,7 +55,7 @@ struct Work {
 }
 
 impl Work {
-    /// Adds so many sequences that are padded to a length.
+    /// Adds `count` sequences of the padded length `longest`.
     fn add(&mut self, count: usize, longest: i64) {
         let longest = longest as f64;
         self.elements += count as f64 * longest;
@@ -67,17 +67,17 @@ impl Work {
     }
 }
 
-/// The part of the work on batches that remains.
+/// Remaining share of the work on batches.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Remaining {
-    /// If the sequences of each pool are put together by length.
+    /// With the sequences of each pool batched by length.
     pub(super) sorted: Part,
-    /// If nothing is padded.
+    /// Without padding.
     pub(super) unpadded: Part,
 }
 
 impl Remaining {
-    /// Of pools of batches, with at least one batch.
+    /// Compute the shares for pools of batches, with at least one batch.
     pub(super) fn after(pools: &[Vec<Batch>]) -> Self {
         let (mut all, mut used, mut sorted) = (Work::default(), Work::default(), Work::default());
         for batches in pools {
@@ -89,8 +89,8 @@ impl Remaining {
     }
 }
 
-/// Adds the work on the sequences of a pool, sorted by length, and without padding. The largest batches get the shortest sequences,
-/// so that few are padded to a great length.
+/// Add the work on a pool's sequences sorted by length, and without padding. The largest batches get the shortest
+/// sequences, to minimize the number of long ones.
 fn add_sorted(batches: &[Batch], sorted: &mut Work, used: &mut Work) {
     let mut lengths: Vec<i64> = batches.iter().flat_map(|batch| batch.lengths.iter().copied()).collect();
     lengths.sort_unstable();

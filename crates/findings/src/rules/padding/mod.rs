@@ -1,4 +1,4 @@
-//! SL061: much of what batches hold is padding.
+//! SL061: batches that consist largely of padding.
 
 mod batches;
 mod operators;
@@ -15,20 +15,22 @@ pub(super) const RULE: Rule = Rule {
     code: "SL061",
     name: "padding",
     area: Area::Kernels,
-    about: "sequences of different lengths are padded to the longest of their batch, and much of the work is on padding",
-    why: "Results of padding are thrown away: a batch takes as long as if all of its sequences were as long as the longest.",
-    advice: "Put sequences of about one length into a batch (sort them within a few hundred batches, then shuffle the batches), or pack \
-             them one behind the other: nested tensors, or attention that takes their lengths.",
+    about: "sequences are padded to the longest of their batch, and much of the work is on padding",
+    why: "The program discards the results of padding. A batch takes as long as if all of its sequences were as long \
+         as the longest.",
+    advice: "Batch sequences of similar length (sort within a few hundred batches, then shuffle the batches), or pack \
+         sequences without padding: nested tensors, or attention with sequence lengths.",
     example: (
         "loader = DataLoader(dataset, batch_size=32, shuffle=True, collate_fn=pad)",
         "loader = DataLoader(dataset, batch_sampler=by_length(dataset, 32), collate_fn=pad)",
     ),
-    cost: "a sampler; batches are a little less random",
-    false_positives: "Only pad_sequence tells the lengths: what a tokenizer pads is not seen, nor, in traces of torch.profiler, batches of more \
-                 than 30 sequences, of which it writes no shapes. Work counts by the shapes of its inputs, which must begin with those of a \
-                 padded batch: other tensors may have the same. The gain is that of batches of the same sequences, sorted by length, each \
-                 column of a batch by itself; where too few batches were recorded for that, or all are padded to one length, half of the padding, as a hope. Sequences that \
-                 must stay in their order cannot be sorted, but packed.",
+    cost: "a sampler; slightly less random batches",
+    false_positives: "Only pad_sequence records the lengths: the rule does not see padding by a tokenizer. Traces of \
+         torch.profiler have no shapes for batches of more than 30 sequences. Work counts if the shapes of its inputs \
+         begin with those of a padded batch: other tensors may have such shapes. The estimate sorts the same \
+         sequences by length and forms batches from them, separately for each column of a batch. If too few batches \
+         were recorded for sorting, or all have one padded length, the estimate is speculative: half of the padding. \
+         Sequences that must keep their order can be packed, but not sorted.",
     source: "field practice",
     needs: &[Requirement::Operators, Requirement::Shapes],
     settings: &[
@@ -36,13 +38,13 @@ pub(super) const RULE: Rule = Rule {
             name: "padding",
             default: 25.0,
             range: (0.0, 100.0),
-            about: "least part of padding in the batches, in percent",
+            about: "minimum share of padding in the batches, in percent",
         },
         Setting {
             name: "share",
             default: 10.0,
             range: (0.0, 100.0),
-            about: "least part of the critical path in work on them, in percent",
+            about: "minimum share of the critical path in work on the batches, in percent",
         },
     ],
     advice_variants: &[],
@@ -54,12 +56,12 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     candidate(context, &padded).into_iter().collect()
 }
 
-/// Calls that pad.
+/// Padding calls.
 #[derive(Default)]
 struct Padded {
     calls: Vec<EventId>,
-    /// Batches that could be made of each other's sequences: those that the same call makes in each step. Inputs and labels are padded
-    /// by calls of their own.
+    /// Batches of sequences that can be exchanged: those that the same call makes in each step. Separate calls pad
+    /// inputs and labels.
     pools: Vec<Vec<Batch>>,
     shapes: BatchShapes,
 }
@@ -69,7 +71,7 @@ impl Padded {
         let trace = context.trace();
         let mut padded = Self::default();
         let mut pools: BTreeMap<_, Vec<Batch>> = BTreeMap::new();
-        // How many calls of a place there were within one span of a step.
+        // Number of calls of a source location within one step span.
         let mut calls_so_far: BTreeMap<_, usize> = BTreeMap::new();
         for call in context.named(&[EventKind::Operator], |name| name == aten::PAD_SEQUENCE) {
             let Some(batch) = context.json("Input Dims", call).and_then(|dims| Batch::from_inputs(&dims)) else {
@@ -77,7 +79,7 @@ impl Padded {
             };
             let (step, place) = (context.step_of(&trace.steps, call), context.places().key(call));
             let around = trace.events.parent[call.index()].some();
-            // Of calls that nothing encloses it is not known which are of one batch.
+            // For calls outside of any span, the calls of one batch are unknown.
             let alone = (step.is_none() && around.is_none()).then_some(call);
             let so_far = calls_so_far.entry((place, step, around, alone)).or_default();
             pools.entry((place, *so_far, alone)).or_default().push(batch.clone());
@@ -109,7 +111,7 @@ fn candidate(context: &RuleContext<'_>, padded: &Padded) -> Option<Candidate> {
     }
     let half = unpadded.half_way();
     let edits = |part| work.edits(context, part);
-    // Few batches hold few sequences of about one length. Where all are padded to the same length, so may be what was never padded.
+    // Few batches hold few sequences of similar length. Batches that are all of one length may never have been padded.
     let gain_estimate = match sorted.linear <= half.linear && padded.shapes.has_several_lengths() {
         true => GainEstimate::Range(edits(sorted)?, vec![edits(half)?, edits(unpadded)?]),
         false => GainEstimate::SpeculativeRange(edits(half)?, edits(unpadded)?),
@@ -117,16 +119,16 @@ fn candidate(context: &RuleContext<'_>, padded: &Padded) -> Option<Candidate> {
     let percent = |name, part: f64| Fact { name, value: 100.0 * part, unit: Unit::Percent };
     Some(Candidate {
         title: format!(
-            "{:.0} % of what pad_sequence makes is padding; work on such batches is {share:.0} % of the critical path",
+            "Padding: {:.0} % of pad_sequence's output, work on it is {share:.0} % of the critical path",
             100.0 * padding
         ),
         place: context.place(first),
         facts: vec![
             Fact::count("batches", padded.calls.len()),
             percent("padding", padding),
-            percent("padding, sorted by length", 1.0 - unpadded.linear / sorted.linear),
-            Fact::count("operators on them", operators.all().len()),
-            Fact::time("work on them, a step", context.per_step(context.total(&work.all()))),
+            percent("padding if sorted by length", 1.0 - unpadded.linear / sorted.linear),
+            Fact::count("operators on the batches", operators.all().len()),
+            Fact::time("work on the batches per step", context.per_step(context.total(&work.all()))),
         ],
         gain_estimate,
         events: padded.calls.clone(),

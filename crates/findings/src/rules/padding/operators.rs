@@ -1,4 +1,4 @@
-//! Operators that work on padded batches, by the shapes of their inputs.
+//! Operators on padded batches, by the shapes of their inputs.
 
 use super::batches::{Batch, Part};
 use crate::RuleContext;
@@ -9,8 +9,8 @@ use stackline_model::EventId;
 use stackline_timeline::vocabulary::{aten, autograd};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Shapes of padded batches, by step: another batch has another shape. Batches that no step holds, as those that workers of a data
-/// loader pad, may be any step's.
+/// Shapes of padded batches by step. Batches outside of any step, such as those that workers of a data
+/// loader pad, may belong to any step.
 #[derive(Default)]
 pub(super) struct BatchShapes(BTreeMap<Option<usize>, Shapes>);
 
@@ -19,7 +19,7 @@ impl BatchShapes {
         self.0.entry(step).or_default().add((batch.count() as i64, batch.longest()));
     }
 
-    /// Whether batches are padded to different lengths.
+    /// Check if batches have different padded lengths.
     pub(super) fn has_several_lengths(&self) -> bool {
         let lengths: BTreeSet<i64> = self.0.values().flat_map(|shapes| shapes.counts.keys().copied()).collect();
         lengths.len() > 1
@@ -31,16 +31,16 @@ impl BatchShapes {
     }
 }
 
-/// Sequences of a batch, and the length of the longest.
+/// Number of sequences of a batch, and padded length.
 type Shape = (i64, i64);
 
 /// Shapes of padded batches.
 #[derive(Default)]
 struct Shapes {
     batches: BTreeSet<Shape>,
-    /// Elements of each.
+    /// Number of elements of each batch.
     sizes: BTreeSet<i64>,
-    /// Sequences of those with each length.
+    /// Numbers of sequences by padded length.
     counts: BTreeMap<i64, BTreeSet<i64>>,
 }
 
@@ -51,8 +51,8 @@ impl Shapes {
         self.counts.entry(shape.1).or_default().insert(shape.0);
     }
 
-    /// Whether one of an operator's inputs begins as a padded batch does: `[batch, length, …]`, `[length, batch, …]`, both as one
-    /// dimension, or with heads of attention `[batch, heads, length, …]`, `[batch × heads, length, …]`.
+    /// Check if one of an operator's inputs begins as a padded batch: `[batch, length, …]`, `[length, batch, …]`, both
+    /// merged into one dimension, or with attention heads `[batch, heads, length, …]`, `[batch × heads, length, …]`.
     fn are_of(&self, dims: &Value) -> bool {
         let has = |shape: Shape| self.batches.contains(&shape);
         let has_heads = |all: i64, length: i64| {
@@ -71,8 +71,8 @@ impl Shapes {
     }
 }
 
-/// Whether an operator's work grows with the square of sequences' lengths, as scores of attention do: one of its inputs has the length
-/// in both of its last dimensions, or a product has two that have it in the one and in the other.
+/// Check if an operator's work is quadratic in the lengths of sequences, as for attention scores. One of its inputs
+/// then has the length in its last two dimensions, or two inputs of a product have it in one of these dimensions each.
 fn is_square(shapes: &Shapes, operator: &str, dims: &Value) -> bool {
     if aten::is_attention(operator) {
         return true;
@@ -88,7 +88,7 @@ fn is_square(shapes: &Shapes, operator: &str, dims: &Value) -> bool {
     let is_product = aten::is_batched_product(operator) && pairs.len() > 1;
     let is_length = |size: i64| shapes.counts.contains_key(&size);
     let is_of_scores = |input: &Vec<i64>| match input[..] {
-        // `[batch, length, features]`, where the model is as wide as the batch is long?
+        // May be `[batch, length, features]` with as many features as the length.
         [a, b, c] if b == c && shapes.batches.contains(&(a, b)) => is_product || aten::is_softmax(operator),
         [_, .., b, c] => is_length(b) && b == c,
         _ => false,
@@ -97,7 +97,7 @@ fn is_square(shapes: &Shapes, operator: &str, dims: &Value) -> bool {
     inputs.iter().any(is_of_scores) || is_product && pairs.iter().any(is_of_keys)
 }
 
-/// Operators on padded batches, none within another, or what they launch.
+/// Outermost operators on padded batches, or the work that they launch.
 #[derive(Default)]
 pub(super) struct OnBatches {
     linear: Vec<EventId>,
@@ -105,8 +105,8 @@ pub(super) struct OnBatches {
 }
 
 impl OnBatches {
-    /// An operator that holds both kinds, such as a whole layer, is divided into those within it. Nodes of autograd have the shape of
-    /// the gradient alone: what they run says what they are.
+    /// Find the operators. One with both kinds of work, such as a whole layer, is divided into the operators within
+    /// it. Nodes of autograd only have the shape of the gradient, so their operators determine their kind.
     pub(super) fn find(context: &RuleContext<'_>, shapes: &BatchShapes) -> Self {
         let trace = context.trace();
         let (mut all, mut square) = (Vec::new(), FxHashSet::default());
@@ -138,7 +138,7 @@ impl OnBatches {
         [&self.linear[..], &self.square[..]].concat()
     }
 
-    /// Those whose time depends on the sizes of batches: on a GPU, not the host's.
+    /// Work whose time depends on the sizes of batches: GPU work, or without a GPU the operators.
     pub(super) fn scalable(&self, context: &RuleContext<'_>) -> Self {
         let scalable = |operators: &[EventId]| match context.uses_gpu() {
             true => operators.iter().flat_map(|&operator| context.launched_in(operator)).collect(),
@@ -147,7 +147,7 @@ impl OnBatches {
         Self { linear: scalable(&self.linear), square: scalable(&self.square) }
     }
 
-    /// Edits that leave a part of it; none without any.
+    /// Edits that scale the work to the remaining shares; none without work.
     pub(super) fn edits(&self, context: &RuleContext<'_>, part: Part) -> Option<Vec<Edit>> {
         let scaled = |of: &[EventId], left: f64, text: &str| context.edit(Action::Scale(left), text, of);
         let edits = [

@@ -1,7 +1,8 @@
 //! Cost of `torch.tensor` of a Python list.
 //!
-//! PyTorch 2 reads a list twice (torch/csrc/utils/tensor_new.cpp): `infer_scalar_type` looks at each number before the tensor is allocated
-//! (`aten::empty`), `recursive_store` writes each one before `aten::to`. Only the second pass lies between operators of its own.
+//! PyTorch 2 reads a list twice (torch/csrc/utils/tensor_new.cpp): `infer_scalar_type` reads each number before the
+//! allocation of the tensor (`aten::empty`), and `recursive_store` writes each one before `aten::to`. Only the second
+//! pass is between two of its operators.
 
 use super::{is_in_each_step, is_of, is_of_loader};
 use crate::gpu_work_by_launcher::Runs;
@@ -16,26 +17,27 @@ use stackline_timeline::vocabulary::aten;
 use stackline_timeline::vocabulary::aten::constants;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How titles of such findings begin.
-pub(super) const LISTS_TITLE: &str = "a tensor is made of a Python list";
+/// Start of titles of such findings.
+pub(super) const LISTS_TITLE: &str = "Tensor from a Python list";
 
-/// What Python calls `torch.tensor`.
+/// Name prefix of Python's call of `torch.tensor`.
 const TENSOR: &str = "<built-in method tensor of ";
 
-/// The first pass takes so many times as long as the second one: 1.1 to 1.3 was measured of bool, int and float in torch 2.15, 1.9 of
-/// NumPy's scalars, next to nothing of NumPy's arrays.
+/// Duration of the first pass as a multiple of the second: measured 1.1 to 1.3 for bool, int and float in
+/// torch 2.15, 1.9 for NumPy scalars, and almost 0 for NumPy arrays.
 const FIRST_PASS: f64 = 1.2;
 const FIRST_PASS_AT_MOST: f64 = 2.0;
 
-/// Where the time before a list is longer than so many times its second pass, something else is done there, too.
+/// Largest time before a list, as a multiple of its second pass. A longer gap contains other work.
 const ALONE: i64 = 4;
 
-/// The last operators of `torch.tensor(list)`, with the first one of each. That of an array has none before it that allocates.
+/// Last operators of `torch.tensor(list)`, with the first one of each. For an array, no allocation precedes the last
+/// operator.
 #[derive(Default)]
 pub(super) struct ListReads(FxHashMap<EventId, EventId>);
 
 impl ListReads {
-    /// Those among outermost operators.
+    /// Find list reads among outermost operators.
     pub(super) fn new(context: &RuleContext<'_>, operators: &[EventId]) -> Self {
         let trace = context.trace();
         if !trace.strings.iter().any(|name| is_of(constants::LISTS, name)) {
@@ -65,35 +67,35 @@ impl ListReads {
     }
 }
 
-/// The call of `torch.tensor` that an operator is part of, where Python's calls of builtin functions were recorded.
+/// Call of `torch.tensor` around an operator, if calls of Python's builtin functions were recorded.
 fn builtin_tensor(context: &RuleContext<'_>, operator: EventId) -> Option<EventId> {
     let trace = context.trace();
     let mut around = trace.ancestors(operator).take_while(|&e| !context.is_own_frame(e));
     around.find(|&e| trace.kind(e) == EventKind::PythonFunction && trace.name(e).starts_with(TENSOR))
 }
 
-/// What Python does, without operators, to make the tensors of lists of one line.
+/// Python work outside of operators that creates tensors from lists at one line.
 #[derive(Default)]
 pub(super) struct Lists {
-    /// First and last operator of each time, without other operators between them.
+    /// First and last operator of each run, without other operators in between.
     pub(super) runs: Vec<(EventId, EventId)>,
-    /// How long all of these take, in ns.
+    /// Total duration of the runs, in ns.
     runs_ns: i64,
-    /// The same if each took as long as the median one, in ns: others were kept from running.
+    /// The same with the median duration for each run, in ns: longer runs were interrupted.
     usual_ns: i64,
-    /// From the operator before to the first one, where the thread may do something else, too.
+    /// Gaps from the preceding operator to the first one, in which the thread may do other work as well.
     before: Vec<(EventId, EventId)>,
     gaps_ns: i64,
-    /// How long the first pass takes in these, in ns: likely, and
+    /// Likely duration of the first pass in these gaps, in ns.
     pub(super) before_ns: f64,
-    /// at most.
+    /// Largest duration of the first pass in these gaps, in ns.
     pub(super) most_ns: f64,
-    /// The median of a call, in ns.
+    /// Median duration of a call, in ns.
     call_ns: i64,
 }
 
 impl Lists {
-    /// Those of some operators of one line; none if they read no list.
+    /// Find the list reads of one line; none if its operators read no list.
     pub(super) fn find(
         context: &RuleContext<'_>,
         place: &SourceLocation,
@@ -103,7 +105,8 @@ impl Lists {
         if !operators.iter().any(|&e| reads.has(e)) {
             return None;
         }
-        // Steps on GPUs do not get longer by all that the host does, and where calls are recorded they hold both passes.
+        // Host time does not always extend steps on GPUs, and recorded calls include both
+        // passes.
         if context.uses_gpu() || operators.iter().any(|&e| builtin_tensor(context, e).is_some()) {
             return Some(Self::default());
         }
@@ -132,7 +135,7 @@ impl Lists {
         })
     }
 
-    /// The median of the time in which the first list of each run is written to its tensor, in ns.
+    /// Median duration of writing the first list of each run to its tensor, in ns.
     fn second_pass(
         context: &RuleContext<'_>,
         operators: &[EventId],
@@ -145,23 +148,24 @@ impl Lists {
         usual(firsts.map(|(first, last)| events.start[last.index()] - events.end(first)))
     }
 
-    /// How long all of it takes in the window, in ns.
+    /// Total time in the window, in ns.
     pub(super) fn ns(&self) -> i64 {
         self.runs_ns + self.before_ns as i64
     }
 
     pub(super) fn fact(&self) -> Option<Fact> {
-        (self.call_ns > 0).then(|| Fact::time("median of a call", self.call_ns))
+        (self.call_ns > 0).then(|| Fact::time("median call duration", self.call_ns))
     }
 
-    /// As if a call took as much less as the second pass usually does: of those that took longer something else held up the thread.
+    /// Edit that shortens each run by the median duration: longer runs were
+    /// interrupted.
     pub(super) fn least(&self, context: &RuleContext<'_>) -> Option<Edit> {
         let left = 1.0 - self.usual_ns as f64 / self.runs_ns.max(1) as f64;
         let chosen = Chosen { stretches: self.runs.clone(), ..Chosen::default() };
         context.edit_of(Action::Scale(left.clamp(0.0, 1.0)), "lists read in each step", chosen)
     }
 
-    /// As if so much went of the time before the first operators, in ns.
+    /// Edit that shortens the gaps before the first operators, by a total in ns.
     pub(super) fn without_before(&self, context: &RuleContext<'_>, ns: f64) -> Option<Edit> {
         let left = (1.0 - ns / (self.gaps_ns as f64).max(1.0)).clamp(0.0, 1.0);
         let chosen = Chosen { between: self.before.clone(), ..Chosen::default() };
@@ -169,7 +173,7 @@ impl Lists {
     }
 }
 
-/// The largest part of the time between some operators that a line takes, as far as samples there tell.
+/// Largest share of a line in the time between operators, from samples.
 fn seen_at(context: &RuleContext<'_>, place: &SourceLocation, between: &[(EventId, EventId)]) -> f64 {
     let (mut seen, mut all) = (0, 0);
     for host_gap in context.host_gaps().with_any_of(between) {
@@ -179,12 +183,13 @@ fn seen_at(context: &RuleContext<'_>, place: &SourceLocation, between: &[(EventI
     shared(seen, all).1
 }
 
-/// The middle one of some times, in ns; 0 of none.
+/// Median of times, in ns; 0 without times.
 fn usual(times: impl Iterator<Item = i64>) -> i64 {
     middle(&times.collect::<Vec<i64>>()).unwrap_or(0)
 }
 
-/// The lines that make tensors of lists in each step, and do hardly anything else between the operator before and their first one.
+/// Lines that create tensors from lists in each step, with little other work between the preceding operator and their
+/// first one.
 pub(in crate::rules) fn list_lines(context: &RuleContext<'_>) -> BTreeSet<SourceLocation> {
     let trace = context.trace();
     let mut operators = context.outermost(&context.operators());

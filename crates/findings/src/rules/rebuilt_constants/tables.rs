@@ -1,8 +1,9 @@
-//! Tables that are allocated first and then filled part by part, such as sines of positions or the rows of a mask.
+//! Tables that are allocated and then filled in parts, such as sines of positions or the rows of a mask.
 //!
-//! A trace has neither values nor which tensor an operator writes to. Batches are put together in the same way, so only two kinds count
-//! as constants: sines and cosines that are computed right before they are written, and numbers that are written to parts of which the
-//! trace has the indices (`Concrete Inputs`), which the caller compares between steps.
+//! A trace contains neither values nor the tensors that operators write to. Batches are assembled in the same way, so
+//! only two kinds count as constants. The first is sines and cosines that are computed right before they are written.
+//! The second is numbers that are written to parts with known indices (`Concrete Inputs`), which the caller compares
+//! between steps.
 
 use super::is_of;
 use crate::RuleContext;
@@ -10,19 +11,19 @@ use stackline_model::EventId;
 use stackline_timeline::source_location::SourceLocation;
 use stackline_timeline::vocabulary::aten::constants::{BLANK, COMPUTED, PARTS, RESHAPED, WAVES, WRITES};
 
-/// What is known of blank tensors that some operators make.
+/// State of blank tensors of a list of operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Blank {
-    /// There are none, or nothing is written to a part of them.
+    /// No blank tensors, or no writes to a part of one.
     Unwritten,
-    /// Constants are written to them.
+    /// Writes of constants.
     Constants,
-    /// What is written, or where, may be of the step.
+    /// Writes whose values or indices may depend on the step.
     Unknown,
 }
 
 impl Blank {
-    /// That of operators in the order of time.
+    /// State from operators in time order.
     pub(super) fn new(context: &RuleContext<'_>, operators: &[EventId]) -> Self {
         let trace = context.trace();
         let is = |at: usize, lists: &[&[&str]]| is_of(lists, trace.name(operators[at]));
@@ -56,7 +57,7 @@ impl Blank {
     }
 }
 
-/// Without the lines of a function behind the last one that writes to a part of a tensor: they use what was made.
+/// Number of a function's lines up to the last write to a part of a tensor. Later lines use the table.
 pub(super) fn up_to_last_write(context: &RuleContext<'_>, lines: &[(SourceLocation, Vec<EventId>)]) -> usize {
     let has = |of: &[EventId], lists: &[&[&str]]| of.iter().any(|&e| is_of(lists, context.trace().name(e)));
     let is_blank = lines.iter().any(|(_, of)| has(of, &[BLANK]));
