@@ -232,7 +232,7 @@ pub fn rank_clock_table(ranks: &[i64], ends: &[CollectiveEnds]) -> Table {
         let how = if c.by_sequence { "sequence number" } else { "order" };
         c.against.map(|_| how.to_owned())
     };
-    let table = Table::new(RANK_CLOCKS, "Clocks of ranks, by the ends of collectives that they share")
+    let table = Table::new(RANK_CLOCKS, "Clock offsets between ranks, estimated from the ends of shared collectives")
         .i64("rank", Unit::None, clocks.iter().map(|c| c.rank))
         .text("finding", clocks.iter().enumerate().map(finding))
         .i64("offset_ns", Unit::Ns, clocks.iter().map(|c| c.offset_ns))
@@ -243,17 +243,18 @@ pub fn rank_clock_table(ranks: &[i64], ends: &[CollectiveEnds]) -> Table {
         .text("matched_by", clocks.iter().map(how));
     if clocks.iter().skip(1).all(|c| c.offset_ns.is_none()) {
         return table.note(
-            "The traces have no collectives in common that end together on all ranks: how far their clocks differ cannot \
-             be estimated, and times of different ranks cannot be compared.",
+            "The ranks share no collectives that end together, so their clock offsets are unknown. Do not compare \
+             times of different ranks.",
         );
     }
     let table = if clocks.iter().any(|c| c.offset_ns.is_none()) {
-        table.note("Not possible: the rank shares no collective with those that were placed.")
+        table.note("not possible: the rank shares no collective with a rank whose offset is known.")
     } else {
         table
     };
     table.note(format!(
-        "offset_ns: how far a rank's clock is ahead of that of rank {}. Shown, not applied: times are as recorded.",
+        "offset_ns: how far a rank's clock is ahead of the clock of rank {}. Offsets are not applied: times are as \
+         recorded.",
         first.unwrap_or_default()
     ))
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 #[non_exhaustive]
 pub enum Error {
     /// No input was given.
-    #[error("no input: give a trace file, a directory of traces, a run directory, or - for standard input")]
+    #[error("no input: pass a trace file, a directory of traces, a run directory, or - for standard input")]
     NoInput,
     /// An input cannot be read at all.
     #[error(transparent)]
@@ -58,7 +58,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// The traces are not ranks of one job.
-    #[error("these are not the traces of the ranks of one job: {reason}; {}", instead(choices, *several))]
+    #[error("the traces are not ranks of one job: {reason}; {}", instead(choices, *several))]
     NotOneJob {
         /// Why not.
         reason: String,
@@ -74,9 +74,9 @@ pub enum Error {
 
 fn no_times(path: &Path) -> &'static str {
     if path.is_file() {
-        return "a profile without times; `stackline calls --diff BEFORE AFTER` compares what it counts";
+        return "this profile has no times; compare its counts with `stackline calls --diff BEFORE AFTER`";
     }
-    "no times were recorded in it that could be compared; record it without leaving their sources out"
+    "the run has no times to compare; record it with all time sources enabled"
 }
 
 /// So many files are named.
@@ -89,7 +89,7 @@ fn instead(choices: &[String], several: bool) -> String {
     let more = choices.len().saturating_sub(NAMED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let named: Vec<&str> = choices.iter().take(NAMED).map(String::as_str).collect();
-    format!("give one of the files: {}{more}", named.join(", "))
+    format!("pass one of the files: {}{more}", named.join(", "))
 }
 
 impl From<Lacks> for Error {
@@ -170,10 +170,11 @@ fn ambiguous(name: &str, (first, last): (i64, i64), cycles: &[AmbiguousCycle]) -
     }
     let own: Vec<String> =
         cycles.iter().filter_map(|cycle| cycle.own).take(NAMED_CYCLES).map(|(a, b)| format!("{a}..{b}")).collect();
-    let own = if own.is_empty() { String::new() } else { format!("numbers of one cycle alone ({}), ", own.join(", ")) };
+    let own =
+        if own.is_empty() { String::new() } else { format!("numbers that only one cycle has ({}), ", own.join(", ")) };
     format!(
-        "{name}: {} {} in {} recorded cycles ({}), and numbers do not tell which is meant. Choose {own}no steps (the cycle with most \
-         steps, of equal ones the last), or record each cycle to a file of its own",
+        "{name}: {} {} in {} recorded cycles ({}), so the numbers are ambiguous. Choose {own}no steps (which selects \
+         the cycle with most steps, the last one if equal), or record each cycle to a separate file",
         numbers((first, last)),
         if first == last { "is" } else { "are" },
         cycles.len(),
@@ -209,9 +210,9 @@ mod tests {
         let error = Error::AmbiguousSteps { name: "t.json".to_owned(), first: 0, last: 1, cycles };
         let times = [0, 300_000, 5_300_000, 5_800_000].map(duration);
         let expected = format!(
-            "t.json: steps 0 to 1 are in 2 recorded cycles (steps 0 to 2 at {} to {}; steps 0 to 4 at {} to {}), and numbers do not \
-             tell which is meant. Choose numbers of one cycle alone (3..4), no steps (the cycle with most steps, of equal ones the \
-             last), or record each cycle to a file of its own",
+            "t.json: steps 0 to 1 are in 2 recorded cycles (steps 0 to 2 at {} to {}; steps 0 to 4 at {} to {}), so the numbers are \
+             ambiguous. Choose numbers that only one cycle has (3..4), no steps (which selects the cycle with most steps, the last one if \
+             equal), or record each cycle to a separate file",
             times[0], times[1], times[2], times[3]
         );
         assert_eq!(error.to_string(), expected);

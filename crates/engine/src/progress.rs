@@ -61,6 +61,6 @@ impl Progress {
 
 impl fmt::Debug for Progress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Watch({} of {} bytes, cancelled: {})", self.bytes(), self.total(), self.is_cancelled())
+        write!(f, "Watch({} of {} bytes, canceled: {})", self.bytes(), self.total(), self.is_cancelled())
     }
 }

@@ -88,16 +88,16 @@ impl Job {
             return Ok(());
         }
         if let Some((nameless, ..)) = self.0.iter().find(|(_, rank, _)| rank.is_none()) {
-            return Err(format!("{nameless} does not say which rank it is"));
+            return Err(format!("{nameless} has no rank number"));
         }
         if let Some((other, ..)) = before.iter().find(|(_, other, _)| *other == rank) {
-            return Err(format!("{other} and {name} both are rank {}", rank.unwrap_or_default()));
+            return Err(format!("{other} and {name} are both rank {}", rank.unwrap_or_default()));
         }
         let is_other = |known: &&(String, Option<i64>, Option<i64>)| known.2.zip(size).is_some_and(|(a, b)| a != b);
         match before.iter().find(is_other) {
             Some((other, _, Some(ranks))) => {
                 let size = size.unwrap_or_default();
-                Err(format!("{other} is of a job of {ranks} ranks, {name} of one of {size}"))
+                Err(format!("{other} belongs to a job of {ranks} ranks, {name} to a job of {size}"))
             }
             _ => Ok(()),
         }
@@ -164,10 +164,10 @@ mod tests {
             Ok(())
         );
         let reason = |metas: &[TraceMeta]| added(metas).unwrap_err();
-        assert_eq!(reason(&[meta("a", None, None), meta("b", Some(0), None)]), "a does not say which rank it is");
-        assert_eq!(reason(&[meta("a", Some(0), None), meta("b", Some(0), None)]), "a and b both are rank 0");
+        assert_eq!(reason(&[meta("a", None, None), meta("b", Some(0), None)]), "a has no rank number");
+        assert_eq!(reason(&[meta("a", Some(0), None), meta("b", Some(0), None)]), "a and b are both rank 0");
         let sizes = reason(&[meta("a", Some(0), Some(8)), meta("b", Some(1), Some(2))]);
-        assert_eq!(sizes, "a is of a job of 8 ranks, b of one of 2");
+        assert_eq!(sizes, "a belongs to a job of 8 ranks, b to a job of 2");
     }
 
     #[test]

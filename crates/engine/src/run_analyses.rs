@@ -74,7 +74,7 @@ pub fn run_one(trace: &Trace, analysis: &Analysis, scope: &Scope) -> Vec<Table> 
     }
     let has_others = tables.iter().any(|table| !table.name.starts_with(OF_HTA));
     let mut of_steps = if has_others { (analysis.run)(trace, &scope.resolved(trace)) } else { Vec::new() };
-    let note = format!("{OF_WHOLE_TRACE}, as {tool} has it, unless steps are chosen.");
+    let note = format!("{OF_WHOLE_TRACE}, as in {tool}, unless steps are chosen.");
     let one = |table: Table| match of_steps.iter().position(|other| other.name == table.name) {
         Some(at) if !table.name.starts_with(OF_HTA) => of_steps.swap_remove(at),
         _ => table.note(note.as_str()),

@@ -182,7 +182,7 @@ fn what_one_line_makes_is_one_finding() {
     let [finding] = &told.findings[..] else { panic!("{:?}", titles(&told)) };
     assert_eq!(finding.place.text(), "train.py:20 in step");
     assert!(
-        finding.title.starts_with("3 objects (16.00 KiB), the largest three: never touched; leave out three"),
+        finding.title.starts_with("3 objects (16.00 KiB), the largest three: never touched; remove three"),
         "{}",
         finding.title
     );
@@ -318,7 +318,7 @@ fn what_grows_is_told_without_a_gain() {
     assert_eq!(
         titles(&told),
         [
-            "SL055 7 objects (7168 B), the largest loss0: grows by 1024 B a turn of training: 7 of 7 left something that is there at the end of the records"
+            "SL055 7 objects (7168 B), the largest loss0: grows by 1024 B a training iteration: 7 of 7 left something that is there at the end of the records"
         ]
     );
     let leak = &told.findings[0];

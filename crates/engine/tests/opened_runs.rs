@@ -69,13 +69,13 @@ fn what_is_lacking_is_said_with_what_there_is_and_how_to_record_it() {
         (
             &trace,
             &profile as &dyn Fn(&Run) -> Error,
-            ["a trace", "no recording of calls", "stackline report", "stackline record -o"],
+            ["a trace", "no call-tree recording", "stackline report", "stackline record -o"],
         ),
         (&trace, &of_memory, ["a trace", "no memory events", "stackline report", "--mode trace --memory"]),
-        (&stacks, &traces, ["a profile", "no trace of what ran", "stackline calls", "--mode trace"]),
+        (&stacks, &traces, ["a profile", "no execution trace", "stackline calls", "--mode trace"]),
         (&stacks, &of_memory, ["a profile", "no memory events", "stackline calls", "--mode trace --memory"]),
-        (&memory, &traces, ["of memory", "no trace of what ran", "stackline memory", "--mode trace"]),
-        (&memory, &profile, ["of memory", "no recording of calls", "stackline memory", "stackline record -o"]),
+        (&memory, &traces, ["memory data", "no execution trace", "stackline memory", "--mode trace"]),
+        (&memory, &profile, ["memory data", "no call-tree recording", "stackline memory", "stackline record -o"]),
     ] {
         let text = message(path, of);
         assert!(said.iter().all(|words| text.contains(words)), "{text}");

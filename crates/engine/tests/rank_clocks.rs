@@ -76,7 +76,7 @@ fn without_collectives_there_is_no_estimate_and_a_word_for_it() {
     let set = TraceSet { traces: ranks(&[0, 500]).traces.into_iter().map(without_collectives).collect() };
     assert!(rank_clocks(&set).iter().skip(1).all(|c| c.offset_ns.is_none()));
     let table = table(&set);
-    assert!(table.notes[0].contains("cannot be estimated"), "{:?}", table.notes);
+    assert!(table.notes[0].contains("offsets are unknown"), "{:?}", table.notes);
 }
 
 /// A trace of one all-reduce kernel per (group, sequence number, end in µs).

@@ -26,7 +26,7 @@ impl Origin {
     pub const fn round(self) -> Option<&'static str> {
         match self {
             Self::Steps => Some("step"),
-            Self::Turns => Some("turn of training"),
+            Self::Turns => Some("training iteration"),
             Self::Passes => Some("forward pass"),
             Self::Parts => None,
         }

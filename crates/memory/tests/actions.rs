@@ -46,8 +46,8 @@ fn an_activation_is_made_again_for_backward() {
     let (what, bytes, cost, certainty, peaks) = one(&text, "recompute");
     assert_eq!(
         what,
-        "free h after kernel aten::mm (call 3) and make it again before kernel aten::mm (call 7, train.py:30 backward) \
-         (checkpoint): kernel aten::relu (call 1)"
+        "free h after kernel aten::mm (call 3) and recompute it before kernel aten::mm (call 7, train.py:30 backward) \
+         (checkpoint) with kernel aten::relu (call 1)"
     );
     assert_eq!((bytes, cost, certainty), (1000, 40, Certainty::Partial));
     // x, w, h, y, g; without h while the loss is made. The peak is then that of mm: x, w, h, y.
@@ -67,7 +67,7 @@ fn what_an_operator_puts_there_for_itself_is_made_again_with_it() {
     let inside = with_bias("at=\"\":0:\"aten::addmm\" at=\"\":0:\"aten::copy_\"");
     let (what, bytes, cost, ..) = one(&inside, "recompute");
     assert!(
-        what.contains("make it again before kernel aten::mm")
+        what.contains("recompute it before kernel aten::mm")
             && what.ends_with("kernel aten::addmm (call 2, aten::addmm)"),
         "{what}"
     );
@@ -185,7 +185,7 @@ const IN_PLACE: &str = "o i 64; a x 64 kind=temporary dtype=f32 operator=mm; k \
 #[test]
 fn an_operator_writes_over_its_input() {
     let (what, bytes, cost, certainty, peaks) = one(IN_PLACE, "in place");
-    assert_eq!(what, "let aten::relu write y over x: in place (inplace=True, +=, a name with _)");
+    assert_eq!(what, "let aten::relu write y over x in place (inplace=True, +=, or the operator with a trailing _)");
     assert_eq!((bytes, cost, certainty, peaks), (64, 0, Certainty::Partial, [192, 128]));
     let added = IN_PLACE.replace("k \"aten::mm\" i[:]>x[:]", "c x i; k \"aten::addmm\" i[:],x[:]>x[:]");
     assert_eq!(suggestions_of(&added, "in place").len(), 1, "a bias, and what is added to it");
@@ -195,7 +195,7 @@ fn an_operator_writes_over_its_input() {
 fn where_no_object_is_touched_all_are_unused() {
     let removed: Vec<String> =
         suggestions_of("a A 100; a B 100; k z >; f A; f B; end", "remove").into_iter().map(|one| one.0).collect();
-    assert_eq!(removed, ["leave out A", "leave out B"]);
+    assert_eq!(removed, ["remove A", "remove B"]);
 }
 
 /// As recordings have it: `F.relu` calls `aten::relu`, which runs `aten::clamp_min`.
@@ -280,7 +280,7 @@ fn what_may_be_read_after_the_trace_breaks_off_is_not_written_over() {
 fn half_the_bits_are_a_hope() {
     let text = "a h 4096 kind=activation dtype=f32; k one >h[:]; k two h[:]; f h";
     let (what, bytes, _, certainty, peaks) = one(text, "smaller dtype");
-    assert_eq!(what, "keep h in bf16 instead of f32: changes numbers");
+    assert_eq!(what, "keep h in bf16 instead of f32; this changes numerical results");
     assert_eq!((bytes, certainty, peaks), (2048, Certainty::Inferred, [4096, 2048]));
     let count = |kind: &str, dtype: &str, bytes: u64| {
         suggestions_of(&format!("a h {bytes} {kind} {dtype}; k one >h[:]; k two h[:]; f h"), "smaller dtype").len()
@@ -355,7 +355,7 @@ fn segments_that_grow_hold_less() {
     assert_eq!(found.len(), 1);
     // Segments of 16, 16 and 46 MiB; or one that grows to 20, 40 and 60.
     assert_eq!((found[0].1.bytes, found[0].1.certainty), (18 * MIB, Certainty::Inferred));
-    assert!(found[0].0.starts_with("set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: "), "{}", found[0].0);
+    assert!(found[0].0.starts_with("set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; "), "{}", found[0].0);
     let trace = trace(&text);
     let analysis = MemoryAnalysis::new(&trace, 1);
     let number =
@@ -381,7 +381,7 @@ fn gradients_are_gone_up_to_the_backward_pass() {
     let (what, bytes, _, _, peaks) = one(text, "set to none");
     assert_eq!(
         what,
-        "set gradient g to none after kernel opt (call 5) instead of filling it; it is made anew by kernel bwd (call 10)"
+        "set gradient g to None after kernel opt (call 5) instead of filling it; kernel bwd (call 10) allocates it again"
     );
     assert_eq!((bytes, peaks), (4000, [13_100, 9100]));
     // What copies fill on the device is needed there: what it takes may be gone later.
@@ -395,7 +395,7 @@ fn slices_may_be_filled_one_by_one() {
     let each = "h x[0:100]; k s x[0:100]>x[0:100]; d x[0:100]; h x[100:200]; k s x[100:200]>x[100:200]; \
                 h x[200:300]; k s x[200:300]>x[200:300];";
     let (what, _, _, _, peaks) = one(&format!("a x 300; {each} f x; a b 10; k t b>b; f b; end"), "split");
-    assert_eq!((&what[..], peaks), ("allocate the 3 slices of x one by one", [300, 100]));
+    assert_eq!((&what[..], peaks), ("allocate the 3 slices of x one at a time", [300, 100]));
     // All are filled first: they can be freed one by one, at least.
     let first = "a x 300; h x[0:100]; h x[100:200]; h x[200:300]; k s x[0:100]>x[0:100]; k s x[100:200]>x[100:200]; a b 150; \
                  k s b,x[200:300]>x[200:300]; f x; f b; end";

@@ -97,7 +97,7 @@ fn copies_need_the_bytes_that_they_read() {
     let (what, sure) = shrinks("d x").unwrap();
     assert_eq!(
         (what.as_str(), sure),
-        ("allocate 100 B for x instead of 1000 B, and fill and copy no more", Certainty::Partial)
+        ("allocate 100 B for x instead of 1000 B, and fill and copy only that much", Certainty::Partial)
     );
     assert_eq!(shrinks("d x[0:200]"), None);
     assert_eq!(shrinks("c y x"), None);
@@ -126,7 +126,7 @@ fn what_one_line_makes_is_one_row() {
     assert_eq!((first.objects(), first.total_bytes(), ranked[0].savings[0]), (24, 24_000, 24_000));
     assert_eq!(
         describe(&trace, first),
-        "free h0 (model.py:30 forward) just after kernel mm (call 2); the same 23 times more at this line"
+        "free h0 (model.py:30 forward) just after kernel mm (call 2); likewise 23 more times at this line"
     );
     let table = tables::suggestions_table(&trace, &ranked, &tables::listed(&ranked, None), &peaks);
     let cell = |name: &str| format!("{:?}", table.column(name).unwrap().values);
@@ -270,8 +270,8 @@ fn words_of_what_is_done_again() {
         |times: usize| told(&format!("a X 5000; a B 10; k a >X; {}; f X; f B; end", vec![between; times].join("; ")));
     let ends =
         |times: usize, end: &str| idle(times).iter().any(|told| told.starts_with("move X to") && told.ends_with(end));
-    assert!(ends(2, "; the same once more at another time"), "{:?}", idle(2));
-    assert!(ends(3, "; the same 2 times more at other times"), "{:?}", idle(3));
+    assert!(ends(2, "; likewise once more at another time"), "{:?}", idle(2));
+    assert!(ends(3, "; likewise 2 more times at other times"), "{:?}", idle(3));
     let small = told("a C 9000; k k C[0:3000]>C[0:3000]; f C; end");
     assert!(small.iter().any(|told| told == "allocate 3000 B for C instead of 9000 B"), "{small:?}");
 }

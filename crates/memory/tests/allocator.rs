@@ -286,10 +286,13 @@ fn growth_is_told_of_the_devices_own_calls() {
     segments.extend([parts, whole(other + 512 * MIB, 50, 1, "active_allocated")]);
     let trace = read(&json!({"segments": segments, "device_traces": [of_first, of_second]}));
     let notes = peaks_table(&trace, &named_peaks(&trace, 1)).notes;
-    let growths: Vec<&String> = notes.iter().filter(|note| note.contains("it got")).collect();
+    let growths: Vec<&String> = notes.iter().filter(|note| note.contains("the allocator requested")).collect();
     let [only] = growths[..] else { panic!("{notes:?}") };
-    assert!(only.starts_with("cuda:1: ") && only.contains("(large.py:5 run) it got 50.00 MiB"), "{only}");
-    assert!(only.contains("though 60.00 MiB were free"), "{only}");
+    assert!(
+        only.starts_with("cuda:1: ") && only.contains("(large.py:5 run) the allocator requested 50.00 MiB"),
+        "{only}"
+    );
+    assert!(only.contains("although 60.00 MiB of its memory were free"), "{only}");
 }
 
 proptest! {

@@ -215,7 +215,7 @@ fn optimizers_written_by_hand_are_recognized() {
     }
     assert_eq!([bytes_of(&parts, Use::Other), bytes_of(&parts, Use::OptimizerState)], [0, 0]);
     let notes = remedies(&parts).join(" ");
-    assert!(notes.contains("33.3 % of the peak, and gone after it. Update in place"), "{notes}");
+    assert!(notes.contains("33.3 % of the peak, and freed after the step. Update in place"), "{notes}");
 }
 
 /// At a peak within backward not all gradients are there: state of an optimizer written by hand tells the parameters, which several lines

@@ -244,8 +244,8 @@ fn what_the_allocator_could_not_use_is_told() {
     let trace = real("fragments");
     let notes = peaks_table(&trace, &named_peaks(&trace, 1)).notes.join(" ");
     for told in [
-        "the allocator held at most 980.0 MiB. At call 90 (",
-        "snapshots.py:83 fragments) it got 192.0 MiB from the device though 364.2 MiB were",
+        "the allocator reserved at most 980.0 MiB. At call 90 (",
+        "snapshots.py:83 fragments) the allocator requested 192.0 MiB from the device although 364.2 MiB",
     ] {
         assert!(notes.contains(told), "{told}: {notes}");
     }
@@ -257,12 +257,12 @@ fn a_request_over_the_limit_of_the_process_is_explained() {
     let trace = real("out-of-memory");
     let notes = failed_requests_table(&trace).notes.join(" ");
     for told in [
-        "28.61 MiB asked for (a segment of 30.00 MiB) at ",
-        "snapshots.py:69 out_of_memory: the device had enough (65.97 GiB free)",
+        "Request of 28.61 MiB failed (needs a segment of 30.00 MiB) at ",
+        "snapshots.py:69 out_of_memory: the device had enough free memory (65.97 GiB)",
         "a limit of the process (set_per_process_memory_fraction)",
-        "gain at most the 90.38 MiB that the allocator held unused",
-        "Of 1804 MiB in use, 93.6 % was allocated at ",
-        "snapshots.py:69 out_of_memory (59 objects).",
+        "gain at most the 90.38 MiB that are reserved and unused",
+        "allocated 93.6 % of the 1804 MiB in use (59 objects).",
+        "snapshots.py:69 out_of_memory allocated 93.6 %",
     ] {
         assert!(notes.contains(told), "{told}: {notes}");
     }

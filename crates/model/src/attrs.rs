@@ -151,12 +151,12 @@ impl AttrTable {
         let mut offset = 0usize;
         table.offset.reserve_exact(table.shape.len());
         for id in &table.shape {
-            let length = lengths.get(id.index()).ok_or_else(|| format!("attribute shape {id:?} does not exist"))?;
+            let length = lengths.get(id.index()).ok_or_else(|| format!("attribute layout {id:?} does not exist"))?;
             table.offset.push(u32::try_from(offset).map_err(|_| "more than 2^32 attribute values".to_owned())?);
             offset += length;
         }
         if offset != table.values.len() {
-            return Err(format!("attribute shapes call for {offset} values, there are {}", table.values.len()));
+            return Err(format!("attribute layouts need {offset} values, {} exist", table.values.len()));
         }
         for (id, shape) in table.shapes.iter().enumerate() {
             let shapes = &table.shapes;

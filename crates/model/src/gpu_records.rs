@@ -63,11 +63,9 @@ impl GpuRecords {
         let ((launches, unrecorded), (operations, untimed)) = (self.launches, self.operations);
         match () {
             () if self.lack_launches => Some(format!("{unrecorded} of {launches} launches have no device record")),
-            () if self.lack_times() => {
-                Some(format!("{untimed} of {operations} GPU operations have no time that can be true"))
-            }
+            () if self.lack_times() => Some(format!("{untimed} of {operations} GPU operations have no plausible time")),
             () if self.breaks_off && self.are_any() => {
-                Some("the file breaks off, and records of GPU operations of any time may be missing".to_owned())
+                Some("the file is truncated, so records of GPU operations at any time may be missing".to_owned())
             }
             () => None,
         }

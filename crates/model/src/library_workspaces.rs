@@ -20,8 +20,8 @@ pub struct WorkspaceLibrary {
 static LIBRARIES: [WorkspaceLibrary; 3] = [
     WorkspaceLibrary {
         name: "cuBLAS",
-        sized_by: "CUBLAS_WORKSPACE_CONFIG (such as :4096:2:16:8 for 8.1 MiB; :0:0 for none) sets what each pair of a thread and a stream \
-                   takes, 32 MiB on Hopper and later by default",
+        sized_by: "CUBLAS_WORKSPACE_CONFIG (such as :4096:2:16:8 for 8.1 MiB; :0:0 for none) sets the size per pair of \
+            thread and stream, by default 32 MiB on Hopper and later",
         functions: &[
             "at::cuda::setWorkspaceForHandle",
             "at::cuda::getNewWorkspace",
@@ -30,12 +30,13 @@ static LIBRARIES: [WorkspaceLibrary; 3] = [
     },
     WorkspaceLibrary {
         name: "cuBLASLt",
-        sized_by: "CUBLASLT_WORKSPACE_SIZE sets it, in KiB",
+        sized_by: "CUBLASLT_WORKSPACE_SIZE sets the size in KiB",
         functions: &["at::cuda::getCUDABlasLtWorkspace"],
     },
     WorkspaceLibrary {
         name: "cuDNN",
-        sized_by: "the algorithm that cuDNN chooses, which torch.backends.cudnn.benchmark and deterministic change",
+        sized_by: "the size depends on the algorithm that cuDNN chooses; torch.backends.cudnn.benchmark and \
+            torch.backends.cudnn.deterministic change it",
         functions: &["at::native::run_conv_plan", "at::native::run_conv_plan_fused", "at::native::run_single_conv"],
     },
 ];

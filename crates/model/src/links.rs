@@ -80,7 +80,7 @@ impl LinkTable {
         if lengths.iter().any(|&length| length != self.kind.len()) {
             return Err(format!("link columns differ in length: {} and {lengths:?}", self.kind.len()));
         }
-        if self.kind.is_sorted() { Ok(()) } else { Err("links of one kind do not stand together".to_owned()) }
+        if self.kind.is_sorted() { Ok(()) } else { Err("links are not sorted by kind".to_owned()) }
     }
 }
 

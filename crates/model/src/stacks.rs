@@ -81,10 +81,10 @@ impl StackTable {
             return Err(format!("frames.parent does not come before row {row}"));
         }
         if let Some(row) = self.frame.iter().position(|frame| frame.index() >= self.frames.len()) {
-            return Err(format!("frames.frame refers to nothing in row {row}"));
+            return Err(format!("row {row} of frames.frame refers to a missing entry"));
         }
         match self.stack.iter().position(|stack| stack.index() >= nodes) {
-            Some(row) => Err(format!("event_stacks.stack refers to nothing in row {row}")),
+            Some(row) => Err(format!("row {row} of event_stacks.stack refers to a missing entry")),
             None => Ok(()),
         }
     }

@@ -134,7 +134,7 @@ impl Table {
     /// Adds a column (chainable).
     #[must_use]
     pub fn with(mut self, name: &str, unit: Unit, values: Values) -> Self {
-        debug_assert!(self.columns.iter().all(|c| c.values.len() == values.len()), "column {name} has another length");
+        debug_assert!(self.columns.iter().all(|c| c.values.len() == values.len()), "column {name} differs in length");
         self.columns.push(Column { name: name.to_owned(), unit, values });
         self
     }

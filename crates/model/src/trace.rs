@@ -157,7 +157,7 @@ impl Trace {
         for (lane, run) in offset.windows(2).enumerate() {
             let own = |e: &EventId| track.get(e.index()).is_some_and(|t| t.index() == lane);
             if !order[run[0] as usize..run[1] as usize].iter().all(own) {
-                return Err(format!("the time order of track {lane} names an event of another"));
+                return Err(format!("the time order of track {lane} contains an event of another track"));
             }
         }
         self.track_order = order;

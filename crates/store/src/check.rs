@@ -35,14 +35,14 @@ pub(crate) fn rows(trace: &Trace) -> Result<(), String> {
 fn all<T>(values: &[T], holds: impl Fn(&T) -> bool, what: &str) -> Result<(), String> {
     match values.iter().position(|v| !holds(v)) {
         None => Ok(()),
-        Some(row) => Err(format!("{what} refers to nothing in row {row}")),
+        Some(row) => Err(format!("row {row} of {what} refers to a missing entry")),
     }
 }
 
 fn refs(values: &[EventId], events: usize, what: &str) -> Result<(), String> {
     // "None" wraps to 0, so that one maximum (which the compiler vectorises) covers both cases.
     let most = values.iter().fold(0, |most, e| e.0.wrapping_add(1).max(most)) as usize;
-    if most <= events { Ok(()) } else { Err(format!("{what} refers to row {} of {events}", most - 1)) }
+    if most <= events { Ok(()) } else { Err(format!("{what} refers to event {} of only {events}", most - 1)) }
 }
 
 fn texts(trace: &Trace, values: &[StrId], what: &str) -> Result<(), String> {
@@ -75,7 +75,7 @@ fn follow(parent: &[EventId]) -> Result<(), String> {
             }
         }
         if met[at] == walk && parent[at].is_some() {
-            return Err(format!("events.parent goes in a circle at row {at}"));
+            return Err(format!("events.parent has a cycle at row {at}"));
         }
     }
     Ok(())
@@ -84,7 +84,7 @@ fn follow(parent: &[EventId]) -> Result<(), String> {
 fn attributes(trace: &Trace) -> Result<(), String> {
     let (shapes, shape, values) = trace.attrs.columns();
     if shape.len() != trace.events.len() {
-        return Err(format!("there are {} events, attributes of {}", trace.events.len(), shape.len()));
+        return Err(format!("{} events, but attributes of {} events", trace.events.len(), shape.len()));
     }
     let strings = trace.strings.len();
     let known = |s: u64| s == u64::from(u32::MAX) || s < strings as u64;
@@ -99,7 +99,7 @@ fn attributes(trace: &Trace) -> Result<(), String> {
         let run = &values[from..from + fields.len()];
         from += fields.len();
         if has_text[id.index()] && !fields.iter().zip(run).all(|(f, &raw)| !is_text(f.1) || known(raw)) {
-            return Err("attributes refer to a string that does not exist".to_owned());
+            return Err("attributes refer to a missing string".to_owned());
         }
     }
     Ok(())

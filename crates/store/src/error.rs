@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 #[non_exhaustive]
 pub enum Error {
     /// The target exists and must not be replaced.
-    #[error("{} exists already; choose another name, or allow it to be replaced", path.display())]
+    #[error("{} exists already; choose another name, or allow replacement", path.display())]
     Exists {
         /// The target.
         path: PathBuf,
@@ -27,14 +27,15 @@ pub enum Error {
         detail: String,
     },
     /// The directory has tables but no manifest.
-    #[error("{} is not complete: its import was cut off before the manifest was written; import the source again", path.display())]
+    #[error("{} is incomplete: the import ended before it wrote the manifest; import the source again", path.display())]
     Incomplete {
         /// The directory.
         path: PathBuf,
     },
     /// The run was written by a later Stackline.
     #[error(
-        "{} has format version {found}, this Stackline reads versions 1 to {supported}; update Stackline, or import the source again",
+        "{} has format version {found}, but this Stackline reads versions 1 to {supported}; update Stackline, or \
+         import the source again",
         path.display()
     )]
     Newer {
@@ -83,7 +84,7 @@ pub enum Error {
         detail: String,
     },
     /// The caller asked for a trace that the run does not have.
-    #[error("the run has {count} traces, there is no trace {index}")]
+    #[error("the run has {count} traces, no trace {index}")]
     NoSuchTrace {
         /// What was asked for.
         index: usize,

@@ -216,12 +216,12 @@ pub fn read_manifest(run: &Path) -> Result<Manifest, Error> {
     let text = match std::fs::read_to_string(&path) {
         Ok(text) => text,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Err(missing(run)),
-        Err(e) if e.kind() == std::io::ErrorKind::InvalidData => return Err(Error::damaged(&path, "it is not UTF-8")),
+        Err(e) if e.kind() == std::io::ErrorKind::InvalidData => return Err(Error::damaged(&path, "not UTF-8")),
         Err(e) => return Err(Error::io(&path, "read")(e)),
     };
-    let value: Value = serde_json::from_str(&text).map_err(|e| Error::damaged(&path, format_args!("no JSON: {e}")))?;
+    let value: Value = serde_json::from_str(&text).map_err(|e| Error::damaged(&path, format_args!("not JSON: {e}")))?;
     if value.get("format").and_then(Value::as_str) != Some(FORMAT) {
-        let detail = format!("manifest.json does not say \"format\": \"{FORMAT}\"");
+        let detail = format!("manifest.json lacks \"format\": \"{FORMAT}\"");
         return Err(Error::NotARun { path: run.to_path_buf(), detail });
     }
     verify(&path, &value)?;
@@ -234,7 +234,7 @@ fn missing(run: &Path) -> Error {
     if trace_dir(run, 0).is_dir() {
         return Error::Incomplete { path };
     }
-    let detail = if run.is_dir() { "it holds no manifest.json" } else { "there is no such directory" };
+    let detail = if run.is_dir() { "the directory has no manifest.json" } else { "no such directory" };
     Error::NotARun { path, detail: detail.to_owned() }
 }
 
@@ -243,9 +243,9 @@ fn verify(path: &Path, value: &Value) -> Result<(), Error> {
     let needed = value.get("version").and_then(Value::as_u64).is_some_and(|v| (2..=FORMAT_VERSION.into()).contains(&v));
     match value.get("checksum").and_then(Value::as_str) {
         Some(stored) if stored != checksum(value) => {
-            Err(Error::damaged(path, "its checksum does not match its contents"))
+            Err(Error::damaged(path, "the checksum does not match the content"))
         }
-        None if needed => Err(Error::damaged(path, "it has no checksum")),
+        None if needed => Err(Error::damaged(path, "the checksum is missing")),
         _ => Ok(()),
     }
 }

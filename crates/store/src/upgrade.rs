@@ -16,7 +16,7 @@ pub(crate) fn upgrade(path: &Path, mut manifest: Value) -> Result<Value, Error> 
         .get("version")
         .and_then(Value::as_u64)
         .filter(|v| *v > 0)
-        .ok_or_else(|| Error::damaged(path, "it has no version"))?;
+        .ok_or_else(|| Error::damaged(path, "the version is missing"))?;
     if found > u64::from(FORMAT_VERSION) {
         return Err(Error::Newer { path: path.to_path_buf(), found, supported: FORMAT_VERSION });
     }
@@ -35,9 +35,9 @@ fn one_to_two(manifest: &mut Value) -> Result<(), String> {
 
 /// Tells the readers of all traces of a manifest that they are of an old form.
 fn mark_traces(manifest: &mut Value, mark: &str) -> Result<(), String> {
-    let traces = manifest.get_mut("traces").and_then(Value::as_array_mut).ok_or("it has no list of traces")?;
+    let traces = manifest.get_mut("traces").and_then(Value::as_array_mut).ok_or("the list of traces is missing")?;
     for trace in traces {
-        let trace = trace.as_object_mut().ok_or("a trace is no object")?;
+        let trace = trace.as_object_mut().ok_or("a trace is not an object")?;
         trace.insert(mark.to_owned(), true.into());
     }
     Ok(())

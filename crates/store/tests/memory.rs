@@ -239,7 +239,10 @@ fn traces_that_contradict_themselves_are_not_written() {
     let mut trace = sample();
     trace.blocks[0].object = MemoryObjectId(99);
     let error = write_run_with(&TraceSet::default(), &[trace], &run, &quick()).unwrap_err();
-    assert!(error.to_string().contains("trace sample cannot be written: a block holds an object"), "{error}");
+    assert!(
+        error.to_string().contains("trace sample cannot be written: a block refers to a missing object"),
+        "{error}"
+    );
     assert!(!run.exists());
 }
 

@@ -67,7 +67,7 @@ fn one_trace_of_several_can_be_read() {
     write_run(&set, &run, &quick()).unwrap();
     let selection = ReadSelection { traces: Some(vec![2]), ..ReadSelection::all() };
     let error = read_run(&run, &selection).unwrap_err().to_string();
-    assert_eq!(error, "the run has 2 traces, there is no trace 2");
+    assert_eq!(error, "the run has 2 traces, no trace 2");
 }
 
 #[test]

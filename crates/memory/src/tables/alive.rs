@@ -118,7 +118,7 @@ pub fn at_peak_table(trace: &MemoryTrace, peaks: &[NamedPeak], by: By) -> Table 
         sums.sort_by_key(|(_, (bytes, _))| std::cmp::Reverse(*bytes));
         rows.extend(sums.into_iter().map(|(key, (bytes, objects))| (peak, key, bytes, objects)));
     }
-    Table::new("memory_at_peak", &format!("In use at the peaks, by {}", by.name()))
+    Table::new("memory_at_peak", &format!("Live bytes at the peaks, by {}", by.name()))
         .text("peak", rows.iter().map(|row| Some(row.0.name.clone())))
         .text(by.name(), rows.iter().map(|row| Some(row.1.clone())))
         .i64("bytes", Unit::Bytes, rows.iter().map(|row| int(row.2)))
@@ -129,7 +129,7 @@ pub fn at_peak_table(trace: &MemoryTrace, peaks: &[NamedPeak], by: By) -> Table 
 /// The objects alive at one peak, largest first.
 pub fn alive_table(trace: &MemoryTrace, peak: &NamedPeak) -> Table {
     let alive = alive_at(trace, peak.device, peak.peak.position);
-    let title = format!("Objects in use at {}", peak.name);
+    let title = format!("Live objects at {}", peak.name);
     let kind = |object| trace.kind_at(object, peak.peak.position);
     super::objects::columns(Table::new("memory_alive", &title), trace, &alive, &kind)
 }

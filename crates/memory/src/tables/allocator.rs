@@ -123,9 +123,10 @@ fn add(sum: &mut u64, bytes: u64) {
 }
 
 /// What the columns of [`segments_table`] mean, for people.
-pub const SEGMENTS_NOTE: &str = "free_segments can go back to the device (empty_cache); free_split lies between blocks in use and can \
-     serve requests of its pool and stream only; free_private serves the private pool's own requests (a CUDA graph's) and does not go back \
-     while that pool is in use. fragmentation: 100 % less the largest free block's share of what is free.";
+pub const SEGMENTS_NOTE: &str = "free_segments: whole segments that torch.cuda.empty_cache() returns to the device. \
+    free_split: free bytes between used blocks, only for requests of the same pool and stream. free_private: free \
+    bytes of a private pool (a CUDA graph's), which the pool keeps while it exists. fragmentation: 100 % minus the \
+    largest free block's share of the free bytes.";
 
 /// Segments and blocks at the moment of the snapshot, by device and pool; `None` if the source tells nothing of them.
 pub fn allocator_table(trace: &MemoryTrace) -> Option<Table> {
@@ -143,7 +144,7 @@ pub fn segments_table(trace: &MemoryTrace) -> Table {
     }
     let device = |id: MemoryDeviceId| trace.devices.get(id.index()).map(|device| device.name).unwrap_or_default();
     let column = |f: &dyn Fn(&Sums) -> u64| groups.values().map(|sums| int(f(sums))).collect::<Vec<_>>();
-    let table = Table::new("memory_allocator", "The caching allocator at the moment of the snapshot")
+    let table = Table::new("memory_allocator", "Caching allocator at the time of the snapshot")
         .text("device", groups.keys().map(|key| Some(trace.strings.get(device(key.0)).to_owned())))
         .text("pool", groups.keys().map(|key| Some(key.1.clone())))
         .i64("segments", Unit::None, column(&|sums| sums.segments))
@@ -173,7 +174,8 @@ fn free_notes(trace: &MemoryTrace) -> Vec<String> {
     let note = |(device, sums): (&MemoryDeviceId, &Sums)| {
         let name = trace.devices.get(device.index()).map(|device| device.name).unwrap_or_default();
         format!(
-            "{}: {} of {} reserved ({:.1} %) are free, in {} {}, the largest {}: of these {} go back to the device by empty_cache.",
+            "{}: {} of {} reserved ({:.1} %) are free, in {} {}, the largest {}. torch.cuda.empty_cache() returns {} \
+             of these to the device.",
             trace.strings.get(name),
             words(sums.free()),
             words(sums.reserved),

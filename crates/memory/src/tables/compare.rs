@@ -92,7 +92,10 @@ pub fn peaks_comparison_table(before: &MemoryTrace, after: &MemoryTrace) -> Tabl
         .f64("change_percent", Unit::Percent, bytes.iter().map(percent))
         .i64("older_before", Unit::Bytes, older.iter().map(|(before, _)| before.map(int)))
         .i64("older_after", Unit::Bytes, older.iter().map(|(_, after)| after.map(int)))
-        .note("Bytes are those asked for. older: the part of the peak that was allocated before the records begin.")
+        .note(
+            "bytes: requested bytes, without the allocator's rounding. older: bytes of the peak that were allocated \
+            before the recording began.",
+        )
 }
 
 /// One row per line that holds more or less at the highest peak of a device, largest change first; null where a trace has nothing of the
@@ -112,7 +115,7 @@ pub fn comparison_table(before: &MemoryTrace, after: &MemoryTrace) -> Table {
     let objects = |sum: Option<Sum>| sum.map(|sum| int(sum.1));
     let size = |sum: Option<Sum>| bytes(sum).unwrap_or(0);
     rows.sort_by_key(|(_, _, before, after)| std::cmp::Reverse(size(*before).abs_diff(size(*after))));
-    Table::new("memory_diff", "In use at the highest peak, by source line")
+    Table::new("memory_diff", "Live bytes at the highest peak, by source line")
         .text("device", rows.iter().map(|row| Some(row.0.clone())))
         .text("place", rows.iter().map(|row| Some(row.1.clone())))
         .i64("bytes_before", Unit::Bytes, rows.iter().map(|row| bytes(row.2).map(int)))

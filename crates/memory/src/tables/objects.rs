@@ -80,7 +80,7 @@ pub fn curve_table(trace: &MemoryTrace, most: usize) -> Table {
         }
     }
     let device = |at: usize| trace.devices.get(rows[at].0.index()).map(|device| device.name).unwrap_or_default();
-    Table::new("memory_curve", "Memory in use over time")
+    Table::new("memory_curve", "Live bytes over time")
         .text("device", (0..rows.len()).map(|at| Some(trace.strings.get(device(at)).to_owned())))
         .i64("call", Unit::None, rows.iter().map(|row| i64::from(row.1)))
         .i64("time", Unit::Ns, rows.iter().map(|row| time(row.1 as usize)))

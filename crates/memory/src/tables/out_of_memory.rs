@@ -44,7 +44,7 @@ pub fn failed_requests_table(trace: &MemoryTrace) -> Table {
     let device =
         |oom: &OutOfMemory| trace.devices.get(oom.device.index()).map(|device| device.name).unwrap_or_default();
     let pairs = || failed.iter().zip(&situations);
-    let table = Table::new("memory_out_of_memory", "Requests that failed")
+    let table = Table::new("memory_out_of_memory", "Failed requests (out of memory)")
         .text("device", failed.iter().map(|oom| Some(trace.strings.get(device(oom)).to_owned())))
         .i64("before_call", Unit::None, failed.iter().map(|oom| int(oom.before.index() as u64)))
         .i64("requested", Unit::Bytes, failed.iter().map(|oom| int(oom.requested)))
@@ -61,11 +61,11 @@ pub fn failed_requests_table(trace: &MemoryTrace) -> Table {
         let at = if place.is_empty() { String::new() } else { format!(" at {place}") };
         // PyTorch's message names the segment.
         let segment = match situation.segment > oom.requested {
-            true => format!(" (a segment of {})", bytes(situation.segment)),
+            true => format!(" (needs a segment of {})", bytes(situation.segment)),
             false => String::new(),
         };
         let holder = situation.holder.as_ref().map_or_else(String::new, |holder| format!(" {holder}"));
-        format!("{} asked for{segment}{at}: {}.{holder}", bytes(oom.requested), explain(oom, situation))
+        format!("Request of {} failed{segment}{at}: {}.{holder}", bytes(oom.requested), explain(oom, situation))
     };
     pairs().take(TOLD).map(told).fold(table, Table::note)
 }
@@ -104,7 +104,7 @@ fn holder(trace: &MemoryTrace, oom: &OutOfMemory, allocated: u64) -> Option<Stri
     let share = percent(held, allocated);
     let count = if objects == 1 { "1 object".to_owned() } else { format!("{} objects", count(u64::from(objects))) };
     (share >= MOST_OF_IT)
-        .then(|| format!("Of {} in use, {share:.1} % was allocated at {place} ({count}).", bytes(allocated)))
+        .then(|| format!("{place} allocated {share:.1} % of the {} in use ({count}).", bytes(allocated)))
 }
 
 /// Bytes on a device of objects that are older than the first call.
@@ -119,13 +119,14 @@ fn older(trace: &MemoryTrace, device: MemoryDeviceId) -> u64 {
 fn contradiction(situation: &Situation, reserved: u64, device_free: u64) -> Option<String> {
     let Situation { allocated, largest_free, total, .. } = *situation;
     if allocated > reserved {
-        return Some(format!("{} in use, of {} that the allocator held", bytes(allocated), bytes(reserved)));
+        return Some(format!("{} in use exceeds {} reserved", bytes(allocated), bytes(reserved)));
     }
     if largest_free.is_some_and(|largest| largest > reserved - allocated) {
-        return Some("a free block larger than all that was free".to_owned());
+        return Some("a free block is larger than all free memory".to_owned());
     }
-    (total > 0 && reserved.saturating_add(device_free) > total)
-        .then(|| format!("{} held and {} free, of {}", bytes(reserved), bytes(device_free), bytes(total)))
+    (total > 0 && reserved.saturating_add(device_free) > total).then(|| {
+        format!("{} reserved plus {} free exceeds the device's {}", bytes(reserved), bytes(device_free), bytes(total))
+    })
 }
 
 /// Why it failed, and what would have helped.
@@ -133,47 +134,49 @@ fn explain(oom: &OutOfMemory, situation: &Situation) -> String {
     let (Some(device_free), Some(reserved)) = (oom.device_free, situation.reserved) else {
         if situation.is_host {
             return format!(
-                "the system gave no more, with {} of tensors in use: it has no more, or a limit of the process or the container \
-                 (ulimit -v, a control group) lets it have no more",
+                "the system refused more memory, with {} of tensors in use. Host memory is exhausted, or the process \
+                 or container has a limit (ulimit -v, cgroup); raise the limit, or lower the peak",
                 bytes(situation.allocated)
             );
         }
-        return "it is not known what the device and the allocator still had".to_owned();
+        return "cause unknown, because the input lacks the free bytes of the device and the allocator. Record a CUDA \
+            memory snapshot (torch.cuda.memory._dump_snapshot) after the failure"
+            .to_owned();
     };
     if let Some(why) = contradiction(situation, reserved, device_free) {
-        return format!("what the source tells cannot be true ({why}), so nobody knows why it failed");
+        return format!("cause unknown, because the numbers of the input contradict each other ({why})");
     }
     let cached = reserved.saturating_sub(situation.allocated);
     let missing = oom.requested.max(situation.segment).saturating_sub(device_free);
     if missing == 0 {
         return format!(
-            "the device had enough ({} free): a limit of the process (set_per_process_memory_fraction) kept it from being used, or the \
-             device had no address range for it. Raise the limit, or lower what is in use; other allocator settings gain at most the {} that \
-             the allocator held unused",
+            "the device had enough free memory ({}), but a limit of the process (set_per_process_memory_fraction) or a \
+             missing address range prevented its use. Raise the limit, or lower the peak; other allocator settings \
+             gain at most the {} that are reserved and unused",
             bytes(device_free),
             bytes(cached)
         );
     }
     if situation.largest_free.is_some_and(|largest| largest >= oom.requested) {
-        return "a free block of the request's stream was large enough: either the request was for another pool (of small blocks, or a \
-                private one, as CUDA graphs have), or not all that the source tells is true"
+        return "cause unknown, because a free block of the same stream was large enough. Either the request was for \
+            another pool (small blocks, or a CUDA graph's private pool), or the numbers of the input are wrong"
             .to_owned();
     }
     if cached >= oom.requested {
-        return "fragmentation: the allocator held enough, but not in one piece; \
-                PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True lets it put pieces together"
+        return "fragmentation: enough memory was reserved and unused, but not in one piece. Set \
+            PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, which joins pieces"
             .to_owned();
     }
     if cached >= missing {
-        return "fragmentation: what the allocator held unused and what the device had would have been enough together, but \
-                blocks in use lie in its segments; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True gives such pieces back"
+        return "fragmentation: unused reserved memory plus free device memory would have sufficed, but used blocks are \
+            in the same segments. Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, which returns such pieces to \
+            the device"
             .to_owned();
     }
     let short = bytes(missing - cached);
     format!(
-        "not enough memory: even with everything that the allocator held unused, {short} were missing; the peak must \
-         come down by that much (smaller batch, recomputation of activations, or the suggestions below), or the rest must \
-         be freed by other processes"
+        "not enough memory: {short} were missing, even with all unused reserved memory. Lower the peak by that much \
+         (smaller batch, activation checkpointing, or the suggestions below), or free memory of other processes"
     )
 }
 
@@ -211,8 +214,8 @@ mod tests {
             holder: None,
         };
         let told = explain(&oom, &situation(true));
-        assert!(told.starts_with("the system gave no more, with 4000 B of tensors in use"), "{told}");
-        assert!(explain(&oom, &situation(false)).starts_with("it is not known"));
+        assert!(told.starts_with("the system refused more memory, with 4000 B of tensors in use"), "{told}");
+        assert!(explain(&oom, &situation(false)).starts_with("cause unknown"));
     }
 
     #[test]
@@ -234,9 +237,12 @@ mod tests {
             (50, 300, Situation { allocated: u64::MAX, ..sound() }),
         ] {
             let told = explained(free, reserved, situation);
-            assert!(told.starts_with("what the source tells cannot be true ("), "{told}");
+            assert!(
+                told.starts_with("cause unknown, because the numbers of the input contradict each other ("),
+                "{told}"
+            );
         }
         let elsewhere = explained(50, 350, Situation { largest_free: Some(120), ..sound() });
-        assert!(elsewhere.contains("either the request was for another pool"), "{elsewhere}");
+        assert!(elsewhere.contains("Either the request was for another pool"), "{elsewhere}");
     }
 }

@@ -63,9 +63,9 @@ pub fn peaks_table(trace: &MemoryTrace, peaks: &[NamedPeak]) -> Table {
 /// A snapshot without history knows one moment, no peak; one whose history began late knows the peaks of what was recorded.
 fn title(trace: &MemoryTrace) -> &'static str {
     match (trace.calls.is_empty(), older(trace).0) {
-        (true, _) => "In use at the moment of the snapshot: without history the peak is not known",
-        (false, 0) => "Peaks: most memory in use at once",
-        (false, _) => "Peaks of what was recorded: most memory in use at once",
+        (true, _) => "Live bytes at the time of the snapshot (peak unknown: the snapshot has no history)",
+        (false, 0) => "Peaks of live bytes",
+        (false, _) => "Peaks of live bytes within the recorded history",
     }
 }
 
@@ -87,7 +87,7 @@ fn reserved_notes(trace: &MemoryTrace, peaks: &[NamedPeak]) -> Vec<String> {
         }
         let name = trace.devices.get(curve.device.index()).map(|device| device.name).unwrap_or_default();
         let name = trace.strings.get(name);
-        Some(format!("{name}: the allocator held at most {}.{}", bytes(most), growth.unwrap_or_default()))
+        Some(format!("{name}: the allocator reserved at most {}.{}", bytes(most), growth.unwrap_or_default()))
     };
     curves(trace).into_iter().filter(|curve| devices.contains(&curve.device)).filter_map(note).collect()
 }
@@ -114,7 +114,8 @@ fn useless_growth(trace: &MemoryTrace, curve: &Curve, held: &[(u32, u64)], most:
     let place = place.map_or_else(String::new, |place| format!(" ({place})"));
     (unused as f64 >= MUCH_UNUSED * most as f64).then(|| {
         format!(
-            " At call {}{place} it got {} from the device though {} were free: in blocks that were too small, or of another pool or stream.",
+            " At call {}{place} the allocator requested {} from the device although {} of its memory were free, in \
+             blocks that are too small or belong to another pool or stream.",
             count(u64::from(at)),
             bytes(growth),
             bytes(unused),
@@ -146,12 +147,9 @@ fn history_note(trace: &MemoryTrace) -> Option<String> {
     let is_late = objects > 0 && !trace.calls.is_empty();
     is_late.then(|| {
         let (which, were) = match objects {
-            1 => ("1 object".to_owned(), "was in use before, and counts"),
-            _ => (format!("{} objects", count(objects)), "were in use before, and count"),
+            1 => ("1 object".to_owned(), "was allocated earlier, and counts"),
+            _ => (format!("{} objects", count(objects)), "were allocated earlier, and count"),
         };
-        format!(
-            "The records begin late: {which} of {} {were} from the beginning; earlier peaks are not known.",
-            bytes(sum)
-        )
+        format!("The recording began late: {which} of {} {were} from the start. Earlier peaks are unknown.", bytes(sum))
     })
 }

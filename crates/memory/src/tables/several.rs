@@ -168,22 +168,23 @@ impl SeveralMemories {
     fn sentences_of_ranks(&self) -> Vec<String> {
         let (count, median) = (self.files.len(), words(self.median().unwrap_or(0)));
         let mut said = vec![if self.knows_ranks() {
-            format!("{count} ranks of a job, a file each; the median peak is {median}.")
+            format!("{count} ranks of one job, one file each. Median peak: {median}.")
         } else {
             format!(
-                "{count} files of memory, a row each: the GPU numbers in their names repeat (several hosts or times) and are no ranks; the \
-                 median peak is {median}."
+                "{count} memory files, one row each: GPU numbers in their names repeat (several hosts or times), so \
+                 they are not ranks. Median peak: {median}."
             )
         }];
         let whose = if self.knows_ranks() { "rank" } else { "file" };
         said.push(match self.odd_one() {
             Some((at, percent)) => self.sentence_of_odd_one(at, percent),
-            None => format!("No {whose}'s peak differs from it by {DIFFERS:.0} % or more."),
+            None => format!("No {whose}'s peak differs from the median by {DIFFERS:.0} % or more."),
         });
         said.extend(self.sentence_of_empty_files());
         if self.left_out > 0 {
             said.push(format!(
-                "Of ranks with several files the last one is shown ({} left out); give the files of one rank to see them over time.",
+                "Only the last file of each rank is shown ({} left out). Pass the files of one rank to see its memory \
+                 over time.",
                 self.left_out
             ));
         }
@@ -194,9 +195,9 @@ impl SeveralMemories {
         let bytes = self.files[at].1.bytes().unwrap_or(0);
         let most = self.differences(at).into_iter().next().filter(|(_, own, usual)| own != usual);
         let most = most.map_or_else(String::new, |(place, own, usual)| {
-            format!("; most of the difference: {place}, {} beside {}", words(own), words(usual))
+            format!("; largest difference: {place}, {} instead of {}", words(own), words(usual))
         });
-        format!("{} differs most: its peak is {} ({percent:+.1} %){most}.", self.name(at), words(bytes))
+        format!("{} differs most from the median: peak {} ({percent:+.1} %){most}.", self.name(at), words(bytes))
     }
 
     /// A file by its rank, or by its name.
@@ -212,7 +213,7 @@ impl SeveralMemories {
         let count = empty().count();
         let more = if count > named.len() { format!(" and {} more", count - named.len()) } else { String::new() };
         (count > 0)
-            .then(|| format!("Without allocations, so without a peak, and not compared: {}{more}.", named.join(", ")))
+            .then(|| format!("Not compared, because the files contain no allocations: {}{more}.", named.join(", ")))
     }
 
     fn ranks_table(&self) -> Table {
@@ -226,14 +227,17 @@ impl SeveralMemories {
             named.collect::<Vec<_>>().join(", ")
         };
         let whose = if self.knows_ranks() { "rank" } else { "file" };
-        Table::new("memory_ranks", &format!("Highest peak of each {whose}, and who holds it"))
+        Table::new("memory_ranks", &format!("Highest peak of each {whose}, by owner"))
             .i64("rank", Unit::None, rows.iter().map(|(rank, ..)| *rank))
             .i64("bytes", Unit::Bytes, rows.iter().map(|(.., highest)| highest.map(|(_, peak)| int(peak.bytes))))
             .f64("beside_median", Unit::Percent, rows.iter().map(|(.., highest)| highest.and_then(|(_, p)| percent(p))))
             .text("owners", rows.iter().map(|(.., highest)| highest.map(|(_, peak)| owners(peak))))
             .text("device", rows.iter().map(|(.., highest)| highest.map(|(device, _)| device.clone())))
             .text("file", rows.iter().map(|(_, file, _)| Some(file.file.clone())))
-            .note(format!("bytes: those asked for, at the highest peak. beside_median: how much more than the median of the {whose}s."))
+            .note(format!(
+                "bytes: requested bytes at the highest peak. beside_median: difference from the median of \
+                the {whose}s."
+            ))
     }
 
     /// By source line what a rank holds at its peak, and the median of the others; largest difference first.
@@ -262,7 +266,7 @@ impl SeveralMemories {
         let (at, _) = self.odd_one()?;
         let (name, rows) = (self.name(at), self.differences(at));
         let others = if self.knows_ranks() { "ranks" } else { "files" };
-        let title = format!("{name} beside the median of the other {others}, by source line");
+        let title = format!("{name} compared with the median of the other {others}, by source line");
         Some(
             Table::new("memory_rank_difference", &title)
                 .text("place", rows.iter().map(|row| Some(row.0.clone())))
@@ -276,12 +280,12 @@ impl SeveralMemories {
         let peaks: Vec<u64> = self.files.iter().filter_map(|(_, file)| file.bytes()).collect();
         let mut said = Vec::new();
         if let [only] = &peaks[..] {
-            said.push(format!("One of {} files of memory has a peak: {}.", self.files.len(), words(*only)));
+            said.push(format!("1 of {} memory files has a peak: {}.", self.files.len(), words(*only)));
         }
         if let [first, .., last] = &peaks[..] {
             let sign = if last < first { "-" } else { "+" };
             said.push(format!(
-                "{} files of memory as a series in time: the highest peak is {} in the first and {} in the last one ({sign}{}).",
+                "{} memory files in time order: the highest peak is {} in the first and {} in the last ({sign}{}).",
                 peaks.len(),
                 words(*first),
                 words(*last),
@@ -292,7 +296,7 @@ impl SeveralMemories {
         let grows = self.growth().into_iter().find(|row| peaks.len() > 1 && row.change() > 0);
         if let Some(row) = grows {
             said.push(format!(
-                "Most growth: {}, {} to {}; it grows in {} of {} steps from file to file.",
+                "Largest growth: {}, from {} to {}, in {} of {} intervals between files.",
                 row.place,
                 words(row.first()),
                 words(row.last()),
@@ -309,12 +313,12 @@ impl SeveralMemories {
             let before = bytes[..at].iter().rev().copied().flatten().next()?;
             Some(bytes[at]?.saturating_sub(before))
         };
-        Table::new("memory_series", "Highest peak of each file, in the order of time")
+        Table::new("memory_series", "Highest peak of each file, in time order")
             .text("file", self.files.iter().map(|(_, file)| Some(file.file.clone())))
             .i64("bytes", Unit::Bytes, bytes.iter().copied())
             .i64("change", Unit::Bytes, (0..bytes.len()).map(change))
             .text("device", self.files.iter().map(|(_, file)| file.highest().map(|(device, _)| device.clone())))
-            .note("bytes: those asked for, at the highest peak.")
+            .note("bytes: requested bytes at the highest peak.")
     }
 
     /// What each line holds at the highest peak of each file, in order, largest growth first.
@@ -333,13 +337,16 @@ impl SeveralMemories {
 
     fn growth_table(&self) -> Table {
         let rows = self.growth();
-        Table::new("memory_growth", "Growth from the first file to the last one, by source line")
+        Table::new("memory_growth", "Growth from the first to the last file, by source line")
             .text("place", rows.iter().map(|row| Some(row.place.clone())))
             .i64("change", Unit::Bytes, rows.iter().map(Growth::change))
             .i64("first_bytes", Unit::Bytes, rows.iter().map(|row| int(row.first())))
             .i64("last_bytes", Unit::Bytes, rows.iter().map(|row| int(row.last())))
             .i64("grows", Unit::None, rows.iter().map(|row| int(row.grows() as u64)))
-            .note("grows: in how many steps from a file to the next one the line holds more at the highest peak.")
+            .note(
+                "grows: number of intervals between consecutive files in which the line holds more at the highest \
+                peak.",
+            )
     }
 }
 

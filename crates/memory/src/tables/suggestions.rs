@@ -72,8 +72,8 @@ pub fn suggestion_notes(trace: &MemoryTrace, ranked: &[Ranked], combination: Opt
     let nothing = ranked.len() - listed(ranked, combination).len();
     let more = match nothing {
         0 => None,
-        1 => Some("1 more saves nothing at these peaks.".to_owned()),
-        _ => Some(format!("{nothing} more save nothing at these peaks.")),
+        1 => Some("1 more suggestion saves nothing at these peaks.".to_owned()),
+        _ => Some(format!("{nothing} more suggestions save nothing at these peaks.")),
     };
     combination.and_then(combination_note).into_iter().chain(more).chain(without_types(trace)).collect()
 }
@@ -84,7 +84,8 @@ fn without_types(trace: &MemoryTrace) -> Option<String> {
     let mut evidence = (0..trace.accesses.len()).map(|row| trace.accesses.get(row).evidence);
     let sees_operators = evidence.any(|evidence| evidence == AccessEvidence::OperatorLevel);
     (sees_operators && !has_types).then(|| {
-        "Types of tensors are not known (recordings have them with --shapes): writing in place and smaller types are not looked for."
+        "The input lacks tensor types, so in-place operators and smaller dtypes are not suggested. Record with \
+         --shapes."
             .to_owned()
     })
 }
@@ -93,7 +94,7 @@ fn without_types(trace: &MemoryTrace) -> Option<String> {
 pub fn suggestions_table(trace: &MemoryTrace, ranked: &[Ranked], listed: &[usize], peaks: &[NamedPeak]) -> Table {
     let rows = || listed.iter().map(|at| &ranked[*at]);
     let all = || rows().map(|one| &one.suggestion);
-    let table = Table::new("memory_suggestions", "What to change")
+    let table = Table::new("memory_suggestions", "Suggested changes")
         .i64("number", Unit::None, listed.iter().map(|at| int(1 + *at as u64)))
         .text("what", all().map(|suggestion| Some(describe(trace, suggestion))))
         .i64("lowers_peak", Unit::Bytes, rows().map(|one| int(one.lowers)))
@@ -147,7 +148,7 @@ pub fn apply(trace: &MemoryTrace, ranked: &[Ranked], numbers: &[usize]) -> Resul
     let device = |at: usize| trace.devices.get(rows[at].0.index()).map(|device| device.name).unwrap_or_default();
     let list = |numbers: &[usize]| numbers.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
     let share = |before: u64, after: u64| super::percent(before.saturating_sub(after), before);
-    let table = Table::new("memory_applied", "With these suggestions")
+    let table = Table::new("memory_applied", "Peaks with the applied suggestions")
         .text("device", (0..rows.len()).map(|at| Some(trace.strings.get(device(at)).to_owned())))
         .text("applied", rows.iter().map(|row| Some(list(&row.3))))
         .i64("peak_before", Unit::Bytes, rows.iter().map(|row| int(row.1.bytes)))
@@ -156,9 +157,10 @@ pub fn apply(trace: &MemoryTrace, ranked: &[Ranked], numbers: &[usize]) -> Resul
         .i64("reserved_before", Unit::Bytes, rows.iter().map(|row| row.4.map(|(before, _)| int(before))))
         .i64("reserved_after", Unit::Bytes, rows.iter().map(|row| row.4.map(|(_, after)| int(after))))
         .i64("at_call", Unit::None, rows.iter().map(|row| int(row.2.position.index() as u64)));
-    let model = "reserved: what PyTorch's caching allocator would hold at most, by a model of its rules (docs/explanation/memory-analysis.md).";
+    let model = "reserved: maximum that PyTorch's caching allocator would reserve, by a model of its rules \
+        (docs/explanation/memory-analysis.md).";
     let table = if rows.iter().any(|row| row.4.is_some()) { table.note(model) } else { table };
-    Ok(table.note("A suggestion that does not go together with an earlier one, or is of another device, is left out."))
+    Ok(table.note("A suggestion that conflicts with an earlier one, or concerns another device, is not applied."))
 }
 
 /// The most that the allocator would hold of a device, in place of the trace's own settings perhaps with segments that grow.
@@ -184,12 +186,12 @@ pub fn combination_note(combination: &Combination) -> Option<String> {
     let (before, after) = (combination.before.bytes, combination.after.bytes);
     let saved = super::percent(before - after, before);
     let who = match &numbers[..] {
-        [one] => format!("Number {one} alone lowers"),
-        several => format!("Together, {} lower", several.join(", ")),
+        [one] => format!("Suggestion {one} alone lowers"),
+        several => format!("Suggestions {} together lower", several.join(", ")),
     };
     let cost = match combination.cost_ns {
         0 => String::new(),
-        cost => format!(", for {} ms more time", human_ms(cost)),
+        cost => format!(", at a cost of {} ms", human_ms(cost)),
     };
     let (before, after) = (bytes(before), bytes(after));
     Some(format!("{who} the peak from {before} to {after} ({saved:.1} % less){cost}."))

@@ -71,7 +71,7 @@ pub fn waste_table(trace: &MemoryTrace, matches: &[PatternMatch]) -> Table {
     let measures = || rows.iter().map(|row| row.first.measure.as_ref());
     let call = |call: MemoryCallId| call.some().map(|call| int(call.index() as u64));
     let other = |row: &Row<'_>| row.first.other.some().map(|object| trace.object_name(object));
-    let table = Table::new("memory_waste", "Memory held for nothing")
+    let table = Table::new("memory_waste", "Wasted memory, by pattern")
         .text("code", rows.iter().map(|row| Some(row.first.pattern.code().to_owned())))
         .text("pattern", rows.iter().map(|row| Some(row.first.pattern.name().to_owned())))
         .text("object", rows.iter().map(|row| Some(trace.object_name(row.first.object))))

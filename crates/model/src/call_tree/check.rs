@@ -30,7 +30,7 @@ impl CallingContextTree {
                 return Err(format!("call_nodes.parent does not come before row {row}"));
             }
             if nodes.frame[row].index() >= self.frames.len() {
-                return Err(format!("call_nodes.frame refers to nothing in row {row}"));
+                return Err(format!("row {row} of call_nodes.frame refers to a missing entry"));
             }
         }
         Ok(())
@@ -58,6 +58,6 @@ impl CallingContextTree {
 fn all<T>(values: &[T], holds: impl Fn(&T) -> bool, what: &str) -> Result<(), String> {
     match values.iter().position(|value| !holds(value)) {
         None => Ok(()),
-        Some(row) => Err(format!("{what} refers to nothing in row {row}")),
+        Some(row) => Err(format!("row {row} of {what} refers to a missing entry")),
     }
 }

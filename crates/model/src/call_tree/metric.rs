@@ -76,19 +76,19 @@ impl CallMetric {
     /// What it is, for people.
     pub fn title(self, strings: &StringTable) -> &str {
         match self {
-            Self::OperatorTime => "time in operators and spans",
-            Self::CallTime => "time of calls of operators",
+            Self::OperatorTime => "operator and span time",
+            Self::CallTime => "operator call time",
             Self::CpuTime => "CPU time",
-            Self::WallTime => "wall-clock time",
-            Self::WaitTime => "time waiting",
+            Self::WallTime => "wall time",
+            Self::WaitTime => "waiting time",
             Self::GcTime => "garbage collection time",
-            Self::HostTime => "time of threads",
+            Self::HostTime => "host time",
             Self::GpuTime => "GPU time",
             Self::Allocated => "memory allocated",
             Self::Freed => "memory freed",
-            Self::Launches => "launches of GPU work",
+            Self::Launches => "GPU launches",
             Self::Copied => "bytes copied and filled",
-            Self::GpuIdle => "idle GPU time",
+            Self::GpuIdle => "GPU idle time",
             Self::Counter(name) => strings.get(name),
         }
     }

@@ -206,10 +206,10 @@ impl MemoryAccesses {
 
     pub(super) fn check(&self, objects: usize) -> Result<(), String> {
         if self.what.len() != self.len() || self.range_row.len() != self.range.len() {
-            return Err("columns of accesses are of different lengths".to_owned());
+            return Err("columns of accesses differ in length".to_owned());
         }
         if self.object.iter().any(|object| object.index() >= objects) {
-            return Err("an access is to an object that is not there".to_owned());
+            return Err("an access refers to a missing object".to_owned());
         }
         let in_order =
             self.range_row.is_sorted() && self.range_row.last().is_none_or(|row| (*row as usize) < self.len());

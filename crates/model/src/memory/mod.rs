@@ -263,19 +263,19 @@ impl MemoryTrace {
         let (calls, devices, streams) = (self.calls.len(), self.devices.len(), self.streams.len());
         let in_range = |rows: usize, handle: u32| handle == u32::MAX || (handle as usize) < rows;
         let rules: [(&str, bool); 6] = [
-            ("a call is on a stream that is not there", self.calls.stream.iter().all(|s| in_range(streams, s.0))),
-            ("an object is on a device that is not there", self.objects.device.iter().all(|d| in_range(devices, d.0))),
+            ("a call refers to a missing stream", self.calls.stream.iter().all(|s| in_range(streams, s.0))),
+            ("an object refers to a missing device", self.objects.device.iter().all(|d| in_range(devices, d.0))),
             (
-                "an object is made by a call that is not there",
+                "the allocation of an object refers to a missing call",
                 self.objects.allocated_by.iter().all(|c| in_range(calls, c.0)),
             ),
             (
-                "an object is freed by a call that is not there",
+                "the free of an object refers to a missing call",
                 self.objects.freed_by.iter().all(|c| in_range(calls, c.0)),
             ),
-            ("a stream is of a device that is not there", self.streams.iter().all(|s| in_range(devices, s.device.0))),
+            ("a stream refers to a missing device", self.streams.iter().all(|s| in_range(devices, s.device.0))),
             (
-                "a segment has blocks that are not there",
+                "a segment refers to missing blocks",
                 self.segments.iter().all(|s| s.blocks.start <= s.blocks.end && s.blocks.end <= self.blocks.len()),
             ),
         ];
@@ -296,30 +296,27 @@ impl MemoryTrace {
         let on = MemoryStreamId::NONE;
         let rules: [(&str, bool); 8] = [
             (
-                "an object is on a stream that is not there",
+                "an object refers to a missing stream",
                 self.objects.stream.iter().all(|s| place(MemoryDeviceId::NONE, *s)),
             ),
             (
-                "changes of kind are out of order, or of what is not there",
+                "changes of kind are out of order, or refer to a missing object or call",
                 self.kind_changes.iter().all(|c| c.object.index() < objects && between(c.before))
                     && self.kind_changes.is_sorted_by_key(|c| (c.object, c.before)),
             ),
-            ("a phase has calls that are not there", self.phases.iter().all(|p| between(p.first) && between(p.end))),
+            ("a phase refers to missing calls", self.phases.iter().all(|p| between(p.first) && between(p.end))),
             (
-                "an event of a segment is somewhere that is not there",
+                "a segment event refers to a missing call, device or stream",
                 self.segment_events.iter().all(|e| between(e.before) && place(e.device, e.stream)),
             ),
+            ("a segment refers to a missing device or stream", self.segments.iter().all(|s| place(s.device, s.stream))),
+            ("a block refers to a missing object", self.blocks.iter().all(|b| in_range(objects, b.object.0))),
             (
-                "a segment is on a device or stream that is not there",
-                self.segments.iter().all(|s| place(s.device, s.stream)),
-            ),
-            ("a block holds an object that is not there", self.blocks.iter().all(|b| in_range(objects, b.object.0))),
-            (
-                "a total is of a device or call that is not there",
+                "a total refers to a missing device or call",
                 self.totals.iter().all(|t| place(t.device, on) && in_range(calls, t.after.0)),
             ),
             (
-                "a failed request is somewhere that is not there",
+                "a failed request refers to a missing call, device or stream",
                 self.out_of_memory.iter().all(|o| between(o.before) && place(o.device, o.stream)),
             ),
         ];
@@ -336,7 +333,11 @@ impl MemoryTrace {
                 _ => continue,
             };
             if target != u32::MAX && target as usize >= rows {
-                return Err(format!("call {} ({}) is about something that is not there", call.index(), kind.name()));
+                return Err(format!(
+                    "call {} ({}) refers to a missing object, call or stream",
+                    call.index(),
+                    kind.name()
+                ));
             }
         }
         Ok(())

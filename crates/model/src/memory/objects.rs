@@ -190,7 +190,7 @@ impl MemoryObjects {
         if lengths.iter().all(|length| *length == rows) {
             Ok(())
         } else {
-            Err("columns of objects are of different lengths".to_owned())
+            Err("columns of objects differ in length".to_owned())
         }
     }
 }

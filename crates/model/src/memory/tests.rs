@@ -94,7 +94,7 @@ fn wrong_handles_are_refused() {
     assert!(trace.check().is_err());
     trace.objects.freed_by[object.index()] = MemoryCallId::NONE;
     trace.calls.target[0] = 7;
-    assert_eq!(trace.check().unwrap_err(), "call 0 (allocate) is about something that is not there");
+    assert_eq!(trace.check().unwrap_err(), "call 0 (allocate) refers to a missing object, call or stream");
 }
 
 /// A damaged file may name very many of them: each is found without looking at the others.

@@ -58,7 +58,7 @@ impl Plan {
             None => Layout { shapes: Vec::new(), columns: Vec::new() },
         };
         if shape.iter().any(|s| s.index() >= layout.shapes.len()) {
-            return Err(Error::damaged(&files.folder, "an event's arguments have no shape"));
+            return Err(Error::damaged(&files.folder, "the arguments of an event have no layout"));
         }
         let wants_long = layout.shapes.iter().flatten().any(|f| f.wanted && f.wide.is_none());
         let long = match files.required("attributes")? {
@@ -72,7 +72,7 @@ impl Plan {
     pub(super) fn room(&self) -> Result<Vec<u64>, Error> {
         let wanted = self.wanted();
         let count: usize = self.shape.iter().map(|s| wanted[s.index()]).sum();
-        let too_many = |_| Error::damaged(&self.folder, format!("there is no memory for {count} arguments of events"));
+        let too_many = |_| Error::damaged(&self.folder, format!("out of memory for {count} arguments of events"));
         // Zeros that do not fit into memory would end the program: what only asks says so.
         Vec::<u64>::new().try_reserve_exact(count).map_err(too_many)?;
         Ok(vec![0; count])
@@ -174,7 +174,7 @@ impl Parts<'_> {
                     let kinds = columns.iter().enumerate().zip(&mut meanings);
                     let wide = kinds.map(|((i, c), texts)| Wide::new(batch, i, c.1, texts, self.strings));
                     let wide = wide.collect::<Result<Vec<_>, _>>()?;
-                    let too_many = || file.damaged("it has too many rows");
+                    let too_many = || file.damaged("too many rows");
                     let rows = shape.get(done..done + batch.rows()).ok_or_else(too_many)?;
                     merge.rows(rows, part.first + done, &wide)?;
                     done += batch.rows();
@@ -195,7 +195,7 @@ fn reduced(fields: &[Field]) -> AttrLayout {
 fn layout(strings: &StringTable, file: &TableFile, selection: &Attributes, has_wide: bool) -> Result<Layout, Error> {
     let mut layout = Layout { shapes: Vec::new(), columns: Vec::new() };
     let mut index: FxHashMap<String, usize> = FxHashMap::default();
-    let wrong = || file.damaged("its rows contradict each other");
+    let wrong = || file.damaged("the rows contradict each other");
     let columns = &["shape", "position", "key", "type", "column"][..if has_wide { 5 } else { 4 }];
     file.read(columns, ROW_GROUP, |batch| {
         let column = if has_wide { Some(batch.plain_text(4)?) } else { None };

@@ -99,7 +99,7 @@ fn frames(tree: &mut CallingContextTree, files: &Files<'_>, unnamed: bool) -> Re
         };
         for row in 0..batch.rows() {
             let kind = kinds.get(row).and_then(FrameKind::from_name);
-            let kind = kind.ok_or_else(|| file.damaged(format!("frame {row} is of no known kind")))?;
+            let kind = kind.ok_or_else(|| file.damaged(format!("frame {row} has an unknown kind")))?;
             let read = Row {
                 name: name[row],
                 file: path[row],
@@ -137,7 +137,7 @@ fn metrics(tree: &mut CallingContextTree, files: &Files<'_>) -> Result<(), Error
         let squares = batch.values::<Decimal128Type>(7)?;
         for row in 0..batch.rows() {
             let metric = metric(name.value(row), strings);
-            metrics.metric.push(metric.ok_or_else(|| file.damaged("it has a metric that is not known"))?);
+            metrics.metric.push(metric.ok_or_else(|| file.damaged("a metric is unknown"))?);
             metrics.stats.push(CallStats {
                 count: count[row],
                 sum: sum[row],
@@ -182,7 +182,7 @@ fn processes(tree: &mut CallingContextTree, files: &Files<'_>) -> Result<(), Err
         let (command, python) = (batch.plain_text(6)?, batch.plain_text(7)?);
         let (torch, recorder) = (batch.plain_text(8)?, batch.plain_text(9)?);
         for row in 0..batch.rows() {
-            let role = CallRole::from_name(role.value(row)).ok_or_else(|| file.damaged("it has an unknown role"))?;
+            let role = CallRole::from_name(role.value(row)).ok_or_else(|| file.damaged("a role is unknown"))?;
             tree.processes.push(CallProcess {
                 pid: pid[row],
                 parent_pid: parent_pid[row],
@@ -216,7 +216,7 @@ fn sources(tree: &mut CallingContextTree, files: &Files<'_>) -> Result<(), Error
                 detail: detail.value(row).to_owned(),
             };
             let process = processes.get_mut(process as usize);
-            process.ok_or_else(|| file.damaged("it refers to a process that does not exist"))?.sources.push(source);
+            process.ok_or_else(|| file.damaged("a row refers to a missing process"))?.sources.push(source);
         }
         Ok(())
     })?;
@@ -225,7 +225,7 @@ fn sources(tree: &mut CallingContextTree, files: &Files<'_>) -> Result<(), Error
         let what = batch.plain_text(1)?;
         for (row, &process) in process.iter().enumerate() {
             let process = processes.get_mut(process as usize);
-            let process = process.ok_or_else(|| file.damaged("it refers to a process that does not exist"))?;
+            let process = process.ok_or_else(|| file.damaged("a row refers to a missing process"))?;
             process.lost.push((what.value(row).to_owned(), count[row]));
         }
         Ok(())
@@ -240,7 +240,7 @@ fn step_ends(processes: &mut [CallProcess], files: &Files<'_>) -> Result<(), Err
         let (first, last) = (batch.values::<UInt64Type>(2)?, batch.values::<UInt64Type>(3)?);
         for (row, &process) in process.iter().enumerate() {
             let process = processes.get_mut(process as usize);
-            let process = process.ok_or_else(|| file.damaged("it refers to a process that does not exist"))?;
+            let process = process.ok_or_else(|| file.damaged("a row refers to a missing process"))?;
             process.step_ends = Some(CallStepEnds { count: count[row], first_ns: first[row], last_ns: last[row] });
         }
         Ok(())
@@ -262,8 +262,7 @@ fn overheads(processes: &mut [CallProcess], files: &Files<'_>) -> Result<(), Err
                 fraction: (measured.is_valid(row) && measured.value(row)).then_some(fraction),
             };
             let process = processes.get_mut(process as usize);
-            process.ok_or_else(|| file.damaged("it refers to a process that does not exist"))?.overhead =
-                Some(overhead);
+            process.ok_or_else(|| file.damaged("a row refers to a missing process"))?.overhead = Some(overhead);
         }
         Ok(())
     })

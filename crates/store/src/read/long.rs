@@ -52,13 +52,13 @@ impl Long {
     /// An error unless the parts up to row `end` were all.
     pub(super) fn ends_at(&self, end: usize) -> Result<(), Error> {
         let rows = self.event.len();
-        if rows == end { Ok(()) } else { Err(self.damaged(format!("it has {rows} values, {end} were expected"))) }
+        if rows == end { Ok(()) } else { Err(self.damaged(format!("{rows} values instead of {end}"))) }
     }
 
     fn damaged(&self, detail: String) -> Error {
         match &self.file {
             Some(file) => file.damaged(detail),
-            None => Error::damaged("attributes.parquet".as_ref(), "the manifest does not name the table"),
+            None => Error::damaged("attributes.parquet".as_ref(), "the table is missing in the manifest"),
         }
     }
 }
@@ -86,6 +86,10 @@ impl LongRows<'_> {
     /// An error unless all were taken.
     pub(super) fn finish(self) -> Result<(), Error> {
         let (next, end) = (self.next, self.end);
-        if next == end { Ok(()) } else { Err(self.long.damaged(format!("row {next} belongs to no event's arguments"))) }
+        if next == end {
+            Ok(())
+        } else {
+            Err(self.long.damaged(format!("row {next} belongs to no argument of any event")))
+        }
     }
 }

@@ -143,7 +143,7 @@ fn note_missing(trace: &mut Trace, mut tables: Vec<String>) {
     // What holds data comes first: the order can be worked out anew.
     tables.sort_by_key(|table| table == "track_order");
     for table in tables {
-        let message = "A table of the run directory is missing; what it held is left out.";
+        let message = "A table of the run directory is missing, and its data are left out. Import the source again.";
         trace.report.count("missing_table", Severity::Lost, message, None, &table);
     }
     trace.report.sort();

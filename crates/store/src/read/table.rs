@@ -34,7 +34,7 @@ impl TableFile {
         let metadata = guarded(&path, || ArrowReaderMetadata::load(&data, ArrowReaderOptions::new()))?;
         let rows = metadata.metadata().file_metadata().num_rows();
         if u64::try_from(rows) != Ok(entry.rows) || entry.rows >= u64::from(u32::MAX) {
-            let detail = format!("it has {rows} rows, the manifest says {}", entry.rows);
+            let detail = format!("{rows} rows, but the manifest lists {}", entry.rows);
             return Err(Error::damaged(&path, detail));
         }
         Ok(Some(Self { rows: entry.rows as usize, path, data, metadata }))
@@ -66,7 +66,11 @@ impl TableFile {
             self.read_group(group, columns, batch_rows, &mut use_batch)?;
             seen += rows;
         }
-        if seen == self.rows { Ok(()) } else { Err(self.damaged(format!("it holds {seen} of {} rows", self.rows))) }
+        if seen == self.rows {
+            Ok(())
+        } else {
+            Err(self.damaged(format!("only {seen} of {} rows are present", self.rows)))
+        }
     }
 
     /// The same for one row group.
@@ -91,7 +95,11 @@ impl TableFile {
             seen += batch.num_rows();
             use_batch(&Batch { file: self, batch: &batch, order: &order })?;
         }
-        if seen == rows { Ok(()) } else { Err(self.damaged(format!("row group {group} holds {seen} of {rows} rows"))) }
+        if seen == rows {
+            Ok(())
+        } else {
+            Err(self.damaged(format!("row group {group} has only {seen} of {rows} rows")))
+        }
     }
 
     /// Whether the file has a column: those of earlier versions may lack it.
@@ -105,7 +113,7 @@ impl TableFile {
         let mut roots = Vec::with_capacity(columns.len());
         for name in columns {
             let found = schema.fields().iter().position(|f| f.name() == name);
-            roots.push(found.ok_or_else(|| self.damaged(format!("it has no column '{name}'")))?);
+            roots.push(found.ok_or_else(|| self.damaged(format!("column '{name}' is missing")))?);
         }
         let order = roots.iter().map(|r| roots.iter().filter(|o| *o < r).count()).collect();
         Ok((ProjectionMask::roots(self.metadata.parquet_schema(), roots), order))
@@ -121,11 +129,11 @@ fn verify(path: &Path, data: &[u8], entry: &TableEntry) -> Result<(), Error> {
     if let Some(bytes) = entry.bytes
         && bytes != data.len() as u64
     {
-        return Err(Error::damaged(path, format!("it has {} bytes, the manifest says {bytes}", data.len())));
+        return Err(Error::damaged(path, format!("{} bytes, but the manifest lists {bytes}", data.len())));
     }
     match &entry.crc32 {
         Some(stored) if *stored != format!("{:08x}", crc32fast::hash(data)) => {
-            Err(Error::damaged(path, "its checksum does not match its contents"))
+            Err(Error::damaged(path, "the checksum does not match the content"))
         }
         _ => Ok(()),
     }
@@ -137,7 +145,7 @@ fn guarded<T>(path: &Path, step: impl FnOnce() -> parquet::errors::Result<T>) ->
     match catch_unwind(AssertUnwindSafe(step)) {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => Err(Error::damaged(path, error)),
-        Err(_) => Err(Error::damaged(path, "the Parquet decoder gave up on it")),
+        Err(_) => Err(Error::damaged(path, "the Parquet decoder failed")),
     }
 }
 
@@ -157,7 +165,7 @@ impl<'a> Batch<'a> {
         let column = self.order[column];
         let schema = self.batch.schema();
         let field = schema.field(column);
-        self.file.damaged(format!("column '{}' is of type {}", field.name(), field.data_type()))
+        self.file.damaged(format!("column '{}' has the wrong type {}", field.name(), field.data_type()))
     }
 
     /// What to say of a column that must have a value in each row, and has not.
@@ -327,7 +335,7 @@ impl<'a> Text<'a> {
 
     fn unknown(&self, text: &str) -> Error {
         let short: String = text.chars().take(60).collect();
-        self.file.damaged(format!("'{short}' is none of the texts that may stand there"))
+        self.file.damaged(format!("'{short}' is not an allowed value"))
     }
 
     /// Text of a row, `None` for null.
