@@ -32,22 +32,22 @@ pub(crate) fn rows(trace: &Trace) -> Result<(), String> {
     all(&trace.steps, |s| s.event.is_none() || s.event.index() < events, "steps.event")
 }
 
-fn all<T>(values: &[T], holds: impl Fn(&T) -> bool, what: &str) -> Result<(), String> {
+fn all<T>(values: &[T], holds: impl Fn(&T) -> bool, column: &str) -> Result<(), String> {
     match values.iter().position(|v| !holds(v)) {
         None => Ok(()),
-        Some(row) => Err(format!("row {row} of {what} refers to a missing entry")),
+        Some(row) => Err(format!("row {row} of {column} refers to a missing entry")),
     }
 }
 
-fn refs(values: &[EventId], events: usize, what: &str) -> Result<(), String> {
+fn refs(values: &[EventId], events: usize, column: &str) -> Result<(), String> {
     // "None" wraps to 0, so that one maximum (which the compiler vectorises) covers both cases.
     let most = values.iter().fold(0, |most, e| e.0.wrapping_add(1).max(most)) as usize;
-    if most <= events { Ok(()) } else { Err(format!("{what} refers to event {} of only {events}", most - 1)) }
+    if most <= events { Ok(()) } else { Err(format!("{column} refers to event {} of only {events}", most - 1)) }
 }
 
-fn texts(trace: &Trace, values: &[StrId], what: &str) -> Result<(), String> {
+fn texts(trace: &Trace, values: &[StrId], column: &str) -> Result<(), String> {
     let strings = trace.strings.len();
-    all(values, |s| s.is_none() || s.index() < strings, what)
+    all(values, |s| s.is_none() || s.index() < strings, column)
 }
 
 /// Parents come first in time order, which rules out circles. A source may break that; then the chains are followed.

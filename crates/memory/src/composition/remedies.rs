@@ -1,12 +1,12 @@
-//! What would lower a peak of such parts.
+//! Advice that lowers a peak, from its composition.
 
 use super::{Part, Use};
 use stackline_model::format::bytes as words;
 
-/// Below this share of the peak, in percent, less memory of activations changes little.
+/// Share of activations, in percent of the peak, below which checkpointing changes little.
 const FEW_ACTIVATIONS: f64 = 10.0;
 
-/// What would lower a peak of these parts, and what would not: sentences, none where the parts do not say.
+/// Advice for a peak with these parts, in sentences, including measures that do not help. Empty without evidence.
 pub fn remedies(parts: &[Part]) -> Vec<String> {
     let all = parts.iter().map(|part| part.bytes).fold(0, u64::saturating_add).max(1);
     let share = |is: &dyn Fn(Use) -> bool| {
@@ -24,7 +24,8 @@ pub fn remedies(parts: &[Part]) -> Vec<String> {
     } else if model >= 50.0 {
         let others = if equal > 0.0 { " (and other sets of their sizes)" } else { "" };
         let parameters = if frozen_share > 0.0 { "Trained parameters" } else { "Parameters" };
-        // Where frozen weights are the larger part, few parameters are trained already, and what helps is said of these weights.
+        // If frozen weights are the larger part, few parameters are trained already, and the advice concerns the frozen
+        // weights.
         if trained >= frozen_share {
             notes.push(format!(
                 "{parameters}, gradients and optimizer state{others} are {trained:.1} % of the peak: shard them over \
@@ -63,7 +64,7 @@ pub fn remedies(parts: &[Part]) -> Vec<String> {
     notes
 }
 
-/// From this share of the peak on, in percent, temporaries and kept results are worth a sentence.
+/// Least share of the peak, in percent, from which temporaries and kept results are mentioned.
 const MUCH: f64 = 5.0;
 
 fn temporaries(part: &Part, all: u64) -> Option<String> {
@@ -125,7 +126,7 @@ fn forward_pass(share: f64) -> String {
     )
 }
 
-/// From this share of the peak on, in percent, workspaces of libraries are worth a sentence.
+/// Least share of the peak, in percent, from which library workspaces are mentioned.
 const MUCH_WORKSPACE: f64 = 10.0;
 
 fn workspaces(part: &Part, all: u64) -> Option<String> {

@@ -1,4 +1,4 @@
-//! Suggestions in words.
+//! Texts of suggestions.
 
 use super::in_place::operator_of;
 use super::smaller::half_of;
@@ -7,13 +7,13 @@ use crate::source_location::place_text;
 use stackline_model::format::{bytes, count};
 use stackline_model::{MemoryCallId, MemoryObjectId, MemoryStackId, MemoryTrace};
 
-/// One sentence: what to do, with which call and line; of several members the first one, and how many there are.
+/// One sentence: the change, with its call and line. For several members, the first one and the number of the others.
 pub fn describe(trace: &MemoryTrace, suggestion: &Suggestion) -> String {
     let first = of_first(trace, suggestion);
     let which = match suggestion.objects() {
         1 => "at other times",
         _ if place(trace, trace.objects.stack[suggestion.object.index()]).is_some() => "at this line",
-        // Without a line, those of one name are one change.
+        // Without a line, objects of one name are one change.
         _ => "for objects of this name",
     };
     match suggestion.more.len() {
@@ -94,7 +94,7 @@ fn of_first(trace: &MemoryTrace, suggestion: &Suggestion) -> String {
     }
 }
 
-/// A size that somebody is to type: to the byte.
+/// Size that a user has to type: exact bytes.
 fn exactly(size: u64) -> String {
     let text = bytes(size);
     if text.ends_with(" B") { text } else { format!("{text} ({} bytes)", count(size)) }
@@ -105,23 +105,23 @@ fn named(trace: &MemoryTrace, object: MemoryObjectId) -> String {
     format!("{}{}", trace.object_name(object), place.map_or(String::new(), |place| format!(" ({place})")))
 }
 
-/// A call in words: what it is, its number and its line.
+/// Text of a call: kind, name, number and line.
 pub fn call(trace: &MemoryTrace, call: MemoryCallId) -> String {
     let row = call.index();
-    let what = match trace.strings.get(trace.calls.name[row]) {
+    let title = match trace.strings.get(trace.calls.name[row]) {
         "" => trace.calls.kind[row].name().to_owned(),
         name => format!("{} {name}", trace.calls.kind[row].name()),
     };
     match place(trace, trace.calls.stack[row]) {
-        Some(place) => format!("{what} (call {row}, {place})"),
-        None => format!("{what} (call {row})"),
+        Some(place) => format!("{title} (call {row}, {place})"),
+        None => format!("{title} (call {row})"),
     }
 }
 
-/// `train.py:88` of the program's own innermost line, if the call path is known.
+/// Innermost line of the program, such as `train.py:88`, if the call path is known.
 fn place(trace: &MemoryTrace, stack: MemoryStackId) -> Option<String> {
     let place = place_text(trace, stack);
-    // The folders stand in the tables; here they would leave no room for the rest.
+    // Tables have the folders; here they would take too much room.
     let (path, rest) = place.split_once(':').unwrap_or((&place, ""));
     let name = path.rsplit('/').next().unwrap_or(path);
     let short = if rest.is_empty() { name.to_owned() } else { format!("{name}:{rest}") };

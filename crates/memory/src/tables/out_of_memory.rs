@@ -1,4 +1,4 @@
-//! Requests that failed, explained.
+//! Table of failed requests with their causes.
 
 use super::{allocator::Reserved, int, percent};
 use crate::allocator::{AllocatorSettings, segment_bytes};
@@ -9,22 +9,22 @@ use stackline_model::{
     MemoryBlockState, MemoryCallId, MemoryDeviceId, MemoryObjectId, MemoryTrace, OutOfMemory, Table, Unit,
 };
 
-/// So many failures are told in words below the table.
+/// Maximum number of failures that are explained below the table.
 const TOLD: usize = 3;
 
-/// What there was when a request failed.
+/// State of the memory when a request failed.
 struct Situation {
     allocated: u64,
     reserved: Option<u64>,
-    /// The largest free block of the request's stream, where the segments are those of this moment.
+    /// Largest free block of the request's stream, if the segments are those of this moment.
     largest_free: Option<u64>,
-    /// Bytes of the device; 0 if not known.
+    /// Bytes of the device; 0 if unknown.
     total: u64,
-    /// Whether it is the host's own memory.
+    /// True for host memory.
     is_host: bool,
-    /// What the allocator asked the device for: a segment.
+    /// Size of the segment that the allocator requested from the device.
     segment: u64,
-    /// Who has most of what is in use, with its share.
+    /// Largest owner of the live memory, with its share.
     holder: Option<String>,
 }
 
@@ -36,7 +36,7 @@ pub fn out_of_memory_table(trace: &MemoryTrace) -> Option<Table> {
     Some(failed_requests_table(trace))
 }
 
-/// The same, also without rows.
+/// Like [`out_of_memory_table`], also without rows.
 pub fn failed_requests_table(trace: &MemoryTrace) -> Table {
     let curves = curves(trace);
     let (failed, reserved) = (&trace.out_of_memory, Reserved::from_trace(trace));
@@ -55,7 +55,7 @@ pub fn failed_requests_table(trace: &MemoryTrace) -> Table {
         .text("explanation", pairs().map(|(oom, situation)| Some(explain(oom, situation))));
     let stacks: Vec<_> = failed.iter().map(|oom| oom.stack).collect();
     let table = super::places(table, trace, &stacks);
-    // The explanation is what people came for: it must not depend on the width of their terminal.
+    // The explanation is the main result, so it must not depend on the width of the terminal.
     let told = |(oom, situation): (&OutOfMemory, &Situation)| {
         let place = place_text(trace, oom.stack);
         let at = if place.is_empty() { String::new() } else { format!(" at {place}") };
@@ -72,13 +72,13 @@ pub fn failed_requests_table(trace: &MemoryTrace) -> Table {
 
 fn situation(trace: &MemoryTrace, (curves, reserved): (&[Curve], &Reserved), oom: &OutOfMemory) -> Situation {
     let curve = curves.iter().find(|curve| curve.device == oom.device);
-    // The failed request stands before a call: what was in use is what the call before it left.
+    // The failed request precedes a call, so the live memory is that after the previous call.
     let allocated = match oom.before.0.checked_sub(1) {
         Some(before) => curve.map_or(0, |curve| curve.at(before)),
         None => older(trace, oom.device),
     };
     let reserved = reserved.at(oom.device, oom.before);
-    // The snapshot is of this moment if nothing came after.
+    // The snapshot shows this moment if no call follows.
     let now = oom.before.index() >= trace.calls.len() && !trace.segments.is_empty();
     let of_stream = trace.segments.iter().filter(|s| s.device == oom.device && s.stream == oom.stream);
     let free = of_stream
@@ -93,10 +93,10 @@ fn situation(trace: &MemoryTrace, (curves, reserved): (&[Curve], &Reserved), oom
     Situation { allocated, reserved, largest_free, total, is_host: name == "cpu", segment, holder }
 }
 
-/// From this share of what is in use on, in percent, one line is named.
+/// Least share of the live memory, in percent, for naming a line.
 const MOST_OF_IT: f64 = 30.0;
 
-/// The line that made most of what is in use before a request failed.
+/// Line that allocated most of the live memory before a request failed.
 fn holder(trace: &MemoryTrace, oom: &OutOfMemory, allocated: u64) -> Option<String> {
     let before = MemoryCallId(oom.before.0.checked_sub(1)?);
     let places = alive_by(trace, oom.device, before, |object| place_text(trace, trace.objects.stack[object.index()]));
@@ -107,7 +107,7 @@ fn holder(trace: &MemoryTrace, oom: &OutOfMemory, allocated: u64) -> Option<Stri
         .then(|| format!("{place} allocated {share:.1} % of the {} in use ({count}).", bytes(allocated)))
 }
 
-/// Bytes on a device of objects that are older than the first call.
+/// Bytes of objects on a device that are older than the first call.
 fn older(trace: &MemoryTrace, device: MemoryDeviceId) -> u64 {
     let objects = &trace.objects;
     let is_older = |object: &MemoryObjectId| objects.allocated_by[object.index()].is_none();
@@ -115,7 +115,7 @@ fn older(trace: &MemoryTrace, device: MemoryDeviceId) -> u64 {
     here.map(|object| objects.bytes[object.index()]).fold(0, u64::saturating_add)
 }
 
-/// Numbers that do not go together.
+/// Contradiction between numbers of the input, if any.
 fn contradiction(situation: &Situation, reserved: u64, device_free: u64) -> Option<String> {
     let Situation { allocated, largest_free, total, .. } = *situation;
     if allocated > reserved {
@@ -129,7 +129,7 @@ fn contradiction(situation: &Situation, reserved: u64, device_free: u64) -> Opti
     })
 }
 
-/// Why it failed, and what would have helped.
+/// Cause of the failure, and the remedy.
 fn explain(oom: &OutOfMemory, situation: &Situation) -> String {
     let (Some(device_free), Some(reserved)) = (oom.device_free, situation.reserved) else {
         if situation.is_host {

@@ -1,4 +1,4 @@
-//! The peaks, with names.
+//! Table of the peaks.
 
 use super::allocator::{Reserved, reserved_curve};
 use super::int;
@@ -8,18 +8,18 @@ use stackline_model::format::{bytes, count};
 use stackline_model::{MemoryCallKind, MemoryDeviceId, MemoryObjectId, MemoryStackId, MemoryTrace, Table, Unit};
 use std::collections::BTreeSet;
 
-/// A peak that can be asked for by its name.
+/// Peak with a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedPeak {
-    /// `P1`, `P2` and so on: by device, the highest first, and of devices that with the highest peak.
+    /// `P1`, `P2` and so on: by device, highest first; the device with the highest peak comes first.
     pub name: String,
     /// The device.
     pub device: MemoryDeviceId,
-    /// When, and how high.
+    /// Position and bytes.
     pub peak: Peak,
 }
 
-/// The highest peaks of each device, at most `most` of one.
+/// Highest peaks of each device, at most `most` per device.
 pub fn named_peaks(trace: &MemoryTrace, most: usize) -> Vec<NamedPeak> {
     let of_curve = |curve: &Curve| (curve.device, curve.peaks(most));
     let mut devices: Vec<(MemoryDeviceId, Vec<Peak>)> = curves(trace).iter().map(of_curve).collect();
@@ -29,7 +29,7 @@ pub fn named_peaks(trace: &MemoryTrace, most: usize) -> Vec<NamedPeak> {
     peaks.enumerate().map(named).collect()
 }
 
-/// One row per peak: how high, when, and which call made it so.
+/// One row per peak: bytes, time, and the call that reached it.
 pub fn peaks_table(trace: &MemoryTrace, peaks: &[NamedPeak]) -> Table {
     let time = trace.times_since_first();
     let row = |peak: &NamedPeak| peak.peak.position.index();
@@ -37,7 +37,7 @@ pub fn peaks_table(trace: &MemoryTrace, peaks: &[NamedPeak]) -> Table {
     let requested =
         |at: usize| alive[at].iter().map(|object| trace.objects.requested[object.index()]).fold(0, u64::saturating_add);
     let text = |f: &dyn Fn(&NamedPeak) -> String| peaks.iter().map(|peak| Some(f(peak))).collect::<Vec<_>>();
-    // A first call that frees did not make the peak: it was there before.
+    // A first call that frees did not reach the peak, which existed before.
     let frees = |peak: &NamedPeak| trace.calls.kind.get(row(peak)) == Some(&MemoryCallKind::Free);
     let stack = |peak: &NamedPeak| match trace.calls.stack.get(row(peak)) {
         Some(stack) if !frees(peak) => *stack,
@@ -60,7 +60,8 @@ pub fn peaks_table(trace: &MemoryTrace, peaks: &[NamedPeak]) -> Table {
     reserved_notes(trace, peaks).into_iter().chain(history_note(trace)).fold(table, Table::note)
 }
 
-/// A snapshot without history knows one moment, no peak; one whose history began late knows the peaks of what was recorded.
+/// Title of the table. A snapshot without history has a single moment and no peak; a history that began late has only
+/// the peaks since then.
 fn title(trace: &MemoryTrace) -> &'static str {
     match (trace.calls.is_empty(), older(trace).0) {
         (true, _) => "Live bytes at the time of the snapshot (peak unknown: the snapshot has no history)",
@@ -69,11 +70,11 @@ fn title(trace: &MemoryTrace) -> &'static str {
     }
 }
 
-/// Of what the allocator held at its highest, growth by less than this share, and less than this share that is free, tell nothing.
+/// Least growth of reserved memory, and least free part of it, as shares of its maximum, for a note.
 const MUCH_GROWTH: f64 = 0.05;
 const MUCH_UNUSED: f64 = 0.1;
 
-/// A sentence for each device of what its allocator held at most, where no peak tells it or much of it was not used.
+/// One note per device on the maximum of reserved memory, if no peak shows it or much of it was unused.
 fn reserved_notes(trace: &MemoryTrace, peaks: &[NamedPeak]) -> Vec<String> {
     let devices: BTreeSet<MemoryDeviceId> = peaks.iter().map(|peak| peak.device).collect();
     let note = |curve: Curve| {
@@ -97,7 +98,7 @@ fn bytes_at(points: &[(u32, u64)], position: u32) -> Option<u64> {
     points[..known].last().map(|(_, bytes)| *bytes)
 }
 
-/// Where the allocator got memory from the device though the most of what it held was free: in blocks too small, or of another pool or
+/// Growth of reserved memory while much of it was free, in blocks that are too small or belong to another pool or
 /// stream.
 fn useless_growth(trace: &MemoryTrace, curve: &Curve, held: &[(u32, u64)], most: u64) -> Option<String> {
     let growths = held.windows(2).map(|pair| (pair[1].0, pair[0].1, pair[1].1.saturating_sub(pair[0].1)));
@@ -123,7 +124,7 @@ fn useless_growth(trace: &MemoryTrace, curve: &Curve, held: &[(u32, u64)], most:
     })
 }
 
-/// The calls that allocated on a device, and the bytes that each took: those of other devices have numbers between them.
+/// Allocating calls of a device with their bytes; calls of other devices have numbers in between.
 fn requests_of(trace: &MemoryTrace, device: MemoryDeviceId) -> Vec<(u32, u64)> {
     let here = trace.objects.ids().filter(|object| device_of(trace, *object) == device);
     let made = |object: MemoryObjectId| {
@@ -135,7 +136,7 @@ fn requests_of(trace: &MemoryTrace, device: MemoryDeviceId) -> Vec<(u32, u64)> {
     requests
 }
 
-/// Objects that are older than the records, and their bytes.
+/// Number and bytes of objects that are older than the records.
 fn older(trace: &MemoryTrace) -> (usize, u64) {
     let objects = &trace.objects;
     let older = || (0..objects.len()).filter(|row| objects.allocated_by[*row].is_none());

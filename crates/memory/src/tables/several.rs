@@ -1,4 +1,4 @@
-//! Several files of memory: the ranks of a job beside each other, or a series in time.
+//! Several memory files: comparison of the ranks of a job, or a series in time.
 
 use super::compare::{PeakOf, highest_peaks};
 use super::int;
@@ -9,77 +9,77 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-/// Files without allocations that are named.
+/// Maximum number of named files without allocations.
 const NAMED: usize = 3;
 
-/// Owners that a row of a rank names.
+/// Maximum number of owners in a row of a rank.
 const OWNERS: usize = 3;
 
-/// A rank differs from the others if its peak does by more than this, in percent.
+/// Least difference of a rank's peak from the median, in percent.
 const DIFFERS: f64 = 1.0;
 
-/// Where a memory trace is.
+/// Location of a memory trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemorySource {
     /// The file or archive.
     pub path: PathBuf,
-    /// Its position among the memory traces of an archive; none if it is all of the file.
+    /// Position among the memory traces of an archive; none for a file with a single trace.
     pub member: Option<usize>,
 }
 
-/// What is kept of a file: its highest peaks by source line.
+/// Summary of a file: highest peaks by source line.
 #[derive(Clone, Debug)]
 pub struct MemorySummary {
     source: MemorySource,
-    /// What the file is called: its name below the folder.
+    /// Name of the file below the folder.
     file: String,
-    /// When its last call was, in ns since 1970, if its calls have such times.
+    /// Time of the last call, in ns since 1970, if calls have such times.
     end_ns: Option<i64>,
     peaks: BTreeMap<String, PeakOf>,
 }
 
 impl MemorySummary {
-    /// Of a trace from there, whose file is called so.
+    /// Summarize a trace of this source and file name.
     pub fn new(source: MemorySource, file: &str, trace: &MemoryTrace) -> Self {
-        // Times since the start of a program tell nothing of several files.
+        // Times since the start of a program do not order several files.
         const YEAR_2001_NS: i64 = 1_000_000_000_000_000_000;
         let end_ns = trace.calls.start_ns.last().copied().filter(|ns| *ns > YEAR_2001_NS);
         Self { source, file: file.to_owned(), end_ns, peaks: highest_peaks(trace) }
     }
 
-    /// The device with the highest peak.
+    /// Device with the highest peak.
     fn highest(&self) -> Option<(&String, &PeakOf)> {
         self.peaks.iter().rev().max_by_key(|(_, peak)| peak.bytes)
     }
 
-    /// Bytes of the highest peak; none if nothing was allocated.
+    /// Bytes of the highest peak; none without allocations.
     fn bytes(&self) -> Option<u64> {
         self.highest().map(|(_, peak)| peak.bytes)
     }
 }
 
-/// What several files are to each other.
+/// Relation of several files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrangement {
-    /// Ranks of a job: their names have different numbers, or each file has a device of its own.
+    /// Ranks of a job: different numbers in the names, or one separate device per file.
     Ranks,
-    /// The same program at several times.
+    /// One program at several times.
     Times,
 }
 
-/// Several files of memory.
+/// Several memory files.
 #[derive(Clone, Debug)]
 pub struct SeveralMemories {
     arrangement: Arrangement,
-    /// By rank, or by time: each with its rank, if that is known.
+    /// Files by rank or time, with the rank if known.
     files: Vec<(Option<i64>, MemorySummary)>,
-    /// Files of ranks of which later ones are shown.
+    /// Number of files of ranks that have later files.
     left_out: usize,
 }
 
 impl SeveralMemories {
-    /// Arranges files: by ranks if these can be told, otherwise by time, or by the numbers in their names where they have no times. Files
-    /// of GPUs whose numbers come more than once have a row each.
+    /// Arrange files by rank if known, else by time, or by the numbers in their names without times. Files with
+    /// repeated GPU numbers have a row each.
     pub fn new(mut files: Vec<MemorySummary>) -> Self {
         let have_times = files.iter().all(|file| file.end_ns.is_some());
         files.sort_by_cached_key(|file| (file.end_ns.filter(|_| have_times), natural(&file.file)));
@@ -88,7 +88,7 @@ impl SeveralMemories {
             RanksByName::Unknown => (Arrangement::Times, without_ranks(files)),
             RanksByName::Repeated => (Arrangement::Ranks, without_ranks(files)),
             RanksByName::Known(ranks) => {
-                // Of a rank the last one.
+                // The last file of a rank remains.
                 let of_ranks: BTreeMap<i64, MemorySummary> = ranks.into_iter().zip(files).collect();
                 let files = of_ranks.into_iter().map(|(rank, file)| (Some(rank), file)).collect();
                 (Arrangement::Ranks, files)
@@ -98,22 +98,21 @@ impl SeveralMemories {
         Self { arrangement, files, left_out }
     }
 
-    /// What the files are to each other.
+    /// Relation of the files.
     pub fn arrangement(&self) -> Arrangement {
         self.arrangement
     }
 
-    /// The file of a rank.
+    /// File of a rank.
     ///
     /// # Errors
-    /// The ranks that there are, if it is none of them; nothing if the rank of no file is known.
+    /// The existing ranks, if it is none of them; an empty list if no rank is known.
     pub fn file_of_rank(&self, rank: i64) -> Result<&MemorySource, Vec<i64>> {
         let file = self.files.iter().find(|(known, _)| *known == Some(rank));
         file.map(|(_, file)| &file.source).ok_or_else(|| self.files.iter().filter_map(|(rank, _)| *rank).collect())
     }
 
-    /// The files to look at next, with their ranks if these are known: that of the rank that differs most, or the first and the last one
-    /// in time.
+    /// Files to open next, with their ranks if known: the rank that differs most, or the first and last file in time.
     pub fn to_look_at(&self) -> Vec<(Option<i64>, &MemorySource)> {
         let mut files = match self.arrangement {
             Arrangement::Ranks => vec![self.odd_one().map_or(0, |(at, _)| at)],
@@ -128,7 +127,7 @@ impl SeveralMemories {
         files.into_iter().filter_map(|at| self.files.get(at)).map(|(rank, file)| (*rank, &file.source)).collect()
     }
 
-    /// What the folder holds and what is found in it, as sentences.
+    /// Summary of the files in sentences.
     pub fn sentences(&self) -> Vec<String> {
         match self.arrangement {
             Arrangement::Ranks => self.sentences_of_ranks(),
@@ -136,7 +135,8 @@ impl SeveralMemories {
         }
     }
 
-    /// The tables: of ranks their peaks and owners, and how the one that differs most does; of times the peaks, and growth by source line.
+    /// Tables. For ranks: peaks with owners, and the differences of the rank that differs most. For times: peaks, and
+    /// growth by source line.
     pub fn tables(&self) -> Vec<Table> {
         match self.arrangement {
             Arrangement::Ranks => [Some(self.ranks_table()), self.difference_table()].into_iter().flatten().collect(),
@@ -144,7 +144,7 @@ impl SeveralMemories {
         }
     }
 
-    /// The position of the rank that differs most from the median peak, and how much, in percent; none if it is next to nothing.
+    /// Index of the rank that differs most from the median peak, and its difference in percent; none below [`DIFFERS`].
     fn odd_one(&self) -> Option<(usize, f64)> {
         let median = self.median()? as f64;
         let differs = |(at, (_, file)): (usize, &(Option<i64>, MemorySummary))| {
@@ -155,12 +155,12 @@ impl SeveralMemories {
         (odd.1.abs() >= DIFFERS).then_some(odd)
     }
 
-    /// The median of the highest peaks, the lower one of two; none if that is nothing.
+    /// Median of the highest peaks (the lower one of two); none if it is 0.
     fn median(&self) -> Option<u64> {
         median(self.files.iter().filter_map(|(_, file)| file.bytes())).filter(|bytes| *bytes > 0)
     }
 
-    /// Whether each file is known to be of another rank of a job.
+    /// True if each file is known to belong to a different rank of a job.
     fn knows_ranks(&self) -> bool {
         self.files.iter().all(|(rank, _)| rank.is_some())
     }
@@ -200,13 +200,13 @@ impl SeveralMemories {
         format!("{} differs most from the median: peak {} ({percent:+.1} %){most}.", self.name(at), words(bytes))
     }
 
-    /// A file by its rank, or by its name.
+    /// Name of a file: its rank, or its file name.
     fn name(&self, at: usize) -> String {
         let (rank, file) = &self.files[at];
         rank.map_or_else(|| file.file.clone(), |rank| format!("Rank {rank}"))
     }
 
-    /// That files without any allocation are compared with nothing.
+    /// Sentence on files without allocations, which are not compared.
     fn sentence_of_empty_files(&self) -> Option<String> {
         let empty = || self.files.iter().filter(|(_, file)| file.bytes().is_none());
         let named: Vec<&str> = empty().take(NAMED).map(|(_, file)| &*file.file).collect();
@@ -240,7 +240,7 @@ impl SeveralMemories {
             ))
     }
 
-    /// By source line what a rank holds at its peak, and the median of the others; largest difference first.
+    /// Bytes by source line at the peak of a rank, and the median of the others; largest difference first.
     fn differences(&self, at: usize) -> Vec<(String, u64, u64)> {
         let places = |file: &MemorySummary| file.highest().map(|(_, peak)| peak.places.clone()).unwrap_or_default();
         let own = places(&self.files[at].1);
@@ -321,7 +321,7 @@ impl SeveralMemories {
             .note("bytes: requested bytes at the highest peak.")
     }
 
-    /// What each line holds at the highest peak of each file, in order, largest growth first.
+    /// Bytes of each line at the highest peak of each file, in order, largest growth first.
     fn growth(&self) -> Vec<Growth> {
         let peaks: Vec<&PeakOf> =
             self.files.iter().filter_map(|(_, file)| file.highest()).map(|(_, peak)| peak).collect();
@@ -350,7 +350,7 @@ impl SeveralMemories {
     }
 }
 
-/// What a line holds at the highest peaks of files.
+/// Bytes of a line at the highest peaks of the files.
 struct Growth {
     place: String,
     bytes: Vec<u64>,
@@ -374,7 +374,7 @@ impl Growth {
     }
 }
 
-/// The middle one, the lower one of two.
+/// Median, the lower one of two.
 fn median(values: impl Iterator<Item = u64>) -> Option<u64> {
     let mut sorted: Vec<u64> = values.collect();
     sorted.sort_unstable();
@@ -385,8 +385,8 @@ fn without_ranks(files: Vec<MemorySummary>) -> Vec<(Option<i64>, MemorySummary)>
     files.into_iter().map(|file| (None, file)).collect()
 }
 
-/// The rank of each file: by the numbers in their names, if there are at least two different ones; or by their devices, if each file has
-/// one alone and no two the same.
+/// Rank of each file: from at least two different numbers in their names; else from their devices, if each file has a
+/// single one and no two are the same.
 fn ranks(files: &[MemorySummary]) -> RanksByName {
     let names: Vec<&str> = files.iter().map(|file| &*file.file).collect();
     let by_name = ranks_by_name(&names);
@@ -403,7 +403,7 @@ fn ranks(files: &[MemorySummary]) -> RanksByName {
     }
 }
 
-/// A name in parts that are compared as people order them: numbers by their values.
+/// Name in parts for natural sorting: numbers compare by value.
 fn natural(name: &str) -> Vec<(String, u64)> {
     let mut parts = vec![(String::new(), 0)];
     let mut digits = String::new();

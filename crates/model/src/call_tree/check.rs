@@ -55,9 +55,9 @@ impl CallingContextTree {
     }
 }
 
-fn all<T>(values: &[T], holds: impl Fn(&T) -> bool, what: &str) -> Result<(), String> {
+fn all<T>(values: &[T], holds: impl Fn(&T) -> bool, column: &str) -> Result<(), String> {
     match values.iter().position(|value| !holds(value)) {
         None => Ok(()),
-        Some(row) => Err(format!("row {row} of {what} refers to a missing entry")),
+        Some(row) => Err(format!("row {row} of {column} refers to a missing entry")),
     }
 }
