@@ -1,11 +1,11 @@
-//! Why the engine could not answer.
+//! Errors of the engine.
 
 use crate::Lacks;
 use stackline_analyze::AmbiguousCycle;
 use stackline_model::format::duration;
 use std::path::{Path, PathBuf};
 
-/// A sentence that says what, where, and what to do.
+/// Error of the engine. Messages name the cause, the input and the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -21,19 +21,19 @@ pub enum Error {
     /// The rank is not among the inputs.
     #[error("rank {wanted} is not in the input; it has {}", list(available))]
     NoRank {
-        /// What was asked for.
+        /// Requested rank.
         wanted: i64,
-        /// What there is.
+        /// Existing ranks.
         available: Vec<i64>,
     },
     /// No step of any trace is in the range.
     #[error("no step {}; {}", range(*first, *last), steps(available))]
     NoStep {
-        /// First step asked for.
+        /// First requested step.
         first: i64,
-        /// Last step asked for.
+        /// Last requested step.
         last: i64,
-        /// Steps that there are, ascending.
+        /// Existing steps, ascending.
         available: Vec<i64>,
     },
     /// Several recorded cycles have steps of these numbers.
@@ -41,17 +41,17 @@ pub enum Error {
     AmbiguousSteps {
         /// The trace.
         name: String,
-        /// First step asked for.
+        /// First requested step.
         first: i64,
-        /// Last step asked for.
+        /// Last requested step.
         last: i64,
         /// The cycles, in time order.
         cycles: Vec<AmbiguousCycle>,
     },
-    /// The input holds other parts than the one that is needed.
+    /// The input lacks a required part.
     #[error(transparent)]
     Lacks(Box<Lacks>),
-    /// No times were recorded in the run, which a comparison needs.
+    /// The run has no times to compare.
     #[error("{}: {}", path.display(), no_times(path))]
     NoTimes {
         /// The run directory.
@@ -60,14 +60,14 @@ pub enum Error {
     /// The traces are not ranks of one job.
     #[error("the traces are not ranks of one job: {reason}; {}", instead(choices, *several))]
     NotOneJob {
-        /// Why not.
+        /// Reason.
         reason: String,
-        /// Names of the files to choose from; empty if there is but one input.
+        /// Names of the files to choose from; empty for a single input.
         choices: Vec<String>,
-        /// Whether one of them holds several traces.
+        /// True if one of the files contains several traces.
         several: bool,
     },
-    /// The caller asked to stop.
+    /// The caller canceled the work.
     #[error("stopped before the end, as asked")]
     Cancelled,
 }
@@ -79,7 +79,7 @@ fn no_times(path: &Path) -> &'static str {
     "the run has no times to compare; record it with all time sources enabled"
 }
 
-/// So many files are named.
+/// Maximum number of listed files.
 const NAMED: usize = 12;
 
 fn instead(choices: &[String], several: bool) -> String {
@@ -99,7 +99,7 @@ impl From<Lacks> for Error {
 }
 
 impl Error {
-    /// The error of one of so many inputs.
+    /// Mark the error as one of an input among `count`.
     pub(crate) fn of_one_of(mut self, count: usize) -> Self {
         if let Self::Lacks(lacks) = &mut self {
             lacks.is_one_of_several = count > 1 && lacks.paths.len() == 1;
@@ -107,7 +107,7 @@ impl Error {
         self
     }
 
-    /// Whether the input is at fault (rather than the request or the tool).
+    /// True if the input is the cause, not the request or the tool.
     pub fn is_unreadable(&self) -> bool {
         use stackline_store::Error as Store;
         let store = |e: &Store| {
@@ -117,7 +117,7 @@ impl Error {
         matches!(self, Self::Ingest(_)) || matches!(self, Self::Store(e) if store(e))
     }
 
-    /// Whether the request is at fault.
+    /// True if the request is the cause.
     pub fn is_wrong_use(&self) -> bool {
         use stackline_store::Error as Store;
         matches!(
@@ -153,10 +153,10 @@ fn steps(available: &[i64]) -> String {
     }
 }
 
-/// So many cycles are named.
+/// Maximum number of listed cycles.
 const NAMED_CYCLES: usize = 8;
 
-/// That numbers of steps do not tell which cycle is meant, and how to choose one.
+/// Message for step numbers that several cycles have, with the possible choices.
 fn ambiguous(name: &str, (first, last): (i64, i64), cycles: &[AmbiguousCycle]) -> String {
     let numbers =
         |(first, last)| if first == last { format!("step {first}") } else { format!("steps {first} to {last}") };

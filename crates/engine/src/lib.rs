@@ -1,6 +1,6 @@
-//! The engine: opens anything, picks ranks, runs analyses over one or many traces, puts their tables together.
+//! Engine: open any input, select ranks, run analyses over one or many traces, and join their tables.
 //!
-//! The command line and the Python package are thin users of this crate. Results never depend on the number of threads.
+//! The command line and the Python package are built on this crate. Results do not depend on the number of threads.
 //!
 //! ```no_run
 //! use stackline_engine::{OpenOptions, Run, RunOptions, run};

@@ -4,7 +4,7 @@ use stackline_model::ReadReport;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// A part of a run.
+/// Part of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Single events on tracks, one trace per rank or file.
@@ -22,7 +22,7 @@ pub struct Lacks {
     pub paths: Vec<PathBuf>,
     /// The missing part.
     pub needed: Part,
-    /// Parts of the input, as far as it was read.
+    /// Known parts of the input.
     pub has: Vec<Part>,
     /// Diagnostics of the streams of a recording.
     pub report: ReadReport,

@@ -1,4 +1,4 @@
-//! The calling context tree of a recording, from its tables.
+//! Read the calling context tree of a recording from its tables.
 
 use super::Files;
 use super::table::Batch;
@@ -11,7 +11,7 @@ use stackline_model::{
 };
 use std::path::Path;
 
-/// Reads the calling context tree of a run; `None` if the run holds none.
+/// Read the calling context tree of a run; `None` if it has none.
 ///
 /// # Errors
 /// If the run or one of its tables is damaged.
@@ -31,7 +31,7 @@ pub fn read_calls(run: &Path) -> Result<Option<CallingContextTree>, Error> {
     Ok(Some(tree))
 }
 
-/// Interned texts of a column, null as none.
+/// Interned texts of a column; null becomes none.
 fn texts(batch: &Batch<'_>, column: usize, strings: &mut StringTable) -> Result<Vec<StrId>, Error> {
     let column = batch.text(column)?;
     Ok((0..batch.rows()).map(|row| column.get(row).map_or(StrId::NONE, |text| strings.intern(text))).collect())
@@ -45,7 +45,7 @@ fn optional64(batch: &Batch<'_>, column: usize) -> Result<Vec<Option<u64>>, Erro
     Ok(batch.numbers::<UInt64Type>(column)?.iter().collect())
 }
 
-/// What the columns of `call_frames` hold of a frame.
+/// Columns of `call_frames` for one frame.
 struct Row {
     name: StrId,
     file: StrId,
@@ -82,7 +82,7 @@ impl Row {
     }
 }
 
-/// Of `unnamed` tables (version 3), native frames have neither functions nor lines.
+/// Read frames. In `unnamed` tables (version 3), native frames have neither functions nor lines.
 fn frames(tree: &mut CallingContextTree, files: &Files<'_>, unnamed: bool) -> Result<(), Error> {
     let columns = ["kind", "name", "file", "line", "first_line", "offset", "detail", "process", "source", "inlined"];
     let columns = if unnamed { &columns[..8] } else { &columns };
