@@ -1,22 +1,23 @@
-//! Working memory that PyTorch allocates for CUDA libraries, by the C++ functions that do, in the words of its symbols.
+//! Working memory that PyTorch allocates for CUDA libraries, by the names of the allocating C++ functions.
 //!
-//! cuBLAS and cuBLASLt keep theirs for each pair of a handle (a thread's, on a device) and a stream, until the process ends: what
-//! happened to run first (a forward pass, a backward pass, the capture of a graph) stands in the call path, but does not own it.
+//! cuBLAS and cuBLASLt keep one workspace per pair of handle (thread and device) and stream until the process ends. Its
+//! call path shows the first work that needed it (a forward pass, a backward pass, the capture of a graph), which does
+//! not own it.
 
 use crate::native_names::qualified;
 
 /// A library with working memory.
 #[derive(Debug, PartialEq, Eq)]
 pub struct WorkspaceLibrary {
-    /// Its name.
+    /// Name.
     pub name: &'static str,
-    /// What determines how much it takes.
+    /// Advice on the size of the workspace.
     pub sized_by: &'static str,
-    /// Functions that allocate nothing else, without arguments.
+    /// Functions that allocate only workspaces, without arguments.
     functions: &'static [&'static str],
 }
 
-/// The libraries. `getNewWorkspace` is the name in older versions of PyTorch.
+/// Libraries. `getNewWorkspace` is the name in older versions of PyTorch.
 static LIBRARIES: [WorkspaceLibrary; 3] = [
     WorkspaceLibrary {
         name: "cuBLAS",
@@ -41,7 +42,7 @@ static LIBRARIES: [WorkspaceLibrary; 3] = [
     },
 ];
 
-/// The library whose working memory a C++ function allocates. None for other functions.
+/// Library whose workspace a C++ function allocates. None for other functions.
 pub fn workspace_library(function: &str) -> Option<&'static WorkspaceLibrary> {
     let name = qualified(function);
     LIBRARIES.iter().find(|library| library.functions.contains(&name))

@@ -1,14 +1,14 @@
-//! The rules that let readers of a tree index without looking.
+//! Integrity checks that make unchecked indexing of a tree safe.
 
 use super::CallingContextTree;
 use crate::{CallMetric, StrId};
 
 impl CallingContextTree {
-    /// Checks that every handle refers to a row that exists, that parents come before their children, and that the rows
-    /// of metrics ascend.
+    /// Check that every handle refers to an existing row, that parents come before their children, and that the rows of
+    /// metrics ascend.
     ///
     /// # Errors
-    /// A sentence that names the rule that is broken.
+    /// A sentence with the violated rule.
     pub fn check(&self) -> Result<(), String> {
         self.check_nodes()?;
         self.check_metrics()?;
