@@ -37,7 +37,7 @@ pub struct TraceMeta {
     pub world_size: Option<i64>,
     /// Other top-level entries of the file: key and compact JSON text, in file order. They may contain private data.
     pub entries: Vec<(String, String)>,
-    /// True if any record had a fractional or missing `ts` in µs. HTA changes the times of such traces to whole µs (its
+    /// True if any record had a fractional or missing `ts` in µs. HTA rounds to whole µs in such traces (its
     /// section 2.1).
     pub fractional_ts: bool,
     /// Possible clock offsets between each device and the host, by device number; empty without linked GPU work.
