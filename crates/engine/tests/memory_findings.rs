@@ -1,4 +1,4 @@
-//! Findings of memory traces: a program for each code that it is told of, and one nearly the same that it is not.
+//! Findings of memory traces: per code, a program with a finding, and a similar one without.
 
 use stackline_analyze::findings::{
     Confidence, Finding, Findings, MemoryFindings, Options, Reason, Settings, Support, rules,
@@ -18,8 +18,7 @@ fn found(text: &str) -> MemoryFindings {
     memory_findings(&MemoryAnalysis::new(&trace, 1), 0.5, &|_| true)
 }
 
-/// Each code, with a program that it is told of, the bytes that are saved at the first peak, and a program that it is not told
-/// of.
+/// Code, program with a finding, bytes saved at the first peak, and program without a finding.
 const CASES: [(&str, &str, Option<u64>, &str); 11] = [
     (
         "SL050",
@@ -102,7 +101,7 @@ fn each_code_is_told_where_it_should_be_and_nowhere_else() {
     }
 }
 
-/// By the settings of its rule the same program is found as it is, or not at all; as by default where the default is chosen.
+/// With other settings of its rule, the same program has the same finding, or none; default values change nothing.
 #[test]
 fn thresholds_are_settings() {
     let codes = |text: &str, choice: &str| -> Vec<String> {
@@ -131,7 +130,7 @@ fn thresholds_are_settings() {
     assert_eq!(memory_rules(&Settings::default()), Rules::default());
 }
 
-/// How many bytes are touched how often stands in the words, and in the numbers of the evidence.
+/// The histogram of accesses is in the text and in the numbers of the evidence.
 #[test]
 fn a_histogram_of_accesses_is_told() {
     let told = found(CASES.iter().find(|case| case.0 == "SL059").unwrap().1);
@@ -156,7 +155,7 @@ fn patterns_and_rules_have_the_same_codes() {
     assert_eq!(codes, Pattern::all().map(Pattern::code).collect::<Vec<_>>());
 }
 
-/// `y` has no match of its own, or one with another object: both times it is told what it could be written over.
+/// `y` has no match of its own, or one with another object: both findings name the object that it could overwrite.
 #[test]
 fn what_could_be_written_over_its_input_says_so() {
     let text = "o i 4096; a x 4096 kind=temporary dtype=f32; k \"aten::mm\" i[:]>x[:]; a y 4096 dtype=f32; \
@@ -205,7 +204,7 @@ fn a_module_is_told_where_there_is_but_one() {
     assert_eq!((module("layers.1"), module("layers.0")), (None, Some("layers.0".to_owned())));
 }
 
-/// A kernel of which not all is known may use what nobody is seen to use.
+/// An opaque kernel may use objects without recorded uses.
 #[test]
 fn what_is_a_guess_may_save_nothing() {
     let told = found("a x 1024; k one x>x; a big 4096; k two big>big opaque; f x; f big; end");
@@ -215,7 +214,8 @@ fn what_is_a_guess_may_save_nothing() {
     assert!(finding.is_unsure() && finding.support == Support::Inferred);
 }
 
-/// Where another moment is as high, the peak does not fall: what does lower it comes first, and both are told.
+/// If another moment is as high, the peak does not fall. A suggestion that lowers the peak comes first, and both are
+/// reported.
 #[test]
 fn what_lowers_the_peak_alone_comes_before_what_saves_at_one_moment() {
     let text = "a dull 100; a wide 4096; k one wide; a last 8192; k two last; f wide; \
@@ -233,7 +233,7 @@ fn what_lowers_the_peak_alone_comes_before_what_saves_at_one_moment() {
     assert!(told.contains(&("SL051", 0, 0, 4096)), "{told:?}");
 }
 
-/// Bytes are ranked by bytes, and stand behind what saves time.
+/// Memory findings are ranked by bytes, after findings that save time.
 #[test]
 fn more_bytes_come_first() {
     let found = Findings::of_memory(found("a small 1024; a large 4096; a x 64; k one x>x; f small; f large; f x; end"));
@@ -242,7 +242,7 @@ fn more_bytes_come_first() {
     assert_eq!((found.step_ns, found.together), (0, None));
 }
 
-/// What is moved to the host and back is needed, and of what an opaque kernel may use nobody knows: neither is for nothing.
+/// Objects to offload are needed, and objects that an opaque kernel may use are uncertain: neither counts as wasted.
 #[test]
 fn what_is_needed_or_a_guess_is_not_for_nothing() {
     let percents = |text: &str| {
@@ -290,11 +290,11 @@ fn what_the_source_does_not_tell_is_not_looked_for() {
         let short = |reason: &Reason| reason.short().to_owned();
         told.unchecked.iter().map(|one| (one.rule.code.clone(), short(&one.reason))).collect::<Vec<_>>()
     };
-    // Who touches memory is not told at all.
+    // The source has no accesses.
     let snapshot = missing("a x 64; f x");
     assert_eq!(snapshot.len(), 11);
     assert!(snapshot[0].1.contains("who touches memory"), "{snapshot:?}");
-    // Which bytes are touched is not told; the program did not end.
+    // Byte ranges are unknown; the program did not end.
     let open: Vec<String> = missing("a x 64; k one x>x; f x").into_iter().map(|(code, _)| code).collect();
     assert_eq!(open, ["SL055", "SL058", "SL059", "SL060"]);
     let alone = Findings::of_memory_alone(found("a x 64; k one x[0:60]>x[0:60]; f x; end"));
@@ -302,7 +302,7 @@ fn what_the_source_does_not_tell_is_not_looked_for() {
     assert!(alone.unchecked.iter().all(|one| one.reason.sentence() == "the trace has no events but those of memory"));
 }
 
-/// A trace that ends before the program: what each turn of training leaves behind is told, without a gain.
+/// In a trace that ends before the program, memory left per training iteration is reported without a gain.
 #[test]
 fn what_grows_is_told_without_a_gain() {
     let turns = |kept: &str| {
@@ -331,7 +331,7 @@ fn what_grows_is_told_without_a_gain() {
 
 #[test]
 fn findings_are_the_same_however_many_peaks_were_studied() {
-    // Of two objects that save as much at the highest peak, the second one alone is there at the next.
+    // Two objects save the same at the highest peak; only the second one is live at the next.
     let two = "a x 4096; a y 4096; a w 8192; k one w>w; f w; f x; a z 9000; k two z>z; f z; f y; end";
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/memory");
     let files = std::fs::read_dir(folder).unwrap().map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());

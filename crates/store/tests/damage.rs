@@ -1,5 +1,5 @@
-//! Damaged, cut and foreign directories: an error that names the file and says what to do, never a panic, never a
-//! number that changed silently.
+//! Damaged, truncated and foreign directories: an error with the file and the remedy, never a panic, never a silently
+//! changed number.
 
 use crate::common;
 
@@ -78,13 +78,13 @@ fn every_changed_byte_of_the_manifest_is_noticed() {
         fs::write(&path, &good[..good.floor_char_boundary(length)]).unwrap();
         assert!(read_run(&run, &ReadSelection::all()).is_err());
     }
-    // Blanks and line breaks do not matter.
+    // White space and line breaks do not matter.
     let value: serde_json::Value = serde_json::from_str(&good).unwrap();
     fs::write(&path, value.to_string()).unwrap();
     assert!(read_run(&run, &ReadSelection::all()).is_ok());
 }
 
-/// Without checksums, as in version 1, the decoder meets the damage itself.
+/// Without checksums, as in version 1, the decoder has to handle the damage.
 #[test]
 fn damage_that_no_checksum_tells_ends_in_an_error_or_a_trace() {
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/store/v1");
@@ -105,7 +105,7 @@ fn damage_that_no_checksum_tells_ends_in_an_error_or_a_trace() {
             match read_run(&run, &ReadSelection::all()) {
                 Ok(set) => {
                     survived += 1;
-                    // Whatever was read can be walked through.
+                    // All read data can be traversed.
                     for trace in &set.traces {
                         trace.events.ids().for_each(|e| assert!(trace.ancestors(e).count() <= trace.events.len()));
                     }
