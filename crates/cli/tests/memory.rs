@@ -404,7 +404,10 @@ fn assert_kept(folder: &Path, source: &str, others: bool) {
         assert_eq!(shown(folder, &["report", &run]), shown(folder, &["memory", &run]), "there is nothing else in it");
         let (code, text) = failure(&["steps", folder.join(&run).to_str().unwrap()]);
         assert_eq!(code, Some(2), "{text}");
-        assert!(text.contains("contains memory data, no execution trace; open it with `stackline memory"), "{text}");
+        assert!(
+            text.contains("contains only memory data and has no execution trace; open it with `stackline memory"),
+            "{text}"
+        );
     }
 }
 

@@ -53,9 +53,9 @@ impl Lacks {
         let shown = path.display();
         match self.has.first() {
             None => Default::default(),
-            Some(Part::Traces) => ("a trace".to_owned(), format!("`stackline report {shown}`")),
+            Some(Part::Traces) => ("is a trace".to_owned(), format!("`stackline report {shown}`")),
             Some(Part::Memory) => (
-                "memory data".to_owned(),
+                "contains only memory data".to_owned(),
                 format!(
                     "`stackline memory {shown}`, in the browser with `stackline view {shown}`, or save that page with `stackline report \
                      {shown} --html out.html`"
@@ -63,14 +63,14 @@ impl Lacks {
             ),
             Some(Part::Profile) => {
                 let kind = match (path.is_dir(), self.needed) {
-                    (false, _) => "a profile (sums per call path, without single calls)".to_owned(),
+                    (false, _) => "is a profile (sums per call path, without single calls)".to_owned(),
                     (true, Part::Traces) => {
                         format!(
-                            "a recording without single calls ({})",
+                            "is a recording without single calls ({})",
                             stackline_ingest::no_single_calls(&self.report)
                         )
                     }
-                    (true, _) => "a call-tree recording".to_owned(),
+                    (true, _) => "is a call-tree recording".to_owned(),
                 };
                 (kind, format!("`stackline calls {shown}`"))
             }
@@ -102,8 +102,8 @@ impl fmt::Display for Lacks {
             ),
         };
         match kind.is_empty() {
-            true => write!(f, "{path}: no {missing}; ")?,
-            false => write!(f, "{path}: contains {kind}, no {missing}; ")?,
+            true => write!(f, "{path} has no {missing}; ")?,
+            false => write!(f, "{path} {kind} and has no {missing}; ")?,
         }
         if !look.is_empty() {
             write!(f, "open it with {look}; ")?;

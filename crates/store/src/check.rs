@@ -42,7 +42,7 @@ fn all<T>(values: &[T], holds: impl Fn(&T) -> bool, column: &str) -> Result<(), 
 fn refs(values: &[EventId], events: usize, column: &str) -> Result<(), String> {
     // "None" wraps to 0, so that one maximum (which the compiler vectorizes) covers both cases.
     let most = values.iter().fold(0, |most, e| e.0.wrapping_add(1).max(most)) as usize;
-    if most <= events { Ok(()) } else { Err(format!("{column} refers to event {} of only {events}", most - 1)) }
+    if most <= events { Ok(()) } else { Err(format!("{column} refers to event {} of {events}", most - 1)) }
 }
 
 fn texts(trace: &Trace, values: &[StrId], column: &str) -> Result<(), String> {
