@@ -122,10 +122,10 @@ fn add(sum: &mut u64, bytes: u64) {
 }
 
 /// Note on the columns of [`segments_table`].
-pub const SEGMENTS_NOTE: &str = "free_segments: whole segments that torch.cuda.empty_cache() returns to the device. \
-    free_split: free bytes between used blocks, only for requests of the same pool and stream. free_private: free \
-    bytes of a private pool (a CUDA graph's), which the pool keeps while it exists. fragmentation: 100 % minus the \
-    largest free block's share of the free bytes.";
+pub const SEGMENTS_NOTE: &str = "Column free_segments: whole segments that torch.cuda.empty_cache() returns to the \
+    device. Column free_split: free bytes between used blocks, only for requests of the same pool and stream. Column \
+    free_private: free bytes of a private pool (a CUDA graph's), which keeps them while it exists. Column fragmentation: \
+    100 % minus the largest free block's share of the free bytes.";
 
 /// Segments and blocks at the time of the snapshot, by device and pool; `None` if the source has none.
 pub fn allocator_table(trace: &MemoryTrace) -> Option<Table> {
