@@ -92,7 +92,7 @@ def test_profiles_are_compared(tmp_path: Path) -> None:
 
 def test_what_counts_no_time_is_not_compared(stacks: Path) -> None:
     run = sl.open(stacks)
-    with pytest.raises(sl.AnalysisError, match="without times"):
+    with pytest.raises(sl.AnalysisError, match="has no times"):
         sl.diff(run, run)
 
 
