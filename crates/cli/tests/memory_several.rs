@@ -104,7 +104,10 @@ fn files_over_time_tell_growth_by_line() {
     let output = run(&["report", path]);
     let (shown, said) = (words(&output.stdout), words(&output.stderr));
     assert!(shown.contains("3 memory files in time order"), "{shown}");
-    assert!(shown.contains("Largest growth: train.py:9 step, from 2048 KiB to 6144 KiB, in 2 of 2 intervals"), "{shown}");
+    assert!(
+        shown.contains("Largest growth: train.py:9 step, from 2048 KiB to 6144 KiB, in 2 of 2 intervals"),
+        "{shown}"
+    );
     assert!(said.contains("Next: stackline diff ") && said.ends_with("snapshot_100.json"), "{said}");
     // The same files one by one.
     let files = [5, 50, 100].map(|step| folder.path().join(format!("snapshot_{step}.json")).display().to_string());
