@@ -17,7 +17,7 @@ test("what the server found stands behind it, each sort cut", () => {
   const answer: SearchAnswer = { text: "gemm", names: events, frames: [{ kind: "operator", name: "aten::gemm", file: "", inclusive: 3000, unit: "ns" }], files: ["gemm.py"], left_out: 0, nearest: [] };
   const found = entriesOf("gemm", [], answer);
   expect(found.map(({ sort }) => sort)).toEqual(["operator", ...Array<string>(12).fill("gpu work"), "file"]);
-  expect(entriesOf("gemm", [], answer, "time of threads")[0]!.more).toBe("flame graph: 3 µs time of threads");
+  expect(entriesOf("gemm", [], answer, "host time")[0]!.more).toBe("flame graph: 3 µs host time");
   expect(found.slice(0, 2).map(({ more }) => more)).toEqual(["flame graph: 3 µs", "timeline: 2 ×, 1.50 µs"]);
 });
 

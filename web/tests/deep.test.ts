@@ -95,7 +95,7 @@ test("a frame that is too narrow to be drawn is found, and N leads to its caller
       await open(page, url, `page=flame&shape=${shape}&find=softmax`);
       const notice = page.locator("main .notice", { hasText: "No frame that is drawn has softmax in its name" });
       await notice.getByRole("button", { name: "aten::_softmax" }).waitFor();
-      expect(await notice.innerText()).toMatch(/1 frame with it is too narrow to be drawn here[\s\S]*aten::_softmax \(3 µs time of threads\)/);
+      expect(await notice.innerText()).toMatch(/1 frame with it is too narrow to be drawn here[\s\S]*aten::_softmax \(3 µs host time\)/);
       expect(await notice.getByRole("button", { name: "flat list" }).count()).toBe(shape === "flat" ? 0 : 1);
       expect(await violations(page)).toEqual([]);
     }

@@ -158,7 +158,7 @@ test("a line of the source tells what it costs, and leads to its frames; Back le
   await open(page, served.url, `page=source&file=${encodeURIComponent(source)}`);
   await page.getByRole("button", { name: "Line 12", exact: true }).click();
   await settled(page);
-  expect(await page.locator("main .told").innerText()).toMatch(/^Line 12: train_step .* of time of threads, itself /);
+  expect(await page.locator("main .told").innerText()).toMatch(/^Line 12: train_step .* of host time, itself /);
   expect(await page.locator("tr.hot").innerText()).toContain("line_12");
   expect(await violations(page)).toEqual([]);
   await page.locator("main .told").getByRole("button", { name: "In the flame graph" }).click();
@@ -230,7 +230,7 @@ test("on paper there are the numbers in dark on light, and nothing to click", as
     expect(await page.locator("nav[aria-label=Pages]").isVisible(), id).toBe(false);
     expect(await page.locator(".bar:visible, header button:visible").count(), id).toBe(0);
     expect(await page.evaluate(() => getComputedStyle(document.documentElement).backgroundColor), id).toBe("rgb(255, 255, 255)");
-    if (id === "flame") expect(await page.locator(".paper:visible").innerText()).toMatch(/^Top-down, time of threads, steps? /);
+    if (id === "flame") expect(await page.locator(".paper:visible").innerText()).toMatch(/^Top-down, host time, steps? /);
     expect(await page.locator(".details:visible").count(), id).toBe(0);
     // Nothing is cut where nobody can scroll.
     expect(await page.evaluate(() => [...document.querySelectorAll("main .scroll")].filter((box) => box.clientHeight + 1 < box.scrollHeight).length), id).toBe(0);

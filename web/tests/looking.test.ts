@@ -92,7 +92,7 @@ describe("a frame of the flame graph", () => {
       if (url === served.url) {
         // Whatever the picture is of: all that was measured.
         await page.waitForFunction(() => document.querySelectorAll(".details tbody tr").length >= 2);
-        expect(await details.locator("tbody").innerText()).toMatch(/time of threads[\s\S]*GPU time[\s\S]*launches of GPU work/);
+        expect(await details.locator("tbody").innerText()).toMatch(/host time[\s\S]*GPU time[\s\S]*GPU launches/);
         await details.getByRole("button", { name: "What it calls" }).click();
         await settled(page);
         expect(page.url()).toContain("shape=callees");

@@ -136,10 +136,10 @@ test("a frame that the search finds is measured by what the search is, whatever 
   here.view([trace("nvidia-h100-qwen1.5-0.5b.json.gz")], async (page, url) => {
     await open(page, url, "page=flame&metric=freed&find=aten::view");
     await page.locator(".nearest").waitFor();
-    expect(await page.locator(".nearest").innerText()).toMatch(/aten::view \(.* time of threads\)/);
+    expect(await page.locator(".nearest").innerText()).toMatch(/aten::view \(.* host time\)/);
     await page.keyboard.press("Control+k");
     await page.getByRole("combobox", { name: "Search in all names" }).fill("aten::view");
-    await page.locator("#found li", { hasText: /flame graph: .* time of threads/ }).first().waitFor();
+    await page.locator("#found li", { hasText: /flame graph: .* host time/ }).first().waitFor();
   }));
 
 test("a name of a million letters leaves room for all else", async () => {

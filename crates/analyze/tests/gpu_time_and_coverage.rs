@@ -193,12 +193,12 @@ fn tables_of_gpu_times_say_that_records_are_missing() {
     let mut untimed = sound();
     let kernel = untimed.gpu.event[0];
     untimed.events.flags[kernel.index()] |= flags::IMPLAUSIBLE;
-    assert_eq!(noted(&untimed), ["GPU times are incomplete: 1 of 2 GPU operations have no time that can be true."]);
+    assert_eq!(noted(&untimed), ["GPU times are incomplete: 1 of 2 GPU operations have no plausible time."]);
     assert_eq!(integers(&run("steps", &untimed)[0], "launched_kernels"), [2], "that they were launched is known");
 
     let mut cut = sound();
     cut.report.count("truncated", Severity::Lost, "", None, "");
-    assert!(noted(&cut)[0].starts_with("GPU times are incomplete: the file breaks off"), "{:?}", noted(&cut));
+    assert!(noted(&cut)[0].starts_with("GPU times are incomplete: the file is truncated"), "{:?}", noted(&cut));
 }
 
 /// Work that earlier steps launched runs in the window, too: the table says who launched it.

@@ -230,10 +230,10 @@ fn what_cannot_be_shown_is_said() {
     stdout(&["import", &trace, "-o", imported]);
     let (code, text) = failure(&["calls", imported]);
     assert_eq!(code, Some(2));
-    assert!(text.contains("holds no recording of calls"), "{text}");
+    assert!(text.contains("no call-tree recording"), "{text}");
     let (code, text) = failure(&["steps", run]);
     assert_eq!(code, Some(2));
-    assert!(text.contains("look at it with `stackline calls"), "{text}");
+    assert!(text.contains("open it with `stackline calls"), "{text}");
 }
 
 /// What `export` writes for other programs, `calls` takes for a profile with the same sums, and `report` and `diff` do, too.
@@ -418,7 +418,7 @@ fn a_rank_of_recordings_can_be_chosen() {
         let words = [&[command], several, &["--rank", "0"]].concat();
         let output = stackline(&words).current_dir(folder.path()).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.code() == Some(2) && said.contains("2 of them have a rank 0"), "{words:?}: {said}");
+        assert!(output.status.code() == Some(2) && said.contains("2 recordings have a rank 0"), "{words:?}: {said}");
         assert!(said.contains("job/rank0.stackline") && said.contains("train.stackline"), "{said}");
     }
 }

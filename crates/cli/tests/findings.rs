@@ -355,8 +355,8 @@ fn traces_that_are_no_ranks_of_one_job() {
     let output = run(&[case.folder.path().to_str().unwrap()]);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("repaired.json does not say which rank it is"), "{said}");
-    assert!(said.contains("give one of the files: repaired.json, waits.json"), "{said}");
+    assert!(said.contains("repaired.json has no rank number"), "{said}");
+    assert!(said.contains("pass one of the files: repaired.json, waits.json"), "{said}");
     // As before each can be chosen by its position.
     assert!(run(&[case.folder.path().to_str().unwrap(), "--rank", "1"]).status.success());
 }

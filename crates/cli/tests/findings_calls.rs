@@ -103,7 +103,7 @@ fn recordings_without_traces_are_looked_at_one_at_a_time() {
     });
     for command in ["findings", "report"] {
         let (code, _, error) = run(&[command, &runs[0], &runs[1]]);
-        assert!(code == Some(2) && error.contains("give one input at a time"), "{command}: {code:?} {error}");
+        assert!(code == Some(2) && error.contains("pass one input at a time"), "{command}: {code:?} {error}");
     }
 }
 

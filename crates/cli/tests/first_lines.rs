@@ -74,7 +74,7 @@ fn tables_are_of_the_steps_and_htas_say_that_theirs_are_not() {
     assert!(!of("gpu_kernels", &[]).contains("late") && of("gpu_kernels", &["--whole"]).contains("late"));
     let said = stdout(&["kernels", &file]);
     assert!(said.starts_with("Of steps 0 to 2 with their GPU work; --whole shows all of the trace."), "{said}");
-    assert!(stdout(&["kernels", &file, "--table", "hta_kernel_types"]).contains("Of the whole trace, as HTA has it"));
+    assert!(stdout(&["kernels", &file, "--table", "hta_kernel_types"]).contains("Of the whole trace, as in HTA"));
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn snapshots_say_what_to_run() {
     let shown = run(&["report", &one]);
     assert!(String::from_utf8_lossy(&shown.stderr).ends_with(&format!("Next: stackline view {one}\n")));
     let series = run(&["report", &one, &other]);
-    assert!(String::from_utf8_lossy(&series.stdout).contains("2 files of memory as a series in time"), "{series:?}");
+    assert!(String::from_utf8_lossy(&series.stdout).contains("2 memory files in time order"), "{series:?}");
     assert!(String::from_utf8_lossy(&series.stderr).ends_with(&format!("Next: stackline diff {one} {other}\n")));
     let (code, error) = failure(&["report", &one, "--steps", "1..2"]);
     assert!(code == Some(2) && error.contains("leave --steps out"), "{error}");

@@ -142,7 +142,7 @@ fn findings_of_memory_are_told_to_language_models() {
     let findings: Vec<&str> = shown.lines().filter(|line| line.contains("SL05")).collect();
     assert!((1..6).contains(&findings.len()) && shown.contains(" more like it"), "{shown}");
     assert!(shown.find("\nFindings, by predicted saving:\n1. SL05").is_some(), "{shown}");
-    assert!(shown.find("Findings, by") < shown.find("In use at the peaks, by place"), "{shown}");
+    assert!(shown.find("Findings, by") < shown.find("Live bytes at the peaks, by place"), "{shown}");
     assert!(shown.ends_with("More: stackline memory late.memory, stackline findings late.memory\n"), "{shown}");
 }
 
@@ -220,7 +220,7 @@ fn other_commands_point_here() {
         for command in ["doctor", "steps", "calls"] {
             let (code, text) = failure(&[command, &file]);
             assert_eq!(code, Some(2), "{command}: {text}");
-            assert!(text.contains(&format!("look at it with `stackline memory {file}`")), "{command}: {text}");
+            assert!(text.contains(&format!("open it with `stackline memory {file}`")), "{command}: {text}");
         }
     }
     let help = stdout(&["memory", "--help"]);
@@ -404,7 +404,10 @@ fn assert_kept(folder: &Path, source: &str, others: bool) {
         assert_eq!(shown(folder, &["report", &run]), shown(folder, &["memory", &run]), "there is nothing else in it");
         let (code, text) = failure(&["steps", folder.join(&run).to_str().unwrap()]);
         assert_eq!(code, Some(2), "{text}");
-        assert!(text.contains("holds no trace of what ran; look at it with `stackline memory"), "{text}");
+        assert!(
+            text.contains("contains only memory data and has no execution trace; open it with `stackline memory"),
+            "{text}"
+        );
     }
 }
 

@@ -42,9 +42,9 @@ fn ranks_are_rows_and_the_odd_one_is_named() {
         let output = run(&[command, path]);
         let (told, said) = (words(&output.stdout), words(&output.stderr));
         assert!(output.status.success(), "{said}");
-        assert!(told.contains("4 ranks of a job, a file each; the median peak is 58.00 MiB."), "{told}");
-        assert!(told.contains("Rank 2 differs most: its peak is 82.00 MiB (+41.4 %)"), "{told}");
-        assert!(told.contains("train.py:7 step, 32.00 MiB beside 8192 KiB"), "{told}");
+        assert!(told.contains("4 ranks of one job, one file each. Median peak: 58.00 MiB."), "{told}");
+        assert!(told.contains("Rank 2 differs most from the median: peak 82.00 MiB (+41.4 %)"), "{told}");
+        assert!(told.contains("train.py:7 step, 32.00 MiB instead of 8192 KiB"), "{told}");
         assert!(said.contains("Next: stackline memory ") && said.ends_with("rank2_snapshot.json"), "{said}");
     }
     let told = tables(&["memory", path]);
@@ -79,8 +79,11 @@ fn the_last_file_of_a_rank_counts() {
         snapshot(folder.path(), &format!("step_100/rank{rank}_snapshot.json"), &[(3, 40)]);
     }
     let told = words(stdout(&["memory", folder.path().to_str().unwrap()]).as_bytes());
-    assert!(told.contains("No rank's peak differs from it by 1 % or more."), "{told}");
-    assert!(told.contains("the last one is shown (4 left out)") && told.contains("step_100/rank3"), "{told}");
+    assert!(told.contains("No rank's peak differs from the median by 1 % or more."), "{told}");
+    assert!(
+        told.contains("Only the last file of each rank is shown (4 left out)") && told.contains("step_100/rank3"),
+        "{told}"
+    );
 }
 
 /// Files without ranks are a series, in the order of the numbers in their names; one line grows each time.
@@ -100,8 +103,11 @@ fn files_over_time_tell_growth_by_line() {
     assert_eq!(column(growth, "grows"), [2, 0]);
     let output = run(&["report", path]);
     let (shown, said) = (words(&output.stdout), words(&output.stderr));
-    assert!(shown.contains("3 files of memory as a series in time"), "{shown}");
-    assert!(shown.contains("Most growth: train.py:9 step, 2048 KiB to 6144 KiB; it grows in 2 of 2 steps"), "{shown}");
+    assert!(shown.contains("3 memory files in time order"), "{shown}");
+    assert!(
+        shown.contains("Largest growth: train.py:9 step, from 2048 KiB to 6144 KiB, in 2 of 2 intervals"),
+        "{shown}"
+    );
     assert!(said.contains("Next: stackline diff ") && said.ends_with("snapshot_100.json"), "{said}");
     // The same files one by one.
     let files = [5, 50, 100].map(|step| folder.path().join(format!("snapshot_{step}.json")).display().to_string());
@@ -134,7 +140,7 @@ fn a_damaged_file_is_named() {
     std::fs::write(folder.path().join("step_10/rank9_snapshot.pickle"), b"\x80\x04\x95\x10\x00").unwrap();
     let told = words(stdout(&["memory", folder.path().to_str().unwrap()]).as_bytes());
     assert!(
-        told.contains("4 ranks of a job") && told.contains("skipped 1 × a file of the archive or directory"),
+        told.contains("4 ranks of one job") && told.contains("skipped 1 × a file of the archive or directory"),
         "{told}"
     );
 }
@@ -183,7 +189,7 @@ fn archives_of_several_are_shown() {
     for command in ["memory", "report"] {
         let output = run(&[command, path]);
         let (told, said) = (words(&output.stdout), words(&output.stderr));
-        assert!(output.status.success() && told.contains("4 ranks of a job"), "{told} {said}");
+        assert!(output.status.success() && told.contains("4 ranks of one job"), "{told} {said}");
         assert!(said.ends_with("ranks.tar.gz --rank 2"), "{said}");
     }
     let one = folder.path().join("step_10/rank2_snapshot.json");
@@ -255,7 +261,7 @@ fn reports_for_agents_tell_several_files() {
     for inputs in [&[path][..], &[&files[0], &files[1]]] {
         let shown = stdout(&[&["report"], inputs, &["--for-agent"]].concat());
         let said = words(shown.as_bytes());
-        assert!(said.contains("Rank 2 differs most: its peak is 82.00 MiB (+41.4 %)"), "{shown}");
+        assert!(said.contains("Rank 2 differs most from the median: peak 82.00 MiB (+41.4 %)"), "{shown}");
         assert!(
             shown.contains("\n- rank 2, bytes 82.00 MiB, ") && shown.contains("\nMore: stackline memory "),
             "{shown}"
@@ -278,10 +284,10 @@ fn numbers_of_gpus_that_repeat_are_no_ranks() {
     assert_eq!(column(ranks, "rank"), [Value::Null, Value::Null, Value::Null, Value::Null]);
     let output = run(&["memory", path]);
     let (told, said) = (words(&output.stdout), words(&output.stderr));
-    assert!(told.contains("4 files of memory, a row each") && !told.contains("left out"), "{told}");
-    assert!(told.contains("host1_gpu0.json differs most: its peak is 8192 KiB (+100.0 %)"), "{told}");
+    assert!(told.contains("4 memory files, one row each") && !told.contains("left out"), "{told}");
+    assert!(told.contains("host1_gpu0.json differs most from the median: peak 8192 KiB (+100.0 %)"), "{told}");
     assert!(
-        told.contains("Highest peak of each file, and who holds it") && !told.to_lowercase().contains("each rank"),
+        told.contains("Highest peak of each file, by owner") && !told.to_lowercase().contains("each rank"),
         "{told}"
     );
     assert!(said.ends_with("host1_gpu0.json"), "{said}");
@@ -289,7 +295,7 @@ fn numbers_of_gpus_that_repeat_are_no_ranks() {
     assert!(code == Some(2) && said.contains("do not say which ranks they are"), "{said}");
     snapshot(folder.path(), "host1_gpu0.json", &[(3, 4)]);
     let told = words(&run(&["memory", path]).stdout);
-    assert!(told.contains("No file's peak differs from it by 1 % or more."), "{told}");
+    assert!(told.contains("No file's peak differs from the median by 1 % or more."), "{told}");
 }
 
 /// A file without allocations has no peak: it is compared with nothing.
@@ -308,9 +314,12 @@ fn files_without_a_peak_are_left_out() {
     assert_eq!(column(series, "change"), [Value::Null, Value::Null, (4 * MIB).into(), MIB.into(), Value::Null]);
     let output = run(&["memory", path]);
     let (told, said) = (words(&output.stdout), words(&output.stderr));
-    assert!(told.contains("the highest peak is 4096 KiB in the first and 9216 KiB in the last one"), "{told}");
-    assert!(told.contains("it grows in 2 of 2 steps"), "{told}");
-    assert!(told.contains("without a peak, and not compared: snapshot_2.json, snapshot_5.json."), "{told}");
+    assert!(told.contains("the highest peak is 4096 KiB in the first and 9216 KiB in the last"), "{told}");
+    assert!(told.contains("in 2 of 2 intervals"), "{told}");
+    assert!(
+        told.contains("Not compared, because the files contain no allocations: snapshot_2.json, snapshot_5.json."),
+        "{told}"
+    );
     assert!(said.ends_with("snapshot_4.json"), "{said}");
 }
 
@@ -321,9 +330,9 @@ fn one_peak_is_no_series() {
     snapshot(folder.path(), "snapshot_1.json", &[(3, 4)]);
     std::fs::write(folder.path().join("snapshot_2.json"), r#"{"segments": [], "device_traces": []}"#).unwrap();
     let told = words(&run(&["memory", folder.path().to_str().unwrap()]).stdout);
-    assert!(told.contains("One of 2 files of memory has a peak: 4096 KiB."), "{told}");
-    assert!(!told.contains("1 files") && !told.contains("Most growth"), "{told}");
-    assert!(told.contains("and not compared: snapshot_2.json."), "{told}");
+    assert!(told.contains("1 of 2 memory files has a peak: 4096 KiB."), "{told}");
+    assert!(!told.contains("1 files") && !told.contains("Largest growth"), "{told}");
+    assert!(told.contains("contain no allocations: snapshot_2.json."), "{told}");
 }
 
 /// Names tell which file is of a rank: the others are not read.

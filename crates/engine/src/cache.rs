@@ -1,7 +1,7 @@
-//! Results kept in a run directory, so that what was worked out once is only read again.
+//! Cache of results in a run directory.
 //!
-//! An entry is valid for the very program that wrote it and for the manifest that stood beside it (the manifest holds
-//! the checksums of all tables). Anything else, damage included, is treated as absent: a cache never changes a result.
+//! An entry is valid for the program that wrote it and for the manifest at that time (the manifest has the checksums of
+//! all tables). Any other entry, also a damaged one, counts as absent, so the cache never changes a result.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ fn file(run: &Path, name: &str) -> PathBuf {
     run.join("cache").join(format!("{name}.json"))
 }
 
-/// What an entry depends on: the program (by size and time of its file) and the run.
+/// Key of an entry: the program (size and time of its file) and the run.
 fn key(run: &Path) -> Option<String> {
     let program = fs::metadata(std::env::current_exe().ok()?).ok()?;
     let built = program.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
@@ -28,15 +28,14 @@ fn key(run: &Path) -> Option<String> {
     Some(format!("{} {} {} {hash:016x}", env!("CARGO_PKG_VERSION"), program.len(), built.as_nanos()))
 }
 
-/// The value kept under a name, if it is there and still valid.
+/// Load the value of a name, if it exists and is valid.
 pub fn load<T: DeserializeOwned>(run: &Path, name: &str) -> Option<T> {
     let bytes = fs::read(file(run, name)).ok()?;
     let entry: Entry<T> = serde_json::from_slice(&bytes).ok()?;
     (Some(entry.key) == key(run)).then_some(entry.value)
 }
 
-/// Keeps a value under a name, if it comes back equal from its text and the run can be written to. Tells whether it
-/// was kept.
+/// Store a value under a name, if it can be read back equal and the run is writable. Return true if it was stored.
 pub fn keep<T: Serialize + DeserializeOwned + PartialEq>(run: &Path, name: &str, value: &T) -> bool {
     let path = file(run, name);
     let partial = path.with_extension(format!("partial-{}", std::process::id()));
@@ -51,7 +50,7 @@ pub fn keep<T: Serialize + DeserializeOwned + PartialEq>(run: &Path, name: &str,
         fs::rename(&partial, &path).ok()
     })();
     if kept.is_none() {
-        // Nothing to clean up is fine too.
+        // A missing file needs no cleanup.
         let _ = fs::remove_file(&partial);
     }
     kept.is_some()

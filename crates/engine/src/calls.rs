@@ -1,4 +1,4 @@
-//! Sums of calls: opens the tables of recordings, or their streams where there are no tables that hold all of them, and profiles.
+//! Call trees: recordings from their tables, or from their streams if the tables are missing or outdated, and profiles.
 
 use crate::open::{is_run, read_options, runs_below};
 use crate::{Error, Lacks, OpenOptions, Part, symbols};
@@ -10,20 +10,20 @@ use stackline_symbols::Symbolizer;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Whether an input is a recording, merged or not, or a profile by its first bytes.
+/// True for a recording, merged or not, or a profile by its first bytes.
 pub(crate) fn is_calls(run: &Path) -> bool {
     is_recording(run) || stackline_ingest::is_profile(run)
 }
 
-/// Whether a directory is a recording, merged or not.
+/// True if a directory is a recording, merged or not.
 pub(crate) fn is_recording(run: &Path) -> bool {
     run.is_dir() && (recording::has_streams(run) || entry(run).is_some())
 }
 
-/// The calling context tree of a recording or a profile.
+/// Open the calling context tree of a recording or a profile.
 ///
 /// # Errors
-/// If it is neither, nothing of it can be read, or the watch was cancelled.
+/// If the input is neither or cannot be read, or if the watch was canceled.
 pub(crate) fn open_calls(run: &Path, options: &OpenOptions) -> Result<CallingContextTree, Error> {
     let lacks = |has: &[Part]| Err(Lacks::new(run, Part::Profile, has).into());
     let is_file_or_pipe = run.exists() && !run.is_dir() || run == Path::new("-");
@@ -39,8 +39,8 @@ pub(crate) fn open_calls(run: &Path, options: &OpenOptions) -> Result<CallingCon
         let has = if crate::memory::is_alone(run).unwrap_or(false) { Part::Memory } else { Part::Traces };
         return stackline_store::read_calls(run)?.map_or_else(|| lacks(&[has]), Ok);
     }
-    // A process may have written on since the tables were made, and whoever made them may have been killed half-way.
-    // Streams name native code, which older tables did not.
+    // A process may have written more since the tables were made, or the writer of the tables may have been killed.
+    // Native frames in streams get names, which older tables lack.
     if entry(run).is_some_and(|entry| entry.streams == sizes(run) && !entry.unnamed)
         && let Ok(Some(tree)) = stackline_store::read_calls(run)
     {
@@ -49,10 +49,10 @@ pub(crate) fn open_calls(run: &Path, options: &OpenOptions) -> Result<CallingCon
     Ok(symbols::named(recording::read_recording(run)?, &Symbolizer::new()))
 }
 
-/// Of several recordings that hold sums of calls that with a process of this rank; none where inputs are anything else.
+/// Recording with the process of this rank, among several recordings without single calls; none for any other inputs.
 ///
 /// # Errors
-/// If no process is of that rank, processes of several recordings are, or a recording cannot be read.
+/// If no process or processes of several recordings have the rank, or a recording cannot be read.
 pub(crate) fn recording_of_rank(
     inputs: &[PathBuf],
     wanted: i64,
@@ -74,7 +74,7 @@ pub(crate) fn recording_of_rank(
     }
     if found.len() > 1 {
         let choices: Vec<String> = found.iter().map(|run| run.display().to_string()).collect();
-        let reason = format!("{} of them have a rank {wanted}", choices.len());
+        let reason = format!("{} recordings have a rank {wanted}", choices.len());
         return Err(Error::NotOneJob { reason, choices, several: false });
     }
     available.sort_unstable();
@@ -82,11 +82,11 @@ pub(crate) fn recording_of_rank(
     found.pop().map(Some).ok_or(Error::NoRank { wanted, available })
 }
 
-/// Merges the streams of a recording, names its native code while its libraries are at hand, and keeps the result in
-/// it. The streams stay.
+/// Merge the streams of a recording, symbolize native frames while their libraries are at hand, and store the result in
+/// the recording. The streams remain.
 ///
 /// # Errors
-/// If there are no streams, if none can be read, or if the tables cannot be written.
+/// If there are no readable streams, or if the tables cannot be written.
 pub fn merge_calls(run: &Path) -> Result<CallingContextTree, Error> {
     let sizes = sizes(run);
     let tree = symbols::named(recording::read_recording(run)?, &Symbolizer::new());
@@ -98,7 +98,7 @@ fn entry(run: &Path) -> Option<CallsEntry> {
     stackline_store::read_manifest(run).ok()?.calls
 }
 
-/// The streams of a run and their sizes.
+/// Streams of a run with their sizes, in bytes.
 fn sizes(run: &Path) -> BTreeMap<String, u64> {
     let streams = recording::streams(run).unwrap_or_default();
     let size = |path: &PathBuf| {

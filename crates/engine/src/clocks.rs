@@ -1,4 +1,4 @@
-//! Clocks of ranks against each other, by the collectives that they share: all ranks leave one at nearly the same time.
+//! Clock offsets between ranks, from shared collectives: all ranks leave a collective at nearly the same time.
 
 use crate::ranks;
 use stackline_model::{AttrValue, EventKind, Table, Trace, TraceSet, Unit};
@@ -6,19 +6,19 @@ use stackline_timeline::classify::Collective;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Kinds of collectives that no rank leaves before the last has arrived.
+/// Kinds of collectives that no rank leaves before the last one arrives.
 const JOINT: &[&str] = &["all_reduce", "all_gather", "reduce_scatter", "all_to_all"];
 
-/// This many matched collectives with the first rank are enough; with fewer, other ranks are looked at as well.
+/// Number of matched collectives with the first rank that suffices; with fewer, other ranks are compared as well.
 const ENOUGH: usize = 8;
 
-/// One collective as ranks may share it: communicator, kind, and number.
+/// Identity of a collective across ranks: communicator, kind, and number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Shared {
-    /// The hash of its name and ranks, of which there may be thousands.
+    /// Hash of the communicator's name and ranks, which may be thousands.
     communicator: u64,
     kind: &'static str,
-    /// Whether the number is the library's own, not counted here.
+    /// True if the number is the library's sequence number, not a count in this trace.
     is_sequence: bool,
     number: i64,
 }
@@ -26,30 +26,30 @@ struct Shared {
 /// Name of the table of [`rank_clock_table`].
 pub const RANK_CLOCKS: &str = "rank_clocks";
 
-/// When the collectives of a trace ended: ns since 1970.
+/// End times of a trace's collectives, in ns since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CollectiveEnds(BTreeMap<Shared, i128>);
 
-/// How a rank's clock compares with that of the first rank of a set.
+/// Clock of a rank, compared with the first rank of a set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RankClock {
-    /// The rank.
+    /// Rank.
     pub rank: i64,
-    /// The rank that it was compared with; `None` if there was nothing to compare, or for the first.
+    /// Rank of the comparison; `None` for the first rank, or without shared collectives.
     pub against: Option<i64>,
-    /// Matched collectives.
+    /// Number of matched collectives.
     pub collectives: usize,
-    /// How far its clock is ahead of the first rank's, in ns. `None` if that cannot be known.
+    /// Offset in ns: how far the clock is ahead of the first rank's. `None` if unknown.
     pub offset_ns: Option<i64>,
-    /// Median absolute deviation in ns of the single differences.
+    /// Median absolute deviation of the single differences, in ns.
     pub mad_ns: Option<i64>,
-    /// Half the distance in ns from the least to the largest difference.
+    /// Half the range of the single differences, in ns.
     pub half_spread_ns: Option<i64>,
-    /// Whether collectives were matched by the library's sequence numbers (else by order).
+    /// True if collectives were matched by sequence numbers of the library, else by order.
     pub by_sequence: bool,
 }
 
-/// The clocks of all ranks, in the order of the set. Nothing in the traces is changed.
+/// Clocks of all ranks, in the order of the set. The traces are not changed.
 pub fn rank_clocks(set: &TraceSet) -> Vec<RankClock> {
     let ends: Vec<CollectiveEnds> = set.traces.iter().map(CollectiveEnds::from_trace).collect();
     clocks_of(&ranks(set), &ends)
@@ -60,7 +60,7 @@ fn clocks_of(ranks: &[i64], ends: &[CollectiveEnds]) -> Vec<RankClock> {
     if let Some(first) = clocks.first_mut() {
         first.offset_ns = Some(0);
     }
-    // Ranks that share nothing with the first one may share something with one that was placed since.
+    // Ranks without collectives in common with the first one may share some with a rank whose offset is now known.
     loop {
         let before = clocks.iter().filter(|c| c.offset_ns.is_some()).count();
         for i in 1..clocks.len() {
@@ -88,7 +88,7 @@ fn unplaced(rank: i64) -> RankClock {
     }
 }
 
-/// Compares a rank with the placed one that shares most collectives with it; the first of them where equal.
+/// Compare a rank with the rank of known offset that shares most collectives with it; the first one if equal.
 fn place(rank: usize, ends: &[CollectiveEnds], clocks: &[RankClock]) -> Option<RankClock> {
     let mut best: Option<(usize, Vec<i64>, bool)> = None;
     for (other, _) in clocks.iter().enumerate().filter(|(_, c)| c.offset_ns.is_some()) {
@@ -119,7 +119,7 @@ fn place(rank: usize, ends: &[CollectiveEnds], clocks: &[RankClock]) -> Option<R
     })
 }
 
-/// Ends on one rank minus ends on another, and whether sequence numbers matched them (these go before order).
+/// End times on one rank minus those on another, and true if sequence numbers matched them (preferred to order).
 fn differences(CollectiveEnds(a): &CollectiveEnds, CollectiveEnds(b): &CollectiveEnds) -> (Vec<i64>, bool) {
     let difference = |key: &Shared, end: &i128| {
         let other = b.get(key)?;
@@ -135,7 +135,7 @@ fn differences(CollectiveEnds(a): &CollectiveEnds, CollectiveEnds(b): &Collectiv
     let count = |ends: &BTreeMap<Shared, i128>, key: &Shared| {
         ends.keys().filter(|k| !k.is_sequence && k.communicator == key.communicator && k.kind == key.kind).count()
     };
-    // Recordings that begin at different collectives would be matched wrongly: equal numbers of them are asked for.
+    // Recordings that begin at different collectives would be matched wrongly, so equal counts are required.
     let mut known: BTreeMap<(u64, &str), bool> = BTreeMap::new();
     let mut fits =
         |key: &Shared| *known.entry((key.communicator, key.kind)).or_insert_with(|| count(a, key) == count(b, key));
@@ -153,7 +153,7 @@ fn median(sorted: &[i64]) -> Option<i64> {
 }
 
 impl CollectiveEnds {
-    /// Those of a trace's collective kernels.
+    /// End times of a trace's collective kernels.
     pub fn from_trace(trace: &Trace) -> Self {
         let [group, members, named] =
             ["Process Group Name", "Process Group Ranks", "Collective name"].map(|name| trace.attr(name));
@@ -177,12 +177,12 @@ impl CollectiveEnds {
         let mut order: BTreeMap<(u64, &'static str), i64> = BTreeMap::new();
         for (communicator, is_named, kind, sequence, _, end) in kernels {
             if let Some(number) = sequence {
-                // A collective of several kernels ends with the last of them.
+                // A collective of several kernels ends with the last one.
                 let key = Shared { communicator, kind, is_sequence: true, number };
                 found.entry(key).and_modify(|e| *e = (*e).max(end)).or_insert(end);
             }
             let next = order.entry((communicator, kind)).or_default();
-            // Point-to-point traffic that no name makes a collective is not shared by all ranks.
+            // Point-to-point traffic without the name of a collective is not shared by all ranks.
             if kind != "send_recv" || is_named {
                 found.insert(Shared { communicator, kind, is_sequence: false, number: *next }, end);
             }
@@ -191,21 +191,21 @@ impl CollectiveEnds {
         Self(found)
     }
 
-    /// How many of them another rank may share at most: by sequence numbers, or by order.
+    /// Maximum number of collectives that another rank may share: by sequence numbers, or by order.
     fn most(&self) -> usize {
         let by_sequence = self.0.keys().filter(|key| key.is_sequence).count();
         by_sequence.max(self.0.len() - by_sequence)
     }
 }
 
-/// The same for equal communicators in all processes.
+/// Hash that is equal for equal communicators in all processes.
 fn hash(communicator: &(&str, &str)) -> u64 {
     let mut hasher = DefaultHasher::new();
     communicator.hash(&mut hasher);
     hasher.finish()
 }
 
-/// The kind of a collective kernel that all ranks leave together.
+/// Kind of a collective kernel that all ranks leave together.
 fn kind(kernel: &str, collective: &str) -> Option<&'static str> {
     let lower = kernel.to_lowercase();
     if !(lower.contains("nccl") || lower.contains("rccl")) {
@@ -215,11 +215,11 @@ fn kind(kernel: &str, collective: &str) -> Option<&'static str> {
     if let Some(kind) = JOINT.iter().find(|k| **k == family) {
         return Some(kind);
     }
-    // All-to-all is made of these; with a name of its own it would be known for what it is.
+    // All-to-all consists of these kernels; with its name it would be recognized.
     (collective.is_empty() && lower.contains("sendrecv")).then_some("send_recv")
 }
 
-/// The clocks of all ranks as a table, from the ends of collectives of each; a note where there is nothing to compare.
+/// Table of the clocks of all ranks, from the end times of their collectives; a note if nothing can be compared.
 pub fn rank_clock_table(ranks: &[i64], ends: &[CollectiveEnds]) -> Table {
     let clocks = clocks_of(ranks, ends);
     let first = clocks.first().map(|c| c.rank);
@@ -232,7 +232,7 @@ pub fn rank_clock_table(ranks: &[i64], ends: &[CollectiveEnds]) -> Table {
         let how = if c.by_sequence { "sequence number" } else { "order" };
         c.against.map(|_| how.to_owned())
     };
-    let table = Table::new(RANK_CLOCKS, "Clocks of ranks, by the ends of collectives that they share")
+    let table = Table::new(RANK_CLOCKS, "Clock offsets between ranks, estimated from the ends of shared collectives")
         .i64("rank", Unit::None, clocks.iter().map(|c| c.rank))
         .text("finding", clocks.iter().enumerate().map(finding))
         .i64("offset_ns", Unit::Ns, clocks.iter().map(|c| c.offset_ns))
@@ -243,17 +243,18 @@ pub fn rank_clock_table(ranks: &[i64], ends: &[CollectiveEnds]) -> Table {
         .text("matched_by", clocks.iter().map(how));
     if clocks.iter().skip(1).all(|c| c.offset_ns.is_none()) {
         return table.note(
-            "The traces have no collectives in common that end together on all ranks: how far their clocks differ cannot \
-             be estimated, and times of different ranks cannot be compared.",
+            "The ranks share no collectives that end together, so their clock offsets are unknown. Do not compare \
+             times of different ranks.",
         );
     }
     let table = if clocks.iter().any(|c| c.offset_ns.is_none()) {
-        table.note("Not possible: the rank shares no collective with those that were placed.")
+        table.note("not possible: the rank shares no collective with a rank whose offset is known.")
     } else {
         table
     };
     table.note(format!(
-        "offset_ns: how far a rank's clock is ahead of that of rank {}. Shown, not applied: times are as recorded.",
+        "offset_ns: how far a rank's clock is ahead of the clock of rank {}. Offsets are not applied: times are as \
+         recorded.",
         first.unwrap_or_default()
     ))
 }

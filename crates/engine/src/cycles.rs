@@ -1,22 +1,22 @@
-//! Profiler cycles: traces that one process wrote one after another, as a profiler with a schedule does. They are no
-//! ranks of a job. Of those in one folder or archive the newest stands for its process.
+//! Profiler cycles: successive traces of one process, from a profiler with a schedule. They are not ranks of a job. In
+//! a folder or archive, only the newest cycle of a process is kept.
 
 use stackline_ingest::{diagnostics, worker_in_name};
 use stackline_model::{Key, ReadReport, Trace, TraceSet, TrackKind};
 use std::collections::BTreeMap;
 
-/// What tells a cycle of a process from traces of others.
+/// Identity of a cycle: process and time window.
 #[derive(Clone, Debug)]
 pub(crate) struct Cycle {
     name: String,
     rank: Option<i64>,
     pid: i64,
-    /// First start and last end, in ns since the epoch, or whatever the clock of the file counts from.
+    /// First start and last end in ns since the epoch, or in the clock of the file.
     window: (i64, i64),
 }
 
 impl Cycle {
-    /// `None` of a trace without times, or whose process has no number.
+    /// Cycle of a trace; `None` without times or without a process number.
     pub(crate) fn from_trace(trace: &Trace) -> Option<Self> {
         let (start, end) = trace.span()?;
         let at = |time: i64| trace.meta.base_ns.saturating_add(time);
@@ -24,7 +24,7 @@ impl Cycle {
         Some(Self { name, rank, pid: main_process(trace)?, window: (at(start), at(end)) })
     }
 
-    /// Whether this is an older cycle of the process of another.
+    /// True if this is an older cycle of the same process.
     fn is_older_than(&self, other: &Self) -> bool {
         let workers = worker_in_name(&self.name).zip(worker_in_name(&other.name));
         (self.rank, self.pid) == (other.rank, other.pid)
@@ -34,7 +34,7 @@ impl Cycle {
     }
 }
 
-/// The process of the first step, or else that with most events of threads.
+/// Process of the first step, else the one with most events on threads.
 fn main_process(trace: &Trace) -> Option<i64> {
     if let Some(step) = trace.steps.first() {
         return trace.process_of(step).as_int();
@@ -49,8 +49,8 @@ fn main_process(trace: &Trace) -> Option<i64> {
     numbered.max_by_key(|&(count, pid)| (count, std::cmp::Reverse(pid))).map(|(_, pid)| pid)
 }
 
-/// The folder of a name, and its last part with one `#` for each number: cycles differ in the number of the step, or
-/// the time.
+/// Folder of a name, and its last part with `#` for each number: names of cycles differ in the number of the step, or
+/// in the time.
 fn name_without_numbers(name: &str) -> (&str, String) {
     let at = name.rfind(['/', '\\']).map_or(0, |at| at + 1);
     let (folder, file) = name.split_at(at);
@@ -65,10 +65,10 @@ fn name_without_numbers(name: &str) -> (&str, String) {
     (folder, without)
 }
 
-/// Cycle with the position of its trace.
+/// Cycle with the index of its trace.
 type PositionedCycle<'a> = (usize, &'a Cycle);
 
-/// For each trace that is an older cycle the position of the newest one of its process.
+/// Index of the newest cycle of the same process, for each older cycle.
 fn newest(cycles: &[Option<Cycle>]) -> Vec<Option<usize>> {
     let mut processes: BTreeMap<(Option<i64>, i64), Vec<PositionedCycle<'_>>> = BTreeMap::new();
     for (at, cycle) in cycles.iter().enumerate() {
@@ -86,8 +86,7 @@ fn newest(cycles: &[Option<Cycle>]) -> Vec<Option<usize>> {
     newest
 }
 
-/// Which traces stay where these cycles are the traces of one folder or archive, and older ones as a note of the newest
-/// names them, by its position.
+/// Traces to keep of a folder or archive, and the names of older cycles by the index of the newest one.
 pub(crate) fn older(cycles: &[Option<Cycle>]) -> (Vec<bool>, BTreeMap<usize, Vec<String>>) {
     let newest = newest(cycles);
     let mut names: BTreeMap<usize, Vec<String>> = BTreeMap::new();
@@ -99,7 +98,7 @@ pub(crate) fn older(cycles: &[Option<Cycle>]) -> (Vec<bool>, BTreeMap<usize, Vec
     (newest.iter().map(Option::is_none).collect(), names)
 }
 
-/// Leaves older cycles of the traces of one folder or archive out, and notes it in the read reports of the newest ones.
+/// Remove older cycles from the traces of a folder or archive, with a note in the read reports of the newest ones.
 pub(crate) fn keep_newest(set: &mut TraceSet) {
     if set.traces.len() < 2 {
         return;
@@ -113,29 +112,29 @@ pub(crate) fn keep_newest(set: &mut TraceSet) {
     set.traces.retain(|_| stays.next().unwrap_or(true));
 }
 
-/// Notes older cycles that are left out.
+/// Note older cycles that are left out.
 pub(crate) fn note(report: &mut ReadReport, names: &[String]) {
     if let Some(first) = names.first() {
         diagnostics::note_older_cycles(report, names.len() as u64, first);
     }
 }
 
-/// Traces of a job as they come, one after another.
+/// Traces of a job, added one after another.
 #[derive(Debug, Default)]
 pub(crate) struct Taken(Vec<Option<Cycle>>);
 
-/// What a further trace is beside those that came before.
+/// Relation of a further trace to the earlier ones.
 pub(crate) enum Further {
-    /// Of another process.
+    /// Trace of another process.
     Process,
-    /// A newer cycle of the process of the trace at this position, whose place it takes.
+    /// Newer cycle of the process of the trace at this index, which it replaces.
     Newer {
-        /// The position.
+        /// Index of the replaced trace.
         at: usize,
-        /// The name of that trace.
+        /// Name of the replaced trace.
         older: String,
     },
-    /// An older cycle of a process.
+    /// Older cycle of a process.
     Older,
 }
 

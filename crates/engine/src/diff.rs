@@ -1,4 +1,4 @@
-//! Runs as comparisons keep them: opened one by one, so that memory holds one at a time.
+//! Profiles for comparisons of runs, read one trace at a time to limit memory.
 
 use crate::{Error, Part, Run, check_cycles, check_steps, ranks};
 use stackline_calls::{calls_of_rank, fold_imports, ranks_of_calls};
@@ -7,11 +7,11 @@ use stackline_findings::step_time;
 use stackline_model::{CallingContextTree, Trace};
 use stackline_timeline::Scope;
 
-/// The compared profiles of one run: of each rank of a trace, archive, directory or run directory, or of a recording of calls.
-/// `seen` gets each trace with its rank (of a recording one that is nothing but its name and read report).
+/// Profiles of one run: of each rank of a trace, archive, directory or run directory, or of a recording of calls.
+/// `seen` gets each trace with its rank; for a recording, a trace with only a name and a read report.
 ///
 /// # Errors
-/// If it cannot be read, does not have the rank or the steps, or several recordings have the rank.
+/// If the run cannot be read, lacks the rank or the steps, or several recordings have the rank.
 pub fn profiles(
     mut run: Run,
     scope: &Scope,

@@ -1,16 +1,16 @@
-//! Why the engine could not answer.
+//! Errors of the engine.
 
 use crate::Lacks;
 use stackline_model::format::duration;
 use stackline_timeline::AmbiguousCycle;
 use std::path::{Path, PathBuf};
 
-/// A sentence that says what, where, and what to do.
+/// Error of the engine. Messages name the cause, the input and the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// No input was given.
-    #[error("no input: give a trace file, a directory of traces, a run directory, or - for standard input")]
+    #[error("no input: pass a trace file, a directory of traces, a run directory, or - for standard input")]
     NoInput,
     /// An input cannot be read at all.
     #[error(transparent)]
@@ -21,19 +21,19 @@ pub enum Error {
     /// The rank is not among the inputs.
     #[error("rank {wanted} is not in the input; it has {}", list(available))]
     NoRank {
-        /// What was asked for.
+        /// Requested rank.
         wanted: i64,
-        /// What there is.
+        /// Existing ranks.
         available: Vec<i64>,
     },
     /// No step of any trace is in the range.
     #[error("no step {}; {}", range(*first, *last), steps(available))]
     NoStep {
-        /// First step asked for.
+        /// First requested step.
         first: i64,
-        /// Last step asked for.
+        /// Last requested step.
         last: i64,
-        /// Steps that there are, ascending.
+        /// Existing steps, ascending.
         available: Vec<i64>,
     },
     /// Several recorded cycles have steps of these numbers.
@@ -41,45 +41,45 @@ pub enum Error {
     AmbiguousSteps {
         /// The trace.
         name: String,
-        /// First step asked for.
+        /// First requested step.
         first: i64,
-        /// Last step asked for.
+        /// Last requested step.
         last: i64,
         /// The cycles, in time order.
         cycles: Vec<AmbiguousCycle>,
     },
-    /// The input holds other parts than the one that is needed.
+    /// The input lacks a required part.
     #[error(transparent)]
     Lacks(Box<Lacks>),
-    /// No times were recorded in the run, which a comparison needs.
+    /// The run has no times to compare.
     #[error("{}: {}", path.display(), no_times(path))]
     NoTimes {
         /// The run directory.
         path: PathBuf,
     },
     /// The traces are not ranks of one job.
-    #[error("these are not the traces of the ranks of one job: {reason}; {}", instead(choices, *several))]
+    #[error("the traces are not ranks of one job: {reason}; {}", instead(choices, *several))]
     NotOneJob {
-        /// Why not.
+        /// Reason.
         reason: String,
-        /// Names of the files to choose from; empty if there is but one input.
+        /// Names of the files to choose from; empty for a single input.
         choices: Vec<String>,
-        /// Whether one of them holds several traces.
+        /// True if one of the files contains several traces.
         several: bool,
     },
-    /// The caller asked to stop.
+    /// The caller canceled the work.
     #[error("stopped before the end, as asked")]
     Cancelled,
 }
 
 fn no_times(path: &Path) -> &'static str {
     if path.is_file() {
-        return "a profile without times; `stackline calls --diff BEFORE AFTER` compares what it counts";
+        return "this profile has no times; compare its counts with `stackline calls --diff BEFORE AFTER`";
     }
-    "no times were recorded in it that could be compared; record it without leaving their sources out"
+    "the run has no times to compare; record it with all time sources enabled"
 }
 
-/// So many files are named.
+/// Maximum number of listed files.
 const NAMED: usize = 12;
 
 fn instead(choices: &[String], several: bool) -> String {
@@ -89,7 +89,7 @@ fn instead(choices: &[String], several: bool) -> String {
     let more = choices.len().saturating_sub(NAMED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let named: Vec<&str> = choices.iter().take(NAMED).map(String::as_str).collect();
-    format!("give one of the files: {}{more}", named.join(", "))
+    format!("pass one of the files: {}{more}", named.join(", "))
 }
 
 impl From<Lacks> for Error {
@@ -99,7 +99,7 @@ impl From<Lacks> for Error {
 }
 
 impl Error {
-    /// The error of one of so many inputs.
+    /// Mark the error as one of an input among `count`.
     pub(crate) fn of_one_of(mut self, count: usize) -> Self {
         if let Self::Lacks(lacks) = &mut self {
             lacks.is_one_of_several = count > 1 && lacks.paths.len() == 1;
@@ -107,7 +107,7 @@ impl Error {
         self
     }
 
-    /// Whether the input is at fault (rather than the request or the tool).
+    /// True if the input is the cause, not the request or the tool.
     pub fn is_unreadable(&self) -> bool {
         use stackline_store::Error as Store;
         let store = |e: &Store| {
@@ -117,7 +117,7 @@ impl Error {
         matches!(self, Self::Ingest(_)) || matches!(self, Self::Store(e) if store(e))
     }
 
-    /// Whether the request is at fault.
+    /// True if the request is the cause.
     pub fn is_wrong_use(&self) -> bool {
         use stackline_store::Error as Store;
         matches!(
@@ -153,10 +153,10 @@ fn steps(available: &[i64]) -> String {
     }
 }
 
-/// So many cycles are named.
+/// Maximum number of listed cycles.
 const NAMED_CYCLES: usize = 8;
 
-/// That numbers of steps do not tell which cycle is meant, and how to choose one.
+/// Message for step numbers that several cycles have, with the possible choices.
 fn ambiguous(name: &str, (first, last): (i64, i64), cycles: &[AmbiguousCycle]) -> String {
     let numbers =
         |(first, last)| if first == last { format!("step {first}") } else { format!("steps {first} to {last}") };
@@ -170,10 +170,11 @@ fn ambiguous(name: &str, (first, last): (i64, i64), cycles: &[AmbiguousCycle]) -
     }
     let own: Vec<String> =
         cycles.iter().filter_map(|cycle| cycle.own).take(NAMED_CYCLES).map(|(a, b)| format!("{a}..{b}")).collect();
-    let own = if own.is_empty() { String::new() } else { format!("numbers of one cycle alone ({}), ", own.join(", ")) };
+    let own =
+        if own.is_empty() { String::new() } else { format!("numbers that only one cycle has ({}), ", own.join(", ")) };
     format!(
-        "{name}: {} {} in {} recorded cycles ({}), and numbers do not tell which is meant. Choose {own}no steps (the cycle with most \
-         steps, of equal ones the last), or record each cycle to a file of its own",
+        "{name}: {} {} in {} recorded cycles ({}), so the numbers are ambiguous. Choose {own}no steps (which selects \
+         the cycle with most steps, the last one if equal), or record each cycle to a separate file",
         numbers((first, last)),
         if first == last { "is" } else { "are" },
         cycles.len(),
@@ -209,9 +210,9 @@ mod tests {
         let error = Error::AmbiguousSteps { name: "t.json".to_owned(), first: 0, last: 1, cycles };
         let times = [0, 300_000, 5_300_000, 5_800_000].map(duration);
         let expected = format!(
-            "t.json: steps 0 to 1 are in 2 recorded cycles (steps 0 to 2 at {} to {}; steps 0 to 4 at {} to {}), and numbers do not \
-             tell which is meant. Choose numbers of one cycle alone (3..4), no steps (the cycle with most steps, of equal ones the \
-             last), or record each cycle to a file of its own",
+            "t.json: steps 0 to 1 are in 2 recorded cycles (steps 0 to 2 at {} to {}; steps 0 to 4 at {} to {}), so the numbers are \
+             ambiguous. Choose numbers that only one cycle has (3..4), no steps (which selects the cycle with most steps, the last one if \
+             equal), or record each cycle to a separate file",
             times[0], times[1], times[2], times[3]
         );
         assert_eq!(error.to_string(), expected);

@@ -1,6 +1,6 @@
-//! The engine: opens anything, picks ranks, runs analyses over one or many traces, puts their tables together.
+//! Engine: open any input, select ranks, run analyses over one or many traces, and join their tables.
 //!
-//! The command line and the Python package are thin users of this crate. Results never depend on the number of threads.
+//! The command line and the Python package are built on this crate. Results do not depend on the number of threads.
 //!
 //! ```no_run
 //! use stackline_engine::{OpenOptions, Run, RunOptions, run};
@@ -17,7 +17,6 @@ mod clocks;
 mod cycles;
 mod diff;
 mod error;
-mod lacks;
 mod map;
 mod memory;
 mod memory_findings;
@@ -26,6 +25,7 @@ mod names;
 mod open;
 mod progress;
 mod ranks;
+mod requirements;
 mod run;
 mod run_analyses;
 mod symbols;
@@ -34,7 +34,6 @@ pub use calls::merge_calls;
 pub use clocks::{CollectiveEnds, RANK_CLOCKS, RankClock, rank_clock_table, rank_clocks};
 pub use diff::{profile_of_calls, profiles};
 pub use error::Error;
-pub use lacks::{Lacks, Part};
 pub use map::{Mapped, map};
 pub use memory_findings::{
     findings_of_memory, findings_with_known_memory, findings_with_memory, memory_findings, memory_rules,
@@ -44,6 +43,7 @@ pub use names::nearest;
 pub use open::{LeftOut, OpenOptions, is_complete, is_run, note_left_out, save, save_with};
 pub use progress::Progress;
 pub use ranks::{Job, position_of_rank, ranks};
+pub use requirements::{Lacks, Part};
 pub use run::{Run, is_read_once};
 pub use run_analyses::{OF_WHOLE_TRACE, RunOptions, check_cycles, check_steps, run, run_one, run_trace};
 pub use stackline_ingest::diagnostics::older_cycles;

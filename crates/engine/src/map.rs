@@ -1,4 +1,4 @@
-//! Opens traces and maps each as it comes: of many inputs no more are in memory at once than threads work.
+//! Map over traces while they are read: at most one input per thread is in memory.
 
 use crate::cycles::{self, Cycle, older};
 use crate::open::{FileGroup, file_groups, open_group};
@@ -9,19 +9,21 @@ use stackline_model::{Trace, TraceSet};
 use stackline_store::thread_count;
 use std::path::PathBuf;
 
-/// So few inputs are opened together: the reader spreads the parts of large files over the threads.
+/// Number of inputs up to which all are opened together, because the reader distributes parts of large files over
+/// threads.
 const FEW: usize = 8;
 
-/// Traces without their events, and what was made of each.
+/// Traces without their events, and the result of each.
 #[derive(Debug)]
 pub struct Mapped<T> {
-    /// What is known of the traces as a whole, with their steps and read reports.
+    /// Metadata, steps and read reports of the traces.
     pub set: TraceSet,
-    /// What was made of them, in their order.
+    /// Results in the order of the traces.
     pub results: Vec<T>,
 }
 
-/// Maps many inputs, each as it is read. `None` of few inputs, and where nothing can be listed or read: opening them says why.
+/// Map many inputs while they are read. `None` for few inputs, and if nothing can be listed or read; opening them then
+/// gives the error.
 pub(crate) fn map_many<T: Send, E: Send + From<Error>>(
     inputs: &[PathBuf],
     (options, run): (&OpenOptions, &RunOptions),
@@ -31,10 +33,10 @@ pub(crate) fn map_many<T: Send, E: Send + From<Error>>(
     if groups.len() > FEW { of_many(&groups, (options, run), map) } else { Ok(None) }
 }
 
-/// Calls `map` with each trace of a set, and with the options of an analysis of it alone.
+/// Call `map` with each trace of a set, and with the options for an analysis of that trace.
 ///
 /// # Errors
-/// What `map` fails with.
+/// Errors of `map`.
 pub fn map<T: Send, E: Send>(
     set: &TraceSet,
     options: &RunOptions,
@@ -45,7 +47,7 @@ pub fn map<T: Send, E: Send>(
     parallel(set.traces.len(), threads, |at| map(&set.traces[at], &alone)).into_iter().collect()
 }
 
-/// Maps a set, and drops the events of its traces.
+/// Map a set, and drop the events of its traces.
 pub(crate) fn map_few<T: Send, E: Send + From<Error>>(
     set: TraceSet,
     options: &RunOptions,
@@ -55,7 +57,7 @@ pub(crate) fn map_few<T: Send, E: Send + From<Error>>(
     Ok(Mapped { set: TraceSet { traces: set.traces.into_iter().map(without_events).collect() }, results })
 }
 
-/// None if nothing was a trace.
+/// Map inputs one at a time; none if no input was a trace.
 fn of_many<T: Send, E: Send + From<Error>>(
     groups: &[FileGroup],
     (options, run): (&OpenOptions, &RunOptions),

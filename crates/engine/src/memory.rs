@@ -1,4 +1,4 @@
-//! Memory traces that inputs hold beside their traces, and memory files.
+//! Memory traces of inputs: memory files, and memory data of traces, recordings and runs.
 
 use crate::open::{read_options, runs_below, size};
 use crate::{Error, OpenOptions, Part, is_run};
@@ -11,12 +11,12 @@ use stackline_memory::curve::curves;
 use stackline_model::MemoryTrace;
 use std::path::{Path, PathBuf};
 
-/// Read the memory trace of a file, an archive, or a folder of traces: its own, or that of the first trace with memory events. Without
-/// one, what there is.
+/// Read the memory trace of a file, an archive, or a folder of traces: its own, or that of the first trace with memory
+/// events. Without one, the part that the input has.
 pub(crate) fn read(path: &Path, options: &OpenOptions) -> Result<Result<MemoryTrace, Part>, Error> {
     options.watch.expect(size(path, 0));
     match read_traces_and_memory(&[path.to_owned()], &read_options(options)) {
-        // What is packed beside traces is not what a folder of traces is asked for.
+        // A folder of traces is not searched for separate memory files in archives.
         Ok((set, memory)) if memory.is_empty() || path.is_dir() && !set.traces.is_empty() => {
             Ok(set.traces.iter().find_map(from_trace).ok_or(Part::Traces))
         }
@@ -27,11 +27,11 @@ pub(crate) fn read(path: &Path, options: &OpenOptions) -> Result<Result<MemoryTr
     }
 }
 
-/// Whether an input is of memory alone: a file or an archive by its first bytes, a run by its manifest, a folder if all its files are.
-/// Standard input is not looked at.
+/// True if an input contains only memory data: a file or an archive by its first bytes, a run by its manifest, a folder
+/// if all its files do. Standard input is not read.
 ///
 /// # Errors
-/// If it cannot be read.
+/// If the input cannot be read.
 pub(crate) fn is_alone(path: &Path) -> Result<bool, Error> {
     let is_run_of_memory = |run: stackline_store::Manifest| run.traces.is_empty() && !run.memory.is_empty();
     if path == Path::new("-") || is_memory_file(path)? {
@@ -43,22 +43,22 @@ pub(crate) fn is_alone(path: &Path) -> Result<bool, Error> {
     Ok(path.is_dir() && is_folder_of_memory(path))
 }
 
-/// Whether a folder holds files of memory and no trace, recording or run.
+/// True if a folder contains memory files and no trace, recording or run.
 fn is_folder_of_memory(folder: &Path) -> bool {
     runs_below(folder).is_empty() && files_of_memory(folder).is_ok_and(|files| !files.is_empty())
 }
 
-/// The files of memory that inputs of memory alone hold, each with its name: below its folder, if that is the only input.
+/// Memory files of memory-only inputs, with their names, which are relative to the folder if that is the only input.
 ///
 /// # Errors
 /// If a folder cannot be read.
 pub(crate) fn files(inputs: &[PathBuf]) -> Result<Vec<(PathBuf, String)>, Error> {
     let mut all = Vec::new();
     for input in inputs {
-        // A folder that is one input as a whole, such as DrGPUM's, is read as itself.
+        // A folder that forms one input, such as DrGPUM's, is read as a whole.
         if input.is_dir() && !is_run(input) && !is_memory_file(input)? {
             let below = files_of_memory(input)?;
-            // Folders may have files of the same names.
+            // Several folders may have files of equal names.
             all.extend(below.into_iter().map(|(path, name)| {
                 let name = if inputs.len() > 1 { path.display().to_string() } else { name };
                 (path, name)
@@ -70,19 +70,19 @@ pub(crate) fn files(inputs: &[PathBuf]) -> Result<Vec<(PathBuf, String)>, Error>
     Ok(all)
 }
 
-/// These files, if they hold several memory traces: they are several, or an archive of several. None of a single trace.
+/// Files, if they contain several memory traces: several files, or an archive of several. None for a single trace.
 pub(crate) fn several(files: Vec<(PathBuf, String)>) -> Vec<(PathBuf, String)> {
     match &files[..] {
-        // A run directory shows one of its processes; an archive that cannot be read says why where it is read.
+        // A run directory shows one of its processes. An unreadable archive gives its error when it is read.
         [(file, _)] if file.is_dir() || count_memory_files(file).unwrap_or(1) < 2 => Vec::new(),
         _ => files,
     }
 }
 
-/// All memory traces of an input of memory alone.
+/// All memory traces of a memory-only input.
 ///
 /// # Errors
-/// If it cannot be read, or has none.
+/// If the input cannot be read, or has no memory trace.
 pub(crate) fn read_all(path: &Path, options: &OpenOptions) -> Result<Vec<MemoryTrace>, Error> {
     if is_run(path) {
         return all_beside(path, options);
@@ -104,7 +104,7 @@ pub(crate) fn read_all(path: &Path, options: &OpenOptions) -> Result<Vec<MemoryT
     }
 }
 
-/// All memory traces of a file, by the name that it has in its folder.
+/// All memory traces of a file, by its name in the folder.
 fn read_named((file, name): &(PathBuf, String), options: &OpenOptions) -> Result<Vec<MemoryTrace>, Error> {
     let mut traces = read_all(file, options)?;
     if let [only] = &mut traces[..] {
@@ -113,11 +113,11 @@ fn read_named((file, name): &(PathBuf, String), options: &OpenOptions) -> Result
     Ok(traces)
 }
 
-/// The memory trace that a run holds beside its traces: that of a recording (of several processes that with the highest peak), or
-/// the first that `import` kept. Its read report says of how many it was chosen.
+/// Memory trace of a run in addition to its traces: of a recording (the process with the highest peak), or the first
+/// one that `import` stored. Its read report has the number of candidates.
 ///
 /// # Errors
-/// If it is there and cannot be read.
+/// If it exists and cannot be read.
 pub(crate) fn beside(path: &Path, options: &OpenOptions) -> Result<Option<MemoryTrace>, Error> {
     if has_streams(path) {
         let processes = of_recording(path, options)?;
@@ -131,7 +131,7 @@ pub(crate) fn beside(path: &Path, options: &OpenOptions) -> Result<Option<Memory
     Ok(Some(one_of(stackline_store::read_memory_at(path, 0)?, count)))
 }
 
-/// A trace that says of how many it was chosen.
+/// Trace with the number of candidates in its read report.
 pub(crate) fn one_of(mut trace: MemoryTrace, count: usize) -> MemoryTrace {
     if count > 1 {
         diagnostics::note_one_of_processes(&mut trace.report, count as u64);
@@ -139,10 +139,10 @@ pub(crate) fn one_of(mut trace: MemoryTrace, count: usize) -> MemoryTrace {
     trace
 }
 
-/// The memory traces that an input holds beside its traces, of a recording that with the highest peak first.
+/// Memory traces of an input in addition to its traces; for a recording, the one with the highest peak first.
 ///
 /// # Errors
-/// As [`beside`].
+/// Errors of [`beside`].
 pub(crate) fn all_beside(path: &Path, options: &OpenOptions) -> Result<Vec<MemoryTrace>, Error> {
     if has_streams(path) {
         return of_recording(path, options);
@@ -150,13 +150,13 @@ pub(crate) fn all_beside(path: &Path, options: &OpenOptions) -> Result<Vec<Memor
     if is_kept(path) { Ok(stackline_store::read_memory(path)?) } else { Ok(Vec::new()) }
 }
 
-/// Whether a path is a run directory with a memory trace.
+/// True if a path is a run directory with a memory trace.
 pub(crate) fn is_kept(path: &Path) -> bool {
     is_run(path) && stackline_store::read_manifest(path).is_ok_and(|run| !run.memory.is_empty())
 }
 
-/// The memory traces of a recording, the process with the highest peak first: workers that load data allocate, too, and may make
-/// many more calls.
+/// Memory traces of a recording, the process with the highest peak first: data-loading workers allocate, too, and may
+/// make many more calls.
 fn of_recording(path: &Path, options: &OpenOptions) -> Result<Vec<MemoryTrace>, Error> {
     let mut processes = match read_memory(path, &read_options(options)) {
         Err(stackline_ingest::Error::Cancelled) => return Err(Error::Cancelled),

@@ -1,11 +1,10 @@
-//! Puts the tables of several traces together: same-named tables become one, with the rank in front.
+//! Join tables of several traces: tables of equal names become one, with the rank as first column.
 
 use stackline_model::{Column, Table, Unit, Values};
 use std::collections::{HashMap, HashSet};
 
-/// Tables of several traces, one list per rank, as one list. Tables come in order of first appearance, rows rank after
-/// rank, columns in order of first appearance; a column that a rank lacks is empty in its rows. A single rank's tables
-/// are left as they are.
+/// Join one list of tables per rank into one list. Tables and columns are in order of first appearance, rows are rank
+/// after rank. A column that a rank lacks is empty in its rows. Tables of a single rank are unchanged.
 pub fn concatenate(per_rank: Vec<(i64, Vec<Table>)>) -> Vec<Table> {
     if per_rank.len() <= 1 {
         return per_rank.into_iter().flat_map(|(_, tables)| tables).collect();
@@ -35,7 +34,7 @@ fn one(name: &str, per_rank: &[(i64, Vec<Table>)]) -> Table {
     }
     for (column, unit) in heads {
         let values = stack(parts.iter().map(|(_, t)| (t.column(column), t.rows())));
-        // A table that has a rank of its own keeps it under another name.
+        // An existing column `rank` is renamed.
         let column = if column == "rank" { "rank_in_file" } else { column };
         table = table.with(column, unit, values);
     }
@@ -43,7 +42,7 @@ fn one(name: &str, per_rank: &[(i64, Vec<Table>)]) -> Table {
     table
 }
 
-/// Notes that all ranks share stand once; the others name their rank.
+/// Notes: those that all ranks share appear once, others with their rank.
 fn notes(parts: &[(i64, &Table)]) -> Vec<String> {
     let mut tables: HashMap<&str, usize> = HashMap::new();
     for (_, table) in parts {
@@ -63,10 +62,10 @@ fn notes(parts: &[(i64, &Table)]) -> Vec<String> {
     notes
 }
 
-/// Values one under another. Integers beside numbers become numbers; any other mixture becomes text.
+/// Concatenated values. Integers and floating-point numbers become floating-point; any other mixture becomes text.
 fn stack<'a>(parts: impl Iterator<Item = (Option<&'a Column>, usize)> + Clone) -> Values {
     let present = || parts.clone().filter_map(|(c, _)| c.map(|c| &c.values)).filter(|v| !v.is_empty());
-    // Without a single row anywhere the first trace's type stays, so that programs find the columns that they expect.
+    // Without any row, the type of the first trace remains, so that programs find the columns that they expect.
     if present().next().is_none() {
         let empty = parts.clone().find_map(|(c, _)| c.map(|c| c.values.clone()));
         return empty.unwrap_or(Values::I64(Vec::new()));

@@ -1,7 +1,7 @@
-//! "Did you mean": the names nearest to what was typed.
+//! Suggestions for mistyped names ("Did you mean").
 
 /// Up to `count` of `names` that resemble `typed`, nearest first: those that contain it (or are contained), then by
-/// edit distance. Equal names are offered once. Deterministic.
+/// edit distance. Equal names appear once. The order is deterministic.
 pub fn nearest<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>, count: usize) -> Vec<&'a str> {
     let wanted = typed.to_lowercase();
     let wanted: Vec<char> = wanted.chars().take(MAX_CHARS).collect();
@@ -26,7 +26,7 @@ pub fn nearest<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>, count:
     scored.into_iter().take(count).map(|(_, name)| name).collect()
 }
 
-/// Names are compared by their beginnings only: kernel names can be thousands of characters long.
+/// Number of compared characters: kernel names can have thousands.
 const MAX_CHARS: usize = 64;
 
 /// Levenshtein distance (insert, delete, replace: 1 each), row by row.

@@ -1,4 +1,4 @@
-//! Opens anything: run directories from the store, everything else through the readers.
+//! Open inputs: run directories from the store, all others through the readers.
 
 use crate::cycles::{self, Cycle, Further, Taken};
 use crate::ranks::Job;
@@ -14,25 +14,25 @@ use std::sync::Arc;
 
 pub use stackline_store::{is_complete, is_run};
 
-/// Settings of an opening.
+/// Options for opening inputs.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
-    /// Threads to use; 0 means as many as there are cores. Never changes the result.
+    /// Number of threads; 0 uses all cores. The result does not depend on it.
     pub threads: usize,
-    /// End GPU operations where the next one of their stream starts (counted in the read report), for traces whose
-    /// durations run over. Run directories are left as they were imported.
+    /// End GPU operations where the next one of their stream starts (counted in the read report), for traces with
+    /// durations that are too long. Run directories are not changed.
     pub clip_overlaps: bool,
-    /// Spans whose names it matches are steps, instead of those that are known. Run directories have the steps that they were
-    /// imported with.
+    /// Regular expression for the names of spans that are steps, instead of the known ones. Run directories have the
+    /// steps of their import.
     pub step_annotation: Option<Regex>,
-    /// Lets the caller see the bytes read and stop.
+    /// Progress in bytes, and the cancel flag.
     pub watch: Progress,
 }
 
-/// Opens files, archives, directories of traces, run directories and standard input (`-`), in the order given.
+/// Open files, archives, directories of traces, run directories and standard input (`-`), in the given order.
 ///
 /// # Errors
-/// If there is no input, if one cannot be read at all, or if the watch was cancelled.
+/// If there is no input, if one cannot be read at all, or if the watch was canceled.
 pub(crate) fn open(inputs: &[PathBuf], options: &OpenOptions) -> Result<TraceSet, Error> {
     if inputs.is_empty() {
         return Err(Error::NoInput);
@@ -43,7 +43,7 @@ pub(crate) fn open(inputs: &[PathBuf], options: &OpenOptions) -> Result<TraceSet
     let inputs: Vec<Input<'_>> = inputs.iter().map(|path| Input::new(path)).collect();
     let mut set = TraceSet::default();
     let mut rest = &inputs[..];
-    // Neighbouring files are read together, so that the reader can spread them over the threads.
+    // Adjacent files are read together, so that the reader can distribute them over threads.
     while let Some(first) = rest.first() {
         if options.watch.is_cancelled() {
             return Err(Error::Cancelled);
@@ -60,7 +60,7 @@ pub(crate) fn open(inputs: &[PathBuf], options: &OpenOptions) -> Result<TraceSet
                 read(&paths, &[], options).map_err(|error| of_another_kind(&paths, error))?
             }
         };
-        // Files that were given one by one are all meant, also where a run directory was made of them.
+        // Single files in the command are all wanted, even if a run directory was made from them.
         let are_of_folders = now.len() == 1 || now.iter().all(|input| input.path().is_dir());
         if are_of_folders && !matches!(first, Input::Run(_)) {
             cycles::keep_newest(&mut read);
@@ -71,7 +71,7 @@ pub(crate) fn open(inputs: &[PathBuf], options: &OpenOptions) -> Result<TraceSet
     Ok(set)
 }
 
-/// What to say where no trace is in a file: a profile or a file of memory is no broken trace.
+/// Error for inputs without a trace: a profile or a memory file is not a broken trace.
 fn of_another_kind(paths: &[PathBuf], error: Error) -> Error {
     use stackline_ingest::Error as Read;
     let is_memory = |path: &PathBuf| is_memory_file(path).unwrap_or(false);
@@ -79,11 +79,11 @@ fn of_another_kind(paths: &[PathBuf], error: Error) -> Error {
         (Error::Ingest(Read::OnlyCalls { .. }), [path]) if path.is_file() => {
             Lacks::new(path, Part::Traces, [Part::Profile]).into()
         }
-        // Of what lies in a folder, the folder's name would say nothing.
+        // For a file in a folder, the folder's name is not specific enough.
         (Error::Ingest(Read::OnlyMemory { path: found, .. }), [path]) if path.is_file() || found == path => {
             Lacks::new(path, Part::Traces, [Part::Memory]).into()
         }
-        // Of an archive of several files of memory none is the one that is no trace.
+        // In an archive of several memory files, no single one is at fault.
         (Error::Ingest(Read::OnlyMemory { .. } | Read::NoTrace { .. }), [first, ..]) if paths.iter().all(is_memory) => {
             Lacks { paths: paths.to_vec(), ..Lacks::new(first, Part::Traces, [Part::Memory]) }.into()
         }
@@ -91,12 +91,12 @@ fn of_another_kind(paths: &[PathBuf], error: Error) -> Error {
     }
 }
 
-/// Opens the inputs of one job, file by file: `take` gets each trace, and memory holds those of one file, archive or run
-/// directory at a time. Traces come in the order of [`open`]; one that is a newer profiler cycle of a process comes with the position of the
-/// trace whose place it takes. Gives what of directories was left out.
+/// Open the inputs of one job file by file: `take` gets each trace, and memory contains only one file, archive or run
+/// directory at a time. Traces are in the order of [`open`]. A newer profiler cycle of a process comes with the index
+/// of the trace that it replaces. Returns the files of directories that were left out.
 ///
 /// # Errors
-/// As [`open`]; and if the traces are not ranks of one job, named and told apart by what they say of themselves.
+/// Errors of [`open`]; also if the traces are not ranks of one job, by their metadata.
 pub(crate) fn open_ranks<E: From<Error>>(
     inputs: &[PathBuf],
     (opened, options): (Option<TraceSet>, &OpenOptions),
@@ -140,23 +140,24 @@ pub(crate) fn open_ranks<E: From<Error>>(
     }
 }
 
-/// Files of directories that were left out where traces were read one after another.
+/// Files of directories that were left out while traces were read one after another.
 #[derive(Clone, Debug, Default)]
 pub struct LeftOut {
-    /// Those that are no traces, each with why.
+    /// Files that are not traces, with the reason.
     pub(crate) unreadable: Vec<String>,
     /// Older profiler cycles of processes, by name.
     pub(crate) older_cycles: Vec<String>,
 }
 
-/// The traces of a group, named as the directory knows them; none, with the reason noted, of a file that may turn out to be no trace.
+/// Traces of a group, named as in the directory; none, with the reason in `skipped`, for an optional file that is not a
+/// trace.
 pub(crate) fn open_group(
     group: &FileGroup,
     options: &OpenOptions,
     skipped: &mut Vec<String>,
 ) -> Result<Vec<Trace>, Error> {
     let opened = match open(&group.paths, options) {
-        // One that cannot be read does not take the others of its run away.
+        // An unreadable file must not remove the others of its run.
         Err(Error::Ingest(_)) if group.paths.len() > 1 => open(&readable(group, options, skipped), options),
         other => other,
     };
@@ -176,12 +177,12 @@ pub(crate) fn open_group(
     Ok(traces)
 }
 
-/// Whether a file cannot be read, or holds something else than a trace.
+/// True if a file cannot be read, or contains no trace.
 fn is_no_trace(error: &Error) -> bool {
     matches!(error, Error::Ingest(_) | Error::Lacks(_))
 }
 
-/// The files of a group that can be read by themselves; all others are noted.
+/// Files of a group that can be read by themselves; all others are added to `skipped`.
 fn readable(group: &FileGroup, options: &OpenOptions, skipped: &mut Vec<String>) -> Vec<PathBuf> {
     let mut good = Vec::new();
     for path in &group.paths {
@@ -193,7 +194,7 @@ fn readable(group: &FileGroup, options: &OpenOptions, skipped: &mut Vec<String>)
     good
 }
 
-/// Notes files of a directory that were left out in a read report: that of its first trace.
+/// Add files of a directory that were left out to the read report of its first trace.
 pub fn note_left_out(report: &mut ReadReport, left_out: &LeftOut) {
     left_out.unreadable.iter().for_each(|error| diagnostics::note_skipped_input(report, error));
     cycles::note(report, &left_out.older_cycles);
@@ -202,10 +203,10 @@ pub fn note_left_out(report: &mut ReadReport, left_out: &LeftOut) {
 /// One file, archive or run directory, or several files of one run.
 pub(crate) struct FileGroup {
     paths: Vec<PathBuf>,
-    /// Name of the file as a trace has it that is read alone, and the one that it has in its directory.
+    /// Name of the file in a trace that is read alone, and its name in the directory.
     file: String,
     label: String,
-    /// From a directory: may turn out to be no trace.
+    /// True for a file of a directory, which may not be a trace.
     pub(crate) is_optional: bool,
 }
 
@@ -242,7 +243,7 @@ pub(crate) fn file_groups(inputs: &[PathBuf]) -> Result<Vec<FileGroup>, Error> {
     Ok(together(groups))
 }
 
-/// Makes one group of files that are read together.
+/// Join groups of files that are read together.
 fn together(groups: Vec<FileGroup>) -> Vec<FileGroup> {
     let mut joined: Vec<FileGroup> = Vec::with_capacity(groups.len());
     let mut at: BTreeMap<(PathBuf, String), usize> = BTreeMap::new();
@@ -269,13 +270,13 @@ fn not_one_job(reason: String, groups: &[FileGroup], several: bool) -> Error {
     Error::NotOneJob { reason, choices, several }
 }
 
-/// What is to be read where.
+/// Input by its reader.
 enum Input<'a> {
     /// A run directory.
     Run(&'a Path),
-    /// A directory with run directories in it, and maybe other traces.
+    /// Directory with run directories, and possibly other traces.
     WithRuns(&'a Path, Vec<PathBuf>),
-    /// Anything else.
+    /// Any other input.
     Files(&'a Path),
 }
 
@@ -295,7 +296,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// The run directory in a folder that holds nothing else.
+/// Run directory in a folder without other content.
 pub(crate) fn only_run(folder: &Path) -> Option<PathBuf> {
     let mut runs = if is_run(folder) { Vec::new() } else { runs_below(folder) };
     let has_no_files =
@@ -304,7 +305,7 @@ pub(crate) fn only_run(folder: &Path) -> Option<PathBuf> {
     runs.pop().filter(|_| is_alone)
 }
 
-/// Run directories below a directory, by name. Links are not followed, for they may lead in a circle.
+/// Run directories below a directory, by name. Links are not followed, because they may form a cycle.
 pub(crate) fn runs_below(directory: &Path) -> Vec<PathBuf> {
     let mut runs = Vec::new();
     let mut pending = vec![directory.to_owned()];
@@ -321,7 +322,8 @@ pub(crate) fn runs_below(directory: &Path) -> Vec<PathBuf> {
     runs
 }
 
-/// The files of a directory and then its runs. A run that cannot be read is named in the read report of the first trace.
+/// Open the files of a directory, then its runs. A run that cannot be read is listed in the read report of the first
+/// trace.
 fn open_with_runs(directory: &Path, runs: &[PathBuf], options: &OpenOptions) -> Result<TraceSet, Error> {
     use stackline_ingest::Error as Read;
     let mut set = match read(&[directory.to_owned()], runs, options) {
@@ -345,18 +347,19 @@ fn open_with_runs(directory: &Path, runs: &[PathBuf], options: &OpenOptions) -> 
     Ok(set)
 }
 
-/// Writes a set as a run directory. Either the whole run is there afterwards or nothing new.
+/// Write a set as a run directory, completely or not at all.
 ///
 /// # Errors
-/// If the target exists and is no run, if the operating system refuses (disk full), or if `options.cancel` became true.
+/// If the target exists and is not a run, if the operating system refuses (disk full), or if `options.cancel` became
+/// true.
 pub fn save(set: &TraceSet, run: &Path, options: &WriteOptions) -> Result<(), Error> {
     save_with(set, &[], run, options)
 }
 
-/// The same with memory traces, the one that says most of the run first.
+/// Like [`save`], with memory traces, the most informative one first.
 ///
 /// # Errors
-/// As [`save`].
+/// Errors of [`save`].
 pub fn save_with(set: &TraceSet, memory: &[MemoryTrace], run: &Path, options: &WriteOptions) -> Result<(), Error> {
     match stackline_store::write_run_with(set, memory, run, options) {
         Err(stackline_store::Error::Cancelled) => Err(Error::Cancelled),
@@ -397,11 +400,11 @@ fn open_run(path: &Path, options: &OpenOptions) -> Result<TraceSet, Error> {
     Ok(set)
 }
 
-/// The traces of a recording with single calls.
+/// Traces of a recording with single calls.
 fn open_recording(path: &Path, options: &OpenOptions) -> Result<TraceSet, Error> {
     use stackline_ingest::recording::{has_streams, is_of_sums, read_traces};
     let lacks = Lacks::new(path, Part::Traces, [Part::Profile]);
-    // What was recorded in sums is not read twice.
+    // A recording without single calls is not read twice.
     if !has_streams(path) || is_of_sums(path) {
         return Err(lacks.into());
     }
@@ -412,10 +415,10 @@ fn open_recording(path: &Path, options: &OpenOptions) -> Result<TraceSet, Error>
     }
 }
 
-/// Directories within directories deeper than this are not counted.
+/// Maximum depth of counted directories.
 const MAX_DEPTH: usize = 16;
 
-/// Bytes of a file, or of the files below a directory; 0 where that cannot be known. Only for progress.
+/// Bytes of a file, or of the files below a directory; 0 if unknown. Used only for progress.
 pub(crate) fn size(path: &Path, depth: usize) -> u64 {
     match std::fs::symlink_metadata(path) {
         Ok(meta) if meta.is_dir() && depth < MAX_DEPTH => {

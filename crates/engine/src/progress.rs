@@ -1,10 +1,10 @@
-//! Progress and cancellation of long work.
+//! Progress and cancel flag of long work.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Progress and cancellation, shared between a caller and the work it started. Clones share their state.
+/// Progress and cancel flag, shared by a caller and its work. Clones share the state.
 #[derive(Clone, Default)]
 pub struct Progress {
     inner: Arc<Inner>,
@@ -23,12 +23,12 @@ impl Progress {
         Self::default()
     }
 
-    /// Asks the work to stop; it ends with [`crate::Error::Cancelled`] at its next check.
+    /// Cancel the work; it ends with [`crate::Error::Cancelled`] at its next check.
     pub fn cancel(&self) {
         self.inner.cancelled.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the work was asked to stop.
+    /// True if the work was canceled.
     pub fn is_cancelled(&self) -> bool {
         self.inner.cancelled.load(Ordering::Relaxed)
     }
@@ -38,22 +38,22 @@ impl Progress {
         self.inner.bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes to read in all, 0 while unknown (standard input).
+    /// Total bytes to read, 0 while unknown (standard input).
     pub fn total(&self) -> u64 {
         self.inner.total.load(Ordering::Relaxed)
     }
 
-    /// The flag itself, for layers below that poll it.
+    /// Cancel flag, for lower layers that poll it.
     pub fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.inner.cancelled)
     }
 
-    /// Counts bytes that were read.
+    /// Add bytes that were read.
     pub(crate) fn add(&self, bytes: u64) {
         self.inner.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Announces bytes that will be read.
+    /// Add bytes that will be read.
     pub(crate) fn expect(&self, bytes: u64) {
         self.inner.total.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -61,6 +61,6 @@ impl Progress {
 
 impl fmt::Debug for Progress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Watch({} of {} bytes, cancelled: {})", self.bytes(), self.total(), self.is_cancelled())
+        write!(f, "Watch({} of {} bytes, canceled: {})", self.bytes(), self.total(), self.is_cancelled())
     }
 }

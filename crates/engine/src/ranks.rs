@@ -1,11 +1,11 @@
-//! Which rank a trace is.
+//! Ranks of traces.
 
 use crate::Error;
 use stackline_ingest::diagnostics;
 use stackline_model::{Trace, TraceMeta, TraceSet};
 
-/// The rank of each trace: as the files say it if every file names one and no two the same, otherwise the positions of
-/// the traces in the set, from 0.
+/// Rank of each trace: that of the file if every file has one and no two are equal, otherwise the index of the trace in
+/// the set.
 pub fn ranks(set: &TraceSet) -> Vec<i64> {
     let named: Option<Vec<i64>> = set.traces.iter().map(|t| t.meta.rank).collect();
     match named {
@@ -20,7 +20,7 @@ fn is_distinct(ranks: &[i64]) -> bool {
     sorted.windows(2).all(|w| w[0] != w[1])
 }
 
-/// What a trace says of itself where it is numbered by position.
+/// Rank in the file of a trace that is numbered by position.
 fn named(trace: &Trace, position: usize) -> String {
     match trace.meta.rank {
         Some(rank) => format!("{} names rank {rank} and counts as {position}", trace.meta.name),
@@ -28,8 +28,7 @@ fn named(trace: &Trace, position: usize) -> String {
     }
 }
 
-/// Notes in the read report of the first trace that several traces are numbered by position, where they are. Once:
-/// runs bring the note along.
+/// Note once, in the read report of the first trace, that traces are numbered by position. Runs keep the note.
 pub(crate) fn note_positions(set: &mut TraceSet) {
     let numbers = ranks(set);
     let by_position = |(trace, number): (&Trace, &i64)| trace.meta.rank != Some(*number);
@@ -43,10 +42,10 @@ pub(crate) fn note_positions(set: &mut TraceSet) {
     diagnostics::note_rank_by_position(&mut set.traces[0].report, count as u64, &example);
 }
 
-/// The position of a rank's trace.
+/// Index of a rank's trace.
 ///
 /// # Errors
-/// If there is no such rank.
+/// If the rank does not exist.
 pub fn position_of_rank(set: &TraceSet, wanted: i64) -> Result<usize, Error> {
     let mut available = ranks(set);
     available.iter().position(|&rank| rank == wanted).ok_or_else(|| {
@@ -55,8 +54,8 @@ pub fn position_of_rank(set: &TraceSet, wanted: i64) -> Result<usize, Error> {
     })
 }
 
-/// Keeps the trace of one rank. The rank of a trace that no file names is its position; from here on it is the trace's
-/// own, so that a run made of it keeps it.
+/// Keep the trace of one rank. A trace without a rank in its file gets its index as rank, so that a run made of it
+/// keeps it.
 pub(crate) fn select_rank(set: TraceSet, wanted: i64) -> Result<TraceSet, Error> {
     let at = position_of_rank(&set, wanted)?;
     let several = set.traces.len() > 1;
@@ -71,15 +70,15 @@ pub(crate) fn select_rank(set: TraceSet, wanted: i64) -> Result<TraceSet, Error>
     Ok(TraceSet { traces })
 }
 
-/// The traces of one job, as they come: each has a rank of its own, and all belong to as many ranks.
+/// Traces of one job, added one after another: each has a different rank, and all have the same number of ranks.
 #[derive(Clone, Debug, Default)]
 pub struct Job(Vec<(String, Option<i64>, Option<i64>)>);
 
 impl Job {
-    /// Adds a trace.
+    /// Add a trace.
     ///
     /// # Errors
-    /// If it cannot be of one job with those before: why not.
+    /// The reason, if the trace cannot belong to the same job.
     pub fn add(&mut self, meta: &TraceMeta) -> Result<(), String> {
         let (name, rank, size) = (&meta.name, meta.rank, meta.world_size);
         self.0.push((name.clone(), rank, size));
@@ -88,22 +87,22 @@ impl Job {
             return Ok(());
         }
         if let Some((nameless, ..)) = self.0.iter().find(|(_, rank, _)| rank.is_none()) {
-            return Err(format!("{nameless} does not say which rank it is"));
+            return Err(format!("{nameless} has no rank number"));
         }
         if let Some((other, ..)) = before.iter().find(|(_, other, _)| *other == rank) {
-            return Err(format!("{other} and {name} both are rank {}", rank.unwrap_or_default()));
+            return Err(format!("{other} and {name} are both rank {}", rank.unwrap_or_default()));
         }
         let is_other = |known: &&(String, Option<i64>, Option<i64>)| known.2.zip(size).is_some_and(|(a, b)| a != b);
         match before.iter().find(is_other) {
             Some((other, _, Some(ranks))) => {
                 let size = size.unwrap_or_default();
-                Err(format!("{other} is of a job of {ranks} ranks, {name} of one of {size}"))
+                Err(format!("{other} belongs to a job of {ranks} ranks, {name} to a job of {size}"))
             }
             _ => Ok(()),
         }
     }
 
-    /// Whether there is no trace yet.
+    /// True if there is no trace yet.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -164,10 +163,10 @@ mod tests {
             Ok(())
         );
         let reason = |metas: &[TraceMeta]| added(metas).unwrap_err();
-        assert_eq!(reason(&[meta("a", None, None), meta("b", Some(0), None)]), "a does not say which rank it is");
-        assert_eq!(reason(&[meta("a", Some(0), None), meta("b", Some(0), None)]), "a and b both are rank 0");
+        assert_eq!(reason(&[meta("a", None, None), meta("b", Some(0), None)]), "a has no rank number");
+        assert_eq!(reason(&[meta("a", Some(0), None), meta("b", Some(0), None)]), "a and b are both rank 0");
         let sizes = reason(&[meta("a", Some(0), Some(8)), meta("b", Some(1), Some(2))]);
-        assert_eq!(sizes, "a is of a job of 8 ranks, b of one of 2");
+        assert_eq!(sizes, "a belongs to a job of 8 ranks, b to a job of 2");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A run: the parts that one or many inputs hold, each opened when it is first asked for.
+//! Run: parts of one or several inputs, each opened on first use.
 
 use crate::calls::{self, is_calls, is_recording, open_calls};
 use crate::map::{Mapped, map_few, map_many};
@@ -12,10 +12,10 @@ use stackline_timeline::Scope;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What one or many inputs hold: files, archives, directories of traces, run directories, standard input (`-`).
+/// Run of one or several inputs: files, archives, directories of traces, run directories, standard input (`-`).
 ///
-/// Opening reads no file. Traces are read once and kept; a profile and memory traces, which their users change or
-/// keep themselves, are read each time they are asked for.
+/// Opening reads no file. Traces are read once and kept. A profile and memory traces are read on each request, because
+/// their users change or keep them.
 #[derive(Debug)]
 pub struct Run {
     inputs: Vec<PathBuf>,
@@ -23,19 +23,19 @@ pub struct Run {
     timeline: Mutex<Timeline>,
 }
 
-/// What is known of the traces.
+/// State of the traces.
 #[derive(Clone, Debug)]
 enum Timeline {
     Unread,
     Traces(Arc<TraceSet>),
-    /// There are none.
+    /// There are no traces.
     Lacking(Box<Lacks>),
-    /// They were read one after another, or on the way to their memory: the first memory trace within them.
+    /// Traces were read one after another, or together with their memory: the first memory trace in them.
     Passed(Option<Box<MemoryTrace>>),
 }
 
 impl Run {
-    /// A run of these inputs, in the order given. A folder with a run directory and nothing else stands for that.
+    /// Run of these inputs, in the given order. A folder with only a run directory is replaced by it.
     ///
     /// # Errors
     /// If there is no input.
@@ -48,15 +48,15 @@ impl Run {
         Ok(Self { inputs, options, timeline: Mutex::new(Timeline::Unread) })
     }
 
-    /// The same run with absolute paths, which hold wherever the program goes.
+    /// Same run with absolute paths, independent of the working directory.
     #[must_use]
     pub fn absolute(mut self) -> Self {
-        // What has no such form is said by the reader.
+        // The reader reports paths without an absolute form.
         self.inputs.iter_mut().for_each(|path| *path = std::path::absolute(&*path).unwrap_or_else(|_| path.clone()));
         self
     }
 
-    /// The same run for another caller, who watches what else is read. Traces are shared.
+    /// Same run for another caller, who watches further reading. Traces are shared.
     #[must_use]
     pub fn watched_by(&self, watch: &Progress) -> Self {
         let options = OpenOptions { watch: watch.clone(), ..self.options.clone() };
@@ -64,23 +64,24 @@ impl Run {
         Self { inputs: self.inputs.clone(), options, timeline }
     }
 
-    /// The inputs.
+    /// Inputs.
     pub fn inputs(&self) -> &[PathBuf] {
         &self.inputs
     }
 
-    /// How it is read.
+    /// Options for reading.
     pub fn options(&self) -> &OpenOptions {
         &self.options
     }
 
-    /// Its name for people.
+    /// Name for people.
     pub fn name(&self) -> String {
         self.inputs.iter().map(|input| input.display().to_string()).collect::<Vec<_>>().join(", ")
     }
 
-    /// The parts that it holds, traces first. Reads the traces, except those of folders and of several inputs, which may not fit
-    /// into memory together: of them traces are expected until they are read. Whether a recording has memory is not asked of it here: its profile says that.
+    /// Parts of the run, traces first. Reads the traces, except those of folders and of several inputs, which may not
+    /// fit into memory together: these are assumed to have traces until they are read. Memory of a recording is not
+    /// searched; its profile shows it.
     ///
     /// # Errors
     /// If nothing of an input can be read.
@@ -106,27 +107,27 @@ impl Run {
         Ok(parts)
     }
 
-    /// Whether its one input is standard input or a pipe: what is read of it is gone.
+    /// True if the only input is standard input or a pipe, which cannot be read again.
     pub fn is_read_once(&self) -> bool {
         matches!(&self.inputs[..], [input] if is_read_once(input))
     }
 
-    /// Whether one trace was read, and no more.
+    /// True if exactly one trace was read.
     pub fn is_one_trace(&self) -> bool {
         matches!(&*lock(&self.timeline), Timeline::Traces(set) if set.traces.len() == 1)
     }
 
-    /// Whether it is a single input that is no folder of others.
+    /// True for a single input that is not a folder of others.
     fn is_one_input(&self) -> bool {
         let [input] = &self.inputs[..] else { return false };
         let is_whole = |files: Vec<(PathBuf, String)>| matches!(&files[..], [(file, _)] if file == input);
         !input.is_dir() || is_run(input) || stackline_ingest::files(input, &[]).is_ok_and(is_whole)
     }
 
-    /// The traces, one per rank or file.
+    /// Traces, one per rank or file.
     ///
     /// # Errors
-    /// If it has none, if an input cannot be read at all, or if the watch was cancelled.
+    /// If there are none, if an input cannot be read at all, or if the watch was canceled.
     pub fn traces(&self) -> Result<Arc<TraceSet>, Error> {
         self.read()?;
         match &*lock(&self.timeline) {
@@ -137,12 +138,12 @@ impl Run {
         self.open_traces().map(Arc::new)
     }
 
-    /// Reads the traces, if they were not read before.
+    /// Read the traces, if they were not read before.
     fn read(&self) -> Result<(), Error> {
         let mut timeline = lock(&self.timeline);
         if matches!(*timeline, Timeline::Unread) {
             *timeline = match self.open_traces() {
-                // Of several inputs, or a directory of runs, one must not stand for all.
+                // One input must not represent several, or a directory of runs.
                 Err(Error::Lacks(lacks)) if self.inputs.len() == 1 && lacks.paths == self.inputs => {
                     Timeline::Lacking(lacks)
                 }
@@ -153,16 +154,16 @@ impl Run {
     }
 
     fn open_traces(&self) -> Result<TraceSet, Error> {
-        // Of a folder with several runs one may not stand for all either.
+        // One run of a folder must not represent the others.
         let count = |input: &PathBuf| if is_run(input) { 1 } else { runs_below(input).len().max(1) };
         open(&self.inputs, &self.options).map_err(|error| error.of_one_of(self.inputs.iter().map(count).sum()))
     }
 
-    /// Of several recordings that hold sums of calls, as each rank of a job makes one, that of a rank; itself of all other inputs, whose
-    /// ranks [`Self::select_rank`] knows.
+    /// Among recordings without single calls, one per rank of a job: the recording of a rank. Any other run is returned
+    /// unchanged; [`Self::select_rank`] handles its ranks.
     ///
     /// # Errors
-    /// If none of the recordings is of that rank, several are, or one cannot be read.
+    /// If no recording or several have the rank, or one cannot be read.
     pub fn recording_of_rank(mut self, rank: i64) -> Result<Self, Error> {
         if let Some(recording) = calls::recording_of_rank(&self.inputs, rank, &self.options)? {
             self.inputs = vec![recording];
@@ -170,17 +171,17 @@ impl Run {
         Ok(self)
     }
 
-    /// Keeps the traces of one rank alone.
+    /// Keep only the traces of one rank.
     ///
     /// # Errors
-    /// As [`Self::traces`]; and if there is no such rank.
+    /// Errors of [`Self::traces`]; also if the rank does not exist.
     pub fn select_rank(&mut self, rank: i64) -> Result<(), Error> {
         let set = self.take_traces()?.map_or_else(|| self.open_traces(), Ok)?;
         self.timeline = Mutex::new(Timeline::Traces(Arc::new(select_rank(set, rank)?)));
         Ok(())
     }
 
-    /// Takes traces that were read before.
+    /// Take traces that were read before.
     fn take_traces(&mut self) -> Result<Option<TraceSet>, Error> {
         let timeline = self.timeline.get_mut().unwrap_or_else(PoisonError::into_inner);
         match timeline {
@@ -194,11 +195,12 @@ impl Run {
         }
     }
 
-    /// Reads the ranks of one job, file by file, in the order of [`Self::traces`]: `take` gets each trace, and of a newer profiler cycle of
-    /// a process the position of the trace whose place it takes. Gives what of directories was left out.
+    /// Read the ranks of one job file by file, in the order of [`Self::traces`]. `take` gets each trace and, for a
+    /// newer profiler cycle of a process, the index of the trace that it replaces. Returns the files of directories
+    /// that were left out.
     ///
     /// # Errors
-    /// As [`Self::traces`]; and if the traces are not ranks of one job, named and told apart by what they say of themselves.
+    /// Errors of [`Self::traces`]; also if the traces are not ranks of one job, by their metadata.
     pub fn each_rank<E: From<Error>>(
         &mut self,
         take: &mut dyn FnMut(Trace, Option<usize>) -> Result<(), E>,
@@ -216,11 +218,12 @@ impl Run {
         Ok(left_out)
     }
 
-    /// Calls `map` with each trace, and with the options of an analysis of it alone. Of many inputs each is mapped as it is read.
-    /// Traces lose their events then. Which rank a trace is shows only when all are known ([`crate::ranks()`]).
+    /// Call `map` with each trace, and with the options for an analysis of that trace. Many inputs are mapped while
+    /// they are read. Traces then lose their events. The rank of a trace is known only after all were read
+    /// ([`crate::ranks()`]).
     ///
     /// # Errors
-    /// As [`Self::traces`], and what `map` fails with.
+    /// Errors of [`Self::traces`] and of `map`.
     pub fn map_traces<T: Send, E: Send + From<Error>>(
         mut self,
         scope: Scope,
@@ -237,22 +240,22 @@ impl Run {
         map_few(set, &options, map)
     }
 
-    /// Whether it is a recording or a profile, of which [`Self::profile`] gives the calls. Of a file the first bytes are read, of standard
-    /// input none.
+    /// True for a recording or a profile, whose calls [`Self::profile`] returns. Reads the first bytes of files, and
+    /// nothing of standard input.
     pub fn has_profile(&self) -> bool {
         matches!(&self.inputs[..], [input] if is_calls(input))
     }
 
-    /// The calling context tree of a recording or a profile.
+    /// Calling context tree of a recording or a profile.
     ///
     /// # Errors
-    /// If it has none, nothing of it can be read, or the watch was cancelled.
+    /// If there is none or it cannot be read, or if the watch was canceled.
     pub fn profile(&self) -> Result<CallingContextTree, Error> {
         let [input] = &self.inputs[..] else { return Err(self.lacks(Part::Profile)) };
         open_calls(input, &self.options).map(|tree| self.with_losses(tree))
     }
 
-    /// Adds what was lost of a recording's streams, and its tables do not know.
+    /// Add diagnostics of lost records of a recording's streams, which its tables lack.
     fn with_losses(&self, mut tree: CallingContextTree) -> CallingContextTree {
         if let Timeline::Lacking(lacks) = &*lock(&self.timeline) {
             let is_new = |p: &&Problem| p.severity == Severity::Lost && tree.report.count_of(&p.code) == 0;
@@ -263,7 +266,8 @@ impl Run {
         tree
     }
 
-    /// Reads the traces and gives the profile, if there is one: in recordings both stand in the same streams, and are read at the same time.
+    /// Read the traces, and return the profile, if there is one. In recordings both are in the same streams, and are
+    /// read at the same time.
     ///
     /// # Errors
     /// If nothing of an input can be read, or its profile cannot.
@@ -285,11 +289,12 @@ impl Run {
         }
     }
 
-    /// The memory trace of one rank, or of the run: that of the first input that holds one beside its traces (of a recording of several
-    /// processes that with the highest peak), a memory file's own, else that of the first trace with memory events.
+    /// Memory trace of one rank, or of the run. It is that of the first input with memory data in addition to its
+    /// traces (of a recording, the process with the highest peak), a memory file's own, or that of the first trace with
+    /// memory events.
     ///
     /// # Errors
-    /// If it has none, or it cannot be read.
+    /// If there is none, or it cannot be read.
     pub fn memory(&self, rank: Option<i64>) -> Result<MemoryTrace, Error> {
         if let Some(memory) = self.find_memory(rank)? {
             return Ok(memory);
@@ -300,11 +305,11 @@ impl Run {
         Err(Lacks::new(Path::new(&trace.meta.name), Part::Memory, []).into())
     }
 
-    /// The same; `None` if it has none. Of a rank it is what a run keeps under the name of its trace, of its processes in a recording
-    /// that with the highest peak, else what the trace tells itself.
+    /// Like [`Self::memory`]; `None` if there is none. For a rank: the memory trace that a run stores under the name of
+    /// its trace (of a recording, the process with the highest peak), else the memory events of the trace.
     ///
     /// # Errors
-    /// If it cannot be read, or there is no such rank.
+    /// If it cannot be read, or the rank does not exist.
     pub fn find_memory(&self, rank: Option<i64>) -> Result<Option<MemoryTrace>, Error> {
         if let Some(rank) = rank {
             let set = self.traces()?;
@@ -322,19 +327,19 @@ impl Run {
                 return Ok(Some(beside));
             }
         }
-        // Others may ask for the traces meanwhile.
+        // The lock is released, because other callers may need the traces meanwhile.
         let set = match &*lock(&self.timeline) {
             Timeline::Traces(set) => Some(Arc::clone(set)),
             Timeline::Passed(within) => return Ok(within.as_deref().cloned()),
             Timeline::Lacking(lacks) if lacks.has != [Part::Memory] => return Ok(None),
-            // It was read to its end.
+            // The input was read to its end.
             Timeline::Lacking(lacks) if self.is_read_once() => return Err((**lacks).clone().into()),
             Timeline::Lacking(_) | Timeline::Unread => None,
         };
         set.map_or_else(|| self.read_memory(), |set| Ok(set.traces.iter().find_map(from_trace)))
     }
 
-    /// The memory of inputs that hold none beside traces, whose traces were not read.
+    /// Memory trace of inputs without separate memory data whose traces were not read.
     fn read_memory(&self) -> Result<Option<MemoryTrace>, Error> {
         let path = match &self.inputs[..] {
             [path] if has_streams(path) => return Ok(None),
@@ -362,16 +367,16 @@ impl Run {
         Ok(None)
     }
 
-    /// The memory traces of all processes: those that recordings and runs hold, and those of traces with memory events that are not
-    /// among them. The first is the one that [`Self::memory`] gives.
+    /// Memory traces of all processes: those of recordings and runs, and those of traces with memory events that are
+    /// not among them. The first one is that of [`Self::memory`].
     ///
     /// # Errors
-    /// If nothing can be read, a run is damaged, or the watch was cancelled.
+    /// If nothing can be read, a run is damaged, or the watch was canceled.
     pub fn memories(&self) -> Result<Vec<MemoryTrace>, Error> {
         let mut found = Vec::new();
         for input in &self.inputs {
             match memory::all_beside(input, &self.options) {
-                // A stream that cannot be read is in the read report of the traces.
+                // The read report of the traces lists unreadable streams.
                 Err(error) if !matches!(error, Error::Cancelled) && has_streams(input) => {}
                 beside => found.extend(beside?),
             }
@@ -387,7 +392,7 @@ impl Run {
         Ok(found)
     }
 
-    /// The memory traces of traces with memory events.
+    /// Memory traces of traces with memory events.
     ///
     /// # Errors
     /// If an input cannot be read.
@@ -399,18 +404,18 @@ impl Run {
         if !self.parts()?.contains(&Part::Traces) {
             return Ok(Vec::new());
         }
-        // What a run keeps was worked out of the traces beside it.
+        // A run's stored memory traces were computed from its traces.
         let is_new = |trace: &&Trace| known.iter().all(|known| known.label != trace.meta.name);
         Ok(self.traces()?.traces.iter().filter(is_new).filter_map(from_trace).collect())
     }
 
-    /// The memory traces of all processes that the inputs hold beside their traces, that with the highest peak first. The read report
-    /// of each says of how many it is one.
+    /// Memory traces of all processes that the inputs have in addition to their traces, the highest peak first. The
+    /// read report of each has their number.
     ///
     /// # Errors
     /// If an input cannot be read.
     pub fn memories_of_processes(&self) -> Result<Vec<MemoryTrace>, Error> {
-        // What cannot be read holds no processes either, and says so here.
+        // An unreadable input has no processes, and gives its error here.
         self.is_memory_alone()?;
         let mut processes = Vec::new();
         for input in &self.inputs {
@@ -420,11 +425,11 @@ impl Run {
         Ok(processes.into_iter().map(|trace| memory::one_of(trace, count)).collect())
     }
 
-    /// Whether the inputs are of memory alone, and hold no trace of what ran. Of files that were not read only the first bytes are, of
-    /// standard input none.
+    /// True if the inputs contain only memory data, no execution trace. Reads the first bytes of files, and nothing of
+    /// standard input.
     ///
     /// # Errors
-    /// If one cannot be read.
+    /// If an input cannot be read.
     pub fn is_memory_alone(&self) -> Result<bool, Error> {
         let timeline = &mut *lock(&self.timeline);
         if matches!(timeline, Timeline::Unread) && self.are_of_memory()? {
@@ -435,7 +440,7 @@ impl Run {
 
     fn are_of_memory(&self) -> Result<bool, Error> {
         for input in &self.inputs {
-            // Of several inputs, what cannot be read is said where they are opened.
+            // Of several inputs, unreadable ones give their error when they are opened.
             match memory::is_alone(input) {
                 Ok(true) => {}
                 Err(_) if self.inputs.len() > 1 => return Ok(false),
@@ -445,8 +450,8 @@ impl Run {
         Ok(true)
     }
 
-    /// The files of inputs of memory alone that hold several memory traces, each with its name: below its folder, if that is the only
-    /// input. None where there is one trace, or anything else.
+    /// Files of memory-only inputs with several memory traces. Names are relative to the folder if that is the only
+    /// input. None for a single memory trace, or for other inputs.
     ///
     /// # Errors
     /// If an input cannot be read.
@@ -459,17 +464,17 @@ impl Run {
     /// All memory traces of one of [`Self::memory_files`].
     ///
     /// # Errors
-    /// If it cannot be read, or has none.
+    /// If the file cannot be read, or has none.
     pub fn memories_of_file(&self, file: &Path) -> Result<Vec<MemoryTrace>, Error> {
         memory::read_all(file, &self.options)
     }
 
-    /// That its inputs, which are of memory alone, lack traces.
+    /// Error: memory-only inputs lack traces.
     fn lacks_traces(&self) -> Lacks {
         Lacks { paths: self.inputs.clone(), ..Lacks::new(&self.inputs[0], Part::Traces, [Part::Memory]) }
     }
 
-    /// That it lacks a part.
+    /// Error: the run lacks a part.
     fn lacks(&self, needed: Part) -> Error {
         let input = &self.inputs[0];
         let has = match &*lock(&self.timeline) {
@@ -486,12 +491,12 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether an input is standard input or a pipe.
+/// True if an input is standard input or a pipe.
 pub fn is_read_once(input: &Path) -> bool {
     input == Path::new("-") || std::fs::metadata(input).is_ok_and(|meta| !meta.is_file() && !meta.is_dir())
 }
 
-/// Whether a trace has events of memory.
+/// True if a trace has memory events.
 fn tells_of_memory(trace: &Trace) -> bool {
     trace.events.kind.contains(&EventKind::Memory)
 }

@@ -1,4 +1,4 @@
-//! Runs analyses over traces, on several threads, with the same result for any number of them.
+//! Run analyses over traces on several threads, with results independent of their number.
 
 use crate::{Error, Progress, concatenate, ranks};
 use stackline_analyze::Analysis;
@@ -12,16 +12,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Settings of a run.
 #[derive(Clone, Debug, Default)]
 pub struct RunOptions {
-    /// Which part of the traces.
+    /// Selected part of the traces.
     pub scope: Scope,
-    /// Threads to use; 0 means as many as there are cores. Never changes the result.
+    /// Number of threads; 0 uses all cores. The result does not depend on it.
     pub threads: usize,
-    /// Lets the caller stop between analyses.
+    /// Cancel flag, checked between analyses.
     pub watch: Progress,
 }
 
-/// Runs analyses over all traces of a set. With several traces the tables of the same name become one, with the column
-/// `rank` first. Tables come in the order of the analyses.
+/// Run analyses over all traces of a set. Tables of equal names of several traces become one, with `rank` as first
+/// column. Tables are in the order of the analyses.
 pub fn run(set: &TraceSet, analyses: &[&Analysis], options: &RunOptions) -> Result<Vec<Table>, Error> {
     let jobs: Vec<(&Trace, &Analysis)> =
         set.traces.iter().flat_map(|t| analyses.iter().map(move |a| (t, *a))).collect();
@@ -44,10 +44,10 @@ pub fn run(set: &TraceSet, analyses: &[&Analysis], options: &RunOptions) -> Resu
     Ok(concatenate(per_rank))
 }
 
-/// Runs analyses over one trace: their tables, in their order.
+/// Run analyses over one trace, and return their tables in order.
 ///
 /// # Errors
-/// If the watch of the options was cancelled.
+/// If the watch was canceled.
 pub fn run_trace(trace: &Trace, analyses: &[&Analysis], options: &RunOptions) -> Result<Vec<Table>, Error> {
     let results = parallel(analyses.len(), thread_count(options.threads), |at| {
         (!options.watch.is_cancelled()).then(|| run_one(trace, analyses[at], &options.scope))
@@ -59,14 +59,14 @@ pub fn run_trace(trace: &Trace, analyses: &[&Analysis], options: &RunOptions) ->
     Ok(tables)
 }
 
-/// What the note begins with of tables that are of the whole trace where others are of its steps.
+/// Begin of the note on tables of the whole trace, if other tables cover only its steps.
 pub const OF_WHOLE_TRACE: &str = "Of the whole trace";
 
-/// Names of tables that reproduce HTA's begin with it.
+/// Prefix of tables that reproduce HTA's.
 const OF_HTA: &str = "hta_";
 
-/// Runs one analysis over one trace: of the steps where that is its default. Tables that reproduce another tool's keep its window, and
-/// say so; those beside them are of the steps.
+/// Run one analysis over one trace, by default over its steps if the analysis does. Tables that reproduce another tool
+/// keep that tool's window, with a note; other tables of the analysis cover the steps.
 pub fn run_one(trace: &Trace, analysis: &Analysis, scope: &Scope) -> Vec<Table> {
     let tables = (analysis.run)(trace, &scope.resolve(analysis.window, trace));
     let DefaultWindow::WholeAs(tool) = analysis.window else { return tables };
@@ -75,7 +75,7 @@ pub fn run_one(trace: &Trace, analysis: &Analysis, scope: &Scope) -> Vec<Table> 
     }
     let has_others = tables.iter().any(|table| !table.name.starts_with(OF_HTA));
     let mut of_steps = if has_others { (analysis.run)(trace, &scope.resolved(trace)) } else { Vec::new() };
-    let note = format!("{OF_WHOLE_TRACE}, as {tool} has it, unless steps are chosen.");
+    let note = format!("{OF_WHOLE_TRACE}, as in {tool}, unless steps are chosen.");
     let one = |table: Table| match of_steps.iter().position(|other| other.name == table.name) {
         Some(at) if !table.name.starts_with(OF_HTA) => of_steps.swap_remove(at),
         _ => table.note(note.as_str()),
@@ -83,7 +83,7 @@ pub fn run_one(trace: &Trace, analysis: &Analysis, scope: &Scope) -> Vec<Table> 
     tables.into_iter().map(one).collect()
 }
 
-/// Checks that a scope's steps exist in at least one of the traces that are asked about.
+/// Check that at least one trace has the steps of a scope.
 pub fn check_steps(traces: &[Trace], scope: &Scope) -> Result<(), Error> {
     let Some((first, last)) = scope.steps else { return Ok(()) };
     let mut available: Vec<i64> = traces.iter().flat_map(|t| t.steps.iter().map(|s| s.number)).collect();
@@ -96,7 +96,7 @@ pub fn check_steps(traces: &[Trace], scope: &Scope) -> Result<(), Error> {
     }
 }
 
-/// Checks that a scope's numbers of steps tell which recorded cycle of a trace is meant.
+/// Check that the step numbers of a scope belong to a single recorded cycle of a trace.
 pub fn check_cycles(trace: &Trace, scope: &Scope) -> Result<(), Error> {
     let Some((first, last)) = scope.steps else { return Ok(()) };
     match ambiguous_cycles(trace, (first, last)) {
@@ -105,7 +105,7 @@ pub fn check_cycles(trace: &Trace, scope: &Scope) -> Result<(), Error> {
     }
 }
 
-/// `job(0..count)` on up to `threads` threads, results in order. Threads take the next job as they get free.
+/// `job(0..count)` on up to `threads` threads, with results in order. Each free thread takes the next job.
 pub(crate) fn parallel<T: Send>(count: usize, threads: usize, job: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let threads = threads.clamp(1, count.max(1));
     if threads == 1 {

@@ -1,5 +1,5 @@
-//! Names of the native frames of a recording: from libraries and offsets to functions, those that are inlined into each
-//! other as frames of their own.
+//! Symbolization of a recording's native frames: library offsets become functions, with separate frames for inlined
+//! ones.
 
 use stackline_ingest::diagnostics::{self, LibraryProblem};
 use stackline_model::{CONTENT, CallNodes, CallingContextTree, Frame, FrameId, StrId};
@@ -7,10 +7,9 @@ use stackline_symbols::{Frame as NamedFrame, Library, State, Symbolizer};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// The same tree with native frames named. Each library is asked once; what keeps one from being asked is in the read
-/// report.
+/// Tree with symbolized native frames. Each library is queried once; failures are added to the read report.
 pub(crate) fn named(mut tree: CallingContextTree, symbolizer: &Symbolizer) -> CallingContextTree {
-    // Frames by the text of their library, so that nothing depends on the order of streams.
+    // Libraries are sorted by text, so that the order of streams has no effect.
     let mut libraries: BTreeMap<(String, String), Vec<(u64, usize)>> = BTreeMap::new();
     for (at, frame) in tree.frames.iter().enumerate() {
         if let Frame::Native { library, build_id, offset, function, .. } = *frame
@@ -28,7 +27,7 @@ pub(crate) fn named(mut tree: CallingContextTree, symbolizer: &Symbolizer) -> Ca
         let offsets: Vec<u64> = frames.iter().map(|frame| frame.0).collect();
         let names = symbolizer.names(&library(&path, &known_by), &offsets);
         let named = names.frames.iter().any(|chain| !chain.is_empty());
-        // Whoever has names has them from a debug file of the same build.
+        // Names may still come from a debug file of the same build.
         if let Some(problem) = problem(names.state).filter(|_| !named) {
             diagnostics::count_library(&mut tree.report, problem, &path);
         }
@@ -61,7 +60,7 @@ fn problem(state: State) -> Option<LibraryProblem> {
     }
 }
 
-/// Puts a chain of frames in place of each that has one. Rows keep their order, and with it what the tree promises.
+/// Replace each frame by its chain of frames, if it has one. The order of rows, and thus the tree's invariants, remain.
 fn expanded(mut tree: CallingContextTree, chains: &[Vec<NamedFrame>]) -> CallingContextTree {
     let mut frames: Vec<Frame> = Vec::with_capacity(tree.frames.len());
     let mut new_frames: Vec<std::ops::Range<usize>> = Vec::with_capacity(tree.frames.len());
@@ -71,7 +70,7 @@ fn expanded(mut tree: CallingContextTree, chains: &[Vec<NamedFrame>]) -> Calling
             Frame::Native { library, build_id, offset, .. } if !chain.is_empty() => {
                 for (inlined, found) in (0..).zip(chain) {
                     let mut text = |text: &str| if text.is_empty() { StrId::NONE } else { tree.strings.intern(text) };
-                    // Without a name it would look like the offset again.
+                    // Without a name it would look like the offset.
                     let name = if found.function.is_empty() { "(inlined)" } else { &found.function };
                     let (function, file, line) = (text(name), text(&found.file), found.line);
                     frames.push(Frame::Native { library, build_id, offset, function, file, line, inlined });
@@ -115,7 +114,7 @@ mod tests {
     };
     use stackline_symbols::{Frame as NamedFrame, Symbolizer};
 
-    /// Paths of offsets in two libraries, each with the value 1.
+    /// Tree with paths of offsets in two libraries, each with the value 1.
     fn tree(paths: &[&[(&str, u64)]]) -> CallingContextTree {
         let mut builder = CallingContextTreeBuilder::new();
         let process = builder.process(CallProcess::default());

@@ -1,4 +1,4 @@
-//! Integration tests of this crate, in one binary: linked once.
+//! Integration tests of this crate in one binary, which is linked once.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

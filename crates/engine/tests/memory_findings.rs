@@ -1,4 +1,4 @@
-//! Findings of memory traces: a program for each code that it is told of, and one nearly the same that it is not.
+//! Findings of memory traces: per code, a program with a finding, and a similar one without.
 
 use stackline_engine::{findings_of_memory, memory_findings, memory_rules};
 use stackline_findings::{Finding, Findings, MemoryFindings, Options, Reason, Settings, Support, rules};
@@ -17,8 +17,7 @@ fn found(text: &str) -> MemoryFindings {
     memory_findings(&MemoryAnalysis::new(&trace, 1), 0.5, &|_| true)
 }
 
-/// Each code, with a program that it is told of, the bytes that are saved at the first peak, and a program that it is not told
-/// of.
+/// Code, program with a finding, bytes saved at the first peak, and program without a finding.
 const CASES: [(&str, &str, Option<u64>, &str); 11] = [
     (
         "SL050",
@@ -101,7 +100,7 @@ fn each_code_is_told_where_it_should_be_and_nowhere_else() {
     }
 }
 
-/// By the settings of its rule the same program is found as it is, or not at all; as by default where the default is chosen.
+/// With other settings of its rule, the same program has the same finding, or none; default values change nothing.
 #[test]
 fn thresholds_are_settings() {
     let codes = |text: &str, choice: &str| -> Vec<String> {
@@ -130,7 +129,7 @@ fn thresholds_are_settings() {
     assert_eq!(memory_rules(&Settings::default()), Rules::default());
 }
 
-/// How many bytes are touched how often stands in the words, and in the numbers of the evidence.
+/// The histogram of accesses is in the text and in the numbers of the evidence.
 #[test]
 fn a_histogram_of_accesses_is_told() {
     let told = found(CASES.iter().find(|case| case.0 == "SL059").unwrap().1);
@@ -155,7 +154,7 @@ fn patterns_and_rules_have_the_same_codes() {
     assert_eq!(codes, Pattern::all().map(Pattern::code).collect::<Vec<_>>());
 }
 
-/// `y` has no match of its own, or one with another object: both times it is told what it could be written over.
+/// `y` has no match of its own, or one with another object: both findings name the object that it could overwrite.
 #[test]
 fn what_could_be_written_over_its_input_says_so() {
     let text = "o i 4096; a x 4096 kind=temporary dtype=f32; k \"aten::mm\" i[:]>x[:]; a y 4096 dtype=f32; \
@@ -181,7 +180,7 @@ fn what_one_line_makes_is_one_finding() {
     let [finding] = &told.findings[..] else { panic!("{:?}", titles(&told)) };
     assert_eq!(finding.place.text(), "train.py:20 in step");
     assert!(
-        finding.title.starts_with("3 objects (16.00 KiB), the largest three: never accessed; leave out three"),
+        finding.title.starts_with("3 objects (16.00 KiB), the largest three: never accessed; remove three"),
         "{}",
         finding.title
     );
@@ -204,7 +203,7 @@ fn a_module_is_told_where_there_is_but_one() {
     assert_eq!((module("layers.1"), module("layers.0")), (None, Some("layers.0".to_owned())));
 }
 
-/// A kernel of which not all is known may use what nobody is seen to use.
+/// An opaque kernel may use objects without recorded uses.
 #[test]
 fn what_is_a_guess_may_save_nothing() {
     let told = found("a x 1024; k one x>x; a big 4096; k two big>big opaque; f x; f big; end");
@@ -214,7 +213,8 @@ fn what_is_a_guess_may_save_nothing() {
     assert!(finding.is_unsure() && finding.support == Support::Inferred);
 }
 
-/// Where another moment is as high, the peak does not fall: what does lower it comes first, and both are told.
+/// If another moment is as high, the peak does not fall. A suggestion that lowers the peak comes first, and both are
+/// reported.
 #[test]
 fn what_lowers_the_peak_alone_comes_before_what_saves_at_one_moment() {
     let text = "a dull 100; a wide 4096; k one wide; a last 8192; k two last; f wide; \
@@ -232,7 +232,7 @@ fn what_lowers_the_peak_alone_comes_before_what_saves_at_one_moment() {
     assert!(told.contains(&("SL051", 0, 0, 4096)), "{told:?}");
 }
 
-/// Bytes are ranked by bytes, and stand behind what saves time.
+/// Memory findings are ranked by bytes, after findings that save time.
 #[test]
 fn more_bytes_come_first() {
     let found = Findings::of_memory(found("a small 1024; a large 4096; a x 64; k one x>x; f small; f large; f x; end"));
@@ -241,7 +241,7 @@ fn more_bytes_come_first() {
     assert_eq!((found.step_ns, found.together), (0, None));
 }
 
-/// What is moved to the host and back is needed, and of what an opaque kernel may use nobody knows: neither is for nothing.
+/// Objects to offload are needed, and objects that an opaque kernel may use are uncertain: neither counts as wasted.
 #[test]
 fn what_is_needed_or_a_guess_is_not_for_nothing() {
     let percents = |text: &str| {
@@ -289,7 +289,7 @@ fn what_the_source_does_not_tell_is_not_looked_for() {
         let short = |reason: &Reason| reason.short().to_owned();
         told.unchecked.iter().map(|one| (one.rule.code.clone(), short(&one.reason))).collect::<Vec<_>>()
     };
-    // Who touches memory is not told at all.
+    // The source has no accesses.
     let snapshot = missing("a x 64; f x");
     assert_eq!(snapshot.len(), 11);
     assert!(snapshot[0].1.contains("memory accesses"), "{snapshot:?}");
@@ -301,7 +301,7 @@ fn what_the_source_does_not_tell_is_not_looked_for() {
     assert!(alone.unchecked.iter().all(|one| one.reason.sentence() == "the trace has only memory events"));
 }
 
-/// A trace that ends before the program: what each turn of training leaves behind is told, without a gain.
+/// In a trace that ends before the program, memory left per training iteration is reported without a gain.
 #[test]
 fn what_grows_is_told_without_a_gain() {
     let turns = |kept: &str| {
@@ -317,7 +317,7 @@ fn what_grows_is_told_without_a_gain() {
     assert_eq!(
         titles(&told),
         [
-            "SL055 7 objects (7168 B), the largest loss0: grows by 1024 B per turn of training: 7 of 7 left memory that is live at the end of the recording"
+            "SL055 7 objects (7168 B), the largest loss0: grows by 1024 B per training iteration: 7 of 7 left memory that is live at the end of the recording"
         ]
     );
     let leak = &told.findings[0];
@@ -330,7 +330,7 @@ fn what_grows_is_told_without_a_gain() {
 
 #[test]
 fn findings_are_the_same_however_many_peaks_were_studied() {
-    // Of two objects that save as much at the highest peak, the second one alone is there at the next.
+    // Two objects save the same at the highest peak; only the second one is live at the next.
     let two = "a x 4096; a y 4096; a w 8192; k one w>w; f w; f x; a z 9000; k two z>z; f z; f y; end";
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/memory");
     let files = std::fs::read_dir(folder).unwrap().map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());

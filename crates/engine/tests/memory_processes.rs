@@ -1,4 +1,4 @@
-//! Recordings of several processes: whose memory is looked at.
+//! Recordings of several processes: choice of the memory trace.
 
 use stackline_engine::{OpenOptions, Run, memory_findings};
 use stackline_ingest::diagnostics::processes_of;
@@ -7,7 +7,7 @@ use stackline_model::MemoryTrace;
 use stackline_recording::{ChunkWriter, FrameKey, HEADER, Process, Record, Thread, TouchKind};
 use std::path::Path;
 
-/// The stream of a process that allocates so many times so many bytes, and frees them.
+/// Stream of a process that allocates and frees `bytes` bytes `times` times.
 fn stream(pid: u32, bytes: u64, times: i64) -> Vec<u8> {
     let thread = Thread { id: 0, tid: 7, torch_id: 0, name: "main".into() };
     let mut records = vec![
@@ -44,7 +44,7 @@ fn the_process_with_the_highest_peak_comes_first() {
         run
     };
     let opened = |path: &Path| Run::open(&[path.to_owned()], &OpenOptions::default()).unwrap();
-    // The second one makes most calls, as workers that load data do.
+    // The second process makes most calls, like data-loading workers.
     let several = recording("several", &[(11, 512, 1), (12, 64, 20), (13, 8192, 2), (14, 1024, 3)]);
     let first = |path: &Path| opened(path).memory(None).unwrap();
     let shown = first(&several);
@@ -53,10 +53,10 @@ fn the_process_with_the_highest_peak_comes_first() {
     let all = opened(&several).memories_of_processes().unwrap();
     assert_eq!(all.iter().map(peak).collect::<Vec<_>>(), [8192, 1024, 512, 64]);
     assert!(all.iter().all(|trace| processes_of(&trace.report) == 4));
-    // Where there is no choice, nothing is said of one.
+    // Without a choice, no note.
     let alone = first(&recording("alone", &[(11, 512, 1)]));
     assert!(processes_of(&alone.report) == 0 && alone.report.problems.is_empty());
-    // That others are there is no damage.
+    // Other processes are no damage.
     let found = memory_findings(&MemoryAnalysis::new(&shown, 1), 0.5, &|_| true);
     let told = stackline_engine::findings_with_known_memory(
         stackline_findings::Findings::of_memory(stackline_findings::MemoryFindings::default()),

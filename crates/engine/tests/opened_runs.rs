@@ -1,4 +1,4 @@
-//! What an input opens as.
+//! Parts of opened inputs, and messages for missing ones.
 
 use stackline_engine::{Error, OpenOptions, Part, Run};
 use stackline_model::Trace;
@@ -19,7 +19,7 @@ const TRACE: &str = r#"{"traceEvents":[{"ph":"X","cat":"cpu_op","name":"a","pid"
 const STACKS: &str = "main;step 3\nmain 4\n";
 const MEMORY: &str = "a x 1024; f x; end";
 
-/// A trace with an event of memory.
+/// Trace with a memory event.
 fn telling_trace(rank: i64) -> String {
     mini::trace(&format!(
         r#"file distributedInfo={{"rank": {rank}, "world_size": 2}}
@@ -47,7 +47,7 @@ fn each_kind_of_file_opens_as_its_part() {
     }
 }
 
-/// What is asked for first makes no difference to the message.
+/// The message does not depend on the part that is requested first.
 #[test]
 fn what_is_lacking_is_said_with_what_there_is_and_how_to_record_it() {
     let folder = tempfile::tempdir().unwrap();
@@ -69,20 +69,20 @@ fn what_is_lacking_is_said_with_what_there_is_and_how_to_record_it() {
         (
             &trace,
             &profile as &dyn Fn(&Run) -> Error,
-            ["a trace", "no recording of calls", "stackline report", "stackline record -o"],
+            ["a trace", "no call-tree recording", "stackline report", "stackline record -o"],
         ),
         (&trace, &of_memory, ["a trace", "no memory events", "stackline report", "--mode trace --memory"]),
-        (&stacks, &traces, ["a profile", "no trace of what ran", "stackline calls", "--mode trace"]),
+        (&stacks, &traces, ["a profile", "no execution trace", "stackline calls", "--mode trace"]),
         (&stacks, &of_memory, ["a profile", "no memory events", "stackline calls", "--mode trace --memory"]),
-        (&memory, &traces, ["of memory", "no trace of what ran", "stackline memory", "--mode trace"]),
-        (&memory, &profile, ["of memory", "no recording of calls", "stackline memory", "stackline record -o"]),
+        (&memory, &traces, ["memory data", "no execution trace", "stackline memory", "--mode trace"]),
+        (&memory, &profile, ["memory data", "no call-tree recording", "stackline memory", "stackline record -o"]),
     ] {
         let text = message(path, of);
         assert!(said.iter().all(|words| text.contains(words)), "{text}");
     }
 }
 
-/// Beside a trace, neither a profile nor memory is left out without a word.
+/// With several inputs, the profile or memory of one must not represent all.
 #[test]
 fn of_several_inputs_none_stands_for_all() {
     let folder = tempfile::tempdir().unwrap();
@@ -105,7 +105,7 @@ fn a_folder_with_one_run_alone_is_that_run() {
     for (name, parts) in [("one.stackline", vec![Part::Memory]), ("two.stackline", vec![Part::Traces])] {
         let (kept, options) = (runs.join(name), stackline_engine::WriteOptions::default());
         stackline_engine::save_with(&stackline_model::TraceSet::default(), &memory, &kept, &options).unwrap();
-        // Of two, none stands for both.
+        // One of two must not represent both.
         let run = run(std::slice::from_ref(&runs));
         assert_eq!((run.parts().unwrap(), run.traces().is_err()), (parts, true));
     }
@@ -119,7 +119,7 @@ fn what_cannot_be_read_is_an_error() {
     assert!(matches!(Run::open(&[], &OpenOptions::default()), Err(Error::NoInput)));
 }
 
-/// Memory within traces is found however they were read, and one rank has its own.
+/// Memory within traces is found independent of how they were read, and one rank has its own.
 #[test]
 fn memory_of_traces_that_were_read() {
     let folder = tempfile::tempdir().unwrap();
@@ -140,7 +140,7 @@ fn memory_of_traces_that_were_read() {
     };
     each.each_rank(&mut take).unwrap();
     assert_eq!(names, ["r0.json", "r1.json"]);
-    // What was read is not there any more: it need not be.
+    // Files may be deleted after they were read.
     inputs.iter().for_each(|path| std::fs::remove_file(path).unwrap());
     assert!(each.memory(None).unwrap().label.ends_with("r0.json"));
     assert!(whole.watched_by(&stackline_engine::Progress::new()).memory(Some(0)).is_ok());

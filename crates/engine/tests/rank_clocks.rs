@@ -1,15 +1,15 @@
-//! Clocks of ranks: estimates against generated offsets, and over real ranks.
+//! Clock offsets of ranks: estimates compared with generated offsets, and on real ranks.
 
 use stackline_engine::{CollectiveEnds, OpenOptions, RankClock, Run, rank_clock_table, rank_clocks};
 use stackline_ingest::{ReadOptions, read_bytes};
 use stackline_model::{EventKind, Table, Trace, TraceSet};
 use stackline_testkit::{corpus, demo, mini};
 
-/// Ranks leave a collective within this many ns of each other, in the made-up job.
+/// Maximum difference in ns between the ranks' ends of a generated collective.
 const JITTER: i64 = 1_500;
 
-/// Ranks of one job that did the same at the same time, each by a clock that is so many ns ahead. Their times also
-/// count from different bases, and their collectives end with some jitter.
+/// Ranks of one job with equal, simultaneous work, and clocks that are ahead by `offsets` ns. Time bases differ, and
+/// the ends of collectives have some jitter.
 fn ranks(offsets: &[i64]) -> TraceSet {
     let text = demo::generate(&demo::Config { steps: 3, layers: 2, ..demo::Config::default() });
     let whole = read_bytes("demo", text.as_bytes(), &ReadOptions::default()).unwrap();
@@ -76,10 +76,10 @@ fn without_collectives_there_is_no_estimate_and_a_word_for_it() {
     let set = TraceSet { traces: ranks(&[0, 500]).traces.into_iter().map(without_collectives).collect() };
     assert!(rank_clocks(&set).iter().skip(1).all(|c| c.offset_ns.is_none()));
     let table = table(&set);
-    assert!(table.notes[0].contains("cannot be estimated"), "{:?}", table.notes);
+    assert!(table.notes[0].contains("offsets are unknown"), "{:?}", table.notes);
 }
 
-/// A trace of one all-reduce kernel per (group, sequence number, end in µs).
+/// Trace with one all-reduce kernel per (group, sequence number, end in µs).
 fn made(collectives: &[(&str, Option<i64>, i64)]) -> Trace {
     let kernel = |(group, number, end): &(&str, Option<i64>, i64)| {
         let number = number.map(|n| format!("Seq={n}")).unwrap_or_default();

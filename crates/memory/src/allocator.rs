@@ -1,21 +1,24 @@
-//! A model of PyTorch's caching allocator: how much memory it holds for a sequence of allocations and frees.
+//! Model of PyTorch's caching allocator: reserved bytes over a sequence of allocations and frees.
 //!
-//! The rules are those of its public source with its default settings. Sizes are rounded up to 512 bytes, or as `roundup_power2_divisions` says. Up to 1 MiB,
-//! blocks come from segments of 2 MiB; larger ones, below 10 MiB, from segments of 20 MiB; the rest from segments of their
-//! own, rounded up to 2 MiB. A request takes the smallest free block of its pool and stream that is large enough (of
-//! equal ones, the one at the lowest address), and leaves what is over as a free block if that is at least 512 bytes (small
-//! pool) or more than 1 MiB (large pool). A freed block joins free neighbours of its segment. Segments are kept; only when
-//! the device has no room, those that are wholly free are given back. Blocks never change their stream.
+//! The rules are those of its public source with default settings. Sizes are rounded up to 512 bytes, or by
+//! `roundup_power2_divisions`. Blocks up to 1 MiB come from segments of 2 MiB. Larger blocks, below 10 MiB, come from
+//! segments of 20 MiB. The rest have their own segments, rounded up to 2 MiB.
 //!
-//! With expandable segments there is one segment per pool and stream that grows at its end, by pages of 2 MiB (small pool)
-//! or 20 MiB (large pool); its rest is split off as in the small pool.
+//! A request takes the smallest free block of its pool and stream that is large enough (of equal ones, the one at the
+//! lowest address). The remainder becomes a free block if it has at least 512 bytes (small pool) or more than 1 MiB
+//! (large pool). A freed block joins free neighbors of its segment. Segments are kept; wholly free ones are released
+//! only when the device has no room. Blocks never change their stream.
 //!
-//! A private pool (of a CUDA graph) has blocks of its own, which no request of another pool takes.
+//! With expandable segments there is one segment per pool and stream. It grows at its end by pages of 2 MiB (small
+//! pool) or 20 MiB (large pool), and remainders are split off as in the small pool.
 //!
-//! Addresses of segments rise in the order in which they were got; a real device may give others, which matters only for
-//! equal free blocks. Frees take effect at once: memory that another stream still uses (`record_stream`) is not modelled.
-//! Checked against traces worked out by hand from these rules, and against an H100 (PyTorch 2.11): of snapshots with all of their history the
-//! model holds what the device's allocator held; expandable segments are not yet checked against a GPU.
+//! A private pool (of a CUDA graph) has its own blocks, which no request of another pool takes.
+//!
+//! Addresses of segments ascend in the order of their creation; on a real device the order may differ, which matters
+//! only between equal free blocks. Frees take effect at once: memory that another stream still uses (`record_stream`)
+//! is not modeled. The model was checked against traces that were computed by hand from these rules, and against an
+//! H100 (PyTorch 2.11). For snapshots with their whole history the model reserves as many bytes as the device's
+//! allocator. Expandable segments are not yet checked against a GPU.
 
 use crate::curve::Span;
 use stackline_model::caching_allocator::{SMALL_REQUEST, SMALL_SEGMENT};
@@ -27,13 +30,13 @@ const LARGE_SEGMENT: u64 = 20 << 20;
 const OWN_SEGMENT: u64 = 10 << 20;
 const ROUND_LARGE: u64 = 2 << 20;
 
-/// Room between the addresses of segments, so that none is next to another.
+/// Spacing of segments, so that none is adjacent to another.
 const SPACING: u64 = 1 << 21;
 
-/// Room that expandable segments have to grow.
+/// Address range reserved for an expandable segment.
 const EXPANDABLE_ROOM: u64 = MOST_BYTES;
 
-/// No device has more: sums stay far from their ends whatever sizes a damaged trace names.
+/// Upper limit of device memory, so that sizes of a damaged trace cannot overflow sums.
 const MOST_BYTES: u64 = 1 << 44;
 
 /// Settings of the allocator.
@@ -41,14 +44,14 @@ const MOST_BYTES: u64 = 1 << 44;
 pub struct AllocatorSettings {
     /// `expandable_segments:True`.
     pub expandable: bool,
-    /// Bytes of the device; `None`: no limit.
+    /// Bytes of the device; `None` for no limit.
     pub capacity: Option<u64>,
-    /// `roundup_power2_divisions`: how sizes are rounded up.
+    /// `roundup_power2_divisions`: rounding of sizes.
     pub rounding: MemoryAllocatorSettings,
 }
 
 impl AllocatorSettings {
-    /// The settings that a device's allocator had, as far as the trace tells.
+    /// Settings of a device's allocator, as far as the trace records them.
     pub fn from_trace(trace: &MemoryTrace, device: MemoryDeviceId) -> Self {
         let grows = trace.segments.iter().any(|segment| segment.device == device && segment.expandable);
         let rounding = trace.allocator_settings;
@@ -56,12 +59,12 @@ impl AllocatorSettings {
     }
 }
 
-/// Whether a device's memory comes from PyTorch's caching allocator.
+/// True if a device's memory comes from PyTorch's caching allocator.
 pub(crate) fn caches(trace: &MemoryTrace, device: MemoryDeviceId) -> bool {
     trace.devices.get(device.index()).is_some_and(|device| trace.strings.get(device.name).starts_with("cuda"))
 }
 
-/// A pool: small or large, of one stream, of one private pool.
+/// Pool of blocks: small or large, stream, private pool.
 type Pool = (bool, u64, StrId);
 
 #[derive(Clone, Copy, Debug)]
@@ -76,7 +79,7 @@ struct Block {
 #[derive(Clone, Debug, Default)]
 pub struct Allocator {
     settings: AllocatorSettings,
-    /// By address; those of a segment follow each other without holes.
+    /// Blocks by address; the blocks of a segment are contiguous.
     blocks: BTreeMap<u64, Block>,
     /// Free blocks: pool, bytes, address.
     free: BTreeSet<(Pool, u64, u64)>,
@@ -89,18 +92,18 @@ pub struct Allocator {
     reserved: u64,
 }
 
-/// The device had no room.
+/// Error: the device has no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoRoom {
-    /// Bytes asked for, rounded.
+    /// Requested bytes, rounded.
     pub bytes: u64,
-    /// Bytes that the allocator held, and did not use, in blocks too small.
+    /// Reserved and unused bytes, in blocks that are too small.
     pub cached: u64,
     /// The largest free block of any pool and stream.
     pub largest: u64,
 }
 
-/// What the allocator asks of the device for a request, with segments that do not grow.
+/// Size of the segment that the allocator requests from the device, without expandable segments.
 pub fn segment_bytes(request: u64) -> u64 {
     match request {
         0..=SMALL_REQUEST => SMALL_SEGMENT,
@@ -114,17 +117,17 @@ fn round_up(bytes: u64, to: u64) -> u64 {
 }
 
 impl Allocator {
-    /// An allocator that holds nothing.
+    /// Create an allocator without memory.
     pub fn new(settings: AllocatorSettings) -> Self {
         Self { settings, next: SPACING, ..Self::default() }
     }
 
-    /// Bytes of blocks in use.
+    /// Bytes of used blocks.
     pub fn allocated(&self) -> u64 {
         self.allocated
     }
 
-    /// Bytes got from the device.
+    /// Bytes obtained from the device.
     pub fn reserved(&self) -> u64 {
         self.reserved
     }
@@ -134,18 +137,18 @@ impl Allocator {
         self.segments.len()
     }
 
-    /// Allocates `bytes` for a stream; gives the block's address.
+    /// Allocate `bytes` for a stream and return the block's address.
     ///
     /// # Errors
-    /// If the device has no room, also after all segments that are wholly free were given back.
+    /// If the device has no room, even after the release of all wholly free segments.
     pub fn allocate(&mut self, bytes: u64, stream: u64) -> Result<u64, NoRoom> {
         self.allocate_in(StrId::NONE, bytes, stream)
     }
 
-    /// The same of a private pool, none for the usual one: neither takes blocks of the other.
+    /// Like [`Self::allocate`], in a private pool (none for the default pool). Neither pool takes blocks of the other.
     ///
     /// # Errors
-    /// As [`Self::allocate`].
+    /// Like [`Self::allocate`].
     pub fn allocate_in(&mut self, private: StrId, bytes: u64, stream: u64) -> Result<u64, NoRoom> {
         let bytes = self.settings.rounding.round(bytes);
         let pool = (bytes <= SMALL_REQUEST, stream, private);
@@ -161,12 +164,12 @@ impl Allocator {
         self.free.range((pool, bytes, 0)..=(pool, u64::MAX, u64::MAX)).next().map(|(_, _, address)| *address)
     }
 
-    /// Gets memory from the device, so that there is a free block that is large enough.
+    /// Obtain memory from the device until a free block is large enough.
     fn grow(&mut self, pool: Pool, bytes: u64) -> Result<u64, NoRoom> {
         if !self.has_room(self.needed(pool, bytes)) {
             self.release_cached();
         }
-        // Anew: what was given back may have been the free end of the pool's segment.
+        // Recomputed, because the release may have included the free end of the pool's segment.
         let more = self.needed(pool, bytes);
         if !self.has_room(more) {
             let largest = self.free.iter().map(|(_, bytes, _)| *bytes).max().unwrap_or(0);
@@ -176,7 +179,7 @@ impl Allocator {
         Ok(if self.settings.expandable { self.extend(pool, more) } else { self.segment(pool, more) })
     }
 
-    /// What the device is asked for, if no free block is large enough.
+    /// Bytes to request from the device if no free block is large enough.
     fn needed(&self, pool: Pool, bytes: u64) -> u64 {
         match (self.settings.expandable, pool.0) {
             (true, small) => {
@@ -204,7 +207,7 @@ impl Allocator {
         address
     }
 
-    /// The last block of the pool's expandable segment, if it is free: address and bytes.
+    /// Last block of the pool's expandable segment, if it is free: address and bytes.
     fn free_end(&self, pool: Pool) -> Option<(u64, u64)> {
         let segment = *self.expandable.get(&pool)?;
         let end = segment + self.segments.get(&segment)?;
@@ -212,7 +215,7 @@ impl Allocator {
         block.free.then_some((*address, block.bytes))
     }
 
-    /// Lets the pool's expandable segment grow at its end.
+    /// Extend the pool's expandable segment at its end.
     fn extend(&mut self, pool: Pool, more: u64) -> u64 {
         let Some(segment) = self.expandable.get(&pool).copied() else {
             let address = self.segment(pool, more);
@@ -226,7 +229,7 @@ impl Allocator {
         self.join(end)
     }
 
-    /// Takes a free block, and splits off what is over.
+    /// Take a free block and split off the remainder.
     fn take(&mut self, address: u64, bytes: u64) {
         let Some(block) = self.blocks.get_mut(&address) else { return };
         let (pool, whole, segment) = (block.pool, block.bytes, block.segment);
@@ -242,7 +245,7 @@ impl Allocator {
         self.allocated += if splits { bytes } else { whole };
     }
 
-    /// Frees the block at an address; false if there is none in use.
+    /// Free the block at an address; false if no used block starts there.
     pub fn free(&mut self, address: u64) -> bool {
         let Some(block) = self.blocks.get_mut(&address).filter(|block| !block.free) else { return false };
         block.free = true;
@@ -252,7 +255,7 @@ impl Allocator {
         true
     }
 
-    /// Joins a free block with its free neighbours; gives the address of the whole.
+    /// Join a free block with its free neighbors, and return the address of the joined block.
     fn join(&mut self, address: u64) -> u64 {
         let Some(middle) = self.blocks.get(&address).copied() else { return address };
         let mine = |other: &Block| other.free && other.segment == middle.segment;
@@ -271,8 +274,8 @@ impl Allocator {
         first
     }
 
-    /// Gives back segments that are wholly free. Of an expandable one, whole pages at its end. A private pool keeps its own, as while a CUDA
-    /// graph uses it.
+    /// Release wholly free segments, and whole free pages at the end of expandable ones. A private pool keeps its
+    /// segments, as during the lifetime of a CUDA graph.
     pub fn release_cached(&mut self) {
         let whole = |(segment, bytes): (&u64, &u64)| {
             let is_free = |block: &Block| block.free && block.bytes == *bytes && block.pool.2.is_none();
@@ -311,25 +314,25 @@ impl Allocator {
     }
 }
 
-/// What the allocator would hold over a trace.
+/// Predicted reserved memory over a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reserved {
-    /// From each of these positions on: bytes in use (rounded), bytes held.
+    /// Points by position: allocated bytes (rounded), reserved bytes.
     pub points: Vec<(u32, u64, u64)>,
-    /// The most bytes held.
+    /// Maximum of the reserved bytes.
     pub peak: u64,
-    /// The first request that found no room, and its position.
+    /// First request without room, and its position.
     pub failed: Option<(u32, NoRoom)>,
 }
 
-/// Runs pieces of memory (of [`crate::replay::Replay::blocks`]) through the allocator, in the order of their positions;
-/// between two calls, frees come first. It ends at the first request that finds no room.
+/// Run blocks of memory (of [`crate::replay::Replay::blocks`]) through the allocator in the order of their positions.
+/// Between two calls, frees come first. The run ends at the first request without room.
 pub fn reserved(
     trace: &MemoryTrace,
     settings: AllocatorSettings,
     blocks: impl Iterator<Item = (MemoryObjectId, Vec<Span>)>,
 ) -> Reserved {
-    // Position, whether it is an allocation, number of the piece.
+    // Position, true for an allocation, index of the block.
     let mut events: Vec<(u32, bool, usize)> = Vec::new();
     let mut pieces: Vec<(u64, u64, StrId)> = Vec::new();
     for (object, spans) in blocks {

@@ -3,41 +3,41 @@
 use rustc_hash::FxHashMap;
 use stackline_model::{MemoryCallId, MemoryObjectId};
 
-/// A stream (as a position in clocks), and the number of a call in it, from 1.
+/// Stream (as a position in clocks), and number of the call in the stream, from 1.
 pub(crate) type InStream = (u32, u32);
 
-/// Most uses of one object that are kept as going on at once. Of more, none counts as over again.
+/// Maximum number of concurrent uses that are kept per object. With more, no use counts as over.
 const MOST_BESIDE: usize = 256;
 
-/// A use that no clock has.
+/// Use that is in no clock.
 const NEVER_OVER: InStream = (u32::MAX, u32::MAX);
 
-/// Whether a call has happened before, or is, the one that stands at `now` and has this clock. Without a clock that is known of
-/// calls of the same stream only.
+/// True if `call` happened before the call `now`, which has this clock, or is the same call. Without a clock, only the
+/// order within one stream is known.
 pub(crate) fn is_over(call: InStream, now: InStream, clock: &[u32]) -> bool {
     if call.0 == now.0 { call.1 <= now.1 } else { clock.get(call.0 as usize).is_some_and(|count| *count >= call.1) }
 }
 
-/// Which uses of objects may run beside others.
+/// Possibly concurrent uses of objects.
 #[derive(Debug, Default)]
 pub(crate) struct Beside {
-    /// Of objects that several streams use at once: the uses besides the last one that nothing says to be over by then.
+    /// For objects with concurrent uses on several streams: earlier uses that are not known to be over at the last use.
     uses: FxHashMap<MemoryObjectId, Vec<InStream>>,
-    /// By object, its first use since the host waited for all uses before that; empty if there is but one stream.
+    /// First use of each object since the host waited for all earlier uses; empty with a single stream.
     since: Vec<MemoryCallId>,
-    /// By object, from the first to the last of uses that nothing orders; apart, ascending. As not all uses are kept, they begin
-    /// where the host waited last, which may be too early.
+    /// Disjoint, ascending ranges of unordered uses per object, from first to last use. As not all uses are kept,
+    /// ranges begin at the host's last wait, which may be too early.
     spans: FxHashMap<MemoryObjectId, Vec<(MemoryCallId, MemoryCallId)>>,
 }
 
 impl Beside {
-    /// For so many objects.
+    /// Create the state for this number of objects.
     pub(crate) fn new(objects: usize) -> Self {
         Self { since: vec![MemoryCallId::NONE; objects], ..Self::default() }
     }
 
-    /// Of the uses so far, of which `last` is the last one, keeps those that may not be over at a new one, which stands at
-    /// `now.0`. The first of the clocks is that of the new use, the second one that of the host.
+    /// Keep the earlier uses that may still run at a new use at `now.0`; `last` is the latest earlier use. The first
+    /// clock belongs to the new use, the second one to the host.
     pub(crate) fn keep(
         &mut self,
         object: MemoryObjectId,
@@ -68,7 +68,7 @@ impl Beside {
         }
     }
 
-    /// Notes that from a call to another one there are uses that nothing orders.
+    /// Record a range of unordered uses, from one call to another.
     fn note(&mut self, object: MemoryObjectId, first: MemoryCallId, last: MemoryCallId) {
         let spans = self.spans.entry(object).or_default();
         let mut span = (first, last);
@@ -78,17 +78,17 @@ impl Beside {
         spans.push(span);
     }
 
-    /// The uses of an object that may go on when the host has made the last one.
+    /// Uses of an object that may still run after the host made the last one.
     pub(crate) fn at_the_end(&self, object: MemoryObjectId) -> impl Iterator<Item = InStream> + '_ {
         self.uses.get(&object).into_iter().flatten().copied()
     }
 
-    /// Whether all uses of an object run one after the other.
+    /// True if all uses of an object are ordered.
     pub(crate) fn is_in_order(&self, object: MemoryObjectId) -> bool {
         !self.spans.contains_key(&object)
     }
 
-    /// Whether a use is over when the next one begins, and nothing that the host calls earlier or later runs in between.
+    /// True if a use ends before the next one begins, and no call of the host before or after them runs in between.
     pub(crate) fn is_apart(&self, object: MemoryObjectId, after: MemoryCallId, until: MemoryCallId) -> bool {
         let spans = self.spans.get(&object).map_or(&[][..], Vec::as_slice);
         let next = spans.partition_point(|span| span.1 < after);

@@ -1,55 +1,56 @@
-//! Memory in use over time, and its peaks.
+//! Live bytes over time, and their peaks.
 
 use stackline_model::{MemoryCallId, MemoryDeviceId, MemoryObjectId, MemoryTrace};
 
-/// A piece of memory in use from one position (of [`stackline_model::MemoryCalls`]) up to, and without, another.
+/// Live block of memory: half-open range of positions (of [`stackline_model::MemoryCalls`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span {
-    /// First position at which it is in use.
+    /// First position at which the block is live.
     pub from: u32,
-    /// First position at which it is not any more.
+    /// First position at which the block is no longer live.
     pub to: u32,
     /// Bytes.
     pub bytes: u64,
 }
 
 impl Span {
-    /// Whether it is in use at a position.
+    /// True if the block is live at a position.
     pub fn covers(&self, position: u32) -> bool {
         self.from <= position && position < self.to
     }
 }
 
-/// Bytes in use on one device.
+/// Live bytes on one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Curve {
     /// The device.
     pub device: MemoryDeviceId,
-    /// From each of these positions on, this many bytes are in use; positions ascend, and the bytes change at each.
+    /// Live bytes from each position on; positions ascend, and the bytes change at each.
     pub points: Vec<(u32, u64)>,
-    /// Number of calls; the last point holds up to here. Without calls there is the first position alone.
+    /// Number of calls, up to which the last point holds. Without calls only the first position exists.
     pub end: u32,
 }
 
-/// A high point of a curve.
+/// Peak of a curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peak {
-    /// The call from which on it holds; the first one also where it held before that.
+    /// First call at the peak; the first call also represents the time before it.
     pub position: MemoryCallId,
-    /// Bytes in use.
+    /// Live bytes.
     pub bytes: u64,
 }
 
-/// How far a curve must fall between two peaks, as a share of the lower one, for them to be two.
+/// Least drop of the curve between two distinct peaks, as a share of the lower one.
 const DIP: f64 = 0.05;
 
-/// Two high points so few calls apart, or less, are one peak, however far the curve falls between them: what a few calls free and
-/// allocate again is the same moment of the program. More in long traces: a 256th of their calls, at most [`NEAR_MOST`].
+/// Distance in calls up to which two high points are one peak, however far the curve drops between them: a few calls
+/// that free and allocate again are one moment of the program. In long traces it is a 256th of their calls, at most
+/// [`NEAR_MOST`].
 const NEAR: u32 = 3;
 const NEAR_MOST: u32 = 16;
 
 impl Curve {
-    /// The curve of these spans.
+    /// Curve of these spans.
     pub fn new(device: MemoryDeviceId, spans: impl Iterator<Item = Span>, end: u32) -> Self {
         let mut changes: Vec<(u32, i64)> = Vec::new();
         for span in spans.filter(|span| span.from < span.to && span.bytes > 0) {
@@ -74,13 +75,13 @@ impl Curve {
         Self { device, points, end }
     }
 
-    /// Bytes in use at a position.
+    /// Live bytes at a position.
     pub fn at(&self, position: u32) -> u64 {
         let after = self.points.partition_point(|(known, _)| *known <= position);
         if after == 0 { 0 } else { self.points[after - 1].1 }
     }
 
-    /// The most bytes in use, and the first position of it.
+    /// Maximum of the live bytes, at its first position.
     pub fn peak(&self) -> Peak {
         let mut peak = Peak { position: MemoryCallId(0), bytes: 0 };
         for (position, bytes) in &self.points {
@@ -91,9 +92,9 @@ impl Curve {
         peak
     }
 
-    /// The highest peaks, highest first, at most `most`. Between two of them the curve falls by at least 5 % of the
-    /// lower one, and lie more than a few calls. Peaks of equal bytes are one, the earliest: a training loop reaches the same peak
-    /// in each step, and a second one of it would hide the next lower peak.
+    /// Highest peaks in descending order, at most `most`. Between two peaks the curve drops by at least 5 % of the
+    /// lower one over more than a few calls. Peaks of equal bytes count once, the earliest: a training loop reaches the
+    /// same peak in each step, and a repeated one would hide the next lower peak.
     pub fn peaks(&self, most: usize) -> Vec<Peak> {
         let mut tops: Vec<usize> = (0..self.points.len())
             .filter(|at| {
@@ -106,7 +107,7 @@ impl Curve {
         tops.sort_by_key(|at| (std::cmp::Reverse(self.points[*at].1), *at));
         let mut taken: Vec<usize> = Vec::new();
         let near = (self.end / 256).clamp(NEAR, NEAR_MOST);
-        // Of each point, the highest of the lowest points between it and each peak that is taken.
+        // For each point: the highest of the minima between it and each chosen peak.
         let mut lowest: Vec<u64> = Vec::new();
         for at in tops {
             if taken.len() == most {
@@ -123,8 +124,8 @@ impl Curve {
         taken.into_iter().map(|at| self.peak_at(at)).collect()
     }
 
-    /// Makes of each point the highest of the lowest points that lie between it and a taken peak, now that one at `peak` is
-    /// taken: only what falls on the way to every one of them is a peak of its own.
+    /// Update, for each point, the highest of the minima between it and the chosen peaks, after the choice of the peak
+    /// at index `peak`. A new peak must drop toward every chosen one.
     fn lower_from(&self, peak: usize, lowest: &mut Vec<u64>) {
         lowest.resize(self.points.len(), 0);
         let raise = |low: &mut u64, at: usize, known: &mut u64| {
@@ -143,14 +144,14 @@ impl Curve {
     }
 }
 
-/// The span in which an object takes memory ([`MemoryTrace::held`]).
+/// Span of an object's memory ([`MemoryTrace::held`]).
 pub fn span_of(trace: &MemoryTrace, object: MemoryObjectId) -> Span {
     let life = trace.held(object);
     let position = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
     Span { from: position(life.start), to: position(life.end), bytes: trace.objects.bytes[object.index()] }
 }
 
-/// The curve of each device that has objects, in the order of the devices. Objects of no device count for the first one.
+/// Curve of each device with objects, in the order of devices. Objects without a device count for the first one.
 pub fn curves(trace: &MemoryTrace) -> Vec<Curve> {
     let end = u32::try_from(trace.calls.len()).unwrap_or(u32::MAX);
     devices(trace)
@@ -162,17 +163,17 @@ pub fn curves(trace: &MemoryTrace) -> Vec<Curve> {
         .collect()
 }
 
-/// All devices; one even if the trace names none.
+/// All devices; one if the trace lists none.
 fn devices(trace: &MemoryTrace) -> impl Iterator<Item = MemoryDeviceId> + use<> {
     (0..trace.devices.len().max(1)).map(MemoryDeviceId::new)
 }
 
-/// The device that an object counts for.
+/// Device of an object.
 pub fn device_of(trace: &MemoryTrace, object: MemoryObjectId) -> MemoryDeviceId {
     trace.objects.device[object.index()].some().unwrap_or(MemoryDeviceId(0))
 }
 
-/// Who is alive on a device at a position, largest first.
+/// Live objects on a device at a position, largest first.
 pub fn alive_at(trace: &MemoryTrace, device: MemoryDeviceId, position: MemoryCallId) -> Vec<MemoryObjectId> {
     let here =
         |object: &MemoryObjectId| device_of(trace, *object) == device && span_of(trace, *object).covers(position.0);
@@ -181,7 +182,7 @@ pub fn alive_at(trace: &MemoryTrace, device: MemoryDeviceId, position: MemoryCal
     alive
 }
 
-/// Bytes alive on a device at a position, by a key, most first; equal ones by key.
+/// Live bytes on a device at a position, by a key, descending; equal sums are sorted by key.
 pub fn alive_by<K: Ord>(
     trace: &MemoryTrace,
     device: MemoryDeviceId,

@@ -1,20 +1,20 @@
-//! The rules of DrGPUM's published artifact, as it counts, for comparison with its published numbers.
+//! Rules of DrGPUM's published artifact, for comparison with its published numbers.
 //!
-//! It differs from our rules (see docs/reference/memory-patterns.md): calls stand in the host's order; only kernels use an object;
-//! every copy, also one that reads, counts as filling it; an object is redundant if others of exactly its size are not yet
-//! seen when its first kernel is met walking backwards, be they used by the same kernel or not; nothing is known of ranges,
-//! streams or opaque kernels.
+//! The artifact's rules differ from Stackline's (docs/reference/memory-patterns.md). Calls are in host order. Only
+//! kernels use an object. Every copy, also one that reads, counts as filling it. An object is redundant if other
+//! objects of exactly its size are not yet seen at its first kernel in a backward walk, even if the same kernel uses
+//! them. Ranges, streams and opaque kernels are unknown.
 
 use crate::{ObjectUsage, Pattern};
 use stackline_model::{MemoryCallId, MemoryCallKind, MemoryObjectId, MemoryTrace};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How many objects the artifact says match each pattern.
+/// Number of objects per pattern, by the artifact's rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts(BTreeMap<Pattern, u32>);
 
 impl Counts {
-    /// Objects that match a pattern.
+    /// Number of objects that match a pattern.
     pub fn count_of(&self, pattern: Pattern) -> u32 {
         self.0.get(&pattern).copied().unwrap_or(0)
     }
@@ -27,7 +27,7 @@ impl std::fmt::Display for Counts {
     }
 }
 
-/// Kernels of one object, and how it was filled.
+/// Kernels of one object, and its fills.
 #[derive(Clone, Copy, Default)]
 struct Seen {
     first_kernel: Option<MemoryCallId>,
@@ -37,7 +37,7 @@ struct Seen {
     dead_write: bool,
 }
 
-/// Counts objects by the artifact's rules, with the thresholds of `usage`.
+/// Count objects by the artifact's rules, with the thresholds of `usage`.
 pub fn count(usage: &ObjectUsage<'_>) -> Counts {
     let trace = usage.trace;
     let seen = look(usage);
@@ -61,7 +61,7 @@ fn look(usage: &ObjectUsage<'_>) -> Vec<Seen> {
         let is_kernel = trace.calls.kind[call.index()] == MemoryCallKind::Kernel;
         let mut last = MemoryObjectId::NONE;
         for access in trace.accesses_of(call) {
-            // Several accesses of one call to one object are one operation of it.
+            // Several accesses of one call to one object are one operation.
             if std::mem::replace(&mut last, access.object) == access.object {
                 continue;
             }
@@ -99,8 +99,8 @@ fn patterns(usage: &ObjectUsage<'_>, object: MemoryObjectId, seen: &Seen) -> Vec
     rules.into_iter().filter(|(_, holds)| *holds).map(|(pattern, _)| pattern).collect()
 }
 
-/// Of each size: first and last kernels in order, walked from the end; an object whose first kernel is met while others
-/// were not met at all is redundant.
+/// Redundant objects. Per size, first and last kernels are walked in order from the end. An object is redundant if
+/// others were not met yet at its first kernel.
 fn redundant(trace: &MemoryTrace, seen: &[Seen]) -> u32 {
     let mut sizes: BTreeMap<u64, Vec<(MemoryCallId, MemoryObjectId)>> = BTreeMap::new();
     for object in trace.objects.ids() {

@@ -1,26 +1,26 @@
-//! What happens before what.
+//! Happens-before order of calls, by waves and vector clocks.
 //!
-//! The dependency graph of DrGPUM's definition 5.1 (calls of a stream follow each other; reads after writes, writes and
-//! frees after writes and reads of the same object), plus event waits and the host's waits. All edges lead from an
-//! earlier call of the host to a later one, so one pass in the host's order is enough: [`OrderTracker`] keeps, per stream
-//! and per live object, only the newest state, and gives each call its *wave* (Kahn's round, which is the length of the
-//! longest way to it) and a vector clock by which any later call can tell whether it comes after.
+//! The dependency graph is that of DrGPUM's definition 5.1: calls of a stream follow each other; reads follow writes,
+//! and writes and frees follow writes and reads of the same object. Event waits and host waits are added. All edges
+//! lead from an earlier host call to a later one, so one pass in host order suffices. [`OrderTracker`] keeps only the
+//! newest state per stream and live object. It gives each call its *wave* (iteration of Kahn's algorithm, the length of
+//! the longest path to the call) and a vector clock, by which any later call can be ordered.
 //!
-//! Clocks have an entry per stream, and so have streams, events and live objects each. A damaged file may name so many
-//! streams that this finds no room: beyond [`MOST_CLOCK_ENTRIES`], calls are taken to come after the calls of their own
-//! stream only. Nothing is then said to be over that may not be.
+//! Clocks have one entry per stream, and each stream, event and live object has a clock. A damaged file may name too
+//! many streams for memory. Beyond [`MOST_CLOCK_ENTRIES`], only the order within each stream is known, so no use is
+//! wrongly reported as over.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{
     AccessMode, MemoryCallId, MemoryCallKind, MemoryObjectId, MemoryStreamId, MemoryTrace, call_flags,
 };
 
-/// A moment: all that happened before or at a call.
+/// Moment: the set of calls that happened before or at a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Moment {
-    /// One more than the longest way to the latest call in it; 0 if there is none.
+    /// One more than the longest path to the latest call of the moment; 0 if empty.
     waves: u32,
-    /// Per stream: how many of its calls are in it.
+    /// Number of included calls per stream.
     clock: Box<[u32]>,
 }
 
@@ -29,7 +29,7 @@ impl Moment {
         Self { waves: 0, clock: vec![0; streams].into_boxed_slice() }
     }
 
-    /// Like `clone_from`, in place.
+    /// Copy another moment in place, like `clone_from`.
     fn set(&mut self, other: &Self) {
         self.waves = other.waves;
         self.clock.copy_from_slice(&other.clock);
@@ -48,37 +48,36 @@ impl Moment {
     }
 }
 
-/// The newest accesses of a live object.
+/// Newest accesses of a live object.
 #[derive(Clone, Debug)]
 struct Newest {
-    /// The last write or the allocation.
+    /// Last write, or the allocation.
     write: Moment,
-    /// All reads since.
+    /// All reads since the last write.
     reads: Moment,
 }
 
 const NOWHERE: u32 = u32::MAX;
 
-/// Most entries of all clocks together, of four bytes each (512 MiB).
+/// Maximum number of entries of all clocks, of four bytes each (512 MiB).
 pub const MOST_CLOCK_ENTRIES: usize = 1 << 27;
 
-/// Gives calls their waves and clocks, one after the other, in memory that depends on the number of streams and of live
-/// objects only.
+/// Assign waves and clocks to calls in order. Memory use depends only on the numbers of streams and of live objects.
 #[derive(Debug)]
 pub struct OrderTracker {
     streams: usize,
-    /// Per stream, how many of its calls there were: all that is known if there is no room for clocks. Else empty.
+    /// Number of calls per stream so far, if there is no room for clocks; else empty.
     numbers: Vec<u32>,
-    /// Per stream: its last call.
+    /// Last call of each stream.
     last: Vec<Moment>,
-    /// What the host has waited for.
+    /// Calls that the host has waited for.
     host: Moment,
-    /// Per object: its row in `newest`, `NOWHERE` if it was not touched or is freed.
+    /// Row of each object in `newest`; `NOWHERE` if it was not accessed, or is freed.
     slots: Vec<u32>,
     newest: Vec<Newest>,
-    /// Rows of `newest` that are free.
+    /// Free rows of `newest`.
     unused: Vec<u32>,
-    /// Moments of the calls that an event wait refers to later.
+    /// Moments of calls that a later event wait refers to.
     events: FxHashMap<MemoryCallId, Moment>,
     waited: FxHashSet<MemoryCallId>,
     current: Moment,
@@ -87,21 +86,21 @@ pub struct OrderTracker {
 /// Position of a call in its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamPosition {
-    /// Its wave, from 0.
+    /// Wave, from 0.
     pub wave: u32,
-    /// Its stream, as a position in clocks.
+    /// Stream, as a position in clocks.
     pub stream: u32,
-    /// Which call of the stream it is, from 1.
+    /// Number of the call in its stream, from 1.
     pub number: u32,
 }
 
 impl OrderTracker {
-    /// A tracker for the calls of this trace, which are to be given one after the other.
+    /// Tracker for the calls of a trace, which are passed in order.
     pub fn new(trace: &MemoryTrace) -> Self {
         Self::within(trace, MOST_CLOCK_ENTRIES)
     }
 
-    /// The same with another bound than [`MOST_CLOCK_ENTRIES`].
+    /// Like [`Self::new`], with a limit other than [`MOST_CLOCK_ENTRIES`].
     pub fn within(trace: &MemoryTrace, most_entries: usize) -> Self {
         let streams = clock_size(trace);
         let is_wait = |call: &MemoryCallId| trace.calls.kind[call.index()] == MemoryCallKind::EventWait;
@@ -124,17 +123,17 @@ impl OrderTracker {
         }
     }
 
-    /// Whether only the order within each stream is known, for want of room.
+    /// True if only the order within each stream is known, for lack of memory.
     pub fn knows_streams_only(&self) -> bool {
         !self.numbers.is_empty()
     }
 
-    /// Number of entries of clocks.
+    /// Number of entries per clock.
     pub fn streams(&self) -> usize {
         self.streams
     }
 
-    /// Places the next call.
+    /// Process the next call.
     pub fn step(&mut self, trace: &MemoryTrace, call: MemoryCallId) -> StreamPosition {
         let stream = clock_index(trace, call);
         if let Some(number) = self.numbers.get_mut(stream) {
@@ -154,13 +153,13 @@ impl OrderTracker {
         StreamPosition { wave, stream: stream as u32, number }
     }
 
-    /// For the call that was placed last: how many calls of each stream happened before it or are it; empty if
+    /// Clock of the last processed call: per stream, the number of calls that happened before it or are it. Empty if
     /// [`Self::knows_streams_only`].
     pub fn clock(&self) -> &[u32] {
         &self.current.clock
     }
 
-    /// How many calls of each stream the host has waited for; empty if [`Self::knows_streams_only`].
+    /// Number of calls of each stream that the host has waited for; empty if [`Self::knows_streams_only`].
     pub fn host_clock(&self) -> &[u32] {
         &self.host.clock
     }
@@ -234,7 +233,7 @@ impl OrderTracker {
         newest.reads.clear();
     }
 
-    /// The row of `newest` that belongs to an object, which gets one if it has none.
+    /// Row of `newest` for an object, created if missing.
     fn row(&mut self, object: MemoryObjectId) -> usize {
         let slot = &mut self.slots[object.index()];
         if *slot != NOWHERE {
@@ -260,7 +259,7 @@ fn newest_of<'a>(slots: &[u32], newest: &'a [Newest], object: MemoryObjectId) ->
     newest.get(*slots.get(object.index())? as usize)
 }
 
-/// How many objects are alive at once, at most.
+/// Maximum number of live objects.
 fn most_alive(trace: &MemoryTrace) -> usize {
     let mut alive = trace.objects.allocated_by.iter().filter(|call| call.is_none()).count();
     let mut most = alive;
@@ -277,7 +276,7 @@ fn most_alive(trace: &MemoryTrace) -> usize {
     most
 }
 
-/// Streams, and one more for calls without.
+/// Number of streams, plus one for calls without a stream.
 fn clock_size(trace: &MemoryTrace) -> usize {
     trace.streams.len() + 1
 }

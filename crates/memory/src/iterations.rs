@@ -1,6 +1,7 @@
 //! Iterations of a program: steps of the source, else training iterations or forward passes by call path.
 //!
-//! What grows with each of them leaks, also where nobody saw the end of the program ([`crate::patterns`], `leak`).
+//! Memory that grows with each iteration leaks, even if the records end before the program ([`crate::patterns`],
+//! `leak`).
 
 use crate::suggest::callers::Callers;
 use stackline_model::names::STEP_PREFIX;
@@ -10,30 +11,30 @@ use std::collections::BTreeSet;
 /// Origin of iterations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Steps that the source tells of.
+    /// Steps in the source.
     Steps,
-    /// Turns of training, by call paths: memory that an optimizer allocates, or backward, is followed by memory of others. A step
-    /// with two optimizers has two.
+    /// Training iterations by call paths: allocations of an optimizer, or of backward, followed by other allocations. A
+    /// step with two optimizers has two iterations.
     Turns,
-    /// Forward passes of a model that no backward pass follows: an evaluation, an inference.
+    /// Forward passes without a backward pass, as in evaluation or inference.
     Passes,
-    /// Neither is known: equal parts of all calls.
+    /// Equal parts of all calls, without known iterations.
     Parts,
 }
 
 impl Origin {
-    /// What one of them is called; nothing where they are no rounds of the program.
+    /// Noun for one iteration; none for [`Self::Parts`].
     pub const fn round(self) -> Option<&'static str> {
         match self {
             Self::Steps => Some("step"),
-            Self::Turns => Some("turn of training"),
+            Self::Turns => Some("training iteration"),
             Self::Passes => Some("forward pass"),
             Self::Parts => None,
         }
     }
 }
 
-/// Without rounds the calls are cut into so many parts.
+/// Number of parts, if iterations are unknown.
 const PARTS: u32 = 10;
 
 /// Iterations, each up to the begin of the next one; the last one up to `end`.
@@ -42,13 +43,13 @@ pub(crate) struct Iterations {
     begins: Vec<u32>,
     end: u32,
     pub(crate) origin: Origin,
-    /// Whether more than call paths of a model tells where they begin: what the source says, an optimizer, or what the program allocates
-    /// between passes. Else equal layers of one pass may count as passes.
+    /// True if steps of the source, an optimizer, or allocations of the program between passes show the begins. If only
+    /// call paths of a model do, equal layers of one pass may count as passes.
     pub(crate) is_sure: bool,
 }
 
 impl Iterations {
-    /// `enough`: so many turns an optimizer must show.
+    /// Find the iterations of a trace. An optimizer must show at least `enough` of them.
     pub(crate) fn from_trace(trace: &MemoryTrace, callers: &Callers<'_>, enough: u32) -> Self {
         let all = u32::try_from(trace.calls.len()).unwrap_or(u32::MAX);
         if let Some(rounds) = of_steps(trace) {
@@ -66,17 +67,17 @@ impl Iterations {
         Self { begins: (0..PARTS).map(begin).collect(), end: all, origin: Origin::Parts, is_sure: false }
     }
 
-    /// How many there are.
+    /// Number of iterations.
     pub(crate) fn len(&self) -> u32 {
         u32::try_from(self.begins.len()).unwrap_or(u32::MAX)
     }
 
-    /// Where the last one begins.
+    /// Begin of the last iteration.
     pub(crate) fn last_begin(&self) -> u32 {
         self.begins.last().copied().unwrap_or(self.end)
     }
 
-    /// The round in which a call lies.
+    /// Iteration of a call.
     pub(crate) fn at(&self, call: MemoryCallId) -> Option<u32> {
         let begun = self.begins.partition_point(|begin| *begin <= call.0);
         let round = begun.checked_sub(1).filter(|_| call.0 < self.end)?;
@@ -84,7 +85,7 @@ impl Iterations {
     }
 }
 
-/// The steps that the source tells of, those that do not overlap an earlier one.
+/// Steps in the source, without those that overlap an earlier one.
 fn of_steps(trace: &MemoryTrace) -> Option<Iterations> {
     let is_step = |name| trace.strings.get(name).starts_with(STEP_PREFIX);
     let (mut begins, mut end) = (Vec::new(), 0);
@@ -97,15 +98,16 @@ fn of_steps(trace: &MemoryTrace) -> Option<Iterations> {
     (!begins.is_empty()).then_some(Iterations { begins, end, origin: Origin::Steps, is_sure: true })
 }
 
-/// Where others allocate again after an optimizer did: one that is stepped ends a turn, whatever lies between backward and it. What has
-/// no call path tells nothing.
+/// Begins of training iterations: the first other allocation after an optimizer's. An optimizer step ends an iteration,
+/// independent of the calls between backward and the step. Allocations without a call path are ignored.
 fn of_training(trace: &MemoryTrace, callers: &Callers<'_>, enough: u32) -> Vec<u32> {
     let begins = begins_after(trace, |stack| callers.in_optimizer(stack));
-    // An optimizer that needs memory in its first step and a few others, or in none at all, shows no turns: backward does.
+    // An optimizer that allocates in its first step and a few others, or never, shows no iterations; then backward is
+    // used.
     if begins.len() > enough.max(2) as usize { begins } else { begins_after(trace, |stack| callers.in_library(stack)) }
 }
 
-/// Where memory is allocated that `ends` is not true of, for the first time since some was that it is true of.
+/// First allocations for which `ends` is false, after one for which it is true.
 fn begins_after(trace: &MemoryTrace, ends: impl Fn(MemoryStackId) -> bool) -> Vec<u32> {
     let (mut begins, mut is_over) = (Vec::new(), true);
     for object in trace.objects.ids() {
@@ -123,8 +125,8 @@ fn begins_after(trace: &MemoryTrace, ends: impl Fn(MemoryStackId) -> bool) -> Ve
     begins
 }
 
-/// Whether backward passes may be among the records: a call path lies in one or in an optimizer, or one is not known (of what the
-/// autograd engine does PyTorch knows none without C++ frames).
+/// True if backward passes may be among the records: a call path is in backward or in an optimizer, or a call path is
+/// missing. PyTorch has no call paths for the autograd engine without C++ frames.
 pub(crate) fn may_train(trace: &MemoryTrace, callers: &Callers<'_>) -> bool {
     let objects = &trace.objects;
     let is_not_known = |object: &MemoryObjectId| {
@@ -134,9 +136,9 @@ pub(crate) fn may_train(trace: &MemoryTrace, callers: &Callers<'_>) -> bool {
     stacks.copied().any(|stack| callers.in_library(stack)) || objects.ids().any(|object| is_not_known(&object))
 }
 
-/// Where forward passes begin, without training, and whether the program tells it: at objects of the call path that made the first one.
-/// What comes before the first layer comes once in a pass, so does what comes after the last one; a call path in between comes once in
-/// a layer. Where nothing that a pass made is freed, there may be but one, of equal layers.
+/// Begins of forward passes without training, and true if the program shows them. Passes begin at objects of the call
+/// path that allocated the first object. Code before the first or after the last layer runs once per pass; a call path
+/// in between repeats once per layer. If no object of a pass is freed, there may be a single pass of equal layers.
 fn of_passes(trace: &MemoryTrace, callers: &Callers<'_>, enough: u32) -> (Vec<u32>, bool) {
     if may_train(trace, callers) {
         return (Vec::new(), false);
@@ -158,8 +160,9 @@ fn of_passes(trace: &MemoryTrace, callers: &Callers<'_>, enough: u32) -> (Vec<u3
     if made.iter().any(is_freed) { (begins, is_sure) } else { (Vec::new(), false) }
 }
 
-/// Of the objects `edges` of one call path those that begin a pass, and whether the program tells it. All layers of a `Sequential` have
-/// one call path: the program allocates something between two passes (an input, a loss), or what a pass made is freed.
+/// Objects among `edges` (of one call path) that begin a pass, and true if the program shows it. All layers of a
+/// `Sequential` have one call path. Between two passes the program allocates something (an input, a loss), or objects
+/// of the pass are freed.
 fn without_layers(
     trace: &MemoryTrace,
     callers: &Callers<'_>,
@@ -187,23 +190,23 @@ fn without_layers(
     (after(&frees), false)
 }
 
-/// The first call after which nothing is allocated any more: what is freed later is freed because the program ends, or the function that
-/// keeps it.
+/// Number of calls up to the last allocation. Later frees belong to the end of the program, or of the function that
+/// keeps the objects.
 pub(crate) fn last_allocation(trace: &MemoryTrace) -> u32 {
     let is_allocation = |call: &MemoryCallId| trace.calls.kind[call.index()] == MemoryCallKind::Allocate;
     let all = u32::try_from(trace.calls.len()).unwrap_or(u32::MAX);
     trace.calls.ids().rfind(is_allocation).map_or(all, |call| call.0 + 1)
 }
 
-/// Whether a call path lies in what is called a cache: it is there to keep what passes make.
+/// True if a frame of the call path is named like a cache, which keeps results of passes on purpose.
 pub(crate) fn is_in_cache(trace: &MemoryTrace, stack: MemoryStackId) -> bool {
     let has = |name: &str| name.to_ascii_lowercase().contains("cache");
     let file = |frame: &Frame| frame.file_text(&trace.strings).rsplit('/').next().unwrap_or_default();
     trace.stacks.frames_of(stack).any(|frame| has(frame.function_text(&trace.strings)) || has(file(&frame)))
 }
 
-/// Whether something is left in so many rounds, and nowhere a quarter of all goes by without: what is made once at the begin, and
-/// what is merely kept for a few rounds, is no growth.
+/// True if something is left in at least `least` iterations, without a gap of a quarter of all. Objects that are
+/// allocated once at the start, or kept for a few iterations, are no growth.
 pub(crate) fn is_steady(rounds: &BTreeSet<u32>, all: u32, least: u32) -> bool {
     let known = rounds.iter().map(|round| i64::from(*round));
     let marks: Vec<i64> = std::iter::once(-1).chain(known).chain(std::iter::once(i64::from(all))).collect();
@@ -211,8 +214,8 @@ pub(crate) fn is_steady(rounds: &BTreeSet<u32>, all: u32, least: u32) -> bool {
     rounds.len() >= least as usize && longest <= i64::from(all) / 4
 }
 
-/// Whether a call path says that an object is made by a line of the program that is no part of a model: what a model's lines make in
-/// one pass, layer by layer, need not be what a loop of the program makes.
+/// True if the call path shows that the program allocated an object outside of a model. Lines of a model allocate per
+/// layer within one pass, which is not a loop of the program.
 pub(crate) fn is_of_program(trace: &MemoryTrace, callers: &Callers<'_>, object: MemoryObjectId) -> bool {
     let row = object.index();
     let stack = trace.objects.stack[row];

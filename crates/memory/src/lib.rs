@@ -1,16 +1,16 @@
-//! What a memory trace ([`stackline_model::MemoryTrace`]) says: who wastes memory, how much is in use when, and what
-//! a change would save.
+//! Memory analysis of a [`stackline_model::MemoryTrace`]: live bytes, peaks by owner, wasted memory, and savings of
+//! changes.
 //!
-//! * [`curve`]: live bytes over time, peaks, who is alive at them;
-//! * [`composition`]: what a peak is made of;
-//! * [`ObjectUsage`]: one pass over all calls and accesses, from which
-//! * [`patterns`] finds waste (one file each), by the rules that docs/reference/memory-patterns.md explains;
-//! * [`drgpum`] counts as DrGPUM's published artifact does, for comparison;
-//! * [`graph`]: what happens before what;
+//! * [`curve`]: live bytes over time, peaks, and live objects at a peak;
+//! * [`composition`]: composition of a peak by use;
+//! * [`ObjectUsage`]: one pass over all calls and accesses, the input of patterns;
+//! * [`patterns`]: patterns of wasted memory (one file each), by the rules in docs/reference/memory-patterns.md;
+//! * [`drgpum`]: rules of DrGPUM's published artifact, for comparison;
+//! * [`graph`]: happens-before order of calls;
 //! * [`allocator`]: a model of PyTorch's caching allocator;
-//! * [`suggest`]: what could be changed, each suggestion replayed on the trace.
-//! * [`MemoryAnalysis`]: patterns, peaks and suggestions of one trace, worked out once;
-//! * [`tables`]: all of it as tables.
+//! * [`suggest`]: suggested changes;¶* [`replay`]: live bytes after suggestions are applied;
+//! * [`MemoryAnalysis`]: patterns, peaks and suggestions of one trace, computed once;
+//! * [`tables`]: tables of all results.
 #![forbid(unsafe_code)]
 
 pub mod allocator;

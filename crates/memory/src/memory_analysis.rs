@@ -11,23 +11,23 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Memory analysis of one trace: peaks, waste, suggestions.
 #[derive(Debug)]
 pub struct MemoryAnalysis<'trace> {
-    /// What happened to each object.
+    /// Usage of each object.
     pub usage: ObjectUsage<'trace>,
-    /// The highest peaks of each device, by name.
+    /// Highest peaks of each device, named.
     pub peaks: Vec<NamedPeak>,
-    /// What matches a pattern of waste.
+    /// Matches of patterns of wasted memory.
     pub matches: Vec<PatternMatch>,
-    /// What to change, best first.
+    /// Suggested changes, best first.
     pub ranked: Vec<Ranked>,
 }
 
 impl<'trace> MemoryAnalysis<'trace> {
-    /// Studies a trace: at most so many peaks of each device.
+    /// Analyze a trace with at most `peaks_per_device` peaks of each device.
     pub fn new(trace: &'trace MemoryTrace, peaks_per_device: usize) -> Self {
         Self::by_rules(trace, peaks_per_device, Rules::default())
     }
 
-    /// The same by other thresholds.
+    /// Analyze a trace with other thresholds.
     pub fn by_rules(trace: &'trace MemoryTrace, peaks_per_device: usize, rules: Rules) -> Self {
         let peaks = named_peaks(trace, peaks_per_device);
         let usage = ObjectUsage::new(trace, rules);
@@ -36,23 +36,23 @@ impl<'trace> MemoryAnalysis<'trace> {
         Self { usage, peaks, matches, ranked }
     }
 
-    /// The trace that was studied.
+    /// Analyzed trace.
     pub const fn trace(&self) -> &'trace MemoryTrace {
         self.usage.trace
     }
 
-    /// Whether it can be told what leaks: the source saw the end of the program, or something grows, or there are steps enough for
-    /// that to be seen.
+    /// True if leaks can be detected: the records include the end of the program, or something grows, or there are
+    /// enough steps to see growth.
     pub fn can_tell_leaks(&self) -> bool {
         self.matches.iter().any(|found| found.pattern == Pattern::MemoryLeak) || leak::can_be_told(&self.usage)
     }
 
-    /// The suggestions in their order.
+    /// Suggestions in their order.
     pub fn suggestions(&self) -> Vec<Suggestion> {
         self.ranked.iter().map(|one| one.suggestion.clone()).collect()
     }
 
-    /// The highest peak of each device.
+    /// Highest peak of each device.
     pub fn highest_peaks(&self) -> impl Iterator<Item = &NamedPeak> {
         self.positions_of_highest().map(|at| &self.peaks[at])
     }
@@ -62,7 +62,7 @@ impl<'trace> MemoryAnalysis<'trace> {
         (0..self.peaks.len()).filter(is_first)
     }
 
-    /// The suggestions by what each does at these highest peaks alone: the same however many peaks were looked at.
+    /// Suggestions ranked only by the highest peaks: independent of the number of analyzed peaks.
     pub fn ranked_by_highest(&self) -> Vec<Ranked> {
         let kept: Vec<usize> = self.positions_of_highest().collect();
         let of_kept =
@@ -72,8 +72,8 @@ impl<'trace> MemoryAnalysis<'trace> {
         ranked
     }
 
-    /// What matches a pattern that no suggestion is against: by pattern and by the line that makes the objects, in each the
-    /// match with the most bytes first.
+    /// Matches without a suggestion, by pattern and allocating line; within each group, the match with the most bytes
+    /// comes first.
     pub fn without_suggestion(&self) -> Vec<Vec<&PatternMatch>> {
         let mut sites = Sites::new(self.trace());
         let all = self.ranked.iter().map(|one| &one.suggestion);
@@ -91,8 +91,8 @@ impl<'trace> MemoryAnalysis<'trace> {
         groups
     }
 
-    /// Which of the suggestions together lower a device's peak furthest, without those that change numbers; what saves less than a
-    /// thousandth of the peak is not worth a line of code.
+    /// Combination of suggestions that lowers a device's peak most, without those that change numerical results.
+    /// Suggestions that save less than a thousandth of the peak are left out.
     pub fn combination(&self, device: MemoryDeviceId) -> Option<Combination> {
         let peak = self.peaks.iter().find(|peak| peak.device == device)?;
         let suggestions = self.suggestions();

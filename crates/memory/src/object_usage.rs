@@ -1,7 +1,8 @@
 //! Object usage: one pass over all calls and accesses.
 //!
-//! A **use** of an object is a kernel that touches it, or a copy that reads it. Sets, and copies that write to it, are
-//! touches but no uses: they prepare it. What a kernel does in a direction that is not known counts as reading and writing.
+//! A **use** of an object is a kernel that accesses it, or a copy that reads it. Sets, and copies that write the
+//! object, are accesses but not uses: they prepare it. A kernel access of unknown direction counts as a read and a
+//! write.
 
 use crate::Rules;
 use crate::concurrent_uses::{Beside, InStream, is_over};
@@ -17,69 +18,70 @@ use stackline_model::{
 };
 use std::sync::OnceLock;
 
-/// What is known of the use of one object.
+/// Usage of one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ObjectUse {
     /// First use.
     pub first_use: MemoryCallId,
     /// Last use.
     pub last_use: MemoryCallId,
-    /// First call that touched it in any way.
+    /// First call that accesses the object.
     pub first_touch: MemoryCallId,
-    /// Last call that touched it in any way.
+    /// Last call that accesses the object.
     pub last_touch: MemoryCallId,
-    /// From when on its memory must be there: its first use or, if earlier, the first copy on the device that writes it.
+    /// Call from which the memory is needed: the first use or, if earlier, the first device copy that writes the
+    /// object.
     pub needed_from: MemoryCallId,
     /// Number of uses.
     pub uses: u32,
-    /// Number of sets and copies that write it.
+    /// Number of sets and copies that write the object.
     pub fills: u32,
-    /// Number of those before `needed_from`.
+    /// Number of fills before `needed_from`.
     pub fills_before_needed: u32,
-    /// Number of those after its last use.
+    /// Number of fills after the last use.
     pub fills_after_last_use: u32,
-    /// The weakest evidence of its accesses.
+    /// Weakest evidence of the accesses.
     pub evidence: AccessEvidence,
-    /// Where `needed_from` stands.
+    /// Stream position of `needed_from`.
     needed_place: InStream,
-    /// Where `last_use` stands.
+    /// Stream position of `last_use`.
     last_place: InStream,
 }
 
-/// A time in which an object is not used, between two uses.
+/// Idle time of an object between two uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
     /// The object.
     pub object: MemoryObjectId,
-    /// The use before.
+    /// Use before the gap.
     pub after: MemoryCallId,
-    /// The use after.
+    /// Use after the gap.
     pub until: MemoryCallId,
-    /// The call by which its memory must be there again. If its content is needed: `until`, or the first set or copy before
-    /// that writes to it. If not, what fills it moves with its allocation: `until`, or the first copy on the device before.
+    /// Call at which the memory is needed again. If the content is needed: `until`, or an earlier first set or copy
+    /// that writes the object. If not, fills move with the allocation: `until`, or an earlier first device copy.
     pub needed_again: MemoryCallId,
-    /// Sets and copies that move with its allocation.
+    /// Sets and copies that move with the allocation.
     pub fills: u32,
-    /// Whether what is in it at `after` is used again. If not, it can be freed without saving its content.
+    /// True if the content at `after` is used again. If not, the object can be freed without saving its content.
     pub content_needed: bool,
-    /// Kernels in between.
+    /// Number of kernels within the gap.
     pub kernels: u32,
 }
 
-/// A set or copy whose bytes nobody read before they were written again.
+/// Set or copy whose bytes are overwritten before any read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeadWrite {
     /// The object.
     pub object: MemoryObjectId,
-    /// The write that was for nothing.
+    /// Wasted write.
     pub first: MemoryCallId,
-    /// The write that covers it.
+    /// Write that overwrites it.
     pub second: MemoryCallId,
-    /// Bytes written for nothing.
+    /// Wasted bytes.
     pub bytes: u64,
 }
 
-/// Most gaps that are kept; of further ones only those count that are the longest of their object.
+/// Maximum number of stored gaps. Beyond it, only the longest gap of each object counts.
 const MOST_GAPS: usize = 1 << 21;
 
 /// Usage of all objects of a memory trace: the input of patterns and suggestions.
@@ -89,31 +91,30 @@ pub struct ObjectUsage<'a> {
     pub trace: &'a MemoryTrace,
     /// The thresholds.
     pub rules: Rules,
-    /// Per object, how it is used.
+    /// Usage per object.
     pub uses: Vec<ObjectUse>,
-    /// Times in which objects are idle for at least [`Rules::idle_kernels`], in the order of their ends.
+    /// Gaps with at least [`Rules::idle_kernels`] kernels, in the order of their ends.
     pub gaps: Vec<Gap>,
-    /// Gaps beyond the limit, which are not in `gaps`.
+    /// Number of gaps beyond the limit, missing in `gaps`.
     pub gaps_left_out: u64,
     /// Dead writes, in the order of the second write.
     pub dead_writes: Vec<DeadWrite>,
-    /// Per call, its wave: the length of the longest way to it in the dependency graph. Empty if the source does not say
-    /// who touches memory.
+    /// Wave per call: length of the longest path to it in the dependency graph. Empty if the source has no accesses.
     pub waves: Vec<u32>,
-    /// Whether the order of calls of different streams is known; see [`crate::graph`].
+    /// True if the order of calls of different streams is known; see [`crate::graph`].
     pub knows_order: bool,
-    /// Kernels before each position; one more entry than calls.
+    /// Number of kernels before each position; one entry more than calls.
     kernels: Vec<u32>,
-    /// Opaque kernels before each position; empty if there are none.
+    /// Number of opaque kernels before each position; empty without opaque kernels.
     opaque: Vec<u32>,
-    /// Per object, the clock of `needed_from`; empty if there is but one stream, or no room.
+    /// Clock of `needed_from` per object; empty with a single stream, or without room.
     needed_clocks: Vec<u32>,
     streams: usize,
-    /// Uses that nothing orders.
+    /// Unordered uses.
     beside: Beside,
-    /// What kernels touch within objects, once somebody asked.
+    /// Byte ranges that kernels access, computed on first request.
     touches: OnceLock<Vec<ByteAccess>>,
-    /// The rounds of the program, once somebody asked.
+    /// Iterations of the program, computed on first request.
     rounds: OnceLock<Iterations>,
 }
 
@@ -133,7 +134,7 @@ const NEVER: ObjectUse = ObjectUse {
 };
 
 impl<'a> ObjectUsage<'a> {
-    /// Goes through the trace once. The trace must be sound ([`MemoryTrace::check`]).
+    /// Analyze a trace in one pass. The trace must be valid ([`MemoryTrace::check`]).
     pub fn new(trace: &'a MemoryTrace, rules: Rules) -> Self {
         let mut collector = Collector::new(trace, rules);
         for call in trace.calls.ids() {
@@ -146,33 +147,33 @@ impl<'a> ObjectUsage<'a> {
         collector.usage
     }
 
-    /// What kernels touch within objects, by object and call.
+    /// Byte ranges that kernels access, by object and call.
     pub(crate) fn touches(&self) -> &[ByteAccess] {
         self.touches.get_or_init(|| intra::touches(self))
     }
 
-    /// The rounds of the program.
+    /// Iterations of the program.
     pub(crate) fn rounds(&self) -> &Iterations {
         self.rounds
             .get_or_init(|| Iterations::from_trace(self.trace, &Callers::new(self.trace), self.rules.leak_rounds))
     }
 
-    /// Kernels strictly between two calls.
+    /// Number of kernels strictly between two calls.
     pub fn kernels_between(&self, after: MemoryCallId, before: MemoryCallId) -> u32 {
         between(&self.kernels, after, before)
     }
 
-    /// Kernels in a span of positions.
+    /// Number of kernels in a range of positions.
     pub fn kernels_in(&self, span: std::ops::Range<usize>) -> u32 {
         self.kernels[span.end] - self.kernels[span.start]
     }
 
-    /// Whether a kernel of which not all is known ran in a span of positions.
+    /// True if an opaque kernel ran in a range of positions.
     pub fn opaque_in(&self, span: std::ops::Range<usize>) -> bool {
         !self.opaque.is_empty() && self.opaque[span.end] > self.opaque[span.start]
     }
 
-    /// Whether all uses of one object, on whatever stream, have happened before another one's memory must be there.
+    /// True if all uses of `last`, on any stream, happen before the memory of `first` is needed.
     pub fn done_before(&self, last: MemoryObjectId, first: MemoryObjectId) -> bool {
         let (used, next) = (&self.uses[last.index()], &self.uses[first.index()]);
         if used.last_use.is_none() || next.needed_from.is_none() || used.last_use >= next.needed_from {
@@ -184,37 +185,37 @@ impl<'a> ObjectUsage<'a> {
         beside.chain([used.last_place]).all(|place| is_over(place, next.needed_place, clock))
     }
 
-    /// Whether, when the host has made the last use of an object, other streams may still use it.
+    /// True if other streams may still use an object after the host made its last use.
     pub fn ends_on_several_streams(&self, object: MemoryObjectId) -> bool {
         self.beside.at_the_end(object).next().is_some()
     }
 
-    /// Whether all uses of an object, on whatever stream, run one after the other.
+    /// True if all uses of an object, on any stream, are ordered.
     pub fn is_used_in_order(&self, object: MemoryObjectId) -> bool {
         self.beside.is_in_order(object)
     }
 
-    /// How sure it is that nobody needs an object in an idle time. On the device, uses that nothing orders may run at the same
-    /// time, and then there is no idle time between them.
+    /// Certainty that an object is unused in a gap. Unordered uses may be concurrent on the device, and then there is
+    /// no gap between them.
     pub(crate) fn certainty_of_gap(&self, gap: &Gap) -> Certainty {
         let is_apart = self.beside.is_apart(gap.object, gap.after, gap.until);
         let known = if is_apart { Certainty::Exact } else { Certainty::Inferred };
         known.max(Certainty::determine(self, gap.object, gap.after.index() + 1..gap.until.index()))
     }
 
-    /// DrGPUM's inefficiency distance: by how many waves two calls are apart; `None` if the source does not say who
-    /// touches memory, or if the later one of the host may run first.
+    /// DrGPUM's inefficiency distance: number of waves between two calls. `None` without accesses in the source, or if
+    /// the later host call may run first.
     pub fn distance(&self, from: MemoryCallId, to: MemoryCallId) -> Option<u32> {
         self.waves.get(to.index())?.checked_sub(*self.waves.get(from.index())?)
     }
 
-    /// The object's size, and whether it is worth looking at: objects without bytes waste nothing.
+    /// Size of an object; `None` for objects without bytes, which waste nothing.
     pub fn bytes(&self, object: MemoryObjectId) -> Option<u64> {
         Some(self.trace.objects.bytes[object.index()]).filter(|bytes| *bytes > 0)
     }
 }
 
-/// The weakest evidence that the trace has of any access: that an object is never touched is known no better.
+/// Weakest evidence of any access in the trace, which also limits the evidence that an object is never accessed.
 fn weakest(trace: &MemoryTrace) -> AccessEvidence {
     let all = (0..trace.accesses.len()).map(|row| trace.accesses.get(row).evidence);
     all.max().unwrap_or(AccessEvidence::Instrumented)
@@ -224,13 +225,13 @@ fn between(counts: &[u32], after: MemoryCallId, before: MemoryCallId) -> u32 {
     counts[before.index()].saturating_sub(counts[(after.index() + 1).min(before.index())])
 }
 
-/// A set or copy that nobody read yet.
+/// Set or copy without a read so far.
 struct Pending {
     call: MemoryCallId,
     pieces: Pieces,
 }
 
-/// Bytes of an object, each piece from one up to another: ascending, and none touches the next.
+/// Disjoint, ascending byte ranges of an object, none adjacent to the next.
 struct Pieces(Vec<(u64, u64)>);
 
 impl Pieces {
@@ -249,7 +250,7 @@ impl Pieces {
         self.0.iter().map(|piece| piece.1 - piece.0).sum()
     }
 
-    /// The piece that holds a byte, or the next one.
+    /// Range that contains a byte, or the next range.
     fn at(&self, byte: u64) -> Option<(u64, u64)> {
         self.0.get(self.0.partition_point(|piece| piece.1 <= byte)).copied()
     }
@@ -263,16 +264,16 @@ impl Pieces {
     }
 }
 
-/// What became of an object since its last use.
+/// Accesses of an object since its last use.
 #[derive(Clone, Copy)]
 struct Again {
-    /// The first touch.
+    /// First access.
     first: MemoryCallId,
-    /// Whether that writes all of it anew.
+    /// True if the first access overwrites the whole object.
     anew: bool,
-    /// The first use, or copy on the device that writes it.
+    /// First use, or device copy that writes the object.
     needed: MemoryCallId,
-    /// Sets and copies before that.
+    /// Number of sets and copies before `needed`.
     fills: u32,
 }
 
@@ -280,12 +281,12 @@ const UNTOUCHED: Again = Again { first: MemoryCallId::NONE, anew: false, needed:
 
 struct Collector<'a> {
     usage: ObjectUsage<'a>,
-    /// None if nobody says who touches memory: then only lives are judged, and those have no order but the host's.
+    /// None without accesses in the source: then only lifetimes are analyzed, in host order.
     order: Option<OrderTracker>,
     pending: FxHashMap<MemoryObjectId, Vec<Pending>>,
-    /// Per object.
+    /// Accesses since the last use, per object.
     touched_again: Vec<Again>,
-    /// Per object: its longest gap so far, in kernels.
+    /// Longest gap per object so far, in kernels.
     longest: Vec<u32>,
 }
 
@@ -335,7 +336,7 @@ impl<'a> Collector<'a> {
         if !self.usage.opaque.is_empty() {
             self.usage.opaque[row + 1] = self.usage.opaque[row] + u32::from(trace.calls.is_opaque(call));
         }
-        // Reads first: a copy within one object reads what it then overwrites.
+        // Reads come first: a copy within one object reads bytes that it then overwrites.
         for access in trace.accesses_of(call) {
             if access.mode.reads() && !self.pending.is_empty() {
                 self.read(access);
@@ -390,7 +391,7 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// A read: what it may have read was not written for nothing.
+    /// Process a read: writes of the bytes that it may have read are not wasted.
     fn read(&mut self, access: MemoryAccess) {
         let Some(pending) = self.pending.get_mut(&access.object) else { return };
         match self.usage.trace.accesses.ranges_of(access.row) {
@@ -405,7 +406,7 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// A use: closes the gap since the one before.
+    /// Process a use: close the gap since the previous one.
     fn used(&mut self, call: MemoryCallId, object: MemoryObjectId, place: InStream) {
         let row = object.index();
         let before = self.usage.uses[row].last_use;
@@ -442,7 +443,7 @@ impl<'a> Collector<'a> {
         *longest = kernels.max(*longest);
     }
 
-    /// A write that does not read: it may make earlier writes dead, and may itself be dead later.
+    /// Process a write without a read: it may make earlier writes dead, and may become dead later.
     fn written(&mut self, call: MemoryCallId, access: MemoryAccess, is_kernel: bool) {
         if is_kernel && !self.pending.contains_key(&access.object) {
             return;
@@ -453,7 +454,7 @@ impl<'a> Collector<'a> {
         let pending = self.pending.entry(access.object).or_default();
         pending.retain(|old| {
             let covered = old.call != call && pieces.cover(&old.pieces);
-            // The writing kernel itself counts: what it reads besides is not known.
+            // The writing kernel itself is included, because its other reads are unknown.
             let read_unseen = !opaque.is_empty() && opaque[call.index() + 1] > opaque[old.call.index() + 1];
             if covered && !read_unseen {
                 let bytes = old.pieces.bytes();
@@ -466,7 +467,7 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Whether an access surely touched all of the object.
+    /// True if an access certainly covers the whole object.
     fn is_whole(&self, access: MemoryAccess) -> bool {
         let (trace, bytes) = (self.usage.trace, self.usage.trace.objects.bytes[access.object.index()]);
         let ranges = trace.accesses.ranges_of(access.row);
@@ -474,7 +475,7 @@ impl<'a> Collector<'a> {
         access.extent == AccessExtent::Whole || (!ranges.is_empty() && reached == Some(bytes))
     }
 
-    /// The bytes that an access surely touched, if that is known.
+    /// Bytes that an access certainly covers, if known.
     fn pieces(&self, access: MemoryAccess) -> Option<Pieces> {
         let trace = self.usage.trace;
         match access.extent {

@@ -1,23 +1,23 @@
-//! Thresholds.
+//! Thresholds of the patterns.
 
-/// From when on something is a pattern. The defaults are those of DrGPUM's paper and artifact.
+/// Thresholds of the patterns. Defaults are those of DrGPUM's paper and artifact.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rules {
-    /// Kernels between an allocation and the first use that make it early.
+    /// Least number of kernels between an allocation and the first use, for an early allocation.
     pub early_kernels: u32,
-    /// Kernels between the last use and the free that make it late.
+    /// Least number of kernels between the last use and the free, for a late deallocation.
     pub late_kernels: u32,
-    /// Kernels between two uses that make an object idle.
+    /// Least number of kernels between two uses, for temporary idleness.
     pub idle_kernels: u32,
-    /// Rounds in which a line leaves memory behind, from which on that is a leak though nobody saw the end.
+    /// Least number of iterations in which a line leaves memory, for a leak without the end of the program.
     pub leak_rounds: u32,
-    /// By which share of the larger one two objects may differ in size, for one to reuse the other.
+    /// Maximum difference of two sizes for a reuse, as a share of the larger one.
     pub size_tolerance: f64,
-    /// Share of bytes that kernels touch below which an object is overallocated.
+    /// Share of accessed bytes below which an object is overallocated.
     pub accessed_share: f64,
-    /// Fragmentation of the bytes that are not touched above which shrinking is too difficult to be suggested.
+    /// Fragmentation of the unused bytes above which shrinking is not suggested.
     pub fragmentation: f64,
-    /// Coefficient of variation of access counts above which access is not uniform.
+    /// Coefficient of variation of access counts above which access is non-uniform.
     pub variation: f64,
 }
 

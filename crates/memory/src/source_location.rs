@@ -1,4 +1,4 @@
-//! Source location of a call path: the one frame that tells people most, and what it is called.
+//! Source location of a call path: the most informative frame, and its name.
 
 use stackline_model::library_workspaces::workspace_library;
 use stackline_model::names::OPERATOR_PREFIX;
@@ -8,34 +8,34 @@ use stackline_model::native_names::{
 use stackline_model::vocabulary::{is_generated_code, is_own_code};
 use stackline_model::{Frame, FrameKind, MemoryStackId, MemoryTrace, StrId};
 
-/// Added to the line that called code which `torch.compile` generated.
+/// Suffix of a line that called generated code of `torch.compile`.
 const GENERATED_SUFFIX: &str = " (generated code)";
 
-/// Added to the line for which autocast made a copy in a lower precision.
+/// Suffix of a line for which autocast made a copy in a lower precision.
 const AUTOCAST_SUFFIX: &str = " (autocast copy)";
 
-/// Where in the program.
+/// Source location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceLocation {
     /// File, if known.
     pub file: Option<String>,
-    /// Line, 0 if not known.
+    /// Line, 0 if unknown.
     pub line: u32,
-    /// Function; of the backward pass in C++ the autograd node and the operator (`MeanBackward0 / aten::div`).
+    /// Function; for the backward pass in C++, the autograd node and the operator (`MeanBackward0 / aten::div`).
     pub function: Option<String>,
-    /// All of it for people: `train.py:88 step`.
+    /// Text of the location: `train.py:88 step`.
     pub text: String,
 }
 
-/// The frame that tells most.
+/// Most informative frame of a call path.
 enum Best {
-    /// A line of the program or of a library, a function of a trace, a C++ function.
+    /// Line of the program or of a library, function of a trace, or C++ function.
     Frame(Frame),
-    /// Generated code that no line of the program called.
+    /// Generated code without a calling line of the program.
     Generated,
-    /// An autograd node, or the engine around it; the frame of it.
+    /// Frame of an autograd node, or of the engine around it.
     Autograd(Frame),
-    /// The outermost operator.
+    /// Outermost operator.
     Operator(Frame),
 }
 
@@ -52,8 +52,9 @@ fn frame_text(trace: &MemoryTrace, frame: &Frame) -> String {
     }
 }
 
-/// Of a call path, innermost frame first: the innermost line of the program's own Python code; if there is none, generated code, any
-/// Python code, the autograd node, the outermost operator, the innermost frame that is not the allocator's.
+/// Most informative frame of a call path (innermost frame first). Order of preference: the innermost line of the
+/// program's own Python code, generated code, any Python code, the autograd node, the outermost operator, the innermost
+/// frame outside of the allocator.
 fn best(trace: &MemoryTrace, frames: &[Frame]) -> Option<Best> {
     let text = |frame: &Frame| frame.function_text(&trace.strings);
     let is_made = |frame: &&Frame| is_generated_code(frame.file_text(&trace.strings));
@@ -78,8 +79,8 @@ fn best(trace: &MemoryTrace, frames: &[Frame]) -> Option<Best> {
     frames.iter().find(|frame| !is_allocation_plumbing(text(frame))).or(frames.first()).copied().map(Best::Frame)
 }
 
-/// The frame of a call path that tells most, to group by: what [`locate`] gives the same name has the same frame. None if the path is
-/// not known.
+/// Most informative frame of a call path, as a key for grouping: paths with the same name by [`locate`] have the same
+/// frame. None if the path is unknown.
 pub fn frame_of(trace: &MemoryTrace, stack: MemoryStackId) -> Option<Frame> {
     let frames: Vec<Frame> = trace.stacks.frames_of(stack).collect();
     Some(match best(trace, &frames)? {
@@ -88,7 +89,7 @@ pub fn frame_of(trace: &MemoryTrace, stack: MemoryStackId) -> Option<Frame> {
     })
 }
 
-/// Where in the program a call path leads. None if the path is not known.
+/// Source location of a call path. None if the path is unknown.
 pub fn locate(trace: &MemoryTrace, stack: MemoryStackId) -> Option<SourceLocation> {
     let frames: Vec<Frame> = trace.stacks.frames_of(stack).collect();
     let mut location = locate_frames(trace, &frames)?;
@@ -139,7 +140,7 @@ fn python_location(trace: &MemoryTrace, frames: &[Frame], frame: &Frame) -> Sour
     }
 }
 
-/// `MeanBackward0 / aten::div`: the node, and the operator that it calls.
+/// `MeanBackward0 / aten::div`: the autograd node, and its operator.
 fn backward_name(trace: &MemoryTrace, frames: &[Frame], node: &Frame) -> String {
     let name = autograd_node(node.function_text(&trace.strings)).unwrap_or("autograd engine");
     let within = frames.iter().take_while(|frame| *frame != node);
@@ -153,13 +154,13 @@ fn operator_name(trace: &MemoryTrace, frame: &Frame) -> Option<String> {
     operator(frame.function_text(&trace.strings)).map(|name| format!("{OPERATOR_PREFIX}{name}"))
 }
 
-/// The same as text: `train.py:88 step`. Empty if the path is not known.
+/// Source location as text: `train.py:88 step`. Empty if the path is unknown.
 pub fn place_text(trace: &MemoryTrace, stack: MemoryStackId) -> String {
     locate(trace, stack).map_or_else(String::new, |location| location.text)
 }
 
-/// A call path from the outermost frame on. Beside Python frames native ones are left out; of C++ alone there are the autograd nodes and
-/// operators, if it has any.
+/// Call path as text, outermost frame first. With Python frames, native frames are left out. For C++ only, autograd
+/// nodes and operators are shown, if there are any.
 pub fn path_text(trace: &MemoryTrace, stack: MemoryStackId) -> String {
     let frames: Vec<Frame> = trace.stacks.frames_of(stack).collect();
     let function = |frame: &Frame| frame.function_text(&trace.strings);
@@ -184,7 +185,7 @@ pub fn path_text(trace: &MemoryTrace, stack: MemoryStackId) -> String {
 mod tests {
     use super::*;
 
-    /// A trace with one call path, innermost frame first as snapshots have it.
+    /// Trace with one call path, innermost frame first as in snapshots.
     fn path(frames: &[(&str, u32, &str)]) -> (MemoryTrace, MemoryStackId) {
         let mut trace = MemoryTrace::default();
         let mut made = Vec::new();
@@ -221,7 +222,7 @@ mod tests {
         assert_eq!(place_text(&trace, stack), "aten::div");
         let (trace, stack) = path(&[MALLOC, ("??", 0, "at::cuda::getNewWorkspace(unsigned long)")]);
         assert_eq!(place_text(&trace, stack), "at::cuda::getNewWorkspace (cuBLAS workspace)");
-        // The program's own line wins, a custom backward's as well.
+        // The program's own line takes precedence, also in a custom backward.
         let (trace, stack) = path(&[MALLOC, inner, ("/w/model.py", 7, "backward"), node, ENGINE]);
         assert_eq!(place_text(&trace, stack), "/w/model.py:7 backward");
     }

@@ -1,4 +1,4 @@
-//! Actions beside DrGPUM's, each on a program worked out by hand, and on programs of which too little is known for it.
+//! Actions that DrGPUM lacks: each on a program that was solved by hand, and on programs with too little information.
 
 use stackline_memory::replay::Replay;
 use stackline_memory::suggest::{Action, Suggestion, describe, suggestions};
@@ -11,7 +11,7 @@ fn trace(text: &str) -> MemoryTrace {
     stackline_ingest::memory::text::read("actions", text).unwrap()
 }
 
-/// The suggestions of one action.
+/// Suggestions of one action.
 fn suggestions_of(text: &str, action: &str) -> Vec<(String, Suggestion)> {
     let trace = trace(text);
     let usage = ObjectUsage::new(&trace, Rules::default());
@@ -19,7 +19,7 @@ fn suggestions_of(text: &str, action: &str) -> Vec<(String, Suggestion)> {
     made.filter(|one| one.action.name() == action).map(|one| (describe(&trace, &one), one)).collect()
 }
 
-/// The one suggestion of an action: in words, its bytes, its cost in ns, its certainty, and the peak before and after.
+/// Only suggestion of an action: text, bytes, cost in ns, certainty, and the peak before and after.
 fn one(text: &str, action: &str) -> (String, u64, u64, Certainty, [u64; 2]) {
     let found = suggestions_of(text, action);
     assert_eq!(found.len(), 1, "{found:?}");
@@ -31,7 +31,7 @@ fn one(text: &str, action: &str) -> (String, u64, u64, Certainty, [u64; 2]) {
     (what, list[0].bytes, list[0].cost_ns, list[0].certainty, [before, replay.peak().bytes])
 }
 
-/// Forward makes `h` from `x`, and `y` from it; backward reads `h`.
+/// Forward computes `h` from `x`, and `y` from `h`; backward reads `h`.
 fn step(relu: &str, meanwhile: &str) -> String {
     format!(
         "o x 1000 kind=input; o w 500 kind=parameter; a h 1000 kind=activation; k {relu} x[:]>h[:] t=0 dur=40 \
@@ -46,15 +46,15 @@ fn an_activation_is_made_again_for_backward() {
     let (what, bytes, cost, certainty, peaks) = one(&text, "recompute");
     assert_eq!(
         what,
-        "free h after kernel aten::mm (call 3) and make it again before kernel aten::mm (call 7, train.py:30 backward) \
-         (checkpoint): kernel aten::relu (call 1)"
+        "free h after kernel aten::mm (call 3) and recompute it before kernel aten::mm (call 7, train.py:30 backward) \
+         (checkpoint) with kernel aten::relu (call 1)"
     );
     assert_eq!((bytes, cost, certainty), (1000, 40, Certainty::Partial));
     // x, w, h, y, g; without h while the loss is made. The peak is then that of mm: x, w, h, y.
     assert_eq!(peaks, [4000, 3300]);
 }
 
-/// `addmm` copies the bias to where its result will be, and adds to that.
+/// `addmm` copies the bias to its result and adds to it; both are recomputed.
 #[test]
 fn what_an_operator_puts_there_for_itself_is_made_again_with_it() {
     let with_bias = |at: &str| {
@@ -67,28 +67,28 @@ fn what_an_operator_puts_there_for_itself_is_made_again_with_it() {
     let inside = with_bias("at=\"\":0:\"aten::addmm\" at=\"\":0:\"aten::copy_\"");
     let (what, bytes, cost, ..) = one(&inside, "recompute");
     assert!(
-        what.contains("make it again before kernel aten::mm")
+        what.contains("recompute it before kernel aten::mm")
             && what.ends_with("kernel aten::addmm (call 2, aten::addmm)"),
         "{what}"
     );
     assert_eq!((bytes, cost), (1000, 40));
-    // A copy of the program's own is another writer.
+    // A copy by the program is another writer.
     assert_eq!(suggestions_of(&with_bias(""), "recompute"), []);
-    // The bias must be what it was.
+    // The bias must be unchanged.
     let changed = inside.replace("f y;", "s b t=200; f y;");
     assert_eq!(suggestions_of(&changed, "recompute"), []);
 }
 
 #[test]
 fn what_is_gone_is_made_again_first() {
-    // x is freed after relu; mm makes it of what is still there.
+    // x is freed after relu; mm recomputes it from live inputs.
     let text = "o i 300 kind=input; o w 500 kind=parameter; a x 1000; k \"aten::mm\" i[:],w[:]>x[:] t=0 dur=25; \
                 a h 1000 kind=activation; k \"aten::relu\" x[:]>h[:] t=30 dur=40; f x; a y 3000; k next h[:]>y[:] t=90 dur=9; \
                 k more y[:]>y[:]; f y; k back h[:] t=200 dur=5 at=train.py:30:backward; f h";
     let (what, bytes, cost, _, peaks) = one(text, "recompute");
     assert!(what.ends_with("(checkpoint): kernel aten::mm (call 1) and kernel aten::relu (call 3)"), "{what}");
     assert_eq!((bytes, cost), (1000, 65));
-    // h is needed while y is made; at `back`, x lies there once more: i, w, h, x.
+    // h is needed while y is computed; at `back`, x exists once more: i, w, h, x.
     assert_eq!(peaks, [4800, 4800]);
     let found = suggestions_of(text, "recompute");
     let Action::Recompute { scratch, needs, .. } = &found[0].1.action else { panic!("{found:?}") };
@@ -99,11 +99,11 @@ fn what_is_gone_is_made_again_first() {
     assert!(replay.apply(0));
     let back = trace.calls.len() as u32 - 2;
     assert_eq!([back - 1, back].map(|at| replay.at(at)), [800, 2800]);
-    // Another input may be younger than the one that is gone.
+    // Another input may be newer than the freed one.
     let two =
         text.replace("a h 1000", "a r 10; k \"aten::mm\" i[:]>r[:]; a h 1000").replace("x[:]>h[:]", "x[:],r[:]>h[:]");
     assert_eq!(suggestions_of(&two, "recompute").len(), 1);
-    // Two levels are one too many: w is gone, too.
+    // Two levels are too many: w is freed, too.
     let gone = text.replace("o w 500 kind=parameter", "a w 500; k init >w[:]").replace("f x;", "f x; f w;");
     assert!(suggestions_of(&gone, "recompute").is_empty());
 }
@@ -154,7 +154,7 @@ fn what_may_come_out_differently_is_not_made_again() {
     }
 }
 
-/// Of a chain, what is read to make something again is not given up itself.
+/// In a chain, inputs of a recomputation stay.
 #[test]
 fn a_chain_is_not_made_again_from_nothing() {
     let mut text = "o h0 100 kind=input; ".to_owned();
@@ -173,7 +173,7 @@ fn a_chain_is_not_made_again_from_nothing() {
     let at = analysis.ranked.iter().position(|one| one.suggestion.action.name() == "recompute").unwrap();
     let again = &analysis.ranked[at].suggestion;
     assert_eq!((again.objects(), again.total_cost_ns()), (5, Some(50)));
-    // h6 is needed for the loss. Of the others, every second one stays, as the next one is made of it.
+    // h6 is needed for the loss. Of the others, every second one stays as input of the next one.
     assert_eq!(analysis.ranked[at].savings, [300]);
     let table = tables::apply(&trace, &analysis.ranked, &[at + 1]).unwrap();
     assert_eq!(table.column("peak_after").unwrap().values, Values::I64(vec![Some(1700 - 300)]));
@@ -185,7 +185,7 @@ const IN_PLACE: &str = "o i 64; a x 64 kind=temporary dtype=f32 operator=mm; k \
 #[test]
 fn an_operator_writes_over_its_input() {
     let (what, bytes, cost, certainty, peaks) = one(IN_PLACE, "in place");
-    assert_eq!(what, "let aten::relu write y over x: in place (inplace=True, +=, a name with _)");
+    assert_eq!(what, "let aten::relu write y over x in place (inplace=True, +=, or the operator with a trailing _)");
     assert_eq!((bytes, cost, certainty, peaks), (64, 0, Certainty::Partial, [192, 128]));
     let added = IN_PLACE.replace("k \"aten::mm\" i[:]>x[:]", "c x i; k \"aten::addmm\" i[:],x[:]>x[:]");
     assert_eq!(suggestions_of(&added, "in place").len(), 1, "a bias, and what is added to it");
@@ -195,10 +195,10 @@ fn an_operator_writes_over_its_input() {
 fn where_no_object_is_touched_all_are_unused() {
     let removed: Vec<String> =
         suggestions_of("a A 100; a B 100; k z >; f A; f B; end", "remove").into_iter().map(|one| one.0).collect();
-    assert_eq!(removed, ["leave out A", "leave out B"]);
+    assert_eq!(removed, ["remove A", "remove B"]);
 }
 
-/// As recordings have it: `F.relu` calls `aten::relu`, which runs `aten::clamp_min`.
+/// As in recordings: `F.relu` calls `aten::relu`, which runs `aten::clamp_min`.
 #[test]
 fn the_operator_that_the_program_called_writes_over_its_input() {
     let nested = |operators: &[&str]| {
@@ -215,7 +215,7 @@ fn the_operator_that_the_program_called_writes_over_its_input() {
     assert!(what.starts_with("let aten::relu write y (functional.py:1777 relu) over x"), "{what}");
     assert_eq!((bytes, certainty, peaks), (64, Certainty::Partial, [192, 128]));
     assert!(suggestions_of(&with("conv2d"), "in place").is_empty(), "no form for it");
-    // Its parts write what is not its result.
+    // Nested operators write objects that are not the result.
     let before = format!("k \"aten::clamp_min\" i[:]>i[:] {}", nested(&["relu", "clamp_min"]));
     let parts = with("relu").replace("k \"aten::clamp_min\"", &format!("{before}; k \"aten::clamp_min\""));
     assert!(suggestions_of(&parts, "in place").is_empty(), "two parts");
@@ -224,7 +224,8 @@ fn the_operator_that_the_program_called_writes_over_its_input() {
 #[test]
 fn an_input_that_is_needed_is_not_written_over() {
     for (from, to) in [
-        // Another size, type, kind; unknown types; no form for it; read by another one, before and after; saved; in part.
+        // Different size, type or kind; unknown types; no in-place form; another reader before or after; saved for
+        // backward; partial access.
         ("a y 64", "a y 128"),
         ("a y 64 dtype=f32", "a y 64 dtype=i32"),
         ("a y 64 dtype=f32", "a y 64"),
@@ -240,7 +241,7 @@ fn an_input_that_is_needed_is_not_written_over() {
         ("a y 64", "k unknown opaque; a y 64"),
         ("x[:]>y[:]", "x[:]>y[:] at=train.py:9:backward"),
         ("x[:]>y[:]", "x[:]>y[:] at=\"torch/optim/adam.py\":9:step"),
-        // Within an operator that has no such form, and that made the input, too.
+        // Within an operator that has no in-place form, and that also allocated the input.
         ("x[:]>y[:]", "x[:]>y[:] at=c:1:\"aten::layer_norm\" at=c:1:\"aten::relu\""),
     ] {
         let text = IN_PLACE.replace(from, to);
@@ -258,12 +259,12 @@ fn an_object_that_may_be_handed_twice_is_not_written_over() {
         let text = IN_PLACE.replace("aten::relu", operator).replace("x[:]>y[:]", &format!("{reads}>y[:]"));
         suggestions_of(&text, "in place").len()
     };
-    // Two objects are two arguments; one may be both, `x + x.t()`.
+    // Two objects are two arguments; one object may be both, `x + x.t()`.
     for operator in ["aten::add", "aten::sub", "aten::mul", "aten::div"] {
         assert_eq!([with(operator, "x[:],i[:]"), with(operator, "x[:]"), with(operator, "i[:],x[:]")], [1, 0, 0]);
     }
     assert_eq!([with("aten::relu", "x[:]"), with("aten::relu", "x[:],i[:]")], [1, 0]);
-    // 2 ** x; of more tensors than two, which one is which is not known.
+    // 2 ** x; for more than two tensors, the order of arguments is unknown.
     for operator in ["aten::pow", "aten::addcmul", "aten::lerp", "aten::clamp", "aten::masked_fill"] {
         assert_eq!([with(operator, "x[:]"), with(operator, "x[:],i[:]")], [0, 0], "{operator}");
     }
@@ -280,7 +281,7 @@ fn what_may_be_read_after_the_trace_breaks_off_is_not_written_over() {
 fn half_the_bits_are_a_hope() {
     let text = "a h 4096 kind=activation dtype=f32; k one >h[:]; k two h[:]; f h";
     let (what, bytes, _, certainty, peaks) = one(text, "smaller dtype");
-    assert_eq!(what, "keep h in bf16 instead of f32: changes numbers");
+    assert_eq!(what, "keep h in bf16 instead of f32; this changes numerical results");
     assert_eq!((bytes, certainty, peaks), (2048, Certainty::Inferred, [4096, 2048]));
     let count = |kind: &str, dtype: &str, bytes: u64| {
         suggestions_of(&format!("a h {bytes} {kind} {dtype}; k one >h[:]; k two h[:]; f h"), "smaller dtype").len()
@@ -293,7 +294,7 @@ fn half_the_bits_are_a_hope() {
     assert_eq!(count("kind=activation", "", 4096), 0);
     assert_eq!(count("", "dtype=f32", 4096), 0);
     assert_eq!(count("kind=activation", "dtype=f32", 512), 0);
-    // It is against no pattern, and no combination is told that leans on it.
+    // The suggestion has no pattern, and no combination includes it.
     let trace = trace(text);
     let analysis = MemoryAnalysis::new(&trace, 1);
     let table =
@@ -302,7 +303,7 @@ fn half_the_bits_are_a_hope() {
     assert_eq!(analysis.combination(MemoryDeviceId(0)).unwrap().chosen, Vec::<usize>::new());
 }
 
-/// 100 MB take 4 ms in each direction; between the uses lie 5 ms, or none that are known.
+/// 100 MB take 4 ms in each direction; the gap between the uses is 5 ms, or unknown.
 #[test]
 fn copies_cost_what_idle_time_does_not_hide() {
     let text = |middle: &str, dur: &str| {
@@ -317,8 +318,8 @@ fn copies_cost_what_idle_time_does_not_hide() {
     assert_eq!(cost(text("9000500", "")), 8_000_000, "without durations there are no times");
 }
 
-/// `wide` is freed too late: that saves 4096 bytes at the peak, which a later moment is as high as. `dull` alone lowers the peak, by
-/// less; `small` saves nothing, as it is gone by then.
+/// `wide` is freed too late: without it the peak falls by 4096 bytes, to the height of a later moment. `dull` alone
+/// lowers the peak by less; `small` saves nothing, because it is freed by then.
 #[test]
 fn what_lowers_the_peak_comes_first_and_what_saves_nothing_is_counted() {
     let text = "a small 8; k use small[:]>small[:]; a x 64; k one x[:]; k two x[:]; f small; \
@@ -355,7 +356,7 @@ fn segments_that_grow_hold_less() {
     assert_eq!(found.len(), 1);
     // Segments of 16, 16 and 46 MiB; or one that grows to 20, 40 and 60.
     assert_eq!((found[0].1.bytes, found[0].1.certainty), (18 * MIB, Certainty::Inferred));
-    assert!(found[0].0.starts_with("set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: "), "{}", found[0].0);
+    assert!(found[0].0.starts_with("set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; "), "{}", found[0].0);
     let trace = trace(&text);
     let analysis = MemoryAnalysis::new(&trace, 1);
     let number =
@@ -373,7 +374,8 @@ fn segments_that_grow_hold_less() {
     assert!(suggestions_of(&one, "expandable segments").is_empty(), "segments fit");
 }
 
-/// `zero_grad(set_to_none=False)` before the forward pass: the zeros go with the gradient, which is there from the backward pass on.
+/// `zero_grad(set_to_none=False)` before the forward pass: the zeros are removed together with the gradient, which then
+/// exists from the backward pass on.
 #[test]
 fn gradients_are_gone_up_to_the_backward_pass() {
     let text = "a w 100 kind=parameter; h w; a g 4000 kind=gradient; s g[:]; k bwd w,g>g; k opt g,w>w; \
@@ -381,22 +383,23 @@ fn gradients_are_gone_up_to_the_backward_pass() {
     let (what, bytes, _, _, peaks) = one(text, "set to none");
     assert_eq!(
         what,
-        "set gradient g to none after kernel opt (call 5) instead of filling it; it is made anew by kernel bwd (call 10)"
+        "set gradient g to None after kernel opt (call 5) instead of filling it; kernel bwd (call 10) allocates it again"
     );
     assert_eq!((bytes, peaks), (4000, [13_100, 9100]));
-    // What copies fill on the device is needed there: what it takes may be gone later.
+    // The destination of a device copy is needed there, because the source may be freed later.
     let copied = text.replace("s g[:] call=\"aten::zero_\"", "c g w");
     assert!(copied != text && suggestions_of(&copied, "set to none").iter().all(|(_, one)| one.fills == 0), "{copied}");
 }
 
-/// Slices that are filled, and read back, each on its own are made one by one; what touches the whole needs all of them.
+/// Slices that are filled and read back separately are allocated one at a time; an access to the whole object needs all
+/// slices.
 #[test]
 fn slices_may_be_filled_one_by_one() {
     let each = "h x[0:100]; k s x[0:100]>x[0:100]; d x[0:100]; h x[100:200]; k s x[100:200]>x[100:200]; \
                 h x[200:300]; k s x[200:300]>x[200:300];";
     let (what, _, _, _, peaks) = one(&format!("a x 300; {each} f x; a b 10; k t b>b; f b; end"), "split");
-    assert_eq!((&what[..], peaks), ("allocate the 3 slices of x one by one", [300, 100]));
-    // All are filled first: they can be freed one by one, at least.
+    assert_eq!((&what[..], peaks), ("allocate the 3 slices of x one at a time", [300, 100]));
+    // All slices are filled first: at least they can be freed one at a time.
     let first = "a x 300; h x[0:100]; h x[100:200]; h x[200:300]; k s x[0:100]>x[0:100]; k s x[100:200]>x[100:200]; a b 150; \
                  k s b,x[200:300]>x[200:300]; f x; f b; end";
     assert_eq!(one(first, "split").4, [450, 300]);
@@ -406,7 +409,7 @@ fn slices_may_be_filled_one_by_one() {
     }
 }
 
-/// A loop in which each object could take the memory of the one before: without a bound all would be looked at with each.
+/// In a loop, each object could reuse the memory of the previous one; without a limit, each lookup would visit all.
 #[test]
 fn only_so_many_objects_use_one_memory_in_turn() {
     const OBJECTS: u64 = 300;

@@ -1,4 +1,5 @@
-//! What is advised, how sure it is, and what is not: moving to the host what lies there, and freeing what training keeps.
+//! Certainty of advice, and cases without advice: offloading objects that are in host memory, and freeing objects that
+//! training keeps.
 
 use stackline_memory::allocator::{Allocator, AllocatorSettings};
 use stackline_memory::replay::Replay;
@@ -18,7 +19,7 @@ fn kernel(trace: &mut MemoryTrace, objects: &[(MemoryObjectId, AccessMode)]) {
     trace.seal_call();
 }
 
-/// An object that is written, idle for three kernels, and read; then three more kernels run, and the trace ends.
+/// Object that is written, idle for three kernels, and read; then three more kernels run, and the trace ends.
 fn idle(device: &str, kind: MemoryObjectKind) -> Vec<Suggestion> {
     let mut trace = MemoryTrace { saw_end: true, ..MemoryTrace::default() };
     let device = trace.device(device);
@@ -61,7 +62,7 @@ fn advised(text: &str) -> Vec<(String, Certainty)> {
     made.iter().map(|suggestion| (describe(&trace, suggestion), suggestion.certainty)).collect()
 }
 
-/// The first idle time is the longest, and nothing is known of the kernel in the second one.
+/// The first gap is the longest, and the second one contains an opaque kernel.
 #[test]
 fn each_idle_time_is_as_sure_as_what_ran_in_it() {
     let text = "a x 64; a y 64; k one >x[:]; k two y>y; k two y>y; k two y>y; k one x[:]; k two y>y opaque; k one x[:]; \
@@ -71,7 +72,7 @@ fn each_idle_time_is_as_sure_as_what_ran_in_it() {
     assert_eq!(offloads, [Certainty::Exact, Certainty::Inferred]);
 }
 
-/// Both streams use it, nothing orders them, and the host's last use is not the last to end.
+/// Two streams use the object without an order, and the host's last use is not the last to end.
 #[test]
 fn what_several_streams_use_at_once_is_freed_early_at_a_risk() {
     let text = |wait: &str| {
@@ -86,7 +87,8 @@ fn what_several_streams_use_at_once_is_freed_early_at_a_risk() {
     assert_eq!(frees(text("e over @1; w over @2; ")), Some(Certainty::Exact));
 }
 
-/// Bytes that only copies touch: one of all of it to the host can become shorter, others need what they read.
+/// Bytes that only copies access: a copy of the whole object to the host can be shortened, other copies need their
+/// source.
 #[test]
 fn copies_need_the_bytes_that_they_read() {
     let shrinks = |copy: &str| {
@@ -97,13 +99,13 @@ fn copies_need_the_bytes_that_they_read() {
     let (what, sure) = shrinks("d x").unwrap();
     assert_eq!(
         (what.as_str(), sure),
-        ("allocate 100 B for x instead of 1000 B, and fill and copy no more", Certainty::Partial)
+        ("allocate 100 B for x instead of 1000 B, and fill and copy only that much", Certainty::Partial)
     );
     assert_eq!(shrinks("d x[0:200]"), None);
     assert_eq!(shrinks("c y x"), None);
 }
 
-/// 24 layers keep what they made until the end of the step: one line, one change.
+/// 24 layers keep their results until the end of the step: one line, one change.
 #[test]
 fn what_one_line_makes_is_one_row() {
     let mut text = String::new();
@@ -126,7 +128,7 @@ fn what_one_line_makes_is_one_row() {
     assert_eq!((first.objects(), first.total_bytes(), ranked[0].savings[0]), (24, 24_000, 24_000));
     assert_eq!(
         describe(&trace, first),
-        "free h0 (model.py:30 forward) just after kernel mm (call 2); the same 23 times more at this line"
+        "free h0 (model.py:30 forward) just after kernel mm (call 2); likewise 23 more times at this line"
     );
     let table = tables::suggestions_table(&trace, &ranked, &tables::listed(&ranked, None), &peaks);
     let cell = |name: &str| format!("{:?}", table.column(name).unwrap().values);
@@ -135,10 +137,10 @@ fn what_one_line_makes_is_one_row() {
     assert!(cell("function").starts_with(r#"Str([Some("forward")"#), "{}", cell("function"));
     assert!(cell("module").starts_with(r#"Str([Some("layers.0")"#), "{}", cell("module"));
     let applied = tables::apply(&trace, &ranked, &[1]).unwrap();
-    // One layer at a time, and what is made in the end.
+    // One layer at a time, and the final results.
     assert_eq!(applied.column("peak_after").unwrap().values, Values::I64(vec![Some(1000)]));
     let waste = tables::waste_table(&trace, &matches);
-    // All are freed late; each but the first could take the memory of the one before.
+    // All are freed late; each but the first could reuse the memory of the previous one.
     assert_eq!(waste.column("objects").unwrap().values, Values::I64(vec![Some(24), Some(23)]));
     assert_eq!(waste.column("bytes").unwrap().values, Values::I64(vec![Some(24_000), Some(23_000)]));
 }
@@ -155,12 +157,12 @@ fn phases_are_told_by_call_paths() {
     let Values::Str(phases) = &table.column("phase").unwrap().values else { panic!("{table:?}") };
     let told: Vec<&str> = phases.iter().flatten().map(String::as_str).collect();
     assert_eq!(told, ["other", "optimizer", "backward", "forward", "data"]);
-    // A buffer's module is the one that has it.
+    // The module of a buffer is its owner.
     let bytes = [8 + 1024, 512, 256, 32 + 64 + 128, 16].map(Some).to_vec();
     assert_eq!(table.column("bytes").unwrap().values, Values::I64(bytes));
 }
 
-/// Sizes that no device has: nothing overflows, and no more than the largest number comes out.
+/// Sizes beyond any device: sums saturate without overflow.
 #[test]
 fn sizes_beyond_all_devices_are_survived() {
     let huge = i64::MAX as u64;
@@ -188,7 +190,7 @@ fn sizes_beyond_all_devices_are_survived() {
     assert!((0..200_000).all(|stream| allocator.allocate(1, stream).is_ok() || allocator.reserved() <= 1 << 44));
 }
 
-/// The rules side by side, as `--rules drgpum` shows them.
+/// Table that compares the rules, for `--rules drgpum`.
 #[test]
 fn rules_stand_side_by_side() {
     let trace =
@@ -207,7 +209,8 @@ fn rules_stand_side_by_side() {
     assert_eq!(matches.iter().find(|found| found.object.index() == 0).unwrap().distance, Some(2));
 }
 
-/// What lies between an allocation and a use in the same operator is not the program's to change; the text form keeps that.
+/// The program cannot change the time between an allocation and a use in the same operator; the text form keeps this
+/// flag.
 #[test]
 fn nothing_is_early_within_an_operator() {
     let early = |word: &str| {
@@ -224,7 +227,7 @@ fn nothing_is_early_within_an_operator() {
     assert_eq!([unused(""), unused(" within")], [1, 0], "scratch memory of an operator");
 }
 
-/// What PyTorch's allocator holds for it is foretold as well: two objects of 30 MiB, then one at a time.
+/// The model also predicts PyTorch's reserved memory: for two objects of 30 MiB, then for one at a time.
 #[test]
 fn what_the_allocator_holds_is_foretold() {
     let mib = 1 << 20;
@@ -244,7 +247,7 @@ fn what_the_allocator_holds_is_foretold() {
     assert_eq!((value("reserved_before"), value("reserved_after")), (one(60 * mib), one(30 * mib)));
 }
 
-/// Slices of an object rule out that it is allocated later, which is less effort but saves less.
+/// Slices of an object exclude its later allocation, which takes less effort but saves less.
 #[test]
 fn together_is_not_less_than_slices_alone() {
     let text = "a A 1000; a B 500; a C 4000; h A\nk p A>B[:]\nk q B[:]>B[:]\nk k3 B[0:100]>C[0:1000]\nk k3 B[0:100]>C[1000:2000]\n\
@@ -257,7 +260,7 @@ fn together_is_not_less_than_slices_alone() {
     assert!(together.after.bytes <= 2500, "{together:?}");
 }
 
-/// Where there is no line, nothing is told of one; a size in bytes is told once.
+/// Without a line, the text has none; a size in bytes appears once.
 #[test]
 fn words_of_what_is_done_again() {
     let told = |text: &str| -> Vec<String> {
@@ -270,8 +273,8 @@ fn words_of_what_is_done_again() {
         |times: usize| told(&format!("a X 5000; a B 10; k a >X; {}; f X; f B; end", vec![between; times].join("; ")));
     let ends =
         |times: usize, end: &str| idle(times).iter().any(|told| told.starts_with("move X to") && told.ends_with(end));
-    assert!(ends(2, "; the same once more at another time"), "{:?}", idle(2));
-    assert!(ends(3, "; the same 2 times more at other times"), "{:?}", idle(3));
+    assert!(ends(2, "; likewise once more at another time"), "{:?}", idle(2));
+    assert!(ends(3, "; likewise 2 more times at other times"), "{:?}", idle(3));
     let small = told("a C 9000; k k C[0:3000]>C[0:3000]; f C; end");
     assert!(small.iter().any(|told| told == "allocate 3000 B for C instead of 9000 B"), "{small:?}");
 }

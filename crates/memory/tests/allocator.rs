@@ -1,4 +1,4 @@
-//! The allocator's rules on sequences worked out by hand, and what must hold for any sequence.
+//! Rules of the allocator on sequences that were computed by hand, and invariants of any sequence.
 
 use crate::snapshots::{BASE, block, event, frame, read, segment};
 use proptest::prelude::*;
@@ -25,7 +25,7 @@ fn limited(bytes: u64) -> AllocatorSettings {
     AllocatorSettings { capacity: Some(bytes), ..AllocatorSettings::default() }
 }
 
-/// Bytes in use, bytes held, segments.
+/// Allocated bytes, reserved bytes, segments.
 fn state(allocator: &Allocator) -> (u64, u64, usize) {
     (allocator.allocated(), allocator.reserved(), allocator.segments())
 }
@@ -37,7 +37,7 @@ fn small_requests_share_segments_of_two_mebibytes() {
     assert_eq!(state(&allocator), (512, 2 * MIB, 1));
     let second = allocator.allocate(513, 0).unwrap();
     assert_eq!((second - first, state(&allocator)), (512, (1_536, 2 * MIB, 1)));
-    // 1 MiB is still small; what is left (2 MiB - 1.5 KiB) holds it once.
+    // 1 MiB is still small; the remainder (2 MiB - 1.5 KiB) fits it once.
     allocator.allocate(MIB, 0).unwrap();
     assert_eq!(state(&allocator), (1_536 + MIB, 2 * MIB, 1));
     allocator.allocate(MIB, 0).unwrap();
@@ -55,7 +55,7 @@ fn large_requests_split_only_if_more_than_one_mebibyte_is_left() {
     assert_eq!(state(&allocator), (21 * MIB + 512, 30 * MIB, 2), "from 10 MiB on: a segment of its own");
     allocator.allocate(11 * MIB + 512, 0).unwrap();
     assert_eq!(allocator.reserved(), 42 * MIB, "rounded up to 2 MiB");
-    // 12 MiB segment, 0.9995 MiB over: not split, all of it counts.
+    // A segment of 12 MiB with 0.9995 MiB left: not split, so all of it counts.
     assert_eq!(allocator.allocated(), 21 * MIB + 512 + 12 * MIB);
 }
 
@@ -89,7 +89,7 @@ fn free_segments_go_back_when_there_is_no_room() {
     let first = allocator.allocate(24 * MIB, 0).unwrap();
     let second = allocator.allocate(24 * MIB, 0).unwrap();
     allocator.free(first);
-    // A free segment of 24 MiB is too small for 26; it is given back.
+    // A free segment of 24 MiB is too small for 26, and is released.
     allocator.allocate(26 * MIB, 0).unwrap();
     assert_eq!(state(&allocator), (50 * MIB, 50 * MIB, 2));
     allocator.free(second);
@@ -115,7 +115,8 @@ fn expandable_segments_grow_by_what_is_missing() {
     );
     allocator.free(first);
     allocator.free(second);
-    // Both and the rest are one block: a larger request needs but one page more, where segments would need all anew.
+    // Both and the rest form one block: a larger request needs only one page more, where plain segments would need all
+    // memory again.
     allocator.allocate(45 * MIB, 0).unwrap();
     assert_eq!(state(&allocator), (45 * MIB, 60 * MIB, 1));
     allocator.allocate(100 * KIB, 0).unwrap();
@@ -128,7 +129,7 @@ fn expandable_segments_grow_by_what_is_missing() {
 fn sizes_are_rounded_as_the_settings_say() {
     let rounding = MemoryAllocatorSettings { divisions: [2; 16], ..MemoryAllocatorSettings::default() };
     let mut allocator = Allocator::new(AllocatorSettings { rounding, ..AllocatorSettings::default() });
-    // Between 8 and 16 MiB there is 12: three sizes are one, and its block serves them all.
+    // Between 8 and 16 MiB there is 12: three sizes are equal, and one block serves them all.
     let first = allocator.allocate(9 * MIB, 0).unwrap();
     assert_eq!(state(&allocator), (12 * MIB, 12 * MIB, 1));
     for size in [10, 12] {
@@ -138,7 +139,7 @@ fn sizes_are_rounded_as_the_settings_say() {
     }
 }
 
-/// What a snapshot says of them counts for its objects and for the model.
+/// Settings in a snapshot apply to its objects and to the model.
 #[test]
 fn settings_stand_in_the_snapshot() {
     let event = |action: &str, size: u64, time: u64| json!({"action": action, "addr": 4096, "size": size, "stream": 0, "time_us": time});
@@ -193,8 +194,8 @@ fn private_pools_serve_no_other_requests() {
     assert_eq!(allocator.reserved(), 80 * MIB);
 }
 
-/// A program whose graph makes four blocks and frees three of them before a large request comes; the segments of the
-/// graph are of the private pool `pool` (0: of none), and all are there at the end if `is_whole`.
+/// Program whose graph allocates four blocks and frees three of them before a large request. The segments of the graph
+/// belong to the private pool `pool` (0: to none), and all exist at the end if `is_whole`.
 fn with_graph(pool: u64, is_whole: bool) -> MemoryTrace {
     let at = |number: u64| BASE + number * 128 * MIB;
     let graph: Vec<u64> = (1..5).map(at).collect();
@@ -242,7 +243,7 @@ fn segments_that_grow_share_nothing_between_pools() {
     assert_eq!(saved(&with_graph(1, false)), None, "of a segment that is gone the pool is not known");
 }
 
-/// Calls of two devices have numbers in common: what one device's allocator got is not told of a call of the other one.
+/// Calls of two devices have common numbers: growth on one device is not reported at a call of the other.
 #[test]
 fn growth_is_told_of_the_devices_own_calls() {
     let other = BASE + 4096 * MIB;
@@ -286,10 +287,13 @@ fn growth_is_told_of_the_devices_own_calls() {
     segments.extend([parts, whole(other + 512 * MIB, 50, 1, "active_allocated")]);
     let trace = read(&json!({"segments": segments, "device_traces": [of_first, of_second]}));
     let notes = peaks_table(&trace, &named_peaks(&trace, 1)).notes;
-    let growths: Vec<&String> = notes.iter().filter(|note| note.contains("it got")).collect();
+    let growths: Vec<&String> = notes.iter().filter(|note| note.contains("the allocator requested")).collect();
     let [only] = growths[..] else { panic!("{notes:?}") };
-    assert!(only.starts_with("cuda:1: ") && only.contains("(large.py:5 run) it got 50.00 MiB"), "{only}");
-    assert!(only.contains("though 60.00 MiB were free"), "{only}");
+    assert!(
+        only.starts_with("cuda:1: ") && only.contains("(large.py:5 run) the allocator requested 50.00 MiB"),
+        "{only}"
+    );
+    assert!(only.contains("although 60.00 MiB of its memory were free"), "{only}");
 }
 
 proptest! {

@@ -1,4 +1,4 @@
-//! Memory that is in use before the first call: it counts at the first call, whatever that does.
+//! Memory that is live before the first call: it counts at the first call, independent of that call.
 
 use stackline_ingest::memory::{read_bytes, text};
 use stackline_memory::curve::{alive_at, curves};
@@ -22,7 +22,7 @@ const BEGINS_FULL: &str = "o big 1000000; o p 100; f big at=x.py:1:y; a x 512; k
 fn what_the_first_call_frees_is_a_peak() {
     let trace = text::read("before", BEGINS_FULL).unwrap();
     assert_eq!(peak(&trace), (0, 1_000_100, 2));
-    // Nothing else moves: the next call has what is left and its own.
+    // Nothing else changes: the next call has the remaining bytes and its own.
     assert_eq!(curves(&trace)[0].points, [(0, 1_000_100), (1, 612), (4, 100), (5, 0)]);
     let analysis = MemoryAnalysis::new(&trace, 2);
     let table = tables::peaks_table(&trace, &analysis.peaks);
@@ -44,7 +44,7 @@ fn several_frees_in_a_row() {
     assert_eq!(curves(&trace)[0].points, [(0, 450), (1, 50), (2, 0)]);
 }
 
-/// A ring of events that begins with frees.
+/// Ring buffer of events that begins with frees.
 #[test]
 fn a_snapshot_that_begins_with_frees() {
     let event = |action: &str, addr: u64, size: u64, time: u64| {
@@ -60,7 +60,7 @@ fn a_snapshot_that_begins_with_frees() {
     assert_eq!(peak(&read_bytes("ring", text.as_bytes()).unwrap()), (0, 3072, 2));
 }
 
-/// Without history there are no calls, but what is active is known.
+/// Without history there are no calls, but the active blocks are known.
 #[test]
 fn a_snapshot_of_segments_alone() {
     let text = r#"{"device_traces":[],"segments":[{"device":0,"address":4096,"total_size":2097152,"stream":0,
@@ -78,7 +78,7 @@ fn a_snapshot_of_segments_alone() {
     assert_eq!(alive_at(&trace, MemoryDeviceId(0), MemoryCallId(0)).len(), 2);
 }
 
-/// The youngest of its size: the first frees are of what is older.
+/// A free is assigned to the youngest object of its size; the first frees are of older objects.
 #[test]
 fn a_timeline_that_begins_with_a_free() {
     let rows = "[[-1,1,4096,0],[-1,1,1024,1],[10,4,-4096,0],[20,2,512,3]]";

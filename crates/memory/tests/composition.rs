@@ -1,4 +1,4 @@
-//! Composition of peaks: temporaries of an optimizer's step, optimizers written by hand, and programs without backward passes.
+//! Composition of peaks: optimizer temporaries, handwritten optimizers, and programs without backward passes.
 
 use crate::snapshots::{BASE, MIB, event, frame, read};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use stackline_testkit::tables::{integers, texts};
 pub(crate) const KIB: u64 = 1024;
 const ADAM: &str = "/env/site-packages/torch/optim/adam.py";
 
-/// A program that allocates and frees; addresses are never used again.
+/// Program that allocates and frees; addresses are never reused.
 #[derive(Default)]
 pub(crate) struct Program {
     events: Vec<Value>,
@@ -31,7 +31,7 @@ impl Program {
         block
     }
 
-    /// One object of each size of the model, with elements of so many times the parameters' bytes.
+    /// One object of each size of the model, with `times` as many bytes as the parameters.
     pub(crate) fn set(&mut self, times: u64, frames: &[Value]) -> Vec<(u64, u64)> {
         sizes().map(|bytes| self.make(times * bytes, frames)).collect()
     }
@@ -43,7 +43,7 @@ impl Program {
         }
     }
 
-    /// Forward and backward; the gradients.
+    /// Forward and backward pass; returns the gradients.
     pub(crate) fn passes(&mut self) -> Vec<(u64, u64)> {
         let node = "torch::autograd::generated::AddmmBackward0::apply(int)";
         let activation = self.make(100 * KIB, &forward(33, "train"));
@@ -74,12 +74,12 @@ pub(crate) fn build() -> [Value; 1] {
     [frame("train.py", 3, "build")]
 }
 
-/// A line of `torch.optim`, called by the program.
+/// Line of `torch.optim`, called by the program.
 pub(crate) fn optim(line: u32, function: &str) -> [Value; 3] {
     [frame(ADAM, line, function), frame(ADAM, 220, "step"), frame("train.py", 9, "main")]
 }
 
-/// A line of an optimizer that knows nothing of `torch.optim`.
+/// Line of an optimizer without `torch.optim`.
 fn by_hand(line: u32, function: &str) -> [Value; 2] {
     [frame("opt.py", line, function), frame("train.py", 9, "main")]
 }
@@ -93,7 +93,7 @@ pub(crate) fn bytes_of(parts: &[Part], wanted: Use) -> u64 {
     parts.iter().filter(|part| part.of == wanted).map(|part| part.bytes).sum()
 }
 
-/// AdamW with `foreach`: five equal sets, of which the last one is gone after each step.
+/// AdamW with `foreach`: five equal sets; the last one is freed after each step.
 fn foreach(steps: u32, function: &str, frees: bool) -> MemoryTrace {
     let mut program = Program::default();
     program.set(1, &build());
@@ -114,7 +114,7 @@ fn foreach(steps: u32, function: &str, frees: bool) -> MemoryTrace {
 #[test]
 fn temporaries_of_the_step_are_no_state_of_the_optimizer() {
     let all = [Use::Parameters, Use::Gradients, Use::FirstMoments, Use::SecondMoments, Use::OptimizerTemporaries];
-    // The records end after the step, within the second, or within the first one, where the function tells.
+    // The records end after the step, within the second, or within the first one, where the function name decides.
     for (steps, function, frees) in
         [(4, "_multi_tensor_adam", true), (2, "update", false), (1, "_multi_tensor_adam", false), (3, "update", true)]
     {
@@ -131,7 +131,8 @@ fn temporaries_of_the_step_are_no_state_of_the_optimizer() {
     }
 }
 
-/// SGD makes its momentum where others make temporaries; what the end of the program frees was no temporary.
+/// SGD allocates its momentum where others allocate temporaries; objects freed at the end of the program were no
+/// temporaries.
 #[test]
 fn state_that_lasts_is_no_temporary() {
     for function in ["_multi_tensor_sgd", "_init_group"] {
@@ -150,7 +151,8 @@ fn state_that_lasts_is_no_temporary() {
     }
 }
 
-/// What the next step makes anew, after it freed the last one's, is none either: gradients in float32, kept in a list.
+/// Objects that each step allocates again after freeing the previous ones are temporaries, too: float32 gradients in a
+/// list.
 #[test]
 fn what_each_step_makes_anew_is_a_temporary() {
     let mut program = Program::default();
@@ -168,7 +170,7 @@ fn what_each_step_makes_anew_is_a_temporary() {
     assert_eq!(bytes_of(&parts, Use::FirstMoments), 2 * set(), "{parts:?}");
 }
 
-/// What a closure of the step runs (LBFGS, Lightning) is the model's.
+/// Objects of a closure of the step (LBFGS, Lightning) belong to the model.
 #[test]
 fn the_model_within_an_optimizers_step_makes_activations() {
     let within = |frames: &[Value]| -> Vec<Value> { frames.iter().cloned().chain(optim(60, "step")).collect() };
@@ -185,7 +187,8 @@ fn the_model_within_an_optimizers_step_makes_activations() {
     assert_eq!(bytes_of(&parts, Use::OptimizerTemporaries), 0, "{parts:?}");
 }
 
-/// Mixed precision: weights in bfloat16, master weights, moments and float32 copies of gradients, all by lines of the program.
+/// Mixed precision: bfloat16 weights, and master weights, moments and float32 copies of gradients, all by lines of the
+/// program.
 #[test]
 fn optimizers_written_by_hand_are_recognized() {
     let mut program = Program::default();
@@ -215,11 +218,11 @@ fn optimizers_written_by_hand_are_recognized() {
     }
     assert_eq!([bytes_of(&parts, Use::Other), bytes_of(&parts, Use::OptimizerState)], [0, 0]);
     let notes = remedies(&parts).join(" ");
-    assert!(notes.contains("33.3 % of the peak, and gone after it. Update in place"), "{notes}");
+    assert!(notes.contains("33.3 % of the peak, and freed after the step. Update in place"), "{notes}");
 }
 
-/// At a peak within backward not all gradients are there: state of an optimizer written by hand tells the parameters, which several lines
-/// of `__init__` made. What is freed before the end is no parameter.
+/// At a peak within backward not all gradients exist: the state of a handwritten optimizer identifies the parameters,
+/// which several lines of `__init__` allocated. Objects that are freed before the end are no parameters.
 #[test]
 fn parameters_of_several_lines_have_the_sizes_of_state_by_hand() {
     for is_kept in [true, false] {
@@ -248,7 +251,7 @@ fn parameters_of_several_lines_have_the_sizes_of_state_by_hand() {
     }
 }
 
-/// Sets of which only that they are equal is known have a row each, by line.
+/// Equal sets of unknown use have a row each, by line.
 #[test]
 fn equal_sets_are_named_by_their_lines() {
     let mut program = Program::default();
@@ -263,7 +266,7 @@ fn equal_sets_are_named_by_their_lines() {
     assert_eq!(integers(&table, "bytes")[0], set() as i64);
     let notes = table.notes.join(" ");
     assert!(notes.contains("3 sets of equal sizes are ") && !notes.contains("optimizer state are"), "{notes}");
-    // One line alone, or one size alone, is equal to nothing.
+    // A single line, or a single size, has no equal set.
     let mut program = Program::default();
     program.set(1, &by_hand(12, "setup"));
     for line in [44, 45] {
@@ -272,7 +275,7 @@ fn equal_sets_are_named_by_their_lines() {
     assert_eq!(bytes_of(&parts(&program.trace()), Use::EqualSets), 0);
 }
 
-/// An evaluation that keeps something of each batch, made at these frames.
+/// Evaluation that keeps an object of each batch, allocated at these frames.
 fn evaluation(batches: u32, kept: &[Value]) -> MemoryTrace {
     let mut program = Program::default();
     program.make(4 * MIB, &build());
@@ -310,7 +313,7 @@ fn results_that_an_evaluation_keeps_are_no_activations() {
     ));
 }
 
-/// A cache of keys and values is there to grow; layers of one pass are no passes; few passes tell nothing.
+/// A cache of keys and values grows on purpose; layers of one pass are not passes; few passes are no evidence.
 #[test]
 fn caches_layers_and_few_passes_are_no_growth() {
     let mut cached = vec![frame("cache.py", 5, "update")];
@@ -336,18 +339,19 @@ fn caches_layers_and_few_passes_are_no_growth() {
     }
 }
 
-/// What the passes of [`layers`] have besides their layers.
+/// Optional allocations in the passes of [`layers`].
 #[derive(Clone, Copy, Default)]
 struct More {
-    /// An input, made by the program.
+    /// Input allocated by the program.
     input: bool,
     /// Memory that each layer frees before the next one begins.
     temporaries: bool,
-    /// Something of the program that nobody frees.
+    /// Object of the program that is never freed.
     log: bool,
 }
 
-/// Passes of a `Sequential` of six equal layers, all of one call path, whose activations are freed at the end of each pass.
+/// Passes of a `Sequential` of six equal layers with one call path, whose activations are freed at the end of each
+/// pass.
 fn layers(passes: u32, more: More) -> MemoryTrace {
     let mut program = Program::default();
     program.make(4 * MIB, &build());
@@ -390,7 +394,8 @@ fn activations_that_each_pass_frees_are_not_kept() {
     }
 }
 
-/// What the program itself leaves behind after each pass of a model is told with its line, and by passes, not layers.
+/// Objects that the program itself keeps after each pass are reported with their line, and per pass instead of per
+/// layer.
 #[test]
 fn what_the_program_keeps_of_each_pass_grows() {
     let trace = layers(12, More { log: true, ..More::default() });

@@ -1,4 +1,4 @@
-//! Sources with numbers that cannot be: each is counted in the read report, and spoils nothing else.
+//! Sources with impossible numbers: each is counted in the read report, and affects nothing else.
 
 use serde_json::{Value, json};
 use stackline_ingest::memory::read_bytes;
@@ -12,7 +12,7 @@ fn read(document: &Value) -> MemoryTrace {
     trace
 }
 
-/// What a code was counted for, and how often.
+/// Count of a code, and its example.
 fn counted<'a>(trace: &'a MemoryTrace, code: &str) -> (u64, &'a str) {
     let problem = trace.report.problems.iter().find(|problem| problem.code == code);
     problem.map_or((0, ""), |problem| (problem.count, problem.example.as_str()))
@@ -32,13 +32,13 @@ fn sound() -> Value {
     segment(0, &[block(0, &json!(MIB), "active_allocated"), block(MIB, &json!(19 * MIB), "inactive")])
 }
 
-/// A snapshot of these segments, the first of which is sound.
+/// Snapshot of these segments, the first of which is valid.
 fn with(more: &[Value]) -> Value {
     let segments: Vec<Value> = std::iter::once(sound()).chain(more.iter().cloned()).collect();
     json!({"device_traces": [], "segments": segments})
 }
 
-/// Reads a snapshot in which one thing was left out; what is in use, and held.
+/// Read a snapshot in which one thing was left out; returns live and reserved bytes.
 fn left_out(document: &Value, what: &str) -> (u64, u64) {
     let trace = read(document);
     let (count, example) = counted(&trace, "damaged_segment");
@@ -97,7 +97,7 @@ fn segments_that_cannot_be() {
     assert_eq!(counted(&read(&with(&[other])), "damaged_segment").0, 0);
 }
 
-/// A request that failed is not explained by what cannot be.
+/// A damaged segment must not explain a failed request.
 #[test]
 fn a_failed_request_is_not_fragmentation_because_of_a_damaged_segment() {
     let mut bad = segment(100 * MIB, &[]);
@@ -109,7 +109,7 @@ fn a_failed_request_is_not_fragmentation_because_of_a_damaged_segment() {
     assert!(!shown.contains("fragmentation\")") && shown.contains("not enough memory"), "{shown}");
 }
 
-/// What is older than the records was there, too, when a request failed before the first of them.
+/// Objects older than the records also existed when a request failed before the first record.
 #[test]
 fn a_request_that_fails_first_of_all_finds_what_is_older() {
     let mut document = with(&[segment(100 * MIB, &[block(100 * MIB, &json!(18 * MIB), "active_allocated")])]);
@@ -144,7 +144,7 @@ fn parts_of_another_form_and_events_with_such_sizes_are_counted() {
     assert_eq!(curves(&trace)[0].peak().bytes, 512);
 }
 
-/// A file of an operator that takes one sound tensor and this one.
+/// File of an operator that takes one valid tensor and this one.
 fn operator(tensor: &Value) -> Value {
     json!({"schema": "1.0", "nodes": [{"id": 2, "name": "aten::relu", "parent": 1, "op_schema": "",
         "inputs": [[11, 7, 0, 256, 4, "cuda:0"], tensor], "input_types": ["Tensor(float)", "Tensor(float)"],
@@ -155,7 +155,7 @@ fn operator(tensor: &Value) -> Value {
 fn tensors_that_cannot_be() {
     let sound = read(&operator(&json!([12, 8, 0, 256, 4, "cuda:0"])));
     assert_eq!((counted(&sound, "damaged_tensor").0, sound.accesses.len()), (0, 2));
-    // Storage 0 is none, which is no damage.
+    // Storage 0 means none, which is no damage.
     let none = read(&operator(&json!([12, 0, 0, 0, 4, "cuda:0"])));
     assert_eq!((counted(&none, "damaged_tensor").0, none.accesses.len()), (0, 1));
     for damaged in [
@@ -173,7 +173,7 @@ fn tensors_that_cannot_be() {
     }
 }
 
-/// Rows of a raw timeline, one of them with a size that its action cannot have.
+/// Rows of a raw timeline, one of them with an impossible size for its action.
 #[test]
 fn sizes_of_a_timeline_that_cannot_be() {
     let sound = "[-1,1,4096,0],[10,2,0,3],[20,4,0,3],[30,4,-4096,0]";
@@ -194,7 +194,7 @@ fn sizes_of_a_timeline_that_cannot_be() {
     assert_eq!(counted(&trace, "unknown_memory_event"), (1, "action 9"));
 }
 
-/// However a source is packed, the report says how much of it was read.
+/// For any compression, the report has the number of uncompressed bytes.
 #[test]
 fn bytes_are_those_that_were_read() {
     let text = "a x 64; k one x>x; f x; end\n";

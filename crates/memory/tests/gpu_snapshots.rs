@@ -1,4 +1,4 @@
-//! What snapshots of an NVIDIA H100 (PyTorch 2.11, `benches/gpu/snapshots.py`) showed, in small.
+//! Small versions of effects in snapshots of an NVIDIA H100 (PyTorch 2.11, `benches/gpu/snapshots.py`).
 
 use crate::snapshots::{BASE, MIB, block, event, frame, read, segment};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use stackline_model::MemoryTrace;
 use stackline_testkit::tables::{integers, texts};
 use std::path::Path;
 
-/// Objects that are made one after the other, and never freed.
+/// Objects that are allocated in order, and never freed.
 #[derive(Default)]
 struct Program {
     events: Vec<Value>,
@@ -46,7 +46,7 @@ fn sizes() -> impl Iterator<Item = u64> {
     (0..12).map(|at| (1 + at % 5) * 64 * 1024)
 }
 
-/// A forward pass in a model, called by a line of the program.
+/// Forward pass in a model, called by a line of the program.
 fn forward(line: u32) -> [Value; 4] {
     [
         frame("??", 0, "at::_ops::addmm::call(at::Tensor const&)"),
@@ -73,8 +73,8 @@ fn state(line: u32) -> [Value; 2] {
     [frame("/env/site-packages/torch/optim/adam.py", line, "_init_group"), frame("train.py", 9, "train")]
 }
 
-/// Graphs of several forward passes are equal sets of sizes, larger than the model: their call paths say what they are. Another model
-/// with the same sizes, made before, is not the one that is trained.
+/// Graphs of several forward passes are equal sets of sizes, larger than the model; their call paths identify them. An
+/// earlier model with the same sizes is not the trained one.
 #[test]
 fn activations_that_are_kept_are_no_parameters() {
     let mut program = Program::default();
@@ -87,7 +87,7 @@ fn activations_that_are_kept_are_no_parameters() {
     for _ in 0..4 {
         sizes().for_each(|bytes| program.make(4 * bytes, &forward(12)));
     }
-    // What backward makes of these has their sizes, too.
+    // Results of backward have the same sizes, too.
     sizes().for_each(|bytes| program.make(4 * bytes, &backward()));
     let parts = parts(&program.trace());
     for of in [Use::Parameters, Use::FirstMoments, Use::SecondMoments] {
@@ -98,7 +98,7 @@ fn activations_that_are_kept_are_no_parameters() {
     assert_eq!(bytes(&parts, Use::Backward), 4 * set);
 }
 
-/// What backward recomputes for checkpoints is no gradient, though it is as large.
+/// Activations that backward recomputes for checkpoints are no gradients, although they are as large.
 #[test]
 fn recomputed_activations_are_no_gradients() {
     let mut program = Program::default();
@@ -109,7 +109,7 @@ fn recomputed_activations_are_no_gradients() {
     assert_eq!(bytes(&parts, Use::Gradients), 0, "{parts:?}");
 }
 
-/// cuBLAS keeps its workspaces: whose matrix product came first does not own them.
+/// cuBLAS keeps its workspaces; the first matrix product does not own them.
 #[test]
 fn workspaces_of_libraries_are_a_part_of_their_own() {
     let cublas = frame("??", 0, "at::cuda::setWorkspaceForHandle(cublasContext*, c10::cuda::CUDAStream)");
@@ -164,8 +164,8 @@ fn peaks_are_those_of_memory_stats() {
     }
 }
 
-/// What `snapshots.py` knows that it holds: parameters and states of the optimizer of the same model in both, no gradients when backward
-/// begins. After a graph was captured with gradients there are as many of these.
+/// Compared with the objects that `snapshots.py` keeps: parameters and optimizer state of the same model in both, no
+/// gradients at the start of backward. After the capture of a graph with gradients there are as many of these.
 #[test]
 fn real_peaks_are_made_of_what_the_program_holds() {
     for (name, parameters, gradients, states, workspaces) in [
@@ -177,7 +177,7 @@ fn real_peaks_are_made_of_what_the_program_holds() {
         let parts = parts(&trace);
         let of = |of| bytes(&parts, of);
         let told = [of(Use::Parameters), of(Use::Gradients), of(Use::FirstMoments) + of(Use::SecondMoments)];
-        // Small parameters are rounded up to 512 bytes, and some blocks are not cut.
+        // Small parameters are rounded up to 512 bytes, and some blocks are not split.
         for (told, known) in told.into_iter().zip([parameters, gradients, states]) {
             assert!((known..=known + known / 50).contains(&told), "{name}: {told} of {known}: {parts:?}");
         }
@@ -185,7 +185,7 @@ fn real_peaks_are_made_of_what_the_program_holds() {
     }
 }
 
-/// A block is not cut where at most 1 MiB would remain: the request gets all of it, and the next one nothing of it.
+/// A block is not split if at most 1 MiB would remain: the request gets all of it, and the next one nothing of it.
 #[test]
 fn blocks_that_are_not_cut_count_whole() {
     let frames = [frame("train.py", 3, "main")];
@@ -201,7 +201,7 @@ fn blocks_that_are_not_cut_count_whole() {
         event("alloc", second, 7 * MIB, 5, &frames),
         event("free_requested", second, 7 * MIB, 6, &frames),
         event("free_completed", second, 7 * MIB, 6, &frames),
-        // A segment of small blocks, of which everything is cut off.
+        // A segment of small blocks, which are always split.
         event("segment_alloc", third, 2 * MIB, 7, &frames),
         event("alloc", third, MIB, 8, &frames),
         event("free_requested", third, MIB, 9, &frames),
@@ -214,7 +214,7 @@ fn blocks_that_are_not_cut_count_whole() {
     let trace = read(&json!({"segments": segments, "device_traces": [events]}));
     assert_eq!(trace.objects.bytes, [11 * MIB, 9 * MIB, 7 * MIB, MIB]);
     assert_eq!(trace.objects.requested[1], 8 * MIB + 512 * kib);
-    // Something lies in what would be the rest of a block: these are not PyTorch's rules.
+    // An object is in the remainder of a block, so the rules are not PyTorch's.
     let mut others = events.to_vec();
     others.insert(3, event("alloc", second + 8 * MIB + 768 * kib, 128 * kib, 3, &frames));
     assert_eq!(read(&json!({"segments": segments, "device_traces": [others]})).objects.bytes[1], 8 * MIB + 512 * kib);
@@ -223,8 +223,8 @@ fn blocks_that_are_not_cut_count_whole() {
     assert_eq!(read(&expandable).objects.bytes[1], 8 * MIB + 512 * kib);
 }
 
-/// `losses.append(model(x).mean())` keeps a graph of each of four iterations until the function returns. What is named is the call of the
-/// model, not the lines in it; what `step` makes there is freed.
+/// `losses.append(model(x).mean())` keeps a graph of each of four iterations until the function returns. The finding
+/// names the call of the model, not its lines; objects of `step` there are freed.
 #[test]
 fn graphs_that_a_list_keeps_are_a_leak() {
     let trace = real("leak");
@@ -244,31 +244,32 @@ fn what_the_allocator_could_not_use_is_told() {
     let trace = real("fragments");
     let notes = peaks_table(&trace, &named_peaks(&trace, 1)).notes.join(" ");
     for told in [
-        "the allocator held at most 980.0 MiB. At call 90 (",
-        "snapshots.py:83 fragments) it got 192.0 MiB from the device though 364.2 MiB were",
+        "the allocator reserved at most 980.0 MiB. At call 90 (",
+        "snapshots.py:83 fragments) the allocator requested 192.0 MiB from the device although 364.2 MiB",
     ] {
         assert!(notes.contains(told), "{told}: {notes}");
     }
 }
 
-/// The limit of the process made it fail, and one list holds nearly all: segments that grow would not help, and are not advised.
+/// A process limit caused the failure, and one list holds most of the memory: expandable segments would not help, and
+/// are not suggested.
 #[test]
 fn a_request_over_the_limit_of_the_process_is_explained() {
     let trace = real("out-of-memory");
     let notes = failed_requests_table(&trace).notes.join(" ");
     for told in [
-        "28.61 MiB asked for (a segment of 30.00 MiB) at ",
-        "snapshots.py:69 out_of_memory: the device had enough (65.97 GiB free)",
+        "Request of 28.61 MiB failed (needs a segment of 30.00 MiB) at ",
+        "snapshots.py:69 out_of_memory: the device had enough free memory (65.97 GiB)",
         "a limit of the process (set_per_process_memory_fraction)",
-        "gain at most the 90.38 MiB that the allocator held unused",
-        "Of 1804 MiB in use, 93.6 % was allocated at ",
-        "snapshots.py:69 out_of_memory (59 objects).",
+        "gain at most the 90.38 MiB that are reserved and unused",
+        "allocated 93.6 % of the 1804 MiB in use (59 objects).",
+        "snapshots.py:69 out_of_memory allocated 93.6 %",
     ] {
         assert!(notes.contains(told), "{told}: {notes}");
     }
 }
 
-/// Less than 5 % less memory held is within the error of the model of the allocator.
+/// A saving of less than 5 % of reserved memory is within the model's error.
 #[test]
 fn growing_segments_are_advised_where_they_save_enough() {
     for (name, expected) in [("train-step", 1), ("leak", 0), ("fragments", 0), ("out-of-memory", 0), ("graph-pool", 0)]

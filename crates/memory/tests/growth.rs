@@ -1,4 +1,4 @@
-//! Leaks of traces that end before the program: what grows round after round.
+//! Leaks in traces that end before the program: growth per iteration.
 
 use stackline_memory::{Certainty, Measure, MemoryAnalysis, Origin, Pattern, PatternMatch, Rules};
 use stackline_model::{MemoryCallId, MemoryPhase, MemoryTrace};
@@ -15,7 +15,7 @@ fn leaks(trace: &MemoryTrace) -> Vec<PatternMatch> {
     analysis.matches.into_iter().filter(|found| found.pattern == Pattern::MemoryLeak).collect()
 }
 
-/// Turns of training: each makes an activation and frees it, whatever `more` says, and what an optimizer needs.
+/// Training iterations: each allocates and frees an activation, the optimizer's memory, and the objects of `more`.
 fn training(turns: usize, more: impl Fn(usize) -> String) -> MemoryTrace {
     let turn = |at: usize| {
         format!(
@@ -34,7 +34,7 @@ fn loss(at: usize) -> String {
 fn what_each_turn_of_training_leaves_behind_leaks() {
     let trace = training(9, loss);
     let found = leaks(&trace);
-    // What the last turn made is still in use.
+    // Objects of the last iteration are still in use.
     assert_eq!(
         found.iter().map(|leak| trace.object_name(leak.object)).collect::<Vec<_>>(),
         (0..8).map(|at| format!("loss{at}")).collect::<Vec<_>>()
@@ -43,27 +43,27 @@ fn what_each_turn_of_training_leaves_behind_leaks() {
     let measure = Measure::Growth { left: 8, rounds: 8, per_round: 1000, origin: Origin::Turns };
     assert_eq!(found[0].measure, Some(measure));
     assert!(MemoryAnalysis::new(&trace, 1).ranked.is_empty(), "until when they are needed, nobody knows");
-    // Of what follows the optimizer the first turn has nothing: the others leave 1000 bytes each.
+    // The first iteration lacks the objects that follow the optimizer: the others leave 1000 bytes each.
     let after = |at: usize| if at > 0 { loss(at) } else { String::new() };
     let found = leaks(&training(9, after));
     let measure = Measure::Growth { left: 7, rounds: 7, per_round: 1000, origin: Origin::Turns };
     assert_eq!(found[0].measure, Some(measure));
-    // Where some turns leave nothing, the first one is one of them.
+    // If some iterations leave nothing, the first one counts as one of them.
     let found = leaks(&training(31, |at| if at % 2 == 1 { loss(at) } else { String::new() }));
     let measure = Measure::Growth { left: 15, rounds: 30, per_round: 500, origin: Origin::Turns };
     assert_eq!(found[0].measure, Some(measure));
-    // Every third turn alone, in a longer trace.
+    // Only every third iteration, in a longer trace.
     let some = training(30, |at| if at % 3 == 0 { loss(at) } else { String::new() });
     assert_eq!(leaks(&some).len(), 10);
-    // More turns can be asked for.
+    // A setting can require more iterations.
     let rules = Rules { leak_rounds: 9, ..Rules::default() };
     assert!(
         MemoryAnalysis::by_rules(&trace, 1, rules).matches.iter().all(|found| found.pattern != Pattern::MemoryLeak)
     );
 }
 
-/// What lies between backward and the optimizer (gradients that are clipped) begins no turn, and neither does a second backward. An
-/// optimizer without memory of its own leaves the turns to backward.
+/// Work between backward and the optimizer (gradient clipping) starts no iteration, and neither does a second backward.
+/// Without optimizer allocations, backward separates iterations.
 #[test]
 fn a_turn_ends_with_its_optimizer() {
     let backward =
@@ -76,7 +76,7 @@ fn a_turn_ends_with_its_optimizer() {
     };
     let clipped = training(9, |at| format!("{} {} {} {}", loss(at), backward(at), clip(at), backward(at + 100)));
     assert_eq!(rounds(&clipped), Some((8, 8, 1000)));
-    // Two optimizers: each of them ends a turn.
+    // Two optimizers: each of them ends an iteration.
     let second = |at: usize| {
         format!("a t{at} 64 at=torch/optim/sgd.py:5:step; f t{at}; a fake{at} 64 at=gan.py:5:step; f fake{at};")
     };
@@ -86,7 +86,7 @@ fn a_turn_ends_with_its_optimizer() {
     let state = "a s0 64 at=train.py:14:step at=torch/optim/adam.py:5:step; ";
     let bare = read(&format!("{}{state}{}", bare(0), (1..9).map(bare).collect::<String>()));
     assert_eq!(rounds(&bare), Some((8, 8, 1000)));
-    // Momentum in the first step, and one more when a parameter is unfrozen: backward tells of the turns all the same.
+    // Momentum in the first step, and one more when a parameter is unfrozen: backward still separates the iterations.
     let momentum = |at: usize| match at {
         0 | 29 => format!("a m{at} 64 at=train.py:14:step at=torch/optim/sgd.py:5:step; "),
         _ => String::new(),
@@ -109,7 +109,7 @@ fn what_is_kept_for_a_while_or_made_once_does_not() {
     assert_eq!(told(&training(20, weights)), 0, "made once");
     let state = |at: usize| format!("a s{at} 64 kind=\"optimizer state\" at=train.py:9:step;");
     assert_eq!(told(&training(20, state)), 0, "state of an optimizer");
-    // Who touches it is known: in the last turn, too.
+    // Accesses are known, also in the last iteration.
     let touched = |at: usize| match at {
         19 => format!(
             "{} k sum loss0,loss1,loss2,loss3,loss4,loss5,loss6,loss7,loss8,loss9,loss10,loss11,loss12,loss13,loss14,loss15,loss16,loss17,loss18,loss19>act19;",
@@ -121,7 +121,8 @@ fn what_is_kept_for_a_while_or_made_once_does_not() {
     assert_eq!(told(&training(20, |at| format!("{} k f act{at}>loss{at};", loss(at)))), 19);
 }
 
-/// Of a program whose end was seen: weights are read in each request; a buffer is read in the first half alone, outputs are kept.
+/// Program with a recorded end: weights are read in each request; a buffer is read only in the first half, outputs are
+/// kept.
 #[test]
 fn what_an_inference_uses_all_along_does_not() {
     let request = |at: usize| {
@@ -142,7 +143,7 @@ fn what_an_inference_uses_all_along_does_not() {
 
 #[test]
 fn steps_that_the_source_tells_of_are_rounds() {
-    // Without any line: the operators' call paths stand for it, whatever the number of the step in them.
+    // Without lines, call paths of operators are the sites, without step numbers.
     let step = |at: usize| {
         format!(
             "a kept{at} 1000 at=\"\":0:\"ProfilerStep#{at}\" at=\"\":0:\"aten::add\"; \
@@ -171,15 +172,15 @@ fn a_line_that_makes_more_and_more_all_along_leaks_where_nothing_is_known_of_rou
         read(&(0..count).map(one).collect::<String>())
     };
     let found = leaks(&many(60, "at=train.py:12:main"));
-    // Those of the last tenth may be in use.
+    // Objects of the last tenth may be in use.
     assert_eq!(found.len(), 54);
     assert!(matches!(found[0].measure, Some(Measure::Growth { origin: Origin::Parts, .. })));
     assert!(leaks(&many(29, "at=train.py:12:main")).is_empty(), "few");
     assert!(leaks(&many(60, "")).is_empty(), "no line");
-    // Layers, one after the other, keep their activations up to backward.
+    // Successive layers keep their activations until backward.
     let layer = "at=train.py:12:main at=torch/nn/modules/module.py:1500:_call_impl at=model.py:5:forward";
     assert!(leaks(&many(60, layer)).is_empty(), "within a model");
-    // Loading weights comes first, and ends.
+    // Loading of weights comes first, and ends.
     let load: String = (0..60).map(|at| format!("a w{at} 1048576 at=load.py:3:load; ")).collect();
     let use_them: String = (0..200).map(|at| format!("a t{at} 64 at=run.py:9:step; f t{at}; ")).collect();
     let trace = read(&format!("{load}{use_them}"));
@@ -187,7 +188,8 @@ fn a_line_that_makes_more_and_more_all_along_leaks_where_nothing_is_known_of_rou
     assert!(!MemoryAnalysis::new(&trace, 1).can_tell_leaks());
 }
 
-/// A snapshot of so many steps, as PyTorch writes it: an optimizer's memory comes and goes, the loss of each step stays or not.
+/// Snapshot of `steps` steps in PyTorch's format: an optimizer's memory is allocated and freed, the loss of each step
+/// is kept or not.
 fn snapshot(steps: u64, is_kept: bool) -> MemoryTrace {
     let frame = |line: u32, file: &str| format!(r#"{{"name": "step", "filename": "{file}", "line": {line}}}"#);
     let mut events = Vec::new();
@@ -223,7 +225,7 @@ fn snapshots_tell_what_grows() {
     assert!(leaks(&snapshot(5, true)).is_empty(), "too few steps");
 }
 
-/// A trace of `torch.profiler` of so many steps: an operator in each makes memory that stays, or not.
+/// Trace of `torch.profiler` with `steps` steps: in each, an operator allocates memory that is kept or not.
 fn profile(steps: i64, is_kept: bool) -> MemoryTrace {
     let device = "Device Id=0 Device Type=1 Total Allocated=0 Total Reserved=0";
     let mut trace = MiniTrace::new("");

@@ -12,7 +12,8 @@ use stackline_model::{
 };
 use std::time::Instant;
 
-/// Training steps: layers allocate activations forward and free them backward; each kernel touches some of what is alive.
+/// Training steps: layers allocate activations in forward and free them in backward; each kernel accesses some live
+/// objects.
 fn steps(accesses: usize, streams: u64) -> MemoryTrace {
     const LAYERS: usize = 200;
     let mut trace = MemoryTrace { saw_end: true, ..MemoryTrace::default() };

@@ -1,5 +1,5 @@
-//! The programs that DrGPUM's artifact was published with, as access traces (`fixtures/memory`): counts by the artifact's
-//! rules as published, findings by ours as worked out by hand, peaks to the byte, and what the published fixes save.
+//! Programs of DrGPUM's published artifact as access traces (`fixtures/memory`): counts by the artifact's rules as
+//! published, findings by ours as computed by hand, peaks to the byte, and savings of the published fixes.
 
 use stackline_memory::curve::curves;
 use stackline_memory::replay::Replay;
@@ -15,7 +15,7 @@ fn open(name: &str) -> MemoryTrace {
     trace
 }
 
-/// `EA D:1 E:1 · LD A:1`: objects with kernels in between, by pattern; object-level patterns only.
+/// `EA D:1 E:1 · LD A:1`: objects with the number of kernels in between, by pattern; object-level patterns only.
 fn shown(trace: &MemoryTrace, matches: &[PatternMatch]) -> String {
     let intra = [Pattern::Overallocation, Pattern::NonUniformAccess, Pattern::StructuredAccess];
     let mut groups: Vec<String> = Vec::new();
@@ -35,7 +35,7 @@ fn shown(trace: &MemoryTrace, matches: &[PatternMatch]) -> String {
     groups.join(" · ")
 }
 
-/// Checks one program: the artifact's counts, our findings, the peak.
+/// Check one program: the artifact's counts, our findings, the peak.
 fn check(name: &str, artifact: &str, ours: &str, peak: u64) {
     let trace = open(name);
     let usage = ObjectUsage::new(&trace, Rules::default());
@@ -116,7 +116,7 @@ fn suggested(name: &str) -> Found {
     Found { trace, suggestions }
 }
 
-/// By how many percent the peak falls if the suggestions that `among` picks are combined, and what they are.
+/// Reduction of the peak in percent by the suggestions that `among` selects, and their texts.
 fn lowered(found: &Found, among: impl Fn(&str, &Suggestion) -> bool) -> (f64, Vec<String>) {
     let Found { trace, suggestions } = found;
     let picked: Vec<usize> = (0..suggestions.len())
@@ -137,7 +137,7 @@ fn all(found: &Found) -> f64 {
     saved
 }
 
-/// The published reduction is reached to the percent, or passed.
+/// The published reduction is reached to the percent, or exceeded.
 #[track_caller]
 fn reaches(name: &str, published: f64, ours: f64) {
     let saved = all(&suggested(name));
@@ -157,13 +157,13 @@ fn published_fixes_are_reached() {
     reaches("darknet", 83.0, 83.121);
 }
 
-/// The published fix keeps its four pairs of buffers in two; ours goes on to free each buffer between its rounds.
+/// The published fix keeps four pairs of buffers in two; ours also frees each buffer between its iterations.
 #[test]
 fn more_than_published() {
     reaches("simple-multi-copy", 50.0, 75.0);
 }
 
-/// Every step of a loop makes its buffer too early; that is one change of the program.
+/// Every iteration of a loop allocates its buffer too early; that is one change of the program.
 #[test]
 fn steps_of_a_loop_are_one_site() {
     let step =

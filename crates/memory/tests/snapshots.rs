@@ -1,4 +1,4 @@
-//! Memory snapshots as PyTorch writes them: real files, and small ones of the same kinds.
+//! Memory snapshots of PyTorch: real files, and small ones of the same kinds.
 
 use crate::common;
 
@@ -37,7 +37,8 @@ pub(crate) fn segment(address: u64, size: u64, pool: [u64; 2], blocks: &[Value])
            "segment_pool_id": pool, "frames": [], "blocks": blocks})
 }
 
-/// What a split block's last owner asked for stays with the free rest; for a block in use it cannot be more than the block.
+/// The requested bytes of a split block's last owner stay with the free remainder; for a used block they cannot exceed
+/// the block.
 #[test]
 fn free_blocks_keep_what_their_last_owner_asked_for() {
     let of = |state: &str| {
@@ -69,7 +70,7 @@ fn objects_lie_in_the_private_pool_of_their_segment() {
             segment(BASE + 128 * MIB, 6 * MIB, [0, 1], &[block(BASE + 128 * MIB, 6 * MIB, 6 * MIB, "inactive")]),
         ],
         "device_traces": [[
-            // Something else lay here before the segment was the pool's.
+            // Another object was here before the segment belonged to the pool.
             event("alloc", private, MIB, 1, &frames),
             event("free_requested", private, MIB, 2, &frames),
             event("free_completed", private, MIB, 2, &frames),
@@ -90,7 +91,7 @@ fn objects_lie_in_the_private_pool_of_their_segment() {
     assert_eq!([of("free_segments"), of("free_split"), of("free_private")], [0, 0, 16 * MIB as i64]);
 }
 
-/// One model: parameters from before, gradients by C++, two moments; or both moments made by one line of torch.optim.
+/// One model: older parameters, gradients by C++, two moments; or both moments by one line of torch.optim.
 fn training(moments_at: [u32; 2], state_bytes: u64) -> MemoryTrace {
     let sizes: Vec<u64> = (0..12).map(|at| (1 + at % 5) * 64 * 1024).collect();
     let engine = frame("??", 0, "torch::autograd::Engine::evaluate_function(int)");
@@ -154,7 +155,7 @@ fn one_set_alone_says_nothing() {
     let curve = &curves(&trace)[0];
     let parts = composition(&trace, curve.device, curve.peak().position);
     assert_eq!(parts.len(), 1);
-    // No backward pass is to be seen: whether they are activations depends on what would have come.
+    // There is no backward pass, so it is unknown if these are activations.
     assert_eq!((parts[0].of, parts[0].evidence), (Use::Forward, Evidence::CallPath));
     assert!(remedies(&parts)[0].contains("no backward pass"), "{:?}", remedies(&parts));
 }
@@ -166,14 +167,18 @@ fn snapshots_without_history_and_with_a_late_one_say_so() {
     let without = read(&json!({"segments": segments, "device_traces": [[]]}));
     assert_eq!(without.report.count_of("no_memory_history"), 1);
     let peaks = |trace: &MemoryTrace| tables::peaks_table(trace, &tables::named_peaks(trace, 3));
-    assert!(peaks(&without).title.contains("peak is not known"), "{}", peaks(&without).title);
+    assert!(peaks(&without).title.contains("peak unknown"), "{}", peaks(&without).title);
     let free = tables::segments_table(&without).notes.join(" ");
     assert!(free.contains("8192 KiB of 20.00 MiB reserved (40.0 %) are free, in 1 block"), "{free}");
     let frames = [frame("train.py", 3, "main")];
     let late =
         read(&json!({"segments": segments, "device_traces": [[event("alloc", BASE + 64 * MIB, MIB, 1, &frames)]]}));
     assert_eq!(late.report.count_of("no_memory_history"), 0);
-    assert!(peaks(&late).title.starts_with("Peaks of what was recorded"), "{}", peaks(&late).title);
+    assert!(
+        peaks(&late).title.starts_with("Peaks of live bytes within the recorded history"),
+        "{}",
+        peaks(&late).title
+    );
     assert!(peaks(&late).notes[0].contains("1 object of 12.00 MiB was"), "{:?}", peaks(&late).notes);
 }
 
@@ -183,7 +188,7 @@ fn real(name: &str) -> Option<MemoryTrace> {
     Some(trace)
 }
 
-/// Right readings of corpus/README.md.
+/// Expected values of corpus/README.md.
 #[test]
 fn real_snapshots_are_read_right() {
     let Some(train) = real("snapshot-train-step.pickle") else { return };
@@ -198,7 +203,8 @@ fn real_snapshots_are_read_right() {
     assert!(moment(Use::FirstMoments).ends_with("optimizers.py:82 step"));
     assert!(moment(Use::SecondMoments).ends_with("optimizers.py:84 step"));
     let peaks = tables::named_peaks(&train, 3);
-    // Of 326 older objects; what they are the peak in the optimizer tells, where gradients and moments have their sizes.
+    // 326 older objects: the peak in the optimizer identifies them, because gradients and moments have their sizes
+    // there.
     let (table, in_forward) =
         (tables::composition_table(&train, &peaks), texts(&tables::composition_table(&train, &peaks[1..2]), "use"));
     let at_second: Vec<String> = texts(&table, "peak")
@@ -229,7 +235,7 @@ fn two_snapshots_are_compared_by_line() {
     else {
         return;
     };
-    // What was asked for: blocks that are not cut would make it more.
+    // Requested bytes, because unsplit blocks would be larger.
     assert_eq!(integers(&tables::peaks_comparison_table(&before, &after), "change"), [222_994_432]);
     let lines = tables::comparison_table(&before, &after);
     let copies: Vec<(String, i64)> = texts(&lines, "place").into_iter().zip(integers(&lines, "change")).collect();
@@ -240,7 +246,7 @@ fn two_snapshots_are_compared_by_line() {
     assert!(integers(&tables::comparison_table(&after, &after), "change").is_empty());
 }
 
-/// A loop reaches the same peak in each step; the second one is the next lower.
+/// A loop reaches the same peak in each step; the second peak is the next lower one.
 #[test]
 fn equal_peaks_are_one() {
     let frames = [frame("train.py", 3, "main")];
@@ -258,7 +264,7 @@ fn equal_peaks_are_one() {
     assert_eq!(peaks, [60, 40, 20]);
 }
 
-/// What a few calls free and allocate again is one peak; what other work lies between are two.
+/// A few calls that free and allocate again form one peak; other work in between separates two.
 #[test]
 fn peaks_a_few_calls_apart_are_one() {
     let peaks = |between: u64| {

@@ -1,4 +1,4 @@
-//! Sources of memory traces, read from real and from generated files, and compared with what others say of them.
+//! Sources of memory traces, read from real and generated files, and compared with other tools.
 
 use crate::common;
 
@@ -18,7 +18,7 @@ fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../ingest/tests/memory").join(name)
 }
 
-/// What a Python prints; `None` where there is no Python, but not in CI.
+/// Output of Python; `None` without Python, except in CI.
 fn python(arguments: &[&str]) -> Option<String> {
     let python = std::env::var("STACKLINE_TORCH").unwrap_or_else(|_| "python3".to_owned());
     match Command::new(python).args(arguments).output() {
@@ -34,7 +34,7 @@ fn python(arguments: &[&str]) -> Option<String> {
     }
 }
 
-/// As `pickles.py` writes it.
+/// Normalized value, in the format of `pickles.py`.
 fn canonical(
     values: &Values,
     value: Value,
@@ -82,14 +82,14 @@ fn pickles_mean_what_python_says() {
         let (values, root) = pickle::read(&bytes[..], Limits::default()).unwrap();
         assert_eq!(canonical(&values, root, &mut BTreeMap::new()), expected, "{hex}");
         shared += usize::from(expected.contains('@'));
-        // Whatever is cut off is missed.
+        // Truncation is detected at any position.
         let cut = bytes.len() * 2 / 3;
         assert!(pickle::read(&bytes[..cut], Limits::default()).is_err());
     }
     assert!(shared > 100, "{shared}");
 }
 
-/// A generated snapshot and what its allocator says.
+/// Generated snapshot, and the expected state of its allocator.
 fn generate(folder: &Path, name: &str, more: &[&str]) -> Option<(PathBuf, Json)> {
     let file = folder.join(name);
     let out = file.to_str().unwrap();
@@ -98,7 +98,7 @@ fn generate(folder: &Path, name: &str, more: &[&str]) -> Option<(PathBuf, Json)>
     Some((file, serde_json::from_slice(&expected).unwrap()))
 }
 
-/// The end of the trace is what the allocator says that it is.
+/// The end of the trace equals the allocator's state.
 fn check_end(trace: &MemoryTrace, expected: &Json) {
     trace.check().unwrap();
     for (number, expected) in expected["devices"].as_array().unwrap().iter().enumerate() {
@@ -147,7 +147,8 @@ fn generated_snapshots_in_every_form() {
     }
 }
 
-/// The ring of events lost its beginning: what is alive in the end is still known, with its call path.
+/// The ring buffer of events lost its beginning: objects that are live at the end are still known, with their call
+/// paths.
 #[test]
 fn a_snapshot_that_begins_in_the_middle() {
     let folder = tempfile::tempdir().unwrap();
@@ -165,7 +166,7 @@ fn a_snapshot_that_begins_in_the_middle() {
     assert_eq!(curve.at(curve.end - 1), expected["devices"][0]["allocated"].as_u64().unwrap());
 }
 
-/// PyTorch's own `_memory_viz` says the same of a generated snapshot, and its pages are read.
+/// PyTorch's own `_memory_viz` gives the same result for a generated snapshot, and its pages are read.
 #[test]
 fn what_memory_viz_says() {
     let Ok(torch) = std::env::var("STACKLINE_TORCH") else {
@@ -174,7 +175,7 @@ fn what_memory_viz_says() {
     };
     let folder = tempfile::tempdir().unwrap();
     let Some((file, _)) = generate(folder.path(), "s.pickle", &["--ring", "700"]) else { return };
-    // The module alone: importing all of PyTorch takes seconds.
+    // Only the module, because an import of all of PyTorch takes seconds.
     let program = "import importlib.util as u, os, pickle, sys; torch = u.find_spec('torch').submodule_search_locations[0]; \
         s = u.spec_from_file_location('viz', os.path.join(torch, 'cuda', '_memory_viz.py')); v = u.module_from_spec(s); \
         s.loader.exec_module(v); d = pickle.load(open(sys.argv[1], 'rb')); print(v.segsum(d)); \
@@ -195,7 +196,7 @@ fn what_memory_viz_says() {
     assert_eq!((page.calls, page.objects), (trace.calls, trace.objects));
 }
 
-/// PyTorch writes the allocator's total into each event: the curve goes through all of them.
+/// PyTorch writes the allocator's total into each event: the curve equals all of them.
 #[test]
 fn kineto_totals_are_the_curve() {
     for (name, events) in [
@@ -217,7 +218,7 @@ fn kineto_totals_are_the_curve() {
             let curve = curves.iter().find(|curve| curve.device == total.device).unwrap();
             assert_eq!(curve.at(total.after.0), total.allocated, "{name} at {:?}", total.after);
         }
-        // Every allocation lies in an operator and has a call path.
+        // Every allocation is in an operator and has a call path.
         let made: Vec<usize> =
             (0..trace.objects.len()).filter(|row| trace.objects.allocated_by[*row].is_some()).collect();
         let placed = made.iter().filter(|row| trace.objects.stack[**row].is_some()).count();
@@ -235,13 +236,13 @@ fn kineto_without_addresses() {
     trace.check().unwrap();
     assert_eq!(trace.calls.len(), 12838);
     assert_eq!(trace.report.count_of("without_addresses"), 12838);
-    // Operators have their thread as a text, memory events as a number: it is one thread.
+    // Operators have their thread as text, memory events as a number: it is the same thread.
     let made: Vec<usize> = (0..trace.objects.len()).filter(|row| trace.objects.allocated_by[*row].is_some()).collect();
     let of = |begin: &str| {
         let name = |row: &&usize| trace.strings.get(trace.objects.operator[**row]);
         made.iter().filter(|row| !name(row).is_empty() && name(row).starts_with(begin)).count()
     };
-    // As counted in the file; what is not of `aten` lies in nodes of autograd, the optimizer and the data loader.
+    // As counted in the file; allocations outside of `aten` are in autograd nodes, the optimizer and the data loader.
     assert_eq!((made.len(), of(""), of("aten::")), (6420, 6420, 4944));
 }
 
@@ -291,7 +292,7 @@ fn odd_events_are_counted() {
     assert_eq!(trace.out_of_memory[0].before.index(), trace.calls.len() - 1);
 }
 
-/// A list that stands for a thousand devices is read once; a dict within itself ends nothing.
+/// A list that is referenced for a thousand devices is read once; a dict that contains itself does not loop.
 #[test]
 fn shared_lists_do_not_multiply() {
     let mut bytes = b"\x80\x02}q\x00(X\x0d\x00\x00\x00device_traces](]q\x01(".to_vec();
@@ -303,7 +304,7 @@ fn shared_lists_do_not_multiply() {
     assert_eq!(trace.calls.len(), 1);
 }
 
-/// A pickle, by its instructions: texts and numbers, and values that are used again by number.
+/// Pickle by its instructions: texts and numbers, and values that are reused by number.
 #[derive(Default)]
 struct Pickled(Vec<u8>);
 
@@ -329,14 +330,14 @@ impl Pickled {
         self
     }
 
-    /// A list of what is remembered by this number, so often.
+    /// List with `count` references to the memoized value of this number.
     fn times(self, number: u8, count: usize) -> Self {
         let again = [b'h', number].repeat(count);
         self.op(b"](").op(&again).op(b"e")
     }
 }
 
-/// Thousands of segments whose blocks are one list: it is the first one's.
+/// Thousands of segments that share one list of blocks: it belongs to the first one.
 #[test]
 fn blocks_of_one_segment_are_no_others() {
     let block = |pickle: Pickled| {
@@ -344,7 +345,7 @@ fn blocks_of_one_segment_are_no_others() {
         pickle.text("address").number(0).op(b"u\x94")
     };
     let mut pickle = block(Pickled::new().op(b"}(").text("segments").op(b"]("));
-    // What was just made is no segment; it stands in the memo as 0, and the list of many of it as 1.
+    // The value is not a segment; it is in the memo as 0, and the list of its copies as 1.
     pickle = pickle.times(0, 5000).op(b"\x940");
     for number in 0..5000 {
         pickle = pickle.op(b"}(").text("address").number(number << 13).text("total_size").number(512);
@@ -353,14 +354,14 @@ fn blocks_of_one_segment_are_no_others() {
     let bytes = pickle.op(b"eu.").0;
     let begin = std::time::Instant::now();
     let trace = read_bytes("shared", &bytes).unwrap();
-    // And of these the first one alone: the others lie in it.
+    // Only the first of these, because the others are within it.
     assert_eq!((trace.segments.len(), trace.blocks.len()), (1, 1));
     let told = trace.report.problems.iter().find(|problem| problem.code == "damaged_segment").unwrap();
     assert!(told.count >= 4999 + 4999, "{told:?}");
     println!("{:?}", begin.elapsed());
 }
 
-/// Lists within lists, each of them the same one a hundred times: a hundred million tensors in a few hundred bytes.
+/// Nested lists, each with a hundred references to the same list: a hundred million tensors in a few hundred bytes.
 #[test]
 fn lists_of_tensors_do_not_unfold() {
     let mut pickle = Pickled::new().op(b"}(").text("schema").text("1.1").text("nodes").op(b"](}(");
@@ -376,7 +377,7 @@ fn lists_of_tensors_do_not_unfold() {
     assert!(trace.report.problems.iter().any(|problem| problem.code == "damaged_memory_event"), "{:?}", trace.report);
 }
 
-/// One operator that takes very many tensors takes no longer than so many operators that take one each.
+/// One operator with very many tensors takes no longer than as many operators with one each.
 #[test]
 fn an_operator_may_take_very_many_tensors() {
     let count = 60_000;
@@ -407,7 +408,7 @@ fn what_is_no_memory_trace_is_refused() {
     }
 }
 
-/// Operators with the storages that they take and give; `linear` is one layer forward and backward.
+/// Operators with their input and output storages; `linear` is one layer, forward and backward.
 #[test]
 fn execution_traces() {
     for name in ["linear", "simple-add"] {
@@ -435,7 +436,7 @@ fn execution_traces() {
     assert!(peak.bytes >= 2 * 4_194_304, "the weight and its gradient are alive together: {}", peak.bytes);
 }
 
-/// Chakra's layout of the same.
+/// The same in Chakra's layout.
 #[test]
 fn execution_traces_of_chakra() {
     let Some(archive) = corpus("bundles/chakra-1.0.2-chakra.0.0.4.tgz") else { return };

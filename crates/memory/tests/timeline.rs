@@ -1,4 +1,4 @@
-//! Memory timelines of `torch.profiler`: bytes in use, and what they are for, at each time.
+//! Memory timelines of `torch.profiler`: live bytes by kind over time.
 
 use crate::common;
 
@@ -36,7 +36,7 @@ fn memory_timeline() {
     let parameters = end.iter().filter(|object| trace.objects.kind[object.index()].name() == "parameter");
     let bytes: u64 = parameters.map(|object| trace.objects.bytes[object.index()]).sum();
     assert_eq!(i64::try_from(bytes).unwrap(), by_category[0]);
-    // What was an activation at the peak counts as one, whatever it became.
+    // An activation at the peak counts as one, even if its kind changes later.
     let kinds = at_peak_kinds(&trace);
     assert_eq!((kinds["activation"], at_peak[4]), (2_592_465_920, 2_592_465_920));
     assert_eq!((kinds["temporary"], kinds["unknown"]), (at_peak[3] + at_peak[6], at_peak[7]));
@@ -53,7 +53,7 @@ fn at_peak_kinds(trace: &MemoryTrace) -> BTreeMap<String, i64> {
     kinds.iter().flatten().cloned().zip(bytes.iter().flatten().copied()).collect()
 }
 
-/// What becomes something else after the peak is at the peak what it was then; in the list of all objects, what it is in the end.
+/// At the peak, an object has the kind of that time; in the list of all objects, the final one.
 #[test]
 fn what_an_object_becomes_it_is_not_before() {
     let rows = "[[1, 2, 1000, 4], [2, 2, 50, 7], [3, 3, -1000, 4], [3, 3, 1000, 5], [4, 4, -50, 7]]";

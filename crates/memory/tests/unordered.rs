@@ -1,9 +1,9 @@
-//! What is idle, or lies in slices, between calls that nothing orders is a guess.
+//! Gaps and slices between unordered calls are inferred.
 
 use stackline_memory::suggest::{Action, suggestions};
 use stackline_memory::{Certainty, ObjectUsage, Pattern, PatternMatch, Rules, patterns};
 
-/// The match of a pattern at X, and how sure the suggestions are that rest on such matches.
+/// Match of a pattern at X, and certainties of the suggestions from such matches.
 fn matches_of(text: &str, pattern: Pattern) -> (PatternMatch, Vec<Certainty>) {
     let trace = stackline_ingest::memory::text::read("unordered", text).unwrap();
     let usage = ObjectUsage::new(&trace, Rules::default());
@@ -37,7 +37,7 @@ fn idle_times_between_calls_that_nothing_orders() {
     }
 }
 
-/// That a third stream may use it meanwhile counts as well, wherever the host calls it.
+/// A third stream may also use it meanwhile, independent of the host order.
 #[test]
 fn idle_times_beside_another_stream() {
     let (found, resting) = idle("k late X> @4\ny\n");
@@ -55,7 +55,7 @@ fn slices_of_calls_that_nothing_orders() {
     };
     let (found, resting) = on([1, 2, 3], ["k"; 3]);
     assert_eq!((found.certainty, resting), (Certainty::Inferred, vec![Certainty::Inferred]));
-    // Whatever the kernels are called.
+    // For kernels of any name.
     for kernels in [["k"; 3], ["one", "two", "three"]] {
         let (found, resting) = on([1, 1, 1], kernels);
         assert_eq!((found.bytes, found.certainty, resting), (200, Certainty::Exact, vec![Certainty::Exact]));

@@ -10,7 +10,7 @@ fn layer(line: u32) -> [Value; 2] {
     [frame("/env/site-packages/torch/nn/modules/linear.py", 106, "__init__"), frame("train.py", line, "build")]
 }
 
-/// A step of training with AdamW of what `layer(3)` makes, beside whatever the program has made.
+/// Training step with AdamW for the objects of `layer(3)`, in addition to other objects of the program.
 fn step(program: &mut Program) {
     program.set(1, &layer(3));
     program.passes();
@@ -18,7 +18,8 @@ fn step(program: &mut Program) {
     program.set(1, &optim(175, "_init_group"));
 }
 
-/// LoRA: most weights have neither gradients nor moments. Those of another type than the trained ones, loaded by safetensors.
+/// LoRA: most weights have neither gradients nor moments. They have another type than the trained ones, and safetensors
+/// loaded them.
 #[test]
 fn frozen_weights_are_told_by_the_code_that_made_them() {
     let safetensors = [frame("/env/site-packages/safetensors/torch.py", 313, "load_file"), build()[0].clone()];
@@ -39,7 +40,8 @@ fn frozen_weights_are_told_by_the_code_that_made_them() {
     }
 }
 
-/// Without frames of PyTorch, the line that made the trained weights and a life from before the first pass to the end say it.
+/// Without PyTorch frames, the evidence is the line of the trained weights, and a lifetime from before the first pass
+/// to the end.
 #[test]
 fn frozen_weights_are_told_by_line_and_lifetime() {
     let mut program = Program::default();
@@ -57,12 +59,12 @@ fn frozen_weights_are_told_by_line_and_lifetime() {
     assert_eq!(bytes_of(&parts, Use::Other), 25 * MIB, "what is freed, and what another line made: {parts:?}");
 }
 
-/// Of a program without gradients nobody can say that weights are frozen: they are parameters.
+/// Without gradients, weights cannot be known as frozen, so they are parameters.
 #[test]
 fn weights_of_inference_are_parameters() {
     let mut program = Program::default();
     program.set(1, &layer(3));
-    // A cache of keys and values: equal blocks, made by a class of the program.
+    // A cache of keys and values: equal blocks, allocated by a class of the program.
     let cache = [frame("/srv/cache.py", 9, "__init__"), frame("serve.py", 3, "main")];
     (0..32).for_each(|_| _ = program.make(MIB, &cache));
     let hidden = program.make(KIB, &forward(33, "serve"));
@@ -73,7 +75,7 @@ fn weights_of_inference_are_parameters() {
     assert_eq!([bytes_of(&parts, Use::FrozenParameters), bytes_of(&parts, Use::Other)], [0, 32 * MIB], "{parts:?}");
 }
 
-/// Within a backward pass, layers whose gradients are not there yet are no frozen ones, by whatever they are known as weights.
+/// Within a backward pass, layers without gradients so far are not frozen, for any evidence of weights.
 #[test]
 fn weights_without_gradients_yet_are_parameters() {
     for frames in [&layer(3)[..], &build()] {
@@ -95,7 +97,7 @@ fn weights_without_gradients_yet_are_parameters() {
     }
 }
 
-/// Once the backward pass is over, gradients tell which weights are frozen; no optimizer needs to have state.
+/// After the backward pass, gradients identify frozen weights, even without optimizer state.
 #[test]
 fn gradients_of_a_whole_backward_pass_tell_frozen_weights() {
     for is_over in [false, true] {
@@ -114,7 +116,7 @@ fn gradients_of_a_whole_backward_pass_tell_frozen_weights() {
     }
 }
 
-/// Sizes of twelve layers, and those of the first nine of them, of which an optimizer has state.
+/// Sizes of twelve layers, and of the first nine, which have optimizer state.
 const LAYERS: std::ops::RangeInclusive<u64> = 1..=12;
 const WITH_STATE: std::ops::RangeInclusive<u64> = 1..=9;
 
@@ -122,7 +124,7 @@ fn layer_bytes(layers: std::ops::RangeInclusive<u64>) -> u64 {
     layers.map(|at| at * 64 * KIB).sum()
 }
 
-/// Within the first step of Adam, weights whose state is yet to come are not frozen; those without gradients are.
+/// Within the first step of Adam, weights without state so far are not frozen; those without gradients are.
 #[test]
 fn weights_without_optimizer_state_yet_are_parameters() {
     for frames in [&layer(3)[..], &build()] {
@@ -146,7 +148,8 @@ fn weights_without_optimizer_state_yet_are_parameters() {
     }
 }
 
-/// An optimizer that runs within the backward pass makes state layer by layer: the next forward pass says that the step is over.
+/// An optimizer within the backward pass allocates state layer by layer: the next forward pass shows that the step is
+/// over.
 #[test]
 fn weights_without_state_are_frozen_once_the_step_within_backward_is_over() {
     for (is_over, frees) in [(false, true), (false, false), (true, true), (true, false)] {
@@ -172,7 +175,7 @@ fn weights_without_state_are_frozen_once_the_step_within_backward_is_over() {
     }
 }
 
-/// Two networks with an optimizer each: the step of the first one says nothing of the second one's weights.
+/// Two networks with an optimizer each: the first step of one is no evidence for the weights of the other.
 #[test]
 fn weights_of_a_second_optimizer_are_parameters_before_its_first_step() {
     let mut program = Program::default();
@@ -193,7 +196,7 @@ fn weights_of_a_second_optimizer_are_parameters_before_its_first_step() {
     );
 }
 
-/// Who trains a few parameters beside frozen ones is not told to train fewer.
+/// The advice to train fewer parameters is not given if few are trained already.
 #[test]
 fn lora_is_no_advice_to_who_uses_it() {
     let notes = |frozen: u64| {
@@ -209,7 +212,7 @@ fn lora_is_no_advice_to_who_uses_it() {
     assert!(few_frozen.contains(said) && few_frozen.contains("(LoRA)"), "{few_frozen}");
 }
 
-/// Input buffers in a ring have one size, which temporaries of backward may have, too.
+/// Input buffers in a ring have one size, which temporaries of backward may share.
 #[test]
 fn buffers_of_one_size_are_no_parameters() {
     let mut program = Program::default();
@@ -221,7 +224,7 @@ fn buffers_of_one_size_are_no_parameters() {
     assert_eq!([bytes_of(&parts, Use::Other), bytes_of(&parts, Use::Backward)], [8 * MIB, 8 * MIB], "{parts:?}");
 }
 
-/// The largest weights of a model have the size of the buffers of a ring: the weights are those that modules made.
+/// The largest weights of a model have the size of buffers in a ring: the weights are those that modules allocated.
 #[test]
 fn buffers_of_the_size_of_weights_are_no_parameters() {
     let mut program = Program::default();
@@ -242,7 +245,7 @@ fn buffers_of_the_size_of_weights_are_no_parameters() {
     assert_eq!([bytes_of(&parts, Use::Other), bytes_of(&parts, Use::EqualSets)], [16 * MIB, 0], "{parts:?}");
 }
 
-/// Sizes alone say it, and that is said.
+/// Evidence from sizes only is reported as such.
 #[test]
 fn parameters_by_sizes_alone_are_of_low_confidence() {
     let mut program = Program::default();

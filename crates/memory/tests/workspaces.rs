@@ -1,13 +1,13 @@
-//! Memory that operators allocate for themselves, in execution traces, and what they touch beside the operators below them.
+//! Memory that operators allocate for themselves in execution traces, and accesses of operators that nested ones lack.
 
 use stackline_ingest::memory::read_bytes;
 use stackline_memory::{MemoryAnalysis, Pattern, curve::curves};
 use stackline_model::MemoryTrace;
 
-/// An operator: number, parent, name, schema, storages taken and given.
+/// Operator: number, parent, name, schema, input and output storages.
 type Operator<'a> = (u32, u32, &'a str, &'a str, &'a [u32], &'a [u32]);
 
-/// An execution trace of operators.
+/// Execution trace of operators.
 fn trace(nodes: &[Operator<'_>]) -> MemoryTrace {
     let tensor = |storage: &u32| format!(r#"[{storage},{storage},0,1024,4,"cuda:0"]"#);
     let node = |(id, parent, name, schema, takes, gives): &Operator<'_>| {
@@ -42,7 +42,7 @@ fn touched(trace: &MemoryTrace, operator: &str) -> Vec<String> {
     accesses.map(|access| format!("{} {}", access.mode.name(), trace.object_name(access.object))).collect()
 }
 
-/// `x * 2` copies the number below it, but reads x and writes the product itself.
+/// `x * 2` copies the number in a nested operator, but reads x and writes the product itself.
 #[test]
 fn operators_touch_what_nothing_below_them_mentions() {
     let trace = trace(&[
@@ -58,7 +58,7 @@ fn operators_touch_what_nothing_below_them_mentions() {
     assert_eq!(touched(&trace, "aten::mul"), ["read storage 5", "write storage 23"]);
     assert_eq!(touched(&trace, "aten::copy_"), ["write storage 20", "read storage 15"]);
     assert_eq!(touched(&trace, "aten::fill_"), ["write storage 5"]);
-    // 6 and 15 alone are older; 5 lives up to the product, which begins there.
+    // Only 6 and 15 are older; 5 lives up to the product, which begins there.
     assert_eq!(trace.report.count_of("older_than_records"), 2);
     let object = |name: &str| trace.objects.ids().find(|object| trace.object_name(*object) == name).unwrap();
     let product = trace.objects.allocated_by[object("storage 23").index()];
@@ -66,7 +66,7 @@ fn operators_touch_what_nothing_below_them_mentions() {
     assert_eq!(curves(&trace)[0].peak().bytes, 4 * 4096);
 }
 
-/// A result that an operator around gives, and that one below it merely takes first, was made within it.
+/// A result of an outer operator that a nested one takes as first input was allocated within it.
 #[test]
 fn results_that_are_filled_below_are_not_older() {
     let trace = trace(&[
@@ -75,12 +75,12 @@ fn results_that_are_filled_below_are_not_older() {
         (6, 3, "aten::fill_", "aten::fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)", &[81], &[81]),
     ]);
     assert_eq!(trace.report.count_of("older_than_records"), 1);
-    // What sum does with it after it was filled is not told: perhaps it writes it.
+    // Further accesses of sum after the fill are unknown; it may write the storage.
     assert_eq!(touched(&trace, "aten::sum"), ["read storage 5", "unknown storage 81"]);
 }
 
-/// A workspace that an operator allocates and uses is not told among its inputs; it is no memory that nobody touches. What the same call
-/// outside of an operator allocates is.
+/// A workspace that an operator allocates and uses is not among its inputs, but is not unused. Memory of the same call
+/// outside of an operator is.
 #[test]
 fn workspaces_of_operators_are_not_unused() {
     let node = |id: u32, parent: u32, name: &str, inputs: &str, outputs: &str| {
@@ -109,7 +109,7 @@ fn workspaces_of_operators_are_not_unused() {
     assert_eq!(names, ["storage 10"]);
 }
 
-/// What covers a part of a storage leaves the rest: it does not make what is in it. The same of all of it does.
+/// A fill of a part of a storage keeps the rest, so it does not produce the content. A fill of all of it does.
 #[test]
 fn a_view_that_is_filled_is_not_its_storage() {
     let trace_of = |target: &str| {

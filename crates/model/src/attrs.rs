@@ -1,12 +1,12 @@
-//! Arguments of events. Nothing that a trace says about an event is dropped; a layout ("shape") that many events share
-//! is stored once, so an attribute costs eight bytes.
+//! Arguments of events, without loss. A layout (keys and types) that many events share is stored once, so an attribute
+//! takes eight bytes.
 
 use crate::{AttrLayoutId, EventId, StrId, StringTable};
 use hashbrown::HashTable;
 use rustc_hash::FxHasher;
 use std::hash::{Hash, Hasher};
 
-/// How the eight bytes of an attribute are to be read.
+/// Type of an attribute's eight bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum AttrType {
@@ -53,7 +53,7 @@ pub enum AttrValue {
 }
 
 impl AttrValue {
-    /// Type and payload as stored.
+    /// Type and payload as they are stored.
     pub fn to_raw(self) -> (AttrType, u64) {
         match self {
             Self::Null => (AttrType::Null, 0),
@@ -79,7 +79,7 @@ impl AttrValue {
         }
     }
 
-    /// As an integer, if it is one (a float with an integral value below 2^53 counts).
+    /// Value as an integer, if it is one (also a float with an integral value below 2^53).
     pub fn as_i64(self) -> Option<i64> {
         match self {
             Self::Int(i) => Some(i),
@@ -89,7 +89,7 @@ impl AttrValue {
         }
     }
 
-    /// As a float, if it is a number.
+    /// Value as a float, if it is a number.
     pub fn as_f64(self) -> Option<f64> {
         match self {
             Self::Int(i) => Some(i as f64),
@@ -113,21 +113,21 @@ impl AttrValue {
     }
 }
 
-/// An attribute layout: the keys of an event's arguments, in the order of the file, and their types.
+/// Layout of attributes: keys of an event's arguments in file order, with their types.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct AttrLayout {
     /// Key and type of each attribute, in file order.
     pub fields: Vec<(StrId, AttrType)>,
 }
 
-/// Attributes of all events: per event a shape and a run of values.
+/// Attributes of all events: a layout and a range of values per event.
 #[derive(Clone, Debug, Default)]
 pub struct AttrTable {
     shapes: Vec<AttrLayout>,
     index: HashTable<u32>,
-    /// Per event: its shape.
+    /// Layout of each event.
     shape: Vec<AttrLayoutId>,
-    /// Per event: where its values start.
+    /// Start of each event's values.
     offset: Vec<u32>,
     values: Vec<u64>,
 }
@@ -144,19 +144,19 @@ impl AttrTable {
         Self::default()
     }
 
-    /// Rebuilds a table from its columns (see [`Self::columns`]), checking that they belong together.
+    /// Rebuild a table from its columns (see [`Self::columns`]), after a check that they are consistent.
     pub fn from_columns(shapes: Vec<AttrLayout>, shape: Vec<AttrLayoutId>, values: Vec<u64>) -> Result<Self, String> {
         let mut table = Self { shapes, shape, values, ..Self::default() };
         let lengths: Vec<usize> = table.shapes.iter().map(|shape| shape.fields.len()).collect();
         let mut offset = 0usize;
         table.offset.reserve_exact(table.shape.len());
         for id in &table.shape {
-            let length = lengths.get(id.index()).ok_or_else(|| format!("attribute shape {id:?} does not exist"))?;
+            let length = lengths.get(id.index()).ok_or_else(|| format!("attribute layout {id:?} does not exist"))?;
             table.offset.push(u32::try_from(offset).map_err(|_| "more than 2^32 attribute values".to_owned())?);
             offset += length;
         }
         if offset != table.values.len() {
-            return Err(format!("attribute shapes call for {offset} values, there are {}", table.values.len()));
+            return Err(format!("attribute layouts need {offset} values, {} exist", table.values.len()));
         }
         for (id, shape) in table.shapes.iter().enumerate() {
             let shapes = &table.shapes;
@@ -165,12 +165,12 @@ impl AttrTable {
         Ok(table)
     }
 
-    /// Shapes, shape per event, and all values event after event.
+    /// Layouts, layout per event, and all values in the order of events.
     pub fn columns(&self) -> (&[AttrLayout], &[AttrLayoutId], &[u64]) {
         (&self.shapes, &self.shape, &self.values)
     }
 
-    /// Appends the attributes of the next event. Values beyond 2^32 in all are dropped (returns `false`).
+    /// Append the attributes of the next event. Beyond 2^32 values in total they are dropped (returns `false`).
     pub fn push(&mut self, fields: &[(StrId, AttrType)], values: &[u64]) -> bool {
         let fits = u32::try_from(self.values.len() + values.len()).is_ok();
         let (fields, values) = if fits { (fields, values) } else { (&[][..], &[][..]) };
@@ -181,8 +181,7 @@ impl AttrTable {
         fits
     }
 
-    /// Adds attributes to events that are there: event, key, value, ascending by event. Costs a copy of the table, so
-    /// call it once.
+    /// Add attributes to existing events: event, key, value, ascending by event. It copies the table, so call it once.
     pub fn append(&mut self, additions: &[(EventId, StrId, AttrValue)]) {
         if additions.is_empty() {
             return;
@@ -206,7 +205,7 @@ impl AttrTable {
     }
 
     fn shape_id(&mut self, fields: &[(StrId, AttrType)]) -> AttrLayoutId {
-        // Neighbouring events mostly look alike: ask the previous shape before hashing.
+        // Adjacent events often share a layout, so the previous one is compared before hashing.
         if let Some(&last) = self.shape.last()
             && self.shapes[last.index()].fields == fields
         {
@@ -228,7 +227,7 @@ impl AttrTable {
         self.shape.len()
     }
 
-    /// Whether there is no event.
+    /// True if there are no events.
     pub fn is_empty(&self) -> bool {
         self.shape.is_empty()
     }
@@ -246,7 +245,7 @@ impl AttrTable {
         fields.iter().zip(values).map(|(&(key, kind), &raw)| (key, AttrValue::from_raw(kind, raw)))
     }
 
-    /// Random access to one key over all events. `None` if no event has it (`key` as found in the string table).
+    /// Random access to one key over all events. Empty if no event has it (`key` as found in the string table).
     pub fn column(&self, key: Option<StrId>) -> AttrColumn<'_> {
         // The last of duplicate keys wins, as in every JSON reader.
         let position = self
@@ -260,7 +259,7 @@ impl AttrTable {
 
 const NO_POSITION: u32 = u32::MAX;
 
-/// One attribute key over all events: see [`AttrTable::column`].
+/// Values of one attribute key over all events: see [`AttrTable::column`].
 #[derive(Debug)]
 pub struct AttrColumn<'a> {
     table: &'a AttrTable,
@@ -268,7 +267,7 @@ pub struct AttrColumn<'a> {
 }
 
 impl AttrColumn<'_> {
-    /// The value at `event`, `None` if the event lacks the key or the value is null.
+    /// Value at `event`; `None` if the event lacks the key or the value is null.
     pub fn get(&self, event: EventId) -> Option<AttrValue> {
         let shape = self.table.shape.get(event.index())?.index();
         let position = self.position[shape];
@@ -295,7 +294,7 @@ impl AttrColumn<'_> {
         self.get(event)?.text_id()
     }
 
-    /// Whether any event may have the key.
+    /// True if any event may have the key.
     pub fn exists(&self) -> bool {
         self.position.iter().any(|&p| p != NO_POSITION)
     }

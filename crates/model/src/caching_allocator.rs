@@ -1,7 +1,8 @@
-//! Sizes that PyTorch's caching allocator of CUDA memory has built in, in bytes (`c10/cuda/CUDACachingAllocator.h`).
+//! Built-in sizes of PyTorch's caching allocator for CUDA memory, in bytes (`c10/cuda/CUDACachingAllocator.h`).
 
-/// The largest request of the pool for small blocks, and the most that may remain of a large block without being cut off (`kSmallSize`).
+/// Largest request of the pool for small blocks, and largest remainder of a large block that is not split off
+/// (`kSmallSize`).
 pub const SMALL_REQUEST: u64 = 1 << 20;
 
-/// A segment of the pool for small blocks (`kSmallBuffer`); those of the other pool are larger.
+/// Segment size of the pool for small blocks (`kSmallBuffer`); those of the other pool are larger.
 pub const SMALL_SEGMENT: u64 = 2 << 20;

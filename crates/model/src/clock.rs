@@ -1,41 +1,41 @@
-//! How far the clock of an accelerator may be from the host's, by what must have happened first.
+//! Clock offset between an accelerator and the host, bounded by causality.
 
 use serde::{Deserialize, Serialize};
 
-/// What causality says of one device's clock, as recorded, and the shift that reading applied.
+/// Bounds of one device's clock offset, by causality of the recorded times, and the shift that reading applied.
 ///
-/// A shift is what would have to be *added* to the device's times. It cannot be less than [`Self::least_ns`], for no
-/// operation starts before the call that launches it does, nor more than [`Self::most_ns`], for a call that waited for
-/// an operation returns no sooner than the operation ends.
+/// A shift is the time to *add* to the device's times. It is at least [`Self::least_ns`], because no operation starts
+/// before its launch call, and at most [`Self::most_ns`], because a call that waited for an operation returns no sooner
+/// than the operation ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceClock {
     /// Device number (ROCm: agent id).
     pub device: i32,
-    /// Operations with a launch call: what the lower bound comes from.
+    /// Number of operations with a launch call, which give the lower bound.
     pub launches: u64,
-    /// Those of them that start before their call does.
+    /// Number of them that start before their call.
     pub early: u64,
-    /// Calls that waited for operations of this device: what the upper bound comes from.
+    /// Number of calls that waited for operations of this device, which give the upper bound.
     pub waits: u64,
-    /// Those of them that returned before the operations ended.
+    /// Number of them that returned before the operations ended.
     pub late: u64,
-    /// Lower bound of the shift in ns; negative where the shortest launch took that long. `None` without launches.
+    /// Lower bound of the shift in ns; negative if the shortest launch took that long. `None` without launches.
     pub least_ns: Option<i64>,
     /// Upper bound of the shift in ns. `None` without waits.
     pub most_ns: Option<i64>,
-    /// What was added to the device's times before anything was computed, in ns; 0 where they are as recorded. Counts and
-    /// bounds above are about times as recorded.
+    /// Shift that was added to the device's times before any computation, in ns; 0 for recorded times. Counts and
+    /// bounds above refer to recorded times.
     #[serde(default)]
     pub applied_ns: i64,
 }
 
 impl DeviceClock {
-    /// No bounds yet.
+    /// Create a clock without bounds.
     pub fn new(device: i32) -> Self {
         Self { device, launches: 0, early: 0, waits: 0, late: 0, least_ns: None, most_ns: None, applied_ns: 0 }
     }
 
-    /// Takes in that an operation started `after` ns after its launch call did (negative: before it).
+    /// Add an operation that started `after` ns after its launch call (negative: before it).
     pub fn launched(&mut self, after: i64) {
         self.launches += 1;
         self.early += u64::from(after < 0);
@@ -43,20 +43,20 @@ impl DeviceClock {
         self.least_ns = Some(self.least_ns.map_or(bound, |least| least.max(bound)));
     }
 
-    /// Takes in that a call returned `after` ns after what it waited for had ended (negative: before that).
+    /// Add a call that returned `after` ns after the end of the awaited work (negative: before it).
     pub fn waited(&mut self, after: i64) {
         self.waits += 1;
         self.late += u64::from(after < 0);
         self.most_ns = Some(self.most_ns.map_or(after, |most| most.min(after)));
     }
 
-    /// Whether no single shift satisfies both bounds: the clocks drift, or a record is wrong.
+    /// True if no single shift satisfies both bounds: the clocks drift, or a record is wrong.
     pub fn is_contradictory(&self) -> bool {
         matches!((self.least_ns, self.most_ns), (Some(least), Some(most)) if least > most)
     }
 
-    /// The shift of least size in ns that makes every launch and every wait possible: 0 where the recorded times are.
-    /// `None` where nothing bounds it, or no shift does.
+    /// Smallest shift in ns that makes every launch and every wait possible: 0 if the recorded times are. `None`
+    /// without bounds, or if no shift does.
     pub fn shift_ns(&self) -> Option<i64> {
         if self.is_contradictory() {
             return None;

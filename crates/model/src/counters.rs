@@ -3,12 +3,12 @@
 use crate::{Phase, StrId, Trace, TrackId};
 use rustc_hash::FxHashMap;
 
-/// One value that changes over time: a numeric argument of the counter events of one name on one track.
+/// Series of values: a numeric argument of the counter events of one name on one track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CounterSeries {
-    /// Where its events stand.
+    /// Track of the events.
     pub track: TrackId,
-    /// Name of its events.
+    /// Name of the events.
     pub name: StrId,
     /// Name of the argument.
     pub key: StrId,
@@ -17,18 +17,18 @@ pub struct CounterSeries {
 /// Values of all counters of a trace, in the order of the events; columns are equally long.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CounterTable {
-    /// The series, as they first occur.
+    /// Series in order of first appearance.
     pub all_series: Vec<CounterSeries>,
-    /// Row of `all_series` that each value belongs to.
+    /// Row of `all_series` of each value.
     pub series: Vec<u32>,
-    /// When each value began to hold, in ns since the base.
+    /// Time from which each value is valid, in ns since the base.
     pub time: Vec<i64>,
-    /// The values, all finite.
+    /// Values, all finite.
     pub value: Vec<f64>,
 }
 
 impl CounterTable {
-    /// Collects the values of counter events with a plausible time. Arguments that are no finite numbers are no values.
+    /// Collect the values of counter events with a plausible time. Arguments that are not finite numbers are skipped.
     pub fn from_trace(trace: &Trace) -> Self {
         let mut table = Self::default();
         let mut rows: FxHashMap<(TrackId, StrId, StrId), u32> = FxHashMap::default();
@@ -54,7 +54,7 @@ impl CounterTable {
         self.time.len()
     }
 
-    /// Whether there is none.
+    /// True if there are no values.
     pub fn is_empty(&self) -> bool {
         self.time.is_empty()
     }

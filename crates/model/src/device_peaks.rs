@@ -1,15 +1,18 @@
-//! Peak rates of accelerators by product name, from the makers' public data sheets.
+//! Peak rates of accelerators by product name, from the vendors' public data sheets.
 //!
-//! Rates are those of dense operands (without structured sparsity) at boost clock, of one device as runtimes number them: of AMD's
-//! MI250 that is one of its two dies. `fp64` and `fp32` of AMD, and `fp64` of NVIDIA from A100 on, are those of matrix units. 16-bit and
-//! 8-bit rates of GeForce are those with sums in 32 bits, as PyTorch computes.
+//! Rates are those of dense operands (without structured sparsity) at boost clock. They are per device in the runtime's
+//! numbering, which is one of the two dies of AMD's MI250. `fp64` and `fp32` of AMD, and `fp64` of NVIDIA from A100 on,
+//! are those of matrix units. 16-bit and 8-bit rates of GeForce are those with sums in 32 bits, as in PyTorch.
 //!
-//! Sources: NVIDIA's data sheets of V100 (2020), T4 (2019), A10, A30, A40, A100 (2021 to 2022), L4, L40, L40S (2023), H100 (2023),
-//! H100 NVL, H200, GH200 (2024), HGX B200 (2024); whitepapers of the architectures GA102 (2020) and Ada (2022), for RTX 3090 and 4090;
-//! AMD's data sheets of MI210, MI250, MI250X (2021), MI300A, MI300X (2023), MI325X (2024), MI350X, MI355X (2025); Google's
-//! documentation of Cloud TPU v4, v5e, v5p, v6e (2025).
+//! Sources:
+//!
+//! * NVIDIA's data sheets of V100 (2020), T4 (2019), A10, A30, A40, A100 (2021 to 2022), L4, L40, L40S, H100 (2023),
+//!   H100 NVL, H200, GH200, HGX B200 (2024).
+//! * NVIDIA's whitepapers of the architectures GA102 (2020) and Ada (2022), for RTX 3090 and 4090.
+//! * AMD's data sheets of MI210, MI250, MI250X (2021), MI300A, MI300X (2023), MI325X (2024), MI350X, MI355X (2025).
+//! * Google's documentation of Cloud TPU v4, v5e, v5p, v6e (2025).
 
-/// Peak rates of a device in flop/s, by number format. `None` where nothing says it.
+/// Peak rates of a device in flop/s, by number format. `None` if unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PeakFlops {
     /// 64-bit floating point.
@@ -30,31 +33,31 @@ impl PeakFlops {
     /// Names of the formats, and of the columns and keys with their rates.
     pub const FORMATS: [&'static str; 6] = ["fp64", "fp32", "tf32", "fp16", "bf16", "fp8"];
 
-    /// The rates in the order of [`Self::FORMATS`].
+    /// Rates in the order of [`Self::FORMATS`].
     pub fn rates(&self) -> [Option<f64>; 6] {
         [self.fp64, self.fp32, self.tf32, self.fp16, self.bf16, self.fp8]
     }
 
-    /// Rates in the order of [`Self::FORMATS`]. Numbers that are no rate say nothing.
+    /// Create from rates in the order of [`Self::FORMATS`]. Numbers that are not positive and finite are dropped.
     pub fn from_rates(rates: [Option<f64>; 6]) -> Self {
         let [fp64, fp32, tf32, fp16, bf16, fp8] = rates.map(|rate| rate.filter(|rate| *rate > 0.0 && rate.is_finite()));
         Self { fp64, fp32, tf32, fp16, bf16, fp8 }
     }
 
-    /// These rates, and those of `others` where there is none.
+    /// These rates, completed by `others`.
     #[must_use]
     pub fn or(self, others: Self) -> Self {
         let (own, others) = (self.rates(), others.rates());
         Self::from_rates(std::array::from_fn(|format| own[format].or(others[format])))
     }
 
-    /// Whether no rate is known.
+    /// True if no rate is known.
     pub fn is_empty(&self) -> bool {
         self.rates().iter().all(Option::is_none)
     }
 }
 
-/// Rates of a product as its maker states them.
+/// Rates of a product by its data sheet.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DataSheet {
     /// Memory bandwidth in bytes/s.
@@ -63,11 +66,11 @@ pub struct DataSheet {
     pub peak_flops: PeakFlops,
 }
 
-/// Words that a product's name has, words that it has not, multiprocessors (0 if runtimes do not tell), memory bandwidth in GB/s, and
-/// Tflop/s in the order of [`PeakFlops::FORMATS`]; 0 where the data sheet has none.
+/// Product: required words in the name, excluded words, number of multiprocessors (0 if runtimes do not report it),
+/// memory bandwidth in GB/s, and Tflop/s in the order of [`PeakFlops::FORMATS`]; 0 if the data sheet has none.
 type Product = (&'static [&'static str], &'static [&'static str], i64, f64, [f64; 6]);
 
-/// Products; the first one that fits counts.
+/// Products; the first match counts.
 #[rustfmt::skip]
 const PRODUCTS: &[Product] = &[
     (&["V100", "SXM2"],           &[],              80,   900.0, [7.8,   15.7,  0.0,    125.0,  0.0,    0.0]),
@@ -111,16 +114,16 @@ const PRODUCTS: &[Product] = &[
     (&["TPU", "v6", "lite"],      &[],               0,     0.0, [0.0,   0.0,   0.0,    0.0,    918.0,  0.0]),
 ];
 
-/// A word in the names of parts of NVIDIA's products.
+/// Word in the names of partitions of NVIDIA's products.
 const PART: &str = "MIG";
 
 impl DataSheet {
-    /// The data sheet of a product by its name. None for a device with another number of multiprocessors than the product: it is a
-    /// part of one (MIG, partitions of MI300X).
+    /// Find the data sheet of a product by its name. None for a device with a different number of multiprocessors,
+    /// which is a partition (MIG, partitions of MI300X).
     pub fn find(name: &str, multiprocessors: Option<i64>) -> Option<Self> {
         let words: Vec<&str> = name.split(|c: char| !c.is_ascii_alphanumeric()).collect();
         let has = |word: &&str| words.iter().any(|own| own.eq_ignore_ascii_case(word));
-        // Its multiprocessors may be known to nobody.
+        // The number of multiprocessors may be unknown.
         if has(&PART) {
             return None;
         }
@@ -208,7 +211,7 @@ mod tests {
         );
     }
 
-    /// Of matrix units each narrower format is at least as fast as the next wider one.
+    /// In matrix units, each narrower format is at least as fast as the next wider one.
     #[test]
     fn narrower_formats_are_not_slower() {
         for (name, .., rates) in PRODUCTS {

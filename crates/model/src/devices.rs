@@ -3,8 +3,8 @@
 use crate::{DataSheet, PeakFlops, TraceMeta};
 use serde_json::Value;
 
-/// Key of the metadata entry that describes devices, a JSON list in Kineto's words. Sources of other formats write the same entry,
-/// with [`MEMORY_BANDWIDTH`] and [`CLOCK_RATE`] where they know them.
+/// Key of the metadata entry that describes devices, a JSON list with Kineto's keys. Sources of other formats write the
+/// same entry, with [`MEMORY_BANDWIDTH`] and [`CLOCK_RATE`] if known.
 pub const DEVICE_PROPERTIES: &str = "deviceProperties";
 /// Key of a device's peak memory bandwidth in bytes/s.
 pub const MEMORY_BANDWIDTH: &str = "memoryBandwidth";
@@ -12,10 +12,10 @@ pub const MEMORY_BANDWIDTH: &str = "memoryBandwidth";
 pub const CLOCK_RATE: &str = "clockRate";
 /// Key of a device's peak rates in flop/s: an object with the names of [`PeakFlops::FORMATS`].
 pub const PEAK_FLOPS: &str = "peakFlops";
-/// Key of a device's vendor, where its name does not say it.
+/// Key of a device's vendor, if its name does not show it.
 pub const VENDOR: &str = "vendor";
 
-/// The company that makes a device.
+/// Vendor of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Vendor {
     /// NVIDIA.
@@ -27,7 +27,7 @@ pub enum Vendor {
 }
 
 impl Vendor {
-    /// Its name.
+    /// Name of the vendor.
     pub fn name(self) -> &'static str {
         match self {
             Self::Nvidia => "NVIDIA",
@@ -36,10 +36,11 @@ impl Vendor {
         }
     }
 
-    /// The vendor that a product's name, or a source, names.
+    /// Vendor in a product's name, or in a source.
     pub fn from_name(name: &str) -> Option<Self> {
         let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
-        // Drivers before 2021 write NVIDIA's products without the company: `A100-SXM4-40GB`, `Quadro RTX 8000`, `GRID V100D-8Q`.
+        // Drivers before 2021 report NVIDIA's products without the vendor: `A100-SXM4-40GB`, `Quadro RTX 8000`, `GRID
+        // V100D-8Q`.
         let nvidia = ["NVIDIA", "Nvidia", "Tesla", "GeForce", "Quadro", "TITAN", "A100-", "GRID "];
         match [has(&nvidia), has(&["AMD", "Instinct", "Radeon"]), has(&["Google", "TPU"])] {
             [true, false, false] => Some(Self::Nvidia),
@@ -50,14 +51,14 @@ impl Vendor {
     }
 }
 
-/// An accelerator. What its source does not say is `None`.
+/// Accelerator. Unknown values are `None`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Device {
-    /// Number by which events call it.
+    /// Number of the device in events.
     pub number: Option<i64>,
     /// Product name: `NVIDIA H100`.
     pub name: Option<String>,
-    /// Who makes it.
+    /// Vendor.
     pub vendor: Option<Vendor>,
     /// Memory in bytes.
     pub memory_bytes: Option<u64>,
@@ -67,16 +68,16 @@ pub struct Device {
     pub warp_size: Option<i64>,
     /// Compute capability: major and minor. AMD's devices have one in traces of PyTorch, too.
     pub compute_capability: Option<(i64, i64)>,
-    /// Peak memory bandwidth in bytes/s, as the source states it.
+    /// Peak memory bandwidth in bytes/s, by the source.
     pub memory_bandwidth: Option<f64>,
     /// Highest clock in Hz.
     pub clock_rate: Option<f64>,
-    /// Peak rates by number format, as the source states them.
+    /// Peak rates by number format, by the source.
     pub peak_flops: PeakFlops,
 }
 
 impl Device {
-    /// Reads one element of [`DEVICE_PROPERTIES`]. Numbers of zero or below, and empty names, say nothing.
+    /// Read one element of [`DEVICE_PROPERTIES`]. Numbers of zero or below, and empty names, are dropped.
     pub fn from_json(properties: &Value) -> Self {
         let positive = |key: &str| properties[key].as_i64().filter(|number| *number > 0);
         let rate = |key: &str| properties[key].as_f64().filter(|rate| *rate > 0.0 && rate.is_finite());
@@ -99,19 +100,19 @@ impl Device {
         }
     }
 
-    /// The data sheet of the product, if its name and its number of multiprocessors fit one.
+    /// Data sheet of the product, by its name and number of multiprocessors.
     pub fn data_sheet(&self) -> Option<DataSheet> {
         DataSheet::find(self.name.as_deref()?, self.multiprocessors)
     }
 
-    /// Whether its product name has one of these parts.
+    /// True if the product name contains one of these parts.
     pub fn is_named(&self, parts: &[&str]) -> bool {
         self.name.as_deref().is_some_and(|name| parts.iter().any(|part| name.contains(part)))
     }
 }
 
 impl TraceMeta {
-    /// The devices that the source describes, in its order. Empty if it describes none, or not as a JSON list of objects.
+    /// Devices in the source, in its order. Empty if it describes none, or not as a JSON list of objects.
     pub fn devices(&self) -> Vec<Device> {
         let list = self.entry(DEVICE_PROPERTIES).and_then(|text| serde_json::from_str::<Vec<Value>>(text).ok());
         list.unwrap_or_default().iter().filter(|device| device.is_object()).map(Device::from_json).collect()

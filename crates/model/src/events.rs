@@ -1,36 +1,36 @@
-//! The event table: one row per kept record, in the order of the source.
+//! Event table: one row per kept record, in the order of the source.
 
 use crate::{EventId, EventKind, Level, Phase, StrId, TrackId, flags};
 
-/// Events as plain columns of equal length. Row order is the order of the source (so that HTA's "event index" and
-/// exports are exact); time order per track is an index of [`crate::Trace`].
+/// Events as columns of equal length. Rows are in the order of the source (so that HTA's "event index" and exports are
+/// exact); the time order per track is an index of [`crate::Trace`].
 #[derive(Clone, Debug, Default)]
 pub struct EventTable {
     /// Start in ns since [`crate::TraceMeta::base_ns`].
     pub start: Vec<i64>,
     /// Duration in ns, never negative; 0 for points in time.
     pub dur: Vec<i64>,
-    /// Where it happened.
+    /// Track.
     pub track: Vec<TrackId>,
     /// Name.
     pub name: Vec<StrId>,
     /// Category text as in the source; [`StrId::NONE`] if there was none.
     pub category: Vec<StrId>,
-    /// What it is.
+    /// Kind.
     pub kind: Vec<EventKind>,
-    /// Level of the stack: that of its kind, unless the source or its name says more.
+    /// Level of the stack: that of the kind, unless the source or the name is more specific.
     pub level: Vec<Level>,
-    /// Form of its record.
+    /// Form of the record.
     pub phase: Vec<Phase>,
     /// Bits of [`flags`].
     pub flags: Vec<u8>,
     /// Position in the source's event list (`traceEvents`), counting records that are not rows (metadata, flows).
     pub source_index: Vec<u32>,
-    /// Innermost event that encloses it on its track; filled when the trace is sealed.
+    /// Innermost enclosing event on the same track, set when the trace is sealed.
     pub parent: Vec<EventId>,
 }
 
-/// One event to append: see [`EventTable`] for the fields.
+/// Event to append: see [`EventTable`] for the fields.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "the columns of EventTable carry the docs")]
 pub struct NewEvent {
@@ -46,7 +46,7 @@ pub struct NewEvent {
 }
 
 impl EventTable {
-    /// Appends an event, without parent and with the level of its kind.
+    /// Append an event, without parent and with the level of its kind.
     pub fn push(&mut self, event: NewEvent) -> EventId {
         let id = EventId::new(self.start.len());
         self.start.push(event.start);
@@ -68,7 +68,7 @@ impl EventTable {
         self.start.len()
     }
 
-    /// Whether there is no event.
+    /// True if there are no events.
     pub fn is_empty(&self) -> bool {
         self.start.is_empty()
     }
@@ -83,22 +83,22 @@ impl EventTable {
         self.start[event.index()].saturating_add(self.dur[event.index()])
     }
 
-    /// Whether a flag bit is set.
+    /// True if a flag bit is set.
     pub fn has(&self, event: EventId, flag: u8) -> bool {
         self.flags[event.index()] & flag != 0
     }
 
-    /// Whether the event's times can be used in spans and totals.
+    /// True if the event's times can be used in spans and totals.
     pub fn is_plausible(&self, event: EventId) -> bool {
         self.flags[event.index()] & (flags::IMPLAUSIBLE | flags::NO_TIME) == 0
     }
 
-    /// Whether the event is a span whose times can be believed.
+    /// True if the event is a span with plausible times.
     pub fn is_timed(&self, event: EventId) -> bool {
         self.flags[event.index()] & (flags::HAS_DURATION | flags::IMPLAUSIBLE | flags::NO_TIME) == flags::HAS_DURATION
     }
 
-    /// Checks that all columns are equally long.
+    /// Check that all columns are equally long.
     pub fn check(&self) -> Result<(), String> {
         let n = self.len();
         let lengths = [

@@ -1,15 +1,15 @@
 //! Formatting of numbers, durations, bytes and texts, shared by all outputs.
 
-/// How the numbers of a column are shown.
+/// Display scale of a column's numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale {
-    /// Numbers are divided by this before they are shown.
+    /// Divisor of displayed numbers.
     pub divisor: f64,
-    /// The unit's suffix after the division, empty for none.
+    /// Suffix of the unit after the division, empty for none.
     pub suffix: &'static str,
-    /// Digits after the point.
+    /// Number of decimals.
     pub decimals: usize,
-    /// Whether thousands are separated.
+    /// True to separate thousands.
     pub grouped: bool,
 }
 
@@ -18,13 +18,13 @@ pub const TIME: [(f64, &str); 4] = [(1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0,
 /// Units of sizes, in bytes.
 pub const BYTES: [(f64, &str); 4] = [(1_073_741_824.0, "GiB"), (1_048_576.0, "MiB"), (1_024.0, "KiB"), (1.0, "B")];
 
-/// A number under a scale.
+/// Format a number by a scale.
 pub fn number(value: f64, scale: &Scale) -> String {
     if !value.is_finite() {
         return value.to_string();
     }
     let text = format!("{:.*}", scale.decimals, value / scale.divisor);
-    // A rounded -0.0 would show a sign that means nothing.
+    // A rounded -0.0 would show a meaningless sign.
     let text = if text.trim_start_matches('-').chars().all(|c| c == '0' || c == '.') {
         text.trim_start_matches('-').to_owned()
     } else {
@@ -33,12 +33,12 @@ pub fn number(value: f64, scale: &Scale) -> String {
     if scale.grouped { group(&text) } else { text }
 }
 
-/// An integer with thousands separated: `1,234,567`.
+/// Format an integer with separated thousands: `1,234,567`.
 pub fn count(value: impl TryInto<i64>) -> String {
     value.try_into().map_or_else(|_| "more than 2^63".to_owned(), |v| group(&v.to_string()))
 }
 
-/// A time in ns with its own best unit, three or four digits: `12.3 ms`.
+/// Format a time in ns in its best unit, with three or four digits: `12.3 ms`.
 pub fn duration(ns: i64) -> String {
     let scale = ladder(&TIME, 1.0, (ns as f64).abs(), false);
     let shown = (ns as f64).abs() / scale.divisor;
@@ -46,14 +46,14 @@ pub fn duration(ns: i64) -> String {
     format!("{} {}", number(ns as f64, &Scale { decimals, ..scale }), scale.suffix)
 }
 
-/// A size in bytes with its own best unit: `12.3 MiB`.
+/// Format a size in bytes in its best unit: `12.3 MiB`.
 pub fn bytes(bytes: u64) -> String {
     let scale = ladder(&BYTES, 1.0, bytes as f64, false);
     let decimals = if scale.suffix == "B" { 0 } else { decimals_for(bytes as f64 / scale.divisor) };
     format!("{} {}", number(bytes as f64, &Scale { decimals, ..scale }), scale.suffix)
 }
 
-/// How many digits behind the point make three or four in all.
+/// Number of decimals for three or four digits in total.
 pub fn decimals_for(shown: f64) -> usize {
     match shown {
         s if s >= 1_000.0 => 0,
@@ -63,11 +63,12 @@ pub fn decimals_for(shown: f64) -> usize {
     }
 }
 
-/// The scale of a list of values, from the largest magnitude among them: `unit` is what one of them is in the ladder's least
-/// unit, `integer` says whether all are whole.
+/// Scale of a list of values, by their largest magnitude. `unit` is the value of 1 in the smallest unit of `steps`;
+/// `integer` is true if all values are whole.
 pub fn ladder(steps: &[(f64, &'static str); 4], unit: f64, largest: f64, integer: bool) -> Scale {
     let largest = largest * unit;
-    // A unit is taken once the largest value has at least two digits before the point, so that small rows still show.
+    // A unit is chosen if the largest value has at least two digits before the point, so that small values remain
+    // visible.
     let found = steps.iter().find(|(size, _)| largest >= size * 10.0).unwrap_or(&steps[3]);
     let whole = found.0 == 1.0 && integer;
     let decimals = if whole { 0 } else { decimals_for(largest / found.0).min(2) };
@@ -89,12 +90,12 @@ fn group(text: &str) -> String {
     out
 }
 
-/// A duration that may be negative.
+/// Format a duration that may be negative.
 pub fn signed_duration(ns: i64) -> String {
     if ns < 0 { format!("-{}", duration(ns.saturating_neg())) } else { duration(ns) }
 }
 
-/// A text with its first letter as a capital.
+/// Capitalize the first letter of a text.
 pub fn capital(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())

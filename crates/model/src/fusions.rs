@@ -5,7 +5,7 @@ use crate::kind::named_enum;
 use crate::{EventId, EventKind, StrId, Trace};
 use rustc_hash::FxHashMap;
 
-/// Attribute with the names of the operators that a compiler fused into an event: a JSON list of text.
+/// Attribute with the names of the operators that a compiler fused into an event: a JSON list of texts.
 pub const FUSED_OPERATORS: &str = "fused operators";
 
 named_enum!(
@@ -13,14 +13,15 @@ named_enum!(
     FusionEvidence {
         /// The compiled program in the same file lists them (HLO metadata of XLA).
         Program = 0 "program",
-        /// The kernel's name is made of their names (TorchInductor).
+        /// The kernel's name consists of their names (TorchInductor).
         KernelName = 1 "kernel_name",
-        /// The same, but a part of the name is no operator that is known: it may be a part of one, or several.
+        /// Like [`Self::KernelName`], but a part of the name is an unknown operator: it may be a part of one, or
+        /// several.
         KernelNameGuess = 2 "kernel_name_guess",
     }
 );
 
-/// A fused kernel, or operator that runs one, with its original operators.
+/// Fused kernel, or operator that runs one, with its original operators.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fusion {
     /// Name of the events.
@@ -29,16 +30,16 @@ pub struct Fusion {
     pub operators: Vec<String>,
     /// Evidence for these.
     pub evidence: FusionEvidence,
-    /// Its events, ascending: operations of devices, and operators of the host that launch them.
+    /// Events, ascending: operations of devices, and operators of the host that launch them.
     pub events: Vec<EventId>,
 }
 
 impl Trace {
-    /// Fused events by name and original operators, as first met.
+    /// Fused events by name and original operators, in order of first appearance.
     pub fn fusions(&self) -> Vec<Fusion> {
         let lists = self.attr(FUSED_OPERATORS);
         let mut found: Vec<Fusion> = Vec::new();
-        // By name and list; without a list it is the name that tells.
+        // By name and list; without a list, by the name alone.
         let mut known: FxHashMap<(StrId, Option<StrId>), Option<usize>> = FxHashMap::default();
         for event in self.events.ids() {
             let (name, list) = (self.events.name[event.index()], lists.text(event));

@@ -1,12 +1,12 @@
-//! Work of accelerators and who launched it.
+//! GPU operations with their launches.
 
 use crate::{EventId, GpuId};
 
-/// One row per kernel, copy and fill, as plain columns in row order of their events. Ownership is that of the launch
-/// call: its innermost enclosing events on the launching thread.
+/// GPU operations (kernels, copies and fills) as columns, in the order of their events. The operator, frame and module
+/// of an operation are the innermost ones around its launch call on the launching thread.
 #[derive(Clone, Debug, Default)]
 pub struct GpuTable {
-    /// The event.
+    /// Event.
     pub event: Vec<EventId>,
     /// Correlation id; -1 if there is none.
     pub correlation: Vec<i64>,
@@ -14,7 +14,7 @@ pub struct GpuTable {
     pub device: Vec<i32>,
     /// Stream (queue) number; -1 if unknown.
     pub stream: Vec<i64>,
-    /// The runtime or driver call that launched it. One call may launch many kernels (graph launches).
+    /// Runtime or driver call that launched the operation. One call may launch many kernels (graph launches).
     pub launch: Vec<EventId>,
     /// Innermost framework operator around the launch.
     pub operator: Vec<EventId>,
@@ -24,7 +24,7 @@ pub struct GpuTable {
     pub module: Vec<EventId>,
     /// Innermost user annotation around the launch (steps excluded).
     pub annotation: Vec<EventId>,
-    /// Index into [`crate::Trace::steps`] of the step in which it was launched; `u32::MAX` if none.
+    /// Index into [`crate::Trace::steps`] of the step with the launch; `u32::MAX` if none.
     pub step: Vec<u32>,
 }
 
@@ -34,7 +34,7 @@ impl GpuTable {
         self.event.len()
     }
 
-    /// Whether there is none.
+    /// True if there are no operations.
     pub fn is_empty(&self) -> bool {
         self.event.is_empty()
     }
@@ -49,12 +49,12 @@ impl GpuTable {
         self.event.binary_search(&event).ok().map(GpuId::new)
     }
 
-    /// The call that launched an operation; where none is known, the operator that it belongs to by its external id.
+    /// Launch call of an operation; if unknown, the operator with its external ID.
     pub fn launcher(&self, gpu: GpuId) -> Option<EventId> {
         self.launch[gpu.index()].some().or(self.operator[gpu.index()].some())
     }
 
-    /// Checks that all columns are equally long.
+    /// Check that all columns are equally long.
     pub fn check(&self) -> Result<(), String> {
         let n = self.len();
         let lengths = [

@@ -1,22 +1,22 @@
-//! Calls of accelerators' runtimes and drivers by name: CUDA, HIP, MUSA, Intel's SYCL runtimes (`ur…`, before 2024 `pi…`) and Level
-//! Zero (`ze…`). All code that asks what a call does goes by these tables: add a vendor's names here.
+//! Runtime and driver calls of accelerators by name: CUDA, HIP, MUSA, Intel's SYCL runtimes (`ur…`, before 2024 `pi…`)
+//! and Level Zero (`ze…`). All code that classifies calls uses these tables: add a vendor's names here.
 
 use crate::Trace;
 use crate::ids::EventId;
 use std::borrow::Cow;
 
-/// What a call does to the order of work.
+/// Effect of a call on the order of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CallKind {
     /// Returns when all work of the device is done.
     DeviceSync,
     /// Returns when all work of one stream is done.
     StreamSync,
-    /// Returns when what an event recorded is done.
+    /// Returns when the work before an event record is done.
     EventSync,
-    /// Frees memory, for which the runtime may wait for the device.
+    /// Frees memory; the runtime may wait for the device.
     Free,
-    /// Asks whether work is done, without waiting.
+    /// Queries the state of work without waiting.
     Query,
     /// Records an event on a stream.
     Record,
@@ -26,12 +26,12 @@ pub enum CallKind {
     Copy,
     /// Launches a kernel or a fill.
     Launch,
-    /// Launches a graph: kernels of which recordings may lack some.
+    /// Launches a graph. Recordings may lack some of its kernels.
     GraphLaunch,
 }
 
 impl CallKind {
-    /// Whether the call does nothing but wait for the GPU.
+    /// True if the call only waits for the GPU.
     #[must_use]
     pub fn is_wait(self) -> bool {
         matches!(self, Self::DeviceSync | Self::StreamSync | Self::EventSync)
@@ -42,8 +42,9 @@ use CallKind::{
     Copy as CopyCall, DeviceSync, EventSync, Free, GraphLaunch, Launch, Query, Record, StreamSync, StreamWait,
 };
 
-/// Names and what they do. A name also matches with an ending that [`is_suffix`] knows. Without SYCL's barriers, which record an event or
-/// wait for some, as their arguments say, and without releases of SYCL and Level Zero, which do not wait.
+/// Names with their effects. A name also matches with a suffix that [`is_suffix`] accepts. Excluded are SYCL's
+/// barriers, which record or wait for events depending on their arguments, and releases of SYCL and Level Zero, which
+/// do not wait.
 const RULES: &[(&str, CallKind)] = &[
     ("cudaDeviceSynchronize", DeviceSync),
     ("cudaThreadSynchronize", DeviceSync),
@@ -162,7 +163,8 @@ const RULES: &[(&str, CallKind)] = &[
     ("urEnqueueCommandBufferExp", GraphLaunch),
 ];
 
-/// Endings of names that mean the same call: versions (`_v2`, `_v11060`), and variants for the per-thread default stream.
+/// True for suffixes that keep the meaning: versions (`_v2`, `_v11060`), and variants for the per-thread default
+/// stream.
 fn is_suffix(ending: &str) -> bool {
     const STREAMS: [&str; 3] = ["ptsz", "ptds", "spt"];
     let is_version = |part: &str| {
@@ -172,10 +174,10 @@ fn is_suffix(ending: &str) -> bool {
     parts.next() == Some("") && parts.all(|part| STREAMS.contains(&part) || is_version(part))
 }
 
-/// Prefixes of MUSA's calls, which are CUDA's under names of their own, and CUDA's prefixes.
+/// Prefixes of MUSA's calls, which mirror CUDA's, and CUDA's prefixes.
 const MIRRORED: [(&str, &str); 2] = [("musa", "cuda"), ("mu", "cu")];
 
-/// The name of CUDA's call that another interface mirrors; other names as they are.
+/// CUDA's name of a mirrored call; other names unchanged.
 fn as_cuda(name: &str) -> Cow<'_, str> {
     let mirrored = |&(prefix, of_cuda): &(&str, &str)| {
         let call = name.strip_prefix(prefix).filter(|call| call.starts_with(|c: char| c.is_ascii_uppercase()))?;
@@ -184,7 +186,7 @@ fn as_cuda(name: &str) -> Cow<'_, str> {
     MIRRORED.iter().find_map(mirrored).unwrap_or(Cow::Borrowed(name))
 }
 
-/// What a call of this name does to the order of work, if it does anything.
+/// Effect of a call with this name on the order of work, if any.
 #[must_use]
 pub fn kind_of_name(name: &str) -> Option<CallKind> {
     let name = as_cuda(name);
@@ -192,16 +194,16 @@ pub fn kind_of_name(name: &str) -> Option<CallKind> {
     RULES.iter().find(|(rule, _)| means(rule)).map(|&(_, kind)| kind)
 }
 
-/// What copies wait for before they return.
+/// Copies that a call waits for before it returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyWait {
     /// For a copy to the host.
     ToHost,
-    /// For a copy to memory of the host that is not pinned.
+    /// For a copy to pageable host memory.
     ToPageable,
 }
 
-/// Copies that are sure to wait, by whole name. `hipMemcpyAsync` may return before.
+/// Calls that certainly wait for their copy, by whole name. `hipMemcpyAsync` may return earlier.
 const COPY_WAITS: &[(&str, CopyWait)] = &[
     ("cudaMemcpy", CopyWait::ToHost),
     ("musaMemcpy", CopyWait::ToHost),
@@ -210,13 +212,13 @@ const COPY_WAITS: &[(&str, CopyWait)] = &[
     ("cudaMemcpyAsync", CopyWait::ToPageable),
 ];
 
-/// What a copy of this name is sure to wait for.
+/// Copies that a call with this name certainly waits for.
 #[must_use]
 pub fn copy_wait(name: &str) -> Option<CopyWait> {
     COPY_WAITS.iter().find(|(copy, _)| *copy == name).map(|&(_, wait)| wait)
 }
 
-/// What a launch puts on a device.
+/// Kind of work that a launch puts on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Launched {
     Kernel,
@@ -225,7 +227,7 @@ enum Launched {
     Fill,
 }
 
-/// Parts of names of calls that put work on a device, in all the forms that interfaces have of them.
+/// Parts of names of calls that put work on a device, in all forms of the interfaces.
 const LAUNCHES: &[(&str, Launched)] = &[
     ("GraphLaunch", Launched::Graph),
     ("EnqueueCommandBuffer", Launched::Graph),
@@ -248,7 +250,7 @@ const LAUNCHES: &[(&str, Launched)] = &[
     ("AppendMemoryFill", Launched::Fill),
 ];
 
-/// Parts of names of calls that put work into a graph (`cudaGraphAddMemcpyNode`), or change what a graph does.
+/// Parts of names of calls that add work to a graph (`cudaGraphAddMemcpyNode`), or change a graph.
 const OF_GRAPHS: &[&str] = &["GraphAdd", "GraphExec", "CommandBufferAppend"];
 
 fn launched(call: &str) -> Option<Launched> {
@@ -258,38 +260,38 @@ fn launched(call: &str) -> Option<Launched> {
     LAUNCHES.iter().find(|(part, _)| call.contains(part)).map(|&(_, launched)| launched)
 }
 
-/// Whether a runtime or driver call puts work on a device: a launch of kernels or graphs, a copy or a fill.
+/// True if a runtime or driver call puts work on a device: a launch of kernels or graphs, a copy or a fill.
 #[must_use]
 pub fn is_launch(call: &str) -> bool {
     launched(call).is_some()
 }
 
-/// Whether a runtime or driver call launches a kernel, or a graph of them ([`is_graph_launch`]): a launch ([`is_launch`]) that is no
-/// copy or fill, which take little time and of which some profilers record no activity.
+/// True if a runtime or driver call launches a kernel, or a graph of kernels ([`is_graph_launch`]). Copies and fills
+/// are excluded: they take little time, and some profilers do not record them.
 #[must_use]
 pub fn is_kernel_launch(call: &str) -> bool {
     matches!(launched(call), Some(Launched::Kernel | Launched::Graph))
 }
 
-/// Whether a runtime or driver call launches a graph: `cudaGraphLaunch`.
+/// True if a runtime or driver call launches a graph: `cudaGraphLaunch`.
 #[must_use]
 pub fn is_graph_launch(call: &str) -> bool {
     launched(call) == Some(Launched::Graph)
 }
 
-/// Whether a launch copies memory ([`is_launch`]).
+/// True if a launch copies memory ([`is_launch`]).
 #[must_use]
 pub fn is_copy_launch(call: &str) -> bool {
     launched(call) == Some(Launched::Copy)
 }
 
-/// Whether a launch fills memory ([`is_launch`]): profilers may leave out what it does, which takes no time to speak of.
+/// True if a launch fills memory ([`is_launch`]). Profilers may omit fills, which take little time.
 #[must_use]
 pub fn is_fill_launch(call: &str) -> bool {
     launched(call) == Some(Launched::Fill)
 }
 
-/// Whether a runtime or driver call begins (`true`) or ends (`false`) the capture of a stream into a graph.
+/// Begin (`true`) or end (`false`) of a stream's capture into a graph, for calls that capture.
 #[must_use]
 pub fn captures(call: &str) -> Option<bool> {
     match call {
@@ -299,18 +301,19 @@ pub fn captures(call: &str) -> Option<bool> {
     }
 }
 
-/// From where to where a copy goes.
+/// Direction of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CopyDirection {
-    /// From the host to a device.
+    /// Host to device.
     ToDevice,
-    /// From a device to the host.
+    /// Device to host.
     ToHost,
     /// Within a device.
     OnDevice,
 }
 
-/// Directions as CUPTI, ROCm, XLA and Intel's PTI write them; PTI calls memory of the host that its runtime does not know `M`.
+/// Directions in the names of CUPTI, ROCm, XLA and Intel's PTI. PTI writes `M` for host memory that its runtime does
+/// not know.
 const DIRECTIONS: &[(&str, CopyDirection)] = &[
     ("HtoD", CopyDirection::ToDevice),
     ("HostToDevice", CopyDirection::ToDevice),
@@ -325,16 +328,16 @@ const DIRECTIONS: &[(&str, CopyDirection)] = &[
     ("D2D", CopyDirection::OnDevice),
 ];
 
-/// The direction of a copy, from the name of its operation: `Memcpy HtoD (Pinned -> Device)`.
+/// Direction of a copy, from the name of its operation: `Memcpy HtoD (Pinned -> Device)`.
 #[must_use]
 pub fn copy_direction(operation: &str) -> Option<CopyDirection> {
     DIRECTIONS.iter().find(|(part, _)| operation.contains(part)).map(|&(_, direction)| direction)
 }
 
 impl Trace {
-    /// Runtime and driver calls that put work on a device ([`is_launch`]) and launched no operation of the GPU table, in the order of the
-    /// events; without those that a thread made while it captured them into a graph. Each counts once where two interfaces record it: a
-    /// driver's call within that of a runtime (Level Zero in SYCL's) is the same launch, and has the work of either.
+    /// Runtime and driver calls that put work on a device ([`is_launch`]) without an operation in the GPU table, in the
+    /// order of events. Calls during capture into a graph are excluded. Nested calls of two interfaces (a driver call
+    /// within a runtime call, Level Zero within SYCL) are one launch, with the work of either.
     #[must_use]
     pub fn unrecorded_launches(&self) -> Vec<EventId> {
         let without = self.launches_without_work();
@@ -370,7 +373,7 @@ mod tests {
         }
     }
 
-    /// MUSA's interfaces have CUDA's calls, as MUPTI's tables of names say.
+    /// MUSA's interfaces mirror CUDA's calls, by MUPTI's tables of names.
     #[test]
     fn calls_of_musa_are_those_of_cuda() {
         for (name, kind) in [
@@ -444,7 +447,7 @@ mod tests {
         assert!(is_fill_launch("hipMemsetAsync") && is_fill_launch("urEnqueueUSMFill"));
     }
 
-    /// The tables of whole names and of parts are about the same calls.
+    /// The table of whole names and the table of parts agree.
     #[test]
     fn whole_names_that_launch_have_a_part_that_says_so() {
         for (name, kind) in RULES {

@@ -1,28 +1,28 @@
-//! Whether a trace has the records of its GPU work, decided in one place: what is missing is neither zero nor fast.
+//! Completeness of a trace's GPU records, decided in one place: missing work is neither zero nor fast.
 
 use crate::Trace;
 
-/// One of so many records of a kind without a time that can be true is too many to compare the others.
+/// Threshold: one in this many records without a plausible time is too many for comparisons of the others.
 const MANY: usize = 100;
-/// A single record says less: it is too many from one of fewer than so many on.
+/// Threshold for a single record without a plausible time: too many if there are fewer records than this.
 const MANY_OF_ONE: usize = 50;
 
-/// Whether so many of all records of a kind have no time that can be true that the others are not those of the program.
+/// True if so many records of a kind lack a plausible time that the others do not represent the program.
 #[must_use]
 pub fn lack_times(untimed: usize, all: usize) -> bool {
     untimed > 1 && untimed.saturating_mul(MANY) >= all || untimed.saturating_mul(MANY_OF_ONE) > all
 }
 
-/// What is known of the GPU work of a trace.
+/// Completeness of the GPU records of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GpuRecords {
-    /// Launches of kernels, and how many of them have no operation on a device ([`crate::KernelLaunches`]).
+    /// Number of kernel launches, and number of those without an operation on a device ([`crate::KernelLaunches`]).
     pub launches: (usize, usize),
-    /// Whether those are too many.
+    /// True if too many launches lack an operation.
     pub lack_launches: bool,
-    /// Operations of devices, and how many of them have no time that can be true.
+    /// Number of operations of devices, and number of those without a plausible time.
     pub operations: (usize, usize),
-    /// Whether the file breaks off: records are not in the order of time, so that those of any step may be missing.
+    /// True if the file is truncated. Records are not in time order, so those of any step may be missing.
     pub breaks_off: bool,
 }
 
@@ -38,42 +38,40 @@ impl GpuRecords {
         }
     }
 
-    /// Whether operations of the GPU lack times that can be true.
+    /// True if too many GPU operations lack a plausible time.
     #[must_use]
     pub fn lack_times(&self) -> bool {
         let (all, untimed) = self.operations;
         lack_times(untimed, all)
     }
 
-    /// Whether any GPU work is known.
+    /// True if there are GPU operations.
     #[must_use]
     pub fn are_any(&self) -> bool {
         self.operations.0 > 0
     }
 
-    /// Whether GPU times are not those of the program. Of traces that know of no launch and no operation nothing is missing.
+    /// True if GPU times do not represent the program. False for traces without launches and operations.
     #[must_use]
     pub fn are_incomplete(&self) -> bool {
         self.lack_launches || self.lack_times() || self.breaks_off && self.are_any()
     }
 
-    /// What is missing, such as `5 of 9 launches have no device record`; none if nothing is.
+    /// Description of the missing records, such as `5 of 9 launches have no device record`; none if complete.
     #[must_use]
     pub fn missing(&self) -> Option<String> {
         let ((launches, unrecorded), (operations, untimed)) = (self.launches, self.operations);
         match () {
             () if self.lack_launches => Some(format!("{unrecorded} of {launches} launches have no device record")),
-            () if self.lack_times() => {
-                Some(format!("{untimed} of {operations} GPU operations have no time that can be true"))
-            }
+            () if self.lack_times() => Some(format!("{untimed} of {operations} GPU operations have no plausible time")),
             () if self.breaks_off && self.are_any() => {
-                Some("the file breaks off, and records of GPU operations of any time may be missing".to_owned())
+                Some("the file is truncated, so records of GPU operations at any time may be missing".to_owned())
             }
             () => None,
         }
     }
 
-    /// A note for tables of GPU times that are there, but not those of all the work; none if nothing is missing.
+    /// Note for tables of incomplete GPU times; none if complete, or without GPU operations.
     #[must_use]
     pub fn note(&self) -> Option<String> {
         self.missing().filter(|_| self.are_any()).map(|missing| format!("GPU times are incomplete: {missing}."))
@@ -81,7 +79,7 @@ impl GpuRecords {
 }
 
 impl Trace {
-    /// What is known of the GPU work. Counted at the first call; call it once all events are in.
+    /// Completeness of the GPU records, computed on the first call. Call it after all events were added.
     #[must_use]
     pub fn gpu_records(&self) -> &GpuRecords {
         self.gpu_records.get_or_init(|| GpuRecords::from_trace(self))
@@ -92,7 +90,7 @@ impl Trace {
 mod tests {
     use super::*;
 
-    /// Each table and each rule asks for them.
+    /// Every table and rule uses them, so they are counted once.
     #[test]
     fn records_are_counted_once() {
         let trace = Trace::default();

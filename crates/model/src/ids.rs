@@ -1,6 +1,6 @@
-//! Small typed handles: rows of tables are referred to by these, never by a bare integer.
+//! Typed row handles: rows of tables are referred to by these instead of plain integers.
 
-/// Declares a `u32` handle with a reserved "none" value, so that optional references cost no extra space.
+/// Declare a `u32` handle with a reserved "none" value, so that optional references take no extra space.
 macro_rules! handle {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -9,30 +9,30 @@ macro_rules! handle {
         pub struct $name(pub u32);
 
         impl $name {
-            /// "Refers to nothing".
+            /// Reference to no row.
             pub const NONE: Self = Self(u32::MAX);
 
-            /// The handle of row `index`. Indices of 2^32 - 1 and above become [`Self::NONE`].
+            /// Handle of row `index`. Indices of 2^32 - 1 and above become [`Self::NONE`].
             pub fn new(index: usize) -> Self {
                 Self(u32::try_from(index).unwrap_or(u32::MAX))
             }
 
-            /// Row index; only meaningful when [`Self::is_some`].
+            /// Row index; only valid if [`Self::is_some`].
             pub fn index(self) -> usize {
                 self.0 as usize
             }
 
-            /// Whether this refers to a row.
+            /// True if this refers to a row.
             pub fn is_some(self) -> bool {
                 self != Self::NONE
             }
 
-            /// Whether this refers to nothing.
+            /// True if this refers to no row.
             pub fn is_none(self) -> bool {
                 self == Self::NONE
             }
 
-            /// As an `Option`.
+            /// Conversion to an `Option`.
             pub fn some(self) -> Option<Self> {
                 if self.is_some() { Some(self) } else { None }
             }
@@ -62,66 +62,66 @@ macro_rules! handle {
 }
 
 handle!(
-    /// A string in a [`crate::StringTable`].
+    /// String in a [`crate::StringTable`].
     StrId
 );
 handle!(
-    /// A row of an [`crate::EventTable`].
+    /// Row of an [`crate::EventTable`].
     EventId
 );
 handle!(
-    /// A row of a [`crate::TrackTable`]: one CPU thread, GPU stream, counter or asynchronous lane.
+    /// Row of a [`crate::TrackTable`]: one CPU thread, GPU stream, counter or asynchronous lane.
     TrackId
 );
 handle!(
-    /// A process of a [`crate::TrackTable`].
+    /// Process of a [`crate::TrackTable`].
     ProcessId
 );
 handle!(
-    /// An attribute layout (which keys, which types) of an [`crate::AttrTable`].
+    /// Attribute layout (keys and types) of an [`crate::AttrTable`].
     AttrLayoutId
 );
 handle!(
-    /// A row of a [`crate::GpuTable`]: one operation on a GPU stream.
+    /// Row of a [`crate::GpuTable`]: one operation on a GPU stream.
     GpuId
 );
 handle!(
-    /// A node of a [`crate::StackTable`].
+    /// Node of a [`crate::StackTable`].
     StackId
 );
 handle!(
-    /// A row of a [`crate::FrameTable`].
+    /// Row of a [`crate::FrameTable`].
     FrameId
 );
 handle!(
-    /// A node of a [`crate::CallingContextTree`].
+    /// Node of a [`crate::CallingContextTree`].
     CallNodeId
 );
 handle!(
-    /// A row of [`crate::CallingContextTree::threads`].
+    /// Row of [`crate::CallingContextTree::threads`].
     CallThreadId
 );
 handle!(
-    /// A row of [`crate::CallingContextTree::processes`].
+    /// Row of [`crate::CallingContextTree::processes`].
     CallProcessId
 );
 handle!(
-    /// A row of [`crate::MemoryCalls`]: one call that allocates, frees, copies, sets, launches or waits.
+    /// Row of [`crate::MemoryCalls`]: one call that allocates, frees, copies, sets, launches or waits.
     MemoryCallId
 );
 handle!(
-    /// A row of [`crate::MemoryObjects`]: one piece of memory from its allocation to its release.
+    /// Row of [`crate::MemoryObjects`]: one object from its allocation to its free.
     MemoryObjectId
 );
 handle!(
-    /// A row of [`crate::MemoryTrace::streams`].
+    /// Row of [`crate::MemoryTrace::streams`].
     MemoryStreamId
 );
 handle!(
-    /// A row of [`crate::MemoryTrace::devices`].
+    /// Row of [`crate::MemoryTrace::devices`].
     MemoryDeviceId
 );
 handle!(
-    /// A node of [`crate::MemoryStacks`]: a whole call path.
+    /// Node of [`crate::MemoryStacks`]: a whole call path.
     MemoryStackId
 );

@@ -1,23 +1,25 @@
-//! Names of kernels that TorchInductor generates: `triton_poi_fused__unsafe_view_add_3` runs `_unsafe_view` and `add`.
+//! Names of TorchInductor's kernels: `triton_poi_fused__unsafe_view_add_3` runs `_unsafe_view` and `add`.
 //!
-//! Inductor joins the names of the original ATen operators by `_`, each once and in ascending order (`get_fused_kernel_name`, with its
-//! default `descriptive_names = "original_aten"`). Names of operators contain `_` themselves, so the parts are found by known names and by
-//! the order: a part that would not ascend belongs to the name before it.
+//! Inductor joins the names of the original ATen operators by `_`, each once and in ascending order
+//! (`get_fused_kernel_name`, with its default `descriptive_names = "original_aten"`). Operator names contain `_`
+//! themselves, so they are separated by known names and by the order: a part that would not ascend belongs to the
+//! previous name.
 
 mod names;
 
 use names::NAMES;
 
-/// First parts of names, without the category of the kernel.
+/// First part of names, before the category of the kernel.
 const PREFIX: &str = "triton_";
-/// What follows the category.
+/// Part of names after the category.
 const FUSED: &str = "fused";
 
-/// Parts of the longest name that is known, between `_`.
+/// Number of parts of the longest known name, separated by `_`.
 const MOST_PARTS: usize = 9;
 
-/// The original operators of a kernel of Inductor by its name, in the order of the name, and whether all of them are known ([`NAMES`]): others
-/// may be parts of a name, or several. None of other kernels, and of those whose name tells none (`triton_poi_fused_0`).
+/// Original operators of an Inductor kernel by its name, in the order of the name, and true if all of them are known
+/// ([`NAMES`]). Unknown ones may be parts of a name, or several. None for other kernels, and for names without
+/// operators (`triton_poi_fused_0`).
 pub(crate) fn original_operators(kernel: &str) -> Option<(Vec<String>, bool)> {
     let (_category, rest) = kernel.strip_prefix(PREFIX)?.split_once('_')?;
     let (joined, number) = rest.strip_prefix(FUSED)?.rsplit_once('_')?;
@@ -27,13 +29,14 @@ pub(crate) fn original_operators(kernel: &str) -> Option<(Vec<String>, bool)> {
     (!operators.is_empty()).then_some((operators, are_known))
 }
 
-/// Names of operators that are joined by `_`. Unknown parts behind each other are one name.
+/// Split operator names that are joined by `_`. Adjacent unknown parts form one name.
 fn split(joined: &str) -> Vec<String> {
     let parts: Vec<&str> = joined.split('_').collect();
     let mut operators: Vec<String> = Vec::new();
     let (mut at, mut was_known) = (0, true);
     while at < parts.len() {
-        // Underscores sort before letters: behind a letter an empty part is the end of a name (`copy_`), else the begin of one.
+        // Underscores sort before letters: after a letter, an empty part is the end of a name (`copy_`), else the begin
+        // of one.
         let is_end = parts[at].is_empty() && operators.last().is_some_and(|last| !last.starts_with('_'));
         let (count, is_known) = if is_end { (1, was_known) } else { length(&parts[at..]) };
         let name = parts[at..at + count].join("_");
@@ -50,8 +53,8 @@ fn split(joined: &str) -> Vec<String> {
     operators
 }
 
-/// How many parts the first name has: as many as the longest known one; else one, with the underscore that it begins with, which is not
-/// known.
+/// Number of parts of the first name, and true if it is known: the longest known name, else one part with its leading
+/// underscore.
 fn length(parts: &[&str]) -> (usize, bool) {
     let least = if parts[0].is_empty() { 2.min(parts.len()) } else { 1 };
     let is_name = |count: &usize| is_known(&parts[..*count].join("_"));
@@ -72,7 +75,7 @@ mod tests {
         original_operators(kernel).unwrap_or_default().0.join(" ")
     }
 
-    /// Names of the corpus.
+    /// Kernel names of the corpus.
     #[test]
     fn kernels_of_real_programs() {
         for (kernel, expected) in [
@@ -136,7 +139,7 @@ mod tests {
         }
     }
 
-    /// As a damaged file may have it.
+    /// A damaged file may have very long names.
     #[test]
     fn long_names_take_no_longer_than_they_are() {
         let kernel = format!("triton_poi_fused_{}0", "a_".repeat(200_000));
@@ -166,7 +169,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever set of known names is joined, as Inductor joins them, comes back, unless two of them are one known name.
+        /// Any set of known names, joined as by Inductor, is restored, unless two of them form a known name.
         #[test]
         fn known_names_come_back(chosen in prop::collection::btree_set(0..NAMES.len(), 1..6)) {
             let names: Vec<&str> = chosen.into_iter().map(|at| NAMES[at]).collect();

@@ -1,32 +1,33 @@
-//! Launches of kernels of which a trace has no operation: what they ran took time all the same, and is no zero.
+//! Kernel launches without a recorded operation, whose kernels took time all the same.
 
 use crate::gpu_calls::{CallKind, kind_of_name};
 use crate::names::{is_graph_launch, is_kernel_launch};
 use crate::{EventId, EventKind, Key, Trace, TrackId, flags};
 use std::collections::BTreeMap;
 
-/// A profiler may lose so many records of kernels, in percent, without changing what is computed.
+/// Percentage of kernel records that a profiler may lose without an effect on results.
 const FEW_PERCENT: usize = 2;
-/// So many launches wait in CUDA's queue at most, so no more can run after the end of a recording.
+/// Capacity of CUDA's launch queue, which limits the kernels that run after the end of a recording.
 const LONGEST_QUEUE: usize = 1_024;
 
-/// Calls that launch kernels: one each, or a graph of them.
+/// Calls that launch kernels: single ones, or graphs of kernels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelLaunches {
-    /// Those without an operation on a device, in the order of the events. Left out are the last ones of a process, whose kernels may run
-    /// after the end of the recording, and graphs where no launch of a graph has an operation: they may be empty. In a trace without any
-    /// operation all count.
+    /// Launches without an operation on a device, in the order of events. Excluded are the last ones of a process,
+    /// whose kernels may run after the end of the recording, and graphs if no graph launch has an operation, because
+    /// they may be empty. In a trace without any operation, all count.
     pub without: Vec<EventId>,
-    /// How many launches there are, with those.
+    /// Number of all launches.
     pub all: usize,
-    /// How many kernels they launched: those recorded, and of each launch without an operation one, or as many as a graph has on average.
+    /// Number of launched kernels: recorded ones, and for each launch without an operation one, or the mean number per
+    /// graph.
     pub kernels: usize,
-    /// How many of these are not recorded.
+    /// Number of kernels without a record.
     pub kernels_without: usize,
 }
 
 impl KernelLaunches {
-    /// Of a trace, whose [`Trace::unrecorded_launches`] are known.
+    /// Count the launches of a trace with known [`Trace::unrecorded_launches`].
     #[must_use]
     pub fn from_trace(trace: &Trace, unrecorded: &[EventId]) -> Self {
         let launches_kernel = |call: &EventId| is_kernel_launch(trace.name(*call));
@@ -51,22 +52,24 @@ impl KernelLaunches {
         Self { all: recorded.len() + without.len(), without, kernels, kernels_without }
     }
 
-    /// Whether so many kernels lack a record that GPU times are not those of the program.
+    /// True if so many kernels lack a record that GPU times do not represent the program.
     #[must_use]
     pub fn lack_many(&self) -> bool {
         self.kernels_without.saturating_mul(100) > self.kernels.saturating_mul(FEW_PERCENT)
     }
 }
 
-/// From when on launches of a process may run after the end of the recording: behind its last launch with an operation, unless a call
-/// that waited for the device has returned since, and no more than fit into the queue.
+/// Begin of each process's last launches, whose kernels may run after the end of the recording. These launches follow
+/// the last one with an operation, unless a call that waited for the device has returned since. They are at most as
+/// many as fit into the queue.
 struct Tails {
-    /// When the last launch with an operation began, by process.
+    /// Begin of the last launch with an operation, by process.
     last_recorded: BTreeMap<Key, i64>,
-    /// When the last wait for a device began, by process, and for a stream, by thread: that of another thread may be for another stream.
+    /// Begin of the last wait for a device, by process, and for a stream, by thread, because another thread may wait
+    /// for another stream.
     last_wait: BTreeMap<Key, i64>,
     last_wait_of_thread: BTreeMap<TrackId, i64>,
-    /// Operations without a launch: any launch may be theirs.
+    /// Number of operations without a launch, which may belong to any launch.
     unlinked: usize,
 }
 
@@ -93,7 +96,7 @@ impl Tails {
         }
     }
 
-    /// Of launches without an operation those that are missing.
+    /// Missing ones among the launches without an operation.
     fn without_them(&self, trace: &Trace, without: Vec<EventId>) -> Vec<EventId> {
         let mut tails: BTreeMap<Key, Vec<EventId>> = BTreeMap::new();
         let mut of_others: Vec<EventId> = Vec::new();
@@ -110,7 +113,7 @@ impl Tails {
             tail.truncate(tail.len().saturating_sub(LONGEST_QUEUE));
             missing.extend(tail);
         }
-        // Processes none of whose launches has an operation: where operations have no launch, they may be theirs.
+        // Processes without any launch with an operation: operations without a launch may be theirs.
         if of_others.len() > self.unlinked {
             missing.extend(of_others);
         }
@@ -135,7 +138,7 @@ fn process(trace: &Trace, call: EventId) -> Key {
     trace.tracks.pid(trace.events.track[call.index()])
 }
 
-/// The last time of each key.
+/// Last time of each key.
 fn last_of<K: Ord>(times: impl Iterator<Item = (K, i64)>) -> BTreeMap<K, i64> {
     let mut last = BTreeMap::new();
     for (key, time) in times {
@@ -146,7 +149,7 @@ fn last_of<K: Ord>(times: impl Iterator<Item = (K, i64)>) -> BTreeMap<K, i64> {
 }
 
 impl Trace {
-    /// The launches of kernels, and which have no operation on a device.
+    /// Kernel launches, and those without an operation on a device.
     #[must_use]
     pub fn kernel_launches(&self) -> KernelLaunches {
         KernelLaunches::from_trace(self, &self.unrecorded_launches())

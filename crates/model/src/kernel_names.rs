@@ -1,8 +1,8 @@
-//! Names of C++ kernels for people: what tells them apart, without template arguments and parameters that all have.
+//! Short names of C++ kernels: the distinguishing parts, without common template arguments and parameters.
 
 use std::collections::HashMap;
 
-/// What C++ and the libraries of kernels put around what a kernel does.
+/// Wrappers of C++ and kernel libraries around the functors of a kernel.
 const WRAPPERS: &[&str] = &[
     "at",
     "native",
@@ -63,18 +63,18 @@ const TYPES: &[&str] = &[
     "true",
     "false",
 ];
-/// Endings that say no more than that it is a kernel.
+/// Suffixes without information.
 const ENDINGS: &[&str] = &["_kernel_cuda", "_kernel_impl", "_cuda_kernel", "_kernel", "_cuda", "Functor", "Kernel"];
-/// Words behind the kernel's own name, as long as that tells it from the others.
+/// Number of words after the kernel's own name, as long as they distinguish it from others.
 const WORDS: usize = 2;
 
-/// A name by itself, as it is in a sentence: what it does, without types and numbers.
+/// Short name for use in a sentence: the operation, without types and numbers.
 #[must_use]
 pub fn short_name(name: &str) -> String {
     shown_at(name, Parsed::parse(name).as_ref(), 1)
 }
 
-/// The names as they are shown beside each other: those of C++ shortened, different ones to different texts.
+/// Short names for a list: C++ names are shortened, and different names stay different.
 #[must_use]
 pub fn short_names(names: &[String]) -> Vec<String> {
     let parsed: Vec<Option<Parsed>> = names.iter().map(|name| Parsed::parse(name)).collect();
@@ -93,7 +93,7 @@ pub fn short_names(names: &[String]) -> Vec<String> {
     }
 }
 
-/// More and more is shown; at the last one all.
+/// Levels of detail; the last one shows the whole name.
 const LEVELS: usize = 4;
 
 fn shown_at(name: &str, parsed: Option<&Parsed>, level: usize) -> String {
@@ -108,10 +108,10 @@ fn shown_at(name: &str, parsed: Option<&Parsed>, level: usize) -> String {
     all.map(String::as_str).collect::<Vec<_>>().join(" ")
 }
 
-/// The parts of a name.
+/// Parts of a name.
 struct Parsed {
     base: String,
-    /// What it does: functors, operators, each once.
+    /// Operations: functors and operators, each once.
     words: Vec<String>,
     types: Vec<String>,
     /// Numbers.
@@ -119,9 +119,9 @@ struct Parsed {
 }
 
 impl Parsed {
-    /// `None` if the name is none of C++ with arguments.
+    /// Parse a name; `None` if it is not a C++ name with arguments.
     fn parse(name: &str) -> Option<Self> {
-        // Frames of Python and names that programs make have brackets, too.
+        // Python frames and names of programs contain brackets, too.
         if !name.ends_with([')', '>', '}']) || !name.contains("::") && !name.contains('<') {
             return None;
         }
@@ -133,7 +133,7 @@ impl Parsed {
             return None;
         }
         let base = path.rsplit("::").next().filter(|base| !base.is_empty())?;
-        // Of template arguments; parameters repeat them.
+        // Of the template arguments only; parameters repeat them.
         let arguments = &arguments[..template_end(arguments)];
         let (mut words, mut types, mut rest) = (Vec::new(), Vec::new(), Vec::new());
         for token in arguments.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|token| !token.is_empty()) {
@@ -152,7 +152,7 @@ impl Parsed {
             }
         }
         let base = match trimmed(base) {
-            // `cutlass::Kernel`: what it is stands around it.
+            // `cutlass::Kernel`: the surrounding namespace is the name.
             _ if ENDINGS.contains(&base) => path.to_owned(),
             base => base.to_owned(),
         };
@@ -166,7 +166,7 @@ fn trimmed(token: &str) -> &str {
     ENDINGS.iter().find_map(cut).unwrap_or(token)
 }
 
-/// The characters of a text with how many brackets are open around them. A `>` between parentheses compares.
+/// Characters of a text with the number of enclosing brackets. A `>` within parentheses is a comparison.
 fn with_depths(text: &str) -> impl Iterator<Item = (usize, char, usize)> {
     let mut open = Vec::new();
     text.char_indices().map(move |(at, c)| {
@@ -174,7 +174,7 @@ fn with_depths(text: &str) -> impl Iterator<Item = (usize, char, usize)> {
             '<' | '(' | '{' | '[' => open.push(c),
             '>' if open.last() == Some(&'<') => drop(open.pop()),
             ')' | '}' | ']' => {
-                // What stood open between them was no bracket.
+                // Unmatched `<` within parentheses are comparisons.
                 let from = open.iter().rposition(|&c| c != '<');
                 open.truncate(from.unwrap_or(0));
             }
@@ -184,13 +184,13 @@ fn with_depths(text: &str) -> impl Iterator<Item = (usize, char, usize)> {
     })
 }
 
-/// A function without what it returns, which may have template arguments of its own (`std::enable_if<…>::type`).
+/// Function without its return type, which may have template arguments itself (`std::enable_if<…>::type`).
 fn without_return_type(name: &str) -> &str {
     let mut from = 0;
     for (at, c, depth) in with_depths(name) {
         match (c, depth) {
             (' ', 0) => from = at + 1,
-            // Its parameters.
+            // Begin of the parameters.
             ('(', 1) => break,
             _ => {}
         }
@@ -198,7 +198,7 @@ fn without_return_type(name: &str) -> &str {
     &name[from..]
 }
 
-/// Where the template arguments that a text begins with end; 0 if it begins with none.
+/// End of the template arguments at the start of a text; 0 without any.
 fn template_end(text: &str) -> usize {
     if !text.starts_with('<') {
         return 0;

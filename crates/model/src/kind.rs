@@ -1,6 +1,6 @@
-//! What an event is, independent of the source's vocabulary.
+//! Kinds of events, independent of the source's vocabulary.
 
-/// Declares a fieldless enum with stable text names and discriminants.
+/// Declare a fieldless enum with stable text names and discriminants.
 macro_rules! named_enum {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $value:literal $text:literal,)* }) => {
         $(#[$doc])*
@@ -33,9 +33,9 @@ macro_rules! named_enum {
 pub(crate) use named_enum;
 
 named_enum!(
-    /// What an event is. Sources map their categories to these; the original category text stays in the event table.
+    /// Kind of an event. Sources map their categories to these; the original category text stays in the event table.
     EventKind {
-        /// Anything that no other kind describes.
+        /// Any event that no other kind describes.
         Other = 0 "other",
         /// A framework operator (`cpu_op`).
         Operator = 1 "operator",
@@ -55,7 +55,7 @@ named_enum!(
         Memset = 8 "memset",
         /// A user annotation projected on an accelerator's stream.
         GpuAnnotation = 9 "gpu_annotation",
-        /// A synchronisation record of an accelerator (`cuda_sync`).
+        /// A synchronization record of an accelerator (`cuda_sync`).
         Sync = 10 "sync",
         /// Work of the profiler itself.
         Overhead = 11 "overhead",
@@ -79,17 +79,17 @@ named_enum!(
 );
 
 impl EventKind {
-    /// Whether this is work done by an accelerator: kernel, copy or fill.
+    /// True for work of an accelerator: kernel, copy or fill.
     pub fn is_gpu_work(self) -> bool {
         matches!(self, Self::Kernel | Self::Memcpy | Self::Memset)
     }
 
-    /// Whether this is a runtime or driver API call.
+    /// True for a runtime or driver API call.
     pub fn is_api_call(self) -> bool {
         matches!(self, Self::Runtime | Self::Driver)
     }
 
-    /// The level of the stack that this kind usually belongs to. That of an event is [`crate::EventTable::level`].
+    /// Usual stack level of this kind. The level of an event is [`crate::EventTable::level`].
     pub fn level(self) -> Level {
         match self {
             Self::Annotation | Self::GpuAnnotation | Self::Recording => Level::Application,
@@ -107,7 +107,7 @@ named_enum!(
     Level {
         /// Steps and user annotations.
         Application = 0 "application",
-        /// A whole model, or a program that a compiler made of it (an XLA module).
+        /// A whole model, or its compiled program (an XLA module).
         Model = 1 "model",
         /// A layer of a model: a call of an `nn.Module`.
         Layer = 2 "layer",
@@ -115,7 +115,7 @@ named_enum!(
         Python = 3 "python",
         /// Framework operators.
         Operator = 4 "operator",
-        /// Calls into libraries, the operating system's among them.
+        /// Calls into libraries, including the operating system's.
         Library = 5 "library",
         /// Runtime and driver API calls.
         Runtime = 6 "runtime",
@@ -123,7 +123,7 @@ named_enum!(
         Kernel = 7 "kernel",
         /// Instructions of a kernel.
         Instruction = 8 "instruction",
-        /// Not placed.
+        /// No level.
         Other = 9 "other",
     }
 );
@@ -153,19 +153,19 @@ named_enum!(
 /// Attribute with the recorded duration in ns of a span that was cut at its caller's end ([`flags::CLAMPED`]).
 pub const RECORDED_DURATION: &str = "stackline:recorded_dur_ns";
 
-/// Attribute, `true`, of spans that no record states but that follow from others: Python frames and steps of recordings.
+/// Attribute, `true`, of spans that are inferred from records: Python frames and steps of recordings.
 pub const INFERRED: &str = "stackline:inferred";
 
-/// Attribute of samples in Python: the line that ran.
+/// Attribute of Python samples: the executed line.
 pub const LINE: &str = "line";
 
-/// Format of traces that `stackline record` made.
+/// Format of traces of `stackline record`.
 pub const RECORDING_FORMAT: &str = "recording";
 
-/// Name of the entry of a trace's metadata in which a recording says what it knows of processors and of its own cost.
+/// Name of the metadata entry of a recording with its data on processors and overhead.
 pub const RECORDING: &str = "stackline:recording";
-/// Name of samples that found a thread in the library of OpenMP: it waits there for other threads, spinning or going to sleep,
-/// or divides work among them.
+/// Name of samples of a thread in the OpenMP library, where it waits for other threads (spinning or sleeping) or
+/// distributes work.
 pub const OPENMP: &str = "(OpenMP)";
 
 /// Flag bits of an event.
@@ -177,12 +177,12 @@ pub mod flags {
     /// The duration was negative and is now 0, or ran past the caller's end and was cut there (then the recorded one is
     /// the attribute [`super::RECORDED_DURATION`]).
     pub const CLAMPED: u8 = 4;
-    /// The times lie outside the recording (such as a GPU record at time 0, or garbled text): not used in spans and
+    /// The times are outside of the recording (such as a GPU record at time 0, or garbled text): not used in spans and
     /// totals.
     pub const IMPLAUSIBLE: u8 = 8;
     /// The span crosses the end of its parent instead of nesting in it.
     pub const CROSSING: u8 = 16;
-    /// The record had no time stamp; it stands at time 0.
+    /// The record had no time stamp, and is placed at time 0.
     pub const NO_TIME: u8 = 32;
 }
 

@@ -1,7 +1,8 @@
-//! The data model of Stackline.
+//! Data model of Stackline.
 //!
 //! Everything that a deep-learning program does is an *event* on a *track* (a CPU thread, a GPU stream), with a kind, a
-//! parent by nesting, attributes, and links. Sources build a [`Trace`]; analyses read it; nobody changes it afterwards.
+//! parent by nesting, attributes, and links. Sources build a [`Trace`], which is immutable afterwards; analyses read
+//! it.
 //!
 //! ```
 //! use stackline_model::{EventKind, Key, NewEvent, Phase, StrId, Trace, TrackKind, flags};

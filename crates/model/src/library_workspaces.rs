@@ -1,27 +1,28 @@
-//! Working memory that PyTorch allocates for CUDA libraries, by the C++ functions that do, in the words of its symbols.
+//! Working memory that PyTorch allocates for CUDA libraries, by the names of the allocating C++ functions.
 //!
-//! cuBLAS and cuBLASLt keep theirs for each pair of a handle (a thread's, on a device) and a stream, until the process ends: what
-//! happened to run first (a forward pass, a backward pass, the capture of a graph) stands in the call path, but does not own it.
+//! cuBLAS and cuBLASLt keep one workspace per pair of handle (thread and device) and stream until the process ends. Its
+//! call path shows the first work that needed it (a forward pass, a backward pass, the capture of a graph), which does
+//! not own it.
 
 use crate::native_names::qualified;
 
 /// A library with working memory.
 #[derive(Debug, PartialEq, Eq)]
 pub struct WorkspaceLibrary {
-    /// Its name.
+    /// Name.
     pub name: &'static str,
-    /// What determines how much it takes.
+    /// Advice on the size of the workspace.
     pub sized_by: &'static str,
-    /// Functions that allocate nothing else, without arguments.
+    /// Functions that allocate only workspaces, without arguments.
     functions: &'static [&'static str],
 }
 
-/// The libraries. `getNewWorkspace` is the name in older versions of PyTorch.
+/// Libraries. `getNewWorkspace` is the name in older versions of PyTorch.
 static LIBRARIES: [WorkspaceLibrary; 3] = [
     WorkspaceLibrary {
         name: "cuBLAS",
-        sized_by: "CUBLAS_WORKSPACE_CONFIG (such as :4096:2:16:8 for 8.1 MiB; :0:0 for none) sets what each pair of a thread and a stream \
-                   takes, 32 MiB on Hopper and later by default",
+        sized_by: "CUBLAS_WORKSPACE_CONFIG (such as :4096:2:16:8 for 8.1 MiB; :0:0 for none) sets the size per pair of \
+            thread and stream, by default 32 MiB on Hopper and later",
         functions: &[
             "at::cuda::setWorkspaceForHandle",
             "at::cuda::getNewWorkspace",
@@ -30,17 +31,18 @@ static LIBRARIES: [WorkspaceLibrary; 3] = [
     },
     WorkspaceLibrary {
         name: "cuBLASLt",
-        sized_by: "CUBLASLT_WORKSPACE_SIZE sets it, in KiB",
+        sized_by: "CUBLASLT_WORKSPACE_SIZE sets the size in KiB",
         functions: &["at::cuda::getCUDABlasLtWorkspace"],
     },
     WorkspaceLibrary {
         name: "cuDNN",
-        sized_by: "the algorithm that cuDNN chooses, which torch.backends.cudnn.benchmark and deterministic change",
+        sized_by: "the size depends on the algorithm that cuDNN chooses; torch.backends.cudnn.benchmark and \
+            torch.backends.cudnn.deterministic change it",
         functions: &["at::native::run_conv_plan", "at::native::run_conv_plan_fused", "at::native::run_single_conv"],
     },
 ];
 
-/// The library whose working memory a C++ function allocates. None for other functions.
+/// Library whose workspace a C++ function allocates. None for other functions.
 pub fn workspace_library(function: &str) -> Option<&'static WorkspaceLibrary> {
     let name = qualified(function);
     LIBRARIES.iter().find(|library| library.functions.contains(&name))

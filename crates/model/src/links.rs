@@ -1,37 +1,37 @@
-//! Links between events that are not nesting.
+//! Links between events in addition to nesting.
 
 use crate::kind::named_enum;
 use crate::{EventId, StrId};
 use std::ops::Range;
 
-/// Category of arrows from an event to the work that it handed to another thread (contexts of XProf).
+/// Category of arrows from an event to work that it handed to another thread (contexts of XProf).
 pub const CONTEXT_FLOW: &str = "context";
 
 named_enum!(
-    /// What a link between two events says. Launches of accelerator work are columns of [`crate::GpuTable`].
+    /// Meaning of a link between two events. Launches of GPU work are columns of [`crate::GpuTable`].
     LinkKind {
-        /// An arrow of the source whose both ends were found.
+        /// An arrow of the source with both ends.
         Flow = 0 "flow",
-        /// From a forward operator to the backward operator that autograd made of it.
+        /// Forward operator to its backward operator.
         Backward = 1 "backward",
     }
 );
 
-/// Links between events, as columns of equal length: those of a kind stand together, in the order of [`LinkKind`].
+/// Links between events, as columns of equal length, sorted by kind.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LinkTable {
-    /// What each link says.
+    /// Kind of the link.
     pub kind: Vec<LinkKind>,
-    /// Where the link starts.
+    /// Event at the start of the link.
     pub from: Vec<EventId>,
-    /// Where the link ends.
+    /// Event at the end of the link.
     pub to: Vec<EventId>,
-    /// What the source calls it (a flow's category); [`StrId::NONE`] for links that we inferred.
+    /// Category in the source (of a flow); [`StrId::NONE`] for inferred links.
     pub category: Vec<StrId>,
 }
 
 impl LinkTable {
-    /// Replaces all links of a kind by these, each with its start, end and category.
+    /// Replace all links of a kind. Each link has a start, an end and a category.
     pub fn set(&mut self, kind: LinkKind, links: impl IntoIterator<Item = (EventId, EventId, StrId)>) {
         let links: Vec<(EventId, EventId, StrId)> = links.into_iter().collect();
         let rows = self.rows(kind);
@@ -51,7 +51,7 @@ impl LinkTable {
         self.from.len()
     }
 
-    /// Whether there is none.
+    /// True if there are no links.
     pub fn is_empty(&self) -> bool {
         self.from.is_empty()
     }
@@ -61,26 +61,26 @@ impl LinkTable {
         self.rows(kind).map(|i| (self.from[i], self.to[i], self.category[i]))
     }
 
-    /// Start and category of each link of a kind that ends at an event, by binary search: those of the kind must be in the order of
-    /// their ends, as backward links are.
+    /// Start and category of each link of a kind that ends at an event, by binary search. The links of the kind must be
+    /// in the order of their ends, as backward links are.
     pub fn ending_at(&self, kind: LinkKind, end: EventId) -> impl Iterator<Item = (EventId, StrId)> + '_ {
         let rows = self.rows(kind);
         let first = rows.start + self.to[rows.clone()].partition_point(|to| *to < end);
         (first..rows.end).take_while(move |&row| self.to[row] == end).map(|row| (self.from[row], self.category[row]))
     }
 
-    /// Whether there are links of a kind.
+    /// True if there are links of a kind.
     pub fn has(&self, kind: LinkKind) -> bool {
         !self.rows(kind).is_empty()
     }
 
-    /// Checks that all columns are equally long, and that the links of each kind stand together.
+    /// Check that all columns are equally long, and that links are sorted by kind.
     pub fn check(&self) -> Result<(), String> {
         let lengths = [self.from.len(), self.to.len(), self.category.len()];
         if lengths.iter().any(|&length| length != self.kind.len()) {
             return Err(format!("link columns differ in length: {} and {lengths:?}", self.kind.len()));
         }
-        if self.kind.is_sorted() { Ok(()) } else { Err("links of one kind do not stand together".to_owned()) }
+        if self.kind.is_sorted() { Ok(()) } else { Err("links are not sorted by kind".to_owned()) }
     }
 }
 

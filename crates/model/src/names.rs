@@ -1,33 +1,31 @@
-//! Names that PyTorch gives events, as far as more than one part of the code goes by them; those of runtimes stand in
-//! [`gpu_calls`](crate::gpu_calls).
+//! Names of PyTorch's events that several modules use; those of runtimes are in [`gpu_calls`](crate::gpu_calls).
 
 pub use crate::gpu_calls::{captures, is_fill_launch, is_graph_launch, is_kernel_launch, is_launch};
 
-/// What names of spans begin with in which the autograd engine of PyTorch runs a node of the backward pass.
+/// Prefix of spans in which PyTorch's autograd engine runs a node of the backward pass.
 pub const BACKWARD_NODE: &str = "autograd::engine::evaluate_function";
-/// How names of ATen's operators begin.
+/// Prefix of ATen's operators.
 pub const OPERATOR_PREFIX: &str = "aten::";
-/// How names of spans begin in which PyTorch's optimizers make a step: `Optimizer.step#AdamW.step`, and `Optimizer.step` alone in early
-/// releases.
+/// Prefix of spans of optimizer steps: `Optimizer.step#AdamW.step`, and only `Optimizer.step` in early releases.
 pub const OPTIMIZER_STEP: &str = "Optimizer.step";
-/// How names of spans begin in which PyTorch takes a batch from a loader.
+/// Prefix of spans in which PyTorch takes a batch from a loader.
 pub const TAKE_BATCH: &str = "enumerate(DataLoader)";
-/// What step annotations are called, without their number.
+/// Name of step annotations without their number.
 pub const STEP_NAME: &str = "ProfilerStep";
-/// What names of step annotations begin with; the step's number follows.
+/// Prefix of step annotations, before the step's number.
 pub const STEP_PREFIX: &str = "ProfilerStep#";
 
-/// What names of Python frames that are calls of modules begin with; the module's name follows, behind a space.
+/// Prefix of Python frames that are calls of modules, before a space and the module's name.
 pub const MODULE_PREFIX: &str = "nn.Module:";
 
-/// A module as traces name it without [`MODULE_PREFIX`] and the space behind it; none of other frames.
+/// Name of a module in traces, without [`MODULE_PREFIX`] and the space after it; none for other frames.
 #[must_use]
 pub fn module_name(frame: &str) -> Option<&str> {
     frame.strip_prefix(MODULE_PREFIX)?.strip_prefix(' ')
 }
 
-/// The class of a module as traces name it: `Linear` of `nn.Module: Linear_3` and of `nn.Module: Linear blocks.0.mlp`. None for
-/// what is no module.
+/// Class of a module in traces: `Linear` of `nn.Module: Linear_3` and of `nn.Module: Linear blocks.0.mlp`. None for
+/// other names.
 pub fn module_class(name: &str) -> Option<&str> {
     let name = name.strip_prefix(MODULE_PREFIX)?.trim_start();
     let class = name.split(' ').next().unwrap_or(name);
@@ -37,7 +35,8 @@ pub fn module_class(name: &str) -> Option<&str> {
     Some(instance.map_or(class, |(class, _)| class))
 }
 
-/// File, line and function of a Python frame: `train.py(12): step`, or `$train.py:12 step` of XProf. None for other names.
+/// File, line and function of a Python frame: `train.py(12): step`, or `$train.py:12 step` of XProf. None for other
+/// names.
 #[must_use]
 pub fn python_frame(name: &str) -> Option<(&str, u32, &str)> {
     if let Some(name) = name.strip_prefix('$') {
@@ -50,30 +49,31 @@ pub fn python_frame(name: &str) -> Option<(&str, u32, &str)> {
     (!function.is_empty()).then_some((file, line.parse().ok()?, function))
 }
 
-/// What names of spans begin with in which `torch.compile` compiles: `Compile 0/0: function (file:line)`, with the number
-/// that Dynamo gives the function and how often it was compiled before.
+/// Prefixes of spans in which `torch.compile` compiles: `Compile 0/0: function (file:line)`, with Dynamo's number of
+/// the function and the number of earlier compilations.
 pub const COMPILATION_PREFIXES: [&str; 2] = ["Compile ", "Recompile "];
 
-/// The name of spans in which Python collects garbage.
+/// Name of spans in which Python collects garbage.
 pub const COLLECTION: &str = "Python GC";
 
 /// Names that PyTorch gives the main threads of its processes.
 pub const MAIN_THREADS: [&str; 3] = ["pt_data_worker", "pt_elastic", "pt_main_thread"];
 
-/// What the file of Python's own frames around the import of a module begins with.
+/// Prefix of the file of Python's own frames around the import of a module.
 pub const IMPORTS: &str = "<frozen importlib";
 
-/// Whether a span is a compilation ([`COMPILATION_PREFIXES`]), and not one of the user's that is called like it.
+/// True if a span is a compilation ([`COMPILATION_PREFIXES`]), and not a user's span with a similar name.
 #[must_use]
 pub fn is_compilation(span: &str) -> bool {
     let number = COMPILATION_PREFIXES.iter().find_map(|prefix| span.strip_prefix(prefix));
     let number = number.and_then(|rest| rest.split(':').next()).unwrap_or_default();
-    // `?` is one whose number is not known, `!1/0/0` is a graph of compiled autograd's, `0/0_1` a second attempt.
+    // `?` is an unknown number, `!1/0/0` a graph of compiled autograd, `0/0_1` a second attempt.
     let of_number = |c: char| c.is_ascii_digit() || matches!(c, '/' | '!' | '_' | '-');
     number == "?" || number.contains('/') && number.chars().all(of_number)
 }
 
-/// Whether a span is of a function that is compiled again: `Recompile 0/3: …`, or the backward of one, `Compile 0/3: lazy backward`.
+/// True if a span is a repeated compilation of a function: `Recompile 0/3: …`, or its backward, `Compile 0/3: lazy
+/// backward`.
 #[must_use]
 pub fn is_recompilation(span: &str) -> bool {
     let number = |prefix: &&str| span.strip_prefix(*prefix)?.split(':').next()?.split_once('/');

@@ -1,12 +1,13 @@
-//! Names of C++ frames of PyTorch, in the words of its profiler: `aten::div`, `MeanBackward0`.
+//! Names of PyTorch's C++ frames in the notation of its profiler: `aten::div`, `MeanBackward0`.
 //!
-//! Memory snapshots with `stacks="all"` hold symbols of libtorch. Their arguments and template parameters name other functions, so
-//! only the qualified name before them counts.
+//! Memory snapshots with `stacks="all"` contain symbols of libtorch. Their arguments and template parameters name other
+//! functions, so only the qualified name before them counts.
 
-/// What the function that runs an operator lies in; the operator's name and overload follow.
+/// Namespace of the functions that run operators, before the operator's name and overload.
 const OPERATORS: &str = "at::_ops::";
 
-/// Overloads in lower case that end names in `at::_ops`. Those in upper case (`Tensor`, `Scalar_out`) are told by that.
+/// Lower-case overloads at the end of names in `at::_ops`. Upper-case ones (`Tensor`, `Scalar_out`) are recognized by
+/// their case.
 const OVERLOADS: [&str; 18] = [
     "_memory_format",
     "_correction",
@@ -28,8 +29,8 @@ const OVERLOADS: [&str; 18] = [
     "_mode",
 ];
 
-/// The operator that a C++ function is the entry of: `div` of `at::_ops::div_Tensor::call(at::Tensor const&, …)`, which the profiler
-/// calls `aten::div`. None for other functions.
+/// Operator of an entry function in C++: `div` of `at::_ops::div_Tensor::call(at::Tensor const&, …)`, which the
+/// profiler calls `aten::div`. None for other functions.
 pub fn operator(function: &str) -> Option<&str> {
     let (name, _) = qualified(function).strip_prefix(OPERATORS)?.split_once("::")?;
     let is_overload = |at: &usize| name.as_bytes().get(at + 1).is_some_and(u8::is_ascii_uppercase);
@@ -43,8 +44,9 @@ pub fn operator(function: &str) -> Option<&str> {
     Some(name)
 }
 
-/// The node of the autograd graph that a C++ function runs: `MeanBackward0` of `torch::autograd::generated::MeanBackward0::apply(…)`,
-/// `AccumulateGrad`, the user's class of `torch::autograd::CppNode<MyFunction>::apply(…)`. None for other functions.
+/// Node of the autograd graph that a C++ function runs: `MeanBackward0` of
+/// `torch::autograd::generated::MeanBackward0::apply(…)`, `AccumulateGrad`, the user's class of
+/// `torch::autograd::CppNode<MyFunction>::apply(…)`. None for other functions.
 pub fn autograd_node(function: &str) -> Option<&str> {
     if let Some(rest) = function.strip_prefix("torch::autograd::CppNode<") {
         return rest.split_once(">::apply").map(|(class, _)| last_part(class));
@@ -58,17 +60,18 @@ pub fn autograd_node(function: &str) -> Option<&str> {
     is_node.then_some(first)
 }
 
-/// Whether a C++ function, or a span, is the engine that runs the backward pass.
+/// True if a C++ function, or a span, is the engine that runs the backward pass.
 pub fn is_autograd_engine(function: &str) -> bool {
     is_native_autograd_engine(function) || function.starts_with("autograd::engine::")
 }
 
-/// Whether a function is a C++ one of the engine that runs the backward pass.
+/// True if a function is a C++ function of the engine that runs the backward pass.
 pub fn is_native_autograd_engine(function: &str) -> bool {
     function.starts_with("torch::autograd::Engine::")
 }
 
-/// Whether a C++ function is the allocator, what takes the call path, or what every tensor is made by: it tells nothing of who asked.
+/// True if a C++ function belongs to the allocator, to call-path capture, or to generic tensor creation: it does not
+/// identify the caller.
 pub fn is_allocation_plumbing(function: &str) -> bool {
     const PARTS: [&str; 10] = [
         "CapturedTraceback",
@@ -85,13 +88,13 @@ pub fn is_allocation_plumbing(function: &str) -> bool {
     PARTS.iter().any(|part| function.contains(part)) || function == "_start" || function.starts_with("c10::Allocator::")
 }
 
-/// Whether a C++ function is that in which autocast copies an argument into a lower precision. It keeps copies of weights until the
-/// outermost `autocast` ends; those of other arguments live as long as something uses them.
+/// True if a C++ function is autocast's copy of an argument into a lower precision. Copies of weights are cached until
+/// the outermost `autocast` ends; other copies live while they are used.
 pub fn is_autocast_copy(function: &str) -> bool {
     function.starts_with("at::autocast::cached_cast(")
 }
 
-/// A function without its arguments and template parameters, and without the type that it returns.
+/// Function without its arguments, template parameters and return type.
 pub fn qualified(function: &str) -> &str {
     let function = function.split_once(['(', '<']).map_or(function, |(name, _)| name);
     function.rsplit_once(' ').map_or(function, |(_, name)| name)

@@ -1,9 +1,10 @@
 //! Logical parents: the event that caused another one, with the evidence for it.
 //!
-//! The parent by nesting ([`EventTable::parent`](crate::EventTable::parent)) is the span around an event on its own track; self times
-//! go by it. The logical parent may be on another track: the call that launched a kernel, the operator that a backward operator
-//! differentiates, the event that handed work to another thread. Both are derived from columns that exist anyway (launches of
-//! [`GpuTable`](crate::GpuTable), [`LinkTable`](crate::LinkTable), ids among the attributes), so no second table can contradict them.
+//! The parent by nesting ([`EventTable::parent`](crate::EventTable::parent)) is the enclosing event on the same track;
+//! it determines self times. The logical parent may be on another track: the launch call of a kernel, the forward
+//! operator of a backward operator, the event that handed work to another thread. Both are derived from existing
+//! columns (launches of [`GpuTable`](crate::GpuTable), [`LinkTable`](crate::LinkTable), ids among the attributes), so
+//! no second table can contradict them.
 
 mod containment;
 #[cfg(test)]
@@ -18,7 +19,7 @@ named_enum!(
     ParentEvidence {
         /// The parent encloses the event on the same track.
         Nesting = 0 "nesting",
-        /// Both records hold the same id, or one holds the id of the other.
+        /// Both records have the same id, or one has the id of the other.
         ExplicitId = 1 "explicit_id",
         /// The launch call has the correlation id of the GPU operation.
         Correlation = 2 "correlation",
@@ -34,13 +35,13 @@ named_enum!(
 /// An event, its logical parent and the evidence for it.
 pub(crate) type Parent = (EventId, EventId, ParentEvidence);
 
-/// Categories of arrows from an event to the work that it handed to another thread. Other arrows may be any order: dependencies of
-/// data (TensorFlow 1), or a critical path that was drawn into the trace.
+/// Categories of arrows from an event to work that it handed to another thread. Other arrows may have any meaning: data
+/// dependencies (TensorFlow 1), or a critical path drawn into the trace.
 const HANDOVERS: [&str; 2] = [CONTEXT_FLOW, "async"];
 
 impl Trace {
-    /// The logical parent of an event: of a GPU operation its launch, of a backward operator the forward one, of work that was handed
-    /// over what handed it over, else the event around it.
+    /// Logical parent of an event: the launch of a GPU operation, the forward operator of a backward operator, the
+    /// event that handed over work, else the enclosing event.
     pub fn logical_parent(&self, event: EventId) -> Option<(EventId, ParentEvidence)> {
         let operation = if self.kind(event).is_gpu_work() { self.gpu.of_event(event) } else { None };
         let launched = operation.and_then(|operation| self.launch_of(operation));
@@ -48,14 +49,14 @@ impl Trace {
         launched.or_else(|| self.forward_of(event)).or_else(|| self.other_parent(event)).or_else(nested)
     }
 
-    /// Every event whose logical parent is not the one by nesting, in the order of the events: event, parent, evidence.
+    /// Events whose logical parent is not the one by nesting, in the order of events: event, parent, evidence.
     pub fn logical_parents(&self) -> impl Iterator<Item = (EventId, EventId, ParentEvidence)> + '_ {
         let parent = move |event| self.logical_parent(event).map(|(parent, evidence)| (event, parent, evidence));
         self.events.ids().filter_map(parent).filter(|&(.., evidence)| evidence != ParentEvidence::Nesting)
     }
 
-    /// The forward operator that a backward operator differentiates: the first of its links from a host event that starts earlier.
-    /// Links to an earlier time are wrong, and would let parents lead back to where they began.
+    /// Forward operator of a backward operator: the first of its links from a host event that starts earlier. Links to
+    /// an earlier time are wrong, and could form cycles.
     pub fn forward_of(&self, backward: EventId) -> Option<(EventId, ParentEvidence)> {
         let mut links = self.links.ending_at(LinkKind::Backward, backward);
         let (from, category) = links.find(|&(from, _)| self.is_host_link(from, backward))?;
@@ -63,12 +64,13 @@ impl Trace {
         Some((from, if is_arrow { ParentEvidence::Flow } else { ParentEvidence::SequenceNumber }))
     }
 
-    /// The launch call of a GPU operation, or the operator that its external id names.
+    /// Launch call of a GPU operation, or the operator with its external ID.
     fn launch_of(&self, gpu: GpuId) -> Option<(EventId, ParentEvidence)> {
         let launcher = self.gpu.launcher(gpu).filter(|&launcher| self.is_on_thread(launcher))?;
         let evidence = match self.gpu.launch[gpu.index()].some() {
             None => ParentEvidence::ExplicitId,
-            // Arrows are asked where no call has the correlation id, and sources with such ids have a call for nearly all of them.
+            // Arrows are used if no call has the correlation ID; sources with such ids have a call for nearly all
+            // operations.
             Some(_) if self.gpu.correlation[gpu.index()] > 0 => ParentEvidence::Correlation,
             Some(_) => ParentEvidence::Flow,
         };
@@ -79,32 +81,32 @@ impl Trace {
         self.tracks.get(self.events.track[event.index()]).kind == TrackKind::Thread
     }
 
-    /// Whether both events are on threads of the host, the first one earlier.
+    /// True if both events are on host threads, the first one earlier.
     fn is_host_link(&self, from: EventId, to: EventId) -> bool {
         let start = |event: EventId| self.events.start[event.index()];
         start(from) < start(to) && self.is_on_thread(from) && self.is_on_thread(to)
     }
 
-    /// A parent that is found by a look at the whole trace.
+    /// Parent that needs a search of the whole trace.
     fn other_parent(&self, event: EventId) -> Option<(EventId, ParentEvidence)> {
         let all = self.other_parents.get_or_init(|| self.find_other_parents());
         let at = all.binary_search_by_key(&event, |&(child, ..)| child).ok()?;
         Some((all[at].1, all[at].2))
     }
 
-    /// Parents by arrows between threads, by ids, and by time; ascending by event, at most one for each.
+    /// Parents by arrows between threads, by ids, and by time; ascending by event, at most one per event.
     fn find_other_parents(&self) -> Vec<Parent> {
         let mut found = self.handed_over();
         found.extend(self.projected_annotations());
         let known: FxHashSet<EventId> = found.iter().map(|&(child, ..)| child).collect();
         found.extend(containment::parents(self, |event| known.contains(&event)));
-        // Stable: the stronger evidence comes first.
+        // Stable sort: the stronger evidence comes first.
         found.sort_by_key(|&(child, ..)| child);
         found.dedup_by_key(|&mut (child, ..)| child);
         found
     }
 
-    /// Work that one thread handed to another one, by arrows of the source.
+    /// Work that one thread handed to another, by arrows of the source.
     fn handed_over(&self) -> Vec<Parent> {
         let categories: Vec<StrId> = HANDOVERS.iter().filter_map(|category| self.strings.find(category)).collect();
         let track = |event: EventId| self.events.track[event.index()];
@@ -115,7 +117,8 @@ impl Trace {
         arrows.into_iter().map(|(from, to, _)| (to, from, ParentEvidence::Flow)).collect()
     }
 
-    /// Annotations that a profiler projected on a device: the ones of the host with their external id and name (Kineto).
+    /// Annotations that a profiler projected on a device: their parents are host annotations with the same external ID
+    /// and name (Kineto).
     fn projected_annotations(&self) -> Vec<Parent> {
         let ids = self.attr("External id");
         if !ids.exists() || !self.events.kind.contains(&EventKind::GpuAnnotation) {
@@ -129,7 +132,7 @@ impl Trace {
         let name = |event: EventId| self.events.name[event.index()];
         let mut annotations: FxHashMap<(i64, StrId), EventId> = FxHashMap::default();
         for (event, id) in of_kind(EventKind::Annotation).filter(|&(event, _)| self.is_on_thread(event)) {
-            // Ids of ranks in one file are alike: then an id names no event.
+            // Ranks in one file have equal ids; then an id identifies no event.
             annotations.entry((id, name(event))).and_modify(|only| *only = EventId::NONE).or_insert(event);
         }
         let on_device = of_kind(EventKind::GpuAnnotation).filter(|&(event, _)| !self.is_on_thread(event));

@@ -1,9 +1,9 @@
-//! Pauses of a recording: time between steps in which nothing at all was recorded.
+//! Pauses of a recording: time between steps without any event.
 //!
-//! A profiler with a schedule (`torch.profiler.schedule(..., repeat=2)`) records a cycle of steps, pauses, and records the next cycle. A
-//! file that holds several cycles has no event of the pause, so nobody knows whether the GPU was busy or idle then. The profiler numbers
-//! the steps that it does not record, too: silence between steps whose numbers follow one another is a program that waits. So is silence
-//! between marks that are not the profiler's: no schedule wrote their numbers.
+//! A profiler with a schedule (`torch.profiler.schedule(..., repeat=2)`) records a cycle of steps, pauses, and records
+//! the next cycle. A file with several cycles has no event of the pause, so the state of the GPU is unknown in it. The
+//! profiler also numbers the steps that it does not record. Silence between steps with consecutive numbers is therefore
+//! a waiting program, and so is silence between marks that are not the profiler's.
 
 use crate::names::STEP_PREFIX;
 use crate::{EventKind, Key, RECORDING_FORMAT, Step, Trace};
@@ -12,27 +12,27 @@ use std::collections::BTreeMap;
 /// Time between two steps in which no thread and no device has an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pause {
-    /// End of the last event before it, in ns since the trace's base.
+    /// End of the last event before the pause, in ns since the trace's base.
     pub start: i64,
-    /// Start of the first event after it, in ns since the trace's base.
+    /// Start of the first event after the pause, in ns since the trace's base.
     pub end: i64,
-    /// Number of the step that ends last before it.
+    /// Number of the step that ends last before the pause.
     pub before: i64,
-    /// Number of the step that begins first after it.
+    /// Number of the step that begins first after the pause.
     pub after: i64,
-    /// Whether no process has steps on both sides: the steps of one process ended before those of another began.
+    /// True if no process has steps on both sides: the steps of one process ended before those of another began.
     pub separates_processes: bool,
 }
 
 impl Pause {
-    /// Its length in ns.
+    /// Length in ns.
     #[must_use]
     pub fn length_ns(&self) -> i64 {
         self.end.saturating_sub(self.start)
     }
 }
 
-/// Time between steps that may hold a pause, and how long a silence in it has to be.
+/// Time between steps that may contain a pause, and the least length of a silence in it.
 struct Candidate {
     start: i64,
     end: i64,
@@ -42,10 +42,11 @@ struct Candidate {
 }
 
 impl Trace {
-    /// Pauses of the recording between [`Self::steps`] of a profiler's schedule (`ProfilerStep#n`) whose numbers jump or begin again, of
-    /// whatever processes, in time order: silence for longer than the median step. So is silence between the steps of a process and those of
-    /// another that begins later ([`Pause::separates_processes`]). Recordings of `stackline record` have none: they say themselves which steps they left out.
-    /// Found at the first call; call it once all events and steps are in.
+    /// Pauses of the recording, in time order: silence that is longer than the median step, between [`Self::steps`] of
+    /// a profiler's schedule (`ProfilerStep#n`) whose numbers jump or restart, over all processes. Silence between the
+    /// steps of a process and those of another that begins later is included ([`Pause::separates_processes`]).
+    /// Recordings of `stackline record` have none, because they list the omitted steps. Computed on the first call;
+    /// call it after all events and steps were added.
     #[must_use]
     pub fn pauses(&self) -> &[Pause] {
         self.pauses.get_or_init(|| self.find_pauses())
@@ -69,7 +70,7 @@ impl Trace {
         pauses
     }
 
-    /// When the first and the last step of each process begin.
+    /// Begins of the first and the last step of each process.
     fn step_spans(&self) -> BTreeMap<Key, (i64, i64)> {
         let mut spans: BTreeMap<Key, (i64, i64)> = BTreeMap::new();
         for step in &self.steps {
@@ -79,8 +80,8 @@ impl Trace {
         spans
     }
 
-    /// Whether the number of a step follows that of the step before it of its process. Of the first step of a process the processes decide
-    /// that have steps before and after it; if there are none, it does not follow.
+    /// True if the number of a step follows that of its process's previous step. For the first step of a process,
+    /// processes with steps before and after it decide; without any, it does not follow.
     fn follows(&self, at: usize, numbers: &BTreeMap<Key, i64>) -> bool {
         let is_next = |step: &Step, number: &i64| number.checked_add(1) == Some(step.number);
         let step = &self.steps[at];
@@ -102,7 +103,7 @@ impl Trace {
         is_any
     }
 
-    /// Gaps between steps of a schedule that are longer than the median step, and whose numbers do not follow one another.
+    /// Gaps between steps of a schedule that are longer than the median step, and whose numbers are not consecutive.
     fn candidates(&self) -> Vec<Candidate> {
         let mut lengths: Vec<i64> =
             self.steps.iter().map(|step| step.end.saturating_sub(step.start)).filter(|&ns| ns > 0).collect();
@@ -125,7 +126,7 @@ impl Trace {
         found
     }
 
-    /// From when to when events are in each of these gaps, in no order.
+    /// Time ranges of the events in each of these gaps, unordered.
     fn events_within(&self, gaps: &[Candidate]) -> Vec<Vec<(i64, i64)>> {
         let mut within = vec![Vec::new(); gaps.len()];
         let counts =
@@ -141,14 +142,14 @@ impl Trace {
         within
     }
 
-    /// The process that a step belongs to.
+    /// Process of a step.
     #[must_use]
     pub fn process_of(&self, step: &Step) -> Key {
         self.tracks.pid(self.events.track[step.event.index()])
     }
 }
 
-/// The longest time in a gap without events, if it is long enough.
+/// Longest time in a gap without events, if it is long enough.
 fn longest_silence(gap: &Candidate, mut events: Vec<(i64, i64)>) -> Option<Pause> {
     events.sort_unstable();
     events.push((gap.end, gap.end));
@@ -170,13 +171,13 @@ mod tests {
     use super::*;
     use crate::{EventId, NewEvent, Phase, StrId, TrackKind, flags};
 
-    /// A trace with spans of one process from start to end; those with a number are steps.
+    /// Trace with spans of one process from start to end; those with a number are steps.
     fn trace(mark: &str, spans: &[(Option<i64>, i64, i64)]) -> Trace {
         let of_one: Vec<_> = spans.iter().map(|&(number, start, end)| (1, number, start, end)).collect();
         of_processes(mark, &of_one)
     }
 
-    /// The same of several processes, each span with its own.
+    /// Like `trace`, for several processes; each span has its own.
     fn of_processes(mark: &str, spans: &[(i64, Option<i64>, i64, i64)]) -> Trace {
         let mut trace = Trace::default();
         let [mark, work] = [format!("{mark}7").as_str(), "aten::mm"].map(|name| trace.strings.intern(name));
@@ -233,7 +234,7 @@ mod tests {
         let launcher = [(1, Some(0), 0, 100), (1, Some(1), 100, 200)];
         let child = [(2, Some(0), 900, 1000), (2, Some(1), 1000, 1100)];
         assert_eq!(found(&[launcher, child].concat()), [(200, 900, true)]);
-        // The launcher goes on: what its numbers say holds for both.
+        // The launcher continues, so its numbers decide for both.
         let goes_on = |number| [&launcher[..], &child, &[(1, Some(number), 950, 1050)]].concat();
         assert_eq!(found(&goes_on(2)), [], "it waited");
         assert_eq!(found(&goes_on(7)), [(200, 900, false)], "its profiler paused");
@@ -245,7 +246,7 @@ mod tests {
             let trace = steps([3, 4, 9, 10], 300, inside);
             trace.pauses().iter().map(|pause| (pause.start, pause.end)).collect::<Vec<_>>()
         };
-        // Work that goes on behind the last step, and before the next.
+        // Work continues after the last step, and before the next.
         assert_eq!(found(&[(150, 240), (480, 510)]), [(240, 480)]);
         assert_eq!(found(&[(190, 505)]), [], "a span around it: it was recorded");
         assert_eq!(found(&[(300, 300), (400, 400)]), [], "points in time");

@@ -1,29 +1,29 @@
-//! Ranks in the names of files.
+//! Ranks in file names.
 
-/// A number in the name of a file.
+/// Number in a file name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RankInName {
     /// The number.
     pub number: i64,
-    /// Whether it is one of a host's GPUs, which another host may have, too.
+    /// True if it numbers the GPUs of a host, so that another host may have it, too.
     pub is_local: bool,
 }
 
 impl RankInName {
-    /// The number of the rank: `rank3_snapshot.pickle`, `step_10/rank-3.pickle`, `local_rank=1.pickle`. Of several the last one; one of the job
-    /// before those of a host.
+    /// Number of the rank: `rank3_snapshot.pickle`, `step_10/rank-3.pickle`, `local_rank=1.pickle`. Of several the last
+    /// one; ranks of the job take precedence over those of a host.
     #[must_use]
     pub fn of_rank(name: &str) -> Option<Self> {
         Self::by_words(name, &[("rank", false)])
     }
 
-    /// The same; else that of a worker, or of a GPU of its host: `snapshot_gpu1.pickle`.
+    /// Number of the rank, else of a worker, or of a GPU of its host: `snapshot_gpu1.pickle`.
     #[must_use]
     pub fn of_rank_or_gpu(name: &str) -> Option<Self> {
         Self::by_words(name, &[("rank", false), ("worker", false), ("gpu", true), ("device", true)])
     }
 
-    /// By words, each with whether a host numbers what it names.
+    /// Find a number after one of these words; the flag is true for numbers of a host.
     fn by_words(name: &str, words: &[(&str, bool)]) -> Option<Self> {
         let name = name.to_ascii_lowercase();
         let number = |at: usize, (word, is_of_host): (&str, bool)| {

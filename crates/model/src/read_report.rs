@@ -1,18 +1,18 @@
-//! What reading a file had to repair, skip or lose. Part of every output.
+//! Read report: repairs, skipped records and lost data of reading a file. Part of every output.
 
 use serde::{Deserialize, Serialize};
 
-/// How bad a problem is.
+/// Severity of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Worth knowing; nothing was changed.
+    /// Information; nothing was changed.
     Note,
-    /// The data was read in a way that the file did not literally say.
+    /// The data were read in a way that the file did not literally state.
     Repaired,
     /// A record or a value was left out.
     Skipped,
-    /// Data that the file once had is not there (truncation).
+    /// Data that the file once had are missing (truncation).
     Lost,
 }
 
@@ -28,28 +28,28 @@ impl Severity {
     }
 }
 
-/// One kind of problem met in a file, with how often and where first.
+/// Diagnostic: one kind of problem in a file, with its count and first positions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Problem {
     /// Stable code, such as `bare_quote`.
     pub code: String,
-    /// How bad.
+    /// Severity.
     pub severity: Severity,
-    /// One sentence for people: what was met and what was done.
+    /// One sentence for people: the problem, and its handling.
     pub message: String,
-    /// How often.
+    /// Number of occurrences.
     pub count: u64,
-    /// Byte offsets (in the decompressed text) of the first few places; empty if the problem has no place in the file.
+    /// Byte offsets (in the decompressed text) of the first occurrences; empty without a position in the file.
     pub offsets: Vec<u64>,
     /// The first example, shortened; empty if there is none.
     pub example: String,
-    /// Further examples, of problems of which each one matters: at most 31.
+    /// Further examples, if each one matters: at most 31.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub more: Vec<String>,
 }
 
 impl Problem {
-    /// Adds what another report says of the same.
+    /// Add the same diagnostic of another report.
     fn merge(&mut self, other: Self) {
         other.examples().for_each(|example| self.note_example(example));
         self.count += other.count;
@@ -58,7 +58,7 @@ impl Problem {
         }
     }
 
-    /// Keeps the example of what is counted next, if it is the first one, or if each one matters.
+    /// Keep the example of the next occurrence, if it is the first one, or if each one matters.
     fn note_example(&mut self, example: &str) {
         let each = self.each_matters();
         let cut = || example.chars().take(if each { EACH } else { EXAMPLE }).collect();
@@ -69,12 +69,12 @@ impl Problem {
         }
     }
 
-    /// Whether each occurrence says something of its own, so that examples are shown whole.
+    /// True if each occurrence has its own information, so that examples are shown whole.
     pub fn each_matters(&self) -> bool {
         EACH_MATTERS.contains(&self.code.as_str())
     }
 
-    /// All examples that are kept.
+    /// All stored examples.
     pub fn examples(&self) -> impl Iterator<Item = &str> {
         std::iter::once(self.example.as_str())
             .filter(|text| !text.is_empty())
@@ -85,41 +85,41 @@ impl Problem {
 /// The read report of one trace.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ReadReport {
-    /// Bytes of (decompressed) text read.
+    /// Bytes of (decompressed) text that were read.
     pub bytes: u64,
-    /// Records met, of any phase.
+    /// Number of records of any phase.
     pub records: u64,
-    /// Rows kept in the event table.
+    /// Number of rows in the event table.
     pub events: u64,
-    /// Problems, ordered by severity (worst first), then by code.
+    /// Diagnostics, ordered by severity (worst first), then by code.
     pub problems: Vec<Problem>,
 }
 
-/// How many offsets a problem keeps.
+/// Maximum number of offsets per diagnostic.
 pub const MAX_OFFSETS: usize = 5;
-/// How many further examples a problem keeps, if each matters.
+/// Maximum number of further examples, if each matters.
 const MAX_EXAMPLES: usize = 31;
-/// Characters of an example, and of one of those that matter each.
+/// Maximum number of characters of an example, and of an example that matters by itself.
 const EXAMPLE: usize = 120;
 const EACH: usize = 400;
-/// Codes of problems of which each one matters: where each thread was, how each process ended, and which tables are damaged.
+/// Codes of diagnostics whose occurrences each matter: positions of threads, ends of processes, damaged tables.
 const EACH_MATTERS: [&str; 5] = ["in_flight", "last_seen", "process_killed", "ended_by_parent", "damaged_table"];
 
-/// Codes of problems after which the rest of an input was not read.
+/// Codes of diagnostics after which the rest of an input was not read.
 const BREAKS: [&str; 5] = ["truncated", "damaged_compression", "too_damaged", "oversized_entry", "cut_stream"];
 
 impl ReadReport {
-    /// Why the rest of the input was not read, if it breaks off.
+    /// Reason why the rest of the input was not read, if it is truncated.
     pub fn breaks_off(&self) -> Option<&Problem> {
         self.problems.iter().find(|problem| BREAKS.contains(&problem.code.as_str()))
     }
 
-    /// Counts one more occurrence. `offset` is a byte position, `example` is only used for the first occurrence.
+    /// Count one more occurrence. `offset` is a byte position; `example` is only used for the first occurrence.
     pub fn count(&mut self, code: &str, severity: Severity, message: &str, offset: Option<u64>, example: &str) {
         self.count_many(code, severity, message, 1, offset, example);
     }
 
-    /// Counts `count` more occurrences at once (none if 0).
+    /// Count `count` more occurrences at once (none if 0).
     pub fn count_many(
         &mut self,
         code: &str,
@@ -154,7 +154,7 @@ impl ReadReport {
         &mut self.problems[last]
     }
 
-    /// Adds another report to this one.
+    /// Add another report to this one.
     pub fn merge(&mut self, other: Self) {
         self.bytes += other.bytes;
         self.records += other.records;
@@ -169,17 +169,17 @@ impl ReadReport {
         }
     }
 
-    /// Puts the problems into their documented order.
+    /// Sort the diagnostics into their documented order.
     pub fn sort(&mut self) {
         self.problems.sort_by(|a, b| b.severity.cmp(&a.severity).then_with(|| a.code.cmp(&b.code)));
     }
 
-    /// How often a code occurred.
+    /// Number of occurrences of a code.
     pub fn count_of(&self, code: &str) -> u64 {
         self.problems.iter().find(|p| p.code == code).map_or(0, |p| p.count)
     }
 
-    /// Whether anything was repaired, skipped or lost (notes do not count).
+    /// True if nothing was repaired, skipped or lost (notes do not count).
     pub fn is_clean(&self) -> bool {
         self.problems.iter().all(|p| p.severity == Severity::Note)
     }

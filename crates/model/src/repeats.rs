@@ -1,12 +1,12 @@
-//! Backward operators that claim the same forward operator.
+//! Backward operators with the same forward operator.
 
 use crate::{EventId, EventKind, Key, Trace, TrackId};
 use std::collections::BTreeSet;
 
 impl Trace {
-    /// Backward operators whose sequence number and forward thread another one before them in their process has, in the
-    /// order of the events: links from forward to backward may be wrong. Operators within such a one share its number and do
-    /// not count, nor do graphs that are run again (`retain_graph=True`).
+    /// Backward operators whose sequence number and forward thread an earlier one of their process has, in the order of
+    /// events: links from forward to backward may be wrong. Excluded are operators within such a one, which share its
+    /// number, and graphs that run again (`retain_graph=True`).
     pub fn repeated_backward(&self) -> Vec<EventId> {
         let (sequence, thread) = (self.attr("Sequence number"), self.attr("Fwd thread id"));
         if !sequence.exists() || !thread.exists() {
@@ -17,7 +17,7 @@ impl Trace {
             let thread = thread.i64(event).filter(|&t| t > 0)?;
             (self.kind(event) == EventKind::Operator).then_some((number, thread))
         };
-        // What lies within an operator whose time is lost is not known to.
+        // If an operator's time is lost, its nested operators are unknown.
         let is_lost = |event: &EventId| !self.events.is_plausible(*event);
         let lost: BTreeSet<(i64, i64)> = self.events.ids().filter(is_lost).filter_map(claim).collect();
         let mut claims: Vec<(Key, i64, i64, EventId)> = Vec::new();
@@ -43,8 +43,8 @@ impl Trace {
         (self.events.track[event.index()], self.events.start[event.index()], event)
     }
 
-    /// The operators again that are not of a graph that is run again: several of the same names and thread, close behind one another
-    /// both times. `order` has all backward operators, by thread and time.
+    /// Repeated operators without those of graphs that run again: several operators with the same names and thread,
+    /// close to each other both times. `order` has all backward operators, by thread and time.
     fn without_graphs_run_again(&self, mut repeats: Vec<Repeat>, order: &[EventId]) -> Vec<EventId> {
         let at = |event: EventId| {
             let key = self.place_in_time(event);
@@ -67,13 +67,13 @@ impl Trace {
     }
 }
 
-/// Two backward operators of one sequence number.
+/// Two backward operators with one sequence number.
 struct Repeat {
     first: EventId,
     again: EventId,
 }
 
-/// So many operators that come again in their order are a graph that is run again; fewer may be chance.
+/// Least number of operators that repeat in their order in a graph that runs again; fewer may be a coincidence.
 const LEAST_OF_A_GRAPH: usize = 3;
-/// One that runs again is at most so many operators behind the one before: some of the graph may run once only.
+/// Maximum distance of two repeated operators of one graph, in operators: parts of the graph may run only once.
 const MOST_BETWEEN: usize = 8;

@@ -13,7 +13,7 @@ named_enum!(
         CpuTime = 0 "cpu_time",
         /// Wall time in ns.
         WallTime = 1 "wall_time",
-        /// Time in ns in which the thread waited.
+        /// Waiting time of the thread in ns.
         WaitTime = 2 "wait_time",
         /// Increase of a counter.
         Count = 3 "count",
@@ -21,7 +21,7 @@ named_enum!(
 );
 
 impl SampleMetric {
-    /// Attribute of sample events that holds the weight.
+    /// Attribute of sample events with the weight.
     pub fn key(self) -> &'static str {
         match self {
             Self::CpuTime => "cpu_time_ns",
@@ -42,7 +42,7 @@ impl SampleMetric {
 pub struct SampleWeights<'a>(Vec<(SampleMetric, AttrColumn<'a>)>);
 
 impl<'a> SampleWeights<'a> {
-    /// The weights of a trace's events.
+    /// Weights of a trace's events.
     pub fn new(trace: &'a Trace) -> Self {
         Self(SampleMetric::ALL.iter().map(|&metric| (metric, trace.attr(metric.key()))).collect())
     }
@@ -58,7 +58,7 @@ impl<'a> SampleWeights<'a> {
 pub struct SampleLocation {
     /// Innermost function; the stack may end with it, or with its caller.
     pub function: StrId,
-    /// Line that was running; 0 if it was not recorded.
+    /// Executed line; 0 if it was not recorded.
     pub line: u32,
     /// Call path, if it was recorded.
     pub stack: StackId,
@@ -67,11 +67,11 @@ pub struct SampleLocation {
 /// Samples of one metric on one track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SampleSeries {
-    /// Thread or stream that was sampled.
+    /// Sampled thread or stream.
     pub track: TrackId,
-    /// Metric; `None` if the source states no weight.
+    /// Metric; `None` if the source has no weight.
     pub metric: Option<SampleMetric>,
-    /// Row behind the last one of the series.
+    /// End of the series' rows (exclusive).
     end: u32,
 }
 
@@ -82,20 +82,20 @@ pub struct Sample {
     pub time: i64,
     /// Row of [`SampleTable::locations`].
     pub location: u32,
-    /// Amount of the series' metric that the sample stands for; 0 without a metric.
+    /// Represented amount of the series' metric; 0 without a metric.
     pub weight: i64,
 }
 
-/// Stands for a weight of [`SampleTable::large`].
+/// Marker of a weight in [`SampleTable::large`].
 const LARGE: u32 = u32::MAX;
 
-/// All samples of a trace: series after series, by time. A sample takes 16 bytes: time, location and weight. Track and metric are
+/// All samples of a trace, by series and time. A sample takes 16 bytes: time, location and weight. Track and metric are
 /// those of its series.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SampleTable {
     /// The series, by track and metric.
     series: Vec<SampleSeries>,
-    /// Each code location once, as first met.
+    /// Code locations in order of first appearance.
     locations: Vec<SampleLocation>,
     time: Vec<i64>,
     location: Vec<u32>,
@@ -105,7 +105,7 @@ pub struct SampleTable {
 }
 
 impl SampleTable {
-    /// Collects the sample events with a plausible time. Needs the time order of the tracks.
+    /// Collect the sample events with a plausible time. Needs the time order of the tracks.
     pub fn from_trace(trace: &Trace) -> Self {
         let mut table = Self::default();
         if !trace.events.kind.contains(&EventKind::Sample) {
@@ -120,7 +120,7 @@ impl SampleTable {
                 let (metric, weight) = weights.get(event).map_or((None, 0), |(metric, weight)| (Some(metric), weight));
                 rows.push((metric, event, weight));
             }
-            // Stable: the time order stays.
+            // Stable sort: the time order stays.
             rows.sort_by_key(|&(metric, ..)| metric);
             for series in rows.chunk_by(|a, b| a.0 == b.0) {
                 for &(_, event, weight) in series {
@@ -149,7 +149,7 @@ impl SampleTable {
         self.weight.push(small.unwrap_or(LARGE));
     }
 
-    /// Gives back the room that growing columns took in advance.
+    /// Release unused capacity of the columns.
     fn shrink(&mut self) {
         self.time.shrink_to_fit();
         self.location.shrink_to_fit();
@@ -161,7 +161,7 @@ impl SampleTable {
         self.time.len()
     }
 
-    /// Whether there is none.
+    /// True if there are no samples.
     pub fn is_empty(&self) -> bool {
         self.time.is_empty()
     }
@@ -212,19 +212,19 @@ impl SampleTable {
 }
 
 impl Trace {
-    /// Samples as columns. Made at the first call; call it once all events are in.
+    /// Samples as columns, computed on the first call. Call it after all events were added.
     pub fn samples(&self) -> &SampleTable {
         self.samples.get_or_init(|| SampleTable::from_trace(self))
     }
 
-    /// Each series with its samples and their events, by time. Walks the events of the sampled tracks, and no others.
+    /// Series with their samples and events, by time. Only events of sampled tracks are visited.
     pub fn sample_events(
         &self,
     ) -> impl Iterator<Item = (SampleSeries, impl Iterator<Item = (EventId, Sample)> + '_)> + '_ {
         let weights = Rc::new(SampleWeights::new(self));
         self.samples().series().map(move |(series, rows)| {
             let weights = Rc::clone(&weights);
-            // In the order of the rows, which were made of them.
+            // In the order of the rows, which were built from these events.
             let is_of = move |&event: &EventId| {
                 self.kind(event) == EventKind::Sample
                     && self.events.is_plausible(event)
@@ -234,7 +234,7 @@ impl Trace {
         })
     }
 
-    /// Frames of a sample's call path, the innermost one first: the function, and the stack if it was recorded.
+    /// Frames of a sample's call path, innermost first: the function, and the stack if it was recorded.
     pub fn frames_at(&self, location: SampleLocation) -> impl Iterator<Item = StrId> + '_ {
         std::iter::once(location.function).chain(self.stacks.names(location.stack.some()))
     }

@@ -2,10 +2,11 @@
 
 use crate::{EventId, Frame, FrameId, FrameTable, StackId, StrId, StringTable};
 
-/// Frames as a prefix tree, parents before children: a stack is one number.
+/// Frames as a prefix tree, parents before children. A stack is one handle.
 ///
-/// The name of a node is what the source calls its frame, in the strings of the trace: events of functions are named alike, so
-/// that both can be compared. The frame is made of it, with texts of its own: the strings of the trace are names of events.
+/// The name of a node is the source's name of its frame, in the strings of the trace: names of function events are the
+/// same, so that both can be compared. The frame is parsed from the name, with separate texts, because the strings of
+/// the trace are names of events.
 #[derive(Clone, Debug, Default)]
 pub struct StackTable {
     /// Texts of `frames`.
@@ -27,7 +28,7 @@ pub struct StackTable {
 }
 
 impl StackTable {
-    /// Adds a node; `texts` are the strings of the trace.
+    /// Add a node; `texts` are the strings of the trace.
     pub fn push(&mut self, parent: StackId, (name, category): (StrId, StrId), texts: &StringTable) -> StackId {
         let frame = Frame::named(texts.get(name), texts.get(category), &mut self.strings);
         self.parent.push(parent);
@@ -42,12 +43,12 @@ impl StackTable {
         self.parent.len()
     }
 
-    /// Whether there is no node.
+    /// True if there are no nodes.
     pub fn is_empty(&self) -> bool {
         self.parent.is_empty()
     }
 
-    /// The stack that was recorded with an event.
+    /// Stack of an event, if it was recorded.
     pub fn of_event(&self, event: EventId) -> Option<StackId> {
         self.event.binary_search(&event).ok().and_then(|row| self.stack[row].some())
     }
@@ -62,15 +63,15 @@ impl StackTable {
         self.path(stack).map(|node| self.name[node.index()])
     }
 
-    /// Frames of a stack, innermost first; their texts are those of [`Self::strings`].
+    /// Frames of a stack, innermost first; their texts are in [`Self::strings`].
     pub fn frames_of(&self, stack: Option<StackId>) -> impl Iterator<Item = &Frame> + '_ {
         self.path(stack).map(|node| &self.frames[self.frame[node.index()].index()])
     }
 
-    /// Checks that columns are equally long, that parents come before their children, and that stacks have nodes.
+    /// Check that columns are equally long, that parents come before their children, and that stacks have nodes.
     ///
     /// # Errors
-    /// A sentence that names the rule that is broken.
+    /// A sentence with the violated rule.
     pub fn check(&self) -> Result<(), String> {
         let nodes = self.len();
         let lengths = [self.frame.len(), self.name.len(), self.category.len()];
@@ -81,16 +82,16 @@ impl StackTable {
             return Err(format!("frames.parent does not come before row {row}"));
         }
         if let Some(row) = self.frame.iter().position(|frame| frame.index() >= self.frames.len()) {
-            return Err(format!("frames.frame refers to nothing in row {row}"));
+            return Err(format!("row {row} of frames.frame refers to a missing entry"));
         }
         match self.stack.iter().position(|stack| stack.index() >= nodes) {
-            Some(row) => Err(format!("event_stacks.stack refers to nothing in row {row}")),
+            Some(row) => Err(format!("row {row} of event_stacks.stack refers to a missing entry")),
             None => Ok(()),
         }
     }
 }
 
-/// Frames are made of names and categories in one order: equal columns have equal texts.
+/// Frames are created from names and categories in one order, so equal columns have equal texts.
 impl PartialEq for StackTable {
     fn eq(&self, other: &Self) -> bool {
         self.frames == other.frames

@@ -1,9 +1,9 @@
-//! Steps by process, to find the one that runs at a moment.
+//! Index of steps by process and time.
 
 use crate::{Key, Trace};
 use rustc_hash::FxHashMap;
 
-/// The steps of each process, in time order.
+/// Steps of each process, in time order.
 #[derive(Clone, Debug, Default)]
 pub struct StepIndex {
     /// Start, end, both in ns since the trace's base, and index into [`Trace::steps`].
@@ -11,7 +11,7 @@ pub struct StepIndex {
 }
 
 impl StepIndex {
-    /// The index of a trace's steps as they are now.
+    /// Index the current steps of a trace.
     #[must_use]
     pub fn new(trace: &Trace) -> Self {
         let mut of_processes: FxHashMap<Key, Vec<(i64, i64, u32)>> = FxHashMap::default();
@@ -21,14 +21,14 @@ impl StepIndex {
         Self { of_processes }
     }
 
-    /// The last step of a process that begins at a time (ns since the trace's base) or before: index into [`Trace::steps`]. Steps of
-    /// other processes (merged ranks) do not count.
+    /// Last step of a process that begins at or before a time (ns since the trace's base): index into [`Trace::steps`].
+    /// Steps of other processes (merged ranks) do not count.
     #[must_use]
     pub fn last_begun(&self, at: i64, process: Key) -> Option<u32> {
         self.begun(at, process).map(|(.., step)| step)
     }
 
-    /// The same, if it has not ended by then.
+    /// Like [`Self::last_begun`], if the step has not ended by then.
     #[must_use]
     pub fn running(&self, at: i64, process: Key) -> Option<u32> {
         self.begun(at, process).filter(|(_, end, _)| at < *end).map(|(.., step)| step)

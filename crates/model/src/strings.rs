@@ -5,8 +5,8 @@ use hashbrown::HashTable;
 use rustc_hash::FxHasher;
 use std::hash::Hasher;
 
-/// An append-only set of strings in one arena. Equal strings have equal handles; handles count up from 0 in order of
-/// first appearance, so that the same input gives the same handles.
+/// Append-only set of strings in one arena. Equal strings have equal handles; handles count up from 0 in order of first
+/// appearance, so that equal inputs give equal handles.
 #[derive(Default, Clone)]
 pub struct StringTable {
     bytes: String,
@@ -21,13 +21,13 @@ fn hash(text: &str) -> u64 {
 }
 
 impl StringTable {
-    /// An empty table.
+    /// Create an empty table.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The handle of `text`, which is added if it is new. The arena holds at most 4 GiB; text beyond that becomes the
-    /// handle of the empty string (see [`Self::is_full`]).
+    /// Handle of `text`, which is added if it is new. The arena has at most 4 GiB; text beyond that becomes the handle
+    /// of the empty string (see [`Self::is_full`]).
     pub fn intern(&mut self, text: &str) -> StrId {
         let hash_value = hash(text);
         let Self { bytes, ends, index } = self;
@@ -44,17 +44,17 @@ impl StringTable {
         StrId(id)
     }
 
-    /// Whether `more` further bytes would not fit.
+    /// True if `more` further bytes do not fit.
     pub fn is_full(&self, more: usize) -> bool {
         u32::try_from(self.bytes.len() + more).is_err()
     }
 
-    /// The handle of `text` if it occurs in the table.
+    /// Handle of `text`, if it is in the table.
     pub fn find(&self, text: &str) -> Option<StrId> {
         self.index.find(hash(text), |&id| slice(&self.bytes, &self.ends, id) == text).map(|&id| StrId(id))
     }
 
-    /// The text behind `id`; the empty string for [`StrId::NONE`] and for handles of another table.
+    /// Text of `id`; the empty string for [`StrId::NONE`] and for handles of another table.
     pub fn get(&self, id: StrId) -> &str {
         if id.index() < self.ends.len() { slice(&self.bytes, &self.ends, id.0) } else { "" }
     }
@@ -64,7 +64,7 @@ impl StringTable {
         self.ends.len()
     }
 
-    /// Whether there is no string.
+    /// True if there are no strings.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Result tables: what analyses return and presenters show.
+//! Result tables: output of analyses, input of presenters.
 
 use serde::{Deserialize, Serialize};
 
@@ -47,7 +47,7 @@ impl Unit {
     }
 }
 
-/// Values of a column; `None` where a row has no value.
+/// Values of a column; `None` for a row without a value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Values {
     /// Integers.
@@ -56,7 +56,7 @@ pub enum Values {
     F64(Vec<Option<f64>>),
     /// Text.
     Str(Vec<Option<String>>),
-    /// Truth values.
+    /// Booleans.
     Bool(Vec<Option<bool>>),
 }
 
@@ -71,7 +71,7 @@ impl Values {
         }
     }
 
-    /// Whether there is no row.
+    /// True if there are no rows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -97,7 +97,7 @@ pub struct Table {
     pub title: String,
     /// Columns in display order.
     pub columns: Vec<Column>,
-    /// Sentences that belong to the numbers (coverage, definitions, what could not be computed).
+    /// Notes in sentences (coverage, definitions, missing results).
     pub notes: Vec<String>,
 }
 
@@ -107,39 +107,39 @@ impl Table {
         Self { name: name.to_owned(), title: title.to_owned(), ..Self::default() }
     }
 
-    /// Adds a column of integers (chainable).
+    /// Add a column of integers (chainable).
     #[must_use]
     pub fn i64(self, name: &str, unit: Unit, values: impl IntoIterator<Item = impl Into<Option<i64>>>) -> Self {
         self.with(name, unit, Values::I64(values.into_iter().map(Into::into).collect()))
     }
 
-    /// Adds a column of numbers (chainable).
+    /// Add a column of floating-point numbers (chainable).
     #[must_use]
     pub fn f64(self, name: &str, unit: Unit, values: impl IntoIterator<Item = impl Into<Option<f64>>>) -> Self {
         self.with(name, unit, Values::F64(values.into_iter().map(Into::into).collect()))
     }
 
-    /// Adds a column of text (chainable).
+    /// Add a column of text (chainable).
     #[must_use]
     pub fn text(self, name: &str, values: impl IntoIterator<Item = impl Into<Option<String>>>) -> Self {
         self.with(name, Unit::None, Values::Str(values.into_iter().map(Into::into).collect()))
     }
 
-    /// Adds a column of truth values (chainable).
+    /// Add a column of booleans (chainable).
     #[must_use]
     pub fn bool(self, name: &str, values: impl IntoIterator<Item = impl Into<Option<bool>>>) -> Self {
         self.with(name, Unit::None, Values::Bool(values.into_iter().map(Into::into).collect()))
     }
 
-    /// Adds a column (chainable).
+    /// Add a column (chainable).
     #[must_use]
     pub fn with(mut self, name: &str, unit: Unit, values: Values) -> Self {
-        debug_assert!(self.columns.iter().all(|c| c.values.len() == values.len()), "column {name} has another length");
+        debug_assert!(self.columns.iter().all(|c| c.values.len() == values.len()), "column {name} differs in length");
         self.columns.push(Column { name: name.to_owned(), unit, values });
         self
     }
 
-    /// Adds a note (chainable).
+    /// Add a note (chainable).
     #[must_use]
     pub fn note(mut self, text: impl Into<String>) -> Self {
         self.notes.push(text.into());

@@ -1,4 +1,4 @@
-//! A sealed trace and a set of them.
+//! Sealed traces, and sets of them.
 
 use crate::names::module_class;
 use crate::parents::Parent;
@@ -9,12 +9,12 @@ use crate::{
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-/// A training or inference step, as a mark of a profiler, a framework or an optimizer tells it.
+/// Training or inference step, by a mark of a profiler, a framework or an optimizer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
-    /// Its number.
+    /// Number.
     pub number: i64,
-    /// Its annotation on the CPU.
+    /// Annotation on the CPU.
     pub event: EventId,
     /// Start in ns since the base.
     pub start: i64,
@@ -22,74 +22,75 @@ pub struct Step {
     pub end: i64,
 }
 
-/// What is known of a trace as a whole.
+/// Metadata of a trace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TraceMeta {
-    /// Label: the file name, with the archive's in front where there is one.
+    /// Label: the file name, with the archive's name before it, if any.
     pub name: String,
-    /// Format it was read from, such as `kineto` or `chrome`.
+    /// Source format, such as `kineto` or `chrome`.
     pub format: String,
-    /// Epoch time in ns that event times count from (`baseTimeNanoseconds`, 0 if the file names none).
+    /// Epoch time in ns of event time 0 (`baseTimeNanoseconds`, 0 if the file has none).
     pub base_ns: i64,
-    /// Rank in a distributed job, if the file says it.
+    /// Rank in a distributed job, if the file has it.
     pub rank: Option<i64>,
-    /// Number of ranks of the job, if the file says it.
+    /// Number of ranks of the job, if the file has it.
     pub world_size: Option<i64>,
-    /// Other top-level entries of the file: key and compact JSON text, in file order. May hold what is private.
+    /// Other top-level entries of the file: key and compact JSON text, in file order. They may contain private data.
     pub entries: Vec<(String, String)>,
-    /// Whether any record had a fractional or missing `ts` in µs: HTA rounds such traces (its section 2.1).
+    /// True if any record had a fractional or missing `ts` in µs. HTA rounds to whole µs in such traces (its
+    /// section 2.1).
     pub fractional_ts: bool,
-    /// How far each device's clock may be from the host's, by device number; empty without linked GPU work.
+    /// Possible clock offsets between each device and the host, by device number; empty without linked GPU work.
     pub clocks: Vec<DeviceClock>,
 }
 
 impl TraceMeta {
-    /// JSON text of a top-level entry; the last one wins where a key occurs twice.
+    /// JSON text of a top-level entry; of duplicate keys, the last one.
     pub fn entry(&self, key: &str) -> Option<&str> {
         self.entries.iter().rev().find(|(k, _)| k == key).map(|(_, v)| v.as_str())
     }
 }
 
-/// One sealed trace: immutable tables that refer to each other by handles.
+/// Sealed trace: immutable tables that refer to each other by handles.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
-    /// What is known of it as a whole.
+    /// Metadata.
     pub meta: TraceMeta,
-    /// Its strings.
+    /// Strings.
     pub strings: StringTable,
-    /// Its events, in source order.
+    /// Events, in source order.
     pub events: EventTable,
-    /// Their arguments.
+    /// Arguments of events.
     pub attrs: AttrTable,
-    /// Where they happened.
+    /// Tracks.
     pub tracks: TrackTable,
-    /// Work on accelerators, with launch and owner.
+    /// GPU operations, with launches and operators.
     pub gpu: GpuTable,
-    /// Links that are not nesting: arrows of the source, and from forward to backward operators (by sequence number and forward
-    /// thread, or by an arrow).
+    /// Links in addition to nesting: arrows of the source, and from forward to backward operators (by sequence number
+    /// and forward thread, or by an arrow).
     pub links: LinkTable,
     /// Stacks that the source attached to events.
     pub stacks: StackTable,
     /// Steps in time order.
     pub steps: Vec<Step>,
-    /// What reading had to repair, skip or lose.
+    /// Read report: repaired, skipped and lost records.
     pub report: ReadReport,
-    /// Events of all tracks, track after track, by (start, longer first, row).
+    /// Events of all tracks, by track, then by (start, longer first, row).
     track_order: Vec<EventId>,
-    /// Where each track's run in `track_order` starts; one entry more than tracks.
+    /// Start of each track's range in `track_order`; one entry more than tracks.
     track_offset: Vec<u32>,
     /// See [`Self::pauses`].
     pub(crate) pauses: OnceLock<Vec<Pause>>,
     /// See [`Self::gpu_records`].
     pub(crate) gpu_records: OnceLock<GpuRecords>,
-    /// Logical parents that are found by a look at the whole trace, ascending by event: see [`Self::logical_parent`].
+    /// Logical parents that need a search of the whole trace, ascending by event: see [`Self::logical_parent`].
     pub(crate) other_parents: OnceLock<Vec<Parent>>,
     /// See [`Self::samples`].
     pub(crate) samples: OnceLock<SampleTable>,
 }
 
 impl Trace {
-    /// Puts calls of modules, which are Python frames, at the level of layers.
+    /// Set the level of module calls, which are Python frames, to that of layers.
     pub fn mark_layers(&mut self) {
         let is_module: Vec<bool> = self.strings.iter().map(|name| module_class(name).is_some()).collect();
         let frames = self.events.kind.iter().zip(&self.events.name).zip(&mut self.events.level);
@@ -100,12 +101,12 @@ impl Trace {
         }
     }
 
-    /// The level of the stack that an event belongs to.
+    /// Stack level of an event.
     pub fn level(&self, event: EventId) -> Level {
         self.events.level[event.index()]
     }
 
-    /// Builds the time order per track. Call once all events are in.
+    /// Build the time order per track. Call it after all events were added.
     pub fn index_tracks(&mut self) {
         let tracks = self.tracks.len();
         let mut offset = vec![0u32; tracks + 1];
@@ -131,13 +132,13 @@ impl Trace {
         self.track_offset = offset;
     }
 
-    /// The time order of all events, track after track, as [`Self::index_tracks`] built it.
+    /// Time order of all events by track, as built by [`Self::index_tracks`].
     pub fn track_order(&self) -> &[EventId] {
         &self.track_order
     }
 
-    /// Takes a time order that was stored (see [`Self::track_order`]) instead of sorting again. Checks that each track
-    /// gets as many of its own events as it has.
+    /// Use a stored time order (see [`Self::track_order`]) instead of sorting again, after a check that each track has
+    /// exactly its own events.
     ///
     /// # Errors
     /// If the order does not belong to the events of this trace.
@@ -157,7 +158,7 @@ impl Trace {
         for (lane, run) in offset.windows(2).enumerate() {
             let own = |e: &EventId| track.get(e.index()).is_some_and(|t| t.index() == lane);
             if !order[run[0] as usize..run[1] as usize].iter().all(own) {
-                return Err(format!("the time order of track {lane} names an event of another"));
+                return Err(format!("the time order of track {lane} contains an event of another track"));
             }
         }
         self.track_order = order;
@@ -188,14 +189,14 @@ impl Trace {
         self.events.kind[event.index()]
     }
 
-    /// The enclosing events of `event`, innermost first, `event` itself not included.
+    /// Enclosing events of `event`, innermost first, without `event`.
     pub fn ancestors(&self, event: EventId) -> impl Iterator<Item = EventId> + '_ {
         std::iter::successors(self.events.parent[event.index()].some(), |e| self.events.parent[e.index()].some())
     }
 
-    /// Operations of GPUs by start; those that start together as they stand in the table.
+    /// GPU operations by start; those with equal starts in the order of the table.
     pub fn gpu_by_start(&self) -> impl Iterator<Item = GpuId> {
-        // Those of a track mostly are in order, which the sort makes use of; in the table, those of several take turns.
+        // Operations of one track are mostly sorted, which makes the sort fast; in the table, tracks are interleaved.
         let mut tracks: Vec<Vec<(i64, GpuId)>> = vec![Vec::new(); self.tracks.len()];
         for gpu in self.gpu.ids() {
             let event = self.gpu.event[gpu.index()].index();
@@ -211,7 +212,7 @@ impl Trace {
         let (mut first, mut last) = (i64::MAX, i64::MIN);
         let mut any = false;
         for event in self.events.ids() {
-            // Without a branch: all events are looked at.
+            // Branch-free, because all events are visited.
             let counts = self.events.is_timed(event) & (self.kind(event) != EventKind::Recording);
             let (start, end) = (self.events.start[event.index()], self.events.end(event));
             any |= counts;
@@ -221,8 +222,8 @@ impl Trace {
         any.then_some((first, last))
     }
 
-    /// What reading added to the times of a stream's operations, ns: their device's clock was off ([`DeviceClock::applied_ns`]).
-    /// Records of synchronization may have kept the host's time.
+    /// Time that reading added to the times of a stream's operations, ns, because their device's clock was off
+    /// ([`DeviceClock::applied_ns`]). Records of synchronization may have kept the host's time.
     pub fn clock_shift(&self, track: TrackId) -> i64 {
         let track = self.tracks.get(track);
         let clock =
@@ -230,9 +231,9 @@ impl Trace {
         clock.map_or(0, |clock| clock.applied_ns)
     }
 
-    /// Runtime and driver calls that put work on a device ([`crate::names::is_launch`]) and launched no operation of the GPU
-    /// table, in the order of the events; without those that a thread made while it captured them into a graph. A call within
-    /// another one may be the same launch: see [`Self::unrecorded_launches`].
+    /// Runtime and driver calls that put work on a device ([`crate::names::is_launch`]) without an operation in the GPU
+    /// table, in the order of events. Calls during capture into a graph are excluded. A nested call may be the same
+    /// launch: see [`Self::unrecorded_launches`].
     pub(crate) fn launches_without_work(&self) -> Vec<EventId> {
         let captures = self.captures();
         let is_captured = |event: EventId| {
@@ -253,7 +254,8 @@ impl Trace {
         self.events.ids().filter(|event| is_launch(event) && !is_captured(*event)).collect()
     }
 
-    /// Per track from when to when its thread captured streams into graphs, ns, ascending; a capture that does not end goes on.
+    /// Time ranges per track in which its thread captured streams into graphs, ns, ascending; an unfinished capture
+    /// extends to the end.
     fn captures(&self) -> BTreeMap<TrackId, Vec<(i64, i64)>> {
         let marks: Vec<Option<bool>> = self.strings.iter().map(crate::names::captures).collect();
         let mut found: BTreeMap<TrackId, Vec<(i64, i64)>> = BTreeMap::new();
@@ -280,14 +282,14 @@ impl Trace {
         found
     }
 
-    /// The name that it gives a track's process, else the process's number.
+    /// Name of a track's process, else the process number.
     #[must_use]
     pub fn process_name(&self, track: TrackId) -> String {
         let process = self.tracks.processes.get(self.tracks.get(track).process.index());
         self.name_or_key(process.map_or(StrId::NONE, |process| process.name), self.tracks.pid(track))
     }
 
-    /// The name that it gives a track, else the track's number.
+    /// Name of a track, else the track's number.
     #[must_use]
     pub fn track_name(&self, track: TrackId) -> String {
         let track = self.tracks.get(track);
@@ -298,7 +300,7 @@ impl Trace {
         name.some().map_or_else(|| self.key_text(key), |name| self.strings.get(name).to_owned())
     }
 
-    /// A process or thread key as text.
+    /// Text of a process or thread key.
     pub fn key_text(&self, key: Key) -> String {
         match key {
             Key::Int(i) => i.to_string(),
@@ -307,18 +309,18 @@ impl Trace {
         }
     }
 
-    /// A text attribute's key handle, for [`AttrTable::column`].
+    /// Handle of an attribute key, for [`AttrTable::column`].
     pub fn key(&self, name: &str) -> Option<StrId> {
         self.strings.find(name)
     }
 
-    /// One attribute over all events: `trace.attr("correlation").i64(event)`.
+    /// Values of one attribute over all events: `trace.attr("correlation").i64(event)`.
     pub fn attr(&self, name: &str) -> crate::AttrColumn<'_> {
         self.attrs.column(self.key(name))
     }
 }
 
-/// Traces of one job, one per rank or file, in the order given.
+/// Traces of one job, one per rank or file, in the given order.
 #[derive(Clone, Debug, Default)]
 pub struct TraceSet {
     /// The traces.

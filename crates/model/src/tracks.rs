@@ -1,10 +1,10 @@
-//! Tracks and processes: where events happen.
+//! Tracks and processes of events.
 
 use crate::{ProcessId, StrId, TrackId};
 use hashbrown::HashMap;
 
-/// A process or thread number as the source wrote it: key by type *and* value, since ranks of GPUs collide with real
-/// process ids and some sources write names ("stream 7", "Spans").
+/// Process or thread number as in the source. The key includes the type, because ranks of GPUs collide with real
+/// process ids, and some sources write names ("stream 7", "Spans").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key {
     /// A number (beyond 64 bits: as text).
@@ -16,7 +16,7 @@ pub enum Key {
 }
 
 impl Key {
-    /// The number, if it is one.
+    /// Number, if the key is one.
     pub fn as_int(self) -> Option<i64> {
         match self {
             Self::Int(i) => Some(i),
@@ -25,7 +25,7 @@ impl Key {
     }
 }
 
-/// What kind of lane a track is.
+/// Kind of a track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum TrackKind {
@@ -56,7 +56,7 @@ impl TrackKind {
     }
 }
 
-/// A process of the trace (for GPU tracks: the device, which traces write as a process).
+/// Process of the trace (for GPU tracks: the device, which traces write as a process).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Process {
     /// Number or name as in the source.
@@ -69,14 +69,14 @@ pub struct Process {
     pub sort_index: Option<i64>,
 }
 
-/// One lane of events.
+/// Track: one lane of events.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Track {
-    /// Its process.
+    /// Process.
     pub process: ProcessId,
     /// Thread number, stream number or name as in the source.
     pub tid: Key,
-    /// What it is.
+    /// Kind.
     pub kind: TrackKind,
     /// Name from metadata.
     pub name: StrId,
@@ -100,7 +100,7 @@ pub struct TrackTable {
 }
 
 impl TrackTable {
-    /// Rebuilds the table from its rows.
+    /// Rebuild the table from its rows.
     pub fn from_rows(processes: Vec<Process>, tracks: Vec<Track>) -> Result<Self, String> {
         let mut table = Self::default();
         for (i, process) in processes.iter().enumerate() {
@@ -113,7 +113,7 @@ impl TrackTable {
         Ok(Self { processes, tracks, ..table })
     }
 
-    /// The process with this key, added if new.
+    /// Process with this key, added if new.
     pub fn process(&mut self, pid: Key) -> ProcessId {
         *self.process_index.entry(pid).or_insert_with(|| {
             self.processes.push(Process { pid, name: StrId::NONE, labels: StrId::NONE, sort_index: None });
@@ -121,7 +121,7 @@ impl TrackTable {
         })
     }
 
-    /// The track with this identity, added if new.
+    /// Track with this identity, added if new.
     pub fn track(&mut self, pid: Key, tid: Key, kind: TrackKind) -> TrackId {
         if let Some(&id) = self.track_index.get(&(pid, tid, kind)) {
             return id;
@@ -134,17 +134,17 @@ impl TrackTable {
         id
     }
 
-    /// The track with this identity if it exists.
+    /// Track with this identity, if it exists.
     pub fn find(&self, pid: Key, tid: Key, kind: TrackKind) -> Option<TrackId> {
         self.track_index.get(&(pid, tid, kind)).copied()
     }
 
-    /// A track's row.
+    /// Row of a track.
     pub fn get(&self, id: TrackId) -> &Track {
         &self.tracks[id.index()]
     }
 
-    /// The process number or name of a track.
+    /// Process number or name of a track.
     pub fn pid(&self, id: TrackId) -> Key {
         self.processes[self.get(id).process.index()].pid
     }
@@ -154,7 +154,7 @@ impl TrackTable {
         self.tracks.len()
     }
 
-    /// Whether there is no track.
+    /// True if there are no tracks.
     pub fn is_empty(&self) -> bool {
         self.tracks.is_empty()
     }

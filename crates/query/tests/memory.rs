@@ -20,7 +20,7 @@ fn a_file_of_memory_alone_is_opened_and_other_questions_are_refused_in_words() {
     let meta = document(&of_memory("meta", &[]));
     assert_eq!((&meta["has"]["memory"], &meta["has"]["timeline"]), (&Value::Bool(true), &Value::Bool(false)));
     let refused = ask(memory(), "overview", &Arguments::default()).expect_err("there is no trace");
-    assert!(refused.to_string().contains("of memory, and holds no trace of what ran"), "{refused}");
+    assert!(refused.to_string().contains("contains only memory data and has no execution trace"), "{refused}");
     let names: Vec<_> = memory().first_questions().iter().map(|(name, _)| *name).collect();
     assert!(names.starts_with(&["meta", "memory"]) && names.contains(&"memory-object"), "{names:?}");
 }

@@ -1,5 +1,5 @@
-//! The bridge to Arrow: result tables and events as record batches, and as C streams for Python. Arrow types leave this
-//! crate only here, so that an update of Arrow touches two crates.
+//! Conversion to Arrow: result tables and events as record batches, and as C streams for Python. No other module
+//! exposes Arrow types, so that an update of Arrow affects two crates.
 
 use crate::columns::Column;
 use crate::event_columns;
@@ -16,8 +16,8 @@ use std::sync::Arc;
 
 pub use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 
-/// A result table as one record batch. Units are in the metadata of the fields; name, title and notes of the table in
-/// that of the schema (`name`, `title`, `notes`: a JSON list).
+/// Result table as one record batch. Field metadata contain units; schema metadata contain the table's name, title and
+/// notes (`name`, `title`, `notes`: a JSON list).
 pub fn table_batch(table: &Table) -> Result<RecordBatch, Error> {
     let wrong = |detail: String| Error::Table { name: table.name.clone(), detail };
     let rows = export::check(table)?;
@@ -32,8 +32,7 @@ pub fn table_batch(table: &Table) -> Result<RecordBatch, Error> {
     RecordBatch::try_new_with_options(schema, arrays, &options).map_err(|e| wrong(e.to_string()))
 }
 
-/// One table of a memory trace as a run directory has it (`memory_calls`, `memory_objects` …); `None` if there is no table of
-/// that name.
+/// Table of a memory trace, as in a run directory (`memory_calls`, `memory_objects` …); `None` for an unknown name.
 pub fn memory_batch(trace: &MemoryTrace, name: &str) -> Option<Result<RecordBatch, Error>> {
     let table = tables(trace).find(|table| table.name == name)?;
     let wrong = |detail: String| Error::Table { name: name.to_owned(), detail };
@@ -45,26 +44,26 @@ pub fn memory_batch(trace: &MemoryTrace, name: &str) -> Option<Result<RecordBatc
     Some(make().map_err(wrong))
 }
 
-/// Names of the tables that [`memory_batch`] makes.
+/// Names of the tables of [`memory_batch`].
 pub fn memory_tables() -> Vec<&'static str> {
     tables(&MemoryTrace::default()).map(|table| table.name).collect()
 }
 
-/// A result table as a C stream, for `__arrow_c_stream__`.
+/// Result table as a C stream, for `__arrow_c_stream__`.
 pub fn table_stream(table: &Table) -> Result<FFI_ArrowArrayStream, Error> {
     let batch = table_batch(table)?;
     let schema = batch.schema();
     Ok(FFI_ArrowArrayStream::new(Box::new(RecordBatchIterator::new([Ok(batch)], schema))))
 }
 
-/// Which columns an [`EventReader`] gives, in runs of how many rows.
+/// Columns and batch size of an [`EventReader`].
 #[derive(Clone, Debug)]
 pub struct EventOptions {
-    /// Also the arguments, one column `args:KEY` per key and type.
+    /// Include arguments, one column `args:KEY` per key and type.
     pub arguments: bool,
-    /// Rows per batch.
+    /// Number of rows per batch.
     pub batch_rows: usize,
-    /// Rank of each trace, as the caller numbers them; where there is none, the rank that the file names.
+    /// Rank of each trace in the caller's numbering; missing ones are taken from the file.
     pub ranks: Vec<i64>,
 }
 
@@ -74,23 +73,23 @@ impl Default for EventOptions {
     }
 }
 
-/// The events of all traces as record batches, made one at a time. Columns are those of the event table of a run
-/// directory, with `trace` (index in the set) and `rank` in front.
+/// Events of all traces as record batches, created one at a time. Columns are those of the event table of a run
+/// directory, after `trace` (index in the set) and `rank`.
 pub struct EventReader {
     set: Arc<TraceSet>,
     batch_rows: usize,
     ranks: Vec<i64>,
     schema: SchemaRef,
-    /// Key, type and name of the columns of arguments.
+    /// Key, type and name of the argument columns.
     arguments: Vec<(String, AttrType)>,
     trace: usize,
     row: usize,
-    /// Plan of the current trace, if there are arguments to give.
+    /// Plan of the current trace, if arguments are included.
     plan: Option<(usize, Plan)>,
 }
 
 impl EventReader {
-    /// A reader over all traces of `set`.
+    /// Reader over all traces of `set`.
     pub fn new(set: Arc<TraceSet>, options: &EventOptions) -> Self {
         let columns = if options.arguments { Names::from_traces(&set).columns } else { Vec::new() };
         let no_trace = Trace::default();
@@ -106,8 +105,8 @@ impl EventReader {
         Self { set, batch_rows, ranks, schema, arguments, trace: 0, row: 0, plan: None }
     }
 
-    /// Arguments that get no column, because others are more frequent: key and type, in order of appearance. Nothing
-    /// is left out of run directories, which keep them in the table `attrs`.
+    /// Arguments without a column, because others are more frequent: key and type, in order of appearance. Run
+    /// directories are complete: they store these in the table `attrs`.
     pub fn left_out(set: &TraceSet) -> Vec<(String, AttrType)> {
         let mut left_out = Vec::new();
         let mut seen: FxHashSet<(String, AttrType)> =
@@ -123,7 +122,7 @@ impl EventReader {
         left_out
     }
 
-    /// As a C stream, for `__arrow_c_stream__`.
+    /// C stream, for `__arrow_c_stream__`.
     pub fn into_stream(self) -> FFI_ArrowArrayStream {
         FFI_ArrowArrayStream::new(Box::new(self))
     }

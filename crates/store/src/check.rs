@@ -1,9 +1,9 @@
-//! The rules that let analyses index without looking: every handle of a trace refers to a row that exists, columns are
-//! equally long, and following parents ends. Checked before writing and after reading; a file is never trusted.
+//! Integrity checks that make unchecked indexing safe: every handle of a trace refers to an existing row, columns are
+//! equally long, and parents have no cycle. They run before writing and after reading, because files are not trusted.
 
 use stackline_model::{EventId, Key, StrId, Trace};
 
-/// Checks a whole trace, as it is to be written.
+/// Check a whole trace before it is written.
 pub(crate) fn trace(trace: &Trace) -> Result<(), String> {
     texts(trace, &trace.events.name, "events.name")?;
     texts(trace, &trace.events.category, "events.category")?;
@@ -15,7 +15,7 @@ pub(crate) fn trace(trace: &Trace) -> Result<(), String> {
     rows(trace)
 }
 
-/// Checks all references to rows: what files may have wrong. Handles of text were just made by the reader.
+/// Check all row references, which files may have wrong. The reader created text handles itself.
 pub(crate) fn rows(trace: &Trace) -> Result<(), String> {
     let events = trace.events.len();
     trace.events.check()?;
@@ -32,37 +32,38 @@ pub(crate) fn rows(trace: &Trace) -> Result<(), String> {
     all(&trace.steps, |s| s.event.is_none() || s.event.index() < events, "steps.event")
 }
 
-fn all<T>(values: &[T], holds: impl Fn(&T) -> bool, what: &str) -> Result<(), String> {
+fn all<T>(values: &[T], holds: impl Fn(&T) -> bool, column: &str) -> Result<(), String> {
     match values.iter().position(|v| !holds(v)) {
         None => Ok(()),
-        Some(row) => Err(format!("{what} refers to nothing in row {row}")),
+        Some(row) => Err(format!("row {row} of {column} refers to a missing entry")),
     }
 }
 
-fn refs(values: &[EventId], events: usize, what: &str) -> Result<(), String> {
-    // "None" wraps to 0, so that one maximum (which the compiler vectorises) covers both cases.
+fn refs(values: &[EventId], events: usize, column: &str) -> Result<(), String> {
+    // "None" wraps to 0, so that one maximum (which the compiler vectorizes) covers both cases.
     let most = values.iter().fold(0, |most, e| e.0.wrapping_add(1).max(most)) as usize;
-    if most <= events { Ok(()) } else { Err(format!("{what} refers to row {} of {events}", most - 1)) }
+    if most <= events { Ok(()) } else { Err(format!("{column} refers to event {} of {events}", most - 1)) }
 }
 
-fn texts(trace: &Trace, values: &[StrId], what: &str) -> Result<(), String> {
+fn texts(trace: &Trace, values: &[StrId], column: &str) -> Result<(), String> {
     let strings = trace.strings.len();
-    all(values, |s| s.is_none() || s.index() < strings, what)
+    all(values, |s| s.is_none() || s.index() < strings, column)
 }
 
-/// Parents come first in time order, which rules out circles. A source may break that; then the chains are followed.
+/// Check parents for cycles. Parents usually come first in time order, which excludes cycles; if a source violates
+/// that, the chains are followed.
 fn parents_end(trace: &Trace) -> Result<(), String> {
     let (start, dur, parent) = (&trace.events.start, &trace.events.dur, &trace.events.parent);
     let rank = |i: usize| (start[i], std::cmp::Reverse(dur[i]), i);
     let ordered = parent.iter().enumerate().all(|(i, p)| {
-        // The start alone decides in nearly all cases.
+        // In nearly all cases the start times decide.
         p.is_none() || start[p.index()] < start[i] || rank(p.index()) < rank(i)
     });
     if ordered { Ok(()) } else { follow(parent) }
 }
 
 fn follow(parent: &[EventId]) -> Result<(), String> {
-    // 0: not seen, otherwise the number of the walk that met it.
+    // 0: not visited, otherwise the number of the walk that visited it.
     let mut met = vec![0u32; parent.len()];
     for first in 0..parent.len() {
         let walk = first as u32 + 1;
@@ -75,7 +76,7 @@ fn follow(parent: &[EventId]) -> Result<(), String> {
             }
         }
         if met[at] == walk && parent[at].is_some() {
-            return Err(format!("events.parent goes in a circle at row {at}"));
+            return Err(format!("events.parent has a cycle at row {at}"));
         }
     }
     Ok(())
@@ -84,14 +85,14 @@ fn follow(parent: &[EventId]) -> Result<(), String> {
 fn attributes(trace: &Trace) -> Result<(), String> {
     let (shapes, shape, values) = trace.attrs.columns();
     if shape.len() != trace.events.len() {
-        return Err(format!("there are {} events, attributes of {}", trace.events.len(), shape.len()));
+        return Err(format!("{} events, but attributes of {} events", trace.events.len(), shape.len()));
     }
     let strings = trace.strings.len();
     let known = |s: u64| s == u64::from(u32::MAX) || s < strings as u64;
     for (id, shape) in shapes.iter().enumerate() {
         all(&shape.fields, |(key, _)| key.index() < strings, &format!("keys of attribute shape {id}"))?;
     }
-    // Only shapes with text need a look at their values.
+    // Only layouts with text need their values checked.
     let has_text: Vec<bool> = shapes.iter().map(|s| s.fields.iter().any(|f| is_text(f.1))).collect();
     let mut from = 0;
     for id in shape {
@@ -99,7 +100,7 @@ fn attributes(trace: &Trace) -> Result<(), String> {
         let run = &values[from..from + fields.len()];
         from += fields.len();
         if has_text[id.index()] && !fields.iter().zip(run).all(|(f, &raw)| !is_text(f.1) || known(raw)) {
-            return Err("attributes refer to a string that does not exist".to_owned());
+            return Err("attributes refer to a missing string".to_owned());
         }
     }
     Ok(())

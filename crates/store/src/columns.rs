@@ -1,4 +1,4 @@
-//! From model columns to Arrow arrays: used by the writer of run directories and by the bridge to Python alike.
+//! Conversion of model columns to Arrow arrays, for run directories and for Python.
 
 use arrow_array::types::Int32Type;
 use arrow_array::{Array, ArrayRef, DictionaryArray, Int32Array, PrimitiveArray, StringArray, UInt32Array};
@@ -8,20 +8,20 @@ use stackline_model::StringTable;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// How a column is encoded before compression.
+/// Encoding of a column before compression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Packing {
-    /// Differences of neighbours: times, row numbers, ids that count up.
+    /// Differences of adjacent values: times, row numbers, ascending ids.
     Delta,
     /// Distinct values and short indices: text, kinds, small numbers.
     Dictionary,
 }
 
-/// One column of a file to be.
+/// Column of a file to be written.
 pub(crate) struct Column<'a> {
     pub(crate) field: Field,
     pub(crate) packing: Packing,
-    /// Makes the array for some rows.
+    /// Build the array of a range of rows.
     pub(crate) make: Box<dyn Fn(Range<usize>) -> Result<ArrayRef, String> + 'a>,
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn text_type() -> DataType {
     DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
 }
 
-/// Values with a "none" value that becomes null.
+/// Array of values, in which the value `none` becomes null.
 pub(crate) fn nullable<T, A>(values: impl ExactSizeIterator<Item = T>, none: T) -> ArrayRef
 where
     T: Copy + PartialEq + Into<A::Native>,
@@ -51,13 +51,13 @@ where
     Arc::new(PrimitiveArray::<A>::from_iter(values.map(|v| (v != none).then(|| v.into()))))
 }
 
-/// Row handles (`u32::MAX` is none) as nullable numbers.
+/// Array of row handles, in which `u32::MAX` becomes null.
 pub(crate) fn handles(values: impl ExactSizeIterator<Item = u32>) -> ArrayRef {
     Arc::new(UInt32Array::from_iter(values.map(|v| (v != u32::MAX).then_some(v))))
 }
 
-/// Builds a dictionary array from small numbers, with the text of each distinct one asked for once.
-/// `u32::MAX` is null; the dictionary is in order of first appearance.
+/// Dictionary array of small numbers; the text of each distinct number is requested once. `u32::MAX` is null; the
+/// dictionary is in order of first appearance.
 pub(crate) fn dictionary<'a>(
     ids: impl ExactSizeIterator<Item = u32>,
     text_of: impl Fn(u32) -> Option<&'a str>,
@@ -71,7 +71,7 @@ pub(crate) fn dictionary<'a>(
         if id != last.0 {
             let key = *seen.entry(id).or_insert_with(|| {
                 let text = (id != u32::MAX).then(|| text_of(id)).flatten()?;
-                // Several numbers may have the same text, and pandas refuses dictionaries that repeat themselves.
+                // Several numbers may have equal texts, and pandas rejects dictionaries with duplicates.
                 let key = *known.entry(text).or_insert(texts.len());
                 if key == texts.len() {
                     texts.push(text);
@@ -91,7 +91,7 @@ pub(crate) fn dictionary<'a>(
     Ok(Arc::new(array.map_err(|e| e.to_string())?))
 }
 
-/// Interned text. [`stackline_model::StrId::NONE`] becomes null.
+/// Array of interned text. [`stackline_model::StrId::NONE`] becomes null.
 pub(crate) fn interned(ids: impl ExactSizeIterator<Item = u32>, strings: &StringTable) -> Result<ArrayRef, String> {
     dictionary(ids, |id| Some(strings.get(stackline_model::StrId(id))))
 }

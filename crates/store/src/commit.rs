@@ -1,11 +1,11 @@
-//! All or nothing: a run is written beside its final name and takes that name only when it is whole and on disk.
+//! Atomic writing of a run: a temporary directory next to the target, renamed only when it is complete and on disk.
 
 use crate::{Error, manifest};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A directory in the making. Dropped without [`Self::publish`], it is removed.
+/// Temporary directory, removed on drop without [`Self::publish`].
 pub(crate) struct Partial {
     path: PathBuf,
     target: PathBuf,
@@ -14,11 +14,11 @@ pub(crate) struct Partial {
 }
 
 impl Partial {
-    /// Starts `TARGET.partial-PID-N`. Refuses a target that exists, unless it is a run and may be replaced.
+    /// Create `TARGET.partial-PID-N`. Fails if the target exists, unless it is a run that may be replaced.
     pub(crate) fn create(target: &Path, overwrite: bool) -> Result<Self, Error> {
         may_take(target, overwrite)?;
         let path = beside(target, "partial")?;
-        // What a killed process with our number left behind.
+        // Remains of a killed process with this PID.
         remove(&path)?;
         fs::create_dir_all(&path).map_err(Error::io(&path, "create"))?;
         Ok(Self { path, target: target.to_path_buf(), overwrite, published: false })
@@ -28,12 +28,12 @@ impl Partial {
         &self.path
     }
 
-    /// Gives the directory its final name. An existing run is put aside before, and only removed after.
+    /// Rename the directory to its final name. An existing run is moved aside first, and removed afterwards.
     pub(crate) fn publish(mut self, sync: bool) -> Result<(), Error> {
         if sync {
             sync_dir(&self.path)?;
         }
-        // Others may have made something of that name in the meantime.
+        // Another process may have created the target meanwhile.
         may_take(&self.target, self.overwrite)?;
         let old = beside(&self.target, "old")?;
         let replaces = fs::symlink_metadata(&self.target).is_ok();
@@ -43,7 +43,7 @@ impl Partial {
         }
         if let Err(error) = fs::rename(&self.path, &self.target) {
             if replaces {
-                // Best effort: the first error is the one to tell.
+                // Best effort: the first error is reported.
                 let _ = fs::rename(&old, &self.target);
             }
             return Err(Error::io(&self.target, "create")(error));
@@ -59,13 +59,13 @@ impl Partial {
 impl Drop for Partial {
     fn drop(&mut self) {
         if !self.published {
-            // Nothing more can be done here; the name says that it is not whole.
+            // Best effort: the name marks the directory as incomplete.
             let _ = remove(&self.path);
         }
     }
 }
 
-/// Whether a name is free, or taken by a run that may be replaced.
+/// Check that a name is free, or belongs to a run that may be replaced.
 fn may_take(target: &Path, overwrite: bool) -> Result<(), Error> {
     if fs::symlink_metadata(target).is_err() {
         return Ok(());
@@ -87,7 +87,7 @@ fn beside(target: &Path, suffix: &str) -> Result<PathBuf, Error> {
         Error::NotARun { path: target.to_path_buf(), detail }
     })?;
     let mut name = name.to_os_string();
-    // Several threads of one process may write to the same place.
+    // Several threads of one process may write to the same target.
     static COUNT: AtomicU64 = AtomicU64::new(0);
     name.push(format!(".{suffix}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)));
     Ok(target.with_file_name(name))
@@ -102,7 +102,7 @@ fn remove(path: &Path) -> Result<(), Error> {
     result.map_err(Error::io(path, "remove"))
 }
 
-/// Makes the entries of a directory durable. Where directories cannot be opened (Windows), the file system does it.
+/// Make the entries of a directory durable. Where directories cannot be opened (Windows), the file system does it.
 pub(crate) fn sync_dir(path: &Path) -> Result<(), Error> {
     if cfg!(unix) {
         File::open(path).and_then(|d| d.sync_all()).map_err(Error::io(path, "sync"))?;

@@ -1,101 +1,102 @@
-//! What can go wrong with a run directory, each with what to do about it.
+//! Errors of run directories, with remedies.
 
 use std::path::{Path, PathBuf};
 
-/// An error of the store.
+/// Error of the store.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The target exists and must not be replaced.
-    #[error("{} exists already; choose another name, or allow it to be replaced", path.display())]
+    #[error("{} exists already; choose another name, or allow replacement", path.display())]
     Exists {
         /// The target.
         path: PathBuf,
     },
-    /// The directory to be replaced is not a run: never deleted.
+    /// The directory to be replaced is not a run, and is never deleted.
     #[error("{} exists and is not a Stackline run, so it is not replaced; choose another name", path.display())]
     Foreign {
         /// The target.
         path: PathBuf,
     },
-    /// The path is no run directory at all.
+    /// The path is not a run directory.
     #[error("{} is not a Stackline run: {detail}", path.display())]
     NotARun {
-        /// The path.
+        /// Path.
         path: PathBuf,
-        /// What is missing.
+        /// Missing or unexpected content.
         detail: String,
     },
     /// The directory has tables but no manifest.
-    #[error("{} is not complete: its import was cut off before the manifest was written; import the source again", path.display())]
+    #[error("{} is incomplete: the import ended before it wrote the manifest; import the source again", path.display())]
     Incomplete {
-        /// The directory.
+        /// Directory.
         path: PathBuf,
     },
-    /// The run was written by a later Stackline.
+    /// A later Stackline wrote the run.
     #[error(
-        "{} has format version {found}, this Stackline reads versions 1 to {supported}; update Stackline, or import the source again",
+        "{} has format version {found}, but this Stackline reads versions 1 to {supported}; update Stackline, or \
+         import the source again",
         path.display()
     )]
     Newer {
-        /// The manifest.
+        /// Manifest.
         path: PathBuf,
-        /// Its version.
+        /// Version of the manifest.
         found: u64,
-        /// The newest version that we read.
+        /// Newest supported version.
         supported: u32,
     },
-    /// A file of the run does not hold what it must.
+    /// A file of the run has invalid content.
     #[error("{} is damaged: {detail}; import the source again", path.display())]
     Damaged {
-        /// The file.
+        /// File.
         path: PathBuf,
-        /// What was found.
+        /// Description of the damage.
         detail: String,
     },
-    /// The caller asked to stop; nothing was published.
+    /// The caller canceled the work; nothing was published.
     #[error("stopped before the end, as asked; no run was written")]
     Cancelled,
-    /// The operating system refused.
+    /// The operating system reported an error.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// The file or directory.
+        /// File or directory.
         path: PathBuf,
-        /// What was tried, such as "write".
+        /// Attempted action, such as "write".
         action: &'static str,
-        /// The system's answer.
+        /// Error of the operating system.
         source: std::io::Error,
     },
     /// A table could not be encoded.
     #[error("cannot write {}: {detail}", path.display())]
     Encode {
-        /// The file.
+        /// File.
         path: PathBuf,
-        /// What the encoder said.
+        /// Error of the encoder.
         detail: String,
     },
-    /// The model to be written contradicts itself (an error of the caller).
+    /// The model to write is inconsistent (an error of the caller).
     #[error("trace {trace} cannot be written: {detail}")]
     Invalid {
         /// Name of the trace.
         trace: String,
-        /// Which rule is broken.
+        /// Violated rule.
         detail: String,
     },
-    /// The caller asked for a trace that the run does not have.
-    #[error("the run has {count} traces, there is no trace {index}")]
+    /// The requested trace does not exist.
+    #[error("the run has {count} traces, no trace {index}")]
     NoSuchTrace {
-        /// What was asked for.
+        /// Requested index.
         index: usize,
-        /// How many there are.
+        /// Number of traces.
         count: usize,
     },
-    /// A result table contradicts itself (an error of the caller).
+    /// A result table is inconsistent (an error of the caller).
     #[error("table {name} cannot be converted: {detail}")]
     Table {
-        /// Its name.
+        /// Name of the table.
         name: String,
-        /// Which rule is broken.
+        /// Violated rule.
         detail: String,
     },
 }
@@ -110,7 +111,7 @@ impl Error {
         Self::Damaged { path: path.to_path_buf(), detail: detail.to_string() }
     }
 
-    /// A failure while encoding; the operating system's errors (disk full) come out as such.
+    /// Error of encoding; errors of the operating system (disk full) become [`Self::Io`].
     pub(crate) fn encode(path: &Path, error: parquet::errors::ParquetError) -> Self {
         match error {
             parquet::errors::ParquetError::External(inner) => match inner.downcast::<std::io::Error>() {

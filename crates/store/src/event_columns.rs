@@ -1,4 +1,4 @@
-//! The columns of the event table, as files and Python see them.
+//! Columns of the event table, in files and for Python.
 
 use crate::columns::{Column, Packing, dictionary, handles, interned, nullable, text_type};
 use crate::track_labels;
@@ -8,7 +8,7 @@ use arrow_schema::DataType;
 use stackline_model::{EventKind, Level, Phase, Trace};
 use std::sync::Arc;
 
-/// All columns but those of arguments.
+/// All columns except arguments.
 pub(crate) fn columns(trace: &Trace) -> Vec<Column<'_>> {
     let e = &trace.events;
     let mut columns = vec![
@@ -53,7 +53,7 @@ pub(crate) fn columns(trace: &Trace) -> Vec<Column<'_>> {
     columns
 }
 
-/// What people ask for by track, repeated per event so that no join is needed.
+/// Columns of track properties, repeated per event so that queries need no join.
 fn lane_columns(trace: &Trace) -> Vec<Column<'_>> {
     let track = &trace.events.track;
     let labels = Arc::new(track_labels::labels(trace));

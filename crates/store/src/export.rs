@@ -1,4 +1,4 @@
-//! Result tables as Parquet files.
+//! Export of result tables to Parquet files.
 
 use crate::columns::{Column, Packing};
 use crate::write::table;
@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Writes a result table to a Parquet file. Units are in the metadata of the columns (`unit`); an existing file is
-/// replaced, and nothing is left behind if writing fails.
+/// Write a result table to a Parquet file. Column metadata contain units (`unit`). An existing file is replaced; a
+/// failed write leaves no file.
 pub fn write_table_parquet(table: &Table, path: &Path) -> Result<(), Error> {
     let rows = check(table)?;
     let mut draft = path.as_os_str().to_os_string();
@@ -22,13 +22,13 @@ pub fn write_table_parquet(table: &Table, path: &Path) -> Result<(), Error> {
     let written = table::write(draft, rows, &columns, &options)
         .and_then(|_| std::fs::rename(draft, path).map_err(Error::io(path, "create")));
     if written.is_err() {
-        // The first error is the one to tell.
+        // The first error is reported.
         let _ = std::fs::remove_file(draft);
     }
     written
 }
 
-/// Number of rows, if all columns agree on it and no two share a name.
+/// Number of rows, if all columns agree and names are unique.
 pub(crate) fn check(table: &Table) -> Result<usize, Error> {
     let wrong = |detail: String| Error::Table { name: table.name.clone(), detail };
     let rows = table.rows();
@@ -43,7 +43,7 @@ pub(crate) fn check(table: &Table) -> Result<usize, Error> {
     Ok(rows)
 }
 
-/// A result column as Arrow column.
+/// Result column as Arrow column.
 pub(crate) fn column(column: &stackline_model::Column) -> Column<'_> {
     let name = &column.name;
     let mut made = match &column.values {

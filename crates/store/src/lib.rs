@@ -1,5 +1,5 @@
-//! The run directory of Stackline: a trace set as Parquet tables that DuckDB, Polars and pandas open directly, with a
-//! manifest. The only crate that knows Arrow and Parquet. The format is described in `docs/formats/run-directory.md`.
+//! Run directories: a trace set as Parquet tables that DuckDB, Polars and pandas open directly, with a manifest. This
+//! is the only crate that uses Arrow and Parquet. The format is described in `docs/formats/run-directory.md`.
 //!
 //! ```
 //! use stackline_model::{Trace, TraceSet};
@@ -37,5 +37,5 @@ pub use manifest::{
 pub use read::{Attributes, ReadSelection, read_calls, read_memory, read_memory_at, read_run, thread_count};
 pub use write::{WriteOptions, write_calls, write_run, write_run_with};
 
-/// What manifests and Parquet files name as their writer.
+/// Writer in manifests and Parquet files.
 const WRITER: &str = concat!("stackline ", env!("CARGO_PKG_VERSION"));

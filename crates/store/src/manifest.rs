@@ -1,4 +1,5 @@
-//! `manifest.json`: what a run directory holds. It is written last, so a directory with a manifest is whole.
+//! `manifest.json` of a run directory: its content and versions. It is written last, so a directory with a manifest is
+//! complete.
 
 use crate::Error;
 use serde::{Deserialize, Serialize};
@@ -8,45 +9,45 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-/// Marks a manifest as ours.
+/// Format name that identifies a manifest of Stackline.
 pub(crate) const FORMAT: &str = "stackline-run";
-/// The version that is written. Older ones are upgraded when they are opened (see `upgrade.rs`).
+/// Written format version. Older versions are upgraded when they are opened (see `upgrade.rs`).
 pub const FORMAT_VERSION: u32 = 6;
 /// File name of the manifest.
 pub(crate) const FILE: &str = "manifest.json";
 
-/// What a run directory says of itself.
+/// Content of a run directory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Always `stackline-run`.
     pub format: String,
     /// Format version.
     pub version: u32,
-    /// Program that wrote it.
+    /// Program that wrote the run.
     pub writer: String,
-    /// What the caller wanted to keep: command, environment.
+    /// Information from the caller: command, environment.
     pub info: BTreeMap<String, String>,
-    /// The traces, in the order of the set; trace `i` lies in the folder `trace=i`.
+    /// Traces in the order of the set; trace `i` is in the folder `trace=i`.
     pub traces: Vec<TraceEntry>,
-    /// The merged calling context tree of a recording, if the run is one.
+    /// Merged calling context tree, for a recording.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls: Option<CallsEntry>,
-    /// Memory traces: trace `i` lies in the folder `memory=i`. The first is the one that says most of the run.
+    /// Memory traces; trace `i` is in the folder `memory=i`. The first one is the most informative.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub memory: Vec<MemoryEntry>,
-    /// CRC-32 of all of the above, so that a changed number does not pass unnoticed; absent in version 1.
+    /// CRC-32 of all other fields, which detects changed numbers; absent in version 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checksum: Option<String>,
 }
 
-/// One trace of a run.
+/// Trace of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TraceEntry {
     /// Label: file name of the source.
     pub name: String,
-    /// Format it was read from.
+    /// Source format.
     pub source_format: String,
-    /// Epoch time in ns that `start_ns` counts from.
+    /// Epoch time in ns that is 0 in `start_ns`.
     pub base_ns: i64,
     /// Rank in a distributed job.
     pub rank: Option<i64>,
@@ -54,39 +55,39 @@ pub struct TraceEntry {
     pub world_size: Option<i64>,
     /// See [`TraceMeta::fractional_ts`].
     pub fractional_ts: bool,
-    /// How far each device's clock may be from the host's; absent in runs of versions that did not look.
+    /// Possible clock offsets between each device and the host; absent in runs of versions without this check.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clocks: Vec<DeviceClock>,
-    /// What reading the source had to repair, skip or lose.
+    /// Read report: repaired, skipped and lost records of the source.
     pub report: ReadReport,
-    /// All arguments are in the long table, none has a column in the event table (version 1).
+    /// True if all arguments are in the long table, without columns in the event table (version 1).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub long_arguments: bool,
-    /// Events have no column for their level, and links of each kind a table of their own (before version 6).
+    /// True if events have no level column, and each kind of link has its own table (before version 6).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_levels: bool,
-    /// Its tables: name to size. A table without rows has no file and no entry.
+    /// Tables: name to size. A table without rows has no file and no entry.
     pub tables: BTreeMap<String, TableEntry>,
 }
 
-/// The calling context tree of a run; its tables lie in the folder `calls`.
+/// Calling context tree of a run; its tables are in the folder `calls`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CallsEntry {
-    /// The streams that it was merged from, with their sizes: where they differ, a process wrote more since.
+    /// Merged streams with their sizes. If these differ, a process has written more since.
     pub streams: BTreeMap<String, u64>,
-    /// What reading the streams had to skip or lost.
+    /// Read report: skipped and lost records of the streams.
     pub report: ReadReport,
-    /// Native frames were not named yet, and have no columns for it (version 3).
+    /// True if native frames are not symbolized and lack the columns for it (version 3).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unnamed: bool,
-    /// Its tables: name to size.
+    /// Tables: name to size.
     pub tables: BTreeMap<String, TableEntry>,
 }
 
-/// One memory trace of a run.
+/// Memory trace of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MemoryEntry {
-    /// What people know it by: file name of the source.
+    /// Label: file name of the source.
     pub label: String,
     /// See [`MemoryTrace::saw_end`].
     pub saw_end: bool,
@@ -95,13 +96,13 @@ pub struct MemoryEntry {
     /// See [`MemoryTrace::allocator_settings`].
     #[serde(default)]
     pub allocator_settings: MemoryAllocatorSettings,
-    /// What reading the source had to repair, skip or lose.
+    /// Read report: repaired, skipped and lost records of the source.
     pub report: ReadReport,
-    /// Its tables: name to size. A table without rows has no file and no entry.
+    /// Tables: name to size. A table without rows has no file and no entry.
     pub tables: BTreeMap<String, TableEntry>,
 }
 
-/// One table of a trace: `trace=i/NAME.parquet`.
+/// Table of a trace: `trace=i/NAME.parquet`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TableEntry {
     /// Number of rows.
@@ -162,8 +163,8 @@ pub(crate) fn trace_dir(run: &Path, index: usize) -> PathBuf {
     run.join(format!("trace={index}"))
 }
 
-/// Whether `path` is a run directory, whole or cut off, judged by what lies in it: a manifest that names our format,
-/// tables in the folder of a first trace, or streams of watched processes. A `manifest.json` of something else makes no run.
+/// True if `path` is a run directory, complete or not, by its content: a manifest with our format, tables in the folder
+/// of a first trace, or streams of recorded processes. Another program's `manifest.json` does not count.
 pub fn is_run(path: &Path) -> bool {
     let named = || std::fs::read(path.join(FILE)).is_ok_and(|text| memmem(&text, FORMAT.as_bytes()));
     let tables = || {
@@ -173,7 +174,8 @@ pub fn is_run(path: &Path) -> bool {
     path.is_dir() && (named() || tables() || has_streams(path))
 }
 
-/// Whether a directory has streams of watched processes: a recording, even if the launcher did not live to merge them.
+/// True if a directory has streams of recorded processes: a recording, even if the launcher ended before it merged
+/// them.
 fn has_streams(path: &Path) -> bool {
     let entries = std::fs::read_dir(path.join("streams")).into_iter().flatten().flatten();
     entries.map(|e| e.path()).any(|p| p.extension().is_some_and(|e| e == "slr"))
@@ -183,7 +185,7 @@ fn memmem(text: &[u8], word: &[u8]) -> bool {
     text.windows(word.len()).any(|w| w == word)
 }
 
-/// Whether a directory is a run and holds nothing else, so that replacing it loses nothing that is not ours.
+/// True if a directory is a run without other content, so that replacing it deletes no other files.
 pub(crate) fn is_only_run(path: &Path) -> bool {
     let ours = |name: &str| {
         [FILE, "cache", "calls", "streams", "inject"].contains(&name)
@@ -194,7 +196,7 @@ pub(crate) fn is_only_run(path: &Path) -> bool {
     is_run(path) && entries().all(|e| e.file_name().to_str().is_some_and(ours))
 }
 
-/// Whether every table that the manifest of a run lists is there and as long as it says. Contents are not looked at.
+/// True if every table in the manifest of a run exists with the listed size. Contents are not checked.
 pub fn is_complete(run: &Path) -> bool {
     let Ok(manifest) = read_manifest(run) else { return false };
     let intact = |folder: &Path, tables: &BTreeMap<String, TableEntry>| {
@@ -210,18 +212,18 @@ pub fn is_complete(run: &Path) -> bool {
         && manifest.calls.as_ref().is_none_or(|calls| intact(&calls_dir(run), &calls.tables))
 }
 
-/// Reads the manifest of a run, upgraded to the current version.
+/// Read the manifest of a run, upgraded to the current version.
 pub fn read_manifest(run: &Path) -> Result<Manifest, Error> {
     let path = run.join(FILE);
     let text = match std::fs::read_to_string(&path) {
         Ok(text) => text,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Err(missing(run)),
-        Err(e) if e.kind() == std::io::ErrorKind::InvalidData => return Err(Error::damaged(&path, "it is not UTF-8")),
+        Err(e) if e.kind() == std::io::ErrorKind::InvalidData => return Err(Error::damaged(&path, "not UTF-8")),
         Err(e) => return Err(Error::io(&path, "read")(e)),
     };
-    let value: Value = serde_json::from_str(&text).map_err(|e| Error::damaged(&path, format_args!("no JSON: {e}")))?;
+    let value: Value = serde_json::from_str(&text).map_err(|e| Error::damaged(&path, format_args!("not JSON: {e}")))?;
     if value.get("format").and_then(Value::as_str) != Some(FORMAT) {
-        let detail = format!("manifest.json does not say \"format\": \"{FORMAT}\"");
+        let detail = format!("manifest.json lacks \"format\": \"{FORMAT}\"");
         return Err(Error::NotARun { path: run.to_path_buf(), detail });
     }
     verify(&path, &value)?;
@@ -234,23 +236,23 @@ fn missing(run: &Path) -> Error {
     if trace_dir(run, 0).is_dir() {
         return Error::Incomplete { path };
     }
-    let detail = if run.is_dir() { "it holds no manifest.json" } else { "there is no such directory" };
+    let detail = if run.is_dir() { "the directory has no manifest.json" } else { "no such directory" };
     Error::NotARun { path, detail: detail.to_owned() }
 }
 
 fn verify(path: &Path, value: &Value) -> Result<(), Error> {
-    // Version 1 had no checksum; what a later version has is not ours to judge.
+    // Version 1 had no checksum, and those of later versions are unknown.
     let needed = value.get("version").and_then(Value::as_u64).is_some_and(|v| (2..=FORMAT_VERSION.into()).contains(&v));
     match value.get("checksum").and_then(Value::as_str) {
         Some(stored) if stored != checksum(value) => {
-            Err(Error::damaged(path, "its checksum does not match its contents"))
+            Err(Error::damaged(path, "the checksum does not match the content"))
         }
-        None if needed => Err(Error::damaged(path, "it has no checksum")),
+        None if needed => Err(Error::damaged(path, "the checksum is missing")),
         _ => Ok(()),
     }
 }
 
-/// CRC-32 of the manifest without its `checksum`, in a form that does not depend on blanks or on the order of keys.
+/// CRC-32 of the manifest without its `checksum`, independent of white space and of the order of keys.
 pub(crate) fn checksum(manifest: &Value) -> String {
     let mut text = String::new();
     if let Value::Object(map) = manifest {
@@ -282,7 +284,7 @@ fn canonical(value: &Value, out: &mut String) {
     }
 }
 
-/// The manifest as text, with its checksum.
+/// Manifest as text, with its checksum.
 pub(crate) fn to_text(manifest: &Manifest) -> Result<String, serde_json::Error> {
     let mut manifest = manifest.clone();
     manifest.checksum = None;

@@ -1,28 +1,28 @@
-//! Which arguments get a column of their own in the event table. A column holds one key with one type, so that its
-//! values stay what they were; rare keys beyond [`MAX_WIDE`] columns go to the long table.
+//! Selection of arguments with their own column in the event table. A column has one key with one type, so values keep
+//! their type. Rare keys beyond [`MAX_WIDE`] columns go to the long table.
 
 use crate::attr_type;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{AttrLayoutId, AttrType, StrId, Trace, TraceSet};
 
-/// Most columns of arguments that an event table gets. Real traces have 30 to 60.
+/// Maximum number of argument columns of an event table. Real traces have 30 to 60.
 pub(crate) const MAX_WIDE: usize = 128;
 const NO_POSITION: u16 = u16::MAX;
 
-/// A column of arguments.
+/// Column of an argument.
 #[derive(Clone, Debug)]
 pub(crate) struct WideColumn {
     pub(crate) key: StrId,
     pub(crate) kind: AttrType,
-    /// Per shape: position of the field, or none.
+    /// Per layout: position of the field, or none.
     position: Vec<u16>,
 }
 
-/// The wide columns of a trace, the most frequent first, and where their values are. Methods take the trace that the
-/// plan was made of.
+/// Argument columns of a trace, most frequent first, and the positions of their values. Methods take the trace of the
+/// plan.
 pub(crate) struct Plan {
     pub(crate) columns: Vec<WideColumn>,
-    /// Per event: where its values start.
+    /// Offset of each event's values.
     offset: Vec<u32>,
 }
 
@@ -35,7 +35,7 @@ impl Plan {
             chosen.map(|(key, kind, _)| WideColumn { key, kind, position: none() }).collect();
         let index: FxHashMap<_, _> = columns.iter().enumerate().map(|(i, c)| ((c.key, c.kind), i)).collect();
         for (id, shape) in shapes.iter().enumerate() {
-            // Where a record names a key twice, the first value has the column; the others are rare and long.
+            // If a record has a key twice, the first value gets the column; the others go to the long table.
             for (field, position) in shape.fields.iter().zip(0..NO_POSITION).rev() {
                 if let Some(&column) = index.get(field) {
                     columns[column].position[id] = position;
@@ -51,13 +51,13 @@ impl Plan {
         Self { columns, offset: shape.iter().map(&mut start).collect() }
     }
 
-    /// Which wide column, if any, holds the field at `position` of `shape`.
+    /// Argument column, if any, for the field at `position` of `shape`.
     pub(crate) fn column_of(&self, shape: AttrLayoutId, position: u32) -> Option<&WideColumn> {
         let position = u16::try_from(position).ok().filter(|p| *p != NO_POSITION)?;
         self.columns.iter().find(|c| c.position[shape.index()] == position)
     }
 
-    /// The raw value of `column` at `event`.
+    /// Raw value of `column` at `event`.
     pub(crate) fn raw(&self, trace: &Trace, column: &WideColumn, event: usize) -> Option<u64> {
         let (_, shape, values) = trace.attrs.columns();
         let position = column.position[shape[event].index()];
@@ -65,12 +65,12 @@ impl Plan {
     }
 }
 
-/// The keys with their types that events have, in order of appearance.
+/// Keys and types of all events, in order of appearance.
 pub(crate) fn fields(trace: &Trace) -> impl Iterator<Item = (StrId, AttrType)> {
     counted(trace).into_iter().map(|(key, kind, _)| (key, kind))
 }
 
-/// The keys with their types that most events have, and how many have them. At most [`MAX_WIDE`].
+/// Keys and types of most events, with the number of events. At most [`MAX_WIDE`].
 fn most_frequent(trace: &Trace) -> Vec<(StrId, AttrType, u64)> {
     let mut counts = counted(trace);
     counts.sort_by(|a, b| b.2.cmp(&a.2).then(a.0.cmp(&b.0)).then(a.1.cmp(&b.1)));
@@ -78,7 +78,7 @@ fn most_frequent(trace: &Trace) -> Vec<(StrId, AttrType, u64)> {
     counts
 }
 
-/// The keys with their types, and how many events have them, in order of appearance.
+/// Keys and types with their number of events, in order of appearance.
 fn counted(trace: &Trace) -> Vec<(StrId, AttrType, u64)> {
     let (shapes, shape, _) = trace.attrs.columns();
     let mut events = vec![0u64; shapes.len()];
@@ -99,9 +99,9 @@ fn counted(trace: &Trace) -> Vec<(StrId, AttrType, u64)> {
     counts
 }
 
-/// Column names for the arguments of a set: the same key and type has the same name in all of its traces.
+/// Column names for the arguments of a set: equal keys and types have equal names in all traces.
 pub(crate) struct Names {
-    /// Key, type and name, the most frequent first.
+    /// Key, type and name, most frequent first.
     pub(crate) columns: Vec<(String, AttrType, String)>,
     index: FxHashMap<(String, AttrType), usize>,
 }
@@ -120,7 +120,7 @@ impl Names {
                 counts[slot].2 += count;
             }
         }
-        // Stable: equally frequent ones stay in order of appearance.
+        // Stable sort: equally frequent ones stay in order of appearance.
         counts.sort_by_key(|c| std::cmp::Reverse(c.2));
         let mut taken = FxHashSet::default();
         let named = |(key, kind, _): (String, AttrType, u64)| {
@@ -132,15 +132,15 @@ impl Names {
         Self { columns, index }
     }
 
-    /// Name of a column of one of the traces.
+    /// Name of a column of one trace.
     pub(crate) fn get(&self, trace: &Trace, column: &WideColumn) -> &str {
         let key = (trace.strings.get(column.key).to_owned(), column.kind);
         self.index.get(&key).map_or("", |i| &self.columns[*i].2)
     }
 }
 
-/// `args:KEY` for the most frequent type of a key, `args:KEY|TYPE` for others. Names differ even where case does not
-/// count, as SQL engines want it.
+/// `args:KEY` for the most frequent type of a key, `args:KEY|TYPE` for others. Names are unique regardless of case, as
+/// SQL engines need.
 fn free_name(key: &str, kind: AttrType, taken: &mut FxHashSet<String>) -> String {
     let plain = format!("args:{key}");
     let typed = format!("args:{key}|{}", attr_type::name(kind));

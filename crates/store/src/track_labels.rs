@@ -1,8 +1,8 @@
-//! Track labels: text columns per track, repeated beside each of its events.
+//! Track labels: text columns per track, repeated for each of its events.
 
 use stackline_model::{StrId, Trace};
 
-/// Texts of one track; `None` where the source says nothing.
+/// Texts of one track; `None` if the source has none.
 #[derive(Debug, Default)]
 pub(crate) struct Labels {
     process: Option<String>,
@@ -11,13 +11,13 @@ pub(crate) struct Labels {
     thread_name: Option<String>,
 }
 
-/// A text column made of track labels.
+/// Text column from track labels.
 pub(crate) struct TextColumn {
     pub(crate) name: &'static str,
     pub(crate) of: fn(&Labels) -> Option<&str>,
 }
 
-/// The text columns, in their order in the event table.
+/// Text columns, in their order in the event table.
 pub(crate) const TEXT_COLUMNS: &[TextColumn] = &[
     TextColumn { name: "process", of: |l| l.process.as_deref() },
     TextColumn { name: "process_name", of: |l| l.process_name.as_deref() },

@@ -1,5 +1,5 @@
-//! Upgrades of old run directories. Each step turns the manifest of one version into that of the next; what changed in
-//! the tables is told to the readers by the manifest, so an old run is read in place and never written to.
+//! Upgrades of old run directories. Each step converts the manifest of one version to the next. Flags in the manifest
+//! inform the readers of old tables, so an old run is read in place and never modified.
 
 use crate::{Error, FORMAT_VERSION};
 use serde_json::Value;
@@ -10,13 +10,13 @@ type Step = fn(&mut Value) -> Result<(), String>;
 /// Step `i` upgrades version `i + 1`.
 const STEPS: [Step; FORMAT_VERSION as usize - 1] = [one_to_two, two_to_three, three_to_four, four_to_five, five_to_six];
 
-/// Brings a manifest to the current version.
+/// Upgrade a manifest to the current version.
 pub(crate) fn upgrade(path: &Path, mut manifest: Value) -> Result<Value, Error> {
     let found = manifest
         .get("version")
         .and_then(Value::as_u64)
         .filter(|v| *v > 0)
-        .ok_or_else(|| Error::damaged(path, "it has no version"))?;
+        .ok_or_else(|| Error::damaged(path, "the version is missing"))?;
     if found > u64::from(FORMAT_VERSION) {
         return Err(Error::Newer { path: path.to_path_buf(), found, supported: FORMAT_VERSION });
     }
@@ -33,22 +33,22 @@ fn one_to_two(manifest: &mut Value) -> Result<(), String> {
     mark_traces(manifest, "long_arguments")
 }
 
-/// Tells the readers of all traces of a manifest that they are of an old form.
+/// Set a flag of old tables in all traces of a manifest.
 fn mark_traces(manifest: &mut Value, mark: &str) -> Result<(), String> {
-    let traces = manifest.get_mut("traces").and_then(Value::as_array_mut).ok_or("it has no list of traces")?;
+    let traces = manifest.get_mut("traces").and_then(Value::as_array_mut).ok_or("the list of traces is missing")?;
     for trace in traces {
-        let trace = trace.as_object_mut().ok_or("a trace is no object")?;
+        let trace = trace.as_object_mut().ok_or("a trace is not an object")?;
         trace.insert(mark.to_owned(), true.into());
     }
     Ok(())
 }
 
-/// Version 3 added `calls`, which a run without a recording does not have.
+/// Version 3 added `calls`, which only recordings have.
 fn two_to_three(_manifest: &mut Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Version 4 named native frames: two columns more in `call_frames`.
+/// Version 4 added two columns to `call_frames`, for symbolized native frames.
 fn three_to_four(manifest: &mut Value) -> Result<(), String> {
     if let Some(calls) = manifest.get_mut("calls").and_then(Value::as_object_mut) {
         calls.insert("unnamed".to_owned(), true.into());
@@ -56,12 +56,12 @@ fn three_to_four(manifest: &mut Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Version 5 added `memory`, which older runs do not have: what their traces tell of it is worked out when it is asked for.
+/// Version 5 added `memory`. For older runs it is computed from their traces on request.
 fn four_to_five(_manifest: &mut Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Version 6 gave events their level, and put `flows` and `backward` into the table `links`.
+/// Version 6 added levels of events, and moved `flows` and `backward` into the table `links`.
 fn five_to_six(manifest: &mut Value) -> Result<(), String> {
     mark_traces(manifest, "no_levels")
 }

@@ -1,4 +1,4 @@
-//! Arrays of the wide columns.
+//! Arrow arrays of the wide columns.
 
 use crate::columns::{Packing, interned, text_type};
 use crate::plan::{Plan, WideColumn};
@@ -9,7 +9,7 @@ use stackline_model::{AttrType, Trace};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Column type for a type of argument.
+/// Arrow type of an argument type.
 pub(crate) fn data_type(kind: AttrType) -> DataType {
     match kind {
         AttrType::Bool => DataType::Boolean,
@@ -20,7 +20,7 @@ pub(crate) fn data_type(kind: AttrType) -> DataType {
     }
 }
 
-/// The values of a column at some events.
+/// Values of a column at a range of events.
 pub(crate) fn array(trace: &Trace, plan: &Plan, column: &WideColumn, events: Range<usize>) -> Result<ArrayRef, String> {
     let raw = events.map(|event| plan.raw(trace, column, event));
     Ok(match column.kind {
@@ -32,7 +32,7 @@ pub(crate) fn array(trace: &Trace, plan: &Plan, column: &WideColumn, events: Ran
     })
 }
 
-/// Numbers that hardly repeat (ids, addresses) are stored as differences, all else by dictionary.
+/// Encoding: differences for numbers that rarely repeat (ids, addresses), a dictionary for all others.
 pub(crate) fn packing(trace: &Trace, plan: &Plan, column: &WideColumn) -> Packing {
     const SAMPLE: usize = 4096;
     if !matches!(column.kind, AttrType::Int | AttrType::Uint) {

@@ -1,4 +1,4 @@
-//! The bridge to Arrow: what arrives is what the model holds.
+//! Conversion to Arrow: the result equals the model.
 
 use crate::common;
 

@@ -1,4 +1,4 @@
-//! Calling context trees come back from their tables as they were.
+//! Calling context trees are restored from their tables.
 
 use stackline_model::{CallStepEnds, CallingContextTree, Frame, StrId, Trace, TraceSet};
 use stackline_store::{Error, WriteOptions, read_calls, read_manifest, write_calls, write_run};
@@ -6,7 +6,7 @@ use stackline_testkit::recording::{Config, streams};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Everything in a tree, with texts instead of handles.
+/// Content of a tree, with texts instead of handles.
 fn rendered(tree: &CallingContextTree) -> Vec<String> {
     let frame = |frame: &Frame| {
         let file = frame.file().map(|file| tree.strings.get(file).to_owned());
@@ -120,7 +120,7 @@ fn a_changed_byte_is_told() {
     assert!(matches!(read_calls(run.path()), Err(Error::Damaged { .. })));
 }
 
-/// `fixtures/store/v3-calls` was written by the last program that wrote version 3.
+/// `fixtures/store/v3-calls` is from the last program that wrote version 3.
 #[test]
 fn tables_of_version_3_have_no_names_yet() {
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/store/v3-calls");

@@ -1,4 +1,4 @@
-//! Whatever happens while a run is written, its name means a whole run.
+//! After any interruption of a write, a run's name stands for a complete run.
 
 use crate::common;
 
@@ -18,7 +18,7 @@ fn options(overwrite: bool) -> WriteOptions {
     WriteOptions { overwrite, ..WriteOptions::default() }
 }
 
-/// Not a test of its own: what the processes run that the other tests start, kill and starve.
+/// Not a test: the processes that other tests start, kill and starve run it.
 #[test]
 fn child() {
     if let Some(run) = std::env::var_os(CHILD) {
@@ -45,7 +45,7 @@ fn start(run: &Path, limit: Option<u32>) -> std::process::Child {
         .unwrap()
 }
 
-/// What lies in `folder` is the run from before or the new one, whole; nothing else looks like a run.
+/// The content of `folder` is the previous run or the new one, complete; nothing else looks like a run.
 fn check(folder: &Path, before: Option<&TraceSet>) -> bool {
     let run = folder.join("a.stackline");
     if !run.exists() {
@@ -97,7 +97,7 @@ fn a_full_disk_leaves_what_was_there() {
             }
             refused += 1;
             assert!(text.contains("refused: cannot write"), "{text}");
-            // The half-written directory is gone.
+            // The partial directory is removed.
             let left = std::fs::read_dir(folder.path()).unwrap().count();
             assert_eq!(left, usize::from(replace), "{text}");
         }

@@ -1,5 +1,5 @@
-//! Damaged, cut and foreign directories: an error that names the file and says what to do, never a panic, never a
-//! number that changed silently.
+//! Damaged, truncated and foreign directories: an error with the file and the remedy, never a panic, never a silently
+//! changed number.
 
 use crate::common;
 
@@ -78,13 +78,13 @@ fn every_changed_byte_of_the_manifest_is_noticed() {
         fs::write(&path, &good[..good.floor_char_boundary(length)]).unwrap();
         assert!(read_run(&run, &ReadSelection::all()).is_err());
     }
-    // Blanks and line breaks do not matter.
+    // White space and line breaks do not matter.
     let value: serde_json::Value = serde_json::from_str(&good).unwrap();
     fs::write(&path, value.to_string()).unwrap();
     assert!(read_run(&run, &ReadSelection::all()).is_ok());
 }
 
-/// Without checksums, as in version 1, the decoder meets the damage itself.
+/// Without checksums, as in version 1, the decoder has to handle the damage.
 #[test]
 fn damage_that_no_checksum_tells_ends_in_an_error_or_a_trace() {
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/store/v1");
@@ -105,7 +105,7 @@ fn damage_that_no_checksum_tells_ends_in_an_error_or_a_trace() {
             match read_run(&run, &ReadSelection::all()) {
                 Ok(set) => {
                     survived += 1;
-                    // Whatever was read can be walked through.
+                    // All read data can be traversed.
                     for trace in &set.traces {
                         trace.events.ids().for_each(|e| assert!(trace.ancestors(e).count() <= trace.events.len()));
                     }
@@ -136,13 +136,13 @@ fn a_missing_side_table_is_noted_and_a_missing_main_table_is_an_error() {
 fn what_is_no_run_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let message = |path: &Path| error(path).to_string();
-    assert!(message(&folder.path().join("none")).ends_with("is not a Stackline run: there is no such directory"));
-    assert!(message(folder.path()).ends_with("is not a Stackline run: it holds no manifest.json"));
+    assert!(message(&folder.path().join("none")).ends_with("is not a Stackline run: no such directory"));
+    assert!(message(folder.path()).ends_with("is not a Stackline run: the directory has no manifest.json"));
     fs::write(folder.path().join("manifest.json"), "{\"name\": \"web app\"}").unwrap();
-    assert!(message(folder.path()).contains("does not say \"format\": \"stackline-run\""));
+    assert!(message(folder.path()).contains("lacks \"format\": \"stackline-run\""));
     let (_folder, run) = sample_run();
     fs::remove_file(run.join("manifest.json")).unwrap();
-    assert!(message(&run).contains("is not complete: its import was cut off"));
+    assert!(message(&run).contains("is incomplete: the import ended"));
 }
 
 #[test]
@@ -154,7 +154,10 @@ fn runs_of_a_later_stackline_are_refused() {
     value.as_object_mut().unwrap().remove("checksum");
     fs::write(&path, value.to_string()).unwrap();
     let text = error(&run).to_string();
-    assert!(text.contains("has format version 99, this Stackline reads versions 1 to 6; update Stackline"), "{text}");
+    assert!(
+        text.contains("has format version 99, but this Stackline reads versions 1 to 6; update Stackline"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -168,8 +171,7 @@ fn models_that_contradict_themselves_are_not_written() {
     outside.gpu.launch[0] = stackline_model::EventId(1000);
     let mut short = sample();
     short.events.dur.pop();
-    for (trace, words) in [(circle, "goes in a circle"), (outside, "gpu.launch refers to"), (short, "differ in length")]
-    {
+    for (trace, words) in [(circle, "has a cycle"), (outside, "gpu.launch refers to"), (short, "differ in length")] {
         let error = write_run(&TraceSet { traces: vec![trace] }, &run, &quick()).unwrap_err();
         assert!(error.to_string().contains(words), "{error}");
         assert!(!run.exists());

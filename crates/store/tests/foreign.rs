@@ -1,4 +1,4 @@
-//! What is not ours is never replaced, whatever its files are called.
+//! Foreign directories are never replaced, for any names of their files.
 
 use stackline_model::{Trace, TraceSet};
 use stackline_store::{Error, WriteOptions, is_run, write_run};
@@ -14,7 +14,7 @@ fn a_manifest_of_something_else_makes_no_run() {
     assert!(!is_run(&app));
     assert!(matches!(write_run(&set, &app, &overwrite), Err(Error::Foreign { .. })));
     assert!(app.join("manifest.json").is_file());
-    // A run with a file of the user's beside its tables.
+    // A run with a file of the user next to its tables.
     let run = folder.path().join("mine.stackline");
     write_run(&set, &run, &overwrite).unwrap();
     write_run(&set, &run, &overwrite).unwrap();

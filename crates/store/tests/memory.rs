@@ -1,4 +1,4 @@
-//! Memory traces come back from their tables as they were, or not at all.
+//! Memory traces are restored from their tables completely, or not at all.
 
 use proptest::prelude::*;
 use stackline_ingest::memory::text;
@@ -47,7 +47,7 @@ fn assert_comes_back(trace: &MemoryTrace) {
     assert_same(&read[0], trace);
 }
 
-/// Something of everything.
+/// Memory trace with every feature.
 fn sample() -> MemoryTrace {
     let allocator_settings = MemoryAllocatorSettings { expandable: true, ..MemoryAllocatorSettings::default() };
     let mut trace =
@@ -195,7 +195,7 @@ fn every_damage_is_an_error_that_names_the_file() {
     assert_same(&read_memory(&run).unwrap()[0], &sample());
 }
 
-/// Whoever makes files to deceive gives them checksums that fit, or none: then the decoder meets the damage itself.
+/// Malicious files have valid checksums, or none: then the decoder has to handle the damage.
 #[test]
 fn damage_that_no_checksum_tells_ends_in_an_error_or_a_sound_trace() {
     let folder = tempfile::tempdir().unwrap();
@@ -208,7 +208,7 @@ fn damage_that_no_checksum_tells_ends_in_an_error_or_a_sound_trace() {
         table.remove("bytes");
         table.remove("crc32");
     }
-    // A later version may do without the checksum of the manifest; here the first one does.
+    // A later version may omit the checksum of the manifest; here the first one does.
     manifest["version"] = 1.into();
     manifest.as_object_mut().unwrap().remove("checksum");
     fs::write(&path, manifest.to_string()).unwrap();
@@ -231,7 +231,7 @@ fn damage_that_no_checksum_tells_ends_in_an_error_or_a_sound_trace() {
     assert!(failed > 200, "{failed}");
 }
 
-/// Handles that lead nowhere are refused when writing, so no run that we write is refused when reading.
+/// Invalid handles are rejected when writing, so no written run is rejected when reading.
 #[test]
 fn traces_that_contradict_themselves_are_not_written() {
     let folder = tempfile::tempdir().unwrap();
@@ -239,11 +239,14 @@ fn traces_that_contradict_themselves_are_not_written() {
     let mut trace = sample();
     trace.blocks[0].object = MemoryObjectId(99);
     let error = write_run_with(&TraceSet::default(), &[trace], &run, &quick()).unwrap_err();
-    assert!(error.to_string().contains("trace sample cannot be written: a block holds an object"), "{error}");
+    assert!(
+        error.to_string().contains("trace sample cannot be written: a block refers to a missing object"),
+        "{error}"
+    );
     assert!(!run.exists());
 }
 
-/// A trace of random calls: everything that the model can hold of them, in any order.
+/// Trace of random calls: all features of the model, in any order.
 fn traces() -> impl Strategy<Value = MemoryTrace> {
     let step = (0..10_usize, any::<u8>(), any::<u64>(), any::<i64>(), "[a-zé \"]{0,3}");
     proptest::collection::vec(step, 0..60).prop_map(|steps| {

@@ -1,4 +1,4 @@
-//! What is written comes back, whole or in the parts asked for.
+//! Written data are restored, completely or in the requested parts.
 
 use crate::common;
 
@@ -67,7 +67,7 @@ fn one_trace_of_several_can_be_read() {
     write_run(&set, &run, &quick()).unwrap();
     let selection = ReadSelection { traces: Some(vec![2]), ..ReadSelection::all() };
     let error = read_run(&run, &selection).unwrap_err().to_string();
-    assert_eq!(error, "the run has 2 traces, there is no trace 2");
+    assert_eq!(error, "the run has 2 traces, no trace 2");
 }
 
 #[test]
@@ -84,19 +84,19 @@ fn the_same_traces_give_the_same_bytes() {
     }
 }
 
-/// More keys than there are columns, every type of each, and records that name a key twice.
+/// More keys than columns, every type of each, and records with duplicate keys.
 #[test]
 fn keys_without_a_column_come_back() {
     check_all(&TraceSet { traces: vec![random::many_keys(400)] });
 }
 
-/// Nothing grows with keys times records, even where each record has a key of its own.
+/// Memory does not grow with keys times records, even if each record has its own key.
 #[test]
 fn a_key_per_record_comes_back() {
     check_all(&TraceSet { traces: vec![random::key_per_record(20_000)] });
 }
 
-/// Row groups and batches end in the middle of things, and threads take them as they get free.
+/// Row groups and batches end within data, and threads take them as they become free.
 #[test]
 fn traces_of_several_row_groups_come_back_on_any_number_of_threads() {
     let set = TraceSet { traces: vec![random::long(600_000)] };
@@ -117,7 +117,7 @@ fn the_corpus_comes_back() {
     let options = stackline_ingest::ReadOptions::default();
     let mut read = 0;
     for file in corpus::files("kineto") {
-        // What is no trace is the reader's business.
+        // Errors of other files are the reader's.
         let Ok(set) = stackline_ingest::read_paths(std::slice::from_ref(&file), &options) else { continue };
         println!("{}", Path::new(file.file_name().unwrap()).display());
         check_all(&set);

@@ -1,4 +1,4 @@
-//! Runs of every format version that was ever written open, and hold what was put into them.
+//! Runs of every written format version open, with their content.
 
 use crate::common;
 
@@ -17,7 +17,7 @@ fn memory() -> MemoryTrace {
         .unwrap()
 }
 
-/// With `STACKLINE_BLESS=1` the fixture of the current version is written first.
+/// With `STACKLINE_BLESS=1`, the fixture of the current version is written first.
 #[test]
 fn every_version_opens() {
     if std::env::var_os("STACKLINE_BLESS").is_some() {
@@ -36,7 +36,7 @@ fn every_version_opens() {
         let read = read_memory(&path).unwrap();
         let expected = if version >= 5 { vec![text::write(&memory())] } else { Vec::new() };
         assert_eq!(read.iter().map(text::write).collect::<Vec<_>>(), expected);
-        // Tables without kinds of frames: files tell them.
+        // Tables without kinds of frames: file names determine them.
         let kinds = read.iter().flat_map(|trace| trace.stacks.frames.iter()).map(Frame::kind);
         assert!(kinds.eq(expected.iter().map(|_| FrameKind::Python)));
     }

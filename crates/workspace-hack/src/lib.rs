@@ -1,2 +1,2 @@
-//! Nothing but dependencies: see `Cargo.toml`.
+//! Dependencies only: see `Cargo.toml`.
 #![forbid(unsafe_code)]

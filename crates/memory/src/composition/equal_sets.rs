@@ -1,5 +1,5 @@
-//! Sets of the model's sizes that lines of the program made: state and temporaries of optimizers that are written by hand, copies of
-//! parameters, and sets of which only that they are equal is known.
+//! Sets of objects with the model's sizes that lines of the program allocated: state and temporaries of handwritten
+//! optimizers, copies of parameters, and equal sets of unknown use.
 
 use super::lifetimes::Lifetimes;
 use super::sets::{Classes, FEWEST_SIZES, Recognized, Sizes, large, of_line, parameters, sizes_of, take_any_type};
@@ -8,7 +8,7 @@ use crate::source_location::frame_of;
 use rustc_hash::FxHashSet;
 use stackline_model::{MemoryObjectId, MemoryTrace};
 
-/// What the sets that lines of the program made are for, of objects that nothing else explains.
+/// Uses of objects in sets that the program's lines allocated and nothing else explains.
 pub(super) fn of_program(
     trace: &MemoryTrace,
     lifetimes: &Lifetimes<'_>,
@@ -54,7 +54,7 @@ fn is_temporary_by_hand(lifetimes: &Lifetimes<'_>, object: MemoryObjectId) -> bo
     lifetimes.is_made_in_step(object) && lifetimes.is_temporary(object)
 }
 
-/// Whether a function `step` made a set between a backward and a forward pass, to last.
+/// True if a function `step` allocated a lasting set between a backward and a forward pass.
 fn is_state_by_hand(trace: &MemoryTrace, lifetimes: &Lifetimes<'_>, set: &[MemoryObjectId]) -> bool {
     set.iter().all(|object| {
         let frame = frame_of(trace, trace.objects.stack[object.index()]);
@@ -64,8 +64,8 @@ fn is_state_by_hand(trace: &MemoryTrace, lifetimes: &Lifetimes<'_>, set: &[Memor
     })
 }
 
-/// The parameters that state of an optimizer written by hand is of: one line or several made them before it, with its sizes, and they are
-/// in use to the end of the records.
+/// Parameters of a handwritten optimizer's state: allocated before it by one line or several, with its sizes, and live
+/// until the end of the records.
 fn parameters_of_state(
     trace: &MemoryTrace,
     lifetimes: &Lifetimes<'_>,
@@ -81,7 +81,7 @@ fn parameters_of_state(
     parameters(trace, &older, &sizes_of(trace, state)).unwrap_or_default()
 }
 
-/// Every set of these sizes that a line made, also of another type.
+/// Sets of these sizes by the allocating line, also in other types.
 fn of_sizes(trace: &MemoryTrace, lines: Vec<Vec<MemoryObjectId>>, sizes: &Sizes) -> Vec<Vec<MemoryObjectId>> {
     let mut sets = Vec::new();
     for mut line in lines {
@@ -94,7 +94,7 @@ fn of_sizes(trace: &MemoryTrace, lines: Vec<Vec<MemoryObjectId>>, sizes: &Sizes)
     sets
 }
 
-/// The equal sets of which one line made all, of the sizes of which there are the most bytes; none where only one line has these sizes.
+/// Largest group of equal sets, each allocated by one line; none if only one line has these sizes.
 fn alike(trace: &MemoryTrace, classes: &Classes, objects: &[MemoryObjectId]) -> Vec<Vec<MemoryObjectId>> {
     let (lines, is_large) = (of_line(trace, objects), large(trace, classes));
     let sizes = lines.iter().map(|line| sizes_of(trace, line));
@@ -104,6 +104,6 @@ fn alike(trace: &MemoryTrace, classes: &Classes, objects: &[MemoryObjectId]) -> 
     let bytes = |sets: &Vec<Vec<MemoryObjectId>>| {
         sets.iter().flatten().map(|object| trace.objects.bytes[object.index()]).fold(0, u64::saturating_add)
     };
-    // Of equal ones the first: `max_by_key` takes the last.
+    // `max_by_key` takes the last of equal ones; the first is wanted.
     sets.filter(|sets| sets.len() > 1).rev().max_by_key(bytes).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Results that a line leaves behind pass after pass, where no backward pass needs them: logits of an evaluation in a list.
+//! Results that a line keeps from pass to pass without a backward pass, such as logits of an evaluation in a list.
 
 use crate::Rules;
 use crate::iterations::{Iterations, Origin, is_in_cache, is_steady, last_allocation};
@@ -8,13 +8,13 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{Frame, MemoryObjectId, MemoryStackId, MemoryTrace};
 use std::collections::BTreeSet;
 
-/// What such lines made.
+/// Objects of lines that keep results.
 pub(super) struct KeptResults {
     rounds: Iterations,
     objects: FxHashSet<MemoryObjectId>,
 }
 
-/// What one line made in passes: the passes of which something is left two passes later, and all objects.
+/// Objects that one line allocated in passes, and the passes of which some objects are live two passes later.
 #[derive(Default)]
 struct Line {
     left: BTreeSet<u32>,
@@ -22,12 +22,12 @@ struct Line {
 }
 
 impl KeptResults {
-    /// Of a trace without backward passes.
+    /// Find kept results in a trace without backward passes.
     pub(super) fn new(trace: &MemoryTrace, callers: &Callers<'_>) -> Self {
         let least = Rules::default().leak_rounds;
         let rounds = Iterations::from_trace(trace, callers, least);
         let last_allocation = last_allocation(trace);
-        // The round in which an object is freed; none where it is not, or at the end of all.
+        // Iteration of an object's free; none if it is never freed, or only at the end of the program.
         let freed_in = |object: MemoryObjectId| {
             let freed = trace.objects.freed_by[object.index()].some().filter(|call| call.0 < last_allocation)?;
             rounds.at(freed)
@@ -44,7 +44,7 @@ impl KeptResults {
             let Some(round) = rounds.at(trace.objects.allocated_by[object.index()]) else { continue };
             let line = lines.entry(frame).or_default();
             line.objects.push(object);
-            // What one pass hands to the next one is in use.
+            // Objects that one pass hands to the next are in use.
             if freed_in(object).is_none_or(|freed| freed > round + 1) && round + 1 < rounds.len() {
                 line.left.insert(round);
             }
@@ -66,7 +66,7 @@ impl KeptResults {
         self.objects.contains(&object)
     }
 
-    /// The number of passes that made objects, and the bytes that each made.
+    /// Number of passes that allocated objects, and bytes of each.
     pub(super) fn passes(&self, trace: &MemoryTrace, objects: &[MemoryObjectId]) -> (u32, u64) {
         let round = |object: &MemoryObjectId| self.rounds.at(trace.objects.allocated_by[object.index()]);
         let passes = objects.iter().filter_map(round).collect::<BTreeSet<u32>>().len().max(1);
@@ -75,11 +75,11 @@ impl KeptResults {
     }
 }
 
-/// Where rounds may be layers, what a line makes is no growth if all of it is freed so many times before it makes more: these are the
-/// activations of so many passes.
+/// If iterations may be layers, a line does not grow if all of its objects are freed this many times before it
+/// allocates more: then they are activations of separate passes.
 const RETURNS: usize = 2;
 
-/// How many times all that a line made is freed before it makes more.
+/// Number of times that all objects of a line are freed before it allocates more.
 fn returns(trace: &MemoryTrace, objects: &[MemoryObjectId]) -> usize {
     let never = u32::MAX;
     let life = |object: &MemoryObjectId| {

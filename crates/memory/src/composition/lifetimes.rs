@@ -1,11 +1,11 @@
-//! Lifetimes of what an optimizer's step allocates: state persists over steps, temporaries die within one.
+//! Lifetimes of objects that an optimizer step allocates: state persists over steps, temporaries die within one.
 
 use crate::suggest::callers::Callers;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::vocabulary::is_in_folder;
 use stackline_model::{Frame, MemoryCallId, MemoryObjectId, MemoryStackId, MemoryTrace};
 
-/// How long an object lives, in passes of the model.
+/// Lifetime of an object, in passes of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Life {
     /// Freed before the model runs again.
@@ -18,28 +18,29 @@ enum Life {
     Unfinished,
 }
 
-/// A line that allocates, and the size that it allocates.
+/// Allocation site and size.
 type Slot = (Option<Frame>, u64);
 
-/// When the model ran, and what each line made for one step alone.
+/// Passes of the model, and the short-lived objects of each line.
 pub(super) struct Lifetimes<'a> {
     trace: &'a MemoryTrace,
     /// The innermost Python line of each call path.
     lines: FxHashMap<MemoryStackId, Option<Frame>>,
-    /// Where a pass of the model begins, as far as call paths say: calls that allocate, ascending.
+    /// Begins of forward and backward passes, and of the phase after an optimizer step, from call paths: allocating
+    /// calls, ascending.
     passes: Vec<MemoryCallId>,
-    /// Where a forward pass begins, and where a backward pass does.
+    /// Begins of forward passes and of backward passes.
     forward_begins: Vec<MemoryCallId>,
     backward_begins: Vec<MemoryCallId>,
-    /// What is freed after it is freed because the program or the function ends.
+    /// Last allocating call. Frees after it belong to the end of the program or of a function.
     last_allocation: MemoryCallId,
-    /// What lines that made something for one step alone made so.
+    /// Lines and sizes whose objects live for one step only.
     short_lived: FxHashSet<Slot>,
-    /// Where each line last made something of a size.
+    /// Last call in which each line allocated each size.
     last: FxHashMap<Slot, MemoryCallId>,
 }
 
-/// Where forward passes begin, backward passes, and what follows an optimizer's step.
+/// Begins of forward passes, of backward passes, and of the phase after an optimizer step.
 fn begins(callers: &Callers<'_>, made: &[(MemoryCallId, MemoryObjectId)]) -> [Vec<MemoryCallId>; 3] {
     let (mut begins, mut in_backward, mut in_optimizer) = ([Vec::new(), Vec::new(), Vec::new()], None, false);
     for (call, object) in made {
@@ -90,15 +91,16 @@ impl<'a> Lifetimes<'a> {
         lifetimes
     }
 
-    /// Whether an object was allocated after a backward pass and before the next forward pass, where optimizers run.
+    /// True if an object was allocated after a backward pass and before the next forward pass, where optimizers run.
     pub(super) fn is_made_in_step(&self, object: MemoryObjectId) -> bool {
         let Some(made) = self.trace.objects.allocated_by[object.index()].some() else { return false };
         let last = |begins: &[MemoryCallId]| begins[..begins.partition_point(|begin| *begin <= made)].last().copied();
         last(&self.backward_begins).is_some_and(|backward| last(&self.forward_begins) < Some(backward))
     }
 
-    /// Whether an object, made in an optimizer's step, is gone before the next one needs it: freed within the step, or made anew by the
-    /// same line in the next one. Where the records end within the step, its line's other objects tell, or PyTorch's own functions.
+    /// True if an object of an optimizer step is temporary: freed within the step, or allocated again by the same line
+    /// in the next one. If the records end within the step, other objects of its line decide, or PyTorch's own function
+    /// names.
     pub(super) fn is_temporary(&self, object: MemoryObjectId) -> bool {
         match self.life(object) {
             Life::WithinStep => true,
@@ -110,14 +112,14 @@ impl<'a> Lifetimes<'a> {
         }
     }
 
-    /// Whether an object is in use from before the first pass of the model to the end of the records.
+    /// True if an object is live from before the first pass of the model until the end of the records.
     pub(super) fn outlasts_passes(&self, object: MemoryObjectId) -> bool {
         let made = self.trace.objects.allocated_by[object.index()];
         let is_before = self.passes.first().is_some_and(|first| made.is_none() || made < *first);
         is_before && self.is_kept(object)
     }
 
-    /// Whether an object is in use at the end of the records.
+    /// True if an object is live at the end of the records.
     pub(super) fn is_kept(&self, object: MemoryObjectId) -> bool {
         self.trace.objects.freed_by[object.index()].some().is_none_or(|freed| freed >= self.last_allocation)
     }
@@ -136,19 +138,20 @@ impl<'a> Lifetimes<'a> {
         }
     }
 
-    /// Passes of the model that have begun at a call.
+    /// Number of passes of the model that have begun at a call.
     fn passes_before(&self, call: MemoryCallId) -> usize {
         self.passes.partition_point(|begin| *begin <= call)
     }
 
-    /// Whether the line that made an object made one of its size again, in a later step.
+    /// True if the line of an object allocated its size again in a later step.
     fn is_made_again(&self, object: MemoryObjectId) -> bool {
         let made = self.trace.objects.allocated_by[object.index()];
         let last = self.last.get(&self.slot(object));
         last.is_some_and(|last| self.passes_before(*last) > self.passes_before(made))
     }
 
-    /// Whether code of `torch.optim` itself allocated an object: no line of the program within its wrapper of `step`.
+    /// True if code of `torch.optim` itself allocated an object, without a line of the program inside its wrapper of
+    /// `step`.
     pub(super) fn is_by_torch_optim(&self, object: MemoryObjectId) -> bool {
         self.line(object).is_some_and(|frame| is_of_torch(self.trace, &frame))
     }
@@ -161,7 +164,8 @@ impl<'a> Lifetimes<'a> {
         self.lines.get(&self.trace.objects.stack[object.index()]).copied().flatten()
     }
 
-    /// `_multi_tensor_adam`, `_single_tensor_adamw` and the like update what `_init_group` made; those of SGD make its momentum.
+    /// True for functions that only update: `_multi_tensor_adam`, `_single_tensor_adamw` and similar ones update state
+    /// of `_init_group`. Those of SGD allocate its momentum.
     fn is_in_function_without_state(&self, object: MemoryObjectId) -> bool {
         self.line(object).is_some_and(|frame| {
             let function = frame.function_text(&self.trace.strings);
@@ -172,12 +176,12 @@ impl<'a> Lifetimes<'a> {
     }
 }
 
-/// The innermost Python frame, library code included.
+/// Innermost Python frame, library code included.
 fn python_line(trace: &MemoryTrace, stack: MemoryStackId) -> Option<Frame> {
     trace.stacks.frames_of(stack).find(|frame| frame.file_text(&trace.strings).ends_with(".py"))
 }
 
-/// Whether a frame is code of `torch.optim`.
+/// True for a frame of `torch.optim`.
 fn is_of_torch(trace: &MemoryTrace, frame: &Frame) -> bool {
     is_in_folder(frame.file_text(&trace.strings), "torch/optim/")
 }

@@ -1,11 +1,11 @@
 //! Composition of a peak: parameters, gradients, optimizer state, activations.
 //!
-//! Snapshots say nothing of what memory is for. But a gradient has the size of its parameter, and so have the two moments that Adam
-//! keeps of it: sets of objects with equal sizes, one allocated in the backward pass, some in an optimizer, one outside of both and
-//! of the forward pass, are these, if more than one size in common says so. What has no equal among gradients and was made by code that
-//! makes modules is a frozen parameter. What an optimizer's step makes and frees has their sizes, too: lifetimes tell it from state.
-//! Activations are kept for a backward pass: where the records have none, there are merely results of forward passes.
-//! Where the source tells kinds (recordings, memory timelines), they are taken.
+//! Snapshots do not record the use of memory, but sizes reveal it: a gradient has the size of its parameter, and so
+//! have Adam's two moments. One set of sizes that was allocated in the backward pass, in an optimizer, and outside of
+//! both and of the forward pass, is a model's, if the sets share more than one size. Objects that code of modules
+//! allocated and that equal no gradient are frozen parameters. Temporaries of an optimizer step have the same sizes;
+//! lifetimes distinguish them from state. Activations are kept for a backward pass; without one in the records, they
+//! are only results of forward passes. Kinds in the source (recordings, memory timelines) take precedence.
 
 mod equal_sets;
 mod kept;
@@ -29,14 +29,14 @@ use stackline_model::{MemoryCallId, MemoryDeviceId, MemoryObjectId, MemoryObject
 use std::collections::BTreeMap;
 use weights::Weights;
 
-/// What memory is for.
+/// Use of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Use {
     /// Parameters of the model.
     Parameters,
-    /// Parameters and buffers of modules that have neither gradients nor state of an optimizer: frozen weights, such as below LoRA.
+    /// Frozen weights: parameters and buffers of modules without gradients or optimizer state, as with LoRA.
     FrozenParameters,
-    /// Their gradients.
+    /// Gradients of parameters.
     Gradients,
     /// Adam's averages of gradients, or a momentum.
     FirstMoments,
@@ -44,31 +44,33 @@ pub enum Use {
     SecondMoments,
     /// Other state of an optimizer.
     OptimizerState,
-    /// Of the sizes of other sets, and not known better: master weights, averages of weights, state of an optimizer written by hand.
+    /// Sets with the sizes of other sets and unknown use: master weights, averaged weights, state of a handwritten
+    /// optimizer.
     EqualSets,
-    /// Made in an optimizer's step and gone before the next one.
+    /// Allocated in an optimizer step and freed before the next one.
     OptimizerTemporaries,
-    /// Copies in a lower precision that autocast made of weights and inputs.
+    /// Copies of weights and inputs in a lower precision, by autocast.
     AutocastCopies,
-    /// Made by the forward pass, and kept for the backward pass.
+    /// Allocated by the forward pass, and kept for the backward pass.
     Activations,
-    /// Made by a line that leaves more behind with each of the forward passes that no backward pass follows.
+    /// Allocated by a line that keeps more with each forward pass, without a backward pass.
     KeptResults,
-    /// Made by forward passes that no backward pass follows.
+    /// Allocated by forward passes without a backward pass.
     Forward,
-    /// Made by the backward pass, and no gradient of a parameter.
+    /// Allocated by the backward pass, and not a parameter's gradient.
     Backward,
-    /// Made in an optimizer, and no state that is recognized.
+    /// Allocated in an optimizer, and not recognized as state.
     Optimizer,
-    /// Made and gone within one operator or phase, as the source says; in the backward pass [`Self::Backward`], where call paths tell it.
+    /// Freed within the allocating operator or phase, by the source; [`Self::Backward`] in the backward pass, where
+    /// call paths show it.
     Temporary,
     /// Working memory of CUDA libraries.
     Workspaces,
-    /// Inputs of the model, and what loads data.
+    /// Inputs of the model, and data loading.
     Inputs,
-    /// Older than the records, and not recognized.
+    /// Allocated before the records begin, and not recognized.
     Older,
-    /// All else.
+    /// All other objects.
     Other,
 }
 
@@ -98,33 +100,33 @@ impl Use {
         }
     }
 
-    /// Whether it grows with the model and not with the batch.
+    /// True if the use grows with the model and not with the batch.
     pub const fn is_of_model(self) -> bool {
         use Use::{EqualSets, FirstMoments, FrozenParameters, Gradients, OptimizerState, Parameters, SecondMoments};
         matches!(self, Parameters | FrozenParameters | Gradients)
             || matches!(self, FirstMoments | SecondMoments | OptimizerState | EqualSets)
     }
 
-    /// Whether each line that makes such is a part of its own.
+    /// True if each allocating line forms a part of its own.
     const fn is_by_line(self) -> bool {
         matches!(self, Self::EqualSets | Self::KeptResults)
     }
 }
 
-/// How it is known what memory is for.
+/// Evidence of a use of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evidence {
-    /// The source says so.
+    /// Recorded by the source.
     Source,
-    /// Sets of objects have equal sizes, and call paths say of one of them what it is.
+    /// Equal sizes of several sets, and the call path of one of them.
     EqualSizes,
-    /// Sets of objects have equal sizes, and nothing else says what they are: low confidence.
+    /// Equal sizes of several sets, without a call path that explains them: low confidence.
     EqualSizesOnly,
     /// The call path of the allocation.
     CallPath,
-    /// When it was freed, or that it was not.
+    /// Time of the free, or its absence.
     Lifetime,
-    /// It is not known.
+    /// None.
     Unknown,
 }
 
@@ -146,24 +148,24 @@ impl Evidence {
     }
 }
 
-/// A part of a peak.
+/// Part of a peak.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// What it is for.
+    /// Use of the memory.
     pub of: Use,
-    /// How that is known.
+    /// Evidence of the use.
     pub evidence: Evidence,
     /// Bytes.
     pub bytes: u64,
     /// Number of objects.
     pub objects: u32,
-    /// The line that made all of it, empty if it was not one line.
+    /// Line that allocated the whole part; empty if several lines did.
     pub place: String,
-    /// Of workspaces: bytes by library, the largest first.
+    /// Of workspaces: bytes by library, largest first.
     pub libraries: Vec<(&'static WorkspaceLibrary, u64)>,
-    /// Whether code of `torch.optim` allocated all of it.
+    /// True if code of `torch.optim` allocated the whole part.
     pub by_torch_optim: bool,
-    /// Of kept results: the number of forward passes that left them, and bytes of one.
+    /// Of kept results: number of forward passes that left them, and bytes per pass.
     pub left_by_passes: Option<(u32, u64)>,
 }
 
@@ -190,14 +192,14 @@ impl Part {
     }
 }
 
-/// The parts of what is in use on a device at a position, in the order of [`Use`].
+/// Parts of the live memory on a device at a position, in the order of [`Use`].
 pub fn composition(trace: &MemoryTrace, device: MemoryDeviceId, position: MemoryCallId) -> Vec<Part> {
     let lookups = Lookups::new(trace);
     parts(&lookups, &uses_at(&lookups, device, position))
 }
 
-/// The parts at each of some peaks. What an object is stays the same: the parameters of a peak in the forward pass are those that
-/// gradients and moments of another peak tell apart.
+/// Parts at each of several peaks. The use of an object stays the same: the parameters of a peak in the forward pass
+/// are those that gradients and moments of another peak reveal.
 pub fn compositions(trace: &MemoryTrace, peaks: &[(MemoryDeviceId, MemoryCallId)]) -> Vec<Vec<Part>> {
     let lookups = Lookups::new(trace);
     let mut all: Vec<Vec<ObjectUse>> = peaks.iter().map(|&(device, at)| uses_at(&lookups, device, at)).collect();
@@ -217,12 +219,12 @@ pub fn compositions(trace: &MemoryTrace, peaks: &[(MemoryDeviceId, MemoryCallId)
     all.iter().map(|uses| parts(&lookups, uses)).collect()
 }
 
-/// What is found out once for all peaks of a trace.
+/// Lookups that all peaks of a trace share.
 struct Lookups<'a> {
     trace: &'a MemoryTrace,
     callers: Callers<'a>,
     lifetimes: Lifetimes<'a>,
-    /// None where backward passes may be among the records.
+    /// None if backward passes may be among the records.
     kept: Option<KeptResults>,
 }
 
@@ -235,7 +237,7 @@ impl<'a> Lookups<'a> {
     }
 }
 
-/// What an object is for, and how that is known.
+/// Use of an object, with its evidence.
 type ObjectUse = (MemoryObjectId, Use, Evidence);
 
 fn uses_at(lookups: &Lookups<'_>, device: MemoryDeviceId, position: MemoryCallId) -> Vec<ObjectUse> {
@@ -254,7 +256,7 @@ fn uses_at(lookups: &Lookups<'_>, device: MemoryDeviceId, position: MemoryCallId
     let by_hand = equal_sets::of_program(trace, &lookups.lifetimes, &classes, &recognized);
     let mut of_sets = [recognized.uses, by_hand].concat();
     let weights = Weights::new(lookups, position, &classes, &of_sets);
-    // Parameters whose gradients are not there yet are as large as those that have some.
+    // Parameters without gradients so far are as large as those with gradients.
     let is_weight = |object| weights.use_of(object).is_some_and(|(_, of, _)| of == Use::Parameters);
     of_sets.retain(|(object, of, _)| *of != Use::EqualSets || !is_weight(*object));
     uses.extend(of_sets);
@@ -281,7 +283,7 @@ fn of_kind(kind: MemoryObjectKind, phase: &str) -> Use {
     }
 }
 
-/// Who allocated what is alive, and what call paths alone say.
+/// Classes of the live objects, and uses that call paths alone determine.
 fn classify(lookups: &Lookups<'_>, alive: &[MemoryObjectId]) -> (Classes, Vec<ObjectUse>) {
     let (trace, callers) = (lookups.trace, &lookups.callers);
     let mut copies: FxHashMap<MemoryStackId, bool> = FxHashMap::default();
@@ -309,7 +311,7 @@ fn classify(lookups: &Lookups<'_>, alive: &[MemoryObjectId]) -> (Classes, Vec<Ob
             }
         }
     }
-    // Parameters are older than what else has their sizes.
+    // Parameters are older than other objects of their sizes.
     classes.others.sort_by_key(|object| (is_made(trace, *object), *object));
     (classes, uses)
 }
@@ -318,7 +320,7 @@ fn is_made(trace: &MemoryTrace, object: MemoryObjectId) -> bool {
     trace.objects.allocated_by[object.index()].is_some()
 }
 
-/// What is in no set, by its call path.
+/// Use of an object outside of all sets, by its call path.
 fn by_path(lookups: &Lookups<'_>, object: MemoryObjectId) -> ObjectUse {
     let (of, evidence) = match (lookups.callers.phase_of(object), &lookups.kept) {
         ("optimizer", _) => (Use::Optimizer, Evidence::CallPath),

@@ -1,12 +1,12 @@
-//! What would lower a peak of such parts.
+//! Advice that lowers a peak, from its composition.
 
 use super::{Part, Use};
 use stackline_model::format::bytes as words;
 
-/// Below this share of the peak, in percent, less memory of activations changes little.
+/// Share of activations, in percent of the peak, below which checkpointing changes little.
 const FEW_ACTIVATIONS: f64 = 10.0;
 
-/// What would lower a peak of these parts, and what would not: sentences, none where the parts do not say.
+/// Advice for a peak with these parts, in sentences, including measures that do not help. Empty without evidence.
 pub fn remedies(parts: &[Part]) -> Vec<String> {
     let all = parts.iter().map(|part| part.bytes).fold(0, u64::saturating_add).max(1);
     let share = |is: &dyn Fn(Use) -> bool| {
@@ -24,11 +24,13 @@ pub fn remedies(parts: &[Part]) -> Vec<String> {
     } else if model >= 50.0 {
         let others = if equal > 0.0 { " (and other sets of their sizes)" } else { "" };
         let parameters = if frozen_share > 0.0 { "Trained parameters" } else { "Parameters" };
-        // Where frozen weights are the larger part, few parameters are trained already, and what helps is said of these weights.
+        // If frozen weights are the larger part, few parameters are trained already, and the advice concerns the frozen
+        // weights.
         if trained >= frozen_share {
             notes.push(format!(
-                "{parameters}, gradients and optimizer state{others} are {trained:.1} % of the peak: shard them over ranks (FSDP, ZeRO), keep \
-                 optimizer state in 8 bits, in bf16 or on the host, train fewer parameters (LoRA)."
+                "{parameters}, gradients and optimizer state{others} are {trained:.1} % of the peak: shard them over \
+                 ranks (FSDP, ZeRO), keep optimizer state in 8 bits, in bf16 or on the host, or train fewer parameters \
+                 (LoRA)."
             ));
         }
         notes.push(if activations < FEW_ACTIVATIONS {
@@ -53,27 +55,31 @@ pub fn remedies(parts: &[Part]) -> Vec<String> {
         .extend(parts.iter().find(|part| part.of == Use::OptimizerTemporaries).and_then(|part| temporaries(part, all)));
     if autocast >= 5.0 {
         notes.push(format!(
-            "autocast copies are {autocast:.1} % of the peak. It keeps those of weights until its outermost block ends: keep the weights in \
-             the lower precision, or use torch.autocast(..., cache_enabled=False), which casts at each use."
+            "Autocast copies are {autocast:.1} % of the peak: autocast caches copies of weights until its outermost \
+             block ends. Keep the weights in the lower precision, or cast at each use with torch.autocast(..., \
+             cache_enabled=False)."
         ));
     }
     notes.extend(parts.iter().find(|part| part.of == Use::Workspaces).and_then(|part| workspaces(part, all)));
     notes
 }
 
-/// From this share of the peak on, in percent, temporaries and kept results are worth a sentence.
+/// Least share of the peak, in percent, from which temporaries and kept results are mentioned.
 const MUCH: f64 = 5.0;
 
 fn temporaries(part: &Part, all: u64) -> Option<String> {
     let share = 100.0 * part.bytes as f64 / all as f64;
     let place = if part.place.is_empty() { String::new() } else { format!(" ({})", part.place) };
     let remedy = if part.by_torch_optim {
-        "Use fused=True (one kernel, no temporaries), or foreach=False (those of one parameter at a time)."
+        "Use fused=True (one kernel, no temporaries), or foreach=False (temporaries of one parameter at a time)."
     } else {
-        "Update in place (add_, mul_, addcdiv_) and one parameter after the other, or use torch.optim with fused=True."
+        "Update in place (add_, mul_, addcdiv_), one parameter after the other, or use torch.optim with fused=True."
     };
     (share >= MUCH).then(|| {
-        format!("Temporaries of the optimizer's step are {share:.1} % of the peak{place}, and gone after it. {remedy}")
+        format!(
+            "Temporaries of the optimizer step are {share:.1} % of the peak{place}, and freed after the step. \
+            {remedy}"
+        )
     })
 }
 
@@ -81,9 +87,10 @@ fn equal_sets(parts: &[Part], share: f64) -> String {
     let sets: Vec<&Part> = parts.iter().filter(|part| part.of == Use::EqualSets).collect();
     let places: Vec<&str> = sets.iter().map(|part| part.place.as_str()).filter(|place| !place.is_empty()).collect();
     format!(
-        "{} sets of equal sizes are {share:.1} % of the peak ({}). Equal sizes only, low confidence: parameters, gradients, state of an \
-         optimizer and averages have the same sizes, and so have buffers that a program makes in equal sizes (inputs in a ring, blocks of \
-         a KV cache). If they are the model's: shard them over ranks, keep them in bf16 or on the host, or keep fewer copies.",
+        "{} sets of equal sizes are {share:.1} % of the peak ({}). Low confidence, from sizes only: the sets are \
+         parameters, gradients, optimizer state or averaged weights, or buffers of equal size (a ring of inputs, \
+         blocks of a KV cache). If the sets belong to the model, shard them over ranks, keep them in bf16 or on the \
+         host, or keep fewer copies.",
         sets.len(),
         places.join(", ")
     )
@@ -91,8 +98,8 @@ fn equal_sets(parts: &[Part], share: f64) -> String {
 
 fn frozen(share: f64) -> String {
     format!(
-        "Parameters without gradients are {share:.1} % of the peak: quantize them to 8 or 4 bits (QLoRA), keep them in bf16, shard them over \
-         ranks (FSDP), or run what needs no gradients (a frozen encoder) once and keep its results."
+        "Parameters without gradients are {share:.1} % of the peak: quantize them to 8 or 4 bits (QLoRA), keep them in \
+         bf16, shard them over ranks (FSDP), or run a frozen encoder once and keep its results."
     )
 }
 
@@ -101,8 +108,9 @@ fn kept_results(part: &Part, all: u64) -> Option<String> {
     let (passes, each) = part.left_by_passes?;
     (share >= MUCH).then(|| {
         format!(
-            "{} ({share:.1} % of the peak) made at {} are kept and grow by {} with each forward pass ({passes} so far); no backward pass \
-             needs them. Reduce them batch by batch (a sum, a metric), or move them to the CPU (.cpu()); .detach() where they keep a graph.",
+            "{} ({share:.1} % of the peak) allocated at {} are kept without a backward pass, and grow by {} with each \
+             forward pass ({passes} so far). Reduce them per batch (a sum, a metric), move them to the CPU (.cpu()), \
+             or call .detach() on them if they keep an autograd graph.",
             words(part.bytes),
             part.place,
             words(each),
@@ -112,25 +120,25 @@ fn kept_results(part: &Part, all: u64) -> Option<String> {
 
 fn forward_pass(share: f64) -> String {
     format!(
-        "Forward passes made {share:.1} % of the peak, and the records have no backward pass. Of an evaluation or inference: run it under \
-         torch.inference_mode(), with a smaller batch. Of training whose records end before backward: these are activations, which \
-         checkpoint (torch.utils.checkpoint) recomputes."
+        "Forward passes allocated {share:.1} % of the peak, and the records contain no backward pass. For evaluation \
+         or inference, use torch.inference_mode() and a smaller batch; for training that was recorded only before \
+         backward, checkpoint the activations (torch.utils.checkpoint)."
     )
 }
 
-/// From this share of the peak on, in percent, workspaces of libraries are worth a sentence.
+/// Least share of the peak, in percent, from which library workspaces are mentioned.
 const MUCH_WORKSPACE: f64 = 10.0;
 
 fn workspaces(part: &Part, all: u64) -> Option<String> {
     let share = 100.0 * part.bytes as f64 / all as f64;
     let of_libraries: Vec<String> =
         part.libraries.iter().map(|(of, sum)| format!("{} {}", of.name, words(*sum))).collect();
-    let sized_by: Vec<String> =
-        part.libraries.iter().map(|(of, _)| format!("Of {}: {}.", of.name, of.sized_by)).collect();
+    let sized_by: Vec<String> = part.libraries.iter().map(|(of, _)| format!("{}: {}.", of.name, of.sized_by)).collect();
     (share >= MUCH_WORKSPACE && !part.libraries.is_empty()).then(|| {
         format!(
-            "Workspaces of libraries are {share:.1} % of the peak ({}): PyTorch keeps those of cuBLAS and cuBLASLt, \
-             whatever the program frees; torch._C._cuda_clearCublasWorkspaces() frees them. Smaller ones may make products slower. {}",
+            "Library workspaces are {share:.1} % of the peak ({}). PyTorch keeps the workspaces of cuBLAS and cuBLASLt \
+             until torch._C._cuda_clearCublasWorkspaces() frees them; smaller workspaces may slow down matrix \
+             products. {}",
             of_libraries.join(", "),
             sized_by.join(" ")
         )

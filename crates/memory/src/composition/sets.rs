@@ -1,4 +1,4 @@
-//! Sets of objects with equal sizes: a parameter, its gradient and the optimizer's state of it.
+//! Sets of objects with equal sizes: a parameter, its gradient and its optimizer state.
 
 use super::{Evidence, ObjectUse, Use};
 use crate::source_location::frame_of;
@@ -6,21 +6,21 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{Frame, MemoryObjectId, MemoryStackId, MemoryTrace};
 use std::collections::BTreeMap;
 
-/// Objects alive at a peak, by who allocated them.
+/// Live objects at a peak, by the code that allocated them.
 #[derive(Default)]
 pub(super) struct Classes {
-    /// In an optimizer's step, to last.
+    /// Allocated in an optimizer step, and kept.
     pub(super) optimizer: Vec<MemoryObjectId>,
-    /// In an optimizer's step, for this step alone: no state, but of the model's sizes.
+    /// Allocated in an optimizer step for this step only: not state, but with the model's sizes.
     pub(super) temporaries: Vec<MemoryObjectId>,
-    /// In the backward pass.
+    /// Allocated in the backward pass.
     pub(super) backward: Vec<MemoryObjectId>,
-    /// In the forward pass, also where backward runs it again. Activations of several passes are equal sets of sizes, too: neither
-    /// parameters nor gradients are looked for among them.
+    /// Allocated in the forward pass, also in a recomputed one. Activations of several passes are equal sets of sizes,
+    /// too, so parameters and gradients are not searched among them.
     pub(super) forward: Vec<MemoryObjectId>,
-    /// All others, those that parameters are looked for first at the front.
+    /// All others; candidates for parameters first.
     pub(super) others: Vec<MemoryObjectId>,
-    /// Those of the others that code made which makes, moves or loads weights of modules.
+    /// Members of `others` that code of modules allocated: it creates, moves or loads weights.
     pub(super) of_weights: FxHashSet<MemoryObjectId>,
 }
 
@@ -32,55 +32,55 @@ impl Classes {
     }
 }
 
-/// Objects by the bytes that were asked for.
+/// Number of objects by requested bytes.
 pub(super) type Sizes = BTreeMap<u64, usize>;
 
-/// Smaller objects are counters and scales.
+/// Least size of an object in bytes; smaller objects are counters and scales.
 const SMALLEST: u64 = 16;
 
-/// A set is too small to tell anything by its sizes alone below so many objects, or below this share of the peak.
+/// Least number of objects, and least share of the peak, for a set whose sizes are evidence.
 const FEWEST: usize = 4;
 const LEAST_SHARE: f64 = 0.03;
 
-/// Fewer different sizes may be equal by chance: a loop that makes the same size again and again.
+/// Least number of distinct sizes; fewer may be equal by accident, such as one size in a loop.
 pub(super) const FEWEST_SIZES: usize = 2;
 
-/// A later candidate must explain so much more of the peak to be taken.
+/// Factor by which a later candidate must explain more of the peak to replace an earlier one.
 const BETTER: f64 = 1.05;
 
-/// A set is another one's equal if it has this share of its bytes, size by size.
+/// Share of bytes, size by size, from which two sets count as equal.
 const ALIKE: f64 = 0.95;
 
-/// Sizes that the sets of one model may have to each other: float32 state of bfloat16 parameters has twice their bytes.
+/// Ratios of sizes between sets of one model: float32 state of bfloat16 parameters has twice their bytes.
 pub(super) const RATIOS: [(u64, u64); 3] = [(1, 1), (1, 2), (2, 1)];
 
-/// More copies of one set are not looked for in an optimizer.
+/// Maximum number of copies of one set in an optimizer.
 const MOST_COPIES: usize = 4;
 
-/// Sets of a model that are recognized.
+/// Recognized sets of a model.
 #[derive(Default)]
 pub(super) struct Recognized {
-    /// What the objects of these sets are for.
+    /// Uses of the objects of these sets.
     pub(super) uses: Vec<ObjectUse>,
-    /// The sizes of each of them.
+    /// Sizes of each set.
     pub(super) sizes: Sizes,
 }
 
-/// What the objects of recognized sets are for; nothing, where fewer than two sets are equal.
+/// Uses of the objects in recognized sets; none if fewer than two sets are equal.
 pub(super) fn recognize(trace: &MemoryTrace, classes: &Classes) -> Recognized {
     let lines = lines(trace, &classes.optimizer);
     let sets = candidates(trace, classes, &lines).into_iter().filter(large(trace, classes));
     let found = sets.filter_map(|sizes| Some(Recognized { uses: assign(trace, classes, &lines, &sizes)?, sizes }));
     let explained =
         |found: &Recognized| found.uses.iter().map(|(object, ..)| size(trace, *object)).fold(0, u64::saturating_add);
-    // Lines of an optimizer come first, and stand for what is there exactly: the backward pass has temporaries as well.
+    // Lines of an optimizer come first, because they match exactly: the backward pass also has temporaries.
     let is_better = |best: &_, other: &_| explained(other) as f64 > BETTER * explained(best) as f64;
     let better = |best, other| if is_better(&best, &other) { other } else { best };
     found.reduce(better).unwrap_or_default()
 }
 
-/// Whether a set is so large a part of these that its sizes tell anything. Weights that are known by their code are no measure: below LoRA
-/// what is trained is a hundredth of them.
+/// Test if a set is large enough for its sizes to be evidence. Weights that their code identifies are no measure: with
+/// LoRA, a hundredth of them is trained.
 pub(super) fn large(trace: &MemoryTrace, classes: &Classes) -> impl Fn(&Sizes) -> bool + use<> {
     let all: Vec<MemoryObjectId> = classes.all().filter(|object| !classes.of_weights.contains(object)).collect();
     let least = (LEAST_SHARE * bytes_of(trace, &all) as f64) as u64;
@@ -107,7 +107,7 @@ fn bytes(sizes: &Sizes) -> u64 {
     sizes.iter().map(|(bytes, count)| bytes.saturating_mul(*count as u64)).fold(0, u64::saturating_add)
 }
 
-/// What lines of an optimizer made, in the order of their first objects; library code counts by its own lines.
+/// Objects of an optimizer by allocating line, in the order of first objects; library code counts by its own lines.
 fn lines(trace: &MemoryTrace, objects: &[MemoryObjectId]) -> Vec<Vec<MemoryObjectId>> {
     let mut groups: Vec<Vec<MemoryObjectId>> = Vec::new();
     let mut known: FxHashMap<Option<Frame>, usize> = FxHashMap::default();
@@ -125,11 +125,11 @@ fn lines(trace: &MemoryTrace, objects: &[MemoryObjectId]) -> Vec<Vec<MemoryObjec
     groups
 }
 
-/// Sets that may be a model's: what one line of an optimizer made, or half of it (two moments), what the backward pass made, and what
-/// of that is as large as something older.
+/// Candidate sets of a model: objects of one optimizer line, or half of them (two moments), objects of the backward
+/// pass, and those of them that are as large as older ones.
 fn candidates(trace: &MemoryTrace, classes: &Classes, lines: &[Vec<MemoryObjectId>]) -> Vec<Sizes> {
     let mut sets = Vec::new();
-    // What a step makes for itself has the sizes of the gradients that it works on.
+    // Temporaries of a step have the sizes of the gradients that it uses.
     let temporaries = self::lines(trace, &classes.temporaries);
     for group in lines.iter().chain(&temporaries) {
         let whole = sizes_of(trace, group);
@@ -145,7 +145,8 @@ fn candidates(trace: &MemoryTrace, classes: &Classes, lines: &[Vec<MemoryObjectI
     sets
 }
 
-/// Takes the sets that equal `set` out of each class; none if they are fewer than two, or only one size in common says so.
+/// Take the objects that match `set` out of each class; none if fewer than two sets match, or only one common size is
+/// evidence.
 fn assign(
     trace: &MemoryTrace,
     classes: &Classes,
@@ -179,7 +180,8 @@ fn assign(
     let gradients = take_any_type(trace, &classes.backward, set);
     let parameters = parameters(trace, classes, set);
     let is_of_weights = |taken: &Vec<MemoryObjectId>| taken.iter().all(|object| classes.of_weights.contains(object));
-    // The optimizer's lines, or code that makes modules, say that it is a model's; else sizes alone do, and one size is any loop's.
+    // Lines of an optimizer, or code of modules, identify a model. Otherwise only sizes do, and any loop can repeat a
+    // single size.
     let evidence = match has_states || parameters.as_ref().is_some_and(is_of_weights) {
         true => Evidence::EqualSizes,
         false if set.len() < FEWEST_SIZES => return None,
@@ -193,8 +195,8 @@ fn assign(
     (sets >= 2).then_some(uses)
 }
 
-/// The parameters of a set of sizes: what code made that makes modules, what is older than the records, what one line made (another
-/// model's may have the same sizes: those of one line belong together), or any others, in this order.
+/// Parameters of a set of sizes. Candidates in order: objects of module code, objects older than the records, objects
+/// of one line (several models may have equal sizes, so a line's objects belong together), all others.
 pub(super) fn parameters(trace: &MemoryTrace, classes: &Classes, set: &Sizes) -> Option<Vec<MemoryObjectId>> {
     let others = || classes.others.iter().copied();
     let of_weights: Vec<MemoryObjectId> = others().filter(|object| classes.of_weights.contains(object)).collect();
@@ -205,7 +207,7 @@ pub(super) fn parameters(trace: &MemoryTrace, classes: &Classes, set: &Sizes) ->
     candidates.into_iter().find_map(|class| take_any_type(trace, class, set))
 }
 
-/// Objects by the line of the program that made them, those of no known line left out.
+/// Objects by the allocating line of the program; objects without a known line are left out.
 pub(super) fn of_line(trace: &MemoryTrace, objects: &[MemoryObjectId]) -> Vec<Vec<MemoryObjectId>> {
     let mut frames: FxHashMap<MemoryStackId, Option<Frame>> = FxHashMap::default();
     let mut groups: Vec<(Frame, Vec<MemoryObjectId>)> = Vec::new();
@@ -224,7 +226,7 @@ pub(super) fn of_line(trace: &MemoryTrace, objects: &[MemoryObjectId]) -> Vec<Ve
     groups.into_iter().map(|(_, group)| group).collect()
 }
 
-/// A set in a class, whose elements may be of another type.
+/// Objects of a class that match a set, with elements of any type.
 pub(super) fn take_any_type(trace: &MemoryTrace, class: &[MemoryObjectId], set: &Sizes) -> Option<Vec<MemoryObjectId>> {
     RATIOS.iter().find_map(|(times, part)| {
         let scaled: Sizes = set.iter().map(|(bytes, count)| (bytes.saturating_mul(*times) / part, *count)).collect();
@@ -232,7 +234,8 @@ pub(super) fn take_any_type(trace: &MemoryTrace, class: &[MemoryObjectId], set: 
     })
 }
 
-/// Takes the objects of a set out of these, the first ones of each size; none, and nothing is taken, if too many are missing.
+/// Remove the first objects of each size of a set from a class and return them; none, without a change, if too many are
+/// missing.
 fn take(trace: &MemoryTrace, from: &mut Vec<MemoryObjectId>, set: &Sizes) -> Option<Vec<MemoryObjectId>> {
     let mut missing = set.clone();
     let is_wanted = |object: &MemoryObjectId| match missing.get_mut(&size(trace, *object)) {
@@ -253,7 +256,7 @@ fn take(trace: &MemoryTrace, from: &mut Vec<MemoryObjectId>, set: &Sizes) -> Opt
     Some(taken)
 }
 
-/// Whether what is taken has enough of the different sizes of a set: buffers of one size may equal its largest part.
+/// True if the taken objects cover enough distinct sizes of a set: buffers of one size may match its largest part.
 fn is_varied(taken: &Sizes, set: &Sizes) -> bool {
     taken.len() >= if set.len() < FEWEST_SIZES { set.len() } else { (set.len() / 2).max(FEWEST_SIZES) }
 }

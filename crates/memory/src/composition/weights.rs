@@ -1,7 +1,8 @@
-//! Parameters that no set of sizes tells: frozen ones, which have neither gradients nor state of an optimizer, and those of programs
+//! Parameters that no set of sizes identifies: frozen ones without gradients or optimizer state, and those of programs
 //! without a backward pass.
 //!
-//! A weight is frozen by evidence: an optimizer step (or a backward pass) is over in which others got state (gradients) and it did not.
+//! Evidence for a frozen weight: an optimizer step (or backward pass) has ended in which other weights got state
+//! (gradients).
 
 use super::sets::{Classes, RATIOS};
 use super::{Evidence, Lookups, ObjectUse, Use};
@@ -9,19 +10,19 @@ use crate::source_location::frame_of;
 use rustc_hash::FxHashSet;
 use stackline_model::{Frame, MemoryCallId, MemoryObjectId};
 
-/// What tells weights among the objects that are in no set.
+/// Finder of weights among objects outside of all sets.
 pub(super) struct Weights<'a> {
     lookups: &'a Lookups<'a>,
-    /// Lines of the program that made parameters which sets of sizes tell.
+    /// Lines of the program that allocated parameters of recognized sets.
     lines: FxHashSet<Frame>,
-    /// Whether a step is over that gave trained parameters their gradients or state.
+    /// True if a step has ended that gave trained parameters their gradients or state.
     is_step_over: bool,
-    /// Sizes of gradients and optimizer state outside of the recognized sets: weights of these sizes may be trained.
+    /// Sizes of gradients and optimizer state outside of the recognized sets. Weights of these sizes may be trained.
     unassigned: FxHashSet<u64>,
 }
 
 impl<'a> Weights<'a> {
-    /// Of the sets that are recognized at a position.
+    /// Prepare the search from the sets that are recognized at a position.
     pub(super) fn new(
         lookups: &'a Lookups<'a>,
         position: MemoryCallId,
@@ -35,7 +36,7 @@ impl<'a> Weights<'a> {
         };
         let is_optimizer_step_over = is_optimizer_step_over(lookups, position, recognized);
         let mut unassigned = sizes_of_later_state(lookups, position);
-        // After a whole step, what the backward pass made and no set has are temporaries.
+        // After a whole step, objects of the backward pass outside of all sets are temporaries.
         if !is_optimizer_step_over {
             let known: FxHashSet<MemoryObjectId> = recognized.iter().map(|(object, ..)| *object).collect();
             let gradients = classes.backward.iter().filter(|object| !known.contains(*object));
@@ -45,8 +46,8 @@ impl<'a> Weights<'a> {
         Self { lookups, lines: parameters.filter_map(line).collect(), is_step_over, unassigned }
     }
 
-    /// What an object is for if it is a weight: code that makes modules made it and it stays in use; or the line made it that made other
-    /// parameters, and it is in use from before the first pass of the model to the end.
+    /// Use of an object, if it is a weight. Either code of modules allocated it and it stays live, or a line that
+    /// allocated other parameters did, and it is live from before the first pass until the end.
     pub(super) fn use_of(&self, object: MemoryObjectId) -> Option<ObjectUse> {
         let Lookups { trace, callers, lifetimes, .. } = self.lookups;
         if !matches!(callers.phase_of(object), "other") {
@@ -63,7 +64,7 @@ impl<'a> Weights<'a> {
         self.lines.contains(&line).then(|| (object, use_of_weight(), Evidence::Lifetime))
     }
 
-    /// Whether a step is over, and no gradient or state outside of the recognized sets may be this weight's.
+    /// True if a step has ended, and no gradient or state outside of the recognized sets can belong to this weight.
     fn is_frozen(&self, weight: MemoryObjectId) -> bool {
         let bytes = self.lookups.trace.objects.requested[weight.index()];
         let is_unassigned =
@@ -72,20 +73,20 @@ impl<'a> Weights<'a> {
     }
 }
 
-/// Whether a forward pass follows the first state that an optimizer made: within its first step only some parameters have state.
+/// True if a forward pass follows the first optimizer state: within the first step only some parameters have state.
 fn is_optimizer_step_over(lookups: &Lookups<'_>, position: MemoryCallId, recognized: &[ObjectUse]) -> bool {
     let (objects, callers) = (&lookups.trace.objects, &lookups.callers);
     let made = |object: MemoryObjectId| objects.allocated_by[object.index()].some();
     let is_state = |of: Use| matches!(of, Use::FirstMoments | Use::SecondMoments | Use::OptimizerState);
     let states = recognized.iter().filter(|(_, of, _)| is_state(*of));
-    // State that is older than the records comes before all calls.
+    // State that is older than the records precedes all calls.
     let Some(first) = states.map(|(object, ..)| made(*object)).min() else { return false };
     let is_after = |object: &MemoryObjectId| made(*object).is_some_and(|call| Some(call) > first && call <= position);
     objects.ids().filter(is_after).any(|object| callers.phase_of(object) == "forward")
 }
 
-/// Whether recognized gradients are those of a backward pass that is over: within it only the layers done so far have gradients. An
-/// optimizer may run within the backward pass, layer by layer.
+/// True if the recognized gradients belong to a finished backward pass: during the pass only some layers have
+/// gradients. An optimizer may run within the backward pass, layer by layer.
 fn is_backward_over(lookups: &Lookups<'_>, position: MemoryCallId, recognized: &[ObjectUse]) -> bool {
     let (objects, callers) = (&lookups.trace.objects, &lookups.callers);
     let made = |object: MemoryObjectId| objects.allocated_by[object.index()].some();
@@ -99,7 +100,7 @@ fn is_backward_over(lookups: &Lookups<'_>, position: MemoryCallId, recognized: &
     })
 }
 
-/// Sizes of the state that optimizers make after a position: of parameters whose first step is yet to come.
+/// Sizes of optimizer state that is allocated after a position, for parameters before their first step.
 fn sizes_of_later_state(lookups: &Lookups<'_>, position: MemoryCallId) -> FxHashSet<u64> {
     let Lookups { trace, callers, lifetimes, .. } = lookups;
     let objects = &trace.objects;

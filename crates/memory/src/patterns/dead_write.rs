@@ -1,5 +1,5 @@
-//! Dead write: a set or copy whose bytes are all written again before anybody reads one of them. One match per object,
-//! at its first dead write; `bytes` is what was written for nothing, in all of them.
+//! Dead write: a set or copy whose bytes are all overwritten before any read. One match per object, at its first dead
+//! write; `bytes` are the wasted bytes of all its dead writes.
 
 use super::{Pattern, PatternMatch};
 use crate::ObjectUsage;

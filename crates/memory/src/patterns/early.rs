@@ -1,8 +1,8 @@
 //! Early allocation: kernels run between the allocation of an object and its first use.
 //!
-//! Sets and copies from the host that prepare the object do not count as uses: they can move with the allocation. A copy on
-//! the device does: what it reads may have changed later. Within one operator
-//! of a framework nothing is early: when it allocates what it makes is not the program's to change.
+//! Sets and copies from the host that prepare the object are not uses: they can move with the allocation. A device copy
+//! is a use, because its source may change later. Within one operator of a framework nothing is early, because the
+//! program cannot change the operator's allocations.
 
 use super::{Pattern, PatternMatch};
 use crate::ObjectUsage;
@@ -13,7 +13,7 @@ pub(super) fn detect(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
         let Some(bytes) = usage.bytes(object) else { continue };
         let allocated = usage.trace.objects.allocated_by[object.index()];
         let (first_use, needed) = (usage.uses[object.index()].first_use, usage.uses[object.index()].needed_from);
-        // An object that is older than the trace may have been used before.
+        // An object that is older than the trace may have been used earlier.
         if allocated.is_none() || first_use.is_none() || first_use <= allocated {
             continue;
         }

@@ -1,7 +1,7 @@
-//! Non-uniform access frequency: within one kernel, some bytes of an object are touched much more often than others.
+//! Non-uniform access frequency: within one kernel, some bytes of an object are accessed much more often than others.
 //!
-//! Measured as the coefficient of variation (standard deviation over mean) of the counts of those bytes that the kernel
-//! touches at all. One match per object, at the kernel where it is largest.
+//! Measured as the coefficient of variation (standard deviation over mean) of the access counts of all bytes that the
+//! kernel accesses. One match per object, at the kernel with the largest value.
 
 use super::{Measure, Pattern, PatternMatch, intra};
 use crate::ObjectUsage;
@@ -32,14 +32,14 @@ pub(super) fn detect(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
     }
 }
 
-/// Bytes that were touched from `least` to `most` times.
+/// Number of bytes that were accessed from `least` to `most` times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bucket {
-    /// The fewest times.
+    /// Least access count.
     pub least: u32,
-    /// The most.
+    /// Largest access count.
     pub most: u32,
-    /// How many bytes.
+    /// Number of bytes.
     pub bytes: u64,
 }
 
@@ -54,10 +54,10 @@ impl Bucket {
     }
 }
 
-/// Buckets of a table of counts that people look at, at most.
+/// Maximum number of buckets in a displayed histogram.
 pub const MOST_BUCKETS: usize = 12;
 
-/// A histogram in few buckets: each count by itself where there are no more of them than that, else by powers of two.
+/// Histogram with few buckets: one per count if there are at most `most` counts, else by powers of two.
 pub fn buckets(histogram: &[(u32, u64)], most: usize) -> Vec<Bucket> {
     let mut buckets: Vec<Bucket> = Vec::new();
     let by_powers = histogram.len() > most;
@@ -70,13 +70,13 @@ pub fn buckets(histogram: &[(u32, u64)], most: usize) -> Vec<Bucket> {
     buckets
 }
 
-/// A histogram in words: `4096 B once, 64 B 16 times`.
+/// Histogram as text: `4096 B once, 64 B 16 times`.
 pub fn histogram_text(histogram: &[(u32, u64)]) -> String {
     let text = |one: &Bucket| format!("{} B {}", one.bytes, one.times_text());
     buckets(histogram, MOST_BUCKETS).iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
-/// Bytes by how often they were touched. Where several accesses of the kernel overlap, their counts add up.
+/// Number of bytes per access count. Counts of overlapping accesses of the kernel add up.
 fn histogram(kernel: &[ByteAccess]) -> BTreeMap<u32, u64> {
     let mut changes: Vec<(u64, i64)> = Vec::with_capacity(kernel.len() * 2);
     for touch in kernel {

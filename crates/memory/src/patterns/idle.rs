@@ -1,11 +1,11 @@
-//! Temporary idleness: kernels run between two uses of an object. One match per object, at its longest idle time. Between
-//! uses that nothing orders it is an inference: on the device they may run at the same time.
+//! Temporary idleness: kernels run between two uses of an object. One match per object, at its longest gap. A gap
+//! between unordered uses is inferred, because they may be concurrent on the device.
 
 use super::{Pattern, PatternMatch};
 use crate::ObjectUsage;
 
 pub(super) fn detect(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
-    // Per object: its first longest gap, and how many there are.
+    // Per object: its first longest gap, and the number of gaps.
     let mut longest: Vec<(u32, u32)> = vec![(u32::MAX, 0); usage.trace.objects.len()];
     for (at, gap) in usage.gaps.iter().enumerate() {
         let (best, times) = &mut longest[gap.object.index()];

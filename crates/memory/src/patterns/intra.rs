@@ -1,4 +1,4 @@
-//! Which bytes of objects kernels touch, for the patterns that look inside of objects.
+//! Byte ranges that kernels access, for intra-object patterns.
 
 use crate::ObjectUsage;
 use stackline_model::{AccessExtent, MemoryCallId, MemoryCallKind, MemoryObjectId};
@@ -13,8 +13,8 @@ pub(crate) struct ByteAccess {
     pub(crate) times: u32,
 }
 
-/// What kernels touched, by object and call, of all objects of which every kernel says how much it touches, and at least
-/// one less than everything.
+/// Byte ranges that kernels access, by object and call. Includes objects whose kernels all have known ranges, at least
+/// one of them not the whole object.
 pub(crate) fn touches(usage: &ObjectUsage<'_>) -> Vec<ByteAccess> {
     let trace = usage.trace;
     if trace.accesses.range.is_empty() {
@@ -55,12 +55,12 @@ pub(crate) fn touches(usage: &ObjectUsage<'_>) -> Vec<ByteAccess> {
     touches
 }
 
-/// The touches of each object.
+/// Accesses by object.
 pub(crate) fn by_object(touches: &[ByteAccess]) -> impl Iterator<Item = (MemoryObjectId, &[ByteAccess])> {
     touches.chunk_by(|a, b| a.object == b.object).map(|chunk| (chunk[0].object, chunk))
 }
 
-/// Spans of bytes, put together where they overlap or meet; ascending.
+/// Union of byte ranges: ascending, joined where they overlap or are adjacent.
 pub(crate) fn union(touches: &[ByteAccess]) -> Vec<(u64, u64)> {
     let mut spans: Vec<(u64, u64)> = touches.iter().map(|touch| (touch.begin, touch.end)).collect();
     spans.sort_unstable();

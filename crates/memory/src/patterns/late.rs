@@ -1,7 +1,7 @@
 //! Late deallocation: kernels run between the last use of an object and its free.
 //!
-//! A copy to the host is a use: what it still needs is not late. The last use is that of the host's order; if another
-//! stream may still use the object then, the match is an inference.
+//! A copy to the host is a use, so its object is not late. The last use is that of the host order; if another stream
+//! may still use the object then, the match is inferred.
 
 use super::{Pattern, PatternMatch};
 use crate::ObjectUsage;

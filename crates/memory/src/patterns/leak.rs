@@ -1,15 +1,18 @@
-//! Memory leak: never freed. That nobody needs it is known as well as who touches it, and as what ran after
-//! its last use. What training keeps (parameters, their gradients, state of the optimizer) is no leak, nor is memory of which
-//! nobody sees the free, nor what a long program uses all along, up to its end: the weights of an inference.
+//! Memory leak: an object that is never freed. Objects that training keeps (parameters, gradients, optimizer state) are
+//! no leaks. Neither are objects whose free cannot be recorded, nor objects that a long program uses until its end,
+//! such as weights of an inference. The certainty depends on the evidence of accesses and on the calls after the last
+//! use.
 //!
-//! Where a trace ends before the program, what is alive is merely alive. Then a line leaks if it leaves memory behind
-//! round after round ([`crate::iterations`]): objects that nobody frees or touches any more, of nearly all rounds but the last. That is an inference: the program may
-//! free them all later, and a cache may be full soon.
+//! If a trace ends before the program, live objects need not be leaks. Then a line leaks if it leaves memory in
+//! iteration after iteration ([`crate::iterations`]): objects of nearly all iterations but the last that are neither
+//! freed nor accessed any more. Such a leak is inferred: the program may free all of them later, and a cache may stop
+//! growing.
 //!
-//! Activations die in backward. Those of a round that are there after the next one belong to a graph that something keeps, such as a
-//! loss in a list: so fewer rounds tell, and what leaks is the call of the model, not the many lines within. Where no backward pass
-//! follows forward passes, these are the rounds, and what leaks is the line whose results are kept. The last frees of a
-//! trace, after which nothing is allocated, are the end of the program or of the function that keeps them.
+//! Activations are freed in backward. Activations that outlive the next iteration belong to a graph that something
+//! keeps, such as a loss in a list. So fewer iterations suffice, and the reported site is the call of the model, not
+//! the many lines within it. Without backward passes, iterations are forward passes, and the reported site is the line
+//! whose results are kept. The last frees of a trace, without a later allocation, belong to the end of the program or
+//! of the function that keeps the objects.
 
 use super::{Certainty, Measure, Pattern, PatternMatch};
 use crate::ObjectUsage;
@@ -21,10 +24,10 @@ use stackline_model::names::STEP_PREFIX;
 use stackline_model::{Frame, MemoryCallId, MemoryObjectId, MemoryObjectKind, MemoryStackId, MemoryTrace, StrId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Where it is not known what a round is, fewer objects of a line than these say nothing.
+/// Least number of objects per line, if iterations are unknown.
 const LEAST_OBJECTS: usize = 30;
 
-/// The share of the rounds asked for that is enough of activations: 3 of 5.
+/// Share of the required iterations that suffices for activations: 3 of 5.
 const ROUNDS_OF_ACTIVATIONS: f64 = 0.6;
 
 pub(super) fn detect(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
@@ -43,12 +46,13 @@ pub(super) fn detect(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
     }
 }
 
-/// Shorter programs show no use over time.
+/// Least number of calls of a program that can show use over time.
 const LEAST_CALLS: usize = 200;
-/// A program is cut into so many parts of equally many calls.
+/// Number of equal parts of the calls of a program.
 const PARTS: u32 = 10;
 
-/// By object: whether it is there in the first part of the program, and touched in the last and all but one of the others.
+/// True per object if it exists in the first part of the program, and is accessed in the last part and all but one of
+/// the others.
 fn used_all_along(trace: &MemoryTrace) -> Vec<bool> {
     let calls = trace.calls.len();
     let mut touched = vec![0u32; trace.objects.len()];
@@ -69,16 +73,16 @@ fn used_all_along(trace: &MemoryTrace) -> Vec<bool> {
     trace.objects.ids().map(is_used).collect()
 }
 
-/// The number of the calls.
+/// Number of calls.
 fn trace_end(trace: &MemoryTrace) -> u32 {
     u32::try_from(trace.calls.len()).unwrap_or(u32::MAX)
 }
 
-/// What is not freed before the call `end`, and is not to stay, with its bytes.
+/// Objects, with their bytes, that are not freed before the call `end` and are not meant to stay.
 fn kept<'a>(usage: &'a ObjectUsage<'_>, end: u32) -> impl Iterator<Item = (MemoryObjectId, u64)> + 'a {
     let objects = &usage.trace.objects;
     objects.ids().filter_map(move |object| {
-        // The last gradients are there when training ends; who frees memory of others is not seen.
+        // The last gradients exist when training ends. Frees of memory from outside the framework are not recorded.
         let kind = objects.kind[object.index()];
         let may_stay =
             super::is_kept(usage, object) || matches!(kind, MemoryObjectKind::Gradient | MemoryObjectKind::Foreign);
@@ -87,7 +91,7 @@ fn kept<'a>(usage: &'a ObjectUsage<'_>, end: u32) -> impl Iterator<Item = (Memor
     })
 }
 
-/// Whether it can be told what leaks: the source saw the end, or rounds enough to see what grows with them.
+/// True if leaks can be detected: the records include the end of the program, or enough iterations to see growth.
 pub(crate) fn can_be_told(usage: &ObjectUsage<'_>) -> bool {
     usage.trace.saw_end || {
         let rounds = usage.rounds();
@@ -95,15 +99,15 @@ pub(crate) fn can_be_told(usage: &ObjectUsage<'_>) -> bool {
     }
 }
 
-/// Functions, files and lines.
+/// Call path by function, file and line.
 type Path = Vec<(StrId, StrId, u32)>;
 
-/// What one line, by one call path where no line is known, left behind.
+/// Objects that one line left; by call path if no line is known.
 #[derive(Default)]
 struct Left {
     rounds: BTreeSet<u32>,
     objects: Vec<(MemoryObjectId, u64)>,
-    /// Of activations: the call of the model.
+    /// For activations: the call of the model.
     model_call: MemoryStackId,
 }
 
@@ -111,7 +115,7 @@ fn growth(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
     let trace = usage.trace;
     let callers = Callers::new(trace);
     let rounds = usage.rounds();
-    // What the last one made is still in use.
+    // Objects of the last iteration are still in use.
     let before_last = rounds.len().saturating_sub(1);
     let (is_parts, is_passes) = (rounds.origin == Origin::Parts, rounds.origin == Origin::Passes);
     let of_activations = (f64::from(usage.rules.leak_rounds) * ROUNDS_OF_ACTIVATIONS).ceil() as u32;
@@ -134,7 +138,7 @@ fn growth(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
         if is_passes && is_in_cache(trace, trace.objects.stack[object.index()]) {
             continue;
         }
-        // Without a backward pass it is no graph that keeps what a model made.
+        // Without a backward pass no graph keeps objects of a model.
         let is_training = !is_parts && !is_passes;
         let model_call = callers.model_call(object).filter(|stack| is_training && has_line(trace, *stack));
         let place = match model_call {
@@ -157,8 +161,8 @@ fn growth(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
 
 fn matches(trace: &MemoryTrace, left: &Left, (rounds, origin): (u32, Origin)) -> Vec<PatternMatch> {
     let all = left.objects.iter().map(|(_, bytes)| *bytes).fold(0, u64::saturating_add);
-    // Rounds that begin after backward or an optimizer have what follows it: the first one has none of it, and does not count where all
-    // others left something. Where others left nothing either, it is one of them.
+    // Iterations that begin after backward or an optimizer start with objects of the previous one. The first iteration
+    // has none of them, and is excluded if all others left something. If others left nothing either, it counts.
     let others = rounds.saturating_sub(1);
     let rounds = match left.rounds.contains(&0) || left.rounds.len() != others as usize {
         true => rounds,
@@ -184,7 +188,7 @@ fn has_line(trace: &MemoryTrace, stack: MemoryStackId) -> bool {
     crate::frame_of(trace, stack).is_some_and(|frame| frame.line().is_some())
 }
 
-/// Allocation sites of objects; where a site is no line, the whole call path counts, without the numbers of steps.
+/// Allocation sites of objects. Without a line, the site is the whole call path, without step numbers.
 struct AllocationSites<'a> {
     sites: Sites<'a>,
     paths: FxHashMap<MemoryStackId, Path>,

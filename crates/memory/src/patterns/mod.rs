@@ -1,4 +1,4 @@
-//! Patterns of waste: one file each, registered in one list.
+//! Patterns of wasted memory: the ten of DrGPUM (ASPLOS 2023) and one of ours, one file each, registered in one list.
 
 mod dead_write;
 mod early;
@@ -19,34 +19,34 @@ use crate::ObjectUsage;
 use crate::curve::device_of;
 use stackline_model::{AccessEvidence, MemoryCallId, MemoryObjectId, MemoryStackId, MemoryTrace};
 
-/// A kind of waste.
+/// Pattern of wasted memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Pattern {
-    /// Allocated long before its first use.
+    /// Early allocation: long before the first use.
     EarlyAllocation,
-    /// Freed long after its last use.
+    /// Late deallocation: long after the last use.
     LateDeallocation,
-    /// Could have taken the memory of another object, whose last use was over.
+    /// Redundant allocation: could reuse the memory of another object after its last use.
     RedundantAllocation,
-    /// Never touched.
+    /// Unused allocation: never accessed.
     UnusedAllocation,
-    /// Filled, but never used.
+    /// Written, never read: filled, but never used.
     NeverRead,
-    /// Never freed.
+    /// Memory leak: never freed.
     MemoryLeak,
-    /// Long unused between two uses.
+    /// Temporary idleness: long unused between two uses.
     TemporaryIdleness,
-    /// Filled again before anybody read it.
+    /// Dead write: overwritten before any read.
     DeadWrite,
-    /// Only a part is ever touched.
+    /// Overallocation: only a part is ever accessed.
     Overallocation,
-    /// Some parts are touched much more often than others.
+    /// Non-uniform access frequency: some parts are accessed much more often than others.
     NonUniformAccess,
-    /// Each kernel touches another slice.
+    /// Structured access: each kernel accesses a different slice.
     StructuredAccess,
 }
 
-/// Whether an object lies in the host's memory.
+/// True if an object is in host memory.
 pub(crate) fn is_of_host(trace: &MemoryTrace, object: MemoryObjectId) -> bool {
     let device = trace.devices.get(device_of(trace, object).index());
     device.is_some_and(|device| trace.strings.get(device.name).starts_with("cpu"))
@@ -55,7 +55,7 @@ pub(crate) fn is_of_host(trace: &MemoryTrace, object: MemoryObjectId) -> bool {
 type Detect = fn(&ObjectUsage<'_>, &mut Vec<PatternMatch>);
 
 impl Pattern {
-    /// All patterns, each with its name, DrGPUM's short name, the code of its finding, and what finds it.
+    /// All patterns: name, DrGPUM's short name, code of the finding, and detector.
     const ALL: [(Self, &'static str, &'static str, &'static str, Detect); 11] = [
         (Self::EarlyAllocation, "early allocation", "EA", "SL050", early::detect),
         (Self::LateDeallocation, "late deallocation", "LD", "SL051", late::detect),
@@ -80,25 +80,25 @@ impl Pattern {
         Self::ALL[self as usize].1
     }
 
-    /// The letters that DrGPUM's paper uses; `NR` is ours.
+    /// Abbreviation in DrGPUM's paper; `NR` is Stackline's.
     pub fn short(self) -> &'static str {
         Self::ALL[self as usize].2
     }
 
-    /// The code of its finding (docs/findings).
+    /// Code of the finding (docs/findings).
     pub fn code(self) -> &'static str {
         Self::ALL[self as usize].3
     }
 }
 
-/// How sure a match is.
+/// Certainty of a match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Certainty {
-    /// Every access was seen.
+    /// All accesses were recorded.
     Exact,
-    /// Operators say what they touch.
+    /// Accesses are known by operator.
     Partial,
-    /// Rests on accesses that only may have been, or on a time in which opaque kernels ran.
+    /// Based on possible accesses, or on a time range in which opaque kernels ran.
     Inferred,
 }
 
@@ -112,8 +112,8 @@ impl Certainty {
         }
     }
 
-    /// How sure it is that an object is not needed in a span of positions: by its accesses, and by what else ran then. The
-    /// host's memory is read without operators, too: by NumPy, by what is saved, by workers that were forked.
+    /// Certainty that an object is unused in a range of positions, from its accesses and from concurrent work. Host
+    /// memory is also read without operators: by NumPy, by saving, by forked workers.
     pub(crate) fn determine(usage: &ObjectUsage<'_>, object: MemoryObjectId, span: std::ops::Range<usize>) -> Self {
         let known = match usage.uses[object.index()].evidence {
             AccessEvidence::Instrumented => Self::Exact,
@@ -127,71 +127,72 @@ impl Certainty {
 
 pub use crate::iterations::Origin;
 
-/// Figures of some patterns.
+/// Figures of a match.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Measure {
-    /// Of overallocation.
+    /// Figures of an overallocation.
     Touched {
-        /// Bytes that kernels touch.
+        /// Bytes that kernels access.
         bytes: u64,
-        /// The largest piece that they do not touch.
+        /// Largest contiguous range without an access, in bytes.
         largest_hole: u64,
-        /// Equation 1 of the paper: 1 - largest hole / all that is not touched.
+        /// Equation 1 of the paper: 1 - largest hole / all bytes without an access.
         fragmentation: f64,
     },
-    /// Of access frequency.
+    /// Figures of a non-uniform access frequency.
     Frequency {
-        /// Standard deviation of the counts over their mean, by bytes that are touched at all.
+        /// Standard deviation of the access counts over their mean, over all accessed bytes.
         variation: f64,
-        /// How many bytes were touched how often, by count.
+        /// Number of bytes per access count.
         histogram: Vec<(u32, u64)>,
     },
-    /// Of a leak that nobody saw the end of: what a line leaves behind, round after round.
+    /// Growth of a leak without the end of the program: memory that a line leaves per iteration.
     Growth {
-        /// In so many rounds it left something.
+        /// Number of iterations that left memory.
         left: u32,
-        /// Of so many; without the last one, of which everything may still be in use, and without a first one that left nothing.
+        /// Number of counted iterations: without the last one, whose objects may all be in use, and without a first one
+        /// that left nothing.
         rounds: u32,
-        /// Bytes left by a round, on average.
+        /// Mean bytes left per iteration.
         per_round: u64,
-        /// What rounds are.
+        /// Origin of the iterations.
         origin: Origin,
     },
-    /// Of structured access.
+    /// Figures of a structured access.
     Slices {
         /// Number of slices.
         count: u32,
-        /// Bytes of the largest.
+        /// Bytes of the largest slice.
         largest: u64,
     },
 }
 
-/// One pattern at one object.
+/// Match of a pattern at one object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PatternMatch {
-    /// Which pattern.
+    /// Pattern.
     pub pattern: Pattern,
-    /// At which object.
+    /// Object.
     pub object: MemoryObjectId,
-    /// Redundant allocation: the object whose memory it could take.
+    /// Redundant allocation: the object whose memory could be reused.
     pub other: MemoryObjectId,
-    /// The call after which the waste begins (allocation, last use, use before, dead write), if there is one.
+    /// Call after which the waste begins (allocation, last use, use before, dead write), if any.
     pub from: MemoryCallId,
-    /// The call at which it ends (first use, free, next use, covering write), if there is one.
+    /// Call at which the waste ends (first use, free, next use, overwriting write), if any.
     pub to: MemoryCallId,
-    /// Kernels in between.
+    /// Number of kernels between `from` and `to`.
     pub kernels: u32,
-    /// DrGPUM's inefficiency distance of `from` and `to`, in waves, if both are there.
+    /// DrGPUM's inefficiency distance between `from` and `to`, in waves, if both exist.
     pub distance: Option<u32>,
-    /// How often (times of idleness, dead writes); 1 for the rest.
+    /// Number of occurrences (gaps, dead writes); 1 for other patterns.
     pub times: u32,
-    /// Bytes that are wasted meanwhile.
+    /// Wasted bytes.
     pub bytes: u64,
-    /// How sure this is.
+    /// Certainty of the match.
     pub certainty: Certainty,
     /// Figures of intra-object patterns.
     pub measure: Option<Measure>,
-    /// Of a leaked activation: the call of the model whose graph is kept.
+    /// For a leaked activation: the call of the model whose graph is kept.
     pub model_call: MemoryStackId,
 }
 
@@ -213,7 +214,8 @@ impl PatternMatch {
         }
     }
 
-    /// Where in the program to look: at the allocation; of a dead write at the write; of a leaked activation at the model's call.
+    /// Source location to report: the allocation; for a dead write, the write; for a leaked activation, the call of the
+    /// model.
     pub fn stack(&self, trace: &MemoryTrace) -> MemoryStackId {
         if self.model_call.is_some() {
             return self.model_call;
@@ -227,14 +229,14 @@ impl PatternMatch {
         Self { from, to, kernels, ..self }
     }
 
-    /// Takes the certainty from the object's accesses, and from what else ran in a span of positions.
+    /// Set the certainty from the object's accesses, and from concurrent work in a range of positions.
     fn judged(self, usage: &ObjectUsage<'_>, span: std::ops::Range<usize>) -> Self {
         let certainty = self.certainty.max(Certainty::determine(usage, self.object, span));
         Self { certainty, ..self }
     }
 
-    /// The same where the object is to be freed after its last use: if several streams use it then, the last one that the
-    /// host made need not be the last one to end.
+    /// Like [`Self::judged`], for an object to be freed after its last use. If several streams use it, the last use of
+    /// the host order need not end last.
     fn judged_as_over(self, usage: &ObjectUsage<'_>, span: std::ops::Range<usize>) -> Self {
         let several = usage.ends_on_several_streams(self.object);
         let certainty = if several { Certainty::Inferred } else { self.certainty };
@@ -242,13 +244,13 @@ impl PatternMatch {
     }
 }
 
-/// Whether training keeps an object until its end: the end of a recording is not its last use.
+/// True if training keeps an object until its end: the end of a recording is not its last use.
 fn is_kept(usage: &ObjectUsage<'_>, object: MemoryObjectId) -> bool {
     use stackline_model::MemoryObjectKind::{OptimizerState, Parameter};
     matches!(usage.trace.objects.kind[object.index()], Parameter | OptimizerState)
 }
 
-/// All patterns of a trace: by pattern, then in the order of their objects. A trace without accesses gives leaks only.
+/// All matches in a trace: by pattern, then by object. A trace without accesses can only show leaks.
 pub fn find(usage: &ObjectUsage<'_>) -> Vec<PatternMatch> {
     let mut found = Vec::new();
     for (pattern, .., detect) in Pattern::ALL {

@@ -1,7 +1,8 @@
-//! Overallocation: kernels touch but a part of an object. Sets and copies do not count: they fill what is never used.
+//! Overallocation: kernels access only a part of an object. Sets and copies do not count, because they fill bytes that
+//! are never used.
 //!
-//! Shrinking is easy where what is not touched lies in few pieces: fragmentation (equation 1 of DrGPUM's paper) is
-//! 1 - largest piece / all that is not touched.
+//! Shrinking is easy if the unused bytes are in few pieces: fragmentation (equation 1 of DrGPUM's paper) is 1 - largest
+//! piece / all unused bytes.
 
 use super::{Measure, Pattern, PatternMatch, intra};
 use crate::ObjectUsage;

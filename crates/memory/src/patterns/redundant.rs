@@ -1,21 +1,21 @@
-//! Redundant allocation: an object could take the memory of another one of about its size, all of whose uses are over before
-//! its own memory must be there, by happens-before and not only by the host's order. That is an inference if an opaque
-//! kernel ran while either is alive: it may use the one again, or the other one already.
+//! Redundant allocation: an object could reuse the memory of another object of similar size, all of whose uses happen
+//! before the memory is needed. The order is happens-before, not only host order. The match is inferred if an opaque
+//! kernel ran in the lifetime of either object, because it may have used them.
 //!
-//! Each object gives its memory to at most one other and takes it from at most one. Among all such matchings the one is
-//! taken in which the objects that take have the most bytes together: objects in the order of falling size, each by an
-//! augmenting path, which is optimal as the weight is on one side only. Beyond [`MOST_EXACT`] objects, only objects of the
-//! same size are matched, each with the free one whose last use was first.
+//! Each object gives its memory to at most one other, and takes it from at most one. Of all such matchings, the one
+//! with the most bytes of taking objects is chosen: objects by descending size, each with an augmenting path. That is
+//! optimal, because only one side has weights. Beyond [`MOST_EXACT`] objects, only objects of equal size are matched,
+//! each with the free object whose last use is earliest.
 
 use super::{Certainty, Pattern, PatternMatch};
 use crate::ObjectUsage;
 use stackline_model::MemoryObjectId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most objects for which the best matching is looked for.
+/// Maximum number of objects for the optimal matching.
 const MOST_EXACT: usize = 1_000;
 
-/// How many free objects are looked at, beyond that, before one gives up: they may be of other streams.
+/// Maximum number of free objects tried per object beyond [`MOST_EXACT`]; they may belong to other streams.
 const MOST_TRIES: usize = 64;
 
 pub(super) fn detect(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
@@ -35,13 +35,13 @@ pub(super) fn detect(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
     }
 }
 
-/// From the first moment of two objects to their last.
+/// Range of positions from the first to the last moment of two objects.
 fn joint_life(usage: &ObjectUsage<'_>, one: MemoryObjectId, other: MemoryObjectId) -> std::ops::Range<usize> {
     let (a, b) = (usage.trace.life(one), usage.trace.life(other));
     a.start.min(b.start)..a.end.max(b.end)
 }
 
-/// Whether `object` could take the memory of `other`.
+/// True if `object` could reuse the memory of `other`.
 fn fits(usage: &ObjectUsage<'_>, object: MemoryObjectId, other: MemoryObjectId) -> bool {
     let objects = &usage.trace.objects;
     let (a, b) = (objects.bytes[object.index()], objects.bytes[other.index()]);
@@ -49,7 +49,7 @@ fn fits(usage: &ObjectUsage<'_>, object: MemoryObjectId, other: MemoryObjectId) 
     close && objects.device[object.index()] == objects.device[other.index()] && usage.done_before(other, object)
 }
 
-/// The matching with the most bytes: pairs of who takes and who gives, by who takes.
+/// Matching with the most bytes: giving object by taking object.
 fn best(usage: &ObjectUsage<'_>, used: &[MemoryObjectId]) -> BTreeMap<MemoryObjectId, MemoryObjectId> {
     let mut takers = used.to_vec();
     let bytes = |object: &MemoryObjectId| usage.trace.objects.bytes[object.index()];
@@ -63,7 +63,7 @@ fn best(usage: &ObjectUsage<'_>, used: &[MemoryObjectId]) -> BTreeMap<MemoryObje
     taken_by.into_iter().map(|(giver, taker)| (taker, giver)).collect()
 }
 
-/// Finds memory for `taker`, if need be by finding other memory for those who have it now.
+/// Find memory for `taker`, if necessary by reassigning other takers (augmenting path).
 fn augment(
     usage: &ObjectUsage<'_>,
     givers: &[MemoryObjectId],
@@ -88,7 +88,7 @@ fn augment(
     false
 }
 
-/// For many objects: those of the same size only, first come first served.
+/// Matching for many objects: equal sizes only, first come, first served.
 fn same_size(usage: &ObjectUsage<'_>, used: &[MemoryObjectId]) -> BTreeMap<MemoryObjectId, MemoryObjectId> {
     let mut sizes: BTreeMap<u64, Vec<MemoryObjectId>> = BTreeMap::new();
     for object in used {
@@ -110,9 +110,9 @@ fn same_size(usage: &ObjectUsage<'_>, used: &[MemoryObjectId]) -> BTreeMap<Memor
     pairs
 }
 
-/// The one-pass algorithm of DrGPUM's paper (section 5.1, figure 3), for comparison with ours: pairs of who takes and
-/// who gives. Of each group of objects whose sizes differ by no more than the tolerance from the largest, first and last
-/// uses are sorted, a last one after a first one of the same call, and walked from the end.
+/// One-pass algorithm of DrGPUM's paper (section 5.1, figure 3), for comparison: pairs of taking and giving object. In
+/// each group of objects whose sizes differ from the largest by at most the tolerance, first and last uses are sorted
+/// and walked from the end. Within one call, a last use comes after a first use.
 pub fn paper_one_pass(usage: &ObjectUsage<'_>) -> Vec<(MemoryObjectId, MemoryObjectId)> {
     let bytes = |object: &MemoryObjectId| usage.trace.objects.bytes[object.index()];
     let mut used: Vec<MemoryObjectId> =

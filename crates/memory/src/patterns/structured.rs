@@ -1,6 +1,6 @@
-//! Structured access: kernels touch slices of an object, each of its own: definition 3.10 of the paper, whatever the kernels'
-//! names. Launches that touch the same bytes share their slice, as the kernels of one round do in the paper's example
-//! (GRAMSCHM), so long as not all slices are needed at once.
+//! Structured access: each kernel accesses its own slice of an object (definition 3.10 of the paper, for kernels of any
+//! name). Launches that access the same bytes share a slice, like the kernels of one iteration in the paper's example
+//! (GRAMSCHM). Not all slices may be needed at once.
 
 use super::{Certainty, Measure, Pattern, PatternMatch, intra};
 use crate::ObjectUsage;
@@ -18,7 +18,7 @@ pub(super) fn detect(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
         let found_here = PatternMatch::new(Pattern::StructuredAccess, object, bytes.saturating_sub(needed))
             .between(first.call, last.call, usage.kernels_between(first.call, last.call))
             .judged(usage, 0..0);
-        // On the device, launches that nothing orders may need their slices at the same time.
+        // Unordered launches may need their slices concurrently on the device.
         let in_order = if usage.is_used_in_order(object) { Certainty::Exact } else { Certainty::Inferred };
         let largest = slices.iter().map(Slice::bytes).max().unwrap_or(0);
         let measure = Some(Measure::Slices { count: slices.len() as u32, largest });
@@ -26,7 +26,7 @@ pub(super) fn detect(usage: &ObjectUsage<'_>, found: &mut Vec<PatternMatch>) {
     }
 }
 
-/// Bytes of the slices that are needed at once, at most, if each is there while it is touched.
+/// Maximum bytes of concurrently needed slices, if each exists only while it is accessed.
 fn most_at_once(slices: &[Slice]) -> u64 {
     let begin_and_end = |slice: &Slice| [(slice.first.0, false, slice.bytes()), (slice.last.0, true, slice.bytes())];
     let mut changes: Vec<(u32, bool, u64)> = slices.iter().flat_map(begin_and_end).collect();
@@ -39,7 +39,7 @@ fn most_at_once(slices: &[Slice]) -> u64 {
     most
 }
 
-/// How many groups of slices there are that no launch touches two of; touches stand by their calls.
+/// Number of groups of slices of which no launch accesses two; accesses are sorted by call.
 fn groups(slices: &[Slice], touches: &[ByteAccess]) -> usize {
     let slice_of = |touch: &ByteAccess| slices.partition_point(|slice| slice.end <= touch.begin);
     let mut parent: Vec<usize> = (0..slices.len()).collect();
@@ -65,7 +65,7 @@ fn root(parent: &mut [usize], mut at: usize) -> usize {
     at
 }
 
-/// A part of an object that is always touched on its own, and when.
+/// Slice of an object that is always accessed separately, and its lifetime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slice {
     pub(crate) begin: u64,
@@ -80,7 +80,7 @@ impl Slice {
     }
 }
 
-/// Touches, put together where they overlap.
+/// Slices: accesses, joined where they overlap.
 pub(crate) fn overlapping(touches: &[ByteAccess]) -> Vec<Slice> {
     let mut sorted = touches.to_vec();
     sorted.sort_unstable_by_key(|touch| (touch.begin, touch.end));

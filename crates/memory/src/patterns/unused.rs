@@ -1,8 +1,8 @@
-//! Unused allocations, in two kinds: never touched at all; and filled by sets or copies, but never used.
+//! Unused allocations of two kinds: never accessed; and filled by sets or copies, but never used.
 //!
-//! Never said of an object in whose life an opaque kernel ran, nor of one that is alive when the trace ends before the
-//! program: it may be used yet; nor of one that lives and dies within an operator: how that works is not the program's to
-//! change.
+//! Not reported are objects with an opaque kernel in their lifetime, and objects that live within one operator, which
+//! the program cannot change. If the trace ends before the program, objects that are live at its end are not reported
+//! either.
 
 use super::{Pattern, PatternMatch};
 use crate::ObjectUsage;

@@ -1,45 +1,46 @@
-//! Which suggestions lower the peak together.
+//! Greedy search for the combination of suggestions that lowers the peak most.
 
 use super::Replay;
 use crate::curve::Peak;
 use std::cmp::Reverse;
 
-/// Suggestions that together lower the peak, and how far.
+/// Combination of suggestions, and the peak with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Combination {
-    /// Positions in the list of suggestions, in the order in which they were chosen.
+    /// Indices of suggestions, in the order in which they were chosen.
     pub chosen: Vec<usize>,
     /// The peak before.
     pub before: Peak,
     /// The peak after.
     pub after: Peak,
-    /// What they add to the run's time, ns (see [`crate::suggest::Suggestion::cost_ns`]).
+    /// Added run time, ns (see [`crate::suggest::Suggestion::cost_ns`]).
     pub cost_ns: u64,
 }
 
 impl Combination {
-    /// What is better comes first: the lower peak, then less time, then fewer changes.
+    /// Sort key, best first: lower peak, then less time, then fewer changes.
     fn order(&self) -> (u64, u64, usize) {
         (self.after.bytes, self.cost_ns, self.chosen.len())
     }
 }
 
-/// How many suggestions [`Replay::lower`] looks at from the start, each as often as it does; and as many again from all other starts.
+/// Maximum number of evaluated suggestions in [`Replay::lower`] from the first start, and the same number from all
+/// other starts together.
 pub const MOST_LOOKS: usize = 100_000_000;
 
-/// From so many single suggestions, those that lower the peak furthest, it starts as well.
+/// Number of single suggestions, those that lower the peak most, from which the search also starts.
 const STARTS: usize = 8;
 
-/// Suggestions to choose from.
+/// Candidate suggestions.
 struct Among<'a> {
-    /// By effort, then by falling bytes.
+    /// By effort, then by descending bytes.
     by_effort: &'a [usize],
-    /// By falling bytes.
+    /// By descending bytes.
     by_bytes: &'a [usize],
     least: u64,
 }
 
-/// What counts first where the peak is.
+/// First criterion of the choice at the peak.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum First {
     LeastEffort,
@@ -47,15 +48,15 @@ enum First {
 }
 
 impl Replay<'_> {
-    /// Lowers the peak as far as it goes: again and again, at the highest point, the least effort (of equal effort, what
-    /// saves most there) of the suggestions in `among`, until none saves at least `least` bytes there. In the end those
-    /// are taken back without which the peak is no higher, the greatest effort first.
+    /// Lower the peak as far as possible. At the highest point, the search applies the suggestion of least effort in
+    /// `among` (of equal effort, the one that saves most there), until none saves at least `least` bytes. Then it
+    /// undoes suggestions without which the peak is no higher, greatest effort first.
     ///
-    /// A small effort may rule out what saves more. So the same is done with what saves most first whatever the effort, and
-    /// from each of the suggestions that lower the peak furthest alone; the best of these is applied in the end. It is never
-    /// worse than the best suggestion alone, nor than none.
+    /// A small effort may exclude a larger saving. So the search is repeated with the largest saving first, and from
+    /// each of the suggestions that lower the peak most alone. The best result is applied. It is never worse than the
+    /// best single suggestion, or than none.
     ///
-    /// Very long lists are not gone through as often as it would take: after [`MOST_LOOKS`] looks at suggestions it ends.
+    /// Very long lists are cut off after [`MOST_LOOKS`] evaluated suggestions.
     pub fn lower(&mut self, among: &[usize], least: u64) -> Combination {
         let suggestions = self.suggestions;
         let bytes = |at: &usize| Reverse(suggestions[*at].total_bytes());
@@ -65,14 +66,15 @@ impl Replay<'_> {
         let mut by_bytes = by_effort.clone();
         by_bytes.sort_by_key(bytes);
         let among = Among { by_effort: &by_effort, by_bytes: &by_bytes, least };
-        // To do nothing is better than what raises the peak: members that others ruled out may do so once those are taken back.
+        // No change is better than a higher peak. A peak can rise if members that others excluded take effect once
+        // those are undone.
         let mut best = Combination { chosen: Vec::new(), before: self.peak(), after: self.peak(), cost_ns: 0 };
         let mut looks = MOST_LOOKS;
         let singles = self.best_singles(&by_effort, least);
         let mut others = vec![self.tried(None, First::LeastEffort, &among, &mut MOST_LOOKS.clone())];
         others.push(self.tried(None, First::MostBytes, &among, &mut looks));
         others.extend(singles.iter().map(|start| self.tried(Some(*start), First::LeastEffort, &among, &mut looks)));
-        // And nothing with the best one: what else there is can hardly make it worse, but this is certain.
+        // The best single suggestion without further ones: others can hardly make it worse, but this guarantees it.
         others.extend(singles.first().map(|start| self.tried(Some(*start), First::LeastEffort, &among, &mut 0)));
         for other in others {
             if other.order() < best.order() {
@@ -83,7 +85,7 @@ impl Replay<'_> {
         best
     }
 
-    /// The suggestions that lower the peak furthest alone.
+    /// Suggestions that lower the peak most alone.
     fn best_singles(&mut self, among: &[usize], least: u64) -> Vec<usize> {
         let position = self.peak().position.0;
         let least = i64::try_from(least.max(1)).unwrap_or(i64::MAX);
@@ -95,18 +97,19 @@ impl Replay<'_> {
             }
         }
         singles.retain(|(lowers, _)| *lowers > 0);
-        // Of equal ones those of less effort stay in front.
+        // The stable sort keeps those of less effort first among equal ones.
         singles.sort_by_key(|(lowers, _)| Reverse(*lowers));
         singles.into_iter().take(STARTS).map(|(_, at)| at).collect()
     }
 
-    /// What comes of one start. Afterwards all is as it was before.
+    /// Result of the search from one start. The state is restored afterwards.
     fn tried(&mut self, start: Option<usize>, first: First, among: &Among<'_>, looks: &mut usize) -> Combination {
         let before = self.peak();
         let mut chosen: Vec<usize> = start.into_iter().filter(|start| self.apply(*start)).collect();
         self.follow(&mut chosen, first, among, looks);
         self.take_back_useless(&mut chosen);
-        // Applied anew in their order, as whoever follows the list does it: of what was ruled out by others, more may go now.
+        // Reapplied in their order, as a user of the list would do: suggestions that others excluded may be accepted
+        // now.
         self.undo_all(&chosen);
         self.apply_all(&chosen);
         let applied = |at: &usize| self.members[*at].clone().filter(|member| self.plan.is_applied(*member));
@@ -117,7 +120,7 @@ impl Replay<'_> {
         Combination { chosen, before, after, cost_ns }
     }
 
-    /// Goes on from what is applied, and back to where the peak was lowest.
+    /// Continue the search from the applied suggestions, and return to the state with the lowest peak.
     fn follow(&mut self, chosen: &mut Vec<usize>, first: First, among: &Among<'_>, looks: &mut usize) {
         let list = if first == First::LeastEffort { among.by_effort } else { among.by_bytes };
         let mut left: Vec<usize> = list.iter().copied().filter(|at| !chosen.contains(at)).collect();
@@ -140,7 +143,7 @@ impl Replay<'_> {
         chosen.truncate(lowest.1);
     }
 
-    /// Takes back without which the peak is no higher, the greatest effort first.
+    /// Undo suggestions without which the peak is no higher, greatest effort first.
     fn take_back_useless(&mut self, chosen: &mut Vec<usize>) {
         let mut by_effort = chosen.clone();
         by_effort.sort_by_key(|at| (Reverse(self.suggestions[*at].action.effort()), *at));
@@ -165,8 +168,8 @@ impl Replay<'_> {
         chosen.iter().rev().for_each(|at| self.undo(*at));
     }
 
-    /// The best of `left`, which stand by effort (if that counts first), then by falling bytes: the least effort first, or what
-    /// saves most.
+    /// Best suggestion of `left` at a position, by least effort or by largest saving. `left` is sorted by effort (if
+    /// that is the first criterion), then by descending bytes.
     fn best_at(&mut self, left: &[usize], position: u32, (first, least): (First, u64)) -> Option<usize> {
         let enough = i64::try_from(least.max(1)).unwrap_or(i64::MAX);
         let suggestions = self.suggestions;
@@ -174,7 +177,7 @@ impl Replay<'_> {
         for at in left.iter().copied() {
             let effort = if first == First::LeastEffort { suggestions[at].action.effort() } else { 0 };
             let bytes = i64::try_from(suggestions[at].total_bytes()).unwrap_or(i64::MAX);
-            // No suggestion saves more than its bytes, so none of those that follow is better.
+            // No suggestion saves more than its bytes, so no later one is better.
             if best.is_some_and(|(least, most, _)| effort > least || bytes <= most) {
                 break;
             }

@@ -1,8 +1,8 @@
-//! What memory would be in use after a change: suggestions applied to the trace, one by one or together.
+//! Replay of memory: live bytes after suggestions are applied, alone or together.
 //!
-//! A suggestion changes when, and how large, an object's memory is there; it never changes who touches it. What is
-//! allocated "just before" a call is there at its position; what is freed "just after" a call is gone at the next one.
-//! Between two calls, frees come before allocations.
+//! A suggestion changes the lifetime and the size of an object's memory, never its accesses. Memory that is allocated
+//! "just before" a call exists at the call's position. Memory that is freed "just after" a call is gone at the next
+//! position. Between two calls, frees come before allocations.
 
 mod combine;
 mod plan;
@@ -17,20 +17,20 @@ use stackline_model::{MemoryDeviceId, MemoryObjectId, MemoryTrace};
 use std::ops::Range;
 use tree::Tree;
 
-/// The memory of one device, with some suggestions applied.
+/// Memory of one device, with some suggestions applied.
 #[derive(Debug)]
 pub struct Replay<'a> {
     device: MemoryDeviceId,
     suggestions: &'a [Suggestion],
-    /// By suggestion: its members in the plan.
+    /// Members of each suggestion in the plan.
     members: Vec<Range<usize>>,
-    /// By suggestion: whether none of its members can stand in the way of another one.
+    /// True per suggestion if none of its members can exclude another one.
     apart: Vec<bool>,
     plan: Plan<'a>,
     tree: Tree,
 }
 
-/// Whether the members of a suggestion change their objects in one way, each without the others.
+/// True if the members of a suggestion change their objects independently, in one way.
 fn are_apart(suggestion: &Suggestion) -> bool {
     let is_same = |member: &Suggestion| member.action.name() == suggestion.action.name();
     let leans = suggestion.action.giver().is_some() || matches!(suggestion.action, Action::Recompute { .. });
@@ -38,7 +38,7 @@ fn are_apart(suggestion: &Suggestion) -> bool {
 }
 
 impl<'a> Replay<'a> {
-    /// The device's memory as it was. Only suggestions about objects on it can be applied.
+    /// Replay of a device without changes. Only suggestions for its objects can be applied.
     pub fn new(trace: &'a MemoryTrace, device: MemoryDeviceId, suggestions: &'a [Suggestion]) -> Self {
         let single: Vec<&Suggestion> = suggestions.iter().flat_map(Suggestion::members).collect();
         let mut members = Vec::with_capacity(suggestions.len());
@@ -60,7 +60,7 @@ impl<'a> Replay<'a> {
         }
         positions.sort_unstable();
         positions.dedup();
-        // What lies at the end of the trace is never reached; the first position is there without calls, too.
+        // The end of the trace is never reached; the first position exists even without calls.
         let end = u32::try_from(trace.calls.len()).unwrap_or(u32::MAX).max(1);
         positions.retain(|position| *position < end);
         let mut tree = Tree::new(positions, end);
@@ -69,18 +69,18 @@ impl<'a> Replay<'a> {
         Self { device, suggestions, members, apart, plan, tree }
     }
 
-    /// The highest point now.
+    /// Current highest peak.
     pub fn peak(&self) -> Peak {
         self.tree.peak()
     }
 
-    /// Bytes in use now at a position.
+    /// Current live bytes at a position.
     pub fn at(&self, position: u32) -> u64 {
         self.tree.at(position)
     }
 
-    /// Applies a suggestion; false, and nothing happens, if it does not go together with those that are applied, or is of
-    /// another device. Of several members those are applied that go together.
+    /// Apply a suggestion, with all members that do not conflict. Return false, without a change, if it conflicts with
+    /// the applied ones, or belongs to another device.
     pub fn apply(&mut self, suggestion: usize) -> bool {
         let mut any = false;
         for member in self.members[suggestion].clone() {
@@ -92,17 +92,17 @@ impl<'a> Replay<'a> {
         any
     }
 
-    /// Whether a member is of an object of this device.
+    /// True if a member concerns an object of this device.
     fn is_here(&self, member: usize) -> bool {
         device_of(self.plan.trace, self.plan.suggestions[member].object) == self.device
     }
 
-    /// Takes a suggestion back. Nothing happens if it is not applied.
+    /// Undo a suggestion, if it is applied.
     pub fn undo(&mut self, suggestion: usize) {
         self.take_back(suggestion);
     }
 
-    /// Takes a suggestion back, and tells which of its members were applied.
+    /// Undo a suggestion, and return its members that were applied.
     fn take_back(&mut self, suggestion: usize) -> Vec<usize> {
         let applied: Vec<usize> =
             self.members[suggestion].clone().filter(|member| self.plan.is_applied(*member)).collect();
@@ -118,7 +118,7 @@ impl<'a> Replay<'a> {
         after.iter().for_each(|span| self.tree.add(*span, true));
     }
 
-    /// Bytes by which a suggestion would lower the highest point, which may be elsewhere then.
+    /// Bytes by which a suggestion would lower the highest peak, which may move.
     pub fn lowers(&mut self, suggestion: usize) -> u64 {
         let before = self.peak().bytes;
         if !self.apply(suggestion) {
@@ -129,8 +129,8 @@ impl<'a> Replay<'a> {
         before.saturating_sub(after)
     }
 
-    /// Bytes that a suggestion would take away at a position, all members together; negative if it would add some, 0 if it
-    /// is of another device or does not go together with those that are applied.
+    /// Bytes that a suggestion would save at a position, with all members. Negative if it adds some; 0 if it belongs to
+    /// another device, or conflicts with the applied ones.
     pub fn saving_at(&mut self, suggestion: usize, position: u32) -> i64 {
         let sum = |spans: &[crate::curve::Span]| -> i64 {
             let here = spans.iter().filter(|span| span.covers(position));
@@ -138,14 +138,14 @@ impl<'a> Replay<'a> {
         };
         let (mut saved, mut tried) = (0i64, Vec::new());
         for member in self.members[suggestion].clone() {
-            // Only who takes another one's memory changes anything where its object is not.
+            // Outside of its object's lifetime, only reuse of other memory changes anything.
             let Suggestion { action, .. } = self.plan.suggestions[member];
             let may = action.giver().is_some() || self.plan.suggestions[member].reaches(position);
             if !may && self.apart[suggestion] || !self.is_here(member) || !self.plan.accepts(member) {
                 continue;
             }
             let before = if may { sum(&self.plan.blocks_around(member)) } else { 0 };
-            // Also where it changes nothing: others may not go together with it.
+            // Also without an effect here, because other members may conflict with it.
             self.plan.set(member, true);
             let after = if may { sum(&self.plan.blocks_around(member)) } else { 0 };
             saved = saved.saturating_add(before.saturating_sub(after));
@@ -155,7 +155,7 @@ impl<'a> Replay<'a> {
         saved
     }
 
-    /// The curve now.
+    /// Current curve.
     pub fn curve(&self) -> Curve {
         let trace = self.plan.trace;
         let here = trace.objects.ids().filter(|object| device_of(trace, *object) == self.device);
@@ -163,7 +163,7 @@ impl<'a> Replay<'a> {
         Curve::new(self.device, here.flat_map(|object| self.plan.block(object)), end)
     }
 
-    /// All pieces of memory now, by object; those of an object that others reuse stand with it.
+    /// Current blocks of memory by object. Blocks of an object that others reuse are listed at that object.
     pub fn blocks(&self) -> impl Iterator<Item = (MemoryObjectId, Vec<crate::curve::Span>)> + '_ {
         let trace = self.plan.trace;
         let here = trace.objects.ids().filter(|object| device_of(trace, *object) == self.device);

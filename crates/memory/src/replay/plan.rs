@@ -1,25 +1,25 @@
-//! Which suggestions are applied, and what memory each object has then.
+//! Applied suggestions, and the resulting memory of each object.
 
 use crate::curve::{Span, span_of};
 use crate::suggest::{Action, Suggestion};
 use stackline_model::{MemoryObjectId, MemoryTrace};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// So many objects use one memory in turn at most. In a loop each object could take the memory of the one before it, without end, and
-/// each look at one of them would be a look at all.
+/// Maximum number of objects that use one memory in turn. In a loop, each object could reuse the memory of the previous
+/// one without limit, and each lookup would visit all.
 const MOST_IN_TURN: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct Plan<'a> {
     pub(super) trace: &'a MemoryTrace,
-    /// Of single objects.
+    /// Suggestions of single objects.
     pub(super) suggestions: Vec<&'a Suggestion>,
     /// Applied suggestions by object.
     applied: BTreeMap<MemoryObjectId, Vec<usize>>,
-    /// Who takes whose memory, both ways.
+    /// Giving object by taking object, and the reverse.
     giver: BTreeMap<MemoryObjectId, MemoryObjectId>,
     taker: BTreeMap<MemoryObjectId, MemoryObjectId>,
-    /// Applied suggestions to make something again, by what they read.
+    /// Applied recomputations by the objects that they read.
     needed_by: BTreeMap<MemoryObjectId, BTreeSet<usize>>,
 }
 
@@ -34,7 +34,7 @@ impl<'a> Plan<'a> {
         self.applied.get(&object).is_some_and(|applied| applied.contains(&suggestion))
     }
 
-    /// Whether a suggestion goes together with those that are applied.
+    /// True if a suggestion does not conflict with the applied ones.
     pub(super) fn accepts(&self, suggestion: usize) -> bool {
         let new = self.suggestions[suggestion];
         let mine = self.applied_to(new.object);
@@ -54,14 +54,14 @@ impl<'a> Plan<'a> {
         fits && self.can_be_made_again(new) && self.leaves_what_is_needed(new)
     }
 
-    /// Whether all that a new suggestion reads to make its object again is there by then.
+    /// True if all inputs of a new recomputation exist when they are needed.
     fn can_be_made_again(&self, new: &Suggestion) -> bool {
         let Action::Recompute { before, needs, .. } = &new.action else { return true };
         let leaves = |at: &usize| self.suggestions[*at].action.leaves(*before);
         needs.iter().all(|need| !self.taker.contains_key(need) && self.applied_to(*need).iter().all(leaves))
     }
 
-    /// Whether a new suggestion leaves alone what is read to make other objects again.
+    /// True if a new suggestion keeps all inputs of applied recomputations.
     fn leaves_what_is_needed(&self, new: &Suggestion) -> bool {
         if new.action.giver().is_some_and(|of| self.needed_by.contains_key(&of)) {
             return false;
@@ -73,12 +73,12 @@ impl<'a> Plan<'a> {
         })
     }
 
-    /// How many objects had the memory of one before it.
+    /// Number of objects that use the memory before this one.
     fn takers_until(&self, object: MemoryObjectId) -> usize {
         std::iter::successors(self.giver.get(&object), |of| self.giver.get(of)).count()
     }
 
-    /// How many objects have the memory of one after it.
+    /// Number of objects that use the memory after this one.
     fn takers_of(&self, object: MemoryObjectId) -> usize {
         std::iter::successors(self.taker.get(&object), |by| self.taker.get(by)).count()
     }
@@ -87,7 +87,7 @@ impl<'a> Plan<'a> {
         self.applied.get(&object).map_or(&[], Vec::as_slice)
     }
 
-    /// Applies a suggestion, or takes it back.
+    /// Apply or undo a suggestion.
     pub(super) fn set(&mut self, suggestion: usize, apply: bool) {
         let Suggestion { object, action, .. } = self.suggestions[suggestion];
         let applied = self.applied.entry(*object).or_default();
@@ -110,7 +110,7 @@ impl<'a> Plan<'a> {
     }
 
     fn note_need(&mut self, need: MemoryObjectId, suggestion: usize, apply: bool) {
-        // What many need (weights, an input) is noted and left thousands of times.
+        // Common inputs (weights, a batch) are added and removed thousands of times.
         let needing = self.needed_by.entry(need).or_default();
         if apply {
             needing.insert(suggestion);
@@ -122,7 +122,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// The memory of all objects that a suggestion has an influence on.
+    /// Memory of all objects that a suggestion can influence.
     pub(super) fn blocks_around(&self, suggestion: usize) -> Vec<Span> {
         let Suggestion { object, action, .. } = self.suggestions[suggestion];
         let mut roots = vec![self.root(*object)];
@@ -132,7 +132,7 @@ impl<'a> Plan<'a> {
         roots.into_iter().flat_map(|root| self.block(root)).collect()
     }
 
-    /// The object whose memory this one has in the end.
+    /// Object that owns the memory which this object uses.
     fn root(&self, mut object: MemoryObjectId) -> MemoryObjectId {
         while let Some(giver) = self.giver.get(&object) {
             object = *giver;
@@ -140,7 +140,7 @@ impl<'a> Plan<'a> {
         object
     }
 
-    /// The memory of an object, and of all that reuse it; nothing if it reuses another one's.
+    /// Memory of an object and of all objects that reuse it; nothing if it reuses memory itself.
     pub(super) fn block(&self, object: MemoryObjectId) -> Vec<Span> {
         if self.giver.contains_key(&object) {
             return Vec::new();
@@ -163,7 +163,7 @@ impl<'a> Plan<'a> {
         whole.into_iter().collect()
     }
 
-    /// The memory that an object would have without others.
+    /// Memory of an object without reuse.
     fn own(&self, object: MemoryObjectId) -> Vec<Span> {
         let mut span = span_of(self.trace, object);
         let mut away: Vec<(u32, u32)> = Vec::new();

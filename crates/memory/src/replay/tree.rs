@@ -1,32 +1,32 @@
-//! Bytes in use over positions, with quick changes of spans and a quick maximum: a segment tree.
+//! Segment tree of live bytes over positions, with fast updates of spans and a fast maximum.
 //!
-//! Sums are of 64 bits. Spans of a damaged trace may exceed them together; then they stay at the largest number, and what is said of
-//! such a trace is as wrong as its sizes.
+//! Sums have 64 bits. Together, spans of a damaged trace may exceed them. Then sums saturate, and results for such a
+//! trace are as wrong as its sizes.
 
 use crate::curve::{Peak, Span};
 use stackline_model::MemoryCallId;
 
-/// Between two neighbouring `positions` the bytes are the same.
+/// Segment tree; between two adjacent `positions` the bytes are constant.
 #[derive(Debug)]
 pub(super) struct Tree {
     positions: Vec<u32>,
     end: u32,
-    /// Leaves of the tree, a power of two.
+    /// Number of leaves, a power of two.
     leaves: usize,
-    /// Per node: the most bytes below it, without what its ancestors add.
+    /// Per node: the maximum below it, without additions of its ancestors.
     most: Vec<i64>,
-    /// Per node: bytes added to all below it.
+    /// Per node: bytes added to the whole subtree.
     added: Vec<i64>,
 }
 
 impl Tree {
-    /// Nothing in use. `positions` ascend; changes may be at these, and at `end`.
+    /// Empty tree. `positions` ascend; changes may occur at these and at `end`.
     pub(super) fn new(positions: Vec<u32>, end: u32) -> Self {
         let leaves = positions.len().next_power_of_two();
         Self { positions, end, leaves, most: vec![0; 2 * leaves], added: vec![0; 2 * leaves] }
     }
 
-    /// Starts with these spans.
+    /// Initialize the tree with spans.
     pub(super) fn build(&mut self, spans: &[Span]) {
         let mut changes = vec![0i64; self.positions.len() + 1];
         for span in spans.iter().filter(|span| span.from < span.to) {
@@ -45,7 +45,7 @@ impl Tree {
         }
     }
 
-    /// The leaf of a position; one past the last one for the end.
+    /// Leaf of a position; one past the last leaf for the end.
     fn leaf(&self, position: u32) -> usize {
         if position >= self.end {
             self.positions.len()
@@ -54,7 +54,7 @@ impl Tree {
         }
     }
 
-    /// Adds a span, or takes it away.
+    /// Add or remove a span.
     pub(super) fn add(&mut self, span: Span, plus: bool) {
         let (first, end) = (self.leaf(span.from), self.leaf(span.to));
         if first < end {
@@ -79,7 +79,7 @@ impl Tree {
         self.most[node] = self.added[node].saturating_add(below);
     }
 
-    /// The most bytes, and the first position of them.
+    /// Maximum of the live bytes, at its first position.
     pub(super) fn peak(&self) -> Peak {
         let mut node = 1;
         while node < self.leaves {
@@ -90,7 +90,7 @@ impl Tree {
         Peak { position: MemoryCallId(position), bytes: u64::try_from(self.most[1]).unwrap_or(0) }
     }
 
-    /// Bytes at a position.
+    /// Live bytes at a position.
     pub(super) fn at(&self, position: u32) -> u64 {
         let leaf = self.positions.partition_point(|known| *known <= position).saturating_sub(1);
         let mut node = self.leaves + leaf;

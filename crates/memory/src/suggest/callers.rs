@@ -1,4 +1,4 @@
-//! Whose calls they are: of backward, of an optimizer, of an operator that calls others.
+//! Callers by call path: backward, optimizer, data loading, modules, operators.
 
 use rustc_hash::FxHashMap;
 use stackline_model::library_workspaces::{WorkspaceLibrary, workspace_library};
@@ -8,31 +8,31 @@ use stackline_model::vocabulary::{TrainingPhase, is_in_folder, makes_weights, ph
 use stackline_model::{MemoryObjectId, MemoryObjectKind, MemoryStackId, MemoryTrace, StrId};
 use std::cmp::Ordering;
 
-/// What has a tensor that the outermost module calls its own.
+/// Module name of tensors of the outermost module.
 const OUTERMOST: &str = "(outermost module)";
 
-/// What a call path lies in.
+/// Contexts of a call path.
 #[derive(Clone, Copy, Debug, Default)]
 struct Within {
     backward: bool,
     optimizer: bool,
-    /// What loads data.
+    /// Data loading.
     data: bool,
-    /// Modules, and functions of theirs such as losses.
+    /// Modules, and their functions such as a loss.
     forward: bool,
-    /// Whether its innermost frame is what the optimizer's step calls as its closure.
+    /// True if the innermost frame is the closure of the optimizer's step.
     closure: bool,
-    /// A forward pass within backward: recomputed activations.
+    /// Forward pass within backward: recomputed activations.
     recomputed: bool,
-    /// What makes, moves or loads weights and buffers of modules.
+    /// Code that creates, moves or loads weights and buffers of modules.
     weights: bool,
-    /// The library whose working memory it allocates.
+    /// Library whose working memory is allocated.
     workspace: Option<&'static WorkspaceLibrary>,
-    /// Whether its innermost frame is an operator.
+    /// True if the innermost frame is an operator.
     operator: bool,
 }
 
-/// What each call path lies in. Paths are looked at once, callers before callees.
+/// Contexts of all call paths, computed once, callers before callees.
 pub(crate) struct Callers<'a> {
     trace: &'a MemoryTrace,
     nodes: Vec<Within>,
@@ -52,7 +52,7 @@ impl<'a> Callers<'a> {
             let own = frames.get(frame.index()).copied().unwrap_or_default();
             nodes.push(Within {
                 backward: outer.backward || own.backward,
-                // A closure that the step calls runs the model.
+                // A closure of the step runs the model.
                 optimizer: own.optimizer || outer.optimizer && !own.forward && !own.backward && !own.closure,
                 data: outer.data || own.data,
                 forward: outer.forward || own.forward,
@@ -70,22 +70,23 @@ impl<'a> Callers<'a> {
         stack.some().and_then(|stack| self.nodes.get(stack.index())).copied().unwrap_or_default()
     }
 
-    /// Whether a call path lies in a backward pass, as far as it says.
+    /// True if a call path is in a backward pass, as far as it shows.
     pub(crate) fn in_backward(&self, stack: MemoryStackId) -> bool {
         self.at(stack).backward
     }
 
-    /// The phase of training that an object was allocated in, as far as its call path and its module say.
+    /// Training phase in which an object was allocated, by its call path and its module.
     pub(crate) fn phase_of(&self, object: MemoryObjectId) -> &'static str {
         use MemoryObjectKind::{Gradient, OptimizerState, Parameter};
         let (objects, row) = (&self.trace.objects, object.index());
-        // The module of those, and of what a module calls by a name (buffers), is the one that has them, not one in whose call they
-        // were made.
+        // Parameters, gradients, optimizer state and buffers have the module that owns them, not a module whose call
+        // allocated them.
         let is_had = matches!(objects.kind[row], Parameter | Gradient | OptimizerState) || self.is_told(row);
         self.phase(objects.stack[row], objects.module[row].is_some() && !is_had)
     }
 
-    /// Whether an object is called as the module that has it calls it, as recordings tell: after the module, or it has no path.
+    /// True if an object's name begins with its module, as recordings name tensors, or it belongs to the outermost
+    /// module.
     fn is_told(&self, row: usize) -> bool {
         let [name, module] = [self.trace.objects.name[row], self.trace.objects.module[row]]
             .map(|text| text.some().map_or("", |text| self.trace.strings.get(text)));
@@ -93,11 +94,11 @@ impl<'a> Callers<'a> {
         !name.is_empty() && (module == OUTERMOST || !module.is_empty() && is_after(module))
     }
 
-    /// The phase of training that a call path lies in, as far as it says; `in_module` if it is known to lie in a module's call.
+    /// Training phase of a call path, as far as it shows; `in_module` if the path is known to be in a module's call.
     fn phase(&self, stack: MemoryStackId, in_module: bool) -> &'static str {
         match self.at(stack) {
             Within { optimizer: true, .. } => "optimizer",
-            // Recordings show what backward does below the forward operator that it belongs to.
+            // Recordings show backward work under its forward operator.
             Within { backward: true, .. } => "backward",
             Within { data: true, .. } => "data",
             Within { forward: true, .. } => "forward",
@@ -106,17 +107,17 @@ impl<'a> Callers<'a> {
         }
     }
 
-    /// Whether backward made an object by running a forward pass again.
+    /// True if backward allocated an object by running a forward pass again.
     pub(crate) fn is_recomputed(&self, object: MemoryObjectId) -> bool {
         self.at(self.trace.objects.stack[object.index()]).recomputed
     }
 
-    /// Whether code that makes, moves or loads weights and buffers of modules allocated an object.
+    /// True if code that creates, moves or loads weights and buffers of modules allocated an object.
     pub(crate) fn is_of_weights(&self, object: MemoryObjectId) -> bool {
         self.at(self.trace.objects.stack[object.index()]).weights
     }
 
-    /// The call path of the code that called the model, of an object that was made in a forward pass.
+    /// Call path of the code that called the model, for an object of a forward pass.
     pub(crate) fn model_call(&self, object: MemoryObjectId) -> Option<MemoryStackId> {
         let stack = self.trace.objects.stack[object.index()];
         let within = self.at(stack);
@@ -127,27 +128,28 @@ impl<'a> Callers<'a> {
         self.parent(outwards.take_while(|node| self.at(*node).forward).last()?)
     }
 
-    /// The library whose working memory an object is.
+    /// Library whose working memory an object is.
     pub(crate) fn workspace_of(&self, object: MemoryObjectId) -> Option<&'static WorkspaceLibrary> {
         self.at(self.trace.objects.stack[object.index()]).workspace
     }
 
-    /// Whether a call path lies in an optimizer's step.
+    /// True if a call path is in an optimizer step.
     pub(crate) fn in_optimizer(&self, stack: MemoryStackId) -> bool {
         self.at(stack).optimizer
     }
 
-    /// Whether a call path lies in backward or in an optimizer: what is done there is not the program's to write.
+    /// True if a call path is in backward or in an optimizer, whose code the program cannot change.
     pub(crate) fn in_library(&self, stack: MemoryStackId) -> bool {
         let within = self.at(stack);
         within.backward || within.optimizer
     }
 
-    /// Whether an operator that called the one at `stack` also allocated what that reads: what lies between is its affair.
+    /// True if an operator that called the one at `stack` also allocated its input. Then the time between belongs to
+    /// this operator.
     pub(super) fn share_operator(&self, allocated: MemoryStackId, stack: MemoryStackId) -> bool {
-        // The innermost frame is the reading operator's own: at the same line it may run again and again.
+        // The innermost frame is the reading operator itself, which may run repeatedly at the same line.
         let (mut one, mut other) = (Some(allocated), stack.some().and_then(|own| self.parent(own)));
-        // Callers stand before callees: the later one of two different nodes is no common caller.
+        // Callers come before callees, so the later one of two different nodes is no common caller.
         while let (Some(a), Some(b)) = (one, other) {
             match a.cmp(&b) {
                 Ordering::Less => other = self.parent(b),
@@ -164,7 +166,7 @@ impl<'a> Callers<'a> {
         self.trace.stacks.parent.get(node.some()?.index())?.some()
     }
 
-    /// The outermost operator that a call path lies in: the one that the program calls, and its name.
+    /// Outermost operator of a call path, which the program calls, and its name.
     pub(super) fn outermost_operator(&self, stack: MemoryStackId) -> Option<(MemoryStackId, StrId)> {
         let outwards = std::iter::successors(stack.some(), |node| self.parent(*node));
         let node = outwards.filter(|node| self.at(*node).operator).last()?;
@@ -172,7 +174,7 @@ impl<'a> Callers<'a> {
         Some((node, frame.function()))
     }
 
-    /// The names of the operators that a call path lies in.
+    /// Names of the operators in a call path.
     pub(super) fn operators(&self, stack: MemoryStackId) -> impl Iterator<Item = StrId> + '_ {
         let frames = self.trace.stacks.frames_of(stack);
         frames.map(|frame| frame.function()).filter(|name| self.trace.strings.get(*name).starts_with(OPERATOR_PREFIX))
@@ -182,7 +184,7 @@ impl<'a> Callers<'a> {
 fn of_frame(function: &str, file: &str) -> Within {
     let is_node = file.is_empty() && function.contains("Backward") || autograd_node(function).is_some();
     let span = phase_span(function);
-    // What a framework runs around the forward pass is no call of the model: the program's own function lies between.
+    // Framework code around the forward pass is no call of the model: the program's own function is in between.
     let is_phase = |phase| span.and_then(|span| span.phase).or_else(|| phase_of_code(file, function)) == Some(phase);
     Within {
         backward: function == "backward"
@@ -204,13 +206,14 @@ fn of_frame(function: &str, file: &str) -> Within {
     }
 }
 
-/// Whether a frame runs a module or a function of `torch.nn`. Most other code there makes modules, moves them, or changes gradients.
+/// True if a frame runs a module or a function of `torch.nn`. Most other code there creates or moves modules, or
+/// changes gradients.
 fn is_call_of_module(function: &str, file: &str) -> bool {
     const CALLS: [&str; 3] = ["forward", "_call_impl", "_wrapped_call_impl"];
     CALLS.contains(&function) || function.starts_with(MODULE_PREFIX) || is_in_folder(file, "torch/nn/functional.py")
 }
 
-/// Whether each name is one of a kind; names are looked at once.
+/// Cached test of names; each name is tested once.
 pub(super) struct Names<'a> {
     trace: &'a MemoryTrace,
     is: fn(&str) -> bool,
@@ -241,7 +244,7 @@ mod tests {
         assert!(of_frame("__iter__", "accelerate/data_loader.py").data);
         let closure = of_frame("[pl][profile][Strategy]DDPStrategy.training_step", "");
         assert!(closure.closure && !closure.optimizer && !closure.forward);
-        // The program's own function lies between this and the model.
+        // The program's own function is between this frame and the model.
         assert!(!of_frame("forward_step", "megatron/core/pipeline_parallel/schedules.py").forward);
     }
 }

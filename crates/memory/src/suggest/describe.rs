@@ -1,4 +1,4 @@
-//! Suggestions in words.
+//! Texts of suggestions.
 
 use super::in_place::operator_of;
 use super::smaller::half_of;
@@ -7,20 +7,20 @@ use crate::source_location::place_text;
 use stackline_model::format::{bytes, count};
 use stackline_model::{MemoryCallId, MemoryObjectId, MemoryStackId, MemoryTrace};
 
-/// One sentence: what to do, with which call and line; of several members the first one, and how many there are.
+/// One sentence: the change, with its call and line. For several members, the first one and the number of the others.
 pub fn describe(trace: &MemoryTrace, suggestion: &Suggestion) -> String {
     let first = of_first(trace, suggestion);
     let which = match suggestion.objects() {
         1 => "at other times",
         _ if place(trace, trace.objects.stack[suggestion.object.index()]).is_some() => "at this line",
-        // Without a line, those of one name are one change.
-        _ => "with others of this name",
+        // Without a line, objects of one name are one change.
+        _ => "for objects of this name",
     };
     match suggestion.more.len() {
         0 => first,
-        1 if suggestion.objects() == 1 => format!("{first}; the same once more at another time"),
-        1 => format!("{first}; the same once more {which}"),
-        more => format!("{first}; the same {more} times more {which}"),
+        1 if suggestion.objects() == 1 => format!("{first}; likewise once more at another time"),
+        1 => format!("{first}; likewise once more {which}"),
+        more => format!("{first}; likewise {more} more times {which}"),
     }
 }
 
@@ -32,9 +32,9 @@ fn of_first(trace: &MemoryTrace, suggestion: &Suggestion) -> String {
         several => format!(" with the {several} calls that fill it"),
     };
     match &suggestion.action {
-        Action::Remove => format!("leave out {object}{fills}"),
+        Action::Remove => format!("remove {object}{fills}"),
         Action::MoveFree { after } => {
-            let left_out = if suggestion.fills > 0 { ", and leave out what fills it later" } else { "" };
+            let left_out = if suggestion.fills > 0 { ", and remove later calls that fill it" } else { "" };
             format!("free {object} just after {}{left_out}", call(trace, *after))
         }
         Action::MoveAllocation { before } => format!("allocate {object}{fills} just before {}", call(trace, *before)),
@@ -45,48 +45,56 @@ fn of_first(trace: &MemoryTrace, suggestion: &Suggestion) -> String {
         Action::SetToNone { after, before } => {
             let (after, before) = (call(trace, *after), call(trace, *before));
             let instead = if suggestion.fills > 0 { " instead of filling it" } else { "" };
-            format!("set gradient {object} to none after {after}{instead}; it is made anew by {before}")
+            format!("set gradient {object} to None after {after}{instead}; {before} allocates it again")
         }
         Action::Reuse { of } => {
-            let moved = if suggestion.fills > 0 { ", and move what fills it behind the last use of that" } else { "" };
-            format!("let {object} take the memory of {}{moved}", named(trace, *of))
+            let moved = if suggestion.fills > 0 {
+                ", and move the calls that fill it after the last use of that memory"
+            } else {
+                ""
+            };
+            format!("let {object} reuse the memory of {}{moved}", named(trace, *of))
         }
         Action::Shrink { to } => {
-            let less = if suggestion.fills > 0 { ", and fill and copy no more" } else { "" };
+            let less = if suggestion.fills > 0 { ", and fill and copy only that much" } else { "" };
             let whole = trace.objects.bytes[suggestion.object.index()];
             format!("allocate {} for {object} instead of {}{less}", exactly(*to), bytes(whole))
         }
-        Action::Split { slices } => format!("allocate the {} slices of {object} one by one", slices.len()),
+        Action::Split { slices } => format!("allocate the {} slices of {object} one at a time", slices.len()),
         Action::Offload { after, before } => {
             format!("move {object} to the host after {} and back before {}", call(trace, *after), call(trace, *before))
         }
         Action::InPlace { of } => {
             let operator = trace.strings.get(operator_of(trace, suggestion.object));
-            let by = if operator.is_empty() { "the operator that makes it" } else { operator };
-            format!("let {by} write {object} over {}: in place (inplace=True, +=, a name with _)", named(trace, *of))
+            let by = if operator.is_empty() { "the operator that allocates it" } else { operator };
+            format!(
+                "let {by} write {object} over {} in place (inplace=True, +=, or the operator with a trailing _)",
+                named(trace, *of)
+            )
         }
         Action::Recompute { after, before, by, first, .. } => {
             let first = first.map_or(String::new(), |first| format!("{} and ", call(trace, first)));
             let (after, before, by) = (call(trace, *after), call(trace, *before), call(trace, *by));
-            format!("free {object} after {after} and make it again before {before} (checkpoint): {first}{by}")
+            format!("free {object} after {after} and recompute it before {before} (checkpoint) with {first}{by}")
         }
         Action::SmallerDtype { .. } => {
             let dtype = trace.strings.get(trace.objects.dtype[suggestion.object.index()]);
             let half = half_of(dtype).unwrap_or("a type of half the size");
-            format!("keep {object} in {half} instead of {dtype}: changes numbers")
+            format!("keep {object} in {half} instead of {dtype}; this changes numerical results")
         }
         Action::ExpandableSegments => {
             let device = trace.devices.get(trace.objects.device[suggestion.object.index()].index());
             let device = device.map_or("the device", |device| trace.strings.get(device.name));
             format!(
-                "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: by the model of the allocator, {} less is held of {device}",
+                "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; the allocator model predicts {} less reserved \
+                 memory on {device}",
                 bytes(suggestion.bytes)
             )
         }
     }
 }
 
-/// A size that somebody is to type: to the byte.
+/// Size that a user has to type: exact bytes.
 fn exactly(size: u64) -> String {
     let text = bytes(size);
     if text.ends_with(" B") { text } else { format!("{text} ({} bytes)", count(size)) }
@@ -97,23 +105,23 @@ fn named(trace: &MemoryTrace, object: MemoryObjectId) -> String {
     format!("{}{}", trace.object_name(object), place.map_or(String::new(), |place| format!(" ({place})")))
 }
 
-/// A call in words: what it is, its number and its line.
+/// Text of a call: kind, name, number and line.
 pub fn call(trace: &MemoryTrace, call: MemoryCallId) -> String {
     let row = call.index();
-    let what = match trace.strings.get(trace.calls.name[row]) {
+    let title = match trace.strings.get(trace.calls.name[row]) {
         "" => trace.calls.kind[row].name().to_owned(),
         name => format!("{} {name}", trace.calls.kind[row].name()),
     };
     match place(trace, trace.calls.stack[row]) {
-        Some(place) => format!("{what} (call {row}, {place})"),
-        None => format!("{what} (call {row})"),
+        Some(place) => format!("{title} (call {row}, {place})"),
+        None => format!("{title} (call {row})"),
     }
 }
 
-/// `train.py:88` of the program's own innermost line, if the call path is known.
+/// Innermost line of the program, such as `train.py:88`, if the call path is known.
 fn place(trace: &MemoryTrace, stack: MemoryStackId) -> Option<String> {
     let place = place_text(trace, stack);
-    // The folders stand in the tables; here they would leave no room for the rest.
+    // Tables have the folders; here they would take too much room.
     let (path, rest) = place.split_once(':').unwrap_or((&place, ""));
     let name = path.rsplit('/').next().unwrap_or(path);
     let short = if rest.is_empty() { name.to_owned() } else { format!("{name}:{rest}") };

@@ -1,4 +1,4 @@
-//! Whether PyTorch's allocator would hold less with segments that grow.
+//! Suggestion of expandable segments, by the model of PyTorch's allocator.
 
 use super::make::{NewSuggestion, suggestion};
 use super::{Action, Suggestion};
@@ -9,17 +9,17 @@ use crate::{Certainty, ObjectUsage, Pattern};
 use stackline_model::{MemoryDeviceId, MemoryObjectId, MemoryTrace};
 use std::collections::BTreeMap;
 
-/// The model goes through so many objects, and no more: with more it would take longer than all other analysis.
+/// Maximum number of objects in the model; with more, it would take longer than all other analyses.
 const MOST_OBJECTS: usize = 200_000;
 
-/// Less than this share of what is held is within the model's error: it knows neither the order of the device's addresses nor what lay where
-/// before the records.
+/// Least saved share of reserved memory. Less is within the model's error, which knows neither the order of the
+/// device's addresses nor the layout before the records.
 const LEAST_SAVED: f64 = 0.05;
 
-/// A model that misses what was held by more says nothing of what would be.
+/// Largest error of the model, as a share of the known reserved memory; beyond it the model is not used.
 const LARGEST_ERROR: f64 = 0.1;
 
-/// One suggestion for each device of which the model says that the allocator would hold at least 5 % less at its highest.
+/// One suggestion per device whose predicted reserved memory falls by at least 5 % at its maximum.
 pub(super) fn expandable(usage: &ObjectUsage<'_>) -> Vec<Suggestion> {
     let trace = usage.trace;
     if trace.objects.len() > MOST_OBJECTS {
@@ -31,7 +31,7 @@ pub(super) fn expandable(usage: &ObjectUsage<'_>) -> Vec<Suggestion> {
 fn of_device(usage: &ObjectUsage<'_>, device: MemoryDeviceId) -> Option<Suggestion> {
     let trace = usage.trace;
     let settings = AllocatorSettings::from_trace(trace, device);
-    // Without a history the model has nothing to go through.
+    // Without a history the model has no input.
     if settings.expandable || trace.calls.is_empty() || !caches(trace, device) || !pools_are_known(trace, device) {
         return None;
     }
@@ -39,7 +39,8 @@ fn of_device(usage: &ObjectUsage<'_>, device: MemoryDeviceId) -> Option<Suggesti
     let largest = here().max_by_key(|object| (trace.objects.bytes[object.index()], std::cmp::Reverse(*object)))?;
     let now = held(trace, settings, here());
     let then = held(trace, AllocatorSettings { expandable: true, ..settings }, here());
-    // What was held is known better than by the model: of a training step with checkpoints it was 1020 MiB, by the model 1116.
+    // Recorded reserved memory is better than the model's: for a training step with checkpoints it was 1020 MiB, by the
+    // model 1116.
     let known = reserved_curve(trace, device).iter().map(|(_, bytes)| *bytes).max().unwrap_or(now);
     let saved = now.min(known).saturating_sub(then);
     let new = NewSuggestion {
@@ -54,9 +55,9 @@ fn of_device(usage: &ObjectUsage<'_>, device: MemoryDeviceId) -> Option<Suggesti
     suggestion(usage, new).filter(|_| worth).map(|suggestion| Suggestion { bytes: saved, ..suggestion })
 }
 
-/// Whether it is known of all objects of a device which pool they came from: there is no private pool, or those that name none lie in
-/// segments of the usual one that were there when they were made. Of segments that are gone nobody knows the pool, and blocks of one
-/// pool serve no other.
+/// True if the pool of every object of a device is known: there is no private pool, or objects without a pool are in
+/// default segments that existed at their allocation. Released segments have no known pool, and blocks of one pool
+/// serve no other.
 fn pools_are_known(trace: &MemoryTrace, device: MemoryDeviceId) -> bool {
     let segments = || trace.segments.iter().filter(|segment| segment.device == device);
     let here = || trace.objects.ids().filter(|object| device_of(trace, *object) == device);
@@ -64,7 +65,7 @@ fn pools_are_known(trace: &MemoryTrace, device: MemoryDeviceId) -> bool {
     if !segments().any(|segment| segment.pool.is_some()) && !here().any(is_private) {
         return true;
     }
-    // By address: the end, and the first call that the segment was there for.
+    // By address: end, and first call at which the segment existed.
     let mut usual: BTreeMap<u64, (u64, u32)> = segments()
         .filter(|segment| segment.pool.is_none())
         .map(|segment| (segment.address, (segment.address.saturating_add(segment.bytes), 0)))

@@ -1,4 +1,4 @@
-//! Operators that could write into their input.
+//! Suggestions of in-place operators.
 
 use super::callers::{Callers, Names};
 use super::make::{NewSuggestion, suggestion};
@@ -12,7 +12,7 @@ use stackline_model::{
 };
 use std::collections::BTreeSet;
 
-/// Operators of one tensor that have a form for this, element by element: `relu_`, `inplace=True`.
+/// Element-wise operators of one tensor with an in-place form: `relu_`, `inplace=True`.
 const OF_ONE: &[&str] = &[
     "abs",
     "ceil",
@@ -47,12 +47,12 @@ const OF_ONE: &[&str] = &[
     "triu",
 ];
 
-/// The same of two tensors, of which the first one is written: `x += y`. Not `pow`, whose first argument may be a number, nor what
-/// may take more tensors than two: which of them an access means is not known.
+/// Element-wise operators of two tensors that write the first one: `x += y`. Excluded are `pow`, whose first argument
+/// may be a number, and operators of more than two tensors, whose accesses cannot be assigned.
 const OF_TWO: &[&str] = &["add", "div", "mul", "sub"];
 
-/// Suggestions to let an operator's result take the memory of its first input: of the same size and type, a temporary object that
-/// this operator alone reads, and that is not kept for backward.
+/// Suggestions to let an operator's result reuse the memory of its first input. The input has the same size and type,
+/// is temporary, is read by this operator only, and is not kept for backward.
 pub(super) fn in_place(usage: &ObjectUsage<'_>) -> Vec<Suggestion> {
     let trace = usage.trace;
     let mut names = Names::new(trace, has_form);
@@ -78,8 +78,8 @@ pub(super) fn in_place(usage: &ObjectUsage<'_>) -> Vec<Suggestion> {
     made
 }
 
-/// By call, whether it is all that the operator does that the program called: `aten::relu` runs `aten::clamp_min` and nothing else.
-/// What the outermost operator then reads and writes is what this call does.
+/// True per call if it is the only call of the operator that the program called: `aten::relu` runs only
+/// `aten::clamp_min`. Then this call's accesses are those of the outermost operator.
 fn alone_in_operator(trace: &MemoryTrace, callers: &Callers<'_>) -> Vec<bool> {
     use MemoryCallKind::{Allocate, Free};
     let mut alone = vec![false; trace.calls.len()];
@@ -90,7 +90,8 @@ fn alone_in_operator(trace: &MemoryTrace, callers: &Callers<'_>) -> Vec<bool> {
         }
         let node = callers.outermost_operator(trace.calls.stack[call]).map_or(MemoryStackId::NONE, |(node, _)| node);
         alone[call] = node.is_some();
-        // At one line, with nothing in between, they may also be several calls of it: then nothing is said.
+        // At one line without other calls in between, they may also be several calls of the operator; then there is no
+        // suggestion.
         if let Some((_, before)) =
             last.insert(trace.calls.stream[call], (node, call)).filter(|(other, _)| *other == node)
         {
@@ -100,7 +101,7 @@ fn alone_in_operator(trace: &MemoryTrace, callers: &Callers<'_>) -> Vec<bool> {
     alone
 }
 
-/// The operator that is to write in place where this object is its output: the one that the program called, if it has such a form.
+/// Operator to write in place, for this output: the one that the program called, if it has an in-place form.
 pub(super) fn operator_of(trace: &MemoryTrace, output: MemoryObjectId) -> StrId {
     let frames = trace.stacks.frames_of(trace.objects.stack[output.index()]);
     let operators =
@@ -113,15 +114,15 @@ fn has_form(name: &str) -> bool {
     tensors(name).is_some()
 }
 
-/// How many tensors an operator takes that has a form for this.
+/// Number of tensors of an operator with an in-place form.
 fn tensors(name: &str) -> Option<usize> {
     let name = name.strip_prefix(OPERATOR_PREFIX)?;
     OF_ONE.contains(&name).then_some(1).or_else(|| OF_TWO.contains(&name).then_some(2))
 }
 
-/// The first object that a call reads, and the only one that it writes, if it touches both wholly and reads as many objects as its
-/// operator takes tensors. With fewer, one object was handed twice (`s + s.t()`: written over, it would be read as it is no more),
-/// or another operator within this one read an argument, perhaps the first.
+/// First input and only output of a call, if it accesses both wholly and reads as many objects as its operator takes
+/// tensors. With fewer, one object was passed twice (`s + s.t()`, which would read overwritten values), or a nested
+/// operator read an argument, possibly the first.
 fn in_and_out(trace: &MemoryTrace, call: MemoryCallId, name: StrId) -> Option<(MemoryObjectId, MemoryObjectId)> {
     let is = |access: &MemoryAccess, mode: AccessMode| access.mode == mode && access.extent == AccessExtent::Whole;
     let mut written = trace.accesses_of(call).filter(|access| access.mode.writes());
@@ -143,7 +144,7 @@ fn fits(usage: &ObjectUsage<'_>, call: MemoryCallId, input: MemoryObjectId, outp
         && objects.dtype[a] == objects.dtype[b]
         && objects.dtype[a].is_some();
     let is_known = objects.kind[a] == MemoryObjectKind::Temporary && objects.allocated_by[b].is_some();
-    // What is alive when the trace breaks off may be read yet.
+    // Objects that are live at the end of a truncated trace may be read later.
     let is_over = usage.trace.saw_end || objects.freed_by[a].is_some();
     let is_new = usage.uses[b].first_touch == call;
     is_same
@@ -154,10 +155,10 @@ fn fits(usage: &ObjectUsage<'_>, call: MemoryCallId, input: MemoryObjectId, outp
         && !usage.opaque_in(usage.trace.life(input))
 }
 
-/// Whether a call is the only one that reads an object that others made, and the last one that touches it.
+/// True if a call is the only reader of an object of other calls, and its last access.
 fn is_read_once(usage: &ObjectUsage<'_>, object: MemoryObjectId, call: MemoryCallId) -> bool {
     let used = &usage.uses[object.index()];
-    // What adds to it makes it, too: `addmm` to the bias that was copied there.
+    // An addition to the object is part of its creation: `addmm` to the copied bias.
     let makes = |first: MemoryCallId| {
         let mut mine = usage.trace.accesses_of(first).filter(|access| access.object == object);
         mine.all(|access| matches!(access.mode, AccessMode::Write | AccessMode::Both))
@@ -175,7 +176,7 @@ fn suggest(usage: &ObjectUsage<'_>, input: MemoryObjectId, output: MemoryObjectI
         object: output,
         action: Action::InPlace { of: input },
         pattern: Pattern::RedundantAllocation,
-        // Whether autograd allows it, the trace does not say for sure.
+        // The trace does not show if autograd permits it.
         certainty: certainty.max(Certainty::Partial),
         cost_ns: 0,
     };

@@ -1,4 +1,4 @@
-//! From patterns to suggestions.
+//! Suggestions from matches of patterns.
 
 use super::cost::{Times, copy_ns};
 use super::{Action, Suggestion, expandable, in_place, recompute, smaller};
@@ -9,11 +9,11 @@ use crate::{Certainty, Gap, Measure, ObjectUsage, Pattern, PatternMatch};
 use stackline_model::{AccessExtent, MemoryCallKind, MemoryObjectId, MemoryObjectKind};
 use std::collections::BTreeMap;
 
-/// Most idle times that become suggestions of their own; the largest (by bytes, then kernels) are taken.
+/// Maximum number of gaps that become suggestions; the largest (by bytes, then kernels) are taken.
 const MOST_GAPS: usize = 20_000;
 
-/// What could be changed about these patterns, in their order; then idle times, in the order of objects and time; then what no
-/// pattern calls for.
+/// Suggestions for matches in their order, then for gaps by object and time, then general suggestions without a
+/// pattern.
 pub fn suggestions(usage: &ObjectUsage<'_>, matches: &[PatternMatch]) -> Vec<Suggestion> {
     let any_within = matches.iter().any(|found| found.pattern == Pattern::Overallocation);
     let copied = if any_within { read_by_copies(usage) } else { BTreeMap::new() };
@@ -44,7 +44,7 @@ fn action(usage: &ObjectUsage<'_>, found: &PatternMatch) -> Option<Action> {
     match found.pattern {
         Pattern::EarlyAllocation => used.needed_from.some().map(|before| Action::MoveAllocation { before }),
         Pattern::LateDeallocation => used.last_use.some().map(|after| Action::MoveFree { after }),
-        // What is alive when the trace breaks off may be used yet.
+        // Objects that are live at the end of a truncated trace may be used later.
         Pattern::MemoryLeak if usage.trace.saw_end => used.last_use.some().map(|after| Action::MoveFree { after }),
         Pattern::UnusedAllocation | Pattern::NeverRead => Some(Action::Remove),
         Pattern::RedundantAllocation => Some(Action::Reuse { of: found.other }),
@@ -58,7 +58,7 @@ fn action(usage: &ObjectUsage<'_>, found: &PatternMatch) -> Option<Action> {
     }
 }
 
-/// What a suggestion is made of.
+/// Parts of a new suggestion.
 pub(super) struct NewSuggestion {
     pub(super) object: MemoryObjectId,
     pub(super) action: Action,
@@ -68,7 +68,7 @@ pub(super) struct NewSuggestion {
     pub(super) cost_ns: u64,
 }
 
-/// A suggestion, if it changes anything.
+/// Suggestion, if it changes anything.
 pub(super) fn suggestion(usage: &ObjectUsage<'_>, new: NewSuggestion) -> Option<Suggestion> {
     let NewSuggestion { object, action, pattern, certainty, cost_ns } = new;
     let used = &usage.uses[object.index()];
@@ -86,7 +86,7 @@ pub(super) fn suggestion(usage: &ObjectUsage<'_>, new: NewSuggestion) -> Option<
     let span = match &action {
         Action::MoveAllocation { before } => (life.from, before.0),
         Action::MoveFree { after } => (after.0 + 1, life.to),
-        // At the call itself it takes more.
+        // At the call itself it needs more memory.
         Action::Recompute { after, before, scratch, .. } => (after.0 + 1, before.0 + u32::from(*scratch > 0)),
         action => action.away().map_or((life.from, life.to), |(after, before)| (after.0 + 1, before.0)),
     };
@@ -110,7 +110,7 @@ fn splits(usage: &ObjectUsage<'_>, matches: &[PatternMatch]) -> Vec<Suggestion> 
     let mut made = Vec::new();
     for (object, touches) in intra::by_object(usage.touches()) {
         let Some(found) = structured.get(&object) else { continue };
-        // Copies and sets of the whole object need all slices at once; those of a slice need it alone.
+        // Copies and sets of the whole object need all slices at once; those of a slice need only this slice.
         let Some(besides) = besides.get(&object).map_or(Some(&[][..]), Option::as_deref) else { continue };
         let slices = overlapping(&[touches, besides].concat());
         if slices.len() < 2 {
@@ -127,7 +127,7 @@ fn splits(usage: &ObjectUsage<'_>, matches: &[PatternMatch]) -> Vec<Suggestion> 
     made
 }
 
-/// Which bytes of these objects sets and copies touch, by object; none where one does not say, or touches the whole.
+/// Bytes of objects that sets and copies access, by object; none if one of them has no range, or covers the whole.
 fn set_and_copied<T>(
     usage: &ObjectUsage<'_>,
     objects: &BTreeMap<MemoryObjectId, T>,
@@ -149,16 +149,16 @@ fn set_and_copied<T>(
     found
 }
 
-/// How copies read an object.
+/// Copies that read an object.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reads {
-    /// Copies of all of it to the host.
+    /// Number of copies of the whole object to the host.
     whole_to_host: u32,
-    /// Whether there are others.
+    /// True if other copies read the object.
     others: bool,
 }
 
-/// The objects that copies read: not all of their uses are kernels.
+/// Objects that copies read, so that not all of their uses are kernels.
 fn read_by_copies(usage: &ObjectUsage<'_>) -> BTreeMap<MemoryObjectId, Reads> {
     let trace = usage.trace;
     let mut found: BTreeMap<MemoryObjectId, Reads> = BTreeMap::new();
@@ -174,9 +174,9 @@ fn read_by_copies(usage: &ObjectUsage<'_>) -> BTreeMap<MemoryObjectId, Reads> {
     found
 }
 
-/// The suggestion to make an object smaller that copies read. A copy of all of it to the host can be shortened as those
-/// that fill it: bytes that no kernel touches are as they came from there, or nothing. It is not certain that the host can
-/// do without. Copies of some part, and to other objects, need what they read.
+/// Suggestion to shrink an object that copies read. A copy of the whole object to the host can be shortened like its
+/// fills, because bytes without kernel accesses return unchanged. The host may still need them, so this is uncertain.
+/// Copies of a part, and to other objects, need what they read.
 fn shortened(suggestion: Suggestion, reads: Option<&Reads>) -> Option<Suggestion> {
     match reads {
         None => Some(suggestion),
@@ -189,7 +189,7 @@ fn shortened(suggestion: Suggestion, reads: Option<&Reads>) -> Option<Suggestion
     }
 }
 
-/// One suggestion per idle time, each as sure as it is that nobody needs the object then.
+/// One suggestion per gap, with the certainty that the object is unused in it.
 fn idle_times(usage: &ObjectUsage<'_>) -> Vec<Suggestion> {
     let mut gaps: Vec<&Gap> = usage.gaps.iter().collect();
     let bytes = |gap: &Gap| usage.trace.objects.bytes[gap.object.index()];

@@ -1,4 +1,4 @@
-//! What could be changed, and what each change would save.
+//! Suggested changes of memory use, with their savings.
 
 pub(crate) mod callers;
 mod cost;
@@ -20,83 +20,83 @@ use crate::{Certainty, Pattern};
 use stackline_model::{MemoryCallId, MemoryObjectId};
 use std::collections::BTreeSet;
 
-/// A change of one object's memory.
+/// Change of one object's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Do not make it at all, nor fill it.
+    /// Remove the object and its fills.
     Remove,
-    /// Free it just after this call; what fills it later is left out.
+    /// Free the object just after a call; later fills are left out.
     MoveFree {
-        /// The last call that needs it.
+        /// Last call that needs the object.
         after: MemoryCallId,
     },
-    /// Allocate it, and fill it, just before this call.
+    /// Allocate and fill the object just before a call.
     MoveAllocation {
-        /// The first call that needs it.
+        /// First call that needs the object.
         before: MemoryCallId,
     },
-    /// Free it just after a call and allocate it again, and fill it, just before another one.
+    /// Free the object just after a call; allocate and fill it again just before another one.
     FreeWhileIdle {
-        /// The last call that needs what is in it.
+        /// Last call that needs the content.
         after: MemoryCallId,
-        /// The first call that needs its memory again.
+        /// First call that needs the memory again.
         before: MemoryCallId,
     },
-    /// The same for a gradient: `zero_grad(set_to_none=True)`.
+    /// `FreeWhileIdle` for a gradient: `zero_grad(set_to_none=True)`.
     SetToNone {
-        /// The last call that needs what is in it.
+        /// Last call that needs the content.
         after: MemoryCallId,
-        /// The first call that needs its memory again.
+        /// First call that needs the memory again.
         before: MemoryCallId,
     },
-    /// Take the memory of an object whose last use is over.
+    /// Reuse the memory of an object after its last use.
     Reuse {
-        /// That object.
+        /// Object whose memory is reused.
         of: MemoryObjectId,
     },
-    /// Let the operator that makes it write into its input, which nobody needs any more.
+    /// Write the result into the operator's input, after its last use.
     InPlace {
-        /// The input, of the same size and type.
+        /// Input, of the same size and type.
         of: MemoryObjectId,
     },
     /// Allocate fewer bytes.
     Shrink {
-        /// This many.
+        /// New size in bytes.
         to: u64,
     },
-    /// Allocate its slices one by one, each while it is touched.
+    /// Allocate slices one at a time, each while it is accessed.
     Split {
-        /// The slices' memory.
+        /// Memory of the slices.
         slices: Vec<Span>,
     },
-    /// Move it to the host after a call and back before another one.
+    /// Copy the object to the host after a call, and back before another one.
     Offload {
-        /// The call after which it is idle.
+        /// Call after which the object is idle.
         after: MemoryCallId,
-        /// The call that needs it again.
+        /// Call that needs the object again.
         before: MemoryCallId,
     },
-    /// Free it after a call, and make it again by the same operator before another one.
+    /// Free the object after a call, and recompute it by the same operator before another one.
     Recompute {
-        /// The call after which it is idle.
+        /// Call after which the object is idle.
         after: MemoryCallId,
-        /// The call that needs it again.
+        /// Call that needs the object again.
         before: MemoryCallId,
-        /// The call that made it.
+        /// Call that computed the object.
         by: MemoryCallId,
-        /// The call that makes an input anew which is gone by then, if it takes one.
+        /// Call that recomputes a freed input first, if needed.
         first: Option<MemoryCallId>,
-        /// What is read to make it, and must be there and unchanged just before `before`.
+        /// Inputs of the recomputation, which must be live and unchanged just before `before`.
         needs: Vec<MemoryObjectId>,
-        /// Bytes that are in use besides while it is made.
+        /// Bytes of temporary objects during the recomputation.
         scratch: u64,
     },
-    /// Keep its elements in a type of half the size. This changes numbers.
+    /// Keep elements in a type of half the size. This changes numerical results.
     SmallerDtype {
-        /// Bytes that are left.
+        /// Remaining bytes.
         to: u64,
     },
-    /// `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`: nothing changes but what the allocator holds of the object's device.
+    /// `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`: changes only the reserved memory of the object's device.
     ExpandableSegments,
 }
 
@@ -120,8 +120,8 @@ impl Action {
         }
     }
 
-    /// How much work it is, from 0: leaving something out is less than moving it, and that less than to make it again or to
-    /// copy it away. What changes numbers is the last resort.
+    /// Effort of the change, from 0: removing is less than moving, which is less than recomputing or copying. Changes
+    /// of numerical results come last.
     pub fn effort(&self) -> u8 {
         match self {
             Self::Remove | Self::ExpandableSegments => 0,
@@ -135,17 +135,17 @@ impl Action {
         }
     }
 
-    /// Whether the program computes other numbers with it.
+    /// True if the change alters numerical results.
     pub fn changes_numbers(&self) -> bool {
         matches!(self, Self::SmallerDtype { .. })
     }
 
-    /// Whether it follows from what is known of the object's use. The others are general means, against no pattern.
+    /// True if the change follows from a pattern of the object's use. Other changes are general.
     pub fn is_against_pattern(&self) -> bool {
         !matches!(self, Self::SmallerDtype { .. } | Self::ExpandableSegments)
     }
 
-    /// The object whose memory is taken.
+    /// Object whose memory is reused.
     pub(crate) fn giver(&self) -> Option<MemoryObjectId> {
         match self {
             Self::Reuse { of } | Self::InPlace { of } => Some(*of),
@@ -153,7 +153,7 @@ impl Action {
         }
     }
 
-    /// The calls between which the object has no memory.
+    /// Calls between which the object has no memory.
     pub(crate) fn away(&self) -> Option<(MemoryCallId, MemoryCallId)> {
         match self {
             Self::FreeWhileIdle { after, before }
@@ -164,13 +164,13 @@ impl Action {
         }
     }
 
-    /// Whether the object stays one piece of its size from its first to its last moment.
+    /// True if the object stays one block of its size during its lifetime.
     pub(crate) fn keeps_whole(&self) -> bool {
         let moves = matches!(self, Self::MoveFree { .. } | Self::MoveAllocation { .. } | Self::ExpandableSegments);
         moves || self.giver().is_some()
     }
 
-    /// Whether both can be done to one object.
+    /// True if both changes can apply to one object.
     pub(crate) fn goes_with(&self, other: &Self) -> bool {
         let is_setting = |action: &Self| *action == Self::ExpandableSegments;
         if is_setting(self) || is_setting(other) {
@@ -184,7 +184,7 @@ impl Action {
         !(alone(self) || alone(other) || twice)
     }
 
-    /// Whether what is in the object can still be read just before `call`, if it can without this.
+    /// True if the content of the object is still readable just before `call`, provided that it is without this change.
     pub(crate) fn leaves(&self, call: MemoryCallId) -> bool {
         match self {
             Self::Remove | Self::Split { .. } => false,
@@ -194,40 +194,40 @@ impl Action {
     }
 }
 
-/// A change that would save memory: of one object or, if there are `more`, of all that one line makes.
+/// Change that saves memory: of one object or, with `more`, of all objects of one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suggestion {
-    /// The object.
+    /// Object.
     pub object: MemoryObjectId,
-    /// What to do.
+    /// Change.
     pub action: Action,
-    /// The pattern that it is against; of general means ([`Action::is_against_pattern`]) the nearest one.
+    /// Pattern that the change removes; for general changes ([`Action::is_against_pattern`]) the nearest one.
     pub pattern: Pattern,
-    /// How sure that pattern is.
+    /// Certainty of the pattern.
     pub certainty: Certainty,
-    /// Sets and copies that move with it, are left out, or become shorter.
+    /// Sets and copies that move with the object, are left out, or become shorter.
     pub fills: u32,
-    /// Bytes that it makes free while it has an effect.
+    /// Bytes that are freed while the change has an effect.
     pub bytes: u64,
-    /// Offload: how long one copy takes at the assumed bandwidth, ns.
+    /// Offload: duration of one copy at the assumed bandwidth, ns.
     pub copy_ns: u64,
-    /// What it adds to the run's time, ns. Offload: what of both copies the idle time does not hide (all, where times are not
-    /// known). Recompute: the measured time of the operators that run again.
+    /// Added run time, ns. Offload: the part of both copies that the gap does not hide (all without times). Recompute:
+    /// the measured time of the operators that run again.
     pub cost_ns: u64,
-    /// Where the object's memory can change, for a quick look whether a position is concerned at all.
+    /// Range of positions in which the object's memory can change, for a fast check.
     span: (u32, u32),
-    /// The same change of other objects that the same line makes; these have no `more`. What stands above is of the first one
-    /// alone.
+    /// Same change for other objects of the same line; these have no `more`. The fields above describe the first object
+    /// only.
     pub more: Vec<Suggestion>,
 }
 
 impl Suggestion {
-    /// The suggestion for each object; of one object there may be several, at several times.
+    /// Suggestion per object; an object may have several, at several times.
     pub fn members(&self) -> impl Iterator<Item = &Self> {
         std::iter::once(self).chain(&self.more)
     }
 
-    /// How many objects it is about.
+    /// Number of objects.
     pub fn objects(&self) -> usize {
         let objects: BTreeSet<MemoryObjectId> = self.members().map(|member| member.object).collect();
         objects.len()
@@ -238,23 +238,23 @@ impl Suggestion {
         self.members().map(|member| member.bytes).fold(0, u64::saturating_add)
     }
 
-    /// How long one copy of each member takes, ns.
+    /// Duration of one copy of each member, ns.
     pub fn total_copy_ns(&self) -> u64 {
         self.members().map(|member| member.copy_ns).fold(0, u64::saturating_add)
     }
 
-    /// What all members add to the run's time, ns. `None` if it is a change that costs none.
+    /// Added run time of all members, ns. `None` for changes without cost.
     pub fn total_cost_ns(&self) -> Option<u64> {
         let costs = matches!(self.action, Action::Offload { .. } | Action::Recompute { .. });
         costs.then(|| self.members().map(|member| member.cost_ns).fold(0, u64::saturating_add))
     }
 
-    /// How sure the least sure member is.
+    /// Least certainty of the members.
     pub fn weakest(&self) -> Certainty {
         self.members().map(|member| member.certainty).fold(self.certainty, Certainty::max)
     }
 
-    /// The same with those members alone that pass a test; none if there are none.
+    /// Suggestion with only the members that pass a test; none if no member does.
     pub fn only(&self, keep: impl Fn(&Self) -> bool) -> Option<Self> {
         let alone = |member: &Self| Self { more: Vec::new(), ..member.clone() };
         let mut kept = self.members().filter(|member| keep(member)).map(alone);
@@ -262,7 +262,7 @@ impl Suggestion {
         Some(Self { more: kept.collect(), ..first })
     }
 
-    /// Positions at which memory may change if this is applied, of the first member alone.
+    /// Positions at which memory may change if the first member is applied.
     pub(crate) fn positions(&self) -> Vec<u32> {
         match &self.action {
             Action::MoveFree { after } => vec![after.0 + 1],
@@ -273,7 +273,7 @@ impl Suggestion {
         }
     }
 
-    /// Whether less may be in use at a position, by the first member alone.
+    /// True if the first member may lower the live bytes at a position.
     pub(crate) fn reaches(&self, position: u32) -> bool {
         self.span.0 <= position && position < self.span.1
     }

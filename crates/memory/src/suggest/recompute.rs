@@ -1,4 +1,4 @@
-//! Activations that wait for backward and could be made again by the operator that made them.
+//! Suggestions to recompute activations that wait for backward.
 
 use super::callers::{Callers, Names};
 use super::cost::Times;
@@ -8,8 +8,8 @@ use crate::{Certainty, Gap, ObjectUsage, Pattern};
 use stackline_model::names::OPERATOR_PREFIX;
 use stackline_model::{AccessMode, MemoryCallId, MemoryCallKind, MemoryObjectId, MemoryObjectKind, MemoryTrace};
 
-/// Words in the names of operators of PyTorch's own (`aten::`) whose results may differ from run to run: those that draw numbers,
-/// and those that drop some at random if they are told to (attention, recurrent layers).
+/// Words in names of PyTorch operators (`aten::`) whose results may differ between runs: random numbers, and optional
+/// dropout (attention, recurrent layers).
 const RANDOM: [&str; 20] = [
     "bernoulli",
     "binomial",
@@ -33,9 +33,9 @@ const RANDOM: [&str; 20] = [
     "uniform",
 ];
 
-/// Suggestions to make activations again, of these idle times. An activation is meant if nothing writes it but the operator that
-/// made it, whose result depends on its inputs alone, and if those are there and unchanged by then; one that is gone is made
-/// again, too, if the same holds of it (one level). Nothing is said where the times of the operators are not known.
+/// Suggestions to recompute activations in these gaps. Only the operator that computed an activation writes it, its
+/// result depends only on its inputs, and these are live and unchanged at the recomputation. A freed input is
+/// recomputed as well under the same conditions (one level). Operators without measured times give no suggestion.
 pub(super) fn recomputations(usage: &ObjectUsage<'_>, gaps: &[&Gap]) -> Vec<Suggestion> {
     let trace = usage.trace;
     let callers = Callers::new(trace);
@@ -54,12 +54,12 @@ pub(super) fn recomputations(usage: &ObjectUsage<'_>, gaps: &[&Gap]) -> Vec<Sugg
     waiting.into_iter().filter_map(|gap| maker.again(gap)).collect()
 }
 
-/// Whether an operator gives the same results for the same inputs.
+/// True if an operator gives the same results for the same inputs.
 fn is_repeatable(name: &str) -> bool {
     name.starts_with(OPERATOR_PREFIX) && !RANDOM.iter().any(|word| name.contains(word))
 }
 
-/// A write to an object.
+/// Write to an object.
 #[derive(Clone, Copy)]
 struct Write {
     object: MemoryObjectId,
@@ -78,19 +78,19 @@ fn writes(trace: &MemoryTrace) -> Vec<Write> {
     writes
 }
 
-/// What made an object.
+/// Computation of an object.
 #[derive(Clone, Copy)]
 struct Made {
     by: MemoryCallId,
-    /// What the operator put there before, for itself to read.
+    /// Earlier write by the operator, which it then reads itself.
     filled: Option<MemoryCallId>,
 }
 
-/// What runs again to make an object.
+/// Calls to run again for an object.
 #[derive(Default)]
 struct Again {
     reads: Vec<MemoryObjectId>,
-    /// Bytes of what it makes besides.
+    /// Bytes of temporary results.
     besides: u64,
     time_ns: u64,
 }
@@ -114,7 +114,7 @@ impl Maker<'_> {
             let gone = again.reads.swap_remove(gone);
             let maker = self.maker(gone, by)?;
             let (earlier, more) = (maker.by, self.run(gone, maker, before)?);
-            // More than one that is gone, or an input of it that is gone, too: that would be another level.
+            // More than one freed input, or a freed input of a freed input, would need another level.
             let mine = again.reads.iter().all(|read| self.is_there(*read, by, before));
             if !mine || !more.reads.iter().all(|read| self.is_there(*read, earlier, before)) {
                 return None;
@@ -133,7 +133,7 @@ impl Maker<'_> {
             object: gap.object,
             action,
             pattern: Pattern::TemporaryIdleness,
-            // What operators do to memory is known by their names at best.
+            // Effects of operators on memory are known by their names at best.
             certainty: idle.max(Certainty::Partial),
             cost_ns,
         };
@@ -150,8 +150,8 @@ impl Maker<'_> {
         &self.writes[first..first + count]
     }
 
-    /// The call that wrote what is in an object before another call, if it alone did, or on top of what it had put there itself (`addmm`
-    /// begins with a copy of the bias).
+    /// Call that wrote the content of an object before another call, if it did so alone or over its own earlier write
+    /// (`addmm` begins with a copy of the bias).
     fn maker(&self, object: MemoryObjectId, before: MemoryCallId) -> Option<Made> {
         let writes = self.writes_of(object);
         match writes[..writes.partition_point(|write| write.call < before)] {
@@ -165,7 +165,7 @@ impl Maker<'_> {
         }
     }
 
-    /// Whether a call was made by the operator that another one is.
+    /// True if a call was made within the operator of another call.
     fn is_within(&self, call: MemoryCallId, operator: MemoryCallId) -> bool {
         let (calls, stacks) = (&self.usage.trace.calls, &self.usage.trace.stacks);
         let [own, outer] = [call, operator].map(|call| calls.stack[call.index()]);
@@ -175,8 +175,8 @@ impl Maker<'_> {
         outer.is_some() && ran && callers.any(|node| node == outer)
     }
 
-    /// What it takes to run a call again just before another one, if that can be done: it changes nothing that it was given, and
-    /// nobody can have changed it unseen meanwhile.
+    /// Requirements to run a call again just before another one. None if the call changes its inputs, or if an input
+    /// may have changed unrecorded.
     fn run(&mut self, made: MemoryObjectId, Made { by, filled }: Made, before: MemoryCallId) -> Option<Again> {
         let trace = self.usage.trace;
         let is_kernel = trace.calls.kind[by.index()] == MemoryCallKind::Kernel;
@@ -206,7 +206,7 @@ impl Maker<'_> {
         Some(again)
     }
 
-    /// Whether an object is alive just before a call, and holds what it held when an earlier call read it.
+    /// True if an object is live just before a call, with the content that an earlier call read.
     fn is_there(&self, object: MemoryObjectId, read_by: MemoryCallId, before: MemoryCallId) -> bool {
         let is_alive = self.usage.trace.life(object).contains(&before.index());
         let writes = self.writes_of(object);

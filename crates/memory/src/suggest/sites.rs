@@ -1,4 +1,4 @@
-//! Suggestions that are one change of the program: the same change, about objects that the same line makes.
+//! Groups of suggestions that are one change of the program: the same action for objects of the same line.
 
 use super::Suggestion;
 use crate::patterns::PatternMatch;
@@ -7,8 +7,8 @@ use rustc_hash::FxHashMap;
 use stackline_model::{MemoryDeviceId, MemoryObjectId, MemoryStackId, MemoryTrace, StrId};
 use std::collections::BTreeMap;
 
-/// What makes an object: a line and an operator, on a device. Names count only where the line is not known: layers that one
-/// line makes have names of their own.
+/// Allocation site: line, operator and device. Names count only without a line: layers of one line have different
+/// names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Site {
     device: MemoryDeviceId,
@@ -16,11 +16,11 @@ pub(crate) struct Site {
     line: Option<(StrId, StrId, u32)>,
     operator: StrId,
     name: StrId,
-    /// An object of which none of them is known stands alone.
+    /// Distinguishes objects without line, operator and name.
     alone: u32,
 }
 
-/// Finds out what makes objects. Each call path is looked at once.
+/// Lookup of allocation sites. Each call path is analyzed once.
 pub(crate) struct Sites<'a> {
     trace: &'a MemoryTrace,
     lines: FxHashMap<MemoryStackId, Option<(StrId, StrId, u32)>>,
@@ -31,7 +31,8 @@ impl<'a> Sites<'a> {
         Self { trace, lines: FxHashMap::default() }
     }
 
-    /// The site of a match: of a leaked activation the line that called the model, whatever lines and operators are within.
+    /// Site of a match; for a leaked activation, the line that called the model, independent of lines and operators
+    /// within it.
     pub(crate) fn of_match(&mut self, found: &PatternMatch) -> Site {
         match found.model_call.some() {
             Some(stack) => self.called_from(found.object, stack),
@@ -39,7 +40,7 @@ impl<'a> Sites<'a> {
         }
     }
 
-    /// The site of what a model's call made.
+    /// Site of objects of a model's call.
     pub(crate) fn called_from(&mut self, object: MemoryObjectId, model_call: MemoryStackId) -> Site {
         let (device, line) = (self.trace.objects.device[object.index()], self.line(model_call));
         Site { device, line, operator: StrId::NONE, name: StrId::NONE, alone: u32::MAX }
@@ -63,9 +64,8 @@ impl<'a> Sites<'a> {
     }
 }
 
-/// Suggestions (by their places in the list) that are about objects of the same line and operator, and of the same kind of
-/// change: what is made anew in every step of a loop, or in every layer, stands together. Groups come in the order of
-/// their first member.
+/// Suggestions (by index) for objects of the same line and operator, with the same kind of change, such as an
+/// allocation in every step or layer. Groups are in the order of their first member.
 pub fn sites(trace: &MemoryTrace, suggestions: &[Suggestion]) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     let mut known = BTreeMap::new();
@@ -81,14 +81,14 @@ pub fn sites(trace: &MemoryTrace, suggestions: &[Suggestion]) -> Vec<Vec<usize>>
     groups
 }
 
-/// The same suggestions with those of one site in one, under the one with the most bytes.
+/// Suggestions merged by site, led by the one with the most bytes.
 pub fn grouped(trace: &MemoryTrace, suggestions: Vec<Suggestion>) -> Vec<Suggestion> {
     let groups = sites(trace, &suggestions);
     let mut left: Vec<Option<Suggestion>> = suggestions.into_iter().map(Some).collect();
     let mut made = Vec::with_capacity(groups.len());
     for group in groups {
         let mut members: Vec<Suggestion> = group.into_iter().filter_map(|at| left[at].take()).collect();
-        // A stable sort: of equal ones the first leads.
+        // A stable sort: the first of equal ones leads.
         members.sort_by_key(|member| std::cmp::Reverse(member.bytes));
         let mut members = members.into_iter();
         made.extend(members.next().map(|first| Suggestion { more: members.collect(), ..first }));

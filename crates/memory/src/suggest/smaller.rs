@@ -1,29 +1,29 @@
-//! Elements of types that are often larger than they need be. Whether the program can do with less, no trace says: each of these
-//! suggestions is a hope.
+//! Suggestions of smaller element types. No trace shows if the program tolerates them, so these suggestions are
+//! speculative.
 
 use super::make::{NewSuggestion, suggestion};
 use super::{Action, Suggestion};
 use crate::{Certainty, ObjectUsage, Pattern};
 use stackline_model::{MemoryObjectId, MemoryObjectKind};
 
-/// Names of types, in all spellings, and the type of half the size that is usually taken.
+/// Type names in all spellings, and the usual type of half the size.
 const HALVES: [(&[&str], &str); 2] = [
     (&["f32", "float32", "float", "Float", "torch.float32", "c10::Float"], "bf16"),
     (&["f64", "float64", "double", "Double", "torch.float64", "c10::Double"], "f32"),
 ];
 
-/// Smaller objects gain nothing: allocators of devices round up to half of this.
+/// Least size of an object in bytes; allocators of devices round up to half of it.
 const LEAST_BYTES: u64 = 1024;
 
-/// Most objects that become suggestions of their own; the largest are taken.
+/// Maximum number of objects that become suggestions; the largest are taken.
 const MOST: usize = 20_000;
 
-/// The type that takes half the bytes of this one.
+/// Type of half the size.
 pub(super) fn half_of(dtype: &str) -> Option<&'static str> {
     HALVES.iter().find(|(names, _)| names.contains(&dtype)).map(|(_, half)| *half)
 }
 
-/// Suggestions to keep activations and state of optimizers in smaller types; of 64 bits, parameters and gradients, too.
+/// Suggestions of smaller types for activations and optimizer state; for 64 bits also for parameters and gradients.
 pub(super) fn smaller(usage: &ObjectUsage<'_>) -> Vec<Suggestion> {
     let objects = &usage.trace.objects;
     let halves: Vec<Option<&str>> =

@@ -1,4 +1,4 @@
-//! Who is alive at a peak.
+//! Table of live memory at a peak, by a key.
 
 use super::{NamedPeak, int, percent};
 use crate::curve::{alive_at, alive_by};
@@ -6,31 +6,31 @@ use crate::source_location::{path_text, place_text};
 use crate::suggest::callers::Callers;
 use stackline_model::{MemoryCallId, MemoryObjectId, MemoryTrace, Table, Unit};
 
-/// What to sum memory by.
+/// Key to group live memory by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
-    /// The line of the program that allocated it.
+    /// Line of the program that allocated the memory.
     Place,
-    /// The whole call path that allocated it.
+    /// Whole call path that allocated the memory.
     Path,
-    /// What it is for.
+    /// Kind of the object at the peak.
     Kind,
-    /// The module that it belongs to.
+    /// Module of the object.
     Module,
-    /// In which phase of training it was allocated: forward, backward, optimizer, data, other.
+    /// Training phase of the allocation: forward, backward, optimizer, data, other.
     Phase,
-    /// Its size.
+    /// Size class of the object.
     Size,
-    /// The operator that made it.
+    /// Operator that allocated the object.
     Operator,
-    /// The type of its elements.
+    /// Element type.
     Dtype,
-    /// The allocator's pool.
+    /// Pool of the allocator.
     Pool,
 }
 
 impl By {
-    /// All, in their order.
+    /// All keys, in their order.
     pub const ALL: [Self; 9] = [
         Self::Place,
         Self::Path,
@@ -43,7 +43,7 @@ impl By {
         Self::Pool,
     ];
 
-    /// Stable name; also the name of the column.
+    /// Stable name, also of the column.
     pub fn name(self) -> &'static str {
         match self {
             Self::Place => "place",
@@ -58,7 +58,7 @@ impl By {
         }
     }
 
-    /// What an object counts for at a position.
+    /// Group of an object at a position.
     fn key(self, trace: &MemoryTrace, callers: &Callers<'_>, object: MemoryObjectId, at: MemoryCallId) -> String {
         let row = object.index();
         let objects = &trace.objects;
@@ -73,7 +73,7 @@ impl By {
             Self::Kind => trace.kind_at(object, at).name().to_owned(),
             Self::Module => or(trace.strings.get(objects.module[row]), "(unknown)"),
             Self::Phase => callers.phase_of(object).to_owned(),
-            // Powers of two: sizes that are alike stand together.
+            // Powers of two, so that similar sizes form one group.
             Self::Size => size_class(objects.bytes[row]),
             Self::Operator => or(trace.strings.get(objects.operator[row]), "(unknown)"),
             Self::Dtype => or(trace.strings.get(objects.dtype[row]), "(unknown)"),
@@ -93,11 +93,11 @@ fn size_class(bytes: u64) -> String {
     format!("{} and more", text(from))
 }
 
-/// Bytes alive at each peak, summed by a key, most first.
+/// Live bytes at each peak, summed by a key, largest first.
 pub fn at_peak_table(trace: &MemoryTrace, peaks: &[NamedPeak], by: By) -> Table {
     let (mut rows, callers) = (Vec::new(), Callers::new(trace));
     for peak in peaks {
-        // Call paths are made to texts once each, not once per object.
+        // Call paths are converted to text once each, not once per object.
         let key = |object: MemoryObjectId| match by {
             By::Place | By::Path if trace.objects.stack[object.index()].is_some() => {
                 (Some(trace.objects.stack[object.index()]), String::new())
@@ -118,7 +118,7 @@ pub fn at_peak_table(trace: &MemoryTrace, peaks: &[NamedPeak], by: By) -> Table 
         sums.sort_by_key(|(_, (bytes, _))| std::cmp::Reverse(*bytes));
         rows.extend(sums.into_iter().map(|(key, (bytes, objects))| (peak, key, bytes, objects)));
     }
-    Table::new("memory_at_peak", &format!("In use at the peaks, by {}", by.name()))
+    Table::new("memory_at_peak", &format!("Live bytes at the peaks, by {}", by.name()))
         .text("peak", rows.iter().map(|row| Some(row.0.name.clone())))
         .text(by.name(), rows.iter().map(|row| Some(row.1.clone())))
         .i64("bytes", Unit::Bytes, rows.iter().map(|row| int(row.2)))
@@ -126,10 +126,10 @@ pub fn at_peak_table(trace: &MemoryTrace, peaks: &[NamedPeak], by: By) -> Table 
         .i64("objects", Unit::None, rows.iter().map(|row| i64::from(row.3)))
 }
 
-/// The objects alive at one peak, largest first.
+/// Live objects at one peak, largest first.
 pub fn alive_table(trace: &MemoryTrace, peak: &NamedPeak) -> Table {
     let alive = alive_at(trace, peak.device, peak.peak.position);
-    let title = format!("Objects in use at {}", peak.name);
+    let title = format!("Live objects at {}", peak.name);
     let kind = |object| trace.kind_at(object, peak.peak.position);
     super::objects::columns(Table::new("memory_alive", &title), trace, &alive, &kind)
 }

@@ -1,4 +1,4 @@
-//! The caching allocator: what it holds, and in how small pieces.
+//! Tables of the caching allocator: reserved memory and its fragmentation.
 
 use super::{int, percent};
 use stackline_model::format::{bytes as words, count};
@@ -7,19 +7,19 @@ use stackline_model::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Bytes that the allocator held, of all devices.
+/// Reserved bytes of the allocator on all devices.
 pub struct Reserved {
     curves: BTreeMap<MemoryDeviceId, Vec<(u32, u64)>>,
 }
 
 impl Reserved {
-    /// What a source tells of it.
+    /// Reserved bytes as far as the source records them.
     pub fn from_trace(trace: &MemoryTrace) -> Self {
         let devices: BTreeSet<MemoryDeviceId> = trace.totals.iter().map(|total| total.device).collect();
         Self { curves: devices.into_iter().map(|device| (device, reserved_curve(trace, device))).collect() }
     }
 
-    /// Bytes held on a device at a position, if the source tells; of what was before its first word it tells nothing.
+    /// Reserved bytes on a device at a position; none if unknown, and before the first record.
     pub fn at(&self, device: MemoryDeviceId, position: MemoryCallId) -> Option<u64> {
         let points = self.curves.get(&device)?;
         let known = points.partition_point(|(from, _)| *from <= position.0);
@@ -27,22 +27,21 @@ impl Reserved {
     }
 }
 
-/// Bytes that the allocator held on a device: from each of these positions on, so many; empty if the source does not tell.
-/// What the segments hold at the end, and back from there what segment events changed: nothing, where there are none. Without
-/// segments, what the source itself said after each call.
+/// Reserved bytes on a device from each position on; empty if unknown. With segments in the source: their total at the
+/// end, and back from there by segment events. Without segments: the totals after each call.
 pub fn reserved_curve(trace: &MemoryTrace, device: MemoryDeviceId) -> Vec<(u32, u64)> {
     let totals = || trace.totals.iter().filter(|total| total.device == device && total.reserved > 0);
     let events = || trace.segment_events.iter().filter(|event| event.device == device);
     let position = |after: MemoryCallId| after.some().map_or(0, |call| call.0);
     let Some(last) = totals().next_back() else { return Vec::new() };
-    // A snapshot tells of every segment that comes and goes in its time: without events it was the same all the time.
+    // A snapshot records every segment event: without events, the segments never changed.
     let has_segments = trace.segments.iter().any(|segment| segment.device == device);
     if events().next().is_none() && !has_segments {
         let mut points: Vec<(u32, u64)> = totals().map(|total| (position(total.after), total.reserved)).collect();
         points.dedup_by_key(|(_, bytes)| *bytes);
         return points;
     }
-    // An event belongs to the position of the call before which it happened.
+    // An event has the position of the call that follows it.
     let known_after = last.after.some().map_or(0, |call| call.0 + 1);
     let mut changes: Vec<(u32, i128)> = events()
         .filter(|event| event.before.0 <= known_after)
@@ -61,7 +60,7 @@ pub fn reserved_curve(trace: &MemoryTrace, device: MemoryDeviceId) -> Vec<(u32, 
     points.into_iter().filter_map(|(position, bytes)| Some((position, u64::try_from(bytes).ok()?))).collect()
 }
 
-/// What the segments of one kind hold.
+/// Sums over segments of one kind.
 #[derive(Default)]
 struct Sums {
     segments: u64,
@@ -71,7 +70,7 @@ struct Sums {
     rounding: u64,
     unused_segments: u64,
     split: u64,
-    /// Free in private pools: only what made the pool, such as a CUDA graph, takes it.
+    /// Free bytes in private pools, which only their owner, such as a CUDA graph, can use.
     private: u64,
     free_blocks: u64,
     largest_free: u64,
@@ -110,29 +109,30 @@ impl Sums {
         self.unused_segments.saturating_add(self.split).saturating_add(self.private)
     }
 
-    /// 1 - largest free block / all that is free.
+    /// 1 - largest free block / all free bytes, in percent.
     fn fragmentation(&self) -> Option<f64> {
         let free = self.free();
         (free > 0).then(|| 100.0 - percent(self.largest_free, free))
     }
 }
 
-/// Sizes of a damaged file may be of any magnitude.
+/// Saturating sum, because sizes of a damaged file may be arbitrarily large.
 fn add(sum: &mut u64, bytes: u64) {
     *sum = sum.saturating_add(bytes);
 }
 
-/// What the columns of [`segments_table`] mean, for people.
-pub const SEGMENTS_NOTE: &str = "free_segments can go back to the device (empty_cache); free_split lies between blocks in use and can \
-     serve requests of its pool and stream only; free_private serves the private pool's own requests (a CUDA graph's) and does not go back \
-     while that pool is in use. fragmentation: 100 % less the largest free block's share of what is free.";
+/// Note on the columns of [`segments_table`].
+pub const SEGMENTS_NOTE: &str = "Column free_segments: whole segments that torch.cuda.empty_cache() returns to the \
+    device. Column free_split: free bytes between used blocks, only for requests of the same pool and stream. Column \
+    free_private: free bytes of a private pool (a CUDA graph's), which keeps them while it exists. Column fragmentation: \
+    100 % minus the largest free block's share of the free bytes.";
 
-/// Segments and blocks at the moment of the snapshot, by device and pool; `None` if the source tells nothing of them.
+/// Segments and blocks at the time of the snapshot, by device and pool; `None` if the source has none.
 pub fn allocator_table(trace: &MemoryTrace) -> Option<Table> {
     (!trace.segments.is_empty()).then(|| segments_table(trace))
 }
 
-/// The same, also without rows.
+/// Like [`allocator_table`], also without rows.
 pub fn segments_table(trace: &MemoryTrace) -> Table {
     let mut groups = BTreeMap::<_, Sums>::new();
     for segment in &trace.segments {
@@ -143,7 +143,7 @@ pub fn segments_table(trace: &MemoryTrace) -> Table {
     }
     let device = |id: MemoryDeviceId| trace.devices.get(id.index()).map(|device| device.name).unwrap_or_default();
     let column = |f: &dyn Fn(&Sums) -> u64| groups.values().map(|sums| int(f(sums))).collect::<Vec<_>>();
-    let table = Table::new("memory_allocator", "The caching allocator at the moment of the snapshot")
+    let table = Table::new("memory_allocator", "Caching allocator at the time of the snapshot")
         .text("device", groups.keys().map(|key| Some(trace.strings.get(device(key.0)).to_owned())))
         .text("pool", groups.keys().map(|key| Some(key.1.clone())))
         .i64("segments", Unit::None, column(&|sums| sums.segments))
@@ -159,10 +159,10 @@ pub fn segments_table(trace: &MemoryTrace) -> Table {
     free_notes(trace).into_iter().fold(table.note(SEGMENTS_NOTE), Table::note)
 }
 
-/// From this share of what is held on, free memory is worth a sentence.
+/// Least share of free bytes in reserved memory, in percent, for a note.
 const MUCH_FREE: f64 = 10.0;
 
-/// A sentence for each device of which much is held and free.
+/// One note per device with much free reserved memory.
 fn free_notes(trace: &MemoryTrace) -> Vec<String> {
     let mut devices = BTreeMap::<MemoryDeviceId, Sums>::new();
     for segment in &trace.segments {
@@ -173,7 +173,8 @@ fn free_notes(trace: &MemoryTrace) -> Vec<String> {
     let note = |(device, sums): (&MemoryDeviceId, &Sums)| {
         let name = trace.devices.get(device.index()).map(|device| device.name).unwrap_or_default();
         format!(
-            "{}: {} of {} reserved ({:.1} %) are free, in {} {}, the largest {}: of these {} go back to the device by empty_cache.",
+            "{}: {} of {} reserved ({:.1} %) are free, in {} {}, the largest {}. torch.cuda.empty_cache() returns {} \
+             of these to the device.",
             trace.strings.get(name),
             words(sums.free()),
             words(sums.reserved),

@@ -14,7 +14,7 @@ pub(super) type Sum = (u64, u64);
 #[derive(Clone, Debug, Default)]
 pub(super) struct PeakOf {
     pub(super) bytes: u64,
-    /// What is older than the records.
+    /// Bytes that are older than the records.
     older: u64,
     pub(super) places: BTreeMap<String, Sum>,
 }
@@ -35,7 +35,7 @@ pub(super) fn highest_peaks(trace: &MemoryTrace) -> BTreeMap<String, PeakOf> {
                 (true, true) => "(older than the records)".to_owned(),
                 (true, false) => "(no call path)".to_owned(),
             };
-            // What was asked for: how large a block the allocator had at hand differs between runs of the same program.
+            // Requested bytes, because block sizes differ between runs of the same program.
             let requested = if objects.requested[row] > 0 { objects.requested[row] } else { objects.bytes[row] };
             of_device.bytes = of_device.bytes.saturating_add(requested);
             if is_older {
@@ -53,10 +53,10 @@ fn device_name(trace: &MemoryTrace, device: MemoryDeviceId) -> String {
     trace.devices.get(device.index()).map(|device| trace.strings.get(device.name).to_owned()).unwrap_or_default()
 }
 
-/// The highest peak of a device in both; none where a trace has nothing of the device.
+/// Highest peak of a device in both traces; none if a trace lacks the device.
 type Pair = (Option<PeakOf>, Option<PeakOf>);
 
-/// The devices of either, with the highest peak in both.
+/// Devices of either trace, with their highest peaks in both.
 fn pairs(before: &MemoryTrace, after: &MemoryTrace) -> BTreeMap<String, Pair> {
     let mut pairs: BTreeMap<String, Pair> = BTreeMap::new();
     for (device, peak) in highest_peaks(before) {
@@ -72,7 +72,7 @@ fn change(before: Option<u64>, after: Option<u64>) -> Option<i64> {
     Some(int(after?).saturating_sub(int(before?)))
 }
 
-/// One row per device: its highest peak before and after; null where a trace has nothing of the device.
+/// One row per device: highest peak before and after; null if a trace lacks the device.
 pub fn peaks_comparison_table(before: &MemoryTrace, after: &MemoryTrace) -> Table {
     let pairs = pairs(before, after);
     let of = |value: fn(&PeakOf) -> u64| {
@@ -92,10 +92,13 @@ pub fn peaks_comparison_table(before: &MemoryTrace, after: &MemoryTrace) -> Tabl
         .f64("change_percent", Unit::Percent, bytes.iter().map(percent))
         .i64("older_before", Unit::Bytes, older.iter().map(|(before, _)| before.map(int)))
         .i64("older_after", Unit::Bytes, older.iter().map(|(_, after)| after.map(int)))
-        .note("Bytes are those asked for. older: the part of the peak that was allocated before the records begin.")
+        .note(
+            "bytes: requested bytes, without the allocator's rounding. older: bytes of the peak that were allocated \
+            before the recording began.",
+        )
 }
 
-/// One row per line that holds more or less at the highest peak of a device, largest change first; null where a trace has nothing of the
+/// One row per line whose bytes at the highest peak of a device differ, largest change first; null if a trace lacks the
 /// device.
 pub fn comparison_table(before: &MemoryTrace, after: &MemoryTrace) -> Table {
     let mut rows: Vec<(String, String, Option<Sum>, Option<Sum>)> = Vec::new();
@@ -112,7 +115,7 @@ pub fn comparison_table(before: &MemoryTrace, after: &MemoryTrace) -> Table {
     let objects = |sum: Option<Sum>| sum.map(|sum| int(sum.1));
     let size = |sum: Option<Sum>| bytes(sum).unwrap_or(0);
     rows.sort_by_key(|(_, _, before, after)| std::cmp::Reverse(size(*before).abs_diff(size(*after))));
-    Table::new("memory_diff", "In use at the highest peak, by source line")
+    Table::new("memory_diff", "Live bytes at the highest peak, by source line")
         .text("device", rows.iter().map(|row| Some(row.0.clone())))
         .text("place", rows.iter().map(|row| Some(row.1.clone())))
         .i64("bytes_before", Unit::Bytes, rows.iter().map(|row| bytes(row.2).map(int)))

@@ -1,16 +1,16 @@
-//! What the peaks are made of, as a table.
+//! Table of the composition of the peaks.
 
 use super::{NamedPeak, int, percent};
 use crate::composition::{Part, compositions, remedies};
 use stackline_model::{MemoryTrace, Table, Unit, Values};
 
-/// The parts of each peak, and what lowers the highest one.
+/// Parts of each peak, with advice for the highest one.
 pub fn composition_table(trace: &MemoryTrace, peaks: &[NamedPeak]) -> Table {
     let at: Vec<_> = peaks.iter().map(|peak| (peak.device, peak.peak.position)).collect();
     let parts: Vec<(&NamedPeak, Vec<Part>)> = peaks.iter().zip(compositions(trace, &at)).collect();
     let rows: Vec<(&NamedPeak, &Part)> =
         parts.iter().flat_map(|(peak, parts)| parts.iter().map(|part| (*peak, part))).collect();
-    let table = Table::new("memory_composition", "What the peaks are made of")
+    let table = Table::new("memory_composition", "Composition of the peaks")
         .text("peak", rows.iter().map(|(peak, _)| Some(peak.name.clone())))
         .text("use", rows.iter().map(|(_, part)| Some(part.of.name().to_owned())))
         .i64("bytes", Unit::Bytes, rows.iter().map(|(_, part)| int(part.bytes)))
@@ -22,7 +22,7 @@ pub fn composition_table(trace: &MemoryTrace, peaks: &[NamedPeak]) -> Table {
     notes.into_iter().fold(table, Table::note)
 }
 
-/// Whether a composition tells nothing of what memory is for.
+/// True if the use of all memory is unknown.
 pub fn is_unknown(table: &Table) -> bool {
     let unknown = |part: &Option<String>| matches!(part.as_deref(), Some("older than the records" | "other"));
     table.column("use").is_none_or(|column| matches!(&column.values, Values::Str(uses) if uses.iter().all(unknown)))

@@ -1,4 +1,4 @@
-//! What the other modules find, as tables: for the command line, the page and Python.
+//! Tables of all results, for the command line, the page and Python.
 
 mod alive;
 mod allocator;
@@ -32,7 +32,7 @@ pub use suggestions::{
 };
 pub use waste::waste_table;
 
-/// Names of the tables of one recording, or of several that are shown together.
+/// Names of the tables of one trace, or of several shown together.
 pub const NAMES: [&str; 16] = [
     "memory_peaks",
     "memory_composition",
@@ -55,7 +55,7 @@ pub const NAMES: [&str; 16] = [
 /// Names of the tables of a comparison.
 pub const NAMES_OF_COMPARISON: [&str; 2] = ["memory_diff_peaks", "memory_diff"];
 
-/// Where in the program: one column for people, and its parts for programs.
+/// Source location: one column for people, and its parts for programs.
 fn places(table: Table, trace: &MemoryTrace, stacks: &[MemoryStackId]) -> Table {
     let mut known = FxHashMap::default();
     for stack in stacks {
@@ -70,18 +70,18 @@ fn places(table: Table, trace: &MemoryTrace, stacks: &[MemoryStackId]) -> Table 
         .text("function", locations().map(|location| location.and_then(|l| l.function.clone())))
 }
 
-/// The modules that objects belong to.
+/// Column with the modules of objects.
 fn modules(table: Table, trace: &MemoryTrace, objects: &[MemoryObjectId]) -> Table {
     let name = |object: &MemoryObjectId| trace.strings.get(trace.objects.module[object.index()]).to_owned();
     table.text("module", objects.iter().map(|object| Some(name(object)).filter(|name| !name.is_empty())))
 }
 
-/// A size or a count as tables hold it.
+/// Size or count as a table value.
 fn int(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// `part` of `all` in percent. Sums of a damaged trace, which stop at the largest number, may be less than their parts.
+/// `part` of `all` in percent. Saturated sums of a damaged trace may be less than their parts.
 fn percent(part: u64, all: u64) -> f64 {
     if all == 0 { 0.0 } else { (100.0 * part as f64 / all as f64).min(100.0) }
 }
@@ -91,7 +91,7 @@ mod tests {
     use super::{NAMES, NAMES_OF_COMPARISON};
     use std::collections::BTreeSet;
 
-    /// Which tables an input gives depends on it: the source has them all.
+    /// The tables depend on the input; this source has all of them.
     #[test]
     fn names_are_those_of_all_tables() {
         let files = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src/tables")).unwrap();

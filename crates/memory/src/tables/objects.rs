@@ -1,4 +1,4 @@
-//! Objects one by one, and the curve point by point.
+//! Tables of single objects, and of the points of the curve.
 
 use super::{allocator::reserved_curve, int};
 use crate::curve::{Curve, curves};
@@ -14,7 +14,7 @@ pub fn objects_table(trace: &MemoryTrace) -> Table {
     })
 }
 
-/// What is known of some objects, of which `kind` says what they are.
+/// Columns of objects; `kind` gives the kind of an object.
 pub(super) fn columns(
     table: Table,
     trace: &MemoryTrace,
@@ -53,10 +53,10 @@ pub(super) fn columns(
     super::places(table, trace, &stacks)
 }
 
-/// A point of a curve: the device, the position, bytes in use, and those that the allocator holds, if that is known.
+/// Point of a curve: device, position, live bytes, and reserved bytes if known.
 type Point = (MemoryDeviceId, u32, u64, Option<u64>);
 
-/// Where what is in use on a device changes, or what the allocator holds.
+/// Positions at which live or reserved bytes of a device change.
 fn points(trace: &MemoryTrace, curve: &Curve) -> Vec<Point> {
     let reserved = reserved_curve(trace, curve.device);
     let held = |position: u32| {
@@ -68,7 +68,7 @@ fn points(trace: &MemoryTrace, curve: &Curve) -> Vec<Point> {
     positions.into_iter().map(|at| (curve.device, at, curve.at(at), held(at))).collect()
 }
 
-/// Memory in use over time. With `most` points or fewer per device: of neighbouring points the highest stays.
+/// Live bytes over time, with at most `most` points per device: of adjacent points the highest remains.
 pub fn curve_table(trace: &MemoryTrace, most: usize) -> Table {
     let time = trace.times_since_first();
     let mut rows: Vec<Point> = Vec::new();
@@ -80,7 +80,7 @@ pub fn curve_table(trace: &MemoryTrace, most: usize) -> Table {
         }
     }
     let device = |at: usize| trace.devices.get(rows[at].0.index()).map(|device| device.name).unwrap_or_default();
-    Table::new("memory_curve", "Memory in use over time")
+    Table::new("memory_curve", "Live bytes over time")
         .text("device", (0..rows.len()).map(|at| Some(trace.strings.get(device(at)).to_owned())))
         .i64("call", Unit::None, rows.iter().map(|row| i64::from(row.1)))
         .i64("time", Unit::Ns, rows.iter().map(|row| time(row.1 as usize)))

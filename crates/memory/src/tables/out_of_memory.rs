@@ -1,4 +1,4 @@
-//! Requests that failed, explained.
+//! Table of failed requests with their causes.
 
 use super::{allocator::Reserved, int, percent};
 use crate::allocator::{AllocatorSettings, segment_bytes};
@@ -9,22 +9,22 @@ use stackline_model::{
     MemoryBlockState, MemoryCallId, MemoryDeviceId, MemoryObjectId, MemoryTrace, OutOfMemory, Table, Unit,
 };
 
-/// So many failures are told in words below the table.
+/// Maximum number of failures that are explained below the table.
 const TOLD: usize = 3;
 
-/// What there was when a request failed.
+/// State of the memory when a request failed.
 struct Situation {
     allocated: u64,
     reserved: Option<u64>,
-    /// The largest free block of the request's stream, where the segments are those of this moment.
+    /// Largest free block of the request's stream, if the segments are those of this moment.
     largest_free: Option<u64>,
-    /// Bytes of the device; 0 if not known.
+    /// Bytes of the device; 0 if unknown.
     total: u64,
-    /// Whether it is the host's own memory.
+    /// True for host memory.
     is_host: bool,
-    /// What the allocator asked the device for: a segment.
+    /// Size of the segment that the allocator requested from the device.
     segment: u64,
-    /// Who has most of what is in use, with its share.
+    /// Largest owner of the live memory, with its share.
     holder: Option<String>,
 }
 
@@ -36,7 +36,7 @@ pub fn out_of_memory_table(trace: &MemoryTrace) -> Option<Table> {
     Some(failed_requests_table(trace))
 }
 
-/// The same, also without rows.
+/// Like [`out_of_memory_table`], also without rows.
 pub fn failed_requests_table(trace: &MemoryTrace) -> Table {
     let curves = curves(trace);
     let (failed, reserved) = (&trace.out_of_memory, Reserved::from_trace(trace));
@@ -44,7 +44,7 @@ pub fn failed_requests_table(trace: &MemoryTrace) -> Table {
     let device =
         |oom: &OutOfMemory| trace.devices.get(oom.device.index()).map(|device| device.name).unwrap_or_default();
     let pairs = || failed.iter().zip(&situations);
-    let table = Table::new("memory_out_of_memory", "Requests that failed")
+    let table = Table::new("memory_out_of_memory", "Failed requests (out of memory)")
         .text("device", failed.iter().map(|oom| Some(trace.strings.get(device(oom)).to_owned())))
         .i64("before_call", Unit::None, failed.iter().map(|oom| int(oom.before.index() as u64)))
         .i64("requested", Unit::Bytes, failed.iter().map(|oom| int(oom.requested)))
@@ -55,30 +55,30 @@ pub fn failed_requests_table(trace: &MemoryTrace) -> Table {
         .text("explanation", pairs().map(|(oom, situation)| Some(explain(oom, situation))));
     let stacks: Vec<_> = failed.iter().map(|oom| oom.stack).collect();
     let table = super::places(table, trace, &stacks);
-    // The explanation is what people came for: it must not depend on the width of their terminal.
+    // The explanation is the main result, so it must not depend on the width of the terminal.
     let told = |(oom, situation): (&OutOfMemory, &Situation)| {
         let place = place_text(trace, oom.stack);
         let at = if place.is_empty() { String::new() } else { format!(" at {place}") };
         // PyTorch's message names the segment.
         let segment = match situation.segment > oom.requested {
-            true => format!(" (a segment of {})", bytes(situation.segment)),
+            true => format!(" (needs a segment of {})", bytes(situation.segment)),
             false => String::new(),
         };
         let holder = situation.holder.as_ref().map_or_else(String::new, |holder| format!(" {holder}"));
-        format!("{} asked for{segment}{at}: {}.{holder}", bytes(oom.requested), explain(oom, situation))
+        format!("Request of {} failed{segment}{at}: {}.{holder}", bytes(oom.requested), explain(oom, situation))
     };
     pairs().take(TOLD).map(told).fold(table, Table::note)
 }
 
 fn situation(trace: &MemoryTrace, (curves, reserved): (&[Curve], &Reserved), oom: &OutOfMemory) -> Situation {
     let curve = curves.iter().find(|curve| curve.device == oom.device);
-    // The failed request stands before a call: what was in use is what the call before it left.
+    // The failed request precedes a call, so the live memory is that after the previous call.
     let allocated = match oom.before.0.checked_sub(1) {
         Some(before) => curve.map_or(0, |curve| curve.at(before)),
         None => older(trace, oom.device),
     };
     let reserved = reserved.at(oom.device, oom.before);
-    // The snapshot is of this moment if nothing came after.
+    // The snapshot shows this moment if no call follows.
     let now = oom.before.index() >= trace.calls.len() && !trace.segments.is_empty();
     let of_stream = trace.segments.iter().filter(|s| s.device == oom.device && s.stream == oom.stream);
     let free = of_stream
@@ -93,10 +93,10 @@ fn situation(trace: &MemoryTrace, (curves, reserved): (&[Curve], &Reserved), oom
     Situation { allocated, reserved, largest_free, total, is_host: name == "cpu", segment, holder }
 }
 
-/// From this share of what is in use on, in percent, one line is named.
+/// Least share of the live memory, in percent, for naming a line.
 const MOST_OF_IT: f64 = 30.0;
 
-/// The line that made most of what is in use before a request failed.
+/// Line that allocated most of the live memory before a request failed.
 fn holder(trace: &MemoryTrace, oom: &OutOfMemory, allocated: u64) -> Option<String> {
     let before = MemoryCallId(oom.before.0.checked_sub(1)?);
     let places = alive_by(trace, oom.device, before, |object| place_text(trace, trace.objects.stack[object.index()]));
@@ -104,10 +104,10 @@ fn holder(trace: &MemoryTrace, oom: &OutOfMemory, allocated: u64) -> Option<Stri
     let share = percent(held, allocated);
     let count = if objects == 1 { "1 object".to_owned() } else { format!("{} objects", count(u64::from(objects))) };
     (share >= MOST_OF_IT)
-        .then(|| format!("Of {} in use, {share:.1} % was allocated at {place} ({count}).", bytes(allocated)))
+        .then(|| format!("{place} allocated {share:.1} % of the {} in use ({count}).", bytes(allocated)))
 }
 
-/// Bytes on a device of objects that are older than the first call.
+/// Bytes of objects on a device that are older than the first call.
 fn older(trace: &MemoryTrace, device: MemoryDeviceId) -> u64 {
     let objects = &trace.objects;
     let is_older = |object: &MemoryObjectId| objects.allocated_by[object.index()].is_none();
@@ -115,65 +115,68 @@ fn older(trace: &MemoryTrace, device: MemoryDeviceId) -> u64 {
     here.map(|object| objects.bytes[object.index()]).fold(0, u64::saturating_add)
 }
 
-/// Numbers that do not go together.
+/// Contradiction between numbers of the input, if any.
 fn contradiction(situation: &Situation, reserved: u64, device_free: u64) -> Option<String> {
     let Situation { allocated, largest_free, total, .. } = *situation;
     if allocated > reserved {
-        return Some(format!("{} in use, of {} that the allocator held", bytes(allocated), bytes(reserved)));
+        return Some(format!("{} in use exceeds {} reserved", bytes(allocated), bytes(reserved)));
     }
     if largest_free.is_some_and(|largest| largest > reserved - allocated) {
-        return Some("a free block larger than all that was free".to_owned());
+        return Some("a free block is larger than all free memory".to_owned());
     }
-    (total > 0 && reserved.saturating_add(device_free) > total)
-        .then(|| format!("{} held and {} free, of {}", bytes(reserved), bytes(device_free), bytes(total)))
+    (total > 0 && reserved.saturating_add(device_free) > total).then(|| {
+        format!("{} reserved plus {} free exceeds the device's {}", bytes(reserved), bytes(device_free), bytes(total))
+    })
 }
 
-/// Why it failed, and what would have helped.
+/// Cause of the failure, and the remedy.
 fn explain(oom: &OutOfMemory, situation: &Situation) -> String {
     let (Some(device_free), Some(reserved)) = (oom.device_free, situation.reserved) else {
         if situation.is_host {
             return format!(
-                "the system gave no more, with {} of tensors in use: it has no more, or a limit of the process or the container \
-                 (ulimit -v, a control group) lets it have no more",
+                "the system refused more memory, with {} of tensors in use. Host memory is exhausted, or the process \
+                 or container has a limit (ulimit -v, cgroup); raise the limit, or lower the peak",
                 bytes(situation.allocated)
             );
         }
-        return "it is not known what the device and the allocator still had".to_owned();
+        return "cause unknown, because the input lacks the free bytes of the device and the allocator. Record a CUDA \
+            memory snapshot (torch.cuda.memory._dump_snapshot) after the failure"
+            .to_owned();
     };
     if let Some(why) = contradiction(situation, reserved, device_free) {
-        return format!("what the source tells cannot be true ({why}), so nobody knows why it failed");
+        return format!("cause unknown, because the numbers of the input contradict each other ({why})");
     }
     let cached = reserved.saturating_sub(situation.allocated);
     let missing = oom.requested.max(situation.segment).saturating_sub(device_free);
     if missing == 0 {
         return format!(
-            "the device had enough ({} free): a limit of the process (set_per_process_memory_fraction) kept it from being used, or the \
-             device had no address range for it. Raise the limit, or lower what is in use; other allocator settings gain at most the {} that \
-             the allocator held unused",
+            "the device had enough free memory ({}), but a limit of the process (set_per_process_memory_fraction) or a \
+             missing address range prevented its use. Raise the limit, or lower the peak; other allocator settings \
+             gain at most the {} that are reserved and unused",
             bytes(device_free),
             bytes(cached)
         );
     }
     if situation.largest_free.is_some_and(|largest| largest >= oom.requested) {
-        return "a free block of the request's stream was large enough: either the request was for another pool (of small blocks, or a \
-                private one, as CUDA graphs have), or not all that the source tells is true"
+        return "cause unknown, because a free block of the same stream was large enough. Either the request was for \
+            another pool (small blocks, or a CUDA graph's private pool), or the numbers of the input are wrong"
             .to_owned();
     }
     if cached >= oom.requested {
-        return "fragmentation: the allocator held enough, but not in one piece; \
-                PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True lets it put pieces together"
+        return "fragmentation: enough memory was reserved and unused, but not in one piece. Set \
+            PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, which joins pieces"
             .to_owned();
     }
     if cached >= missing {
-        return "fragmentation: what the allocator held unused and what the device had would have been enough together, but \
-                blocks in use lie in its segments; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True gives such pieces back"
+        return "fragmentation: unused reserved memory plus free device memory would have sufficed, but used blocks are \
+            in the same segments. Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, which returns such pieces to \
+            the device"
             .to_owned();
     }
     let short = bytes(missing - cached);
     format!(
-        "not enough memory: even with everything that the allocator held unused, {short} were missing; the peak must \
-         come down by that much (smaller batch, recomputation of activations, or the suggestions below), or the rest must \
-         be freed by other processes"
+        "not enough memory: {short} were missing, even with all unused reserved memory. Lower the peak by that much \
+         (smaller batch, activation checkpointing, or the suggestions below), or free memory of other processes"
     )
 }
 
@@ -211,8 +214,8 @@ mod tests {
             holder: None,
         };
         let told = explain(&oom, &situation(true));
-        assert!(told.starts_with("the system gave no more, with 4000 B of tensors in use"), "{told}");
-        assert!(explain(&oom, &situation(false)).starts_with("it is not known"));
+        assert!(told.starts_with("the system refused more memory, with 4000 B of tensors in use"), "{told}");
+        assert!(explain(&oom, &situation(false)).starts_with("cause unknown"));
     }
 
     #[test]
@@ -234,9 +237,12 @@ mod tests {
             (50, 300, Situation { allocated: u64::MAX, ..sound() }),
         ] {
             let told = explained(free, reserved, situation);
-            assert!(told.starts_with("what the source tells cannot be true ("), "{told}");
+            assert!(
+                told.starts_with("cause unknown, because the numbers of the input contradict each other ("),
+                "{told}"
+            );
         }
         let elsewhere = explained(50, 350, Situation { largest_free: Some(120), ..sound() });
-        assert!(elsewhere.contains("either the request was for another pool"), "{elsewhere}");
+        assert!(elsewhere.contains("Either the request was for another pool"), "{elsewhere}");
     }
 }

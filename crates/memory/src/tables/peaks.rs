@@ -1,4 +1,4 @@
-//! The peaks, with names.
+//! Table of the peaks.
 
 use super::allocator::{Reserved, reserved_curve};
 use super::int;
@@ -8,18 +8,18 @@ use stackline_model::format::{bytes, count};
 use stackline_model::{MemoryCallKind, MemoryDeviceId, MemoryObjectId, MemoryStackId, MemoryTrace, Table, Unit};
 use std::collections::BTreeSet;
 
-/// A peak that can be asked for by its name.
+/// Peak with a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedPeak {
-    /// `P1`, `P2` and so on: by device, the highest first, and of devices that with the highest peak.
+    /// `P1`, `P2` and so on: by device, highest first; the device with the highest peak comes first.
     pub name: String,
     /// The device.
     pub device: MemoryDeviceId,
-    /// When, and how high.
+    /// Position and bytes.
     pub peak: Peak,
 }
 
-/// The highest peaks of each device, at most `most` of one.
+/// Highest peaks of each device, at most `most` per device.
 pub fn named_peaks(trace: &MemoryTrace, most: usize) -> Vec<NamedPeak> {
     let of_curve = |curve: &Curve| (curve.device, curve.peaks(most));
     let mut devices: Vec<(MemoryDeviceId, Vec<Peak>)> = curves(trace).iter().map(of_curve).collect();
@@ -29,7 +29,7 @@ pub fn named_peaks(trace: &MemoryTrace, most: usize) -> Vec<NamedPeak> {
     peaks.enumerate().map(named).collect()
 }
 
-/// One row per peak: how high, when, and which call made it so.
+/// One row per peak: bytes, time, and the call that reached it.
 pub fn peaks_table(trace: &MemoryTrace, peaks: &[NamedPeak]) -> Table {
     let time = trace.times_since_first();
     let row = |peak: &NamedPeak| peak.peak.position.index();
@@ -37,7 +37,7 @@ pub fn peaks_table(trace: &MemoryTrace, peaks: &[NamedPeak]) -> Table {
     let requested =
         |at: usize| alive[at].iter().map(|object| trace.objects.requested[object.index()]).fold(0, u64::saturating_add);
     let text = |f: &dyn Fn(&NamedPeak) -> String| peaks.iter().map(|peak| Some(f(peak))).collect::<Vec<_>>();
-    // A first call that frees did not make the peak: it was there before.
+    // A first call that frees did not reach the peak, which existed before.
     let frees = |peak: &NamedPeak| trace.calls.kind.get(row(peak)) == Some(&MemoryCallKind::Free);
     let stack = |peak: &NamedPeak| match trace.calls.stack.get(row(peak)) {
         Some(stack) if !frees(peak) => *stack,
@@ -60,20 +60,21 @@ pub fn peaks_table(trace: &MemoryTrace, peaks: &[NamedPeak]) -> Table {
     reserved_notes(trace, peaks).into_iter().chain(history_note(trace)).fold(table, Table::note)
 }
 
-/// A snapshot without history knows one moment, no peak; one whose history began late knows the peaks of what was recorded.
+/// Title of the table. A snapshot without history has a single moment and no peak; a history that began late has only
+/// the peaks since then.
 fn title(trace: &MemoryTrace) -> &'static str {
     match (trace.calls.is_empty(), older(trace).0) {
-        (true, _) => "In use at the moment of the snapshot: without history the peak is not known",
-        (false, 0) => "Peaks: most memory in use at once",
-        (false, _) => "Peaks of what was recorded: most memory in use at once",
+        (true, _) => "Live bytes at the time of the snapshot (peak unknown: the snapshot has no history)",
+        (false, 0) => "Peaks of live bytes",
+        (false, _) => "Peaks of live bytes within the recorded history",
     }
 }
 
-/// Of what the allocator held at its highest, growth by less than this share, and less than this share that is free, tell nothing.
+/// Least growth of reserved memory, and least free part of it, as shares of its maximum, for a note.
 const MUCH_GROWTH: f64 = 0.05;
 const MUCH_UNUSED: f64 = 0.1;
 
-/// A sentence for each device of what its allocator held at most, where no peak tells it or much of it was not used.
+/// One note per device on the maximum of reserved memory, if no peak shows it or much of it was unused.
 fn reserved_notes(trace: &MemoryTrace, peaks: &[NamedPeak]) -> Vec<String> {
     let devices: BTreeSet<MemoryDeviceId> = peaks.iter().map(|peak| peak.device).collect();
     let note = |curve: Curve| {
@@ -87,7 +88,7 @@ fn reserved_notes(trace: &MemoryTrace, peaks: &[NamedPeak]) -> Vec<String> {
         }
         let name = trace.devices.get(curve.device.index()).map(|device| device.name).unwrap_or_default();
         let name = trace.strings.get(name);
-        Some(format!("{name}: the allocator held at most {}.{}", bytes(most), growth.unwrap_or_default()))
+        Some(format!("{name}: the allocator reserved at most {}.{}", bytes(most), growth.unwrap_or_default()))
     };
     curves(trace).into_iter().filter(|curve| devices.contains(&curve.device)).filter_map(note).collect()
 }
@@ -97,7 +98,7 @@ fn bytes_at(points: &[(u32, u64)], position: u32) -> Option<u64> {
     points[..known].last().map(|(_, bytes)| *bytes)
 }
 
-/// Where the allocator got memory from the device though the most of what it held was free: in blocks too small, or of another pool or
+/// Growth of reserved memory while much of it was free, in blocks that are too small or belong to another pool or
 /// stream.
 fn useless_growth(trace: &MemoryTrace, curve: &Curve, held: &[(u32, u64)], most: u64) -> Option<String> {
     let growths = held.windows(2).map(|pair| (pair[1].0, pair[0].1, pair[1].1.saturating_sub(pair[0].1)));
@@ -114,7 +115,8 @@ fn useless_growth(trace: &MemoryTrace, curve: &Curve, held: &[(u32, u64)], most:
     let place = place.map_or_else(String::new, |place| format!(" ({place})"));
     (unused as f64 >= MUCH_UNUSED * most as f64).then(|| {
         format!(
-            " At call {}{place} it got {} from the device though {} were free: in blocks that were too small, or of another pool or stream.",
+            " At call {}{place} the allocator requested {} from the device although {} of its memory were free, in \
+             blocks that are too small or belong to another pool or stream.",
             count(u64::from(at)),
             bytes(growth),
             bytes(unused),
@@ -122,7 +124,7 @@ fn useless_growth(trace: &MemoryTrace, curve: &Curve, held: &[(u32, u64)], most:
     })
 }
 
-/// The calls that allocated on a device, and the bytes that each took: those of other devices have numbers between them.
+/// Allocating calls of a device with their bytes; calls of other devices have numbers in between.
 fn requests_of(trace: &MemoryTrace, device: MemoryDeviceId) -> Vec<(u32, u64)> {
     let here = trace.objects.ids().filter(|object| device_of(trace, *object) == device);
     let made = |object: MemoryObjectId| {
@@ -134,7 +136,7 @@ fn requests_of(trace: &MemoryTrace, device: MemoryDeviceId) -> Vec<(u32, u64)> {
     requests
 }
 
-/// Objects that are older than the records, and their bytes.
+/// Number and bytes of objects that are older than the records.
 fn older(trace: &MemoryTrace) -> (usize, u64) {
     let objects = &trace.objects;
     let older = || (0..objects.len()).filter(|row| objects.allocated_by[*row].is_none());
@@ -146,12 +148,9 @@ fn history_note(trace: &MemoryTrace) -> Option<String> {
     let is_late = objects > 0 && !trace.calls.is_empty();
     is_late.then(|| {
         let (which, were) = match objects {
-            1 => ("1 object".to_owned(), "was in use before, and counts"),
-            _ => (format!("{} objects", count(objects)), "were in use before, and count"),
+            1 => ("1 object".to_owned(), "was allocated earlier, and counts"),
+            _ => (format!("{} objects", count(objects)), "were allocated earlier, and count"),
         };
-        format!(
-            "The records begin late: {which} of {} {were} from the beginning; earlier peaks are not known.",
-            bytes(sum)
-        )
+        format!("The recording began late: {which} of {} {were} from the start. Earlier peaks are unknown.", bytes(sum))
     })
 }

@@ -1,20 +1,20 @@
-//! Ranks by the names of files.
+//! Ranks from file names.
 
 use stackline_model::RankInName;
 use std::collections::BTreeSet;
 
-/// The ranks that names of files tell.
+/// Ranks from file names.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum RanksByName {
-    /// The rank of each file; several files may be of one rank.
+    /// Rank of each file; several files may have the same rank.
     Known(Vec<i64>),
-    /// Numbers of GPUs of a host that come more than once: of several hosts, or of several times.
+    /// GPU numbers that repeat, from several hosts or several times.
     Repeated,
-    /// Not each name has a number, or all have the same one.
+    /// Not every name has a number, or all have the same one.
     Unknown,
 }
 
-/// The rank of each file, if no two files are of the same one.
+/// Rank of each file, if no two files have the same one.
 pub fn unique_ranks(names: &[&str]) -> Option<Vec<i64>> {
     match ranks_by_name(names) {
         RanksByName::Known(ranks) if distinct(&ranks) == ranks.len() => Some(ranks),
@@ -22,7 +22,7 @@ pub fn unique_ranks(names: &[&str]) -> Option<Vec<i64>> {
     }
 }
 
-/// The ranks that names tell. Folders that all files share tell nothing.
+/// Ranks from file names. Common folders are ignored.
 pub(super) fn ranks_by_name(names: &[&str]) -> RanksByName {
     let shared = shared_folder(names);
     let told: Option<Vec<RankInName>> = names.iter().map(|name| RankInName::of_rank_or_gpu(&name[shared..])).collect();
@@ -39,7 +39,7 @@ pub(super) fn distinct(ranks: &[i64]) -> usize {
     ranks.iter().collect::<BTreeSet<_>>().len()
 }
 
-/// The length of the folder that all of these files are in, its slash included.
+/// Length of the common folder of the files, with its slash.
 fn shared_folder(names: &[&str]) -> usize {
     let Some(first) = names.first().map(|name| name.as_bytes()) else { return 0 };
     let alike = |name: &&str| name.bytes().zip(first).take_while(|(own, of_first)| own == *of_first).count();
@@ -60,7 +60,7 @@ mod tests {
         ] {
             assert_eq!(ranks_by_name(&names), RanksByName::Repeated, "{names:?}");
         }
-        // A rank of the job that comes again is an earlier file of it.
+        // A repeated rank of the job is an earlier file of that rank.
         let steps = ["step_1/rank0", "step_1/rank1", "step_2/rank0", "step_2/rank1"];
         assert_eq!(ranks_by_name(&steps), RanksByName::Known(vec![0, 1, 0, 1]));
         assert_eq!([unique_ranks(&steps), unique_ranks(&steps[..2])], [None, Some(vec![0, 1])]);

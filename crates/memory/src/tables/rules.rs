@@ -1,11 +1,11 @@
-//! Our rules beside those of DrGPUM's published artifact.
+//! Table that compares Stackline's rules with those of DrGPUM.
 
 use crate::patterns::paper_one_pass;
 use crate::{ObjectUsage, Pattern, PatternMatch, drgpum};
 use stackline_model::{MemoryObjectId, Table, Unit};
 use std::collections::BTreeSet;
 
-/// By pattern, how many objects match: by the artifact's rules, by the algorithm that the paper gives (for redundant
+/// Number of matching objects per pattern: by the artifact's rules, by the paper's algorithm (for redundant
 /// allocations), and by ours.
 pub fn rules_table(usage: &ObjectUsage<'_>, matches: &[PatternMatch]) -> Table {
     let artifact = drgpum::count(usage);
@@ -14,18 +14,19 @@ pub fn rules_table(usage: &ObjectUsage<'_>, matches: &[PatternMatch]) -> Table {
         let objects = matches.iter().filter(|found| found.pattern == pattern).map(|found| found.object);
         objects.collect::<BTreeSet<MemoryObjectId>>().len() as i64
     };
-    // The artifact knows no bytes, and tells no two kinds of unused memory apart.
+    // The artifact has no byte ranges, and does not distinguish two kinds of unused memory.
     let within = [Pattern::Overallocation, Pattern::NonUniformAccess, Pattern::StructuredAccess, Pattern::NeverRead];
     let theirs = |pattern: Pattern| (!within.contains(&pattern)).then(|| i64::from(artifact.count_of(pattern)));
     let of_paper = |pattern: Pattern| (pattern == Pattern::RedundantAllocation).then_some(paper as i64);
-    Table::new("memory_rules", "Objects by pattern: DrGPUM's rules and ours")
+    Table::new("memory_rules", "Objects per pattern, by the rules of DrGPUM and of Stackline")
         .text("pattern", Pattern::all().map(|pattern| Some(pattern.name().to_owned())))
         .text("short", Pattern::all().map(|pattern| Some(pattern.short().to_owned())))
         .i64("drgpum", Unit::None, Pattern::all().map(theirs))
         .i64("paper", Unit::None, Pattern::all().map(of_paper))
         .i64("ours", Unit::None, Pattern::all().map(ours))
         .note(
-            "drgpum: as the published artifact counts; its unused allocations include what is written, but never read. paper: the \
-             one-pass algorithm of its section 5.1. Why ours differ: docs/reference/memory-patterns.md.",
+            "drgpum: count of the published artifact, whose unused allocations include objects that are written and \
+             never read. paper: the one-pass algorithm of section 5.1. ours: Stackline's rules; \
+             docs/reference/memory-patterns.md lists the differences.",
         )
 }

@@ -1,4 +1,4 @@
-//! Several files of memory: the ranks of a job beside each other, or a series in time.
+//! Several memory files: comparison of the ranks of a job, or a series in time.
 
 use super::compare::{PeakOf, highest_peaks};
 use super::int;
@@ -9,77 +9,77 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-/// Files without allocations that are named.
+/// Maximum number of named files without allocations.
 const NAMED: usize = 3;
 
-/// Owners that a row of a rank names.
+/// Maximum number of owners in a row of a rank.
 const OWNERS: usize = 3;
 
-/// A rank differs from the others if its peak does by more than this, in percent.
+/// Least difference of a rank's peak from the median, in percent.
 const DIFFERS: f64 = 1.0;
 
-/// Where a memory trace is.
+/// Location of a memory trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemorySource {
     /// The file or archive.
     pub path: PathBuf,
-    /// Its position among the memory traces of an archive; none if it is all of the file.
+    /// Position among the memory traces of an archive; none for a file with a single trace.
     pub member: Option<usize>,
 }
 
-/// What is kept of a file: its highest peaks by source line.
+/// Summary of a file: highest peaks by source line.
 #[derive(Clone, Debug)]
 pub struct MemorySummary {
     source: MemorySource,
-    /// What the file is called: its name below the folder.
+    /// Name of the file below the folder.
     file: String,
-    /// When its last call was, in ns since 1970, if its calls have such times.
+    /// Time of the last call, in ns since 1970, if calls have such times.
     end_ns: Option<i64>,
     peaks: BTreeMap<String, PeakOf>,
 }
 
 impl MemorySummary {
-    /// Of a trace from there, whose file is called so.
+    /// Summarize a trace of this source and file name.
     pub fn new(source: MemorySource, file: &str, trace: &MemoryTrace) -> Self {
-        // Times since the start of a program tell nothing of several files.
+        // Times since the start of a program do not order several files.
         const YEAR_2001_NS: i64 = 1_000_000_000_000_000_000;
         let end_ns = trace.calls.start_ns.last().copied().filter(|ns| *ns > YEAR_2001_NS);
         Self { source, file: file.to_owned(), end_ns, peaks: highest_peaks(trace) }
     }
 
-    /// The device with the highest peak.
+    /// Device with the highest peak.
     fn highest(&self) -> Option<(&String, &PeakOf)> {
         self.peaks.iter().rev().max_by_key(|(_, peak)| peak.bytes)
     }
 
-    /// Bytes of the highest peak; none if nothing was allocated.
+    /// Bytes of the highest peak; none without allocations.
     fn bytes(&self) -> Option<u64> {
         self.highest().map(|(_, peak)| peak.bytes)
     }
 }
 
-/// What several files are to each other.
+/// Relation of several files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrangement {
-    /// Ranks of a job: their names have different numbers, or each file has a device of its own.
+    /// Ranks of a job: different numbers in the names, or one separate device per file.
     Ranks,
-    /// The same program at several times.
+    /// One program at several times.
     Times,
 }
 
-/// Several files of memory.
+/// Several memory files.
 #[derive(Clone, Debug)]
 pub struct SeveralMemories {
     arrangement: Arrangement,
-    /// By rank, or by time: each with its rank, if that is known.
+    /// Files by rank or time, with the rank if known.
     files: Vec<(Option<i64>, MemorySummary)>,
-    /// Files of ranks of which later ones are shown.
+    /// Number of files of ranks that have later files.
     left_out: usize,
 }
 
 impl SeveralMemories {
-    /// Arranges files: by ranks if these can be told, otherwise by time, or by the numbers in their names where they have no times. Files
-    /// of GPUs whose numbers come more than once have a row each.
+    /// Arrange files by rank if known, else by time, or by the numbers in their names without times. Files with
+    /// repeated GPU numbers have a row each.
     pub fn new(mut files: Vec<MemorySummary>) -> Self {
         let have_times = files.iter().all(|file| file.end_ns.is_some());
         files.sort_by_cached_key(|file| (file.end_ns.filter(|_| have_times), natural(&file.file)));
@@ -88,7 +88,7 @@ impl SeveralMemories {
             RanksByName::Unknown => (Arrangement::Times, without_ranks(files)),
             RanksByName::Repeated => (Arrangement::Ranks, without_ranks(files)),
             RanksByName::Known(ranks) => {
-                // Of a rank the last one.
+                // The last file of a rank remains.
                 let of_ranks: BTreeMap<i64, MemorySummary> = ranks.into_iter().zip(files).collect();
                 let files = of_ranks.into_iter().map(|(rank, file)| (Some(rank), file)).collect();
                 (Arrangement::Ranks, files)
@@ -98,22 +98,21 @@ impl SeveralMemories {
         Self { arrangement, files, left_out }
     }
 
-    /// What the files are to each other.
+    /// Relation of the files.
     pub fn arrangement(&self) -> Arrangement {
         self.arrangement
     }
 
-    /// The file of a rank.
+    /// File of a rank.
     ///
     /// # Errors
-    /// The ranks that there are, if it is none of them; nothing if the rank of no file is known.
+    /// The existing ranks, if it is none of them; an empty list if no rank is known.
     pub fn file_of_rank(&self, rank: i64) -> Result<&MemorySource, Vec<i64>> {
         let file = self.files.iter().find(|(known, _)| *known == Some(rank));
         file.map(|(_, file)| &file.source).ok_or_else(|| self.files.iter().filter_map(|(rank, _)| *rank).collect())
     }
 
-    /// The files to look at next, with their ranks if these are known: that of the rank that differs most, or the first and the last one
-    /// in time.
+    /// Files to open next, with their ranks if known: the rank that differs most, or the first and last file in time.
     pub fn to_look_at(&self) -> Vec<(Option<i64>, &MemorySource)> {
         let mut files = match self.arrangement {
             Arrangement::Ranks => vec![self.odd_one().map_or(0, |(at, _)| at)],
@@ -128,7 +127,7 @@ impl SeveralMemories {
         files.into_iter().filter_map(|at| self.files.get(at)).map(|(rank, file)| (*rank, &file.source)).collect()
     }
 
-    /// What the folder holds and what is found in it, as sentences.
+    /// Summary of the files in sentences.
     pub fn sentences(&self) -> Vec<String> {
         match self.arrangement {
             Arrangement::Ranks => self.sentences_of_ranks(),
@@ -136,7 +135,8 @@ impl SeveralMemories {
         }
     }
 
-    /// The tables: of ranks their peaks and owners, and how the one that differs most does; of times the peaks, and growth by source line.
+    /// Tables. For ranks: peaks with owners, and the differences of the rank that differs most. For times: peaks, and
+    /// growth by source line.
     pub fn tables(&self) -> Vec<Table> {
         match self.arrangement {
             Arrangement::Ranks => [Some(self.ranks_table()), self.difference_table()].into_iter().flatten().collect(),
@@ -144,7 +144,7 @@ impl SeveralMemories {
         }
     }
 
-    /// The position of the rank that differs most from the median peak, and how much, in percent; none if it is next to nothing.
+    /// Index of the rank that differs most from the median peak, and its difference in percent; none below [`DIFFERS`].
     fn odd_one(&self) -> Option<(usize, f64)> {
         let median = self.median()? as f64;
         let differs = |(at, (_, file)): (usize, &(Option<i64>, MemorySummary))| {
@@ -155,12 +155,12 @@ impl SeveralMemories {
         (odd.1.abs() >= DIFFERS).then_some(odd)
     }
 
-    /// The median of the highest peaks, the lower one of two; none if that is nothing.
+    /// Median of the highest peaks (the lower one of two); none if it is 0.
     fn median(&self) -> Option<u64> {
         median(self.files.iter().filter_map(|(_, file)| file.bytes())).filter(|bytes| *bytes > 0)
     }
 
-    /// Whether each file is known to be of another rank of a job.
+    /// True if each file is known to belong to a different rank of a job.
     fn knows_ranks(&self) -> bool {
         self.files.iter().all(|(rank, _)| rank.is_some())
     }
@@ -168,22 +168,23 @@ impl SeveralMemories {
     fn sentences_of_ranks(&self) -> Vec<String> {
         let (count, median) = (self.files.len(), words(self.median().unwrap_or(0)));
         let mut said = vec![if self.knows_ranks() {
-            format!("{count} ranks of a job, a file each; the median peak is {median}.")
+            format!("{count} ranks of one job, one file each. Median peak: {median}.")
         } else {
             format!(
-                "{count} files of memory, a row each: the GPU numbers in their names repeat (several hosts or times) and are no ranks; the \
-                 median peak is {median}."
+                "{count} memory files, one row each: GPU numbers in their names repeat (several hosts or times), so \
+                 they are not ranks. Median peak: {median}."
             )
         }];
         let whose = if self.knows_ranks() { "rank" } else { "file" };
         said.push(match self.odd_one() {
             Some((at, percent)) => self.sentence_of_odd_one(at, percent),
-            None => format!("No {whose}'s peak differs from it by {DIFFERS:.0} % or more."),
+            None => format!("No {whose}'s peak differs from the median by {DIFFERS:.0} % or more."),
         });
         said.extend(self.sentence_of_empty_files());
         if self.left_out > 0 {
             said.push(format!(
-                "Of ranks with several files the last one is shown ({} left out); give the files of one rank to see them over time.",
+                "Only the last file of each rank is shown ({} left out). Pass the files of one rank to see its memory \
+                 over time.",
                 self.left_out
             ));
         }
@@ -194,25 +195,25 @@ impl SeveralMemories {
         let bytes = self.files[at].1.bytes().unwrap_or(0);
         let most = self.differences(at).into_iter().next().filter(|(_, own, usual)| own != usual);
         let most = most.map_or_else(String::new, |(place, own, usual)| {
-            format!("; most of the difference: {place}, {} beside {}", words(own), words(usual))
+            format!("; largest difference: {place}, {} instead of {}", words(own), words(usual))
         });
-        format!("{} differs most: its peak is {} ({percent:+.1} %){most}.", self.name(at), words(bytes))
+        format!("{} differs most from the median: peak {} ({percent:+.1} %){most}.", self.name(at), words(bytes))
     }
 
-    /// A file by its rank, or by its name.
+    /// Name of a file: its rank, or its file name.
     fn name(&self, at: usize) -> String {
         let (rank, file) = &self.files[at];
         rank.map_or_else(|| file.file.clone(), |rank| format!("Rank {rank}"))
     }
 
-    /// That files without any allocation are compared with nothing.
+    /// Sentence on files without allocations, which are not compared.
     fn sentence_of_empty_files(&self) -> Option<String> {
         let empty = || self.files.iter().filter(|(_, file)| file.bytes().is_none());
         let named: Vec<&str> = empty().take(NAMED).map(|(_, file)| &*file.file).collect();
         let count = empty().count();
         let more = if count > named.len() { format!(" and {} more", count - named.len()) } else { String::new() };
         (count > 0)
-            .then(|| format!("Without allocations, so without a peak, and not compared: {}{more}.", named.join(", ")))
+            .then(|| format!("Not compared, because the files contain no allocations: {}{more}.", named.join(", ")))
     }
 
     fn ranks_table(&self) -> Table {
@@ -226,17 +227,20 @@ impl SeveralMemories {
             named.collect::<Vec<_>>().join(", ")
         };
         let whose = if self.knows_ranks() { "rank" } else { "file" };
-        Table::new("memory_ranks", &format!("Highest peak of each {whose}, and who holds it"))
+        Table::new("memory_ranks", &format!("Highest peak of each {whose}, by owner"))
             .i64("rank", Unit::None, rows.iter().map(|(rank, ..)| *rank))
             .i64("bytes", Unit::Bytes, rows.iter().map(|(.., highest)| highest.map(|(_, peak)| int(peak.bytes))))
             .f64("beside_median", Unit::Percent, rows.iter().map(|(.., highest)| highest.and_then(|(_, p)| percent(p))))
             .text("owners", rows.iter().map(|(.., highest)| highest.map(|(_, peak)| owners(peak))))
             .text("device", rows.iter().map(|(.., highest)| highest.map(|(device, _)| device.clone())))
             .text("file", rows.iter().map(|(_, file, _)| Some(file.file.clone())))
-            .note(format!("bytes: those asked for, at the highest peak. beside_median: how much more than the median of the {whose}s."))
+            .note(format!(
+                "bytes: requested bytes at the highest peak. beside_median: difference from the median of \
+                the {whose}s."
+            ))
     }
 
-    /// By source line what a rank holds at its peak, and the median of the others; largest difference first.
+    /// Bytes by source line at the peak of a rank, and the median of the others; largest difference first.
     fn differences(&self, at: usize) -> Vec<(String, u64, u64)> {
         let places = |file: &MemorySummary| file.highest().map(|(_, peak)| peak.places.clone()).unwrap_or_default();
         let own = places(&self.files[at].1);
@@ -262,7 +266,7 @@ impl SeveralMemories {
         let (at, _) = self.odd_one()?;
         let (name, rows) = (self.name(at), self.differences(at));
         let others = if self.knows_ranks() { "ranks" } else { "files" };
-        let title = format!("{name} beside the median of the other {others}, by source line");
+        let title = format!("{name} compared with the median of the other {others}, by source line");
         Some(
             Table::new("memory_rank_difference", &title)
                 .text("place", rows.iter().map(|row| Some(row.0.clone())))
@@ -276,12 +280,12 @@ impl SeveralMemories {
         let peaks: Vec<u64> = self.files.iter().filter_map(|(_, file)| file.bytes()).collect();
         let mut said = Vec::new();
         if let [only] = &peaks[..] {
-            said.push(format!("One of {} files of memory has a peak: {}.", self.files.len(), words(*only)));
+            said.push(format!("1 of {} memory files has a peak: {}.", self.files.len(), words(*only)));
         }
         if let [first, .., last] = &peaks[..] {
             let sign = if last < first { "-" } else { "+" };
             said.push(format!(
-                "{} files of memory as a series in time: the highest peak is {} in the first and {} in the last one ({sign}{}).",
+                "{} memory files in time order: the highest peak is {} in the first and {} in the last ({sign}{}).",
                 peaks.len(),
                 words(*first),
                 words(*last),
@@ -292,7 +296,7 @@ impl SeveralMemories {
         let grows = self.growth().into_iter().find(|row| peaks.len() > 1 && row.change() > 0);
         if let Some(row) = grows {
             said.push(format!(
-                "Most growth: {}, {} to {}; it grows in {} of {} steps from file to file.",
+                "Largest growth: {}, from {} to {}, in {} of {} intervals between files.",
                 row.place,
                 words(row.first()),
                 words(row.last()),
@@ -309,15 +313,15 @@ impl SeveralMemories {
             let before = bytes[..at].iter().rev().copied().flatten().next()?;
             Some(bytes[at]?.saturating_sub(before))
         };
-        Table::new("memory_series", "Highest peak of each file, in the order of time")
+        Table::new("memory_series", "Highest peak of each file, in time order")
             .text("file", self.files.iter().map(|(_, file)| Some(file.file.clone())))
             .i64("bytes", Unit::Bytes, bytes.iter().copied())
             .i64("change", Unit::Bytes, (0..bytes.len()).map(change))
             .text("device", self.files.iter().map(|(_, file)| file.highest().map(|(device, _)| device.clone())))
-            .note("bytes: those asked for, at the highest peak.")
+            .note("bytes: requested bytes at the highest peak.")
     }
 
-    /// What each line holds at the highest peak of each file, in order, largest growth first.
+    /// Bytes of each line at the highest peak of each file, in order, largest growth first.
     fn growth(&self) -> Vec<Growth> {
         let peaks: Vec<&PeakOf> =
             self.files.iter().filter_map(|(_, file)| file.highest()).map(|(_, peak)| peak).collect();
@@ -333,17 +337,20 @@ impl SeveralMemories {
 
     fn growth_table(&self) -> Table {
         let rows = self.growth();
-        Table::new("memory_growth", "Growth from the first file to the last one, by source line")
+        Table::new("memory_growth", "Growth from the first to the last file, by source line")
             .text("place", rows.iter().map(|row| Some(row.place.clone())))
             .i64("change", Unit::Bytes, rows.iter().map(Growth::change))
             .i64("first_bytes", Unit::Bytes, rows.iter().map(|row| int(row.first())))
             .i64("last_bytes", Unit::Bytes, rows.iter().map(|row| int(row.last())))
             .i64("grows", Unit::None, rows.iter().map(|row| int(row.grows() as u64)))
-            .note("grows: in how many steps from a file to the next one the line holds more at the highest peak.")
+            .note(
+                "grows: number of intervals between consecutive files in which the line holds more at the highest \
+                peak.",
+            )
     }
 }
 
-/// What a line holds at the highest peaks of files.
+/// Bytes of a line at the highest peaks of the files.
 struct Growth {
     place: String,
     bytes: Vec<u64>,
@@ -367,7 +374,7 @@ impl Growth {
     }
 }
 
-/// The middle one, the lower one of two.
+/// Median, the lower one of two.
 fn median(values: impl Iterator<Item = u64>) -> Option<u64> {
     let mut sorted: Vec<u64> = values.collect();
     sorted.sort_unstable();
@@ -378,8 +385,8 @@ fn without_ranks(files: Vec<MemorySummary>) -> Vec<(Option<i64>, MemorySummary)>
     files.into_iter().map(|file| (None, file)).collect()
 }
 
-/// The rank of each file: by the numbers in their names, if there are at least two different ones; or by their devices, if each file has
-/// one alone and no two the same.
+/// Rank of each file: from at least two different numbers in their names; else from their devices, if each file has a
+/// single one and no two are the same.
 fn ranks(files: &[MemorySummary]) -> RanksByName {
     let names: Vec<&str> = files.iter().map(|file| &*file.file).collect();
     let by_name = ranks_by_name(&names);
@@ -396,7 +403,7 @@ fn ranks(files: &[MemorySummary]) -> RanksByName {
     }
 }
 
-/// A name in parts that are compared as people order them: numbers by their values.
+/// Name in parts for natural sorting: numbers compare by value.
 fn natural(name: &str) -> Vec<(String, u64)> {
     let mut parts = vec![(String::new(), 0)];
     let mut digits = String::new();

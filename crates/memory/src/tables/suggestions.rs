@@ -1,4 +1,4 @@
-//! What to do against waste, and what it saves, as tables.
+//! Tables of suggestions and their savings.
 
 use super::{NamedPeak, int, modules, places};
 use crate::allocator::{AllocatorSettings, caches, reserved};
@@ -9,27 +9,27 @@ use stackline_model::format::bytes;
 use stackline_model::{AccessEvidence, MemoryDeviceId, MemoryObjectId, MemoryStackId, MemoryTrace, Table, Unit};
 use std::cmp::Reverse;
 
-/// A suggestion, and what it does without the others.
+/// Suggestion with its effect alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ranked {
-    /// What to change.
+    /// Suggestion.
     pub suggestion: Suggestion,
-    /// By how many bytes it lowers the peak of its device: by none, where another moment is as high.
+    /// Bytes by which it lowers the peak of its device; 0 if another moment is as high.
     pub lowers: u64,
     /// The highest peak of its device, in bytes.
     pub(crate) peak: u64,
-    /// Bytes that it saves at each peak; negative if it takes more.
+    /// Bytes saved at each peak; negative if more are used.
     pub savings: Vec<i64>,
 }
 
 impl Ranked {
-    /// Whether it saves anything at a peak, or of what the allocator holds.
+    /// True if it saves memory at a peak, or reserved memory.
     pub fn helps(&self) -> bool {
         self.savings.iter().any(|saved| *saved > 0) || self.suggestion.action == Action::ExpandableSegments
     }
 
-    /// What comes first when they are sorted by it: what helps, and of that what leaves numbers as they are; then what lowers the peak
-    /// most (by a thousandth at least: less is not worth a line of code), then what saves most.
+    /// Sort key. Order: suggestions that help; those that keep numerical results; those that lower the peak most (by at
+    /// least a thousandth); those that save most.
     pub(crate) fn order(&self) -> impl Ord + use<> {
         let Suggestion { action, object, .. } = &self.suggestion;
         let last = (!self.helps(), action.changes_numbers());
@@ -38,12 +38,13 @@ impl Ranked {
     }
 }
 
-/// What could be changed, those that are one change of the program together, and what each does alone: first what lowers the peak of
-/// its device most (by a thousandth at least), then what saves most at the first peak, then at the next; last what saves nothing.
+/// Suggestions, grouped by change of the program, with their effects alone. Those that lower the peak of their device
+/// most (by at least a thousandth) come first, then those that save most at the first peak, then at the next; those
+/// without savings come last.
 pub fn ranked_suggestions(usage: &ObjectUsage<'_>, matches: &[PatternMatch], peaks: &[NamedPeak]) -> Vec<Ranked> {
     let found = grouped(usage.trace, suggestions(usage, matches));
     let (mut savings, mut lowers) = (vec![Vec::new(); found.len()], vec![(0, 0); found.len()]);
-    // The peaks of a device stand together, the highest first.
+    // Peaks of a device are adjacent, highest first.
     for of_device in peaks.chunk_by(|a, b| a.device == b.device) {
         let mut replay = Replay::new(usage.trace, of_device[0].device, &found);
         for (at, savings) in savings.iter_mut().enumerate() {
@@ -61,43 +62,44 @@ pub fn ranked_suggestions(usage: &ObjectUsage<'_>, matches: &[PatternMatch], pea
     ranked
 }
 
-/// Which of them are worth to be listed: that help alone, or in a combination.
+/// Indices of suggestions to list: those that help alone or in the combination.
 pub fn listed(ranked: &[Ranked], combination: Option<&Combination>) -> Vec<usize> {
     let is_chosen = |at: &usize| combination.is_some_and(|combination| combination.chosen.contains(at));
     (0..ranked.len()).filter(|at| ranked[*at].helps() || is_chosen(at)).collect()
 }
 
-/// Which suggestions do best together, and how many are not listed.
+/// Notes: the best combination, and the number of suggestions that are not listed.
 pub fn suggestion_notes(trace: &MemoryTrace, ranked: &[Ranked], combination: Option<&Combination>) -> Vec<String> {
     let nothing = ranked.len() - listed(ranked, combination).len();
     let more = match nothing {
         0 => None,
-        1 => Some("1 more saves nothing at these peaks.".to_owned()),
-        _ => Some(format!("{nothing} more save nothing at these peaks.")),
+        1 => Some("1 more suggestion saves nothing at these peaks.".to_owned()),
+        _ => Some(format!("{nothing} more suggestions save nothing at these peaks.")),
     };
     combination.and_then(combination_note).into_iter().chain(more).chain(without_types(trace)).collect()
 }
 
-/// What is not looked for where the types of operators' tensors are not known.
+/// Note on suggestions that need tensor types, if the source has none.
 fn without_types(trace: &MemoryTrace) -> Option<String> {
     let has_types = trace.objects.dtype.iter().any(|dtype| !trace.strings.get(*dtype).is_empty());
     let mut evidence = (0..trace.accesses.len()).map(|row| trace.accesses.get(row).evidence);
     let sees_operators = evidence.any(|evidence| evidence == AccessEvidence::OperatorLevel);
     (sees_operators && !has_types).then(|| {
-        "Types of tensors are not known (recordings have them with --shapes): writing in place and smaller types are not looked for."
+        "The input lacks tensor types, so in-place operators and smaller dtypes are not suggested. Record with \
+         --shapes."
             .to_owned()
     })
 }
 
-/// These suggestions by number, with what each does alone.
+/// Table of the listed suggestions by number, with their effects alone.
 pub fn suggestions_table(trace: &MemoryTrace, ranked: &[Ranked], listed: &[usize], peaks: &[NamedPeak]) -> Table {
     let rows = || listed.iter().map(|at| &ranked[*at]);
     let all = || rows().map(|one| &one.suggestion);
-    let table = Table::new("memory_suggestions", "What to change")
+    let table = Table::new("memory_suggestions", "Suggested changes")
         .i64("number", Unit::None, listed.iter().map(|at| int(1 + *at as u64)))
         .text("what", all().map(|suggestion| Some(describe(trace, suggestion))))
         .i64("lowers_peak", Unit::Bytes, rows().map(|one| int(one.lowers)))
-        // The others free what the allocator keeps: what it holds then depends on all of them (--apply).
+        // Other suggestions free memory that the allocator keeps, so reserved memory depends on all of them (--apply).
         .i64(
             "lowers_reserved",
             Unit::Bytes,
@@ -117,7 +119,7 @@ pub fn suggestions_table(trace: &MemoryTrace, ranked: &[Ranked], listed: &[usize
         .text("certainty", all().map(|suggestion| Some(suggestion.weakest().name().to_owned())));
     let objects: Vec<MemoryObjectId> = all().map(|suggestion| suggestion.object).collect();
     let stack = |suggestion: &Suggestion| match suggestion.action {
-        // A setting of the whole process.
+        // A setting of the whole process has no source location.
         Action::ExpandableSegments => MemoryStackId::NONE,
         _ => trace.objects.stack[suggestion.object.index()],
     };
@@ -125,10 +127,10 @@ pub fn suggestions_table(trace: &MemoryTrace, ranked: &[Ranked], listed: &[usize
     modules(places(table, trace, &stacks), trace, &objects)
 }
 
-/// Applies suggestions by their numbers (from 1) and tells each device's peak before and after.
+/// Apply suggestions by number (from 1): peak of each device before and after.
 ///
 /// # Errors
-/// The number of a suggestion that is not there.
+/// The first number without a suggestion.
 pub fn apply(trace: &MemoryTrace, ranked: &[Ranked], numbers: &[usize]) -> Result<Table, usize> {
     if let Some(wrong) = numbers.iter().find(|number| **number == 0 || **number > ranked.len()) {
         return Err(*wrong);
@@ -147,7 +149,7 @@ pub fn apply(trace: &MemoryTrace, ranked: &[Ranked], numbers: &[usize]) -> Resul
     let device = |at: usize| trace.devices.get(rows[at].0.index()).map(|device| device.name).unwrap_or_default();
     let list = |numbers: &[usize]| numbers.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
     let share = |before: u64, after: u64| super::percent(before.saturating_sub(after), before);
-    let table = Table::new("memory_applied", "With these suggestions")
+    let table = Table::new("memory_applied", "Peaks with the applied suggestions")
         .text("device", (0..rows.len()).map(|at| Some(trace.strings.get(device(at)).to_owned())))
         .text("applied", rows.iter().map(|row| Some(list(&row.3))))
         .i64("peak_before", Unit::Bytes, rows.iter().map(|row| int(row.1.bytes)))
@@ -156,22 +158,23 @@ pub fn apply(trace: &MemoryTrace, ranked: &[Ranked], numbers: &[usize]) -> Resul
         .i64("reserved_before", Unit::Bytes, rows.iter().map(|row| row.4.map(|(before, _)| int(before))))
         .i64("reserved_after", Unit::Bytes, rows.iter().map(|row| row.4.map(|(_, after)| int(after))))
         .i64("at_call", Unit::None, rows.iter().map(|row| int(row.2.position.index() as u64)));
-    let model = "reserved: what PyTorch's caching allocator would hold at most, by a model of its rules (docs/explanation/memory-analysis.md).";
+    let model = "reserved: maximum that PyTorch's caching allocator would reserve, by a model of its rules \
+        (docs/explanation/memory-analysis.md).";
     let table = if rows.iter().any(|row| row.4.is_some()) { table.note(model) } else { table };
-    Ok(table.note("A suggestion that does not go together with an earlier one, or is of another device, is left out."))
+    Ok(table.note("A suggestion that conflicts with an earlier one, or concerns another device, is not applied."))
 }
 
-/// The most that the allocator would hold of a device, in place of the trace's own settings perhaps with segments that grow.
+/// Maximum of the reserved memory on a device, by the trace's settings or with expandable segments.
 fn held_at_peak(trace: &MemoryTrace, device: MemoryDeviceId, replay: &Replay<'_>, expandable: bool) -> u64 {
     let settings = AllocatorSettings::from_trace(trace, device);
     let settings = AllocatorSettings { expandable: settings.expandable || expandable, ..settings };
     reserved(trace, settings, replay.blocks()).peak
 }
 
-/// So many suggestions of a combination are named.
+/// Maximum number of listed suggestions of a combination.
 const TOLD: usize = 12;
 
-/// One sentence on which suggestions together lower a device's peak furthest (numbers from 1); none if none do.
+/// Sentence on the combination that lowers a device's peak most (numbers from 1); none without one.
 pub fn combination_note(combination: &Combination) -> Option<String> {
     if combination.chosen.is_empty() || combination.after.bytes >= combination.before.bytes {
         return None;
@@ -184,18 +187,18 @@ pub fn combination_note(combination: &Combination) -> Option<String> {
     let (before, after) = (combination.before.bytes, combination.after.bytes);
     let saved = super::percent(before - after, before);
     let who = match &numbers[..] {
-        [one] => format!("Number {one} alone lowers"),
-        several => format!("Together, {} lower", several.join(", ")),
+        [one] => format!("Suggestion {one} alone lowers"),
+        several => format!("Suggestions {} together lower", several.join(", ")),
     };
     let cost = match combination.cost_ns {
         0 => String::new(),
-        cost => format!(", for {} ms more time", human_ms(cost)),
+        cost => format!(", at a cost of {} ms", human_ms(cost)),
     };
     let (before, after) = (bytes(before), bytes(after));
     Some(format!("{who} the peak from {before} to {after} ({saved:.1} % less){cost}."))
 }
 
-/// Milliseconds with three digits behind the point.
+/// Milliseconds with three decimals.
 fn human_ms(ns: u64) -> String {
     format!("{:.3}", ns as f64 / 1e6)
 }

@@ -1,4 +1,4 @@
-//! Patterns of waste as a table.
+//! Table of wasted memory, by pattern.
 
 use super::{int, modules, places};
 use crate::patterns::frequency::histogram_text;
@@ -7,7 +7,7 @@ use crate::{Certainty, Measure, Pattern, PatternMatch};
 use stackline_model::{MemoryCallId, MemoryObjectId, MemoryTrace, Table, Unit};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One pattern at the objects that one line makes.
+/// Matches of one pattern for objects of one line.
 struct Row<'a> {
     /// The match with the most bytes.
     first: &'a PatternMatch,
@@ -15,7 +15,7 @@ struct Row<'a> {
     bytes: u64,
     kernels: u32,
     times: u64,
-    /// Of the least sure one.
+    /// Least certainty of the matches.
     certainty: Certainty,
 }
 
@@ -35,17 +35,17 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Equation 1 of DrGPUM's paper, in percent: in how many pieces what is not touched lies.
+/// Fragmentation of unused bytes in percent (equation 1 of DrGPUM's paper).
 fn fragmentation(measure: Option<&Measure>) -> Option<f64> {
     if let Some(Measure::Touched { fragmentation, .. }) = measure { Some(100.0 * fragmentation) } else { None }
 }
 
-/// The coefficient of variation of how often bytes are touched, in percent.
+/// Coefficient of variation of access counts, in percent.
 fn variation(measure: Option<&Measure>) -> Option<f64> {
     if let Some(Measure::Frequency { variation, .. }) = measure { Some(100.0 * variation) } else { None }
 }
 
-/// Bytes that each round adds.
+/// Bytes added per iteration.
 fn grows_by(measure: Option<&Measure>) -> Option<i64> {
     match measure {
         Some(Measure::Growth { per_round, origin, .. }) => origin.round().map(|_| int(*per_round)),
@@ -53,13 +53,13 @@ fn grows_by(measure: Option<&Measure>) -> Option<i64> {
     }
 }
 
-/// How many bytes are touched how often, in words.
+/// Histogram of access counts as text.
 fn histogram(measure: Option<&Measure>) -> Option<String> {
     if let Some(Measure::Frequency { histogram, .. }) = measure { Some(histogram_text(histogram)) } else { None }
 }
 
-/// Patterns by the line that makes the objects, most bytes first. Calls, and the object's name, are those of the object with
-/// the most bytes.
+/// Matches by pattern and allocating line, most bytes first. Calls and name are those of the object with the most
+/// bytes.
 pub fn waste_table(trace: &MemoryTrace, matches: &[PatternMatch]) -> Table {
     let mut sites = Sites::new(trace);
     let mut groups: BTreeMap<(Pattern, Site), Vec<&PatternMatch>> = BTreeMap::new();
@@ -71,7 +71,7 @@ pub fn waste_table(trace: &MemoryTrace, matches: &[PatternMatch]) -> Table {
     let measures = || rows.iter().map(|row| row.first.measure.as_ref());
     let call = |call: MemoryCallId| call.some().map(|call| int(call.index() as u64));
     let other = |row: &Row<'_>| row.first.other.some().map(|object| trace.object_name(object));
-    let table = Table::new("memory_waste", "Memory held for nothing")
+    let table = Table::new("memory_waste", "Wasted memory, by pattern")
         .text("code", rows.iter().map(|row| Some(row.first.pattern.code().to_owned())))
         .text("pattern", rows.iter().map(|row| Some(row.first.pattern.name().to_owned())))
         .text("object", rows.iter().map(|row| Some(trace.object_name(row.first.object))))

@@ -1,3 +1,3 @@
-//! What tests of sources share.
+//! Helpers for tests of sources.
 
 pub(crate) use stackline_testkit::corpus::file as corpus;

@@ -1,4 +1,4 @@
-//! What lowers the peak together, against all combinations there are.
+//! Combinations of suggestions, compared with an exhaustive search.
 
 use crate::random::program::{Program, programs};
 use proptest::prelude::*;
@@ -14,7 +14,7 @@ fn advice(trace: &MemoryTrace) -> Vec<Suggestion> {
     suggestions(&usage, &patterns::find(&usage))
 }
 
-/// The lowest peak of all combinations that go together, tried one by one.
+/// Lowest peak of all valid combinations, tried one by one.
 fn optimum(replay: &mut Replay<'_>, next: usize, count: usize) -> u64 {
     if next == count {
         return replay.peak().bytes;
@@ -30,7 +30,7 @@ fn optimum(replay: &mut Replay<'_>, next: usize, count: usize) -> u64 {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
-    /// Also where only some of the suggestions may be taken.
+    /// Also if only some of the suggestions may be applied.
     #[test]
     fn together_is_never_worse_than_one_alone(program in programs(50, 2), leave_out in 1..5usize) {
         let trace = program.trace();
@@ -41,14 +41,14 @@ proptest! {
         let combination = replay.lower(&among, 1);
         prop_assert!(combination.before.bytes - combination.after.bytes >= alone, "{:?}", &combination);
         prop_assert_eq!(replay.peak(), combination.after);
-        // Whoever follows the list gets there.
+        // Applying the list in order gives the same result.
         let mut anew = Replay::new(&trace, MemoryDeviceId(0), &all);
         combination.chosen.iter().for_each(|at| { anew.apply(*at); });
         prop_assert_eq!(anew.peak(), combination.after);
     }
 }
 
-/// Programs with few enough suggestions for all combinations to be tried, but several.
+/// Programs with several suggestions, few enough for an exhaustive search.
 fn small_programs(count: usize) -> Vec<Program> {
     let mut runner = TestRunner::deterministic();
     let strategy = programs(30, 1);

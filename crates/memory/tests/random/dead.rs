@@ -1,11 +1,11 @@
-//! Dead writes of several pieces, against a byte by byte reading of their definition.
+//! Dead writes of several byte ranges, compared with a bytewise evaluation of their definition.
 
 use proptest::prelude::*;
 use stackline_memory::{ObjectUsage, Pattern, Rules, patterns};
 
 const BYTES: usize = 24;
 
-/// A call that touches these pieces of the one object: `s` sets, `d` copies to the host, `k` is a kernel.
+/// Call that accesses these ranges of the object: `s` sets, `d` copies to the host, `k` is a kernel.
 #[derive(Clone, Debug)]
 struct Call {
     kind: &'static str,
@@ -32,7 +32,7 @@ impl Call {
 fn calls() -> impl Strategy<Value = Vec<Call>> {
     let pieces = proptest::collection::btree_set(0..=BYTES, 2..7).prop_map(|cuts| {
         let cuts: Vec<usize> = cuts.into_iter().collect();
-        // Every other pair touches the one before it.
+        // Every other range is adjacent to the previous one.
         let step = if cuts[0].is_multiple_of(2) { 1 } else { 2 };
         cuts.windows(2).step_by(step).map(|pair| (pair[0], pair[1])).collect::<Vec<_>>()
     });
@@ -42,7 +42,7 @@ fn calls() -> impl Strategy<Value = Vec<Call>> {
     proptest::collection::vec(call, 1..9)
 }
 
-/// Sets all of whose bytes one call writes again before any of them is read.
+/// Number of sets all of whose bytes one call overwrites before any read.
 fn dead(calls: &[Call]) -> u32 {
     let is_dead = |at: usize| {
         let set: Vec<usize> = (0..BYTES).filter(|&byte| calls[at].touches(byte)).collect();

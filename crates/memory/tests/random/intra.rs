@@ -1,4 +1,5 @@
-//! Patterns inside of objects against counting every byte, and the paper's way to find redundant allocations against ours.
+//! Intra-object patterns, compared with counts per byte, and the paper's search for redundant allocations, compared
+//! with ours.
 
 use crate::random::program::{Program, programs};
 use proptest::prelude::*;
@@ -6,8 +7,8 @@ use stackline_memory::patterns::{find, paper_one_pass};
 use stackline_memory::{Measure, ObjectUsage, Pattern, Rules};
 use stackline_model::MemoryObjectId;
 
-/// How often each byte of an object is touched by each kernel that touches it; none if one does not say how much, if
-/// all touch everything, or if an opaque kernel ran while it was alive.
+/// Access counts per byte of an object, for each kernel that accesses it; none if a kernel has an unknown extent, if
+/// all access everything, or if an opaque kernel ran in its lifetime.
 fn counts(program: &Program, object: usize, opaque: bool) -> Option<Vec<Vec<u32>>> {
     let mut kernels = Vec::new();
     let mut any_part = false;
@@ -27,20 +28,20 @@ fn counts(program: &Program, object: usize, opaque: bool) -> Option<Vec<Vec<u32>
     (any_part && !opaque).then_some(kernels)
 }
 
-/// Length of the longest run of bytes that nobody touches.
+/// Length of the longest range of bytes without access.
 fn longest_hole(touched: &[bool]) -> u64 {
     touched.split(|touched| *touched).map(<[bool]>::len).max().unwrap_or(0) as u64
 }
 
-/// Bytes that are needed at once if the object is there in slices, each while kernels touch it; none if one launch joins all
-/// slices, or all are needed at once.
+/// Bytes needed at once if the object is split into slices that exist while kernels access them; none if one launch
+/// joins all slices, or all are needed at once.
 fn needed_in_slices(program: &Program, object: usize) -> Option<u64> {
     let mut touches = Vec::new();
     for at in (0..program.steps.len()).filter(|at| program.kernel(*at).is_some()) {
         let mine = program.touches(at).iter().filter(|touch| touch.object == object);
         touches.extend(mine.filter_map(|touch| Some((at, program.covered(touch)?))).filter(|(_, (a, b))| a < b));
     }
-    // By touch: its slice, and what launches join; in the end the lowest touch of all of them.
+    // By access: its slice, joined by launches; finally the lowest access of each group.
     let overlap = |(_, (a, b)): &(usize, (u64, u64)), (_, (c, d)): &(usize, (u64, u64))| a < d && c < b;
     let joined = |also_by_launch: bool| -> Vec<usize> {
         let mut of: Vec<usize> = (0..touches.len()).collect();
@@ -104,7 +105,7 @@ proptest! {
             }
             let disjoint = (0..touched.len()).all(|byte| kernels.iter().filter(|kernel| kernel[byte] > 0).count() <= 1);
             let structured = of(Pattern::StructuredAccess);
-            // Definition 3.10, whatever the kernels' names.
+            // Definition 3.10, for kernels of any name.
             prop_assert!(structured.is_some() || kernels.len() < 2 || !disjoint);
             let needed = if kernels.is_empty() { None } else { needed_in_slices(&program, object) };
             prop_assert_eq!(structured.map(|found| found.bytes), needed.map(|needed| program.sizes[object] - needed));
@@ -116,7 +117,7 @@ proptest! {
         let trace = program.trace();
         let usage = ObjectUsage::new(&trace, Rules::default());
         let takers = |objects: Vec<MemoryObjectId>| objects.iter().map(|object| program.sizes[object.index()]).sum::<u64>();
-        // The paper's knows of no copies that prepare an object within the life of the other one.
+        // The paper's algorithm ignores copies that prepare an object within the lifetime of the other one.
         let sound = |pair: &(MemoryObjectId, MemoryObjectId)| usage.done_before(pair.1, pair.0);
         let paper = takers(paper_one_pass(&usage).into_iter().filter(sound).map(|pair| pair.0).collect());
         let redundant = find(&usage).into_iter().filter(|found| found.pattern == Pattern::RedundantAllocation);

@@ -1,4 +1,4 @@
-//! Random programs against definitions taken literally.
+//! Random programs, compared with literal definitions.
 
 mod combine;
 mod dead;

@@ -1,11 +1,11 @@
-//! The order of calls against definition 5.1 taken literally, and all-pairs reachability.
+//! Order of calls, compared with definition 5.1 and all-pairs reachability.
 
 use crate::random::program::{Program, Step, programs};
 use proptest::prelude::*;
 use stackline_memory::graph::OrderTracker;
 use stackline_model::{MemoryCallKind, call_flags};
 
-/// Whether a call reads an object, and whether it writes it; allocating and freeing is writing.
+/// True if a call reads an object, and true if it writes it; allocations and frees are writes.
 fn on(program: &Program, position: usize, object: usize) -> (bool, bool) {
     let about = matches!(&program.steps[position].0, Step::Allocate(o) | Step::Free(o) if *o == object);
     let touches = program.touches(position).iter().filter(|touch| touch.object == object);
@@ -17,7 +17,7 @@ fn on(program: &Program, position: usize, object: usize) -> (bool, bool) {
     (reads, writes)
 }
 
-/// For each call, which ones must be over before it begins: the closure of all edges.
+/// For each call, the calls that must end before it begins: the closure of all edges.
 pub(crate) fn reachable(program: &Program) -> Vec<Vec<bool>> {
     let calls = program.steps.len();
     let mut before = vec![vec![false; calls]; calls];
@@ -31,7 +31,7 @@ pub(crate) fn reachable(program: &Program) -> Vec<Vec<bool>> {
     before
 }
 
-/// Whether there is an edge, by the definition.
+/// True if there is an edge, by the definition.
 fn edge(program: &Program, from: usize, to: usize) -> bool {
     let stream = |at: usize| program.steps[at].1;
     let between = || from + 1..to;
@@ -101,7 +101,7 @@ fn an_event_orders_streams() {
     assert_eq!(waves, [0, 1, 0, 2, 3]);
 }
 
-/// Without room for clocks nothing is said of other streams, and calls of one stream still follow each other.
+/// Without room for clocks, the order of different streams is unknown; calls of one stream are still ordered.
 #[test]
 fn without_room_only_streams_have_an_order() {
     let kernel = || Step::Touch { kind: MemoryCallKind::Kernel, touches: vec![], flags: 0 };

@@ -1,4 +1,4 @@
-//! Each pattern against its definition, worked out by looking at everything.
+//! Each pattern, compared with an exhaustive evaluation of its definition.
 
 use crate::random::order::reachable;
 use crate::random::program::{Access, Program, Step, programs};
@@ -49,7 +49,7 @@ impl Naive<'_> {
         self.opaque(self.allocated(object), end)
     }
 
-    /// From when on its memory must be there: its first use, or an earlier copy on the device that writes it.
+    /// Position from which the memory is needed: the first use, or an earlier device copy that writes the object.
     fn needed(&self, object: usize) -> usize {
         let is_copy = |at: &usize| match &self.program.steps[*at].0 {
             Step::Touch { kind: MemoryCallKind::CopyOnDevice, touches, .. } => {
@@ -65,25 +65,25 @@ impl Naive<'_> {
         (from..to).any(|at| self.program.kernel(at) == Some(true))
     }
 
-    /// Whether an opaque kernel runs between the first moment of two objects and their last.
+    /// True if an opaque kernel runs between the first moment of two objects and their last.
     fn opaque_while_either(&self, one: usize, other: usize) -> bool {
         let end = |object: usize| self.freed(object).unwrap_or(self.calls);
         self.opaque(self.allocated(one).min(self.allocated(other)), end(one).max(end(other)))
     }
 
-    /// How sure it is that nobody needs an object after a use and before a call.
+    /// Certainty that an object is unused after a use and before a call.
     fn certainty(&self, after: usize, to: usize) -> Certainty {
         if self.opaque(after + 1, to) { Certainty::Inferred } else { Certainty::Exact }
     }
 
-    /// Whether a use of an object may go on when the last one is over.
+    /// True if a use of an object may still run when the last one ends.
     fn ends_apart(&self, object: usize, before: &[Vec<bool>]) -> bool {
         let uses = self.uses(object);
         let Some((last, earlier)) = uses.split_last() else { return false };
         earlier.iter().any(|used| !before[*last][*used])
     }
 
-    /// Whether no two uses that may run at once or the other way round lie around or in a span.
+    /// True if no two unordered uses are around or in a range.
     fn is_apart(&self, object: usize, (after, until): (usize, usize), before: &[Vec<bool>]) -> bool {
         let uses = self.uses(object);
         let pairs = uses.iter().flat_map(|second| uses.iter().map(move |first| (*first, *second)));
@@ -91,14 +91,14 @@ impl Naive<'_> {
         unordered.all(|(first, second)| second < after || until < first)
     }
 
-    /// Idle times: number, and kernels of the longest.
+    /// Number of gaps, and kernels of the longest.
     fn idle(&self, object: usize) -> (u32, u32) {
         let uses = self.uses(object);
         let gaps = uses.windows(2).map(|pair| self.kernels(pair[0], pair[1])).filter(|kernels| *kernels > 0);
         gaps.fold((0, 0), |(times, longest), kernels| (times + 1, longest.max(kernels)))
     }
 
-    /// Sets and copies all of whose bytes are written again by one write before any of them may be read.
+    /// Number of sets and copies all of whose bytes one write overwrites before any possible read.
     fn dead_writes(&self, object: usize) -> u32 {
         let covered = |at: usize| -> Vec<(u64, u64)> {
             let writes = |touch: &&Access| touch.object == object && touch.mode == AccessMode::Write;
@@ -202,8 +202,8 @@ proptest! {
     }
 }
 
-/// Redundant allocations: pairs are allowed, nobody gives or takes twice, and no other choice makes the sizes of those
-/// who take larger.
+/// Check redundant allocations: pairs are valid, no object gives or takes twice, and no other choice gives the taking
+/// objects more bytes.
 fn redundant(program: &Program, found: &[PatternMatch]) -> Result<(), TestCaseError> {
     let naive = Naive { program, calls: program.steps.len() };
     let before = reachable(program);
@@ -230,7 +230,7 @@ fn redundant(program: &Program, found: &[PatternMatch]) -> Result<(), TestCaseEr
         prop_assert!(pairs[..at].iter().all(|other| other.0 != pair.0 && other.1 != pair.1));
     }
     let ours: u64 = pairs.iter().map(|pair| program.sizes[pair.0]).sum();
-    // All choices: only for few objects, as there are many.
+    // All choices are tried only for few objects, because there are many.
     if objects.len() <= 7 {
         let rows: Vec<(usize, Vec<usize>)> = objects
             .iter()
@@ -254,7 +254,7 @@ fn most(program: &Program, rows: &[(usize, Vec<usize>)], taken: &mut Vec<usize>)
     best
 }
 
-/// An opaque kernel may have used anything that was alive.
+/// An opaque kernel may have used any live object.
 #[test]
 fn nothing_is_unused_beside_an_opaque_kernel() {
     let unused = |text: &str| {

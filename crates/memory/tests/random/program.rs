@@ -1,4 +1,4 @@
-//! Random programs: calls on a few objects, as a trace and as a list that a test can change.
+//! Random programs: calls on a few objects, as a trace and as a list that tests can change.
 
 use proptest::prelude::*;
 use stackline_model::{
@@ -6,7 +6,7 @@ use stackline_model::{
     MemoryStackId, MemoryTrace, NewCall, NewObject, call_flags,
 };
 
-/// How much an access touches.
+/// Extent of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
     Unknown,
@@ -14,7 +14,7 @@ pub(crate) enum Extent {
     Bytes(u64, u64),
 }
 
-/// A touch of an object (by number).
+/// Access to an object (by number).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Access {
     pub(crate) object: usize,
@@ -22,7 +22,7 @@ pub(crate) struct Access {
     pub(crate) extent: Extent,
 }
 
-/// A call.
+/// Call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Allocate(usize),
@@ -39,7 +39,7 @@ pub(crate) enum Step {
     Sync(Option<u64>),
 }
 
-/// A program: calls with their streams, sizes of objects.
+/// Program: calls with their streams, and sizes of objects.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Program {
     pub(crate) steps: Vec<(Step, u64)>,
@@ -47,7 +47,7 @@ pub(crate) struct Program {
     pub(crate) ends: bool,
 }
 
-/// What the generator draws per call.
+/// Random numbers of the generator per call.
 type Draw = (u8, u8, u8, u8);
 
 /// Programs of up to `most` calls on up to `streams` streams.
@@ -127,8 +127,8 @@ fn touch(program: &Program, object: usize, mode: AccessMode, draw: u8) -> Access
 }
 
 impl Program {
-    /// The program's trace. Objects have the numbers of the program, as each is allocated once and in order. All kernels are
-    /// operators that could write in place; in the second half, backward runs.
+    /// Trace of the program. Objects keep their numbers, because each is allocated once and in order. All kernels are
+    /// operators with an in-place form; the second half is backward.
     pub(crate) fn trace(&self) -> MemoryTrace {
         let mut trace = MemoryTrace { saw_end: self.ends, ..MemoryTrace::default() };
         let device = trace.device("gpu:0");
@@ -177,7 +177,7 @@ impl Program {
         trace.seal_call();
     }
 
-    /// What a call touches.
+    /// Accesses of a call.
     pub(crate) fn touches(&self, position: usize) -> &[Access] {
         match &self.steps[position].0 {
             Step::Touch { touches, .. } => touches,
@@ -185,7 +185,7 @@ impl Program {
         }
     }
 
-    /// Whether the call at a position is a kernel, and whether it is opaque.
+    /// True for an opaque kernel, false for another kernel; none for other calls.
     pub(crate) fn kernel(&self, position: usize) -> Option<bool> {
         match &self.steps[position].0 {
             Step::Touch { kind: MemoryCallKind::Kernel, flags, .. } => Some(flags & call_flags::OPAQUE != 0),
@@ -193,7 +193,7 @@ impl Program {
         }
     }
 
-    /// The bytes that a touch surely covers.
+    /// Bytes that an access certainly covers.
     pub(crate) fn covered(&self, touch: &Access) -> Option<(u64, u64)> {
         match touch.extent {
             Extent::Unknown => None,

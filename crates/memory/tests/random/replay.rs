@@ -1,5 +1,5 @@
-//! Replay truth: the program is changed as the suggestions say and run again; its peak is the predicted one to the byte,
-//! and it touches nothing that is not there.
+//! Ground truth for replay: the program is changed as the suggestions say and run again. Its peak equals the predicted
+//! one to the byte, and all accesses are to live memory.
 
 use crate::random::program::{Access, Extent, Program, Step, programs};
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ use stackline_memory::suggest::{Action, Suggestion, suggestions};
 use stackline_memory::{ObjectUsage, Rules, patterns};
 use stackline_model::{AccessMode, MemoryCallKind, MemoryDeviceId};
 
-/// A call of the changed program: its position in the original one if it was there.
+/// Call of the changed program, with its position in the original one, if any.
 #[derive(Clone, Debug)]
 struct Op {
     original: Option<usize>,
@@ -18,7 +18,7 @@ struct Op {
 struct Changed {
     ops: Vec<Op>,
     sizes: Vec<u64>,
-    /// Objects whose slices are allocated one by one: bytes by first and last position.
+    /// Objects whose slices are allocated one at a time: bytes by first and last position.
     slices: Vec<(usize, usize, u64)>,
 }
 
@@ -42,12 +42,12 @@ impl Changed {
         self.ops.insert(at, Op { original: None, step });
     }
 
-    /// Takes out a call of the original program; what was put in stays.
+    /// Remove a call of the original program; inserted ones stay.
     fn remove_step(&mut self, step: &Step) {
         self.ops.retain(|op| op.original.is_none() || op.step != *step);
     }
 
-    /// Takes out sets and copies that write an object at these places, and gives them back.
+    /// Remove sets and copies that write an object at these positions, and return them.
     fn take_fills(&mut self, object: usize, places: impl Fn(usize) -> bool) -> Vec<Step> {
         let mut taken = Vec::new();
         for (at, op) in self.ops.iter_mut().enumerate() {
@@ -116,7 +116,7 @@ impl Changed {
         }
     }
 
-    /// Lets `object` live in the memory of `of`: one allocation, the earlier one; one free, the later one.
+    /// Let `object` reuse the memory of `of`: the earlier allocation and the later free remain.
     fn reuse(&mut self, object: usize, of: usize, needed: usize, last_use_of: usize) -> usize {
         let at = self.at(needed);
         let fills = self.take_fills(object, |place| place < at);
@@ -154,7 +154,7 @@ impl Changed {
         moved
     }
 
-    /// Runs the program: its peak, and whether it touched only what was there.
+    /// Run the program: its peak, and true if all accesses were to live memory.
     fn run(&self) -> (u64, bool) {
         let (mut live, mut most, mut sound) = (vec![false; self.sizes.len()], 0, true);
         let split = |original: Option<usize>| -> u64 {
@@ -183,7 +183,7 @@ impl Changed {
     }
 }
 
-/// The program after these suggestions: those that move something first, then reuse, as it renames objects.
+/// Program after these suggestions: first those that move calls, then reuse, because it renames objects.
 fn changed(program: &Program, usage: &ObjectUsage<'_>, applied: &[&Suggestion]) -> Changed {
     let mut changed = Changed::new(program);
     applied.iter().for_each(|suggestion| changed.apply(suggestion));
@@ -203,14 +203,13 @@ fn changed(program: &Program, usage: &ObjectUsage<'_>, applied: &[&Suggestion]) 
     changed
 }
 
-/// Whether all that a program reads of an object, and what kernels write, is there when it was made smaller or cut up: at
-/// each use, as many bytes as it needs.
+/// True if all bytes that a program reads of an object, and that kernels write, exist after shrinking or splitting it.
 fn has_its_bytes(program: &Program, suggestion: &Suggestion) -> bool {
     let object = suggestion.object.index();
     let needs = |at: usize| {
         let is_kernel = program.kernel(at).is_some();
         let mine = program.touches(at).iter().filter(move |touch| touch.object == object);
-        // A copy of all of it to the host becomes shorter with it.
+        // A copy of the whole object to the host is shortened with it.
         let to_host = matches!(program.steps[at].0, Step::Touch { kind: MemoryCallKind::CopyToHost, .. });
         mine.filter(move |touch| is_kernel || touch.mode.reads() && !(to_host && touch.extent == Extent::Whole))
     };
@@ -281,8 +280,8 @@ proptest! {
         prop_assert!(sound);
     }
 
-    /// Suggestions that are one: what they save at any position is what is less there once they are applied, and they are taken back
-    /// as one.
+    /// Grouped suggestions: their saving at any position equals the reduction after they are applied, and they are
+    /// undone together.
     #[test]
     fn groups_are_their_members(program in programs(50, 2), groups in 1..4usize) {
         let trace = program.trace();

@@ -1,4 +1,4 @@
-//! Random steps of training: what is made again or written over has the numbers that it had, and the peak is the predicted one.
+//! Random training steps: recomputed and in-place results have unchanged values, and the peak equals the predicted one.
 
 use proptest::prelude::*;
 use stackline_memory::replay::Replay;
@@ -10,15 +10,15 @@ use stackline_model::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A call of the program. Objects are numbers.
+/// Call of the program. Objects are numbers.
 #[derive(Clone, Debug)]
 enum Op {
     Allocate(usize),
     Free(usize),
     Kernel(Kernel),
-    /// Copies an object to the host and frees it.
+    /// Copy an object to the host and free it.
     Leave(usize),
-    /// Allocates it and copies it back.
+    /// Allocate an object and copy it back.
     Return(usize),
 }
 
@@ -27,7 +27,7 @@ struct Kernel {
     name: &'static str,
     reads: Vec<usize>,
     writes: Vec<usize>,
-    /// Whether it runs in backward.
+    /// True if the call runs in backward.
     backward: bool,
 }
 
@@ -36,13 +36,14 @@ struct Kernel {
 struct Program {
     ops: Vec<(Option<usize>, Op)>,
     sizes: Vec<u64>,
-    /// The first object whose memory one has.
+    /// First object whose memory each object uses.
     block: Vec<usize>,
 }
 
 const NAMES: [&str; 5] = ["aten::relu", "aten::mm", "aten::add", "aten::native_dropout", "mine::relu"];
 
-/// Forward: operators on what is alive, some of which is freed again, some changed. Backward reads much of it, and frees it.
+/// Programs. Forward: operators on live objects, some of which are freed or changed. Backward reads many of them, and
+/// frees them.
 fn programs() -> impl Strategy<Value = Program> {
     proptest::collection::vec(any::<[u8; 4]>(), 1..30).prop_map(|draws| {
         let mut program = Program::default();
@@ -134,7 +135,7 @@ impl Program {
         trace
     }
 
-    /// As the recorder would say it: what backward uses is an activation.
+    /// Kind as in recordings: objects that backward uses are activations.
     fn kind(&self, object: usize) -> MemoryObjectKind {
         let used = |op: &Op| match op {
             Op::Kernel(kernel) => kernel.backward && kernel.reads.contains(&object),
@@ -158,8 +159,8 @@ impl Program {
         self.ops.insert(at, (None, op));
     }
 
-    /// Runs a kernel once more before a call: what it writes, and what it reads and is not there, under these other names; what it
-    /// writes besides goes to memory that is freed after the call.
+    /// Run a kernel again before a call. Its result and its freed inputs get these other names; its other results go to
+    /// memory that is freed after the call.
     fn again(&mut self, by: usize, before: usize, there: &[MemoryObjectId], names: &mut BTreeMap<usize, usize>) {
         let (_, Op::Kernel(kernel)) = self.ops[self.at(by)].clone() else { panic!("{by} is no kernel") };
         let name = |read: &usize| match there.contains(&MemoryObjectId::new(*read)) {
@@ -212,7 +213,7 @@ impl Program {
         }
     }
 
-    /// Runs it: what each kernel of the original program reads, and the peak.
+    /// Run the program: values that each kernel of the original program reads, and the peak.
     fn run(&self) -> (BTreeMap<usize, Vec<u64>>, u64) {
         let (mut content, mut away): (BTreeMap<usize, u64>, BTreeMap<usize, u64>) = Default::default();
         let (mut read, mut most) = (BTreeMap::new(), 0);
@@ -224,7 +225,7 @@ impl Program {
         }
         for (at, (original, op)) in self.ops.iter().enumerate() {
             match op {
-                // Of a block that several objects have, the first one allocates, and the last one frees.
+                // If several objects share a block, the first one allocates, and the last one frees.
                 Op::Allocate(object) => {
                     content.entry(self.block[*object]).or_insert(0);
                 }
@@ -271,7 +272,7 @@ impl Kernel {
     }
 }
 
-/// What a kernel writes: the same for the same inputs, unless it is random or nobody knows it. Then each run differs.
+/// Result of a kernel: equal for equal inputs, unless the kernel is random or unknown. Then each run differs.
 fn result(name: &str, read: &[u64], number: usize, run: usize) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();
@@ -280,7 +281,7 @@ fn result(name: &str, read: &[u64], number: usize, run: usize) -> u64 {
     hasher.finish()
 }
 
-/// Suggestions of the actions that this test can carry out.
+/// Suggestions of the actions that this test can perform.
 fn suggested(trace: &MemoryTrace) -> Vec<Suggestion> {
     let usage = ObjectUsage::new(trace, Rules::default());
     let mut all = suggestions(&usage, &patterns::find(&usage));
@@ -294,12 +295,12 @@ fn suggested(trace: &MemoryTrace) -> Vec<Suggestion> {
     all
 }
 
-/// Applies some of the suggestions, in the order in which they come, to the replay and to the program.
+/// Apply some of the suggestions, in order, to the replay and to the program.
 fn compare(program: &Program, trace: &MemoryTrace, all: &[Suggestion], picks: &[usize]) -> Result<(), TestCaseError> {
     let mut replay = Replay::new(trace, MemoryDeviceId(0), all);
     let applied: Vec<usize> = picks.iter().copied().filter(|pick| replay.apply(*pick)).collect();
     let mut changed = program.clone();
-    // An operator that runs once more writes what it wrote, as long as it was, whatever is kept of it: so sizes change last.
+    // An operator that runs again writes its whole result, even if less of it is kept, so sizes change last.
     let shrinks = |at: &&usize| matches!(all[**at].action, Action::SmallerDtype { .. });
     applied.iter().filter(|at| !shrinks(at)).for_each(|at| changed.apply(&all[*at]));
     applied.iter().filter(shrinks).for_each(|at| changed.apply(&all[*at]));
@@ -327,7 +328,7 @@ proptest! {
     }
 }
 
-/// The programs above have all that is tested.
+/// The programs above contain all tested actions.
 #[test]
 fn all_actions_occur() {
     use proptest::strategy::ValueTree;

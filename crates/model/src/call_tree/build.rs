@@ -1,4 +1,4 @@
-//! Makes a tree from paths and values, in any order.
+//! Builder of a calling context tree from paths and values, in any order.
 
 use super::{CallMetric, CallMetrics, CallNodes, CallProcess, CallStats, CallThread, CallingContextTree, thread_words};
 use crate::{CallNodeId, CallProcessId, CallThreadId, Frame, FrameId, ReadReport, StrId};
@@ -9,15 +9,15 @@ use rustc_hash::FxHashMap;
 pub struct CallingContextTreeBuilder {
     tree: CallingContextTree,
     children: FxHashMap<(CallNodeId, FrameId), CallNodeId>,
-    /// What was measured, as it came; of one key there may be several, which are merged at the end.
+    /// Values in order of arrival; several of one key are merged at the end.
     stats: Vec<(Key, CallStats)>,
-    /// Where in that stands what was added piece by piece.
+    /// Row in `stats` of keys whose values arrive one by one.
     places: FxHashMap<Key, usize>,
-    /// By node, the places that were added to last: mostly it is one of them again.
+    /// By node, the rows that were added to last, because they usually repeat.
     last: Vec<[usize; 2]>,
 }
 
-/// What values belong to.
+/// Key of values: node, thread and metric.
 type Key = (CallNodeId, CallThreadId, CallMetric);
 
 impl Default for CallingContextTreeBuilder {
@@ -33,11 +33,11 @@ impl Default for CallingContextTreeBuilder {
     }
 }
 
-/// Values in any order; those of one key are merged.
+/// Metrics from values in any order; those of one key are merged.
 impl FromIterator<(Key, CallStats)> for CallMetrics {
     fn from_iter<I: IntoIterator<Item = (Key, CallStats)>>(values: I) -> Self {
         let mut rows: Vec<(Key, CallStats)> = values.into_iter().filter(|(_, stats)| stats.count > 0).collect();
-        // Calls mostly come in the order of their nodes, which this sort makes use of.
+        // Calls usually arrive in the order of their nodes, which makes this sort fast.
         rows.sort_by_key(|(key, _)| *key);
         rows.dedup_by(|(key, stats), (kept, sums)| {
             let is_same = key == kept;
@@ -58,27 +58,27 @@ impl FromIterator<(Key, CallStats)> for CallMetrics {
 }
 
 impl CallingContextTreeBuilder {
-    /// A tree that is nothing but a root.
+    /// Tree with only a root.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The handle of a text.
+    /// Intern a text.
     pub fn text(&mut self, text: &str) -> StrId {
         self.tree.strings.intern(text)
     }
 
-    /// A text that was interned.
+    /// Text of a handle.
     pub fn text_of(&self, id: StrId) -> &str {
         self.tree.strings.get(id)
     }
 
-    /// The handle of a frame.
+    /// Intern a frame.
     pub fn frame(&mut self, frame: Frame) -> FrameId {
         self.tree.frames.intern(frame)
     }
 
-    /// The node of a frame that was called from `parent`.
+    /// Node of a frame called from `parent`, created if missing.
     pub fn child(&mut self, parent: CallNodeId, frame: FrameId) -> CallNodeId {
         let nodes = &mut self.tree.nodes;
         let next = CallNodeId::new(nodes.len());
@@ -90,42 +90,42 @@ impl CallingContextTreeBuilder {
         id
     }
 
-    /// Adds a process.
+    /// Add a process.
     pub fn process(&mut self, process: CallProcess) -> CallProcessId {
         self.tree.processes.push(process);
         CallProcessId::new(self.tree.processes.len() - 1)
     }
 
-    /// A process that was added, to be completed.
+    /// Added process, for later changes.
     pub fn process_mut(&mut self, process: CallProcessId) -> Option<&mut CallProcess> {
         self.tree.processes.get_mut(process.index())
     }
 
-    /// Adds a thread.
+    /// Add a thread.
     pub fn thread(&mut self, thread: CallThread) -> CallThreadId {
         self.tree.threads.push(thread);
         CallThreadId::new(self.tree.threads.len() - 1)
     }
 
-    /// A thread that was added.
+    /// Added thread.
     pub fn known_thread(&self, id: CallThreadId) -> Option<CallThread> {
         self.tree.threads.get(id.index()).copied()
     }
 
-    /// Says anew what a thread is.
+    /// Replace the properties of a thread.
     pub fn set_thread(&mut self, id: CallThreadId, thread: CallThread) {
         if let Some(known) = self.tree.threads.get_mut(id.index()) {
             *known = thread;
         }
     }
 
-    /// Adds values that were measured at a node.
+    /// Add values at a node.
     pub fn add(&mut self, node: CallNodeId, thread: CallThreadId, metric: CallMetric, stats: &CallStats) {
         let place = self.place((node, thread, metric));
         self.stats[place].1.merge(stats);
     }
 
-    /// Where the values of a key stand.
+    /// Row of a key's values.
     fn place(&mut self, key: Key) -> usize {
         let at = key.0.index();
         let last = self.last.get(at).copied().unwrap_or([usize::MAX; 2]);
@@ -144,12 +144,12 @@ impl CallingContextTreeBuilder {
         place
     }
 
-    /// Adds all that was measured at a node: the same as [`Self::add`], sooner, and of use where values do not come piece by piece.
+    /// Add all values of a node at once: same result as [`Self::add`], but faster if values do not arrive one by one.
     pub fn add_sums(&mut self, node: CallNodeId, thread: CallThreadId, metric: CallMetric, sums: &CallStats) {
         self.stats.push(((node, thread, metric), *sums));
     }
 
-    /// The frames of a path in words, the innermost first.
+    /// Frames of a path as text, innermost first.
     pub fn path_words(&self, node: CallNodeId) -> Vec<String> {
         let nodes = &self.tree.nodes;
         let up = |node: &CallNodeId| nodes.parent.get(node.index()).copied().filter(|parent| parent.is_some());
@@ -165,18 +165,18 @@ impl CallingContextTreeBuilder {
         }
     }
 
-    /// A thread in words: its name and its number.
+    /// Name and number of a thread as text.
     pub fn thread_words(&self, thread: CallThreadId) -> String {
         let known = self.tree.threads.get(thread.index());
         known.map_or_else(String::new, |thread| thread_words(self.text_of(thread.name), thread.tid))
     }
 
-    /// The read report, to be added to.
+    /// Read report, for additions.
     pub fn report(&mut self) -> &mut ReadReport {
         &mut self.tree.report
     }
 
-    /// The whole tree. The same calls in the same order give the same tree.
+    /// Finished tree. The same calls in the same order give the same tree.
     pub fn finish(self) -> CallingContextTree {
         let mut tree = CallingContextTree { metrics: self.stats.into_iter().collect(), ..self.tree };
         tree.report.sort();

@@ -1,14 +1,14 @@
-//! The rules that let readers of a tree index without looking.
+//! Integrity checks that make unchecked indexing of a tree safe.
 
 use super::CallingContextTree;
 use crate::{CallMetric, StrId};
 
 impl CallingContextTree {
-    /// Checks that every handle refers to a row that exists, that parents come before their children, and that the rows
-    /// of metrics ascend.
+    /// Check that every handle refers to an existing row, that parents come before their children, and that the rows of
+    /// metrics ascend.
     ///
     /// # Errors
-    /// A sentence that names the rule that is broken.
+    /// A sentence with the violated rule.
     pub fn check(&self) -> Result<(), String> {
         self.check_nodes()?;
         self.check_metrics()?;
@@ -30,7 +30,7 @@ impl CallingContextTree {
                 return Err(format!("call_nodes.parent does not come before row {row}"));
             }
             if nodes.frame[row].index() >= self.frames.len() {
-                return Err(format!("call_nodes.frame refers to nothing in row {row}"));
+                return Err(format!("row {row} of call_nodes.frame refers to a missing entry"));
             }
         }
         Ok(())
@@ -55,9 +55,9 @@ impl CallingContextTree {
     }
 }
 
-fn all<T>(values: &[T], holds: impl Fn(&T) -> bool, what: &str) -> Result<(), String> {
+fn all<T>(values: &[T], holds: impl Fn(&T) -> bool, column: &str) -> Result<(), String> {
     match values.iter().position(|value| !holds(value)) {
         None => Ok(()),
-        Some(row) => Err(format!("{what} refers to nothing in row {row}")),
+        Some(row) => Err(format!("row {row} of {column} refers to a missing entry")),
     }
 }

@@ -1,42 +1,42 @@
-//! What is measured at nodes, and the statistics that are kept of it.
+//! Metrics of call-tree nodes, and their statistics.
 
 use crate::{StrId, StringTable, Unit};
 
-/// What is measured.
+/// Metric of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CallMetric {
-    /// Time within an operator or a span that the program named, without the operators and spans in it. ns.
+    /// Time in an operator or a named span, without nested operators and spans, in ns.
     OperatorTime,
-    /// Time from begin to end of a call of an operator. ns. Holds the time of operators below.
+    /// Time from begin to end of an operator call, with nested operators, in ns.
     CallTime,
-    /// CPU time that samples stand for. ns.
+    /// CPU time by samples, in ns.
     CpuTime,
-    /// Wall-clock time that samples stand for. ns.
+    /// Wall time by samples, in ns.
     WallTime,
-    /// Wall-clock time for which threads that run operators waited, that samples stand for. ns.
+    /// Waiting time (wall time) of threads that run operators, by samples, in ns.
     WaitTime,
-    /// Time in which Python collected garbage, without the operators that finalizers called. ns.
+    /// Time of Python's garbage collection, without operators that finalizers call, in ns.
     GcTime,
-    /// Wall-clock time of a span of a thread, waits included, without the spans that it holds. ns.
+    /// Wall time of a span on a host thread, including waits, without nested spans, in ns.
     HostTime,
-    /// Time that an operation of a GPU runs. ns.
+    /// Run time of a GPU operation, in ns.
     GpuTime,
-    /// Memory allocated. bytes.
+    /// Allocated memory, in bytes.
     Allocated,
-    /// Memory freed, where it was freed. bytes.
+    /// Freed memory, at the call that freed it, in bytes.
     Freed,
-    /// Calls that put work on a GPU, one each, however many operations they launch.
+    /// Calls that launch GPU work; a call counts once, independent of the number of its operations.
     Launches,
-    /// What copies and fills of GPUs moved. bytes.
+    /// Bytes that copies and fills of GPUs moved.
     Copied,
-    /// Time in which a GPU had nothing to do, where the thread was that launched what ended it. ns.
+    /// GPU idle time, at the calls of the thread that launched the operation which ended it, in ns.
     GpuIdle,
-    /// Occurrences counted by the system or the processor, by name.
+    /// Events counted by the system or the processor, by name.
     Counter(StrId),
 }
 
 impl CallMetric {
-    /// The metrics that are not counters.
+    /// Metrics except counters.
     pub const ALL: [Self; 13] = [
         Self::OperatorTime,
         Self::CallTime,
@@ -73,27 +73,27 @@ impl CallMetric {
         }
     }
 
-    /// What it is, for people.
+    /// Title for people.
     pub fn title(self, strings: &StringTable) -> &str {
         match self {
-            Self::OperatorTime => "time in operators and spans",
-            Self::CallTime => "time of calls of operators",
+            Self::OperatorTime => "operator and span time",
+            Self::CallTime => "operator call time",
             Self::CpuTime => "CPU time",
-            Self::WallTime => "wall-clock time",
-            Self::WaitTime => "time waiting",
+            Self::WallTime => "wall time",
+            Self::WaitTime => "waiting time",
             Self::GcTime => "garbage collection time",
-            Self::HostTime => "time of threads",
+            Self::HostTime => "host time",
             Self::GpuTime => "GPU time",
             Self::Allocated => "memory allocated",
             Self::Freed => "memory freed",
-            Self::Launches => "launches of GPU work",
+            Self::Launches => "GPU launches",
             Self::Copied => "bytes copied and filled",
-            Self::GpuIdle => "idle GPU time",
+            Self::GpuIdle => "GPU idle time",
             Self::Counter(name) => strings.get(name),
         }
     }
 
-    /// Unit of its sums.
+    /// Unit of the sums.
     pub fn unit(self) -> Unit {
         match self {
             Self::OperatorTime
@@ -110,38 +110,39 @@ impl CallMetric {
         }
     }
 
-    /// Whether values of a node and of those below it add up. Times of calls do not: they hold each other.
+    /// True if values of a node and of its descendants add up. Times of calls do not, because they include nested
+    /// calls.
     pub fn adds_up(self) -> bool {
         self != Self::CallTime
     }
 }
 
-/// The largest sum of squares that is kept: 38 decimal digits, as decimal columns of files have.
+/// Upper limit of sums of squares: 38 decimal digits, as in decimal columns of files.
 pub const MAX_SUM_OF_SQUARES: u128 = 10_u128.pow(38) - 1;
 
-/// Count, sum and spread of some values. Sums saturate.
+/// Count, sum and spread of values. Sums saturate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallStats {
-    /// How many values.
+    /// Number of values.
     pub count: u64,
-    /// Their sum.
+    /// Sum of the values.
     pub sum: u64,
-    /// The least one, 0 if there is none.
+    /// Minimum, 0 without values.
     pub min: u64,
-    /// The greatest one.
+    /// Maximum.
     pub max: u64,
-    /// The sum of their squares, at most [`MAX_SUM_OF_SQUARES`].
+    /// Sum of squares, at most [`MAX_SUM_OF_SQUARES`].
     pub sum_of_squares: u128,
 }
 
 impl CallStats {
-    /// The statistics of one value.
+    /// Statistics of one value.
     pub fn from_value(value: u64) -> Self {
         let square = u128::from(value) * u128::from(value);
         Self { count: 1, sum: value, min: value, max: value, sum_of_squares: square.min(MAX_SUM_OF_SQUARES) }
     }
 
-    /// The statistics of both sets of values together; commutative and associative.
+    /// Merge the statistics of another set of values; commutative and associative.
     pub fn merge(&mut self, other: &Self) {
         if other.count == 0 {
             return;
@@ -153,7 +154,7 @@ impl CallStats {
         self.sum_of_squares = self.sum_of_squares.saturating_add(other.sum_of_squares).min(MAX_SUM_OF_SQUARES);
     }
 
-    /// The mean, 0 without values.
+    /// Mean, 0 without values.
     pub fn mean(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.sum as f64 / self.count as f64 }
     }
@@ -163,7 +164,7 @@ impl CallStats {
         if self.count == 0 {
             return 0.0;
         }
-        // n Σx² − (Σx)² in integers where they fit: the difference of two large floats would be noise.
+        // n Σx² − (Σx)² in integers where they fit: the difference of two large floats would be inaccurate.
         let (n, sum) = (u128::from(self.count), u128::from(self.sum));
         match (n.checked_mul(self.sum_of_squares), sum.checked_mul(sum)) {
             (Some(squares), Some(square)) => (squares.saturating_sub(square) as f64).sqrt() / n as f64,

@@ -1,7 +1,7 @@
-//! The merged calling context tree of a recorded run: all processes and threads in one tree.
+//! Calling context tree of a recorded run: all processes and threads in one tree.
 //!
-//! A node is a frame below its caller's node. Metrics lie at the node that was hit (exclusive), per thread; inclusive values
-//! are merged up when they are read.
+//! The node of a frame is a child of its caller's node. Metrics are stored per node and thread (exclusive); inclusive
+//! values are summed when they are read.
 
 mod build;
 mod check;
@@ -20,7 +20,7 @@ pub use query::CallChildren;
 
 use crate::{CallNodeId, CallThreadId, FrameId, FrameTable, ReadReport, StringTable};
 
-/// A calling context tree. Made by a [`CallingContextTreeBuilder`] or by the store; not changed afterwards.
+/// Calling context tree, created by a [`CallingContextTreeBuilder`] or by the store; immutable afterwards.
 #[derive(Clone, Debug, Default)]
 pub struct CallingContextTree {
     /// All texts.
@@ -29,20 +29,20 @@ pub struct CallingContextTree {
     pub frames: FrameTable,
     /// The tree.
     pub nodes: CallNodes,
-    /// What was measured where.
+    /// Metrics of the nodes.
     pub metrics: CallMetrics,
-    /// Threads that recorded something.
+    /// Recorded threads.
     pub threads: Vec<CallThread>,
-    /// Processes that were watched, in the order in which they began.
+    /// Recorded processes, in the order of their starts.
     pub processes: Vec<CallProcess>,
-    /// What reading had to skip or lost.
+    /// Diagnostics of reading: skipped and lost records.
     pub report: ReadReport,
 }
 
-/// Nodes as columns; parents stand before their children, and row 0 is the root, which has neither parent nor frame.
+/// Nodes as columns; parents come before their children, and row 0 is the root, which has neither parent nor frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallNodes {
-    /// The caller.
+    /// Parent node (caller).
     pub parent: Vec<CallNodeId>,
     /// The frame.
     pub frame: Vec<FrameId>,
@@ -54,7 +54,7 @@ impl CallNodes {
         self.parent.len()
     }
 
-    /// Whether there is not even a root.
+    /// True if there is not even a root.
     pub fn is_empty(&self) -> bool {
         self.parent.is_empty()
     }
@@ -68,13 +68,13 @@ impl CallNodes {
 /// Exclusive metrics as columns, one row per node, thread and metric, ascending in this order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallMetrics {
-    /// The node that was hit.
+    /// Node.
     pub node: Vec<CallNodeId>,
-    /// The thread that it was hit on.
+    /// Thread.
     pub thread: Vec<CallThreadId>,
-    /// What was measured.
+    /// Metric.
     pub metric: Vec<CallMetric>,
-    /// The values.
+    /// Statistics of the values.
     pub stats: Vec<CallStats>,
 }
 
@@ -84,7 +84,7 @@ impl CallMetrics {
         self.node.len()
     }
 
-    /// Whether nothing was measured.
+    /// True if there are no values.
     pub fn is_empty(&self) -> bool {
         self.node.is_empty()
     }

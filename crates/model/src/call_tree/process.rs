@@ -1,24 +1,25 @@
-//! The processes and threads of a recorded run.
+//! Processes and threads of a recorded run.
 
 use super::CallingContextTree;
 use crate::{CallProcessId, StrId};
 
-/// A watched process.
+/// Recorded process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallProcess {
-    /// Its id.
+    /// Process ID (PID).
     pub pid: u32,
-    /// The process that made it.
+    /// PID of the parent process.
     pub parent_pid: u32,
-    /// How it came to be.
+    /// Origin of the process.
     pub role: CallRole,
-    /// Its rank in a distributed job.
+    /// Rank in a distributed job.
     pub rank: Option<u32>,
-    /// Wall-clock time at which its recording began, ns since 1970.
+    /// Wall-clock time of the begin of recording, ns since 1970.
     pub start_unix_ns: i64,
-    /// How long it was recorded, ns; `None` if it was killed (or still ran), so that its last moments may be missing.
+    /// Duration of recording, ns; `None` if the process was killed or still ran, so that the last records may be
+    /// missing.
     pub lasted_ns: Option<u64>,
-    /// Its command line.
+    /// Command line.
     pub command: Vec<String>,
     /// Version of the interpreter, empty if there is none.
     pub python: String,
@@ -26,27 +27,27 @@ pub struct CallProcess {
     pub torch: String,
     /// Version of the recorder.
     pub recorder: String,
-    /// Its sources and their states.
+    /// Sources of events, and their states.
     pub sources: Vec<CallSource>,
-    /// What was left out and how often, by name.
+    /// Missing records: name of the loss and count.
     pub lost: Vec<(String, u64)>,
-    /// Overhead of the recorder, if it was measured in the run.
+    /// Overhead of the recorder, if it was measured.
     pub overhead: Option<CallOverhead>,
-    /// When its steps ended, if any did and the recorder says so.
+    /// End times of steps, if steps ended and the recorder reports them.
     pub step_ends: Option<CallStepEnds>,
 }
 
-/// Characters of a command that tell two programs apart.
+/// Number of characters of a command in a process title.
 const COMMAND: usize = 80;
 
 impl CallingContextTree {
-    /// The id of a process; where several programs ran under that id (`exec`, ids that the system gave again, other machines), which of
-    /// them in the order in which they began, and its command.
+    /// PID of a process. If several programs had it (`exec`, reused PIDs, other machines), also the position among them
+    /// in the order of their starts, and the command.
     pub fn process_title(&self, process: CallProcessId) -> String {
         let Some(CallProcess { pid, command, .. }) = self.processes.get(process.index()) else { return String::new() };
         let same = || self.processes.iter().enumerate().filter(|(_, other)| other.pid == *pid);
         let count = same().count();
-        // Files of other profilers may name no process.
+        // Files of other profilers may lack process numbers.
         if count < 2 || *pid == 0 {
             return pid.to_string();
         }
@@ -59,29 +60,29 @@ impl CallingContextTree {
     }
 }
 
-/// When steps of optimizers ended, on all threads of a process and with all optimizers.
+/// End times of optimizer steps, on all threads of a process and with all optimizers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallStepEnds {
-    /// Steps that ended.
+    /// Number of ended steps.
     pub count: u64,
-    /// ns from the start of the process to the end of the first one,
+    /// Time from the start of the process to the end of the first step, ns.
     pub first_ns: u64,
-    /// and of the last one.
+    /// Time from the start of the process to the end of the last step, ns.
     pub last_ns: u64,
 }
 
-/// Overhead of the recorder: how much longer steps take because they are recorded, measured by some steps that were not.
+/// Overhead of the recorder: the time that recording adds to a step, measured by unrecorded steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallOverhead {
-    /// Steps that were not recorded for it: of them the tree has the number of calls of spans and how long each took as a whole, nothing else.
+    /// Number of unrecorded steps. The tree has only their numbers of span calls and total durations.
     pub unrecorded_steps: u64,
-    /// Comparisons of recorded steps with unrecorded ones.
+    /// Number of comparisons of recorded with unrecorded steps.
     pub comparisons: u32,
     /// Median of all comparisons with its 95 % interval; `None` if there were too few.
     pub fraction: Option<OverheadFraction>,
 }
 
-/// A part of the time of an unrecorded step, in millionths.
+/// Share of the time of an unrecorded step, in millionths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OverheadFraction {
     /// Lower end of the interval.
@@ -92,13 +93,13 @@ pub struct OverheadFraction {
     pub high_ppm: i64,
 }
 
-/// How a process came to be.
+/// Origin of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum CallRole {
-    /// The command itself, or one that a watched program started.
+    /// The command itself, or a program that a recorded one started.
     #[default]
     Main,
-    /// Forked from a watched process.
+    /// Forked from a recorded process.
     Fork,
     /// Started by Python's `multiprocessing`.
     Spawn,
@@ -114,37 +115,37 @@ impl CallRole {
         }
     }
 
-    /// The role with this name.
+    /// Role with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         [Self::Main, Self::Fork, Self::Spawn].into_iter().find(|role| role.name() == name)
     }
 }
 
-/// A source of events in a process, and whether it worked.
+/// Source of events in a process, and its state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallSource {
-    /// Its name, e.g. `python`.
+    /// Name, such as `python`.
     pub name: String,
-    /// Whether it worked.
+    /// True if it worked.
     pub on: bool,
-    /// How, or why not.
+    /// Details, or the reason why it did not work.
     pub detail: String,
 }
 
-/// A thread of a watched process.
+/// Thread of a recorded process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallThread {
-    /// Its process.
+    /// Process.
     pub process: CallProcessId,
-    /// The system's id.
+    /// Thread ID of the operating system.
     pub tid: u32,
-    /// PyTorch's id for it, 0 if unknown.
+    /// Thread ID of PyTorch, 0 if unknown.
     pub torch_id: u64,
-    /// Its name.
+    /// Name.
     pub name: StrId,
 }
 
-/// A thread's name and number in words; the number once, for names of native threads hold it.
+/// Name and number of a thread as text. Names of native threads already contain the number.
 #[must_use]
 pub fn thread_words(name: &str, tid: u32) -> String {
     let number = tid.to_string();

@@ -1,13 +1,13 @@
-//! Questions to a tree.
+//! Queries of a calling context tree.
 
 use super::{CallMetric, CallStats, CallingContextTree};
 use crate::{CallNodeId, CallThreadId, Frame, FrameId};
 use std::collections::BTreeMap;
 
-/// The children of each node, in the order of their rows.
+/// Children of each node, in the order of their rows.
 #[derive(Clone, Debug)]
 pub struct CallChildren {
-    /// Node `i` has the children from `ends[i - 1]` (0 for the first) to `ends[i]`.
+    /// End of each node's children: node `i` has those from `ends[i - 1]` (0 for the first) to `ends[i]`.
     ends: Vec<u32>,
     children: Vec<CallNodeId>,
 }
@@ -22,7 +22,7 @@ impl CallChildren {
 }
 
 impl CallingContextTree {
-    /// The root of each tree.
+    /// Root of each tree.
     pub const ROOT: CallNodeId = CallNodeId(0);
 
     /// The frame of a node, `None` for the root.
@@ -36,7 +36,7 @@ impl CallingContextTree {
         for parent in self.nodes.parent.iter().filter(|parent| parent.is_some()) {
             ends[parent.index()] += 1;
         }
-        // Each entry becomes the start of its node's children, and moves on to their end as they are put in.
+        // Each entry first is the start of its node's children, and becomes their end as they are inserted.
         let mut start = 0;
         for end in &mut ends {
             start += std::mem::replace(end, start);
@@ -50,7 +50,7 @@ impl CallingContextTree {
         CallChildren { ends, children }
     }
 
-    /// Nodes from below the root to `node`, outermost first.
+    /// Nodes from the child of the root to `node`, outermost first.
     pub fn path(&self, node: CallNodeId) -> Vec<CallNodeId> {
         let mut path = Vec::new();
         let mut at = node;
@@ -62,7 +62,7 @@ impl CallingContextTree {
         path
     }
 
-    /// The metrics that were measured: fixed ones first, then counters by name.
+    /// Existing metrics: fixed ones first, then counters by name.
     pub fn measured(&self) -> Vec<CallMetric> {
         let mut metrics = self.metrics.metric.clone();
         metrics.sort_unstable();
@@ -75,7 +75,7 @@ impl CallingContextTree {
         metrics
     }
 
-    /// What was measured at each node itself, over the threads that are wanted.
+    /// Exclusive values of each node, over the wanted threads.
     pub fn exclusive(&self, metric: CallMetric, wanted: impl Fn(CallThreadId) -> bool) -> Vec<CallStats> {
         let mut values = vec![CallStats::default(); self.nodes.len()];
         for (node, thread, found, stats) in self.metrics.iter() {
@@ -86,8 +86,8 @@ impl CallingContextTree {
         values
     }
 
-    /// The exclusive values of each node and of all below it. Of a metric that does not add up, a node has its own
-    /// value, which holds those below already, and else the sum of its children's.
+    /// Inclusive values of each node: its exclusive values and those of its descendants. For a metric that does not add
+    /// up, a node has its own value, which already includes nested calls, or else the sum of its children.
     pub fn inclusive(&self, metric: CallMetric, exclusive: &[CallStats]) -> Vec<CallStats> {
         let mut values = exclusive.to_vec();
         for node in (1..values.len()).rev() {
@@ -100,7 +100,7 @@ impl CallingContextTree {
         values
     }
 
-    /// Nodes with a frame that `matches`, without those below another one: their inclusive values count nothing twice.
+    /// Outermost nodes with a frame that `matches`: their inclusive values count nothing twice.
     pub fn outermost(&self, matches: impl Fn(FrameId) -> bool) -> Vec<CallNodeId> {
         let mut inside = vec![false; self.nodes.len()];
         let mut found = Vec::new();
@@ -116,8 +116,8 @@ impl CallingContextTree {
         found
     }
 
-    /// Who called the frames that match, and what of the `inclusive` values it accounts for. The frame is
-    /// [`FrameId::NONE`] where a thread began with them.
+    /// Callers of the matching frames, with their part of the `inclusive` values. The frame is [`FrameId::NONE`] where
+    /// a thread began with a match.
     pub fn callers(&self, matches: impl Fn(FrameId) -> bool, inclusive: &[CallStats]) -> BTreeMap<FrameId, CallStats> {
         let mut callers: BTreeMap<FrameId, CallStats> = BTreeMap::new();
         for node in self.outermost(matches) {

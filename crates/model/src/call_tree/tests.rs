@@ -1,11 +1,11 @@
-//! Against brute force over paths.
+//! Comparison with a brute-force sum over paths.
 
 use super::*;
 use crate::{CallProcessId, CallThreadId, Frame};
 use proptest::prelude::*;
 use std::collections::HashMap;
 
-/// One value: the names along its path, its thread, and whether it is of the second metric.
+/// Value: names along its path, thread, and true for the second metric.
 type Hit = (Vec<u8>, u8, bool, u64);
 
 fn hits() -> impl Strategy<Value = Vec<Hit>> {
@@ -121,7 +121,7 @@ proptest! {
     }
 }
 
-/// outer (10 in all) calls inner (4) twice; Python above has no time of its own.
+/// Nesting: outer (10 in total) calls inner (4) twice; the Python frame above has no own time.
 #[test]
 fn times_of_calls_do_not_add_up() {
     let mut builder = CallingContextTreeBuilder::new();

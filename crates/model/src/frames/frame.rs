@@ -1,138 +1,138 @@
-//! The frame of a call path.
+//! Frames of call paths.
 
 use crate::{CallProcessId, StrId, StringTable};
 
-/// Before the hash that a library without build id is known by.
+/// Prefix of the hash that identifies a library without build ID.
 pub const CONTENT: &str = "content:";
 
 /// Name of [`Frame::Overflow`].
 pub(super) const OVERFLOW: &str = "(no place left in the tree)";
 
-/// A frame; equal ones are the same frame.
+/// Frame of a call path; equal values are the same frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Frame {
-    /// A line of a Python function.
+    /// Line of a Python function.
     Python {
         /// Qualified name of the function.
         function: StrId,
         /// File of its code.
         file: StrId,
-        /// Line that was running, 0 if unknown.
+        /// Executed line, 0 if unknown.
         line: u32,
         /// First line of the function.
         first_line: u32,
     },
-    /// A framework operator.
+    /// Framework operator.
     Operator {
-        /// Its name.
+        /// Name.
         name: StrId,
         /// Shapes and types of its inputs, in the order of the call: `f32[4,32], (f32[8]), scalar, -`; [`StrId::NONE`]
         /// if they were not recorded.
         inputs: StrId,
     },
-    /// A backward node of autograd; it stands below the operator that it differentiates.
+    /// Backward node of autograd, a child of its forward operator.
     Backward {
-        /// Its name.
+        /// Name.
         name: StrId,
-        /// As of an operator.
+        /// Inputs, as of an operator.
         inputs: StrId,
     },
-    /// A span that the user or a library named.
+    /// Span named by the user or a library.
     Span {
-        /// Its name.
+        /// Name.
         name: StrId,
     },
-    /// An instance of a module.
+    /// Instance of a module.
     Module {
-        /// Its dotted path.
+        /// Dotted path.
         path: StrId,
-        /// Its class.
+        /// Class.
         class: StrId,
     },
-    /// An address in a library.
+    /// Address in a library.
     Native {
         /// Path of the library.
         library: StrId,
-        /// What it is known by: its GNU build id in hexadecimal digits or, without one, [`CONTENT`] and a hash of parts
-        /// of it; [`StrId::NONE`] if neither is known.
+        /// Identity: GNU build ID in hexadecimal digits or, without one, [`CONTENT`] and a hash of parts of the
+        /// library; [`StrId::NONE`] if both are unknown.
         build_id: StrId,
-        /// Address relative to its first byte in memory.
+        /// Address relative to the first byte of the library in memory.
         offset: u64,
-        /// The function there, [`StrId::NONE`] if it is not known.
+        /// Function, [`StrId::NONE`] if unknown.
         function: StrId,
-        /// The source file that was running, [`StrId::NONE`] if it is not known.
+        /// Source file, [`StrId::NONE`] if unknown.
         file: StrId,
-        /// Line in it, 0 if it is not known.
+        /// Line in the source file, 0 if unknown.
         line: u32,
-        /// How many functions at this address this one is inlined into. These are its callers in the tree.
+        /// Number of functions at this address into which this one is inlined. These are its callers in the tree.
         inlined: u32,
     },
-    /// An address in code that was made at run time: another thing in each process.
+    /// Address in code generated at run time, which differs in each process.
     Unmapped {
-        /// The process.
+        /// Process.
         process: CallProcessId,
-        /// The address.
+        /// Address.
         address: u64,
     },
-    /// A call of a GPU's runtime or driver.
+    /// Call of a GPU's runtime or driver.
     Runtime {
-        /// Its name.
+        /// Name.
         name: StrId,
     },
-    /// An operation of a GPU: a kernel, a copy or a fill. It stands below the call that launched it.
+    /// GPU operation (kernel, copy or fill), a child of its launch call.
     Kernel {
-        /// Its name.
+        /// Name.
         name: StrId,
     },
-    /// A function of device code, inlined or called within a kernel.
+    /// Function of device code, inlined or called within a kernel.
     DeviceFunction {
-        /// Its name.
+        /// Name.
         function: StrId,
-        /// Source file, [`StrId::NONE`] if it is not known.
+        /// Source file, [`StrId::NONE`] if unknown.
         file: StrId,
-        /// Line that was running, 0 if it is not known.
+        /// Executed line, 0 if unknown.
         line: u32,
     },
-    /// An instruction of device code.
+    /// Instruction of device code.
     Instruction {
         /// Name or path of the binary.
         binary: StrId,
         /// Program counter relative to the start of the binary's code.
         pc: u64,
-        /// Source file, [`StrId::NONE`] if it is not known.
+        /// Source file, [`StrId::NONE`] if unknown.
         file: StrId,
-        /// Line in it, 0 if it is not known.
+        /// Line in the source file, 0 if unknown.
         line: u32,
     },
-    /// An operation of an HLO program.
+    /// Operation of an HLO program.
     HloOp {
         /// Name of the operation, such as `fusion.3`.
         name: StrId,
-        /// Name of its program, [`StrId::NONE`] if it is not known.
+        /// Name of the program, [`StrId::NONE`] if unknown.
         program: StrId,
     },
-    /// What found no place in a full tree.
+    /// Values without a node in a full tree.
     Overflow,
 }
 
 impl Frame {
-    /// A native frame whose function is not known (yet).
+    /// Native frame without a known function (yet).
     pub fn native(library: StrId, build_id: StrId, offset: u64) -> Self {
         let none = StrId::NONE;
         Self::Native { library, build_id, offset, function: none, file: none, line: 0, inlined: 0 }
     }
 
-    /// An operator, of whose inputs nothing is known.
+    /// Operator without known inputs.
     pub fn operator(name: StrId) -> Self {
         Self::Operator { name, inputs: StrId::NONE }
     }
 
-    /// A backward node, of whose inputs nothing is known.
+    /// Backward node without known inputs.
     pub fn backward(name: StrId) -> Self {
         Self::Backward { name, inputs: StrId::NONE }
     }
 
-    /// What it is called, without where it is and what with: function, operator, `libc.so.6+0x1234`.
+    /// Name without location and inputs: function, operator, `libc.so.6+0x1234`.
     pub fn name(&self, strings: &StringTable) -> String {
         match *self {
             Self::Python { function: name, .. }
@@ -158,8 +158,8 @@ impl Frame {
         }
     }
 
-    /// Shapes and types of the tensors among an operator's inputs, as text; empty if there are none, or if they are not
-    /// known. Numbers and what has no shape are left out: `f32[4,32], f32[32]`.
+    /// Shapes and types of an operator's tensor inputs as text, without numbers and other inputs: `f32[4,32], f32[32]`.
+    /// Empty if there are none, or if unknown.
     pub fn tensors(&self, strings: &StringTable) -> String {
         match *self {
             Self::Operator { inputs, .. } | Self::Backward { inputs, .. } => tensors(strings.get(inputs)),
@@ -167,7 +167,7 @@ impl Frame {
         }
     }
 
-    /// What it is called and, of an operator, with what: `aten::mm f32[4,32], f32[32,8]`.
+    /// Name and, for an operator, its inputs: `aten::mm f32[4,32], f32[32,8]`.
     pub fn title(&self, strings: &StringTable) -> String {
         let (mut title, tensors) = (self.name(strings), self.tensors(strings));
         if !tensors.is_empty() {
@@ -177,7 +177,7 @@ impl Frame {
         title
     }
 
-    /// File of the source or else the library or binary, `None` for frames that have none.
+    /// Source file, else library or binary; `None` for frames without one.
     pub fn file(&self) -> Option<StrId> {
         match *self {
             Self::Python { file, .. } | Self::DeviceFunction { file, .. } => file.some(),
@@ -188,7 +188,7 @@ impl Frame {
         }
     }
 
-    /// Line that was running, if it is known.
+    /// Executed line, if known.
     pub fn line(&self) -> Option<u32> {
         match *self {
             Self::Python { line, .. }
@@ -199,7 +199,7 @@ impl Frame {
         }
     }
 
-    /// The texts that it refers to.
+    /// Texts of the frame.
     pub(crate) fn texts(&self) -> [StrId; 4] {
         let none = StrId::NONE;
         match *self {
@@ -217,12 +217,12 @@ impl Frame {
     }
 }
 
-/// The tensors and lists of tensors in a text about inputs; `…` stands for what was not told apart any more.
+/// Tensors and lists of tensors in a text of inputs; `…` represents inputs that are no longer distinguished.
 fn tensors(inputs: &str) -> String {
     let mut kept = String::new();
     let mut depth = 0_usize;
     for part in inputs.split(", ") {
-        // A list has the separator in it, too.
+        // A list also contains the separator.
         let inside = depth > 0;
         depth += part.matches('(').count();
         depth = depth.saturating_sub(part.matches(')').count());

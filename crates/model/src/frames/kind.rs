@@ -2,7 +2,7 @@
 
 use super::Frame;
 
-/// Declares the kinds of frames: variants of [`Frame`] with the names that tables and files have for them.
+/// Declare the kinds of frames: variants of [`Frame`] with their names in tables and files.
 macro_rules! kinds {
     ($($variant:ident $name:literal,)*) => {
         /// The kind of a frame.
@@ -22,7 +22,7 @@ macro_rules! kinds {
         }
 
         impl Frame {
-            /// Its kind.
+            /// Kind of the frame.
             pub fn kind(&self) -> FrameKind {
                 match self { $(Self::$variant { .. } => FrameKind::$variant,)* }
             }

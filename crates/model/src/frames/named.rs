@@ -1,4 +1,4 @@
-//! Frames of the names and categories that timelines have for them.
+//! Frames from names and categories of timelines.
 
 use super::frame::OVERFLOW;
 use super::{Frame, FrameKind};
@@ -6,8 +6,8 @@ use crate::names::{MODULE_PREFIX, python_frame};
 use crate::{StrId, StringTable};
 
 impl Frame {
-    /// The frame that a source calls `name`. Its category is the name of a kind, as recordings and XPlane files write it, or the
-    /// library or part of the program that it is of.
+    /// Frame of a source's `name`. The category is the name of a kind, as in recordings and XPlane files, or the
+    /// library or part of the program.
     pub fn named(name: &str, category: &str, strings: &mut StringTable) -> Self {
         if name == OVERFLOW {
             return Self::Overflow;
@@ -25,7 +25,7 @@ impl Frame {
     }
 }
 
-/// Functions of Python and modules, which names tell.
+/// Python functions and modules, which the name identifies.
 fn stated_by_name(name: &str, strings: &mut StringTable) -> Option<Frame> {
     if let Some(module) = name.strip_prefix(MODULE_PREFIX) {
         let (class, path) = module.trim_start().split_once(' ').unwrap_or((module.trim_start(), ""));
@@ -36,7 +36,7 @@ fn stated_by_name(name: &str, strings: &mut StringTable) -> Option<Frame> {
     Some(Frame::Python { function: strings.intern(function), file: strings.intern(file), line, first_line: 0 })
 }
 
-/// `libc.so.6+0x12` is an address in a library, anything else a function.
+/// Native frame: `libc.so.6+0x12` is an address in a library, any other name a function.
 fn native(name: &str, library: StrId, strings: &mut StringTable) -> Frame {
     let address =
         name.rsplit_once("+0x").and_then(|(library, hex)| Some((library, u64::from_str_radix(hex, 16).ok()?)));
@@ -53,7 +53,7 @@ fn native(name: &str, library: StrId, strings: &mut StringTable) -> Frame {
 mod tests {
     use super::*;
 
-    /// Kind, name, file and line of the frame that a name and a category make.
+    /// Kind, name, file and line of the frame for a name and a category.
     fn described(name: &str, category: &str) -> (FrameKind, String, String, u32) {
         let mut strings = StringTable::new();
         let frame = Frame::named(name, category, &mut strings);

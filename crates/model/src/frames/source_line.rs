@@ -1,16 +1,16 @@
-//! Frames as far as function, file and line tell: what sources and tables of memory hold of them.
+//! Frames from function, file and line, as in memory sources and tables.
 
 use super::{Frame, FrameKind};
 use crate::{StrId, StringTable};
 
 impl Frame {
-    /// A frame whose kind the source does not state: Python where the file is one of Python, else native code.
+    /// Frame of unknown kind: Python if the file is a Python file, else native code.
     pub fn of_line(function: StrId, file: StrId, line: u32, strings: &StringTable) -> Self {
         let kind = if strings.get(file).ends_with(".py") { FrameKind::Python } else { FrameKind::Native };
         Self::with_line(kind, function, file, line)
     }
 
-    /// A frame of a kind. Kinds that need more than a function, a file and a line become native code.
+    /// Frame of a kind. Kinds that need more than a function, a file and a line become native code.
     pub fn with_line(kind: FrameKind, function: StrId, file: StrId, line: u32) -> Self {
         match kind {
             FrameKind::Python => Self::Python { function, file, line, first_line: 0 },
@@ -29,7 +29,7 @@ impl Frame {
         }
     }
 
-    /// Function, or what else names the frame: operator, span, class of a module; [`StrId::NONE`] if nothing does.
+    /// Function, or other name of the frame: operator, span, class of a module; [`StrId::NONE`] without one.
     pub fn function(&self) -> StrId {
         match *self {
             Self::Python { function: name, .. }

@@ -7,11 +7,11 @@ use rustc_hash::FxHasher;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 
-/// Frames, each once. Rows count up from 0 in order of first appearance, so that the same input gives the same handles.
+/// Interned frames. Rows count up from 0 in order of first appearance, so that equal inputs give equal handles.
 #[derive(Clone, Default)]
 pub struct FrameTable {
     rows: Vec<Frame>,
-    /// Rows by the hash of their frame: the first `indexed` ones. The others follow when a frame is interned.
+    /// Rows by the hash of their frame, for the first `indexed` ones. The others are added when a frame is interned.
     index: HashTable<u32>,
     indexed: usize,
 }
@@ -28,7 +28,7 @@ impl FrameTable {
         Self::default()
     }
 
-    /// The handle of a frame, which is added if it is new.
+    /// Handle of a frame, which is added if it is new.
     pub fn intern(&mut self, frame: Frame) -> FrameId {
         for row in self.indexed..self.rows.len() {
             self.index_row(row);
@@ -43,13 +43,13 @@ impl FrameTable {
         id
     }
 
-    /// Adds a row without a look whether the frame is known: for rows whose handles are fixed.
+    /// Add a row without a search for an equal frame, for rows with fixed handles.
     pub fn push(&mut self, frame: Frame) -> FrameId {
         self.rows.push(frame);
         FrameId::new(self.rows.len() - 1)
     }
 
-    /// Of equal frames the first one is found.
+    /// Index a row; of equal frames, the first one is found.
     fn index_row(&mut self, row: usize) {
         let Self { rows, index, indexed } = self;
         let value = hash(&rows[row]);
@@ -60,7 +60,7 @@ impl FrameTable {
     }
 }
 
-/// The frames by row.
+/// Frames by row.
 impl Deref for FrameTable {
     type Target = [Frame];
 
@@ -69,7 +69,7 @@ impl Deref for FrameTable {
     }
 }
 
-/// Rows in this order, whether or not frames are equal.
+/// Table with rows in this order, even if frames are equal.
 impl From<Vec<Frame>> for FrameTable {
     fn from(rows: Vec<Frame>) -> Self {
         Self { rows, ..Self::default() }

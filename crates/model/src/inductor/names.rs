@@ -1,7 +1,7 @@
 //! Names of the operators that Inductor fuses, in ascending order.
 
-/// From ATen's `native_functions.yaml` without in-place variants, views that copy, and what runs on other layouts and libraries; PrimTorch's
-/// operators, PyTorch's functional collectives, and vLLM's custom operators.
+/// Operator names from ATen's `native_functions.yaml` without in-place variants, copying views, and other layouts and
+/// libraries; PrimTorch's operators, PyTorch's functional collectives, and vLLM's custom operators.
 #[rustfmt::skip]
 pub(super) const NAMES: &[&str] = &[
     "_adaptive_avg_pool2d", "_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d", "_adaptive_avg_pool3d_backward", "_add_batch_dim",

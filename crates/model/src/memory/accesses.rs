@@ -1,8 +1,8 @@
-//! Which call touched which object, how much of it, and how we know.
+//! Accesses of calls to objects: direction, extent and evidence.
 
 use crate::MemoryObjectId;
 
-/// In which direction an object was touched.
+/// Direction of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum AccessMode {
@@ -12,7 +12,7 @@ pub enum AccessMode {
     Write,
     /// Read and written.
     Both,
-    /// Touched, or perhaps touched, in a direction that is not known.
+    /// Access, or possible access, of unknown direction.
     Unknown,
 }
 
@@ -20,12 +20,12 @@ impl AccessMode {
     /// All modes, in their order.
     pub const ALL: [Self; 4] = [Self::Read, Self::Write, Self::Both, Self::Unknown];
 
-    /// Whether it may have read.
+    /// True if the access may read.
     pub fn reads(self) -> bool {
         self != Self::Write
     }
 
-    /// Whether it may have written.
+    /// True if the access may write.
     pub fn writes(self) -> bool {
         self != Self::Read
     }
@@ -41,17 +41,17 @@ impl AccessMode {
     }
 }
 
-/// How an access is known.
+/// Evidence of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum AccessEvidence {
-    /// Each access of the device was seen, or the call's parameters say it exactly (copies, sets).
+    /// Every access on the device was recorded, or parameters of the call state it exactly (copies, sets).
     Instrumented,
-    /// The operator's inputs and outputs say it.
+    /// By inputs and outputs of the operator.
     OperatorLevel,
-    /// An argument points into the object; whether it was used is not known.
+    /// An argument points into the object; its use is unknown.
     MayAccess,
-    /// Nothing is known of the call but that it ran while the object was alive.
+    /// Unknown call during the lifetime of the object.
     Opaque,
 }
 
@@ -70,11 +70,11 @@ impl AccessEvidence {
     }
 }
 
-/// How much of an object was touched.
+/// Extent of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum AccessExtent {
-    /// Not known.
+    /// Unknown.
     Unknown,
     /// Every byte.
     Whole,
@@ -96,53 +96,53 @@ impl AccessExtent {
     }
 }
 
-/// Bytes of an object, relative to its first one, and how often each was touched.
+/// Byte range of an object, relative to its first byte, with the number of accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ByteRange {
     /// First byte.
     pub begin: u64,
     /// The byte after the last one.
     pub end: u64,
-    /// How often each of these bytes was touched by the call; 1 if only *whether* is known.
+    /// Number of accesses by the call to each of these bytes; 1 if the number is unknown.
     pub times: u32,
 }
 
-/// One access, put together from the columns.
+/// One access, assembled from the columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryAccess {
     /// Row in [`MemoryAccesses`].
     pub row: usize,
-    /// What was touched.
+    /// Object.
     pub object: MemoryObjectId,
-    /// In which direction.
+    /// Direction.
     pub mode: AccessMode,
-    /// How it is known.
+    /// Evidence.
     pub evidence: AccessEvidence,
-    /// How much of it.
+    /// Extent.
     pub extent: AccessExtent,
 }
 
-/// Accesses as columns, in the order of the calls: five bytes each, more only where ranges are known.
+/// Accesses as columns, in the order of the calls: five bytes each, and more if ranges are known.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MemoryAccesses {
-    /// What was touched.
+    /// Object.
     pub object: Vec<MemoryObjectId>,
     /// Mode (bits 0 and 1), evidence (2 and 3) and extent (4 and 5).
     pub what: Vec<u8>,
-    /// Rows that have ranges, ascending; a row stands here once per range.
+    /// Rows with ranges, ascending; a row is repeated for each range.
     pub range_row: Vec<u32>,
-    /// The range at the same position; ranges of a row are ascending and do not overlap.
+    /// Range of the row at the same position; ranges of a row ascend and do not overlap.
     pub range: Vec<ByteRange>,
 }
 
 impl MemoryAccesses {
-    /// Adds an access of the last call, whole or of unknown extent ([`AccessExtent::Ranges`] counts as unknown here).
+    /// Add an access of the last call, whole or of unknown extent ([`AccessExtent::Ranges`] counts as unknown here).
     pub fn push(&mut self, object: MemoryObjectId, mode: AccessMode, evidence: AccessEvidence, extent: AccessExtent) {
         let extent = if extent == AccessExtent::Ranges { AccessExtent::Unknown } else { extent };
         self.push_row(object, mode, evidence, extent);
     }
 
-    /// Adds an access of the last call to some bytes of an object. `ranges` must be ascending, not empty each, and must
+    /// Add an access of the last call to byte ranges of an object. `ranges` must ascend, must not be empty, and must
     /// not overlap; without any, nothing is added.
     pub fn push_ranges(
         &mut self,
@@ -162,7 +162,7 @@ impl MemoryAccesses {
         }
     }
 
-    /// Adds an access whose ranges, if it has any, the caller adds.
+    /// Add an access; the caller adds its ranges, if any.
     pub fn push_row(
         &mut self,
         object: MemoryObjectId,
@@ -179,12 +179,12 @@ impl MemoryAccesses {
         self.object.len()
     }
 
-    /// Whether there is none.
+    /// True if there are no accesses.
     pub fn is_empty(&self) -> bool {
         self.object.is_empty()
     }
 
-    /// The access at `row`.
+    /// Access at `row`.
     pub fn get(&self, row: usize) -> MemoryAccess {
         let what = self.what[row];
         MemoryAccess {
@@ -196,7 +196,7 @@ impl MemoryAccesses {
         }
     }
 
-    /// The bytes that the access at `row` touched, if they are known by ranges.
+    /// Byte ranges of the access at `row`, if known.
     pub fn ranges_of(&self, row: usize) -> &[ByteRange] {
         let row = u32::try_from(row).unwrap_or(u32::MAX);
         let first = self.range_row.partition_point(|known| *known < row);
@@ -206,10 +206,10 @@ impl MemoryAccesses {
 
     pub(super) fn check(&self, objects: usize) -> Result<(), String> {
         if self.what.len() != self.len() || self.range_row.len() != self.range.len() {
-            return Err("columns of accesses are of different lengths".to_owned());
+            return Err("columns of accesses differ in length".to_owned());
         }
         if self.object.iter().any(|object| object.index() >= objects) {
-            return Err("an access is to an object that is not there".to_owned());
+            return Err("an access refers to a missing object".to_owned());
         }
         let in_order =
             self.range_row.is_sorted() && self.range_row.last().is_none_or(|row| (*row as usize) < self.len());

@@ -1,20 +1,20 @@
-//! Which object lies at an address now.
+//! Map from addresses to live objects.
 
 use crate::MemoryObjectId;
 use std::collections::BTreeMap;
 
-/// The objects that are alive, by address. Sources keep one per device while they read: allocations insert, frees
-/// remove, accesses look up. An address that is used again leads to the newer object.
+/// Live objects by address. Sources keep one map per device: allocations insert, frees remove, accesses look up. A
+/// reused address refers to the newer object.
 #[derive(Clone, Debug, Default)]
 pub struct AddressMap {
-    /// First byte → end and object; ranges do not overlap. Objects without bytes take one byte of room here, so that
-    /// their free is found.
+    /// First byte → end and object; ranges do not overlap. Objects without bytes take one byte here, so that their free
+    /// is found.
     live: BTreeMap<u64, (u64, MemoryObjectId)>,
 }
 
 impl AddressMap {
-    /// Puts an object at `address`. Objects that lay there and were not freed are taken out and returned: their free was
-    /// lost. (An object without bytes never pushes another one out and is not found beside one at the same address.)
+    /// Insert an object at `address`. Overlapping objects without a free are removed and returned: their free was lost.
+    /// (An object without bytes never removes another one, and is not found if another one has the same address.)
     pub fn insert(&mut self, address: u64, bytes: u64, object: MemoryObjectId) -> Vec<MemoryObjectId> {
         if bytes == 0 && self.find(address).is_some() {
             return Vec::new();
@@ -28,19 +28,19 @@ impl AddressMap {
         overlapped
     }
 
-    /// Takes out the object that begins at `address`.
+    /// Remove the object that begins at `address`.
     pub fn remove(&mut self, address: u64) -> Option<MemoryObjectId> {
         self.live.remove(&address).map(|(_, object)| object)
     }
 
-    /// The object that `address` lies in, and its distance from the object's first byte.
+    /// Object that contains `address`, and its offset from the object's first byte.
     pub fn find(&self, address: u64) -> Option<(MemoryObjectId, u64)> {
         let (begin, (end, object)) = self.live.range(..=address).next_back()?;
         if address < *end { Some((*object, address - begin)) } else { None }
     }
 
-    /// The objects that overlap `bytes` bytes at `address`, by address, each with the part of it that is meant
-    /// (relative to its first byte).
+    /// Objects that overlap `bytes` bytes at `address`, by address, each with the overlapping part (relative to its
+    /// first byte).
     pub fn find_all(
         &self,
         address: u64,
@@ -59,7 +59,7 @@ impl AddressMap {
         self.live.len()
     }
 
-    /// Whether there is none.
+    /// True if there are no objects.
     pub fn is_empty(&self) -> bool {
         self.live.is_empty()
     }

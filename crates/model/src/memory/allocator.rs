@@ -1,17 +1,17 @@
-//! What a caching allocator (PyTorch's) tells of itself.
+//! Data of a caching allocator (PyTorch's): segments, blocks, totals, failed requests.
 
 use crate::{MemoryCallId, MemoryDeviceId, MemoryObjectId, MemoryStackId, MemoryStreamId, StrId};
 
-/// What happened to a segment.
+/// Kind of a segment event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MemorySegmentEventKind {
-    /// Got from the device.
+    /// Obtained from the device.
     Allocate,
-    /// Given back to the device.
+    /// Returned to the device.
     Free,
-    /// Part of an expandable segment got memory.
+    /// Part of an expandable segment was mapped.
     Map,
-    /// Part of an expandable segment gave memory back.
+    /// Part of an expandable segment was unmapped.
     Unmap,
 }
 
@@ -29,24 +29,24 @@ impl MemorySegmentEventKind {
         }
     }
 
-    /// Whether reserved memory grows.
+    /// True if reserved memory grows.
     pub fn grows(self) -> bool {
         matches!(self, Self::Allocate | Self::Map)
     }
 }
 
-/// The allocator got memory from the device, or gave it back.
+/// Event of a segment: memory obtained from the device, or returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemorySegmentEvent {
-    /// What happened.
+    /// Kind.
     pub kind: MemorySegmentEventKind,
-    /// The call before which it happened (may be the number of calls).
+    /// Call after the event (may be the number of calls).
     pub before: MemoryCallId,
-    /// When, ns.
+    /// Time, ns.
     pub time_ns: i64,
-    /// Where.
+    /// Device.
     pub device: MemoryDeviceId,
-    /// The stream that the segment serves.
+    /// Stream of the segment.
     pub stream: MemoryStreamId,
     /// First byte.
     pub address: u64,
@@ -56,37 +56,37 @@ pub struct MemorySegmentEvent {
     pub stack: MemoryStackId,
 }
 
-/// A segment: what the allocator got from the device in one piece.
+/// Segment: memory that the allocator obtained from the device in one piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemorySegment {
-    /// Where.
+    /// Device.
     pub device: MemoryDeviceId,
-    /// The stream that it serves.
+    /// Stream of the segment.
     pub stream: MemoryStreamId,
     /// First byte.
     pub address: u64,
     /// Bytes.
     pub bytes: u64,
-    /// Whether it is of the pool of small blocks.
+    /// True for the pool of small blocks.
     pub small: bool,
-    /// Whether it can grow.
+    /// True if the segment is expandable.
     pub expandable: bool,
-    /// Private pool, none for the usual one.
+    /// Private pool, none for the default pool.
     pub pool: StrId,
-    /// Call path of its allocation.
+    /// Call path of the allocation.
     pub stack: MemoryStackId,
-    /// Its blocks: rows of [`crate::MemoryTrace::blocks`].
+    /// Blocks: rows of [`crate::MemoryTrace::blocks`].
     pub blocks: std::ops::Range<usize>,
 }
 
-/// What a block is doing.
+/// State of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MemoryBlockState {
     /// In use.
     Active,
     /// Freed by the program, but a stream may still use it.
     AwaitingFree,
-    /// Free, and part of a segment that is otherwise in use or wholly free.
+    /// Free.
     Inactive,
 }
 
@@ -104,52 +104,52 @@ impl MemoryBlockState {
     }
 }
 
-/// A block: a part of a segment.
+/// Block: a part of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryBlock {
     /// First byte.
     pub address: u64,
     /// Bytes.
     pub bytes: u64,
-    /// Bytes that were asked for; 0 if not known.
+    /// Requested bytes; 0 if unknown.
     pub requested: u64,
-    /// What it is doing.
+    /// State.
     pub state: MemoryBlockState,
-    /// The object in it, none if it is free or if the object is not known.
+    /// Object in the block; none if it is free or the object is unknown.
     pub object: MemoryObjectId,
-    /// Call path of its allocation.
+    /// Call path of the allocation.
     pub stack: MemoryStackId,
 }
 
-/// What the source itself said was in use.
+/// Totals of the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryTotals {
-    /// The call after which this holds; none: before the first.
+    /// Call after which the totals hold; none for the time before the first call.
     pub after: MemoryCallId,
-    /// When, ns.
+    /// Time, ns.
     pub time_ns: i64,
-    /// Where.
+    /// Device.
     pub device: MemoryDeviceId,
     /// Bytes in use by the program.
     pub allocated: u64,
-    /// Bytes that the allocator holds, in use or not; 0 if not known.
+    /// Reserved bytes of the allocator, in use or not; 0 if unknown.
     pub reserved: u64,
 }
 
-/// A request that failed.
+/// Failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory {
-    /// The call before which it happened (may be the number of calls).
+    /// Call after the request (may be the number of calls).
     pub before: MemoryCallId,
-    /// When, ns.
+    /// Time, ns.
     pub time_ns: i64,
-    /// Where.
+    /// Device.
     pub device: MemoryDeviceId,
-    /// The stream that asked.
+    /// Stream of the request.
     pub stream: MemoryStreamId,
-    /// Bytes asked for.
+    /// Requested bytes.
     pub requested: u64,
-    /// Bytes that the device still had, as it said; `None` if not known.
+    /// Free bytes of the device, as it reported; `None` if unknown.
     pub device_free: Option<u64>,
     /// Call path.
     pub stack: MemoryStackId,

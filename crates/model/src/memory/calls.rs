@@ -1,14 +1,14 @@
-//! What the host called, in its order.
+//! Calls of the host, in order.
 
 use crate::{MemoryCallId, MemoryObjectId, MemoryStackId, MemoryStreamId, StrId};
 
-/// What a call does.
+/// Kind of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum MemoryCallKind {
-    /// Makes an object; its target is the object.
+    /// Allocates an object, which is its target.
     Allocate,
-    /// Frees an object; its target is the object ([`MemoryObjectId::NONE`]: one that nobody knows).
+    /// Frees an object, which is its target ([`MemoryObjectId::NONE`] for an unknown one).
     Free,
     /// Fills memory with a value.
     Set,
@@ -18,13 +18,13 @@ pub enum MemoryCallKind {
     CopyToHost,
     /// Copies within or between devices.
     CopyOnDevice,
-    /// Runs a kernel or, where kernels are not seen, a framework operator.
+    /// Runs a kernel or, if kernels are not recorded, a framework operator.
     Kernel,
-    /// Marks a place in a stream that others can wait for.
+    /// Records an event in a stream, for which other streams can wait.
     EventRecord,
     /// Makes its stream wait for an earlier call; its target is that call, usually an [`Self::EventRecord`].
     EventWait,
-    /// Makes the host wait until a stream has done everything; its target is the stream, or none for all of them.
+    /// Makes the host wait for all work of a stream; its target is the stream, or none for all streams.
     HostSync,
 }
 
@@ -59,17 +59,17 @@ impl MemoryCallKind {
         }
     }
 
-    /// The kind with this name.
+    /// Kind with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Whether it is a copy of any direction.
+    /// True for a copy in any direction.
     pub fn is_copy(self) -> bool {
         matches!(self, Self::CopyToDevice | Self::CopyToHost | Self::CopyOnDevice)
     }
 
-    /// Whether it is one of DrGPUM's GPU APIs: all but events and synchronisation.
+    /// True for one of DrGPUM's GPU APIs: all but events and synchronization.
     pub fn is_api(self) -> bool {
         self <= Self::Kernel
     }
@@ -77,25 +77,25 @@ impl MemoryCallKind {
 
 /// Bits of [`MemoryCalls::flags`].
 pub mod call_flags {
-    /// Not all that this kernel touches is known: it may touch any object that is alive.
+    /// Opaque kernel: not all of its accesses are known, so it may access any live object.
     pub const OPAQUE: u8 = 1;
-    /// The host goes on only when this call is done.
+    /// The host continues only after this call is done.
     pub const SYNCHRONOUS: u8 = 2;
-    /// The source did not record this call; it was inferred (a free that must have been, for instance).
+    /// Inferred, without a record of the source (such as a free that must have occurred).
     pub const INFERRED: u8 = 4;
-    /// An allocation in an operator in which its object is also used for the first time, or freed: what lies in between is that
-    /// operator's affair, and nothing that the program could change.
+    /// Allocation in an operator that also contains the first use of its object, or its free. The program cannot change
+    /// the order within the operator.
     pub const WITHIN_OPERATOR: u8 = 8;
 }
 
-/// A call that is to be added.
+/// Call to add.
 #[derive(Clone, Copy, Debug)]
 pub struct NewCall {
-    /// When it began, ns; its position if the source has no times.
+    /// Begin, ns; the position of the call if the source has no times.
     pub start_ns: i64,
-    /// How long it took (a kernel: on the device), ns; 0 if not known.
+    /// Duration (for a kernel: on the device), ns; 0 if unknown.
     pub duration_ns: u64,
-    /// The stream it is on.
+    /// Stream.
     pub stream: MemoryStreamId,
     /// Kernel, operator or API.
     pub name: StrId,
@@ -124,7 +124,7 @@ impl Default for NewCall {
 /// Calls as columns of equal length.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MemoryCalls {
-    /// What it does.
+    /// Kind.
     pub kind: Vec<MemoryCallKind>,
     /// See [`NewCall::start_ns`].
     pub start_ns: Vec<i64>,
@@ -140,12 +140,12 @@ pub struct MemoryCalls {
     pub flags: Vec<u8>,
     /// See [`MemoryCallKind`].
     pub target: Vec<u32>,
-    /// The access after its last one.
+    /// End (exclusive) of the call's accesses.
     pub access_end: Vec<u32>,
 }
 
 impl MemoryCalls {
-    /// Adds a call. Its accesses are pushed next; then [`crate::MemoryTrace::seal_call`] is to be called.
+    /// Add a call. Push its accesses next, then call [`crate::MemoryTrace::seal_call`].
     pub fn push(&mut self, kind: MemoryCallKind, call: NewCall) -> MemoryCallId {
         let id = MemoryCallId::new(self.len());
         self.kind.push(kind);
@@ -172,7 +172,7 @@ impl MemoryCalls {
         self.kind.len()
     }
 
-    /// Whether there is none.
+    /// True if there are no calls.
     pub fn is_empty(&self) -> bool {
         self.kind.is_empty()
     }
@@ -182,19 +182,19 @@ impl MemoryCalls {
         (0..self.len()).map(MemoryCallId::new)
     }
 
-    /// Whether not all that a call touches is known.
+    /// True if not all accesses of a call are known.
     pub fn is_opaque(&self, call: MemoryCallId) -> bool {
         self.flags[call.index()] & call_flags::OPAQUE != 0
     }
 
-    /// The object that a call is about, by its target alone (see [`crate::MemoryTrace::object_of`]).
+    /// Object of a call, by its target only (see [`crate::MemoryTrace::object_of`]).
     pub fn target_object(&self, call: MemoryCallId) -> MemoryObjectId {
         MemoryObjectId(self.target[call.index()])
     }
 
     pub(super) fn access_rows(&self, call: MemoryCallId) -> std::ops::Range<usize> {
         let row = call.index();
-        // A snapshot without history has objects, and no calls.
+        // A snapshot without history has objects, but no calls.
         let Some(&end) = self.access_end.get(row) else { return 0..0 };
         let first = if row == 0 { 0 } else { self.access_end[row - 1] };
         first as usize..end as usize
@@ -213,10 +213,10 @@ impl MemoryCalls {
             self.access_end.len(),
         ];
         if lengths.iter().any(|length| *length != rows) {
-            return Err("columns of calls are of different lengths".to_owned());
+            return Err("columns of calls differ in length".to_owned());
         }
         if !self.access_end.is_sorted() || self.access_end.last().map_or(0, |end| *end as usize) != accesses {
-            return Err("calls and accesses do not fit together".to_owned());
+            return Err("the calls refer to more or fewer accesses than exist".to_owned());
         }
         Ok(())
     }

@@ -1,20 +1,20 @@
-//! Devices by name and streams by key: a damaged file may name a million of each.
+//! Index of devices by name and of streams by key, because a damaged file may name a million of each.
 
 use super::{MemoryDevice, MemoryStream};
 use crate::{MemoryDeviceId, MemoryStreamId, StrId};
 use rustc_hash::FxHashMap;
 
-/// Finds the rows of devices and streams. Rows that were added behind its back are taken in when it is asked next.
+/// Index of devices and streams. Rows that were added directly are indexed at the next lookup.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryLookup {
     devices: FxHashMap<StrId, u32>,
     streams: FxHashMap<MemoryStream, u32>,
-    /// How many rows of each have been taken in.
+    /// Number of indexed rows of each.
     known: (usize, usize),
 }
 
 impl MemoryLookup {
-    /// The first device of this name.
+    /// First device with this name.
     pub(super) fn device(&mut self, devices: &[MemoryDevice], name: StrId) -> Option<MemoryDeviceId> {
         for (row, device) in devices.iter().enumerate().skip(self.known.0) {
             self.devices.entry(device.name).or_insert(row as u32);
@@ -24,7 +24,7 @@ impl MemoryLookup {
         devices.get(row).is_some_and(|device| device.name == name).then(|| MemoryDeviceId::new(row))
     }
 
-    /// The first of these streams that is this one.
+    /// First stream that equals this one.
     pub(super) fn stream(&mut self, streams: &[MemoryStream], stream: MemoryStream) -> Option<MemoryStreamId> {
         for (row, known) in streams.iter().enumerate().skip(self.known.1) {
             self.streams.entry(*known).or_insert(row as u32);

@@ -1,17 +1,17 @@
-//! Memory of a device over time: who was allocated, by whom, and which calls touched it.
+//! Memory traces: allocations, frees and accesses of objects over time.
 //!
-//! A [`MemoryTrace`] holds
-//! * **calls** ([`MemoryCalls`]) in the order in which the host made them: allocations, frees, copies, sets, kernels (or
-//!   framework operators, which count as kernels), event records and waits, host synchronisation, each on a stream;
-//! * **objects** ([`MemoryObjects`]): a piece of memory between its allocation and its release. An address that is used
-//!   again is another object;
-//! * **accesses** ([`MemoryAccesses`]): which call read or wrote which object, how much of it, and how we know. The
-//!   accesses of a call stand together: a source pushes a call, then its accesses, then the next call;
-//! * the caching allocator's side, where the source tells it: segment events, a snapshot of segments and blocks, its own
+//! A [`MemoryTrace`] contains
+//! * **calls** ([`MemoryCalls`]) in the order in which the host made them: allocations, frees, copies, sets, kernels
+//!   (or framework operators, which count as kernels), event records and waits, host synchronization, each on a
+//!   stream;
+//! * **objects** ([`MemoryObjects`]): memory from its allocation to its free. A reused address is another object;
+//! * **accesses** ([`MemoryAccesses`]): reads and writes of objects by calls, with extent and evidence. The accesses
+//!   of a call are contiguous: a source pushes a call, then its accesses, then the next call;
+//! * data of the caching allocator, if the source has them: segment events, a snapshot of segments and blocks,
 //!   totals, failed requests.
 //!
-//! Times are ns (of any clock, one per trace), sizes are bytes, positions are rows of `calls`. A call is at its position
-//! from the host's point of view: live memory changes in this order.
+//! Times are ns (of any clock, one per trace), sizes are bytes, positions are rows of `calls`. Positions are in host
+//! order, in which live memory changes.
 //!
 //! ```
 //! use stackline_model::{AccessEvidence, AccessExtent, AccessMode, MemoryCallKind, MemoryTrace, NewCall, NewObject};
@@ -53,10 +53,10 @@ pub use stacks::MemoryStacks;
 
 use crate::{MemoryCallId, MemoryDeviceId, MemoryObjectId, MemoryStreamId, ReadReport, StrId, StringTable};
 
-/// Everything that is known of the memory of one process. See the documentation of this module for how it hangs together.
+/// Memory trace of one process. The documentation of this module explains its parts.
 #[derive(Debug, Default, Clone)]
 pub struct MemoryTrace {
-    /// What people know the trace by: usually the file's name.
+    /// Label for people, usually the file's name.
     pub label: String,
     /// All names and texts.
     pub strings: StringTable,
@@ -66,44 +66,45 @@ pub struct MemoryTrace {
     pub devices: Vec<MemoryDevice>,
     /// Streams (of CPU memory: threads), in order of first appearance.
     pub streams: Vec<MemoryStream>,
-    /// What the host called, in its order.
+    /// Calls of the host, in order.
     pub calls: MemoryCalls,
-    /// What was allocated, in the order of allocation; objects older than the trace come where they first occur.
+    /// Objects in the order of allocation; those older than the trace are at their first access.
     pub objects: MemoryObjects,
-    /// What objects were before they became what [`MemoryObjects::kind`] says, by object and time.
+    /// Earlier kinds of objects, before [`MemoryObjects::kind`], by object and time.
     pub kind_changes: Vec<MemoryKindChange>,
-    /// Who touched what, in the order of `calls`.
+    /// Accesses, in the order of `calls`.
     pub accesses: MemoryAccesses,
-    /// Named spans of calls: steps, forward, backward; may nest.
+    /// Named ranges of calls: steps, forward, backward; may nest.
     pub phases: Vec<MemoryPhase>,
-    /// How the caching allocator was set up, as far as the source tells.
+    /// Settings of the caching allocator, as far as known.
     pub allocator_settings: MemoryAllocatorSettings,
-    /// When the caching allocator got memory from the device or gave it back, in the order of `calls`.
+    /// Segment events of the caching allocator, in the order of `calls`.
     pub segment_events: Vec<MemorySegmentEvent>,
-    /// The caching allocator's segments at the moment of the snapshot (usually the end).
+    /// Segments of the caching allocator at the time of the snapshot (usually the end).
     pub segments: Vec<MemorySegment>,
-    /// The blocks of `segments`, by address within each; [`MemorySegment::blocks`] says which.
+    /// Blocks of `segments`, by address within each; indexed by [`MemorySegment::blocks`].
     pub blocks: Vec<MemoryBlock>,
-    /// What the source itself said was in use, in the order of `calls`.
+    /// Totals of the source, in the order of `calls`.
     pub totals: Vec<MemoryTotals>,
     /// Requests that failed.
     pub out_of_memory: Vec<OutOfMemory>,
-    /// Whether the source saw the program (or process) end. If not, objects that are alive at the end are no leaks yet.
+    /// True if the records include the end of the program (or process). Otherwise objects that are live at the end are
+    /// not leaks yet.
     pub saw_end: bool,
-    /// Whether the source says who touched what at all. If not, only lifetimes can be judged.
+    /// True if the source has accesses. Otherwise only lifetimes can be analyzed.
     pub has_accesses: bool,
-    /// What was repaired, skipped or lost while reading.
+    /// Read report: repaired, skipped and lost records.
     pub report: ReadReport,
-    /// Where [`Self::device`] and [`Self::stream`] look; it follows `devices` and `streams` by itself.
+    /// Index for [`Self::device`] and [`Self::stream`], which updates itself.
     pub lookup: MemoryLookup,
 }
 
-/// A device that has memory.
+/// Device with memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemoryDevice {
     /// `cuda:0`, `cpu`.
     pub name: StrId,
-    /// Its memory in bytes, 0 if not known.
+    /// Size of the memory in bytes, 0 if unknown.
     pub total_bytes: u64,
 }
 
@@ -112,54 +113,54 @@ pub struct MemoryDevice {
 pub struct MemoryStream {
     /// The device.
     pub device: MemoryDeviceId,
-    /// The number or handle that the source knows it by; 0 is the default stream.
+    /// Number or handle in the source; 0 is the default stream.
     pub key: u64,
 }
 
-/// A named span of calls.
+/// Named range of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryPhase {
     /// `ProfilerStep#3`, `forward`.
     pub name: StrId,
     /// First call.
     pub first: MemoryCallId,
-    /// The call after the last one (may be the number of calls).
+    /// End of the range (exclusive; may be the number of calls).
     pub end: MemoryCallId,
 }
 
-/// An object became something else, as an activation does that is a parameter's gradient in the end.
+/// Change of an object's kind, such as an activation that becomes a parameter's gradient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryKindChange {
     /// The object.
     pub object: MemoryObjectId,
-    /// The first call at which it is not any more what it was (may be the number of calls).
+    /// First call after the change (may be the number of calls).
     pub before: MemoryCallId,
-    /// What it was until then.
+    /// Kind before the change.
     pub kind: MemoryObjectKind,
 }
 
 impl MemoryTrace {
-    /// Whether calls have times: where a source has none, they have their positions instead, or are all the same.
+    /// True if calls have times. In sources without times, calls have their positions instead, or equal times.
     pub fn has_times(&self) -> bool {
         let times = &self.calls.start_ns;
         let is_position = |(at, ns): (usize, &i64)| i64::try_from(at) == Ok(*ns);
         times.first() != times.last() && !times.iter().enumerate().all(is_position)
     }
 
-    /// When each call begins, in ns since the first one; none of a source without times.
+    /// Begin of each call, in ns since the first one; none for a source without times.
     pub fn times_since_first(&self) -> impl Fn(usize) -> Option<i64> {
         let begin = self.calls.start_ns.first().copied().filter(|_| self.has_times());
         move |row| Some(self.calls.start_ns.get(row)?.saturating_sub(begin?))
     }
 
-    /// What an object is at a position.
+    /// Kind of an object at a position.
     pub fn kind_at(&self, object: MemoryObjectId, position: MemoryCallId) -> MemoryObjectKind {
         let over = self.kind_changes.partition_point(|change| (change.object, change.before) <= (object, position));
         let next = self.kind_changes.get(over).filter(|change| change.object == object);
         next.map_or(self.objects.kind[object.index()], |change| change.kind)
     }
 
-    /// The device of this name, which is added if it is new.
+    /// Device with this name, which is added if it is new.
     pub fn device(&mut self, name: &str) -> MemoryDeviceId {
         let name = self.strings.intern(name);
         self.lookup.device(&self.devices, name).unwrap_or_else(|| {
@@ -168,7 +169,7 @@ impl MemoryTrace {
         })
     }
 
-    /// The stream of `device` that the source knows as `key`, which is added if it is new.
+    /// Stream of `device` with this `key` in the source, which is added if it is new.
     pub fn stream(&mut self, device: MemoryDeviceId, key: u64) -> MemoryStreamId {
         let stream = MemoryStream { device, key };
         self.lookup.stream(&self.streams, stream).unwrap_or_else(|| {
@@ -177,7 +178,8 @@ impl MemoryTrace {
         })
     }
 
-    /// Adds the call that allocates `object`, and the object. If `call` has a stack and `object` has none, it is used.
+    /// Add the call that allocates `object`, and the object. If `call` has a stack and `object` has none, the object
+    /// gets it.
     pub fn allocate(&mut self, object: NewObject, call: NewCall) -> MemoryObjectId {
         let stack = if object.stack.is_some() { object.stack } else { call.stack };
         let id = self.objects.push(NewObject { stack, ..object });
@@ -187,12 +189,12 @@ impl MemoryTrace {
         id
     }
 
-    /// Adds an object that was allocated before the trace begins.
+    /// Add an object that was allocated before the trace begins.
     pub fn older(&mut self, object: NewObject) -> MemoryObjectId {
         self.objects.push(object)
     }
 
-    /// Adds the call that frees `object`. A second one for the same object changes nothing but the list of calls.
+    /// Add the call that frees `object`. A second free of the same object only adds the call.
     pub fn release(&mut self, object: MemoryObjectId, call: NewCall) -> MemoryCallId {
         let id = self.calls.push(MemoryCallKind::Free, NewCall { target: object.0, ..call });
         if let Some(freed) = self.objects.freed_by.get_mut(object.index()).filter(|freed| freed.is_none()) {
@@ -202,7 +204,7 @@ impl MemoryTrace {
         id
     }
 
-    /// Says that the last call has all its accesses. To be called after each call that was pushed by hand.
+    /// Complete the accesses of the last call. Call it after each call that was pushed directly.
     pub fn seal_call(&mut self) {
         let accesses = self.accesses.len();
         self.calls.seal(accesses);
@@ -214,19 +216,19 @@ impl MemoryTrace {
         self.calls.access_rows(call)
     }
 
-    /// What a call touched.
+    /// Accesses of a call.
     pub fn accesses_of(&self, call: MemoryCallId) -> impl ExactSizeIterator<Item = MemoryAccess> + '_ {
         self.access_rows(call).map(|row| self.accesses.get(row))
     }
 
-    /// The object that an allocation or a free is about.
+    /// Object of an allocation or a free.
     pub fn object_of(&self, call: MemoryCallId) -> Option<MemoryObjectId> {
         let about = matches!(self.calls.kind[call.index()], MemoryCallKind::Allocate | MemoryCallKind::Free);
         if about { MemoryObjectId(self.calls.target[call.index()]).some() } else { None }
     }
 
-    /// The positions at which an object is alive: from its allocation (0 if that is older than the trace) up to, and
-    /// without, its free (the number of calls if it is never freed).
+    /// Positions at which an object is live: from its allocation (0 if older than the trace) up to, and without, its
+    /// free (the number of calls if it is never freed).
     pub fn life(&self, object: MemoryObjectId) -> std::ops::Range<usize> {
         let row = object.index();
         let first = self.objects.allocated_by[row].some().map_or(0, MemoryCallId::index);
@@ -234,16 +236,16 @@ impl MemoryTrace {
         first..end.max(first)
     }
 
-    /// The positions at which an object takes memory: those of its life. There is no position before the first call, so the
-    /// first one stands for the moment before it as well: what is older than the trace is there, even if the first call
-    /// frees it or there is no call at all. A call either takes memory or gives it back, so no position has too much.
+    /// Positions at which an object takes memory: those of its life. No position precedes the first call, so position 0
+    /// also represents the time before it. An object older than the trace exists there even if the first call frees it,
+    /// or there is no call. A call either takes memory or gives it back, so no position has too much.
     pub fn held(&self, object: MemoryObjectId) -> std::ops::Range<usize> {
         let life = self.life(object);
         let is_older = self.objects.allocated_by[object.index()].is_none();
         life.start..if is_older { life.end.max(1) } else { life.end }
     }
 
-    /// What people call an object: its name, else its place in the list (`object 12`).
+    /// Name of an object, else its row (`object 12`).
     pub fn object_name(&self, object: MemoryObjectId) -> String {
         match self.strings.get(self.objects.name[object.index()]) {
             "" => format!("object {}", object.index()),
@@ -251,10 +253,10 @@ impl MemoryTrace {
         }
     }
 
-    /// Checks everything that analyses rely on: columns of equal length, handles that lead to rows, accesses in order.
+    /// Check all properties that analyses rely on: columns of equal length, valid handles, accesses in order.
     ///
     /// # Errors
-    /// One sentence that says what is wrong.
+    /// One sentence with the violated property.
     pub fn check(&self) -> Result<(), String> {
         self.calls.check(self.accesses.len())?;
         self.objects.check()?;
@@ -263,19 +265,19 @@ impl MemoryTrace {
         let (calls, devices, streams) = (self.calls.len(), self.devices.len(), self.streams.len());
         let in_range = |rows: usize, handle: u32| handle == u32::MAX || (handle as usize) < rows;
         let rules: [(&str, bool); 6] = [
-            ("a call is on a stream that is not there", self.calls.stream.iter().all(|s| in_range(streams, s.0))),
-            ("an object is on a device that is not there", self.objects.device.iter().all(|d| in_range(devices, d.0))),
+            ("a call refers to a missing stream", self.calls.stream.iter().all(|s| in_range(streams, s.0))),
+            ("an object refers to a missing device", self.objects.device.iter().all(|d| in_range(devices, d.0))),
             (
-                "an object is made by a call that is not there",
+                "the allocation of an object refers to a missing call",
                 self.objects.allocated_by.iter().all(|c| in_range(calls, c.0)),
             ),
             (
-                "an object is freed by a call that is not there",
+                "the free of an object refers to a missing call",
                 self.objects.freed_by.iter().all(|c| in_range(calls, c.0)),
             ),
-            ("a stream is of a device that is not there", self.streams.iter().all(|s| in_range(devices, s.device.0))),
+            ("a stream refers to a missing device", self.streams.iter().all(|s| in_range(devices, s.device.0))),
             (
-                "a segment has blocks that are not there",
+                "a segment refers to missing blocks",
                 self.segments.iter().all(|s| s.blocks.start <= s.blocks.end && s.blocks.end <= self.blocks.len()),
             ),
         ];
@@ -285,7 +287,7 @@ impl MemoryTrace {
         }
     }
 
-    /// What the caching allocator tells, and phases: places between calls may be the number of calls.
+    /// Check the caching allocator's data and phases. Positions between calls may be the number of calls.
     fn check_allocator(&self) -> Result<(), String> {
         let (calls, objects) = (self.calls.len(), self.objects.len());
         let in_range = |rows: usize, handle: u32| handle == u32::MAX || (handle as usize) < rows;
@@ -296,30 +298,27 @@ impl MemoryTrace {
         let on = MemoryStreamId::NONE;
         let rules: [(&str, bool); 8] = [
             (
-                "an object is on a stream that is not there",
+                "an object refers to a missing stream",
                 self.objects.stream.iter().all(|s| place(MemoryDeviceId::NONE, *s)),
             ),
             (
-                "changes of kind are out of order, or of what is not there",
+                "changes of kind are out of order, or refer to a missing object or call",
                 self.kind_changes.iter().all(|c| c.object.index() < objects && between(c.before))
                     && self.kind_changes.is_sorted_by_key(|c| (c.object, c.before)),
             ),
-            ("a phase has calls that are not there", self.phases.iter().all(|p| between(p.first) && between(p.end))),
+            ("a phase refers to missing calls", self.phases.iter().all(|p| between(p.first) && between(p.end))),
             (
-                "an event of a segment is somewhere that is not there",
+                "a segment event refers to a missing call, device or stream",
                 self.segment_events.iter().all(|e| between(e.before) && place(e.device, e.stream)),
             ),
+            ("a segment refers to a missing device or stream", self.segments.iter().all(|s| place(s.device, s.stream))),
+            ("a block refers to a missing object", self.blocks.iter().all(|b| in_range(objects, b.object.0))),
             (
-                "a segment is on a device or stream that is not there",
-                self.segments.iter().all(|s| place(s.device, s.stream)),
-            ),
-            ("a block holds an object that is not there", self.blocks.iter().all(|b| in_range(objects, b.object.0))),
-            (
-                "a total is of a device or call that is not there",
+                "a total refers to a missing device or call",
                 self.totals.iter().all(|t| place(t.device, on) && in_range(calls, t.after.0)),
             ),
             (
-                "a failed request is somewhere that is not there",
+                "a failed request refers to a missing call, device or stream",
                 self.out_of_memory.iter().all(|o| between(o.before) && place(o.device, o.stream)),
             ),
         ];
@@ -336,7 +335,11 @@ impl MemoryTrace {
                 _ => continue,
             };
             if target != u32::MAX && target as usize >= rows {
-                return Err(format!("call {} ({}) is about something that is not there", call.index(), kind.name()));
+                return Err(format!(
+                    "call {} ({}) refers to a missing object, call or stream",
+                    call.index(),
+                    kind.name()
+                ));
             }
         }
         Ok(())

@@ -1,8 +1,8 @@
-//! Pieces of memory from their allocation to their release.
+//! Objects: memory from its allocation to its free.
 
 use crate::{MemoryCallId, MemoryDeviceId, MemoryObjectId, MemoryStackId, MemoryStreamId, StrId};
 
-/// What an object is for.
+/// Kind of an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum MemoryObjectKind {
@@ -15,15 +15,15 @@ pub enum MemoryObjectKind {
     Gradient,
     /// State of the optimizer.
     OptimizerState,
-    /// Made by forward and needed by backward.
+    /// Allocated by forward and needed by backward.
     Activation,
     /// Input data.
     Input,
-    /// Made and gone within one operator or phase.
+    /// Freed within the allocating operator or phase.
     Temporary,
     /// Scratch memory of a library.
     Workspace,
-    /// Held by a cache (of the allocator, of keys and values).
+    /// Kept by a cache (of the allocator, of keys and values).
     Cache,
     /// Not allocated by the framework.
     Foreign,
@@ -60,80 +60,80 @@ impl MemoryObjectKind {
         }
     }
 
-    /// The kind with this name.
+    /// Kind with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 }
 
-/// An object that is to be added. What a source does not know stays at its default.
+/// Object to add. Unknown values stay at their defaults.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NewObject {
-    /// First byte; 0 if not known.
+    /// First byte; 0 if unknown.
     pub address: u64,
-    /// Bytes that it takes (after the allocator's rounding).
+    /// Bytes taken (after the allocator's rounding).
     pub bytes: u64,
-    /// Bytes that were asked for; 0 if not known, then `bytes` counts.
+    /// Requested bytes; 0 if unknown, then `bytes` counts.
     pub requested: u64,
-    /// Where it lies.
+    /// Device.
     pub device: MemoryDeviceId,
-    /// The stream that it was allocated on.
+    /// Stream of the allocation.
     pub stream: MemoryStreamId,
-    /// The pool that it comes from (a private pool of CUDA graphs, `managed`); none for the usual one.
+    /// Pool (a private pool of CUDA graphs, `managed`); none for the default pool.
     pub pool: StrId,
-    /// Call path of its allocation.
+    /// Call path of the allocation.
     pub stack: MemoryStackId,
-    /// What it is called: `encoder.layer.0.weight`.
+    /// Name: `encoder.layer.0.weight`.
     pub name: StrId,
-    /// The module that it belongs to or that made it.
+    /// Module that owns or allocated the object.
     pub module: StrId,
-    /// The operator that made it: `aten::mm`.
+    /// Operator that allocated the object: `aten::mm`.
     pub operator: StrId,
-    /// Type of its elements, as PyTorch writes it.
+    /// Element type, in PyTorch's notation.
     pub dtype: StrId,
-    /// `[32, 64, 56, 56]`.
+    /// Shape: `[32, 64, 56, 56]`.
     pub shape: StrId,
-    /// What it is for.
+    /// Kind.
     pub kind: MemoryObjectKind,
 }
 
-/// Objects as columns of equal length; see [`NewObject`] for what they mean.
+/// Objects as columns of equal length; see [`NewObject`] for their meaning.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MemoryObjects {
     /// First byte.
     pub address: Vec<u64>,
     /// Bytes taken.
     pub bytes: Vec<u64>,
-    /// Bytes asked for.
+    /// Requested bytes.
     pub requested: Vec<u64>,
-    /// Where it lies.
+    /// Device.
     pub device: Vec<MemoryDeviceId>,
-    /// The stream of its allocation.
+    /// Stream of the allocation.
     pub stream: Vec<MemoryStreamId>,
-    /// Its pool.
+    /// Pool.
     pub pool: Vec<StrId>,
-    /// Call path of its allocation.
+    /// Call path of the allocation.
     pub stack: Vec<MemoryStackId>,
-    /// Its name.
+    /// Name.
     pub name: Vec<StrId>,
-    /// Its module.
+    /// Module.
     pub module: Vec<StrId>,
-    /// The operator that made it.
+    /// Operator that allocated the object.
     pub operator: Vec<StrId>,
-    /// Type of its elements.
+    /// Element type.
     pub dtype: Vec<StrId>,
-    /// Its shape.
+    /// Shape.
     pub shape: Vec<StrId>,
-    /// What it is for.
+    /// Kind.
     pub kind: Vec<MemoryObjectKind>,
-    /// The call that made it; none if it is older than the trace.
+    /// Call that allocated the object; none if it is older than the trace.
     pub allocated_by: Vec<MemoryCallId>,
-    /// The call that freed it; none if it is alive at the end.
+    /// Call that freed the object; none if it is live at the end.
     pub freed_by: Vec<MemoryCallId>,
 }
 
 impl MemoryObjects {
-    /// Adds an object that no call made yet.
+    /// Add an object without a call.
     pub fn push(&mut self, object: NewObject) -> MemoryObjectId {
         let id = MemoryObjectId::new(self.len());
         self.address.push(object.address);
@@ -159,7 +159,7 @@ impl MemoryObjects {
         self.bytes.len()
     }
 
-    /// Whether there is none.
+    /// True if there are no objects.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -190,7 +190,7 @@ impl MemoryObjects {
         if lengths.iter().all(|length| *length == rows) {
             Ok(())
         } else {
-            Err("columns of objects are of different lengths".to_owned())
+            Err("columns of objects differ in length".to_owned())
         }
     }
 }

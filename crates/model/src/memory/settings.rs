@@ -1,25 +1,25 @@
-//! How a caching allocator (PyTorch's) was set up.
+//! Settings of a caching allocator (PyTorch's).
 
 use serde::{Deserialize, Serialize};
 
-/// No block is smaller than this, nor of a size that is no multiple of it.
+/// Least size of a block, and divisor of all sizes.
 const GRANULE: u64 = 512;
 
-/// Sizes up to this share one number of divisions; from then on each doubling has its own.
+/// Exponent of the size up to which sizes share one number of divisions; from then on each doubling has its own.
 const FIRST_INTERVAL: u32 = 20;
 
-/// Settings, as a snapshot tells them; by default those that PyTorch has without `PYTORCH_CUDA_ALLOC_CONF`.
+/// Settings in a snapshot; by default those of PyTorch without `PYTORCH_CUDA_ALLOC_CONF`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryAllocatorSettings {
     /// `expandable_segments`.
     pub expandable: bool,
-    /// `roundup_power2_divisions`: into how many parts sizes between two powers of two are divided, below 2 MiB, below 4 MiB and so
-    /// on, the last one for all that is larger. 0 and 1: sizes are rounded to 512 bytes only.
+    /// `roundup_power2_divisions`: number of parts between two powers of two, below 2 MiB, below 4 MiB and so on; the
+    /// last one for all larger sizes. With 0 and 1, sizes are only rounded to 512 bytes.
     pub divisions: [u32; 16],
 }
 
 impl MemoryAllocatorSettings {
-    /// The bytes that a request takes, if its block is split as small as can be.
+    /// Bytes of a request after rounding, if its block is split as small as possible.
     pub fn round(&self, bytes: u64) -> u64 {
         if bytes <= GRANULE {
             return GRANULE;
@@ -39,8 +39,8 @@ impl MemoryAllocatorSettings {
 mod tests {
     use super::MemoryAllocatorSettings;
 
-    /// The example of PyTorch's documentation: 1200 with 4 divisions is 1280, as 1024, 1280, 1536, 1792 and 2048 are the sizes there. Sizes
-    /// of so few bytes are left alone, so it is in KiB here.
+    /// Example of PyTorch's documentation: 1200 with 4 divisions is 1280, as the sizes are 1024, 1280, 1536, 1792 and
+    /// 2048. So few bytes are not divided, so the test uses KiB.
     #[test]
     fn sizes_between_powers_of_two_are_divided() {
         let plain = MemoryAllocatorSettings::default();

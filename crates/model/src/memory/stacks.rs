@@ -1,4 +1,4 @@
-//! Call paths as a prefix tree, callers before callees: a call path is one number.
+//! Call paths as a prefix tree, callers before callees. A call path is one handle.
 
 use crate::{Frame, FrameId, FrameTable, MemoryStackId};
 use rustc_hash::FxHashMap;
@@ -16,7 +16,7 @@ pub struct MemoryStacks {
 }
 
 impl MemoryStacks {
-    /// Frames and call paths as they stood in another's columns, whose handles stay what they were.
+    /// Rebuild from columns; handles stay the same.
     pub fn from_columns(frames: FrameTable, parent: Vec<MemoryStackId>, frame: Vec<FrameId>) -> Self {
         let mut node_ids = FxHashMap::default();
         for (row, node) in parent.iter().copied().zip(frame.iter().copied()).enumerate() {
@@ -25,13 +25,13 @@ impl MemoryStacks {
         Self { frames, parent, frame, node_ids }
     }
 
-    /// The call path that goes one frame further than `parent` (none: begins with the frame).
+    /// Call path that extends `parent` by one frame (none: begins with the frame).
     pub fn intern(&mut self, parent: MemoryStackId, frame: Frame) -> MemoryStackId {
         let frame = self.frames.intern(frame);
         self.node(parent, frame)
     }
 
-    /// The same for a frame that was interned.
+    /// Like [`Self::intern`], for an interned frame.
     pub fn node(&mut self, parent: MemoryStackId, frame: FrameId) -> MemoryStackId {
         *self.node_ids.entry((parent, frame)).or_insert_with(|| {
             self.parent.push(parent);
@@ -40,7 +40,7 @@ impl MemoryStacks {
         })
     }
 
-    /// The call path of these frames, outermost first; none if there are none.
+    /// Call path of these frames, outermost first; none without frames.
     pub fn intern_path(&mut self, frames: impl IntoIterator<Item = Frame>) -> MemoryStackId {
         frames.into_iter().fold(MemoryStackId::NONE, |parent, frame| self.intern(parent, frame))
     }

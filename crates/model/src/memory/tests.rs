@@ -2,7 +2,7 @@ use super::*;
 use crate::{Frame, MemoryStackId};
 use proptest::prelude::*;
 
-/// What an address map should do, by looking at every object.
+/// Expected behavior of an address map, by a linear search over all objects.
 #[derive(Default)]
 struct Naive(Vec<(u64, u64, MemoryObjectId)>);
 
@@ -94,10 +94,10 @@ fn wrong_handles_are_refused() {
     assert!(trace.check().is_err());
     trace.objects.freed_by[object.index()] = MemoryCallId::NONE;
     trace.calls.target[0] = 7;
-    assert_eq!(trace.check().unwrap_err(), "call 0 (allocate) is about something that is not there");
+    assert_eq!(trace.check().unwrap_err(), "call 0 (allocate) refers to a missing object, call or stream");
 }
 
-/// A damaged file may name very many of them: each is found without looking at the others.
+/// A damaged file may name very many of them, so each is found without a linear search.
 #[test]
 fn devices_and_streams_are_found_whoever_added_them() {
     let mut trace = MemoryTrace::default();

@@ -1,15 +1,16 @@
-//! Parents of what runs on a device by time: groups of operations (modules and steps of XLA, annotations of a stream) enclose them.
+//! Parents of device events by time: groups of operations (modules and steps of XLA, annotations of a stream) enclose
+//! them.
 
 use super::{Parent, ParentEvidence};
 use crate::{EventId, EventKind, ProcessId, Trace, TrackId, TrackKind};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Rows of XProf with this prefix hold transfers from start to wait: whatever runs meanwhile is not part of them.
+/// Prefix of XProf's rows of transfers from start to wait. Other work in that time is not part of them.
 const TRANSFERS: &str = "Async";
 
-/// The innermost groups around operations that no record ties to a launch, and around groups. `is_known` tells which groups have a
-/// parent already.
+/// Innermost groups around operations without a launch record, and around groups. `is_known`: true for groups that have
+/// a parent already.
 pub(super) fn parents(trace: &Trace, is_known: impl Fn(EventId) -> bool) -> Vec<Parent> {
     if !trace.events.kind.contains(&EventKind::GpuAnnotation) {
         return Vec::new();
@@ -21,9 +22,9 @@ pub(super) fn parents(trace: &Trace, is_known: impl Fn(EventId) -> bool) -> Vec<
     }
     let mut found = Vec::new();
     for mut events in devices.into_values() {
-        // A group comes before what it encloses.
+        // A group comes before the events that it encloses.
         events.sort_unstable_by_key(|&e| (trace.events.start[e.index()], Reverse(trace.events.dur[e.index()]), e));
-        // Of rows without operations, whose groups enclose those of all rows, and of each other row.
+        // Groups of rows without operations, which enclose those of all rows, and of each other row.
         let (mut shared, mut own): (Open, BTreeMap<TrackId, Open>) = Default::default();
         for (at, event) in events.into_iter().enumerate() {
             if rows.is_orphan(event) && !is_known(event) {
@@ -42,16 +43,17 @@ pub(super) fn parents(trace: &Trace, is_known: impl Fn(EventId) -> bool) -> Vec<
     found
 }
 
-/// Groups that have begun, by their starts, each with its position among the events; some may have ended.
+/// Started groups in the order of their starts, each with its position among the events; some may have ended.
 #[derive(Default)]
 struct Open {
     groups: Vec<(usize, EventId)>,
-    /// At so many, those that have ended are taken out: a look through all of them for each event would take too long.
+    /// Number of groups at which ended ones are removed, because a scan of all of them for each event would take too
+    /// long.
     most: usize,
 }
 
 impl Open {
-    /// At fewer groups nothing is gained.
+    /// Least value of `most`, below which removal gains nothing.
     const FEW: usize = 64;
 
     fn push(&mut self, rows: &Rows<'_>, group: (usize, EventId)) {
@@ -63,7 +65,7 @@ impl Open {
         self.groups.push(group);
     }
 
-    /// The last group that encloses an event, which begins no earlier than all of them.
+    /// Last started group that encloses an event.
     fn innermost(&mut self, rows: &Rows<'_>, event: EventId) -> Option<(usize, EventId)> {
         let events = &rows.trace.events;
         let is_open = |group: EventId| events.end(group) > events.start[event.index()];
@@ -77,9 +79,9 @@ impl Open {
 /// Rows of devices.
 struct Rows<'a> {
     trace: &'a Trace,
-    /// Per track whether operations run on it: then its groups enclose operations of the track alone.
+    /// Per track: true if operations run on it. Then its groups enclose only operations of this track.
     has_work: Vec<bool>,
-    /// Per track whether it is a row of transfers.
+    /// Per track: true for a row of transfers.
     is_transfers: Vec<bool>,
 }
 
@@ -98,7 +100,7 @@ impl<'a> Rows<'a> {
         self.trace.events.track[event.index()]
     }
 
-    /// Whether an event is an operation or a group of a device, with times that can be compared.
+    /// True if an event is an operation or a group of a device, with comparable times.
     fn counts(&self, event: EventId) -> bool {
         let (trace, kind) = (self.trace, self.trace.kind(event));
         (kind == EventKind::GpuAnnotation || kind.is_gpu_work())
@@ -106,13 +108,13 @@ impl<'a> Rows<'a> {
             && trace.tracks.get(self.track(event)).kind != TrackKind::Thread
     }
 
-    /// Whether no record names the parent of a group or an operation.
+    /// True if no record names the parent of a group or an operation.
     fn is_orphan(&self, event: EventId) -> bool {
         let gpu = &self.trace.gpu;
         gpu.of_event(event).and_then(|operation| gpu.launcher(operation)).is_none()
     }
 
-    /// Whether a group holds an event, and lasts longer: equal times say nothing of which is inside.
+    /// True if a group contains an event and lasts longer: equal times do not show which one is inside.
     fn encloses(&self, group: EventId, event: EventId) -> bool {
         let events = &self.trace.events;
         events.end(group) >= events.end(event) && events.dur[group.index()] > events.dur[event.index()]

@@ -52,7 +52,7 @@ impl Builder {
         event
     }
 
-    /// Nests spans of threads that do not cross: the parent is the last span before that is still open.
+    /// Set parents by nesting of spans of threads that do not cross: the parent is the last open span.
     fn nest(&mut self) {
         self.0.index_tracks();
         for track in [MAIN, OTHER] {
@@ -126,7 +126,7 @@ fn ids_name_the_annotation_that_a_device_shows() {
     builder.event(GROUPS, EventKind::GpuAnnotation, (160, 170), &[("External id", 5)]);
     builder.nest();
     assert_eq!(builder.parents(), [(1, 0, "explicit_id")]);
-    // An id that two events have names none.
+    // An id of two events identifies none.
     builder.event(MAIN, EventKind::Annotation, (200, 300), &[("External id", 4)]);
     builder.0.other_parents.take();
     builder.nest();
@@ -152,7 +152,7 @@ fn operations_without_a_launch_belong_to_the_group_around_them() {
     assert_eq!(builder.parents(), [(6, 5, "correlation")], "transfers hold nothing that runs meanwhile");
 }
 
-/// Kind, track, start and length of an event, and what its links and ids lead to.
+/// Random event: kind, track, start and length, and the targets of its links and ids.
 type Random = (u8, u8, i64, i64, (usize, usize), (i64, i64));
 
 fn random_trace(rows: &[Random]) -> Trace {
@@ -195,7 +195,7 @@ fn random_trace(rows: &[Random]) -> Trace {
 }
 
 proptest! {
-    /// Whatever links and ids say, parents lead to an end, and each evidence holds for its pair of events.
+    /// For any links and ids, parents form a forest, and each evidence holds for its pair of events.
     #[test]
     fn parents_form_a_forest(
         rows in prop::collection::vec(

@@ -1,13 +1,14 @@
 //! DeepSpeed.
 //!
-//! `instrument_w_nvtx` of `utils/nvtx.py` writes an NVTX range (roctx on AMD) around the functions that it decorates, with their qualified
-//! name, unless they run in `torch.compile`; PyTorch's profiler does not see them. All names are known from the sources of DeepSpeed 0.19;
-//! none was seen in a recorded trace, but the files of its gradient reduction in frames of Python.
+//! `instrument_w_nvtx` of `utils/nvtx.py` writes an NVTX range (roctx on AMD) around decorated functions, with their
+//! qualified names, unless they run in `torch.compile`. PyTorch's profiler does not record them. All names are from the
+//! sources of DeepSpeed 0.19. None was observed in a recorded trace, except the files of gradient reduction in Python
+//! frames.
 
 use super::TrainingPhase::{Backward, Communication, DataLoading, Forward, Optimizer};
 use super::{Framework, StepRole, StepSpan, code, mixed, phase};
 
-/// Parts of names of frames that reduce gradients of which each rank keeps a part: ZeRO stages 1 and 2, in files of both names.
+/// Parts of names of frames that reduce sharded gradients: ZeRO stages 1 and 2, in files of both names.
 pub const SHARDED_GRADIENTS: &[&str] =
     &["deepspeed/runtime/zero/stage_1_and_2.py(", "deepspeed/runtime/zero/stage2.py("];
 
@@ -21,11 +22,11 @@ pub(super) const FRAMEWORK: Framework = Framework {
         phase(Forward, "DeepSpeedEngine.forward"),
         phase(Communication, "DeepSpeedEngine.allreduce_gradients"),
         phase(Backward, "DeepSpeedEngine.backward"),
-        // `runtime/zero/partitioned_param_coordinator.py`: gathers a module's parameters, prefetches those of the next ones, and lets go of
-        // them: `fetch_sub_module`, `__all_gather_params`, `release_sub_module`.
+        // `runtime/zero/partitioned_param_coordinator.py`: gathers, prefetches and releases parameters of modules:
+        // `fetch_sub_module`, `__all_gather_params`, `release_sub_module`.
         phase(Communication, "PartitionedParameterCoordinator.*"),
-        // `runtime/zero/parameter_offload.py`: hooks of modules that do the above, named after where they run: `_start_of_forward_hook`,
-        // `_post_forward_module_hook`, `_run_before_backward_function`.
+        // `runtime/zero/parameter_offload.py`: hooks of modules that call the coordinator, named by their position:
+        // `_start_of_forward_hook`, `_post_forward_module_hook`, `_run_before_backward_function`.
         phase(Communication, "DeepSpeedZeRoOffload.*_hook"),
         phase(Communication, "DeepSpeedZeRoOffload.*_backward_function"),
         // `runtime/zero/partition_parameters.py`.
@@ -41,7 +42,8 @@ pub(super) const FRAMEWORK: Framework = Framework {
         phase(Communication, "DeepSpeedZeroOptimizer_Stage3.partition_grads"),
         phase(Communication, "DeepSpeedZeroOptimizer_Stage3.independent_gradient_partition_epilogue"),
         mixed("DeepSpeedZeroOptimizer_Stage3._partition_all_parameters"),
-        // The same file: `step`, `_prepare_sub_group`, `unscale_and_clip_grads`, `has_overflow`, `zero_grad` and what else they call.
+        // The same file: `step`, `_prepare_sub_group`, `unscale_and_clip_grads`, `has_overflow`, `zero_grad` and their
+        // callees.
         phase(Optimizer, "DeepSpeedZeroOptimizer_Stage3.*"),
         // `runtime/comm/coalesced_collectives.py`: functions without a class.
         phase(Communication, "reduce_scatter_coalesced"),

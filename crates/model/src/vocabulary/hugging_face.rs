@@ -1,8 +1,8 @@
 //! Hugging Face: Transformers with its Trainer, Accelerate and libraries on them.
 //!
-//! They write no spans of their own: steps and phases are those of PyTorch's optimizer and loader, which they call; `AcceleratedOptimizer`
-//! is one of PyTorch's optimizers itself, so that its steps are marked by PyTorch. The functions below are known from the sources of
-//! Accelerate 1.15 and Transformers 4. Traces of the Trainer have been recorded, without frames of Python.
+//! The libraries write no spans. Steps and phases are those of PyTorch's optimizer and loader, which they call.
+//! `AcceleratedOptimizer` is a PyTorch optimizer, so PyTorch marks its steps. The functions below are from the sources
+//! of Accelerate 1.15 and Transformers 4. Traces of the Trainer were recorded without Python frames.
 
 use super::TrainingPhase::{Backward, DataLoading, Optimizer};
 use super::{Framework, code};
@@ -14,18 +14,18 @@ pub(super) const FRAMEWORK: Framework = Framework {
         "trl/",
         "huggingface_hub/",
         "safetensors/",
-        // Other programs, too, have a folder `datasets`.
+        // Other programs also have a folder `datasets`.
         "datasets/formatting/",
     ],
     checkouts: &["/transformers/src/", "/accelerate/src/", "/datasets/src/"],
     code: &[
-        // `Accelerator.backward`: scales the loss and has it differentiated.
+        // `Accelerator.backward`: scales the loss and runs backward.
         code(Backward, "accelerate/accelerator.py", &["backward"]),
-        // `Accelerator.clip_grad_norm_`, which adds up norms over ranks for sharded models.
+        // `Accelerator.clip_grad_norm_`, which sums norms over ranks for sharded models.
         code(Optimizer, "accelerate/accelerator.py", &["clip_grad_norm_", "unscale_gradients"]),
-        // `AcceleratedOptimizer.step` and its wrapper for the scaler of gradients.
+        // `AcceleratedOptimizer.step`, and its wrapper for the gradient scaler.
         code(Optimizer, "accelerate/optimizer.py", &["step", "zero_grad", "patched_step"]),
-        // `DataLoaderShard.__iter__`: takes batches one ahead and copies them to the device.
+        // `DataLoaderShard.__iter__`: prefetches one batch and copies it to the device.
         code(DataLoading, "accelerate/data_loader.py", &["__iter__"]),
         // `Trainer.get_batch_samples`: takes the batches of one step.
         code(DataLoading, "transformers/trainer.py", &["get_batch_samples", "_prepare_inputs"]),

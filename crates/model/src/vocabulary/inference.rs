@@ -1,16 +1,16 @@
-//! Inference engines: SGLang and vLLM. All names but one were seen in recorded traces.
+//! Inference engines: SGLang and vLLM. All names but one were observed in recorded traces.
 
 use super::{Framework, StepRole, StepSpan};
 
-/// Both of them. Their own code is no library's here: who serves with an engine may have no other code.
+/// Both engines. Their code does not count as library code here: a serving program may have no other code.
 pub(super) const ENGINES: Framework = Framework {
     steps: &[
         // SGLang: the scheduler's batch, such as `step[DECODE bs=31]`.
         StepSpan { name: "step[*]", role: StepRole::Whole },
         // vLLM: the worker's batch, such as `execute_4_context_0(…)_generation_4(…)` and `execute_context_2(512)_generation_3(3)`.
         StepSpan { name: "execute_*context_*_generation_*", role: StepRole::Whole },
-        // vLLM: the same of the worker's `annotate_profile` before it knew contexts, such as `execute_new_1_cached_8`; from its source
-        // alone.
+        // vLLM: the worker's batch in `annotate_profile` of earlier versions, such as `execute_new_1_cached_8`; from
+        // its source only.
         StepSpan { name: "execute_new_*_cached_*", role: StepRole::Whole },
     ],
     ..Framework::named("SGLang and vLLM")

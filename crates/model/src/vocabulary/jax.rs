@@ -1,13 +1,13 @@
 //! JAX, libraries on it, and PyTorch/XLA.
 //!
-//! Their steps are numbered by an argument (`step_num`), which sources read: `jax.profiler.StepTraceAnnotation`, which the loops of Flax' and
-//! MaxText's examples write around each step, and PyTorch/XLA's `StepTrace`. The packages are known from their sources alone; XProf shortens
-//! the files of frames, so that only other recorders have them.
+//! Steps are numbered by an argument (`step_num`), which sources read: `jax.profiler.StepTraceAnnotation`, which the
+//! loops of Flax' and MaxText's examples write around each step, and PyTorch/XLA's `StepTrace`. The packages are from
+//! their sources only; XProf shortens the files of frames, so only other recorders have them.
 
 use super::Framework;
 use super::TrainingPhase::Optimizer;
 
-/// Transformations of gradients: all of an update but the addition to the parameters is below this folder.
+/// Folder of gradient transformations: the whole update except the addition to the parameters.
 const OPTAX: &str = "optax/";
 
 pub(super) const FRAMEWORK: Framework = Framework {

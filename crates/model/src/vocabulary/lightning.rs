@@ -1,22 +1,23 @@
 //! PyTorch Lightning and Lightning Fabric.
 //!
-//! `PyTorchProfiler` writes a span around each action of the trainer with `torch.profiler.record_function`: `[pl][profile]` and the
-//! action's name; with `emit_nvtx=True` the same are NVTX ranges. Unless `record_module_names=False` it also writes one around the forward
-//! pass of each module. The names below were seen in a trace of Lightning 2.6 on a CPU, except those of tests, of predictions, of manual
-//! optimization and of releases before 2.0, which are known from sources, as is what `emit_nvtx` writes.
+//! `PyTorchProfiler` writes a span around each action of the trainer with `torch.profiler.record_function`:
+//! `[pl][profile]` and the action's name; with `emit_nvtx=True` the same are NVTX ranges. Unless
+//! `record_module_names=False` it also writes one around the forward pass of each module. The names below were observed
+//! in a trace of Lightning 2.6 on a CPU. Names of tests, predictions, manual optimization, `emit_nvtx` and releases
+//! before 2.0 are from the sources.
 
 use super::TrainingPhase::{Backward, DataLoading, Forward, Optimizer};
 use super::{Framework, PhaseSpan, StepRole, StepSpan, closure, code, matches, phase};
 
-/// How names of spans of its profiler begin.
+/// Prefix of the profiler's spans.
 pub const PROFILER: &str = "[pl]";
 
-/// How names of spans begin in which a module runs forward; the module's class with its package follows, a colon and its name.
+/// Prefix of spans of a module's forward, before the module's class with its package, a colon and its name.
 /// `RegisterRecordFunction` of `profilers/pytorch.py` writes them.
 pub const MODULE: &str = "[pl][module]";
 
-/// Spans in which a loop takes its next batch. `_TrainingEpochLoop`, `_EvaluationLoop` and `_PredictionLoop` write them in
-/// `_on_before_fetch`; until 2.0 evaluation and prediction had `_dataloader_next` at the end, too.
+/// Spans in which a loop takes its next batch. `_TrainingEpochLoop`, `_EvaluationLoop` and `_PredictionLoop` write them
+/// in `_on_before_fetch`; until 2.0, names of evaluation and prediction ended with `_dataloader_next`.
 const FETCHES: [&str; 5] = [
     "[pl][profile][_TrainingEpochLoop].train_dataloader_next",
     "[pl][profile][TrainingEpochLoop].train_dataloader_next",
@@ -25,7 +26,7 @@ const FETCHES: [&str; 5] = [
     "[pl][profile][*Prediction*Loop].predict*_next",
 ];
 
-/// Whether in a span of this name a loop takes its next batch, whatever loader it is of.
+/// True if a loop takes its next batch in a span of this name, from any loader.
 #[must_use]
 pub fn takes_batch(span: &str) -> bool {
     span.starts_with(PROFILER) && FETCHES.iter().any(|fetch| matches(fetch, span))
@@ -49,7 +50,7 @@ pub(super) const FRAMEWORK: Framework = Framework {
         fetch(4),
         // `_call_strategy_hook` in `trainer/call.py`; the batch's copy to the device, from `loops/training_epoch_loop.py`.
         phase(DataLoading, "[pl][profile][Strategy]*.batch_to_device"),
-        // The same, from `loops/optimization/automatic.py`. There the optimizer's step calls forward and backward as its closure.
+        // From `loops/optimization/automatic.py`. There the optimizer's step calls forward and backward as its closure.
         closure(Forward, "[pl][profile][Strategy]*.training_step"),
         phase(Forward, "[pl][profile][Strategy]*.validation_step"),
         phase(Forward, "[pl][profile][Strategy]*.test_step"),
@@ -63,15 +64,15 @@ pub(super) const FRAMEWORK: Framework = Framework {
         phase(Optimizer, "[pl][profile]optimizer_step"),
     ],
     code: &[
-        // `_PrefetchDataFetcher.__next__` and the like; both packages that Lightning is installed as.
+        // `_PrefetchDataFetcher.__next__` and similar ones; both package names of Lightning.
         code(DataLoading, "lightning/pytorch/loops/fetchers.py", &[]),
         code(DataLoading, "pytorch_lightning/loops/fetchers.py", &[]),
     ],
     ..Framework::named("Lightning")
 };
 
-/// The module of a span that `RegisterRecordFunction` writes, as PyTorch's profiler names modules: the class without its package, and
-/// the module's name.
+/// Module of a span of `RegisterRecordFunction`, in the notation of PyTorch's profiler: the class without its package,
+/// and the module's name.
 #[must_use]
 pub fn module_of(span: &str) -> Option<(&str, &str)> {
     let (class, name) = span.strip_prefix(MODULE)?.split_once(": ")?;

@@ -1,28 +1,31 @@
 //! Megatron-LM and Megatron Core.
 //!
-//! `nvtx_range_push` and `nvtx_decorator` of `core/utils.py` write NVTX ranges (roctx on AMD) where `configure_nvtx_profiling` has switched
-//! them on (`--nvtx-ranges`): the module and the function, and mostly a part of it. Its timers (`forward-backward`, `optimizer`) write
-//! nothing into traces. With `--profile` the training loop calls `prof.step()` of PyTorch's profiler, or has `emit_nvtx` write operators
-//! and PyTorch's marks of optimizers as ranges: both have steps without marks of Megatron's own. All names are known from the sources of
-//! Megatron Core 0.16; none was seen in a recorded trace.
+//! `nvtx_range_push` and `nvtx_decorator` of `core/utils.py` write NVTX ranges (roctx on AMD) if
+//! `configure_nvtx_profiling` enables them (`--nvtx-ranges`): the module and the function, and usually a part of it.
+//! Its timers (`forward-backward`, `optimizer`) write nothing into traces. With `--profile` the training loop calls
+//! `prof.step()` of PyTorch's profiler, or uses `emit_nvtx`, which writes operators and PyTorch's optimizer marks as
+//! ranges. Both give steps without Megatron's marks. All names are from the sources of Megatron Core 0.16; none was
+//! observed in a recorded trace.
 
 use super::TrainingPhase::{Backward, Communication, DataLoading, Forward, Optimizer};
 use super::{Framework, code, mixed, phase};
 
 pub(super) const FRAMEWORK: Framework = Framework {
-    // What is installed as a package. `megatron/training` and the scripts beside it are in the checkout alone: people change them.
+    // Installed package. `megatron/training` and the adjacent scripts exist only in the checkout, where users change
+    // them.
     packages: &["megatron/core/"],
     checkouts: &["/Megatron-LM/"],
     spans: &[
-        // `core/pipeline_parallel/p2p_communication.py`: `send_forward_recv_backward` and the like, which are neither.
+        // `core/pipeline_parallel/p2p_communication.py`: `send_forward_recv_backward` and similar ones, which are
+        // neither forward nor backward.
         phase(Communication, "megatron.core.pipeline_parallel.p2p_communication.*"),
-        // `core/pipeline_parallel/schedules.py`, `forward_backward_pipelining_with_interleaving`: passes forward alone, then both in turn,
-        // then backward alone, and last the rest of the gradients' reduction.
+        // `core/pipeline_parallel/schedules.py`, `forward_backward_pipelining_with_interleaving`: forward passes only,
+        // then alternating passes, then backward passes only, and last the rest of the gradient reduction.
         phase(Forward, "megatron.core.pipeline_parallel.schedules.*.warmup"),
         phase(Backward, "megatron.core.pipeline_parallel.schedules.*.cooldown"),
         phase(Communication, "megatron.core.pipeline_parallel.schedules.*.misc"),
         mixed("megatron.core.pipeline_parallel.schedules.*"),
-        // `core/fusions`: functions of autograd.
+        // `core/fusions`: autograd functions.
         phase(Backward, "megatron.core.fusions.*.backward"),
         phase(Forward, "megatron.core.fusions.*.forward"),
         // Parts of layers: `megatron.core.transformer.attention.forward.core_attention`, `….mlp.forward.linear_fc1`.

@@ -1,12 +1,12 @@
-//! Framework vocabulary as data: the spans that training frameworks and inference engines write into traces, the phase of training that
-//! a function of theirs belongs to, and the packages whose code is not the user's. One module per framework.
+//! Framework vocabulary as data: step and phase spans of training frameworks and inference engines, phases of their
+//! functions, and packages whose code is not the user's. One module per framework.
 //!
-//! It lives in the bottom crate because sources ask it for marks of steps, analyses for phases and source locations, and memory analyses
-//! for the phase of an allocation. Names of operators and kernels, of which only analyses know what they compute, are in the vocabulary of
-//! `analyze`.
+//! The vocabulary is in the lowest crate because three others use it: sources for step marks, analyses for phases and
+//! source locations, memory analyses for the phase of an allocation. Names of operators and kernels, whose computation
+//! only analyses know, are in the vocabulary of `analyze`.
 //!
-//! Each name has a comment with the project and the function that writes it. The modules say which names were seen in recorded traces
-//! and which are known from sources alone.
+//! Each name has a comment with the project and the function that writes it. The modules state which names were
+//! observed in recorded traces, and which are from sources only.
 
 pub mod deepspeed;
 mod hugging_face;
@@ -23,7 +23,7 @@ pub use packages::{TORCH, is_framework_code, is_generated_code, is_in_folder, is
 pub use pattern::matches;
 pub use weights::makes_weights;
 
-/// A phase of training, as far as a framework's own names tell it.
+/// Training phase, by the names of a framework.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrainingPhase {
     /// Loading and preparing data.
@@ -32,9 +32,9 @@ pub enum TrainingPhase {
     Forward,
     /// The backward pass.
     Backward,
-    /// Collectives, and what prepares them.
+    /// Collectives, and their preparation.
     Communication,
-    /// The optimizer, and what it does to gradients.
+    /// The optimizer, and its changes of gradients.
     Optimizer,
 }
 
@@ -52,32 +52,32 @@ pub enum StepRole {
     End,
 }
 
-/// A span that marks steps.
+/// Span that marks steps.
 #[derive(Clone, Copy, Debug)]
 pub struct StepSpan {
-    /// Pattern of its name (see [`matches()`]).
+    /// Pattern of the name (see [`matches()`]).
     pub name: &'static str,
-    /// What it is of a step.
+    /// Role of the span.
     pub role: StepRole,
 }
 
-/// A span whose name tells a phase.
+/// Span that marks a phase.
 #[derive(Clone, Copy, Debug)]
 pub struct PhaseSpan {
-    /// Pattern of its name (see [`matches()`]). It fits no name that a program is likely to give a span of its own.
+    /// Pattern of the name (see [`matches()`]), which does not match likely names of a program's own spans.
     pub name: &'static str,
-    /// The phase; none for a span of several, whose name would mislead rules for spans of any program.
+    /// Phase; none for a span with several phases, whose name would mislead rules for spans of any program.
     pub phase: Option<TrainingPhase>,
-    /// Whether the optimizer's step calls it as its closure: its phase then is its own, not the optimizer's.
+    /// True if the optimizer's step calls it as its closure: then it has its own phase, not the optimizer's.
     pub in_closure: bool,
 }
 
 /// Functions of a framework that belong to a phase.
 #[derive(Clone, Copy, Debug)]
 pub struct PhaseCode {
-    /// The file as Python imports it (`deepspeed/runtime/engine.py`), or a folder of such files, which ends with `/`.
+    /// File as Python imports it (`deepspeed/runtime/engine.py`), or a folder of such files, which ends with `/`.
     pub file: &'static str,
-    /// The functions, without their class; empty for all of them.
+    /// Functions, without their class; empty for all of them.
     pub functions: &'static [&'static str],
     /// The phase.
     pub phase: TrainingPhase,
@@ -88,32 +88,32 @@ pub struct PhaseCode {
 pub struct Framework {
     /// Name.
     pub name: &'static str,
-    /// Folders of its Python packages, each with a `/` at its end.
+    /// Folders of its Python packages, with a `/` at the end.
     pub packages: &'static [&'static str],
-    /// Folders that its source is checked out to, down to where its packages lie: `/Megatron-LM/`.
+    /// Folders of source checkouts, down to the packages: `/Megatron-LM/`.
     pub checkouts: &'static [&'static str],
     /// Spans that mark steps.
     pub steps: &'static [StepSpan],
-    /// Spans that tell a phase, the more special ones first.
+    /// Spans that mark a phase, more specific ones first.
     pub spans: &'static [PhaseSpan],
-    /// Code that tells a phase.
+    /// Code that belongs to a phase.
     pub code: &'static [PhaseCode],
 }
 
 impl Framework {
-    /// A framework of which nothing but its name is known.
+    /// Framework with only a name.
     const fn named(name: &'static str) -> Self {
         Self { name, packages: &[], checkouts: &[], steps: &[], spans: &[], code: &[] }
     }
 
-    /// What a span of this name is of a step, by this framework's marks.
+    /// Role of a span with this name, by the framework's step marks.
     #[must_use]
     pub fn step_role(&self, span: &str) -> Option<StepRole> {
         self.steps.iter().find(|step| matches(step.name, span)).map(|step| step.role)
     }
 }
 
-/// All frameworks that are known, in the order in which their marks of steps are looked for.
+/// Known frameworks, in the order in which their step marks are searched.
 pub const FRAMEWORKS: &[Framework] = &[
     lightning::FRAMEWORK,
     inference::ENGINES,
@@ -124,13 +124,13 @@ pub const FRAMEWORKS: &[Framework] = &[
     tensorflow::FRAMEWORK,
 ];
 
-/// The span of a framework that has this name and tells a phase, or says that it tells none.
+/// Span of a framework that has this name and marks a phase, or states that it has none.
 #[must_use]
 pub fn phase_span(name: &str) -> Option<&'static PhaseSpan> {
     FRAMEWORKS.iter().flat_map(|framework| framework.spans).find(|span| matches(span.name, name))
 }
 
-/// The phase of training that a function of a framework belongs to, by its file and its name with or without its class.
+/// Training phase of a framework's function, by its file and its name with or without its class.
 #[must_use]
 pub fn phase_of_code(file: &str, function: &str) -> Option<TrainingPhase> {
     let method = function.rsplit('.').next().unwrap_or(function);
@@ -142,22 +142,22 @@ pub fn phase_of_code(file: &str, function: &str) -> Option<TrainingPhase> {
     FRAMEWORKS.iter().flat_map(|framework| framework.code).find(is_of).map(|code| code.phase)
 }
 
-/// A span that tells `phase`.
+/// Span that marks `phase`.
 const fn phase(phase: TrainingPhase, name: &'static str) -> PhaseSpan {
     PhaseSpan { name, phase: Some(phase), in_closure: false }
 }
 
-/// A span that tells `phase`, also where the optimizer's step calls it.
+/// Span that marks `phase`, also if the optimizer's step calls it.
 const fn closure(phase: TrainingPhase, name: &'static str) -> PhaseSpan {
     PhaseSpan { name, phase: Some(phase), in_closure: true }
 }
 
-/// A span of several phases.
+/// Span of several phases.
 const fn mixed(name: &'static str) -> PhaseSpan {
     PhaseSpan { name, phase: None, in_closure: false }
 }
 
-/// Functions of a file.
+/// Functions of a file that belong to a phase.
 const fn code(phase: TrainingPhase, file: &'static str, functions: &'static [&'static str]) -> PhaseCode {
     PhaseCode { file, functions, phase }
 }

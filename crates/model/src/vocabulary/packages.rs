@@ -1,26 +1,26 @@
-//! Python packages and modules: whose code a file is, from its path alone. The one definition of the user's own code: a second one would
-//! name another line for the same finding.
+//! Python packages and modules: classification of files as user or library code, by their paths. This is the only
+//! definition of the user's own code: a second one would report different lines for the same finding.
 
 use super::FRAMEWORKS;
 
 /// Folders in which packages are installed.
 const INSTALLED: &[&str] = &["site-packages/", "dist-packages/"];
 
-/// Folders of Python's own modules.
+/// Folders of Python's standard modules.
 const STANDARD: &[&str] = &["lib/python3", "lib64/python3"];
 
-/// The folder that PyTorch's source is checked out to. PyTorch is below all frameworks here, and has names of its own in [`crate::names`].
+/// Folder of a PyTorch source checkout. Here PyTorch ranks below all frameworks; its names are in [`crate::names`].
 const PYTORCH: &str = "/pytorch/";
 
-/// The folder of NVIDIA's Apex in it: containers have its source beside PyTorch's.
+/// Folder of NVIDIA's Apex in the checkout: containers have its source next to PyTorch's.
 const APEX: &str = "apex/apex/";
 
 /// The folder of PyTorch.
 pub const TORCH: &str = "torch/";
 
-/// Public folders and files of PyTorch, below its folder: archives that run without being installed unpack it below any folder. Names
-/// that folders of anybody could have (`torch/testing/`) are not among them; `torch/__init__.py` is PyTorch's, for nobody imports two
-/// packages of one name.
+/// Public folders and files of PyTorch, relative to its folder: archives that run without installation unpack it into
+/// any folder. Excluded are names that other programs could have (`torch/testing/`). `torch/__init__.py` is PyTorch's,
+/// because a program cannot import two packages of one name.
 const PUBLIC_PARTS_OF_TORCH: &[&str] = &[
     "__config__.py",
     "__future__.py",
@@ -65,7 +65,7 @@ const PUBLIC_PARTS_OF_TORCH: &[&str] = &[
     "xpu/",
 ];
 
-/// Packages of PyTorch that hold private modules (`torch/utils/_pytree.py`), besides PyTorch itself.
+/// Packages of PyTorch with private modules (`torch/utils/_pytree.py`), in addition to PyTorch itself.
 const WITH_PRIVATE_MODULES: &[&str] = &["profiler", "utils"];
 
 /// Words in names of private modules that programs have (`torch/_train.py`), and PyTorch does not.
@@ -94,7 +94,7 @@ const WORDS_OF_PROGRAMS: &[&str] = &[
     "training",
 ];
 
-/// Folders of code that nobody who trains a model would change, besides that of frameworks.
+/// Folders of library code in addition to frameworks, which users do not change.
 const LIBRARIES: &[&str] = &[
     TORCH,
     "torchvision/",
@@ -132,10 +132,10 @@ const LIBRARIES: &[&str] = &[
     "requests/",
 ];
 
-/// Parts of names of code that is in no file.
+/// Parts of names of code without a file.
 const WITHOUT_FILE: &[&str] = &["<frozen", "<built-in", "<method", "<string>"];
 
-/// Modules of Python's own whose files traces name without a folder.
+/// Standard modules of Python whose files have no folder in traces.
 const MODULES: &[&str] = &[
     "abc.py",
     "contextlib.py",
@@ -157,17 +157,19 @@ const MODULES: &[&str] = &[
     "weakref.py",
 ];
 
-/// Modules that start programs and threads: they are Python's own in every folder, for a program with a file of such a name does not run.
+/// Modules that start programs and threads. They are Python's own in every folder, because a program with a file of
+/// such a name does not run.
 const STARTERS: &[&str] = &["contextlib.py", "runpy.py", "threading.py"];
 
-/// Whether a file is a framework's, wherever it is installed.
+/// True if a file belongs to a framework, independent of its installation.
 #[must_use]
 pub fn is_framework_code(file: &str) -> bool {
     FRAMEWORKS.iter().any(|framework| is_in_any(file, framework.packages))
 }
 
-/// Whether a file is in the folder of a package such as `torch/`: below where packages are installed. Traces may shorten paths to what
-/// lies below that; names that are not shortened begin at the root, or with `./` (of files below the folder that the program ran in).
+/// True if a file is in the folder of a package such as `torch/`, below a folder of installed packages. Traces may
+/// shorten paths to the part below that folder; other paths begin at the root, or with `./` (files below the program's
+/// working directory).
 #[must_use]
 pub fn is_in_package(file: &str, package: &str) -> bool {
     is_in_any(file, &[package])
@@ -182,7 +184,7 @@ fn is_in_any(file: &str, packages: &[&str]) -> bool {
     }
 }
 
-/// The paths that a file has in checkouts of the source of PyTorch (with Apex) and of frameworks, if it lies in a package of theirs.
+/// Paths of a file in checkouts of PyTorch (with Apex) and of frameworks, if it is in one of their packages.
 fn in_checkouts(file: &str) -> impl Iterator<Item = &str> {
     let of_frameworks = FRAMEWORKS
         .iter()
@@ -194,13 +196,14 @@ fn in_checkouts(file: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Whether a file lies in such folders, or is such a file, wherever they are: `torch/optim/` is not `learn-torch/optim/`.
+/// True if a file is in such a folder, or is such a file, at any location: `torch/optim/` does not match
+/// `learn-torch/optim/`.
 #[must_use]
 pub fn is_in_folder(file: &str, folder: &str) -> bool {
     file.match_indices(folder).any(|(at, _)| at == 0 || file[..at].ends_with('/'))
 }
 
-/// Whether a file is the user's own code. That a folder above it is called like a library says nothing.
+/// True if a file is the user's own code. Parent folders with the name of a library do not matter.
 #[must_use]
 pub fn is_own_code(file: &str) -> bool {
     let has = |parts: &[&str]| parts.iter().any(|part| file.contains(part));
@@ -219,14 +222,15 @@ pub fn is_own_code(file: &str) -> bool {
     !is_library
 }
 
-/// Whether a file lies in a folder `torch/` and has a name there that tells PyTorch: a public part of it, or a private folder or module.
+/// True if a file is in a folder `torch/` with a name of PyTorch: a public part of it, or a private folder or module.
 fn is_in_unpacked_torch(file: &str) -> bool {
     let is_folder = |at: usize| at == 0 || file[..at].ends_with('/');
     let mut below = file.match_indices(TORCH).filter(|(at, _)| is_folder(*at)).map(|(at, _)| &file[at + TORCH.len()..]);
     below.any(|path| PUBLIC_PARTS_OF_TORCH.iter().any(|part| path.starts_with(part)) || is_private_in_torch(path))
 }
 
-/// Whether a path below PyTorch's folder begins with a private folder (`_dynamo/`, `utils/_sympy/`) or is a private module (`_ops.py`).
+/// True if a path relative to PyTorch's folder begins with a private folder (`_dynamo/`, `utils/_sympy/`) or is a
+/// private module (`_ops.py`).
 fn is_private_in_torch(path: &str) -> bool {
     let (package, rest) = path.split_once('/').unwrap_or(("", path));
     let name = if WITH_PRIVATE_MODULES.contains(&package) { rest } else { path };
@@ -237,8 +241,8 @@ fn is_private_in_torch(path: &str) -> bool {
     }
 }
 
-/// Whether a file was made by TorchInductor, in any cache: `torchinductor_me/l4/cl4abcdef….py`. The folder is the second and third
-/// letter of the file's name, which is `c` and a hash.
+/// True if TorchInductor generated a file, in any cache: `torchinductor_me/l4/cl4abcdef….py`. The folder consists of
+/// the second and third letter of the file's name, which is `c` and a hash.
 #[must_use]
 pub fn is_generated_code(file: &str) -> bool {
     if ["torchinductor_", "torchinductor/", "torch_compile_debug/"].iter().any(|folder| file.contains(folder)) {
@@ -265,7 +269,7 @@ mod tests {
         ] {
             assert!(is_framework_code(file), "{file}");
         }
-        // What people change when they train with Megatron-LM, and folders that are called like libraries.
+        // Files that users of Megatron-LM change, and folders with names of libraries.
         for file in
             ["megatron/training/training.py", "pretrain_gpt.py", "/data/me/transformers/train.py", "src/jax/a.py"]
         {
@@ -287,7 +291,7 @@ mod tests {
             "/w/my_threading.py",
             "./transformers/a.py",
             "src/transformers/train.py",
-            // Folders that are called like libraries, or that hold their names.
+            // Folders with names of libraries, or names that contain them.
             "/data/torchbench/run.py",
             "/data/me/transformers/train.py",
             "/workspace/pytorch/train.py",

@@ -1,6 +1,6 @@
 //! Patterns of names.
 
-/// Whether a whole name fits a pattern, in which `*` stands for any text.
+/// True if a whole name matches a pattern, in which `*` stands for any text.
 #[must_use]
 pub fn matches(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');

@@ -1,10 +1,10 @@
-//! Code that makes, moves or loads the weights and buffers of modules, by file and function.
+//! Code that creates, moves or loads weights and buffers of modules, by file and function.
 
 use super::is_in_folder;
 
 /// Functions of files (as Python imports them) or of folders (which end with `/`); empty for all functions.
 const CODE: &[(&str, &[&str])] = &[
-    // PyTorch: `Module.to`, `cuda`, `half` … call `_apply`; layers are made in `__init__` and `reset_parameters`.
+    // PyTorch: `Module.to`, `cuda`, `half` … call `_apply`; layers are created in `__init__` and `reset_parameters`.
     (
         "torch/nn/modules/module.py",
         &[
@@ -28,7 +28,7 @@ const CODE: &[(&str, &[&str])] = &[
     ("torch/nn/parameter.py", &[]),
     // safetensors: `load_file`, `load_model`.
     ("safetensors/", &[]),
-    // Hugging Face: `PreTrainedModel.from_pretrained` and what it calls, Accelerate's loading of checkpoints.
+    // Hugging Face: `PreTrainedModel.from_pretrained` and its callees, Accelerate's loading of checkpoints.
     (
         "transformers/modeling_utils.py",
         &[
@@ -43,12 +43,12 @@ const CODE: &[(&str, &[&str])] = &[
     ("accelerate/big_modeling.py", &[]),
     ("accelerate/utils/modeling.py", &["load_checkpoint_in_model", "load_state_dict", "set_module_tensor_to_device"]),
     ("diffusers/models/model_loading_utils.py", &[]),
-    // vLLM and SGLang: their loaders make empty weights and fill them.
+    // vLLM and SGLang: their loaders create empty weights and fill them.
     ("vllm/model_executor/model_loader/", &[]),
     ("sglang/srt/model_loader/", &[]),
 ];
 
-/// Whether a function makes, moves or loads weights and buffers of modules.
+/// True if a function creates, moves or loads weights and buffers of modules.
 #[must_use]
 pub fn makes_weights(file: &str, function: &str) -> bool {
     let method = function.rsplit('.').next().unwrap_or(function);
@@ -67,7 +67,7 @@ mod tests {
         assert!(makes_weights(&torch("linear.py"), "Linear.__init__"));
         assert!(makes_weights("/env/site-packages/safetensors/torch.py", "load_file"));
         assert!(makes_weights("/env/site-packages/transformers/modeling_utils.py", "from_pretrained"));
-        // Calls of modules, and classes of the program that may hold anything.
+        // Calls of modules, and classes of the program with arbitrary content.
         assert!(!makes_weights(&torch("module.py"), "_call_impl"));
         assert!(!makes_weights(&torch("linear.py"), "forward"));
         assert!(!makes_weights("/srv/cache.py", "KeyValueCache.__init__"));

@@ -1,4 +1,4 @@
-//! Arguments of events: put together from the wide columns of the event table and the long table of all others.
+//! Arguments of events, from the wide columns of the event table and the long table.
 
 use super::long::{Long, LongRows};
 use super::table::{Batch, Meanings, TableFile};
@@ -15,37 +15,37 @@ use std::slice::IterMut;
 use std::sync::{Mutex, PoisonError};
 use std::vec::IntoIter;
 
-/// Rows per batch of wide columns: some sixty of them are in memory at once, for each thread.
+/// Rows per batch of wide columns; about sixty columns are in memory at once, per thread.
 const BATCH: usize = 32 * 1024;
 
-/// A field of a shape and where its values are.
+/// Field of a layout, and the location of its values.
 struct Field {
     key: StrId,
     kind: AttrType,
     wanted: bool,
-    /// Position in the list of wide columns to read; `None` if its values are in the long table.
+    /// Index in the list of wide columns to read; `None` for values in the long table.
     wide: Option<usize>,
 }
 
 struct Layout {
     shapes: Vec<Vec<Field>>,
-    /// Names of the wide columns to read, and their types.
+    /// Wide columns to read: name and type.
     columns: Vec<(String, AttrType)>,
 }
 
-/// What reading the arguments of all events takes: known before the first of them is read.
+/// State for reading the arguments of all events.
 pub(super) struct Plan {
     folder: PathBuf,
     layout: Layout,
-    /// Shape of each event.
+    /// Layout of each event.
     shape: Vec<AttrLayoutId>,
     long: Long,
-    /// Whether values of the long table are wanted.
+    /// True if values of the long table are needed.
     wants_long: bool,
 }
 
 impl Plan {
-    /// Reads shapes and the long table.
+    /// Read layouts and the long table.
     pub(super) fn new(
         events: Option<&TableFile>,
         strings: &StringTable,
@@ -58,7 +58,7 @@ impl Plan {
             None => Layout { shapes: Vec::new(), columns: Vec::new() },
         };
         if shape.iter().any(|s| s.index() >= layout.shapes.len()) {
-            return Err(Error::damaged(&files.folder, "an event's arguments have no shape"));
+            return Err(Error::damaged(&files.folder, "the arguments of an event have no layout"));
         }
         let wants_long = layout.shapes.iter().flatten().any(|f| f.wanted && f.wide.is_none());
         let long = match files.required("attributes")? {
@@ -68,22 +68,22 @@ impl Plan {
         Ok(Self { folder: files.folder.clone(), layout, shape, long, wants_long })
     }
 
-    /// A place for every value that is wanted.
+    /// Allocate a slot for every selected value.
     pub(super) fn room(&self) -> Result<Vec<u64>, Error> {
         let wanted = self.wanted();
         let count: usize = self.shape.iter().map(|s| wanted[s.index()]).sum();
-        let too_many = |_| Error::damaged(&self.folder, format!("there is no memory for {count} arguments of events"));
-        // Zeros that do not fit into memory would end the program: what only asks says so.
+        let too_many = |_| Error::damaged(&self.folder, format!("out of memory for {count} arguments of events"));
+        // A failed allocation of zeros would abort the program; a fallible reservation reports it.
         Vec::<u64>::new().try_reserve_exact(count).map_err(too_many)?;
         Ok(vec![0; count])
     }
 
-    /// The arguments that are wanted of an event, by its shape.
+    /// Number of selected arguments of an event, by its layout.
     fn wanted(&self) -> Vec<usize> {
         self.layout.shapes.iter().map(|fields| fields.iter().filter(|f| f.wanted).count()).collect()
     }
 
-    /// Divides the reading into parts, each of which fills its stretch of `values`.
+    /// Divide the reading into parts, each of which fills its range of `values`.
     pub(super) fn parts<'a>(
         &'a self,
         events: Option<&'a TableFile>,
@@ -103,7 +103,7 @@ impl Plan {
         Ok(Parts { plan: self, file: events, strings, left: Mutex::new(parts.into_iter()), error: Mutex::default() })
     }
 
-    /// The table, once all its values are there.
+    /// Table of all values, after they were read.
     pub(super) fn table(self, values: Vec<u64>) -> Result<AttrTable, Error> {
         drop(self.long);
         let shapes = self.layout.shapes.iter().map(|fields| reduced(fields)).collect();
@@ -111,20 +111,20 @@ impl Plan {
     }
 }
 
-/// Arguments that are yet to be read: see [`Plan::parts`].
+/// Remaining parts to read: see [`Plan::parts`].
 pub(super) struct Parts<'a> {
     plan: &'a Plan,
     file: Option<&'a TableFile>,
     strings: &'a StringTable,
     left: Mutex<IntoIter<Part<'a>>>,
-    /// What went wrong in the first row group of those in which something did: threads do not end in the order of groups.
+    /// Error of the first failed row group; threads do not finish in the order of groups.
     error: Mutex<Option<(usize, Error)>>,
 }
 
-/// The events of a row group.
+/// Events of a row group.
 struct Part<'a> {
     group: usize,
-    /// The first event.
+    /// First event.
     first: usize,
     shape: &'a [AttrLayoutId],
     values: &'a mut [u64],
@@ -132,12 +132,12 @@ struct Part<'a> {
 }
 
 impl Parts<'_> {
-    /// How many are left.
+    /// Number of remaining parts.
     pub(super) fn count(&self) -> usize {
         self.left.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Reads parts until none is left. As many threads as like to can do so at the same time.
+    /// Read parts until none is left. Any number of threads may run it concurrently.
     pub(super) fn work(&self) {
         let next = || self.left.lock().unwrap_or_else(PoisonError::into_inner).next();
         while let Some(part) = next() {
@@ -152,7 +152,7 @@ impl Parts<'_> {
         }
     }
 
-    /// What went wrong.
+    /// Result of all parts.
     pub(super) fn result(self) -> Result<(), Error> {
         self.error.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), |(_, error)| Err(error))
     }
@@ -174,7 +174,7 @@ impl Parts<'_> {
                     let kinds = columns.iter().enumerate().zip(&mut meanings);
                     let wide = kinds.map(|((i, c), texts)| Wide::new(batch, i, c.1, texts, self.strings));
                     let wide = wide.collect::<Result<Vec<_>, _>>()?;
-                    let too_many = || file.damaged("it has too many rows");
+                    let too_many = || file.damaged("too many rows");
                     let rows = shape.get(done..done + batch.rows()).ok_or_else(too_many)?;
                     merge.rows(rows, part.first + done, &wide)?;
                     done += batch.rows();
@@ -191,11 +191,11 @@ fn reduced(fields: &[Field]) -> AttrLayout {
     AttrLayout { fields: fields.iter().filter(|f| f.wanted).map(|f| (f.key, f.kind)).collect() }
 }
 
-/// Reads the shapes. `has_wide` tells whether some fields are columns of the event table.
+/// Read the layouts. `has_wide`: true if some fields are columns of the event table.
 fn layout(strings: &StringTable, file: &TableFile, selection: &Attributes, has_wide: bool) -> Result<Layout, Error> {
     let mut layout = Layout { shapes: Vec::new(), columns: Vec::new() };
     let mut index: FxHashMap<String, usize> = FxHashMap::default();
-    let wrong = || file.damaged("its rows contradict each other");
+    let wrong = || file.damaged("the rows contradict each other");
     let columns = &["shape", "position", "key", "type", "column"][..if has_wide { 5 } else { 4 }];
     file.read(columns, ROW_GROUP, |batch| {
         let column = if has_wide { Some(batch.plain_text(4)?) } else { None };
@@ -216,7 +216,7 @@ fn layout(strings: &StringTable, file: &TableFile, selection: &Attributes, has_w
             let wanted = selection.wants(text);
             let name = column.filter(|c| c.is_valid(row)).map(|c| c.value(row));
             let wide = name.map(|name| match index.get(name) {
-                // A column that is not wanted is not read; then its number does not matter.
+                // An unselected column is not read, so its index does not matter.
                 _ if !wanted => Ok(usize::MAX),
                 Some(&found) if layout.columns[found].1 == kind => Ok(found),
                 Some(_) => Err(wrong()),
@@ -233,7 +233,7 @@ fn layout(strings: &StringTable, file: &TableFile, selection: &Attributes, has_w
     Ok(layout)
 }
 
-/// A batch of one wide column.
+/// Batch of one wide column.
 enum Wide<'a> {
     Int(&'a [i64]),
     Uint(&'a [u64]),
@@ -278,17 +278,17 @@ impl<'a> Wide<'a> {
     }
 }
 
-/// Puts the values of events in order.
+/// Merge of values in the order of events.
 struct Merge<'a> {
     shapes: &'a [Vec<Field>],
     skip_long: bool,
     long: LongRows<'a>,
-    /// Where they go.
+    /// Destination of the values.
     values: IterMut<'a, u64>,
 }
 
 impl Merge<'_> {
-    /// `shape` of the rows from event `first` on; `columns` start at the same event.
+    /// Merge rows from event `first` on, with layouts `shape`; `columns` start at the same event.
     fn rows(&mut self, shape: &[AttrLayoutId], first: usize, columns: &[Wide<'_>]) -> Result<(), Error> {
         for (row, id) in shape.iter().enumerate() {
             for (position, field) in self.shapes[id.index()].iter().enumerate() {

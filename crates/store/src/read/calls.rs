@@ -1,4 +1,4 @@
-//! The calling context tree of a recording, from its tables.
+//! Read the calling context tree of a recording from its tables.
 
 use super::Files;
 use super::table::Batch;
@@ -11,7 +11,7 @@ use stackline_model::{
 };
 use std::path::Path;
 
-/// Reads the calling context tree of a run; `None` if the run holds none.
+/// Read the calling context tree of a run; `None` if it has none.
 ///
 /// # Errors
 /// If the run or one of its tables is damaged.
@@ -31,7 +31,7 @@ pub fn read_calls(run: &Path) -> Result<Option<CallingContextTree>, Error> {
     Ok(Some(tree))
 }
 
-/// Interned texts of a column, null as none.
+/// Interned texts of a column; null becomes none.
 fn texts(batch: &Batch<'_>, column: usize, strings: &mut StringTable) -> Result<Vec<StrId>, Error> {
     let column = batch.text(column)?;
     Ok((0..batch.rows()).map(|row| column.get(row).map_or(StrId::NONE, |text| strings.intern(text))).collect())
@@ -45,7 +45,7 @@ fn optional64(batch: &Batch<'_>, column: usize) -> Result<Vec<Option<u64>>, Erro
     Ok(batch.numbers::<UInt64Type>(column)?.iter().collect())
 }
 
-/// What the columns of `call_frames` hold of a frame.
+/// Columns of `call_frames` for one frame.
 struct Row {
     name: StrId,
     file: StrId,
@@ -82,7 +82,7 @@ impl Row {
     }
 }
 
-/// Of `unnamed` tables (version 3), native frames have neither functions nor lines.
+/// Read frames. In `unnamed` tables (version 3), native frames have neither functions nor lines.
 fn frames(tree: &mut CallingContextTree, files: &Files<'_>, unnamed: bool) -> Result<(), Error> {
     let columns = ["kind", "name", "file", "line", "first_line", "offset", "detail", "process", "source", "inlined"];
     let columns = if unnamed { &columns[..8] } else { &columns };
@@ -99,7 +99,7 @@ fn frames(tree: &mut CallingContextTree, files: &Files<'_>, unnamed: bool) -> Re
         };
         for row in 0..batch.rows() {
             let kind = kinds.get(row).and_then(FrameKind::from_name);
-            let kind = kind.ok_or_else(|| file.damaged(format!("frame {row} is of no known kind")))?;
+            let kind = kind.ok_or_else(|| file.damaged(format!("frame {row} has an unknown kind")))?;
             let read = Row {
                 name: name[row],
                 file: path[row],
@@ -137,7 +137,7 @@ fn metrics(tree: &mut CallingContextTree, files: &Files<'_>) -> Result<(), Error
         let squares = batch.values::<Decimal128Type>(7)?;
         for row in 0..batch.rows() {
             let metric = metric(name.value(row), strings);
-            metrics.metric.push(metric.ok_or_else(|| file.damaged("it has a metric that is not known"))?);
+            metrics.metric.push(metric.ok_or_else(|| file.damaged("a metric is unknown"))?);
             metrics.stats.push(CallStats {
                 count: count[row],
                 sum: sum[row],
@@ -182,7 +182,7 @@ fn processes(tree: &mut CallingContextTree, files: &Files<'_>) -> Result<(), Err
         let (command, python) = (batch.plain_text(6)?, batch.plain_text(7)?);
         let (torch, recorder) = (batch.plain_text(8)?, batch.plain_text(9)?);
         for row in 0..batch.rows() {
-            let role = CallRole::from_name(role.value(row)).ok_or_else(|| file.damaged("it has an unknown role"))?;
+            let role = CallRole::from_name(role.value(row)).ok_or_else(|| file.damaged("a role is unknown"))?;
             tree.processes.push(CallProcess {
                 pid: pid[row],
                 parent_pid: parent_pid[row],
@@ -216,7 +216,7 @@ fn sources(tree: &mut CallingContextTree, files: &Files<'_>) -> Result<(), Error
                 detail: detail.value(row).to_owned(),
             };
             let process = processes.get_mut(process as usize);
-            process.ok_or_else(|| file.damaged("it refers to a process that does not exist"))?.sources.push(source);
+            process.ok_or_else(|| file.damaged("a row refers to a missing process"))?.sources.push(source);
         }
         Ok(())
     })?;
@@ -225,7 +225,7 @@ fn sources(tree: &mut CallingContextTree, files: &Files<'_>) -> Result<(), Error
         let what = batch.plain_text(1)?;
         for (row, &process) in process.iter().enumerate() {
             let process = processes.get_mut(process as usize);
-            let process = process.ok_or_else(|| file.damaged("it refers to a process that does not exist"))?;
+            let process = process.ok_or_else(|| file.damaged("a row refers to a missing process"))?;
             process.lost.push((what.value(row).to_owned(), count[row]));
         }
         Ok(())
@@ -240,7 +240,7 @@ fn step_ends(processes: &mut [CallProcess], files: &Files<'_>) -> Result<(), Err
         let (first, last) = (batch.values::<UInt64Type>(2)?, batch.values::<UInt64Type>(3)?);
         for (row, &process) in process.iter().enumerate() {
             let process = processes.get_mut(process as usize);
-            let process = process.ok_or_else(|| file.damaged("it refers to a process that does not exist"))?;
+            let process = process.ok_or_else(|| file.damaged("a row refers to a missing process"))?;
             process.step_ends = Some(CallStepEnds { count: count[row], first_ns: first[row], last_ns: last[row] });
         }
         Ok(())
@@ -262,8 +262,7 @@ fn overheads(processes: &mut [CallProcess], files: &Files<'_>) -> Result<(), Err
                 fraction: (measured.is_valid(row) && measured.value(row)).then_some(fraction),
             };
             let process = processes.get_mut(process as usize);
-            process.ok_or_else(|| file.damaged("it refers to a process that does not exist"))?.overhead =
-                Some(overhead);
+            process.ok_or_else(|| file.damaged("a row refers to a missing process"))?.overhead = Some(overhead);
         }
         Ok(())
     })

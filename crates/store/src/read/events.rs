@@ -1,4 +1,4 @@
-//! Strings and the event table.
+//! Read strings and the event table.
 
 use super::Files;
 use super::table::{Batch, Meanings, TableFile};
@@ -8,7 +8,7 @@ use arrow_array::Array;
 use arrow_array::types::{Int64Type, UInt8Type, UInt32Type};
 use stackline_model::{AttrLayoutId, EventId, EventKind, EventTable, Level, Phase, StrId, StringTable, TrackId};
 
-/// Reads the string table; the handles come out as they were.
+/// Read the string table; handles keep their values.
 pub(super) fn strings(table: &str, strings: &mut StringTable, files: &Files<'_>) -> Result<(), Error> {
     let Some(file) = files.required(table)? else { return Ok(()) };
     let mut next = 0;
@@ -27,10 +27,10 @@ pub(super) fn strings(table: &str, strings: &mut StringTable, files: &Files<'_>)
 const COLUMNS: &[&str] =
     &["start_ns", "dur_ns", "track", "name", "category", "kind", "phase", "flags", "source_index", "parent"];
 
-/// Column of the level, which old runs lack.
+/// Level column, which old runs lack.
 const LEVEL: &str = "level";
 
-/// Reads the events but for their arguments. Without a column of their own, levels are those of the kinds.
+/// Read the events without arguments. Without a level column, levels follow from kinds.
 pub(super) fn read(file: &TableFile, strings: &StringTable, has_levels: bool) -> Result<EventTable, Error> {
     let mut reading = Reading::new(file);
     let columns: Vec<&str> = COLUMNS.iter().copied().chain(has_levels.then_some(LEVEL)).collect();
@@ -38,7 +38,7 @@ pub(super) fn read(file: &TableFile, strings: &StringTable, has_levels: bool) ->
     Ok(reading.events)
 }
 
-/// Reads the shape of each event's arguments.
+/// Read the layout of each event's arguments.
 pub(super) fn shapes(file: &TableFile) -> Result<Vec<AttrLayoutId>, Error> {
     let mut shape = Vec::with_capacity(file.rows().min(MAX_RESERVE));
     file.read(&["shape"], BATCH, |batch| {
@@ -48,7 +48,7 @@ pub(super) fn shapes(file: &TableFile) -> Result<Vec<AttrLayoutId>, Error> {
     Ok(shape)
 }
 
-/// Reads the stored time order; there is none in version 1.
+/// Read the stored time order, which version 1 lacks.
 pub(super) fn order(files: &mut Files<'_>) -> Result<Option<Vec<EventId>>, Error> {
     let Some(file) = files.optional("track_order")? else { return Ok(None) };
     let mut order = Vec::with_capacity(file.rows().min(MAX_RESERVE));
@@ -56,9 +56,9 @@ pub(super) fn order(files: &mut Files<'_>) -> Result<Option<Vec<EventId>>, Error
     Ok(Some(order))
 }
 
-/// Rows per batch: the arrays of a batch stay in the cache until they are copied.
+/// Rows per batch, small enough that its arrays stay in the cache until they are copied.
 const BATCH: usize = 32 * 1024;
-/// A file that lies about its size must not make us reserve what it says.
+/// Limit of reservations, because the size in a damaged file may be wrong.
 const MAX_RESERVE: usize = 1 << 24;
 
 struct Reading {

@@ -1,4 +1,4 @@
-//! The long table: arguments of events that have no column of their own.
+//! Read the long table: arguments of events without their own column.
 
 use super::table::{Meanings, TableFile};
 use crate::Error;
@@ -7,7 +7,7 @@ use crate::write::table::ROW_GROUP;
 use arrow_array::types::{Float64Type, Int64Type, UInt32Type, UInt64Type};
 use stackline_model::{AttrType, StringTable};
 
-/// All its rows, by event and position.
+/// All rows, by event and position.
 #[derive(Default)]
 pub(super) struct Long {
     file: Option<TableFile>,
@@ -43,36 +43,36 @@ impl Long {
         Ok(long)
     }
 
-    /// Its rows in parts: the next one has those of all events below `end` that no part before it had.
+    /// Next part of the rows: those of all events below `end` that no earlier part has.
     pub(super) fn part(&self, from: usize, end: usize) -> LongRows<'_> {
         let rows = self.event[from..].partition_point(|&event| (event as usize) < end);
         LongRows { long: self, next: from, end: from + rows }
     }
 
-    /// An error unless the parts up to row `end` were all.
+    /// Check that the parts up to row `end` cover all rows.
     pub(super) fn ends_at(&self, end: usize) -> Result<(), Error> {
         let rows = self.event.len();
-        if rows == end { Ok(()) } else { Err(self.damaged(format!("it has {rows} values, {end} were expected"))) }
+        if rows == end { Ok(()) } else { Err(self.damaged(format!("{rows} values instead of {end}"))) }
     }
 
     fn damaged(&self, detail: String) -> Error {
         match &self.file {
             Some(file) => file.damaged(detail),
-            None => Error::damaged("attributes.parquet".as_ref(), "the manifest does not name the table"),
+            None => Error::damaged("attributes.parquet".as_ref(), "the table is missing in the manifest"),
         }
     }
 }
 
-/// Some rows, taken one after the other.
+/// Range of rows, taken in order.
 pub(super) struct LongRows<'a> {
     long: &'a Long,
     next: usize,
-    /// The row behind the last one.
+    /// End of the range (exclusive).
     pub(super) end: usize,
 }
 
 impl LongRows<'_> {
-    /// The next value, which must be the one of this event and position.
+    /// Take the next value, which must belong to this event and position.
     pub(super) fn take(&mut self, event: usize, position: usize, kind: AttrType) -> Result<u64, Error> {
         let (long, i) = (self.long, self.next);
         self.next += 1;
@@ -83,9 +83,13 @@ impl LongRows<'_> {
         }
     }
 
-    /// An error unless all were taken.
+    /// Check that all rows were taken.
     pub(super) fn finish(self) -> Result<(), Error> {
         let (next, end) = (self.next, self.end);
-        if next == end { Ok(()) } else { Err(self.long.damaged(format!("row {next} belongs to no event's arguments"))) }
+        if next == end {
+            Ok(())
+        } else {
+            Err(self.long.damaged(format!("row {next} belongs to no argument of any event")))
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Memory traces, from their tables.
+//! Read memory traces from their tables.
 
 use super::table::{Batch, Meanings};
 use super::{Files, events};
@@ -14,7 +14,7 @@ use stackline_model::{
 };
 use std::path::Path;
 
-/// Reads the memory traces of a run; none if it holds none.
+/// Read the memory traces of a run; none if it has none.
 ///
 /// # Errors
 /// If the run or one of the tables is damaged.
@@ -23,10 +23,10 @@ pub fn read_memory(run: &Path) -> Result<Vec<MemoryTrace>, Error> {
     (0..manifest.memory.len()).map(|index| read_memory_at(run, index)).collect()
 }
 
-/// Reads one memory trace of a run: the first is the one that says most of the run.
+/// Read one memory trace of a run; the first is the most informative.
 ///
 /// # Errors
-/// If the run or one of the tables is damaged, or if it does not hold so many.
+/// If the run or one of the tables is damaged, or the index is too large.
 pub fn read_memory_at(run: &Path, index: usize) -> Result<MemoryTrace, Error> {
     let manifest = read_manifest(run)?;
     let count = manifest.memory.len();
@@ -69,7 +69,7 @@ fn handles<H: Copy>(batch: &Batch<'_>, column: usize, make: impl Fn(u32) -> H) -
     Ok(out)
 }
 
-/// One of a few words per row; none may be missing.
+/// Column of enumeration names, without nulls.
 fn words<T: Copy + PartialEq>(
     batch: &Batch<'_>,
     column: usize,
@@ -104,7 +104,7 @@ fn places(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
     })
 }
 
-/// The column `kind` is optional: tables of earlier versions and of other programs lack it.
+/// Read frames. The column `kind` is optional: tables of earlier versions and of other programs lack it.
 fn frames(files: &Files<'_>, strings: &StringTable) -> Result<FrameTable, Error> {
     let mut frames = FrameTable::new();
     let Some(file) = files.required("memory_frames")? else { return Ok(frames) };
@@ -148,7 +148,12 @@ fn calls(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
         calls.name.extend(texts(batch, 4, strings)?);
         batch.push_handles(5, &mut calls.stack, MemoryStackId)?;
         for &flags in batch.values::<UInt32Type>(6)? {
-            let flags = u8::try_from(flags).map_err(|_| file.damaged(format!("{flags} are no flags of a call")))?;
+            let flags = u8::try_from(flags).map_err(|_| {
+                file.damaged(format!(
+                    "{flags} is not a valid flag value of a \
+                call"
+                ))
+            })?;
             calls.flags.push(flags);
         }
         batch.push_handles(7, &mut calls.target, |target| target)
@@ -203,14 +208,14 @@ fn objects(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
 }
 
 fn accesses(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
-    // How many accesses each call has, then where they end.
+    // Number of accesses per call first, then end positions.
     let mut ends = vec![0_u32; trace.calls.len()];
     let (accesses, mut last) = (&mut trace.accesses, 0);
     let columns = ["call", "object", "mode", "evidence", "extent"];
     files.read("memory_accesses", &columns, |file, batch| {
         for &call in batch.values::<UInt32Type>(0)? {
             let count = ends.get_mut(call as usize).filter(|_| call >= last);
-            *count.ok_or_else(|| file.damaged("its calls are out of order, or not there"))? += 1;
+            *count.ok_or_else(|| file.damaged("calls are missing or out of order"))? += 1;
             last = call;
         }
         let object = handles(batch, 1, MemoryObjectId)?;

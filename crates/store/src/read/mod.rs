@@ -1,4 +1,4 @@
-//! Run directory to model.
+//! Read a run directory into the model.
 
 mod attrs;
 mod calls;
@@ -19,13 +19,13 @@ use table::{Batch, TableFile};
 pub use calls::read_calls;
 pub use memory::{read_memory, read_memory_at};
 
-/// Which arguments of events to read.
+/// Selection of event arguments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Attributes {
-    /// All.
+    /// All arguments.
     #[default]
     All,
-    /// Only those with these keys. To an analysis the others look as if the source had none.
+    /// Only arguments with these keys. For an analysis, the source seems to have no others.
     Keys(BTreeSet<String>),
 }
 
@@ -38,33 +38,33 @@ impl Attributes {
     }
 }
 
-/// What to read of a run. The default is all of it: the model comes back as it was written.
+/// Selection of a run's content. The default is everything, which restores the written model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReadSelection {
-    /// Indices of the traces to read; `None` for all.
+    /// Indices of traces; `None` for all.
     pub traces: Option<Vec<usize>>,
-    /// Arguments of events.
+    /// Selection of event arguments.
     pub attributes: Attributes,
     /// Leave out flows, stacks and the source's other top-level entries.
     pub skip_side_tables: bool,
-    /// Threads to use, eight at most; 0 means as many as there are cores. Never changes the result.
+    /// Number of threads, at most eight; 0 uses all cores. The result does not depend on it.
     pub threads: usize,
 }
 
 impl ReadSelection {
-    /// Everything.
+    /// Select everything.
     pub fn all() -> Self {
         Self::default()
     }
 
-    /// All events and links, of the arguments only those with these keys.
+    /// Select all events and links, and only arguments with these keys.
     pub fn with_keys<'a>(keys: impl IntoIterator<Item = &'a str>) -> Self {
         let keys = keys.into_iter().map(str::to_owned).collect();
         Self { attributes: Attributes::Keys(keys), ..Self::default() }
     }
 }
 
-/// Reads the traces of a run directory.
+/// Read the traces of a run directory.
 pub fn read_run(dir: &Path, selection: &ReadSelection) -> Result<TraceSet, Error> {
     let manifest = read_manifest(dir)?;
     let count = manifest.traces.len();
@@ -104,7 +104,7 @@ fn read_trace(run: &Path, index: usize, entry: &TraceEntry, selection: &ReadSele
     let parts = plan.parts(file.as_ref(), &trace.strings, &mut values)?;
     let others = std::thread::scope(|scope| {
         for _ in 1..thread_count(selection.threads).min(MOST_THREADS).min(parts.count() + 1) {
-            // Where the system gives no more threads, this one does all.
+            // If the system provides no more threads, this one does all the work.
             let _ = std::thread::Builder::new().spawn_scoped(scope, || parts.work());
         }
         let events = file
@@ -140,35 +140,35 @@ fn read_trace(run: &Path, index: usize, entry: &TraceEntry, selection: &ReadSele
 }
 
 fn note_missing(trace: &mut Trace, mut tables: Vec<String>) {
-    // What holds data comes first: the order can be worked out anew.
+    // Tables with data come first: the order can be recomputed.
     tables.sort_by_key(|table| table == "track_order");
     for table in tables {
-        let message = "A table of the run directory is missing; what it held is left out.";
+        let message = "A table of the run directory is missing, and its data are left out. Import the source again.";
         trace.report.count("missing_table", Severity::Lost, message, None, &table);
     }
     trace.report.sort();
 }
 
-/// Threads that read one trace at most: each has some 20 MB of columns in memory.
+/// Maximum number of threads per trace: each has some 20 MB of columns in memory.
 const MOST_THREADS: usize = 8;
 
-/// As many threads as asked for; 0 means as many as the machine has cores.
+/// Number of threads to use; 0 means the number of cores.
 pub fn thread_count(asked: usize) -> usize {
     if asked > 0 { asked } else { std::thread::available_parallelism().map_or(1, std::num::NonZero::get) }
 }
 
-/// The files of one trace, of the calling context tree, or of one memory trace.
+/// Files of one trace, of the calling context tree, or of one memory trace.
 struct Files<'a> {
     folder: PathBuf,
     tables: &'a BTreeMap<String, TableEntry>,
     /// See [`TraceEntry::long_arguments`].
     long_arguments: bool,
-    /// Optional tables that the manifest names but that are not there.
+    /// Optional tables in the manifest whose files are missing.
     missing: Vec<String>,
 }
 
 impl Files<'_> {
-    /// Opens a table without which there is no trace. `None` if it has no rows.
+    /// Open a required table. `None` if it has no rows.
     fn required(&self, name: &str) -> Result<Option<TableFile>, Error> {
         let Some(entry) = self.tables.get(name) else { return Ok(None) };
         let file = TableFile::open(&self.folder, name, entry)?;
@@ -176,7 +176,7 @@ impl Files<'_> {
         file.ok_or_else(missing).map(Some)
     }
 
-    /// Hands all rows of a table without which there is no trace to `each`, in batches.
+    /// Pass all rows of a required table to `each`, in batches.
     fn read(
         &self,
         table: &str,
@@ -187,7 +187,7 @@ impl Files<'_> {
         file.read(columns, ROW_GROUP, |batch| each(&file, batch))
     }
 
-    /// Opens a table that only adds to the trace; if it is missing, that is noted.
+    /// Open an optional table; a missing file is noted.
     fn optional(&mut self, name: &str) -> Result<Option<TableFile>, Error> {
         let Some(entry) = self.tables.get(name) else { return Ok(None) };
         let file = TableFile::open(&self.folder, name, entry)?;

@@ -1,4 +1,4 @@
-//! Tracks, processes, accelerator work, links, stacks, steps and the file's own entries.
+//! Read tracks, processes, GPU operations, links, stacks, steps and top-level entries of the source.
 
 use super::Files;
 use super::table::{Batch, Meanings, TableFile, Text};
@@ -72,11 +72,11 @@ fn track_kind(text: &str) -> Option<TrackKind> {
 fn interned(file: &TableFile, text: &Text<'_>, row: usize, strings: &StringTable) -> Result<StrId, Error> {
     match text.get(row) {
         None => Ok(StrId::NONE),
-        Some(text) => strings.find(text).ok_or_else(|| file.damaged("it holds a text that strings.parquet lacks")),
+        Some(text) => strings.find(text).ok_or_else(|| file.damaged("a text is missing in strings.parquet")),
     }
 }
 
-/// Keys of the source: see `key_columns` of the writer.
+/// Keys of the source; see `key_columns` of the writer.
 struct Keys<'a> {
     file: &'a TableFile,
     text: &'a StringArray,
@@ -96,7 +96,7 @@ impl<'a> Keys<'a> {
             return Ok(Key::None);
         }
         let found = strings.find(self.text.value(row));
-        found.map(Key::Str).ok_or_else(|| self.file.damaged("it holds a text that strings.parquet lacks"))
+        found.map(Key::Str).ok_or_else(|| self.file.damaged("a text is missing in strings.parquet"))
     }
 }
 
@@ -138,7 +138,7 @@ pub(super) fn steps(trace: &mut Trace, files: &Files<'_>) -> Result<(), Error> {
     })
 }
 
-/// Reads links. In old runs those of each kind have a table of their own.
+/// Read links. In old runs each kind has its own table.
 pub(super) fn links(trace: &mut Trace, files: &mut Files<'_>, (is_old, with_flows): (bool, bool)) -> Result<(), Error> {
     if is_old {
         if with_flows {
@@ -154,7 +154,7 @@ pub(super) fn links(trace: &mut Trace, files: &mut Files<'_>, (is_old, with_flow
     Ok(())
 }
 
-/// Adds the links of a table: all of one kind, or each of the kind that its row names.
+/// Add the links of a table: all of one kind, or each of the kind in its row.
 fn push_links(name: &str, kind: Option<LinkKind>, trace: &mut Trace, files: &mut Files<'_>) -> Result<(), Error> {
     let Some(file) = files.optional(name)? else { return Ok(()) };
     let (links, strings) = (&mut trace.links, &trace.strings);
@@ -172,7 +172,7 @@ fn push_links(name: &str, kind: Option<LinkKind>, trace: &mut Trace, files: &mut
     })
 }
 
-/// Stacks and entries: tables that only add to the trace.
+/// Read stacks and entries, which are optional.
 pub(super) fn side_tables(trace: &mut Trace, files: &mut Files<'_>) -> Result<(), Error> {
     stacks(trace, files)?;
     if let Some(file) = files.optional("entries")? {
@@ -188,7 +188,7 @@ pub(super) fn side_tables(trace: &mut Trace, files: &mut Files<'_>) -> Result<()
 
 fn stacks(trace: &mut Trace, files: &mut Files<'_>) -> Result<(), Error> {
     let (frames, events) = (files.optional("frames")?, files.optional("event_stacks")?);
-    // Without the frames the stacks of events say nothing.
+    // Without frames, the stacks of events have no meaning.
     let Some(frames) = frames else { return Ok(()) };
     let (stacks, strings) = (&mut trace.stacks, &trace.strings);
     let (mut names, mut categories) = (Meanings::default(), Meanings::default());

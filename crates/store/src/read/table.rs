@@ -1,4 +1,4 @@
-//! Reads one Parquet file: whole into memory, checked against the manifest, then the columns asked for.
+//! Read a Parquet file: whole into memory, checked against the manifest, then the requested columns.
 
 use crate::Error;
 use crate::manifest::TableEntry;
@@ -13,7 +13,7 @@ use stackline_model::{StrId, StringTable};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-/// An opened table.
+/// Opened table.
 pub(crate) struct TableFile {
     path: PathBuf,
     data: Bytes,
@@ -22,7 +22,7 @@ pub(crate) struct TableFile {
 }
 
 impl TableFile {
-    /// Opens `FOLDER/NAME.parquet`. `None` if the file does not exist.
+    /// Open `FOLDER/NAME.parquet`. `None` if the file does not exist.
     pub(crate) fn open(folder: &Path, name: &str, entry: &TableEntry) -> Result<Option<Self>, Error> {
         let path = folder.join(format!("{name}.parquet"));
         let data = match std::fs::read(&path) {
@@ -34,7 +34,7 @@ impl TableFile {
         let metadata = guarded(&path, || ArrowReaderMetadata::load(&data, ArrowReaderOptions::new()))?;
         let rows = metadata.metadata().file_metadata().num_rows();
         if u64::try_from(rows) != Ok(entry.rows) || entry.rows >= u64::from(u32::MAX) {
-            let detail = format!("it has {rows} rows, the manifest says {}", entry.rows);
+            let detail = format!("{rows} rows, but the manifest lists {}", entry.rows);
             return Err(Error::damaged(&path, detail));
         }
         Ok(Some(Self { rows: entry.rows as usize, path, data, metadata }))
@@ -48,13 +48,13 @@ impl TableFile {
         Error::damaged(&self.path, detail)
     }
 
-    /// Rows of each row group.
+    /// Number of rows per row group.
     pub(crate) fn groups(&self) -> impl Iterator<Item = usize> {
         self.metadata.metadata().row_groups().iter().map(rows_of)
     }
 
-    /// Hands the named columns to `use_batch`, in runs of at most `batch_rows` rows that never span a row group, so that
-    /// dictionaries stay as they are stored. Columns arrive in the order of `columns`.
+    /// Pass the named columns to `use_batch`, in batches of at most `batch_rows` rows that do not span row groups, so
+    /// that dictionaries stay as stored. Columns are in the order of `columns`.
     pub(crate) fn read(
         &self,
         columns: &[&str],
@@ -66,10 +66,14 @@ impl TableFile {
             self.read_group(group, columns, batch_rows, &mut use_batch)?;
             seen += rows;
         }
-        if seen == self.rows { Ok(()) } else { Err(self.damaged(format!("it holds {seen} of {} rows", self.rows))) }
+        if seen == self.rows {
+            Ok(())
+        } else {
+            Err(self.damaged(format!("only {seen} of {} rows are present", self.rows)))
+        }
     }
 
-    /// The same for one row group.
+    /// Like [`Self::read`], for one row group.
     pub(crate) fn read_group(
         &self,
         group: usize,
@@ -91,28 +95,32 @@ impl TableFile {
             seen += batch.num_rows();
             use_batch(&Batch { file: self, batch: &batch, order: &order })?;
         }
-        if seen == rows { Ok(()) } else { Err(self.damaged(format!("row group {group} holds {seen} of {rows} rows"))) }
+        if seen == rows {
+            Ok(())
+        } else {
+            Err(self.damaged(format!("row group {group} has only {seen} of {rows} rows")))
+        }
     }
 
-    /// Whether the file has a column: those of earlier versions may lack it.
+    /// True if the file has a column: files of earlier versions may lack it.
     pub(crate) fn has_column(&self, name: &str) -> bool {
         self.metadata.schema().fields().iter().any(|field| field.name() == name)
     }
 
-    /// Which columns of the file to read, and where each of `columns` is among them.
+    /// Columns of the file to read, and the position of each of `columns` among them.
     fn projection(&self, columns: &[&str]) -> Result<(ProjectionMask, Vec<usize>), Error> {
         let schema = self.metadata.schema();
         let mut roots = Vec::with_capacity(columns.len());
         for name in columns {
             let found = schema.fields().iter().position(|f| f.name() == name);
-            roots.push(found.ok_or_else(|| self.damaged(format!("it has no column '{name}'")))?);
+            roots.push(found.ok_or_else(|| self.damaged(format!("column '{name}' is missing")))?);
         }
         let order = roots.iter().map(|r| roots.iter().filter(|o| *o < r).count()).collect();
         Ok((ProjectionMask::roots(self.metadata.parquet_schema(), roots), order))
     }
 }
 
-/// Rows of a row group. What does not fit is refused as soon as it is read.
+/// Number of rows of a row group. A wrong number is rejected as soon as it is read.
 fn rows_of(group: &RowGroupMetaData) -> usize {
     usize::try_from(group.num_rows()).unwrap_or_default()
 }
@@ -121,27 +129,27 @@ fn verify(path: &Path, data: &[u8], entry: &TableEntry) -> Result<(), Error> {
     if let Some(bytes) = entry.bytes
         && bytes != data.len() as u64
     {
-        return Err(Error::damaged(path, format!("it has {} bytes, the manifest says {bytes}", data.len())));
+        return Err(Error::damaged(path, format!("{} bytes, but the manifest lists {bytes}", data.len())));
     }
     match &entry.crc32 {
         Some(stored) if *stored != format!("{:08x}", crc32fast::hash(data)) => {
-            Err(Error::damaged(path, "its checksum does not match its contents"))
+            Err(Error::damaged(path, "the checksum does not match the content"))
         }
         _ => Ok(()),
     }
 }
 
-/// Runs a step of the Parquet decoder. Files without checksum (version 1), or made to deceive, may hold what the
-/// decoder does not expect; whatever it does then is an error of the file.
+/// Run a step of the Parquet decoder. Files without checksum (version 1), or malicious ones, may have unexpected
+/// content; any failure becomes an error of the file.
 fn guarded<T>(path: &Path, step: impl FnOnce() -> parquet::errors::Result<T>) -> Result<T, Error> {
     match catch_unwind(AssertUnwindSafe(step)) {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => Err(Error::damaged(path, error)),
-        Err(_) => Err(Error::damaged(path, "the Parquet decoder gave up on it")),
+        Err(_) => Err(Error::damaged(path, "the Parquet decoder failed")),
     }
 }
 
-/// Some rows of the columns asked for.
+/// Batch of rows of the requested columns.
 pub(crate) struct Batch<'a> {
     file: &'a TableFile,
     batch: &'a RecordBatch,
@@ -157,21 +165,21 @@ impl<'a> Batch<'a> {
         let column = self.order[column];
         let schema = self.batch.schema();
         let field = schema.field(column);
-        self.file.damaged(format!("column '{}' is of type {}", field.name(), field.data_type()))
+        self.file.damaged(format!("column '{}' has the wrong type {}", field.name(), field.data_type()))
     }
 
-    /// What to say of a column that must have a value in each row, and has not.
+    /// Error for a required column with null values.
     pub(crate) fn empty(&self, column: usize) -> Error {
         self.file.damaged(format!("required column {column} has empty values"))
     }
 
-    /// A column of numbers.
+    /// Numeric column.
     pub(crate) fn numbers<T: ArrowPrimitiveType>(&self, column: usize) -> Result<&'a PrimitiveArray<T>, Error> {
         let array = self.batch.column(self.order[column]);
         array.as_primitive_opt::<T>().ok_or_else(|| self.wrong(column))
     }
 
-    /// A column of numbers without nulls.
+    /// Numeric column without nulls.
     pub(crate) fn values<T: ArrowPrimitiveType>(&self, column: usize) -> Result<&'a [T::Native], Error> {
         let array = self.numbers::<T>(column)?;
         if array.null_count() > 0 {
@@ -180,17 +188,17 @@ impl<'a> Batch<'a> {
         Ok(array.values())
     }
 
-    /// A column of truth values.
+    /// Boolean column.
     pub(crate) fn bools(&self, column: usize) -> Result<&'a arrow_array::BooleanArray, Error> {
         self.batch.column(self.order[column]).as_boolean_opt().ok_or_else(|| self.wrong(column))
     }
 
-    /// A column of plain text.
+    /// Plain text column.
     pub(crate) fn plain_text(&self, column: usize) -> Result<&'a StringArray, Error> {
         self.batch.column(self.order[column]).as_string_opt::<i32>().ok_or_else(|| self.wrong(column))
     }
 
-    /// A column of dictionary text.
+    /// Dictionary text column.
     pub(crate) fn text(&self, column: usize) -> Result<Text<'a>, Error> {
         let array = self.batch.column(self.order[column]);
         let array = array.as_dictionary_opt::<Int32Type>().ok_or_else(|| self.wrong(column))?;
@@ -198,7 +206,7 @@ impl<'a> Batch<'a> {
         Ok(Text { file: self.file, array, texts })
     }
 
-    /// Appends row handles; null is "none".
+    /// Append row handles; null becomes "none".
     pub(crate) fn push_handles<H: Copy>(
         &self,
         column: usize,
@@ -209,7 +217,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    /// Appends numbers; null is `none`.
+    /// Append numbers; null becomes `none`.
     pub(crate) fn push_or<T: ArrowPrimitiveType>(
         &self,
         column: usize,
@@ -221,7 +229,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Copies all values, then puts `none` over the gaps between the valid ones.
+/// Copy all values, then write `none` over the nulls.
 fn push_nullable<T: ArrowPrimitiveType, O: Copy>(
     array: &PrimitiveArray<T>,
     out: &mut Vec<O>,
@@ -246,14 +254,14 @@ fn push_nullable<T: ArrowPrimitiveType, O: Copy>(
     new[gap..].fill(none);
 }
 
-/// A column of dictionary text.
+/// Dictionary text column.
 pub(crate) struct Text<'a> {
     file: &'a TableFile,
     array: &'a DictionaryArray<Int32Type>,
     texts: &'a StringArray,
 }
 
-/// What a column's distinct texts mean, kept from batch to batch: all batches of a row group share their dictionary.
+/// Converted values of a column's distinct texts, kept between batches: all batches of a row group share a dictionary.
 pub(crate) struct Meanings<T> {
     of: Option<StringArray>,
     pub(crate) table: Vec<T>,
@@ -266,7 +274,7 @@ impl<T> Default for Meanings<T> {
 }
 
 impl<T> Meanings<T> {
-    /// Asks `map` for the meaning of each distinct text of `column`, unless that was done for the batch before.
+    /// Convert each distinct text of `column` with `map`, unless the previous batch has the same dictionary.
     pub(crate) fn update<'t>(
         &mut self,
         column: &Text<'t>,
@@ -274,12 +282,12 @@ impl<T> Meanings<T> {
     ) -> Result<(), Error> {
         let texts = column.texts;
         let same = |old: &StringArray| {
-            // The old array is kept alive, so equal addresses mean equal contents.
+            // The old array is still alive, so equal addresses mean equal contents.
             old.len() == texts.len()
                 && old.value_offsets().as_ptr() == texts.value_offsets().as_ptr()
                 && old.value_data().as_ptr() == texts.value_data().as_ptr()
         };
-        // A column of nulls has a dictionary with an empty text that no row refers to.
+        // A column of nulls has a dictionary with an empty text without references.
         if column.array.null_count() == column.array.len() || self.of.as_ref().is_some_and(same) {
             return Ok(());
         }
@@ -296,7 +304,7 @@ impl<T> Meanings<T> {
 }
 
 impl<'a> Text<'a> {
-    /// Appends what `map` makes of each row's text. Null becomes `none`.
+    /// Append the value of `map` for each row's text. Null becomes `none`.
     pub(crate) fn push_mapped<T: Copy>(
         &self,
         out: &mut Vec<T>,
@@ -310,7 +318,7 @@ impl<'a> Text<'a> {
         Ok(())
     }
 
-    /// Appends interned text.
+    /// Append interned text.
     pub(crate) fn push_interned(
         &self,
         out: &mut Vec<StrId>,
@@ -320,14 +328,14 @@ impl<'a> Text<'a> {
         self.push_mapped(out, StrId::NONE, meanings, |text| strings.find(text))
     }
 
-    /// Index of each row's text among the distinct ones.
+    /// Index of each row's text among the distinct texts.
     pub(crate) fn keys(&self) -> &'a PrimitiveArray<Int32Type> {
         self.array.keys()
     }
 
     fn unknown(&self, text: &str) -> Error {
         let short: String = text.chars().take(60).collect();
-        self.file.damaged(format!("'{short}' is none of the texts that may stand there"))
+        self.file.damaged(format!("'{short}' is not an allowed value"))
     }
 
     /// Text of a row, `None` for null.

@@ -1,4 +1,4 @@
-//! Arguments: the wide columns of the event table, the shapes, and the long table of what has no column.
+//! Write arguments: the wide columns of the event table, the layouts, and the long table.
 
 use super::Files;
 use crate::columns::{Column, Packing, dictionary, interned, text_type};
@@ -20,10 +20,10 @@ pub(super) fn write(trace: &Trace, plan: &Plan, names: &Names, files: &mut Files
     files.put("attributes", rows.event.len(), &rows.columns(trace))
 }
 
-/// Shape, and position, key and type of a field.
+/// Layout, and position, key and type of a field.
 type Row = (u32, Option<(u32, StrId, AttrType)>);
 
-/// One row per field; a shape without fields has one row with an empty position.
+/// Write the layouts, one row per field; a layout without fields has one row with a null position.
 fn write_shapes(trace: &Trace, plan: &Plan, names: &Names, files: &mut Files) -> Result<(), Error> {
     let (shapes, _, _) = trace.attrs.columns();
     let mut rows: Vec<Row> = Vec::new();
@@ -129,7 +129,7 @@ impl LongRows {
     }
 }
 
-/// The columns of arguments in the event table.
+/// Argument columns of the event table.
 pub(super) fn wide_columns<'a>(trace: &'a Trace, plan: &'a Plan, names: &Names) -> Vec<Column<'a>> {
     let make = |column: &'a WideColumn| {
         let data_type = wide::data_type(column.kind);

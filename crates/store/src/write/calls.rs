@@ -1,5 +1,4 @@
-//! The calling context tree of a recording, into a run directory that is there already and may be written to by
-//! processes that still run.
+//! Write the calling context tree of a recording into its run directory, to which running processes may still write.
 
 use super::cells::{numbers32, numbers64, plain, rows, text, times, truths, words};
 use super::{Files, WriteOptions, write_manifest};
@@ -13,11 +12,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Writes the tree into the run directory `run`, in place of one that it may hold. `streams` names what it was merged
-/// from. If this fails, the streams and what was there before are untouched.
+/// Write the tree into the run directory `run`, replacing an existing one. `streams` names the merged streams. A
+/// failure leaves the streams and the previous content unchanged.
 ///
 /// # Errors
-/// If the operating system refuses (disk full), or if the tree contradicts itself.
+/// If the operating system refuses (disk full), or if the tree is inconsistent.
 pub fn write_calls(
     tree: &CallingContextTree,
     run: &Path,
@@ -33,7 +32,7 @@ pub fn write_calls(
         publish(run, &folder, entry, options)
     });
     if written.is_err() {
-        // Best effort: the first error is the one to tell.
+        // Best effort: the first error is reported.
         let _ = std::fs::remove_dir_all(&folder);
     }
     written
@@ -61,7 +60,8 @@ fn write_tables(
     Ok(files.tables)
 }
 
-/// The manifest says what the tables must be, so between the two steps the run reads as damaged: then its streams count.
+/// Publish the tables, then the manifest. Between the two steps the run reads as damaged, and then its streams are
+/// used.
 fn publish(run: &Path, folder: &Path, calls: CallsEntry, options: &WriteOptions) -> Result<(), Error> {
     let mut manifest = match run.join(FILE).exists() {
         true => read_manifest(run)?,
@@ -85,7 +85,7 @@ fn publish(run: &Path, folder: &Path, calls: CallsEntry, options: &WriteOptions)
     write_manifest(&manifest, run, options.sync)
 }
 
-/// What the columns of `call_frames` hold of a frame.
+/// Columns of `call_frames` for one frame.
 #[derive(Default)]
 struct Row {
     name: StrId,
@@ -182,7 +182,7 @@ fn metrics(tree: &CallingContextTree, files: &mut Files<'_>) -> Result<(), Error
         numbers64("min", move |at| Some(stats(at).min)),
         numbers64("max", move |at| Some(stats(at).max)),
         Column::new("sum_of_squares", DataType::Decimal128(38, 0), false, Packing::Dictionary, move |range| {
-            // At most 10^38 - 1, which fits.
+            // Saturated at 10^38 - 1, the largest value that fits.
             let values = range.map(|at| i128::try_from(stats(at).sum_of_squares).unwrap_or(i128::MAX));
             let array = Decimal128Array::from_iter_values(values).with_precision_and_scale(38, 0);
             Ok(Arc::new(array.map_err(|error| error.to_string())?))

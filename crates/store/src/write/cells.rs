@@ -1,4 +1,4 @@
-//! Columns by what a function tells of each row: for tables whose rows are no slices of numbers.
+//! Columns from functions of the row number, for tables whose rows are not slices of numbers.
 
 use crate::columns::{Column, Packing, dictionary, handles, interned, text_type};
 use arrow_array::types::{UInt32Type, UInt64Type};
@@ -29,7 +29,7 @@ pub(super) fn times<'a>(name: &str, value: impl Fn(usize) -> i64 + 'a) -> Column
     })
 }
 
-/// Truth values.
+/// Boolean values.
 pub(super) fn truths<'a>(name: &str, value: impl Fn(usize) -> bool + 'a) -> Column<'a> {
     Column::new(name, DataType::Boolean, false, Packing::Dictionary, move |rows: Range<usize>| {
         Ok(Arc::new(BooleanArray::from_iter(rows.map(|row| Some(value(row))))))
@@ -48,7 +48,7 @@ pub(super) fn text<'a>(name: &str, strings: &'a StringTable, value: impl Fn(usiz
     })
 }
 
-/// One of a few words: `word` tells what each number stands for.
+/// Enumeration names: `word` gives the name of each number.
 pub(super) fn words<'a>(
     name: &str,
     value: impl Fn(usize) -> u32 + 'a,
@@ -59,7 +59,7 @@ pub(super) fn words<'a>(
     })
 }
 
-/// Text that is not interned.
+/// Text without interning.
 pub(super) fn plain<'a>(name: &str, value: impl Fn(usize) -> String + 'a) -> Column<'a> {
     Column::new(name, DataType::Utf8, false, Packing::Dictionary, move |rows| {
         Ok(Arc::new(StringArray::from_iter_values(rows.map(&value))) as ArrayRef)

@@ -1,4 +1,4 @@
-//! The event table and the strings.
+//! Write the event table and the strings.
 
 use super::Files;
 use crate::columns::{Column, Packing};
@@ -21,7 +21,7 @@ pub(super) fn write(trace: &Trace, plan: &Plan, names: &Names, files: &mut Files
     strings("strings", &trace.strings, files)
 }
 
-/// All texts, in the order of their handles.
+/// Write all texts, in the order of their handles.
 pub(super) fn strings(table: &str, strings: &StringTable, files: &mut Files) -> Result<(), Error> {
     let strings: Vec<&str> = strings.iter().collect();
     let text = Column::new("text", DataType::Utf8, false, Packing::Delta, |r| {
@@ -32,7 +32,7 @@ pub(super) fn strings(table: &str, strings: &StringTable, files: &mut Files) -> 
     files.put(table, strings.len(), &[text])
 }
 
-/// The time order, so that opening a run does not sort. A trace that was never indexed has none to store.
+/// Write the time order, so that opening a run does not sort. A trace that was never indexed has none.
 fn write_order(trace: &Trace, files: &mut Files) -> Result<(), Error> {
     let order = trace.track_order();
     if order.len() != trace.events.len() {

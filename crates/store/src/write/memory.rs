@@ -1,4 +1,4 @@
-//! Memory traces: calls, objects, accesses and the allocator's side, a table each.
+//! Write memory traces: one table each for calls, objects, accesses and data of the allocator.
 
 use super::cells::{numbers32, numbers64, rows, text, times, truths, words};
 use super::{Files, WriteOptions, events};
@@ -12,7 +12,7 @@ use stackline_model::{
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Writes one memory trace into a folder of its own.
+/// Write one memory trace into its own folder.
 pub(super) fn write(trace: &MemoryTrace, folder: PathBuf, options: &WriteOptions) -> Result<MemoryEntry, Error> {
     std::fs::create_dir(&folder).map_err(Error::io(&folder, "create"))?;
     let mut files = Files { folder, options, tables: BTreeMap::new() };
@@ -26,7 +26,7 @@ pub(super) fn write(trace: &MemoryTrace, folder: PathBuf, options: &WriteOptions
     Ok(MemoryEntry { tables: files.tables, ..MemoryEntry::new(trace) })
 }
 
-/// A table to be.
+/// Table to write.
 pub(crate) struct MemoryTable<'a> {
     pub(crate) name: &'static str,
     pub(crate) rows: usize,
@@ -39,12 +39,12 @@ impl<'a> MemoryTable<'a> {
     }
 }
 
-/// All tables of a trace but its strings.
+/// All tables of a trace except its strings.
 pub(crate) fn tables(trace: &MemoryTrace) -> impl Iterator<Item = MemoryTable<'_>> {
     [places, stacks, calls, objects, accesses, segments, said].into_iter().flat_map(move |of| of(trace))
 }
 
-/// Devices, streams and phases.
+/// Tables of devices, streams and phases.
 fn places(trace: &MemoryTrace) -> Vec<MemoryTable<'_>> {
     let (devices, streams, phases) = (&trace.devices, &trace.streams, &trace.phases);
     let columns = vec![
@@ -149,7 +149,7 @@ fn objects(trace: &MemoryTrace) -> Vec<MemoryTable<'_>> {
 
 fn accesses(trace: &MemoryTrace) -> Vec<MemoryTable<'_>> {
     let accesses = &trace.accesses;
-    // The calls' own column says only where the accesses of each end.
+    // The calls' column has only the end of each call's accesses.
     let call_of =
         move |row: usize| MemoryCallId::new(trace.calls.access_end.partition_point(|end| *end as usize <= row)).0;
     let columns = vec![
@@ -182,7 +182,7 @@ fn accesses(trace: &MemoryTrace) -> Vec<MemoryTable<'_>> {
     vec![first, MemoryTable::new("memory_ranges", accesses.range.len(), columns)]
 }
 
-/// The caching allocator's segments, their blocks, and what happened to them.
+/// Tables of the caching allocator's segments, their blocks, and segment events.
 fn segments(trace: &MemoryTrace) -> Vec<MemoryTable<'_>> {
     let (events, segments, blocks) = (&trace.segment_events, &trace.segments, &trace.blocks);
     let columns = vec![
@@ -227,7 +227,7 @@ fn segments(trace: &MemoryTrace) -> Vec<MemoryTable<'_>> {
     vec![first, second, MemoryTable::new("memory_blocks", blocks.len(), columns)]
 }
 
-/// What the source itself said: totals and failed requests.
+/// Tables of totals and failed requests from the source.
 fn said(trace: &MemoryTrace) -> Vec<MemoryTable<'_>> {
     let (totals, failed) = (&trace.totals, &trace.out_of_memory);
     let columns = vec![

@@ -1,4 +1,4 @@
-//! Model to run directory.
+//! Write the model to a run directory.
 
 mod attrs;
 mod calls;
@@ -23,17 +23,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use calls::write_calls;
 
-/// How to write a run.
+/// Options for writing a run.
 #[derive(Clone, Debug)]
 pub struct WriteOptions {
-    /// Replace an existing run (anything else is never replaced).
+    /// Replace an existing run (other content is never replaced).
     pub overwrite: bool,
-    /// Wait until the disk has everything before the run gets its name. Without, a power cut may leave a damaged run,
-    /// which its checksums tell.
+    /// Wait until all data are on disk before the run gets its name. Without it, a power failure may leave a damaged
+    /// run, which its checksums detect.
     pub sync: bool,
     /// Texts to keep in the manifest, such as the command line.
     pub info: BTreeMap<String, String>,
-    /// Once this is true, writing ends soon with [`Error::Cancelled`], and nothing gets the run's name.
+    /// Cancel flag: once true, writing ends soon with [`Error::Cancelled`], without a run of that name.
     pub cancel: Option<Arc<AtomicBool>>,
 }
 
@@ -50,16 +50,15 @@ impl Default for WriteOptions {
     }
 }
 
-/// Writes all traces of `set` to the run directory `dir` (by habit `NAME.stackline`). Either the whole run is there
-/// when this returns, or nothing has that name that was not there before.
+/// Write all traces of `set` to the run directory `dir` (usually `NAME.stackline`), completely or not at all.
 pub fn write_run(set: &TraceSet, dir: &Path, options: &WriteOptions) -> Result<(), Error> {
     write_run_with(set, &[], dir, options)
 }
 
-/// The same with memory traces beside the traces: the one that says most of the run first.
+/// Like [`write_run`], with memory traces, the most informative one first.
 ///
 /// # Errors
-/// As [`write_run`].
+/// Errors of [`write_run`].
 pub fn write_run_with(set: &TraceSet, memory: &[MemoryTrace], dir: &Path, options: &WriteOptions) -> Result<(), Error> {
     for trace in memory {
         trace.check().map_err(|detail| Error::Invalid { trace: trace.label.clone(), detail })?;
@@ -110,7 +109,7 @@ fn write_trace(trace: &Trace, names: &Names, folder: PathBuf, options: &WriteOpt
     Ok(TraceEntry { tables: files.tables, ..TraceEntry::new(trace) })
 }
 
-/// Manifest last: first under another name, so that no half manifest ever has the right one.
+/// Write the manifest last, under a temporary name first, so that a manifest is never partial.
 fn write_manifest(manifest: &Manifest, dir: &Path, sync: bool) -> Result<(), Error> {
     let path = dir.join(manifest::FILE);
     let draft = dir.join("manifest.json.tmp");
@@ -124,7 +123,7 @@ fn write_manifest(manifest: &Manifest, dir: &Path, sync: bool) -> Result<(), Err
     std::fs::rename(&draft, &path).map_err(Error::io(&path, "create"))
 }
 
-/// The files of one trace.
+/// Files of one trace.
 struct Files<'a> {
     folder: PathBuf,
     options: &'a WriteOptions,
@@ -132,7 +131,7 @@ struct Files<'a> {
 }
 
 impl Files<'_> {
-    /// Writes a table; one without rows gets no file.
+    /// Write a table; one without rows gets no file.
     fn put(&mut self, name: &str, rows: usize, columns: &[Column<'_>]) -> Result<(), Error> {
         if rows == 0 {
             return Ok(());

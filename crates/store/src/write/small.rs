@@ -1,4 +1,4 @@
-//! Tracks, processes, accelerator work, links, stacks, steps and the file's own entries.
+//! Write tracks, processes, GPU operations, links, stacks, steps and top-level entries of the source.
 
 use super::Files;
 use crate::Error;
@@ -29,7 +29,7 @@ pub(super) fn write(trace: &Trace, files: &mut Files) -> Result<(), Error> {
     files.put("entries", entries.len(), &columns)
 }
 
-/// Nullable row numbers.
+/// Column of nullable row numbers.
 fn refs<'a>(name: &str, column: impl Fn(Range<usize>) -> Vec<u32> + 'a) -> Column<'a> {
     Column::new(name, DataType::UInt32, true, Packing::Delta, move |r| Ok(handles(column(r).into_iter())))
 }
@@ -44,14 +44,14 @@ fn ints<'a>(name: &str, column: impl Fn(usize) -> Option<i64> + 'a) -> Column<'a
     })
 }
 
-/// The row number of the table itself.
+/// Column of the table's own row numbers.
 fn row_number(name: &str) -> Column<'static> {
     Column::new(name, DataType::UInt32, false, Packing::Delta, |r| {
         Ok(Arc::new(UInt32Array::from_iter_values(r.map(|i| i as u32))))
     })
 }
 
-/// A key of the source: text for people, and the number where it is one (which tells `7` from `"7"`).
+/// Columns of a source key: text for people, and the number if the key is one (which distinguishes `7` from `"7"`).
 fn key_columns<'a>(name: &str, trace: &'a Trace, key: impl Fn(usize) -> Key + Copy + 'a) -> [Column<'a>; 2] {
     let as_text = Column::new(name, DataType::Utf8, true, Packing::Dictionary, move |r: Range<usize>| {
         let of = |i| (key(i) != Key::None).then(|| trace.key_text(key(i)));

@@ -1,5 +1,5 @@
-//! Writes one Parquet file, column by column and row group by row group, so that memory stays at one column of one row
-//! group besides what is already encoded.
+//! Write a Parquet file by column and row group, so that memory use is limited to one column of one row group and the
+//! encoded data.
 
 use crate::columns::{Column, Packing};
 use crate::manifest::TableEntry;
@@ -15,15 +15,15 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Rows per row group: large enough that dictionaries pay, small enough that a filter can skip some.
+/// Rows per row group: enough for efficient dictionaries, few enough for filters to skip groups.
 pub(crate) const ROW_GROUP: usize = 256 * 1024;
-/// Rows per data page: one page decompresses into the second-level cache.
+/// Rows per data page: a decompressed page fits into the second-level cache.
 const PAGE_ROWS: usize = 64 * 1024;
 const PAGE_BYTES: usize = 8 << 20;
-/// Dictionaries of text never fall back to plain text below this size: readers then map each distinct text once.
+/// Size below which text dictionaries never fall back to plain text, so that readers convert each distinct text once.
 const DICTIONARY_BYTES: usize = 64 << 20;
 
-/// Writes `rows` rows to `path` and tells the size and checksum of the file.
+/// Write `rows` rows to `path`, and return size and checksum of the file.
 pub(crate) fn write(
     path: &Path,
     rows: usize,
@@ -97,7 +97,7 @@ fn properties(columns: &[Column<'_>]) -> WriterProperties {
     builder.build()
 }
 
-/// Counts and checksums what passes.
+/// Writer that counts and checksums its data.
 struct Counted<W> {
     inner: W,
     bytes: u64,

@@ -9,7 +9,7 @@ use stackline_model::{
     TraceMeta, TrackKind, flags,
 };
 
-/// Compares two traces column by column.
+/// Compare two traces column by column.
 #[track_caller]
 pub(crate) fn assert_same(a: &Trace, b: &Trace) {
     assert_same_rows(a, b);
@@ -62,7 +62,7 @@ fn assert_same_attributes(a: &AttrTable, b: &AttrTable) {
     assert_eq!(xv, yv);
 }
 
-/// A small trace that uses every feature of the model. Never change it: the fixtures of old versions hold it.
+/// Small trace with every feature of the model. Never change it, because the fixtures of old versions contain it.
 pub(crate) fn sample() -> Trace {
     let mut trace = Trace::default();
     trace.meta = TraceMeta {

@@ -6,7 +6,7 @@ use stackline_model::{
     TrackKind,
 };
 
-/// Small deterministic generator for the big traces (the quality of SplitMix64 is more than enough).
+/// Small deterministic generator for large traces (SplitMix64).
 struct Numbers(u64);
 
 impl Numbers {
@@ -84,7 +84,7 @@ pub(crate) fn many_keys(keys: u64) -> Trace {
     trace
 }
 
-/// As many keys as records.
+/// Trace with as many keys as records.
 pub(crate) fn key_per_record(records: u32) -> Trace {
     let (mut trace, mut n) = (with_tracks(), Numbers(5));
     for row in 0..records {
@@ -107,7 +107,7 @@ pub(crate) fn long(events: u32) -> Trace {
         let from = n.below(4) as usize;
         let mut fields: Vec<_> = keys.into_iter().zip(kinds).skip(from).collect();
         if row % 10_000 < 3 {
-            // What has no column of its own, in each row group.
+            // Arguments without their own column, in each row group.
             fields.extend([(twice, AttrType::Null), (twice, AttrType::Int)]);
         }
         let values: Vec<u64> = fields.iter().map(|f| value(&mut trace, f.1, u64::from(row))).collect();
@@ -125,7 +125,7 @@ pub(crate) fn long(events: u32) -> Trace {
             trace.gpu.step.push(u32::MAX);
         }
     }
-    // Parents that come first in time order, as nesting gives them.
+    // Parents that come first in time order, as in nesting.
     for row in 1..events as usize {
         let earlier = n.below(row as u64) as usize;
         if trace.events.start[earlier] < trace.events.start[row] && n.below(4) > 0 {
@@ -143,7 +143,7 @@ fn raw_event() -> impl Strategy<Value = RawEvent> {
     (any::<i64>(), 0..i64::MAX, 0..4u8, any::<u8>(), ".{0,8}", proptest::option::of(".{0,3}"), fields)
 }
 
-/// Traces of up to 40 events with everything that the model can hold.
+/// Traces of up to 40 events with all features of the model.
 pub(crate) fn trace() -> impl Strategy<Value = Trace> {
     let events = proptest::collection::vec(raw_event(), 0..40);
     (events, any::<(i64, Option<i64>, Option<i64>, bool)>(), ".{0,10}", any::<u64>()).prop_map(

@@ -1,10 +1,10 @@
-//! The parts of a run, and the one message for a part that an input lacks.
+//! Parts of a run, and the error message for a part that a command needs and the input lacks.
 
 use stackline_model::ReadReport;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// A part of a run.
+/// Part of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Single events on tracks, one trace per rank or file.
@@ -15,18 +15,18 @@ pub enum Part {
     Memory,
 }
 
-/// A part that an input lacks: what it holds, which command shows that, and how to record what is missing.
+/// A missing part of an input: the parts that the input has, the command that shows them, and how to record the missing one.
 #[derive(Clone, Debug)]
 pub struct Lacks {
-    /// The input; of files of memory alone maybe several.
+    /// The input; several only for memory files.
     pub paths: Vec<PathBuf>,
     /// The missing part.
     pub needed: Part,
-    /// Parts that the input holds, as far as it was read.
+    /// Known parts of the input.
     pub has: Vec<Part>,
     /// Diagnostics of the streams of a recording.
     pub report: ReadReport,
-    /// Whether it is one of several inputs.
+    /// True if the command has several inputs.
     pub is_one_of_several: bool,
 }
 
@@ -38,7 +38,7 @@ impl Lacks {
         Self { paths, needed, has: has.into(), report, is_one_of_several: false }
     }
 
-    /// The command that shows what the input holds instead, and its inputs; `None` if that is the traces that most commands show.
+    /// The command that shows the content of the input, and its inputs; `None` for traces, which most commands show.
     pub fn next(&self) -> Option<(&'static str, &[PathBuf])> {
         match (self.has.first()?, self.paths.len()) {
             (Part::Traces, _) => None,
@@ -48,28 +48,31 @@ impl Lacks {
         }
     }
 
-    /// What the input is, by what it holds, and where to look at that.
+    /// The content of the input, and the commands that show it; empty if nothing is known of it.
     fn held(&self, path: &Path) -> (String, String) {
         let shown = path.display();
         match self.has.first() {
             None => Default::default(),
-            Some(Part::Traces) => (" is a trace, and".to_owned(), format!("`stackline report {shown}`")),
+            Some(Part::Traces) => ("is a trace".to_owned(), format!("`stackline report {shown}`")),
             Some(Part::Memory) => (
-                " is of memory, and".to_owned(),
+                "contains only memory data".to_owned(),
                 format!(
-                    "`stackline memory {shown}`, in the browser with `stackline view {shown}`, or keep that page with `stackline report \
+                    "`stackline memory {shown}`, in the browser with `stackline view {shown}`, or save that page with `stackline report \
                      {shown} --html out.html`"
                 ),
             ),
             Some(Part::Profile) => {
                 let kind = match (path.is_dir(), self.needed) {
-                    (false, _) => "profile (it has sums of calls, and not when each was)".to_owned(),
+                    (false, _) => "is a profile (sums per call path, without single calls)".to_owned(),
                     (true, Part::Traces) => {
-                        format!("recording without single calls ({})", stackline_ingest::no_single_calls(&self.report))
+                        format!(
+                            "is a recording without single calls ({})",
+                            stackline_ingest::no_single_calls(&self.report)
+                        )
                     }
-                    (true, _) => "recording of calls".to_owned(),
+                    (true, _) => "is a call-tree recording".to_owned(),
                 };
-                (format!(" is a {kind}, and"), format!("`stackline calls {shown}`"))
+                (kind, format!("`stackline calls {shown}`"))
             }
         }
     }
@@ -81,32 +84,35 @@ impl fmt::Display for Lacks {
             let (count, first, second) = (self.paths.len(), first.display(), second.display());
             return write!(
                 f,
-                "these are {count} files of memory, and none of them holds a trace of what ran; look at one with `stackline memory \
-                 {first}`, or compare two with `stackline diff {first} {second}`"
+                "the {count} inputs contain only memory data, no execution trace. Open one with `stackline memory {first}`, or compare two \
+                 with `stackline diff {first} {second}`"
             );
         }
         let path = self.paths.first().map_or(Path::new(""), PathBuf::as_path);
         let ((kind, look), path) = (self.held(path), path.display());
         let (missing, how) = match self.needed {
             Part::Traces => {
-                ("trace of what ran", "record one with `stackline record --mode trace` or `torch.profiler.profile`")
+                ("execution trace", "record a trace with `stackline record --mode trace` or `torch.profiler.profile`")
             }
-            Part::Profile => ("recording of calls", "`stackline record -o RUN -- COMMAND` makes one"),
+            Part::Profile => ("call-tree recording", "record one with `stackline record -o RUN -- COMMAND`"),
             Part::Memory => (
                 "memory events",
-                "record with `stackline record --mode trace --memory` or `torch.profiler.profile(profile_memory=True)`, or give a \
+                "record memory with `stackline record --mode trace --memory` or `torch.profiler.profile(profile_memory=True)`, or pass a \
                  memory snapshot (`torch.cuda.memory._dump_snapshot()`)",
             ),
         };
-        write!(f, "{path}{kind} holds no {missing}; ")?;
+        match kind.is_empty() {
+            true => write!(f, "{path} has no {missing}; ")?,
+            false => write!(f, "{path} {kind} and has no {missing}; ")?,
+        }
         if !look.is_empty() {
-            write!(f, "look at it with {look}; ")?;
+            write!(f, "open it with {look}; ")?;
         }
         if self.is_one_of_several {
             write!(
                 f,
-                "only traces are looked at together: give one input at a time (of recordings of ranks, --rank N chooses one), or `stackline \
-                 diff` two; "
+                "only traces can be combined: pass one input at a time (--rank N selects one rank of recordings), or compare two with \
+                 `stackline diff`; "
             )?;
         }
         f.write_str(how)
