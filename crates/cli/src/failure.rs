@@ -63,7 +63,7 @@ impl std::fmt::Display for CannotRun {
 impl std::error::Error for CannotRun {}
 
 /// A [`CannotRun`] as an error.
-#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux runs commands"))]
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "recording requires Linux"))]
 pub(crate) fn cannot_run(code: u8, message: impl Into<String>) -> Error {
     CannotRun(code, message.into()).into()
 }

@@ -90,7 +90,7 @@ fn shifted_clocks(set: &TraceSet) -> String {
     let told = problems.filter(|p| p.code == "device_clock_shifted" || p.code == "device_clock_unknown");
     let lines = told.map(|p| {
         let more = if p.count > 1 { format!(" (and {} more)", p.count - 1) } else { String::new() };
-        format!("Clock of {}{more}: times of the device are shifted in all that follows.\n", p.example)
+        format!("Clock of {}{more}: device times below are shifted.\n", p.example)
     });
     terminal::clean_lines(&lines.collect::<String>())
 }

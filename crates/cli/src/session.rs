@@ -18,7 +18,10 @@ use std::sync::Arc;
 pub(crate) fn not_an_input(target: &Path, inputs: &[PathBuf]) -> Result<()> {
     let Ok(target_file) = std::fs::canonicalize(target) else { return Ok(()) };
     if target_file.is_file() && inputs.iter().any(|i| std::fs::canonicalize(i).is_ok_and(|i| i == target_file)) {
-        return Err(wrong_use(format!("{} is an input and would be replaced; give another name", target.display())));
+        return Err(wrong_use(format!(
+            "{} is an input and would be overwritten; choose another name",
+            target.display()
+        )));
     }
     Ok(())
 }
@@ -55,7 +58,7 @@ pub(crate) fn reading<T>(run: &Run, read: impl FnOnce(&Run) -> Result<T, Error>)
 pub(crate) fn lost_part<'r>(infos: &[TraceInfo], mut reports: impl Iterator<Item = &'r ReadReport>) -> Option<String> {
     let is_lost = |report: &ReadReport| report.problems.iter().any(|problem| problem.severity == Severity::Lost);
     let at = reports.position(is_lost)?;
-    Some(format!("a part of {} was lost, as the read report says", infos.get(at)?.name))
+    Some(format!("{}: records are missing, see the read report", infos.get(at)?.name))
 }
 
 /// Analyses by name.
@@ -169,7 +172,7 @@ impl<'a> Session<'a> {
     pub(crate) fn looked_at(&self, looked: &[Looked]) -> Option<String> {
         let (window, notes) = default_window(looked).filter(|_| self.scope == Scope::default())?;
         let notes: String = notes.iter().map(|note| format!("Note: {note}.\n")).collect();
-        Some(format!("Of {window}; --whole shows all of the trace.\n{notes}"))
+        Some(format!("Of {window}; --whole shows the whole trace.\n{notes}"))
     }
 
     /// Keeps the trace that takes longest in what `look` chooses of each: per step where any trace has steps, marked or inferred. Says
@@ -196,7 +199,7 @@ impl<'a> Session<'a> {
         let Some(rank) = self.infos.first().map(|info| info.rank) else { return Ok(None) };
         let (took, each) = (human::duration(length), if steps > 1 { " a step" } else { "" });
         Ok(Some(format!(
-            "of {} ranks this is rank {rank}, which takes longest ({took}{each}); --rank {ranks} chooses another",
+            "shown is rank {rank} of {} ranks, the slowest ({took}{each}); --rank {ranks} selects another",
             lengths.len()
         )))
     }

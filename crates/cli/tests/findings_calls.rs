@@ -117,6 +117,6 @@ fn the_command_to_go_on_with_has_an_answer() {
         let (code, text, error) = run(&["report", &input]);
         assert_eq!(code, Some(0), "{error}");
         assert!((text + &error).contains(&format!("Next: stackline {next} ")), "{error}");
-        assert!(error.contains("holds sums of calls, not each call: shown as by `stackline calls`"), "{error}");
+        assert!(error.contains("holds sums of calls, not each call: showing `stackline calls`"), "{error}");
     }
 }

@@ -108,7 +108,7 @@ fn files_over_time_tell_growth_by_line() {
     let named: Vec<&str> = std::iter::once("memory").chain(files.iter().map(String::as_str)).collect();
     assert_eq!(column(&tables(&named)["memory_growth"], "change"), [4 * 1_048_576, -2 * 1_048_576]);
     let (code, said) = failure(&["memory", path, "--rank", "0"]);
-    assert!(code == Some(2) && said.contains("do not say which ranks they are"), "{said}");
+    assert!(code == Some(2) && said.contains("have no ranks"), "{said}");
 }
 
 /// Each file has a device of its own: the ranks of one machine.
@@ -194,7 +194,10 @@ fn archives_of_several_are_shown() {
     std::fs::rename(&packed, within.join("ranks.tar.gz")).unwrap();
     assert_eq!(column(&tables(&["memory", within.to_str().unwrap()])["memory_ranks"], "rank"), [0, 1, 2, 3]);
     let (code, said) = failure(&["memory", within.to_str().unwrap(), "--by", "path"]);
-    assert!(code == Some(2) && said.contains("--by: of one memory trace") && said.contains("holds several"), "{said}");
+    assert!(
+        code == Some(2) && said.contains("--by needs one memory trace") && said.contains("contains several"),
+        "{said}"
+    );
 }
 
 /// Files of the same names in several folders are told apart, and the commands to run next open those that are shown.
@@ -263,7 +266,7 @@ fn reports_for_agents_tell_several_files() {
         assert!(shown.len() <= 4096, "{}", shown.len());
     }
     let shown = stdout(&["report", path, "--for-agent", "--rank", "2"]);
-    assert!(shown.contains("Report of memory of a device.") && shown.ends_with("--rank 2\n"), "{shown}");
+    assert!(shown.contains("Report of device memory.") && shown.ends_with("--rank 2\n"), "{shown}");
 }
 
 /// GPUs of several hosts have the same numbers: a row each.
@@ -286,7 +289,7 @@ fn numbers_of_gpus_that_repeat_are_no_ranks() {
     );
     assert!(said.ends_with("host1_gpu0.json"), "{said}");
     let (code, said) = failure(&["memory", path, "--rank", "0"]);
-    assert!(code == Some(2) && said.contains("do not say which ranks they are"), "{said}");
+    assert!(code == Some(2) && said.contains("have no ranks"), "{said}");
     snapshot(folder.path(), "host1_gpu0.json", &[(3, 4)]);
     let told = words(&run(&["memory", path]).stdout);
     assert!(told.contains("No file's peak differs from it by 1 % or more."), "{told}");

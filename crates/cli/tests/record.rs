@@ -207,7 +207,7 @@ fn what_cannot_be_run_is_said() {
     assert_eq!((code, text.as_str()), (Some(2), "error: taken exists already; choose another name with -o\n"));
     let (code, text) = fails(&["record", "-o", "no/such/folder", "--", "true"]);
     assert_eq!(code, Some(1));
-    assert!(text.contains("no/such/folder: cannot make a run directory here"), "{text}");
+    assert!(text.contains("no/such/folder: cannot create a run directory here"), "{text}");
     assert_eq!(names(folder.path()), ["recorder.so", "taken"]);
     std::fs::remove_file(&recorder).unwrap();
     let (code, text) = fails(&["record", "--", "true"]);

@@ -11,7 +11,7 @@ and between runs for several (docs/reference/diff.md).
 Conditions of --fail-on, each with a limit in percent: step, gpu, cpu (of the step); operators, kernels, paths,
 functions (any one of them); op:NAME, kernel:NAME, path:NAME, function:NAME (* matches any text).
 
-Exit codes: 0 success, and no --fail-on condition holds. 1 --fail-on cannot be evaluated, since a part of
+Exit codes: 0 success, and no --fail-on condition holds. 1 --fail-on cannot be judged, since a part of
 the input was lost or B lacks the named time. 2 invalid usage. 3 unreadable input.
 4 a --fail-on condition holds.
 

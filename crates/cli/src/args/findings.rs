@@ -8,7 +8,7 @@ pub(super) const FINDINGS_EXAMPLE: &str =
 # stackline: ignore[SL004] in the source line of the finding, or alone in the line above.
 An unknown code is an error in the file (exit code 2) and a warning in a comment.
 
-Exit codes: 0 success, and no --fail-on condition holds. 1 --fail-on cannot be evaluated, since
+Exit codes: 0 success, and no --fail-on condition holds. 1 --fail-on cannot be judged, since
 a part of the input was lost. 2 invalid usage, such as an unknown code or a --source-root that
 is not a directory. 3 unreadable file: input, baseline or --ignore file. 4 a --fail-on condition holds.
 

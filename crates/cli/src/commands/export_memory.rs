@@ -18,10 +18,12 @@ use std::collections::HashMap;
 /// Writes the text form of the memory trace of one input.
 pub(super) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
     if common.steps.is_some() || common.rank.is_some() {
-        return Err(wrong_use("a memory trace has neither steps nor ranks to choose from"));
+        return Err(wrong_use("a memory trace has no steps or ranks to select"));
     }
     if args.redact {
-        return Err(wrong_use("--redact is for traces: the text form is names, places and sizes"));
+        return Err(wrong_use(
+            "--redact applies to traces: the text form contains only names, source locations and sizes",
+        ));
     }
     if args.inputs.inputs.len() > 1 {
         return Err(wrong_use("this export writes one memory trace: give one input"));
@@ -32,7 +34,7 @@ pub(super) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
     if left_out > 0 {
         let count = usize::try_from(left_out).unwrap_or(usize::MAX);
         say(&format!(
-            "{} left out: accesses to what is not alive, bytes that an object does not have, waits for what is no event.",
+            "{} omitted: accesses to freed objects, bytes outside an object, waits for missing events.",
             human::count(count)
         ))?;
     }
@@ -55,7 +57,9 @@ pub(super) fn lanes(args: &ExportArgs, common: &Common, traces: &[MemoryTrace]) 
             may_become_run(run, args.force)?;
             save_run(&TraceSet::default(), traces, run, args.force)
         }
-        _ => Err(wrong_use("memory alone can be exported to perfetto, chrome, memory-text and (whole) to parquet")),
+        _ => Err(wrong_use(
+            "files with only memory data can be exported to perfetto, chrome, memory-text and (whole) to parquet",
+        )),
     }
 }
 

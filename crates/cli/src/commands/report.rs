@@ -136,9 +136,9 @@ fn without_traces(args: &ReportArgs, common: &Common, run: &Run) -> Result<bool>
     let name = if is_memory { "memory" } else { "calls" };
     let refused = refused(name, common);
     if !refused.is_empty() {
-        let what = if is_memory { "a file of memory" } else { "a recording without single calls" };
+        let what = if is_memory { "a memory file" } else { "a recording without single calls" };
         return Err(wrong_use(format!(
-            "{}: {what}, of which `report` shows what `stackline {name}` does; leave {} out, which mean nothing there",
+            "{}: {what}, so `report` prints the output of `stackline {name}`; leave {} out",
             run.name(),
             refused.join(", ")
         )));
@@ -148,8 +148,8 @@ fn without_traces(args: &ReportArgs, common: &Common, run: &Run) -> Result<bool>
         let text = if is_memory { of_memory(run, common)? } else { of_calls(run, common, &args.source)? };
         return to_output(common, |out| out.write_all(text.as_bytes())).map(|()| false);
     }
-    let holds = if is_memory { "memory alone" } else { "sums of calls, not each call" };
-    say(&format!("{} holds {holds}: shown as by `stackline {name}`", run.name()))?;
+    let holds = if is_memory { "only memory data" } else { "sums of calls, not each call" };
+    say(&format!("{} holds {holds}: showing `stackline {name}`", run.name()))?;
     let words = ["stackline", name, "--"].map(OsStr::new).into_iter();
     let words = words.chain(run.inputs().iter().map(|path| path.as_os_str()));
     let (held, next) = match Cli::try_parse_from(words)?.command {
@@ -193,7 +193,7 @@ fn say_next(session: &Session<'_>, args: &ReportArgs, common: &Common) -> Result
 fn html(args: &ReportArgs, file: &Path, common: &Common) -> Result<()> {
     if common.scope() != Scope::default() || common.rank.is_some() || common.output.is_some() {
         return Err(wrong_use(
-            "--html shows all steps and ranks, and names its file: leave --steps, --whole, --rank and -o out",
+            "--html includes all steps and ranks, and names the file: leave --steps, --whole, --rank and -o out",
         ));
     }
     let most = args.max_size as usize * 1_000_000;
@@ -201,7 +201,7 @@ fn html(args: &ReportArgs, file: &Path, common: &Common) -> Result<()> {
     not_an_input(file, &inputs)?;
     if !stackline_serve::is_built() {
         return Err(anyhow!(
-            "this program was built without its page; cd web && npm ci && npm run build, then build it again"
+            "this program was built without the web page; run `cd web && npm ci && npm run build`, then build it again"
         ));
     }
     let opened = super::view::open(&args.inputs.inputs, args.baseline.as_ref(), &args.source, common)?;
@@ -214,12 +214,12 @@ fn html(args: &ReportArgs, file: &Path, common: &Common) -> Result<()> {
     if !pruned.source_files.is_empty() {
         let files: Vec<&str> = pruned.source_files.iter().map(String::as_str).collect();
         let what = if files.len() == 1 { "this source file" } else { "these source files" };
-        say(&format!("it embeds text of {what} (--no-source leaves it out): {}", files.join(", ")))?;
+        say(&format!("the file embeds text of {what} (--no-source omits it): {}", files.join(", ")))?;
     }
     if let Some(left_out) = pruned.in_words() {
-        say(&format!("did not fit into {} MB (--max-size keeps more): {left_out}", args.max_size))?;
+        say(&format!("omitted to fit into {} MB (--max-size raises it): {left_out}", args.max_size))?;
     }
-    say("what a text filters, and more single events: stackline view on the run itself")?;
+    say("for filters by text and all single events, run stackline view on the input")?;
     Ok(())
 }
 
@@ -243,7 +243,7 @@ fn header(session: &Session<'_>) -> String {
         let of = if infos.len() > 1 { "each process" } else { "its process" };
         let are = if older == 1 { "older one is" } else { "older ones are" };
         out.push_str(&format!(
-            "Newest profiler cycle of {of}: {older} {are} left out; give the file of another cycle to see it\n"
+            "Newest profiler cycle of {of}: {older} {are} omitted; give the file of another cycle to see it\n"
         ));
     }
     if infos.len() > LISTED {
@@ -401,10 +401,11 @@ fn coverage_notes(coverage: &Table) -> Option<(String, String)> {
     let graphs = shares("graph_launch")
         .max_by(f64::total_cmp)
         .filter(|&p| p > 0.0)
-        .map(|p| format!("; {p:.1} % comes from graph launches, whose operator and step are the launch's"))
+        .map(|p| format!("; {p:.1} % comes from graph launches and has the operator and step of the launch"))
         .unwrap_or_default();
     let full = format!(
-        "Coverage{ranks}: of the GPU time {launch:.1} % has a known launch, {operator:.1} % an operator, {step:.1} % a step{graphs}."
+        "Coverage{ranks}: {launch:.1} % of GPU time has a known launch, {operator:.1} % an operator, {step:.1} % a \
+         step{graphs}."
     );
     let short =
         format!("Coverage{ranks}: launch {launch:.1} %, operator {operator:.1} %, step {step:.1} % of the GPU time.");

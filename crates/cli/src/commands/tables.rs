@@ -135,17 +135,17 @@ pub(crate) fn run(command: &str, analyses: Analyses, inputs: &Inputs, common: &C
             shown = without_gpu(shown);
         }
         if window.is_some() && without_window_notes(&mut shown) {
-            head.push_str("Tables named hta_… are of the whole trace, as HTA has them.\n");
+            head.push_str("Tables named hta_… cover the whole trace, as in HTA.\n");
         }
         if of_host && of_gpu {
             shown.retain(has_numbers);
         }
         if let (Some(last), false) = (shown.last_mut(), hidden.is_empty()) {
-            last.notes.push(format!("Not shown here: {}. Ask with --table NAME, or for JSON.", hidden.join(", ")));
+            last.notes.push(format!("Not shown: {}. Select one with --table NAME, or use JSON.", hidden.join(", ")));
         }
         let on_demand: Vec<&str> = analyses.iter().filter(|name| !wanted.contains(*name)).copied().collect();
         if let (Some(last), false) = (shown.last_mut(), on_demand.is_empty()) {
-            last.notes.push(format!("One row per record: {}. Ask with --table NAME.", on_demand.join(", ")));
+            last.notes.push(format!("One row per record: {}. Select one with --table NAME.", on_demand.join(", ")));
         }
         shown
     });
@@ -155,7 +155,7 @@ pub(crate) fn run(command: &str, analyses: Analyses, inputs: &Inputs, common: &C
 }
 
 /// What tables of GPUs alone have to say of other traces.
-const NO_GPU: &str = "No GPU work was recorded: tables of GPUs are left out.";
+const NO_GPU: &str = "No GPU work was recorded: GPU tables are omitted.";
 
 /// Takes the notes away that tables are of the whole trace, since the head says so; whether there were any.
 fn without_window_notes(tables: &mut [Table]) -> bool {

@@ -16,11 +16,13 @@ use tempfile::NamedTempFile;
 /// Runs the command until it is told to stop.
 pub(crate) fn run(args: &ViewArgs, common: &Common) -> Result<()> {
     if common.steps.is_some() || common.rank.is_some() {
-        return Err(wrong_use("the page shows all steps and ranks: choose there, and leave --steps and --rank out"));
+        return Err(wrong_use(
+            "the page shows all steps and ranks: leave --steps and --rank out and select on the page",
+        ));
     }
     let opened = open(&args.inputs.inputs, args.baseline.as_ref(), &args.source, common)?;
     if !stackline_serve::is_built() {
-        say("this program was built without its page: the address tells how to build it")?;
+        say("this program was built without the web page: the address shows how to build it")?;
     }
     let server = stackline_serve::serve(Arc::new(opened), args.port, args.host.clone())?;
     let url = server.url.clone();
@@ -38,7 +40,7 @@ fn tell(url: &str, args: &ViewArgs, common: &Common) -> Result<Option<NamedTempF
     if way.is_none() && !args.no_open {
         say("no browser could be started; open the address above")?;
     }
-    say("Ctrl-C ends the server.")?;
+    say("Press Ctrl-C to stop the server.")?;
     Ok(way)
 }
 

@@ -85,7 +85,7 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
 fn table(rows: &[Row], start_ns: i64) -> Table {
     let length = |r: &Row| r.window.map(|(start, end)| end - start);
     let share = |r: &Row| Some(100.0 * r.path_ns? as f64 / length(r).filter(|w| *w > 0)? as f64);
-    let table = Table::new("methods", "The methods side by side")
+    let table = Table::new("methods", "Comparison of methods")
         .text("method", rows.iter().map(|r| r.method.to_owned()))
         .i64("graph_nodes", Unit::None, rows.iter().map(|r| r.nodes))
         .i64("window_start_ns", Unit::Ns, rows.iter().map(|r| r.window.map(|w| w.0)))
@@ -114,8 +114,9 @@ fn notes(rows: &[Row], start_ns: i64) -> Vec<String> {
         let ms = |ns: i64| format!("{:.3}", (ns - start_ns) as f64 / 1e6);
         let each = found.iter().map(|(method, (start, end))| format!("{method} {} to {}", ms(*start), ms(*end)));
         notes.push(format!(
-            "The methods chose different windows (ms since the trace's start): {}. Lengths and shares are of different \
-             stretches. Each counts instances in its own way: a longer --annotation may name the same event for all.",
+            "The methods chose different windows (ms since the start of the trace): {}. Lengths and shares refer to \
+             different time ranges. Each method counts instances in its own way: a longer --annotation may name the \
+             same event for all.",
             each.collect::<Vec<_>>().join(", ")
         ));
     }

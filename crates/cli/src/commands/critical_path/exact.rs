@@ -82,11 +82,10 @@ pub(in crate::commands) fn window(
         return Ok(Looked::or_inferred(trace, scope));
     }
     if *scope != Scope::default() {
-        return Err(wrong_use("--steps or --whole, and --annotation: both choose a window, give one"));
+        return Err(wrong_use("--annotation and --steps or --whole both select a window: give one of them"));
     }
     let (first, last) = instance.map_or((0, 0), |r| (r.first, r.last));
-    let number =
-        |n: i64| usize::try_from(n).map_err(|_| wrong_use(format!("instances count from 0, {n} is not one of them")));
+    let number = |n: i64| usize::try_from(n).map_err(|_| wrong_use(format!("instances are numbered from 0, not {n}")));
     let instances = (number(first)?, number(last)?);
     let choice = WindowChoice::Annotation { text: annotation.to_owned(), instances };
     Ok(Looked { choice, steps: 0, notes: Vec::new(), warm_ups: Vec::new() })
@@ -133,9 +132,9 @@ fn assumed(report: &ExactReport) -> String {
     rules.retain(|(_, ns)| percent(*ns) >= 0.1);
     rules.sort_by_key(|&(rule, ns)| (std::cmp::Reverse(ns), rule));
     let words = |rule: &str| match rule {
-        "gap" => "threads work where nothing of theirs is recorded".to_owned(),
-        "innermost_span" => "spans that may hide a wait do not".to_owned(),
-        "record" => "GPU work that runs into the next ends as recorded".to_owned(),
+        "gap" => "threads work in gaps without records".to_owned(),
+        "innermost_span" => "spans that may hide a wait contain none".to_owned(),
+        "record" => "overlapping GPU operations end as recorded".to_owned(),
         rule => rule.to_owned(),
     };
     let told: Vec<String> =
@@ -148,7 +147,7 @@ fn head(report: &ExactReport, choice: &WindowChoice, notes: &[String]) -> String
     let what = choice.in_words();
     let inferred = 100.0 * report.inferred_ns as f64 / report.window_ns.max(1) as f64;
     let mut out = format!(
-        "Critical path of {what}: {}, every nanosecond with a cause ({inferred:.1} % inferred or unknown)\n",
+        "Critical path of {what}: {}, with a cause for every nanosecond ({inferred:.1} % inferred or unknown)\n",
         human::duration(report.window_ns),
     );
     for note in notes {

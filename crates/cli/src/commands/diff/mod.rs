@@ -98,11 +98,11 @@ fn sides(args: &DiffArgs) -> Result<(&[PathBuf], &[PathBuf])> {
         ([_, _], []) => args.runs.split_at(1),
         (before, []) => {
             return Err(wrong_use(format!(
-                "{} to compare: write `stackline diff A B`, or `stackline diff A1 A2 --with B1 B2` for several of each",
+                "{}: write `stackline diff A B`, or `stackline diff A1 A2 --with B1 B2` for several of each",
                 if before.len() == 1 {
-                    "one run is nothing".to_owned()
+                    "one run alone cannot be compared".to_owned()
                 } else {
-                    format!("{} runs, which with which", before.len())
+                    format!("{} runs with unclear sides", before.len())
                 }
             )));
         }

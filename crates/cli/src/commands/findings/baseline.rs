@@ -109,7 +109,9 @@ pub(crate) fn check_schema(document: &Value, command: &str, other: &str) -> Resu
     let schema = document.get("schema").and_then(Value::as_str).unwrap_or_default();
     match schema.strip_prefix("stackline/").and_then(|rest| rest.strip_prefix(command)?.strip_prefix('/')) {
         Some(version) if version.parse() == Ok(SCHEMA_VERSION) => Ok(()),
-        Some(_) => Err(format!("another version of stackline wrote it ({schema}; this one knows {SCHEMA_VERSION})")),
+        Some(_) => {
+            Err(format!("written by another version of stackline ({schema}; this version supports {SCHEMA_VERSION})"))
+        }
         None => Err(other.to_owned()),
     }
 }
@@ -121,7 +123,7 @@ impl Baseline {
     }
 
     fn of_findings(document: Value) -> Result<Self, String> {
-        let other = "no findings in it; write them with `stackline findings TRACE --format json -o FILE`";
+        let other = "the file has no findings; write them with `stackline findings TRACE --format json -o FILE`";
         check_schema(&document, "findings", other)?;
         Self::of_document(document, other)
     }
@@ -142,11 +144,11 @@ impl Baseline {
 
     /// What the reader should know of it, as a sentence.
     pub(crate) fn note(&self) -> Option<String> {
-        let what = if self.unknown == 1 { "finding was" } else { "findings were" };
+        let what = if self.unknown == 1 { "finding" } else { "findings" };
         (self.unknown > 0).then(|| {
             format!(
-                "{} {what} left out of the baseline by --min-gain or --ignore, and it does not tell which, as it is of an older \
-                 version: they count as new where they are listed now",
+                "The baseline omits {} {what} by --min-gain or --ignore without listing them, as it is from an older \
+                 version. Omitted findings count as new if they are listed now",
                 self.unknown
             )
         })
@@ -158,10 +160,7 @@ impl Baseline {
         let codes: BTreeSet<&str> = listed.map(|(identity, _)| identity.code()).filter(|code| !looked(code)).collect();
         let codes: Vec<&str> = codes.into_iter().collect();
         (!codes.is_empty()).then(|| {
-            format!(
-                "whether what the baseline has of {} is gone is not known: it was not checked this time",
-                codes.join(", ")
-            )
+            format!("{} of the baseline: not checked this time, so findings may or may not be gone", codes.join(", "))
         })
     }
 

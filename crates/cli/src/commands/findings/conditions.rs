@@ -70,7 +70,7 @@ impl Condition {
             }
             Self::Together(limit) => {
                 let gain = percent(found.together?.ns);
-                (gain > limit).then(|| format!("all together gain {gain:.1} %, more than {limit} %"))
+                (gain > limit).then(|| format!("the combined gain is {gain:.1} %, more than {limit} %"))
             }
             Self::Count(limit) => {
                 (listed.len() as f64 > limit).then(|| format!("{} findings, more than {limit}", listed.len()))

@@ -107,7 +107,7 @@ fn asked(args: &FindingsArgs, common: &Common) -> Result<(Vec<Condition>, Option
         match python_rules::is_own(text) {
             // The interpreter knows their thresholds.
             true if !args.rules.is_empty() => {}
-            true => return Err(wrong_use(format!("--set {text}: there is no such rule (one of your own? --rules)"))),
+            true => return Err(wrong_use(format!("--set {text}: unknown rule (load Python rules with --rules)"))),
             false => settings.set(text).map_err(|error| wrong_use(format!("--set: {error}")))?,
         }
     }
@@ -134,8 +134,8 @@ fn own_page(code: &str, args: &FindingsArgs, common: &Common) -> Result<String> 
     let rules = own.as_ref().map(OwnRules::rules).unwrap_or_default();
     let known = findings::rules::ALL.iter().flat_map(|rule| [rule.code, rule.name]);
     let near = did_you_mean(code, known.chain(rules.iter().flat_map(|rule| [rule.code.as_str(), rule.name.as_str()])));
-    let hint = if own.is_none() && suppress::looks_own(code) { " (one of your own? --rules)" } else { "" };
-    Err(wrong_use(format!("there is no finding {code:?}{hint}{near}")))
+    let hint = if own.is_none() && suppress::looks_own(code) { " (load Python rules with --rules)" } else { "" };
+    Err(wrong_use(format!("unknown finding {code:?}{hint}{near}")))
 }
 
 /// Findings with what they are beside the baseline, and the titles of those that are gone.
@@ -241,7 +241,7 @@ pub(super) fn tables(found: &Findings, listed: &[(&Finding, Option<Change>)]) ->
 fn ignored(view: &Shown<'_>) -> Table {
     let rows = view.suppressed;
     let text = |of: fn(&Finding) -> Option<String>| rows.iter().map(move |(finding, _)| of(finding));
-    Table::new(IGNORED, "Findings that were asked not to be shown")
+    Table::new(IGNORED, "Ignored findings")
         .text("code", text(|f| Some(f.rule.code.clone())))
         .text("title", text(|f| Some(f.title.clone())))
         .text("place", text(|f| Some(f.place.text())))

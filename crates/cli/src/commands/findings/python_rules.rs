@@ -47,7 +47,7 @@ impl OwnRules {
         }
         for path in args.rules.iter().filter(|path| path.as_os_str() != ENTRY_POINTS && path.as_os_str() != "-") {
             if !path.exists() {
-                return Err(wrong_use(format!("{}: there is no such file of rules", path.display())));
+                return Err(wrong_use(format!("{}: rule file not found", path.display())));
             }
         }
         let given = args.python.clone().map(PathBuf::into_os_string);
@@ -99,7 +99,7 @@ impl OwnRules {
                     return Err(wrong_use(format!("{source} was not loaded in {} s (--rule-timeout)", self.seconds())));
                 }
                 Said::Ended(how) => {
-                    return Err(anyhow!("the interpreter that was to run rules ended by itself ({how})"));
+                    return Err(anyhow!("the Python interpreter for rules exited unexpectedly ({how})"));
                 }
             }
         }
@@ -149,18 +149,22 @@ impl OwnRules {
                     return Err(anyhow!("the rules cannot be run: {reason}"));
                 }
                 Said::Message(message) => {
-                    self.others.add(message).map_err(|reason| anyhow!("a rule said what makes no sense: {reason}"))?;
+                    self.others
+                        .add(message)
+                        .map_err(|reason| anyhow!("a rule returned an invalid result: {reason}"))?;
                     continue;
                 }
                 Said::Nothing => {
                     format!(
-                        "it did not end in {} s and was stopped, outside of Python (--rule-timeout)",
+                        "the rule did not end in {} s and was stopped, outside of Python (--rule-timeout)",
                         self.seconds()
                     )
                 }
-                Said::Ended(how) if current.is_some() => format!("it ended its interpreter ({how})"),
+                Said::Ended(how) if current.is_some() => format!("the rule ended its interpreter ({how})"),
                 Said::Ended(_) if self.rules().iter().all(|rule| self.done.contains(&rule.code)) => return Ok(None),
-                Said::Ended(how) => return Err(anyhow!("the interpreter that runs the rules ended by itself ({how})")),
+                Said::Ended(how) => {
+                    return Err(anyhow!("the Python interpreter for rules exited unexpectedly ({how})"));
+                }
             };
             let code = current.map_or_else(String::new, |(code, _)| code);
             let failed = Message::Failed { code: code.clone(), reason: failed, traceback: None };
@@ -191,7 +195,7 @@ fn each_once(given: &[PathBuf]) -> Result<Vec<&Path>> {
     let same = |a: &Path, b: &Path| a == b || a.canonicalize().is_ok_and(|a| b.canonicalize().is_ok_and(|b| a == b));
     for path in given {
         match once.iter().any(|known| same(known, path)) {
-            true => say(&format!("--rules {}: given twice; it is loaded once", path.display()))?,
+            true => say(&format!("--rules {}: given twice and loaded once", path.display()))?,
             false => once.push(path),
         }
     }
@@ -203,7 +207,7 @@ fn check_version(protocol: u32, version: &str) -> Result<()> {
         return Ok(());
     }
     Err(wrong_use(format!(
-        "the Python package stackline is version {version}, this program {}: rules need the same version of both",
+        "the Python package stackline has version {version}, this program {}: rules need equal versions",
         env!("CARGO_PKG_VERSION")
     )))
 }

@@ -81,9 +81,7 @@ pub(super) fn of_all<'a>(
     let (has_own, mut known) = (own.is_some(), None);
     let left_out = run.each_rank(&mut |trace: Trace, takes_place_of: Option<usize>| -> Result<()> {
         if has_own && takes_place_of.is_none() && !looked.infos.is_empty() {
-            return Err(wrong_use(
-                "rules of your own look at one rank, and the input has several; choose one with --rank",
-            ));
+            return Err(wrong_use("Python rules analyze one rank, and the input has several; select one with --rank"));
         }
         check_steps(std::slice::from_ref(&trace), &options.scope)?;
         check_cycles(&trace, &options.scope)?;
@@ -132,9 +130,7 @@ pub(in crate::commands) fn of_session(session: &Session<'_>, run: &Run) -> Resul
     let mut merged = together((found, failed), memory.as_ref(), (&options, &|_| true))?;
     if let Some(first) = session.infos.first().filter(|_| looked_at < session.infos.len()) {
         let (name, all) = (&first.name, session.infos.len());
-        merged
-            .notes
-            .push(format!("findings are of {name} alone: the {all} traces are not told to be ranks of one job"));
+        merged.notes.push(format!("findings cover {name} alone: the {all} traces are not marked as ranks of one job"));
     }
     Ok(merged)
 }
@@ -149,10 +145,10 @@ fn together(
     (options, keep): (&Options, &dyn Fn(&Finding) -> bool),
 ) -> Result<Findings> {
     let Some(merged) = findings::merge(found, options, keep) else {
-        let (_, error) = failed.into_iter().next().context("no trace was read")?;
+        let (_, error) = failed.into_iter().next().context("no trace could be read")?;
         return Err(refuse(error));
     };
     let mut merged = stackline_engine::findings_with_memory(merged, memory, options, keep);
-    merged.notes.extend(failed.into_iter().map(|(rank, error)| format!("rank {rank} is left out: {error}")));
+    merged.notes.extend(failed.into_iter().map(|(rank, error)| format!("rank {rank} is excluded: {error}")));
     Ok(merged)
 }

@@ -74,7 +74,7 @@ impl Suppressions {
         let Some(file) = file else { return Ok(Self { sources, rules, ..Self::default() }) };
         let name = file.display().to_string();
         let text = std::fs::read_to_string(file)
-            .map_err(|error| unreadable(format!("{name}: cannot read what to ignore: {error}")))?;
+            .map_err(|error| unreadable(format!("{name}: cannot read findings to ignore: {error}")))?;
         let lines = parse(&text, &rules).map_err(|reason| wrong_use(format!("{name}: {reason}")))?;
         Ok(Self { lines, file: name, sources, rules, ..Self::default() })
     }
@@ -128,18 +128,18 @@ impl Suppressions {
         let used = self.used_comments.borrow();
         for (number, line) in (1..).zip(text.lines()) {
             if names_nothing(line) {
-                unknown.push(format!("{file}:{number}: # {MARK} ignore[]: it names no finding, and hides none"));
+                unknown.push(format!("{file}:{number}: # {MARK} ignore[] has no code and ignores no finding"));
             }
             let Some(codes) = codes(line, &self.rules) else { continue };
             let is_unknown = |code: &&String| self.rules.find(code).is_none();
             let told = |code: &String| {
-                let hint = if self.rules.is_of_users(code) { " (one of your own? --rules)" } else { "" };
-                format!("{file}:{number}: there is no finding {code:?} to ignore{hint}")
+                let hint = if self.rules.is_of_users(code) { " (load Python rules with --rules)" } else { "" };
+                format!("{file}:{number}: unknown finding {code:?} to ignore{hint}")
             };
             unknown.extend(codes.iter().filter(is_unknown).map(told));
             if !used.contains(&(file.to_owned(), number)) {
                 let list = if codes.is_empty() { String::new() } else { format!("[{}]", codes.join(", ")) };
-                idle.push(format!("{file}:{number}: # {MARK} ignore{list}: no finding was hidden by it"));
+                idle.push(format!("{file}:{number}: # {MARK} ignore{list} matches no finding"));
             }
         }
     }
@@ -150,7 +150,7 @@ impl Suppressions {
         let idle = self.lines.iter().filter(|line| !used.contains(&line.number));
         let text = |line: &Line| {
             let path = line.path.as_ref().map_or_else(String::new, |path| format!(" {path}"));
-            format!("{}:{}: {}{path}: no finding was hidden by it", self.file, line.number, line.code)
+            format!("{}:{}: {}{path} matches no finding", self.file, line.number, line.code)
         };
         idle.map(text).collect()
     }
@@ -167,7 +167,7 @@ pub(crate) fn comment_sources(args: &CommentArgs, inputs: &[PathBuf]) -> Result<
         return Err(wrong_use(format!("--source-root {}: no such directory", missing.display())));
     }
     if args.source.is_some() {
-        say("--source is called --source-root now")?;
+        say("--source was renamed to --source-root")?;
     }
     if args.no_source {
         return Ok(SourceRoots::default());
@@ -195,8 +195,9 @@ fn parse(text: &str, rules: &Rules) -> Result<Vec<Line>, String> {
         let Some(code) = line.split_whitespace().next() else { continue };
         let Some(known) = rules.find(code) else {
             let near = did_you_mean(code, rules.names());
-            let hint = if rules.is_of_users(code) && looks_own(code) { " (one of your own? --rules)" } else { "" };
-            return Err(format!("line {number}: there is no finding {code:?}{hint}{near}"));
+            let hint =
+                if rules.is_of_users(code) && looks_own(code) { " (load Python rules with --rules)" } else { "" };
+            return Err(format!("line {number}: unknown finding {code:?}{hint}{near}"));
         };
         let path = line[code.len()..].trim();
         lines.push(Line { number, code: known.to_owned(), path: (!path.is_empty()).then(|| path.to_owned()) });

@@ -64,7 +64,7 @@ impl Worker {
             let sent = input.write_all(request.to_string().as_bytes());
             // One that ended before it read tells why by itself.
             if let Err(error) = sent.or_else(|e| if e.kind() == ErrorKind::BrokenPipe { Ok(()) } else { Err(e) }) {
-                return Err(error).context("cannot tell the interpreter which rules to run");
+                return Err(error).context("cannot send rules to the Python interpreter");
             }
         }
         Ok(Self { child, lines })
@@ -78,7 +78,7 @@ impl Worker {
         };
         match line {
             Ok(line) => {
-                let line = line.context("cannot read what rules found")?;
+                let line = line.context("cannot read the results of rules")?;
                 let message = serde_json::from_str(&line).map_err(|error| not_understood(&line, &error))?;
                 Ok(Said::Message(message))
             }
@@ -87,7 +87,8 @@ impl Worker {
                 Ok(Said::Nothing)
             }
             Err(RecvTimeoutError::Disconnected) => {
-                let ended = self.child.wait().context("cannot learn how the interpreter of rules ended")?;
+                let ended =
+                    self.child.wait().context("cannot get the exit status of the Python interpreter for rules")?;
                 Ok(Said::Ended(ended.to_string()))
             }
         }
@@ -109,6 +110,7 @@ impl Drop for Worker {
 fn not_understood(line: &str, error: &serde_json::Error) -> anyhow::Error {
     let begin: String = line.chars().take(120).collect();
     anyhow!(
-        "the Python package said what this program does not understand ({error}): {begin}; is it of another version?"
+        "the Python package sent a message that this program cannot parse ({error}): {begin}; check that both have \
+         the same version"
     )
 }

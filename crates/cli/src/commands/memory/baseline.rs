@@ -28,7 +28,8 @@ impl Baseline {
     }
 
     fn of_document(document: Value) -> Result<Self, String> {
-        let other = "no memory of an earlier run in it; write it with `stackline memory INPUT --format json -o FILE`";
+        let other = "the file has no memory results of an earlier run; write them with `stackline memory INPUT \
+                     --format json -o FILE`";
         check_schema(&document, "memory", other)?;
         let peaks = document.get("peaks").cloned().unwrap_or_default();
         let peaks: Vec<Peak> = serde_json::from_value(peaks).map_err(|error| format!("{other} ({error})"))?;

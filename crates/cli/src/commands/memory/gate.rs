@@ -32,7 +32,7 @@ impl Gate {
         let conditions = args.fail_on.iter().map(|c| Condition::parse(c)).collect::<Result<Vec<_>>>()?;
         if let Some(at) = conditions.iter().position(Condition::needs_baseline).filter(|_| args.baseline.is_none()) {
             return Err(wrong_use(format!(
-                "--fail-on {:?} needs --baseline: the memory of an earlier run, written with --format json",
+                "--fail-on {:?} needs --baseline: memory results of an earlier run, written with --format json",
                 args.fail_on[at]
             )));
         }
@@ -172,8 +172,8 @@ impl Judged {
             let findings =
                 if self.guesses == 1 { "1 finding".to_owned() } else { format!("{} findings", self.guesses) };
             say(&format!(
-                "--fail-on: {findings} of low confidence do not count for waste and new; peak and count see them, and \
-                 --fail-on-guesses counts them"
+                "--fail-on: waste and new exclude {findings} of low confidence; peak and count include them, and \
+                 --fail-on-guesses adds them"
             ))?;
         }
         self.held.iter().try_for_each(|text| say(&format!("--fail-on: {text}")))?;
@@ -184,8 +184,8 @@ impl Judged {
 fn beside(peak: &DevicePeak, before: Option<u64>) -> String {
     let (device, now) = (&peak.device, bytes(peak.bytes));
     let Some(before) = before else {
-        return format!("The peak of {device} is {now}; the baseline has no memory there.");
+        return format!("The peak of {device} is {now}; the baseline has no memory of this device.");
     };
     let more = 100.0 * (peak.bytes as f64 - before as f64) / before.max(1) as f64;
-    format!("The peak of {device} is {now}, {more:+.1} % beside the baseline's {}.", bytes(before))
+    format!("The peak of {device} is {now}, {more:+.1} % relative to the baseline's {}.", bytes(before))
 }

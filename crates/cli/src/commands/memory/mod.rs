@@ -29,14 +29,14 @@ const CURVE_POINTS: usize = 20;
 /// Runs the command; tells whether a `--fail-on` condition held.
 pub(crate) fn run(args: &MemoryArgs, common: &Common) -> Result<bool> {
     if common.steps.is_some() {
-        return Err(wrong_use("a memory trace has no steps to choose from"));
+        return Err(wrong_use("a memory trace has no steps to select"));
     }
     let mut run = run_of(&args.inputs, common)?;
     let (gate, rules) = (Gate::read(&args.gate, &args.inputs)?, rules(args)?);
     let files = run.memory_files()?;
     let trace = match common.rank {
         _ if files.is_empty() && args.inputs.len() > 1 => {
-            return Err(wrong_use("one input at a time, or several files of memory alone"));
+            return Err(wrong_use("give one input, or several files that contain only memory data"));
         }
         None if !files.is_empty() => return several::run(&run, &files, args, common).map(|()| false),
         Some(rank) if !files.is_empty() && args.process.is_none() => trace_of_rank(&run, &files, (rank, common))?,
@@ -73,10 +73,10 @@ pub(crate) fn run(args: &MemoryArgs, common: &Common) -> Result<bool> {
 /// The memory trace of the input; of a process or a rank, if one was chosen.
 fn opened(run: &mut Run, process: Option<&str>, rank: Option<i64>) -> Result<MemoryTrace> {
     match (process, rank) {
-        (Some(_), Some(_)) => return Err(wrong_use("--process and --rank choose both; give one of them")),
+        (Some(_), Some(_)) => return Err(wrong_use("--process and --rank both select a process; give one of them")),
         (Some(wanted), None) => return of_process(run, wanted),
         (None, Some(_)) if run.is_memory_alone()? => {
-            return Err(wrong_use("a file of memory has no ranks to choose from"));
+            return Err(wrong_use("a memory file has no ranks to select"));
         }
         (None, Some(rank)) => run.select_rank(rank)?,
         (None, None) => {}
@@ -92,10 +92,10 @@ fn of_process(run: &Run, wanted: &str) -> Result<MemoryTrace> {
         return Ok(processes.swap_remove(at));
     }
     if processes.is_empty() {
-        return Err(wrong_use("--process: the input does not hold the memory of several processes"));
+        return Err(wrong_use("--process: the input does not contain memory of several processes"));
     }
     let labels: Vec<&str> = processes.iter().map(|trace| &trace.label[..]).collect();
-    Err(wrong_use(format!("--process: none is {wanted:?}; there are: {}", labels.join(", "))))
+    Err(wrong_use(format!("--process: no process {wanted:?}; there are: {}", labels.join(", "))))
 }
 
 /// From when on something is a pattern.
@@ -106,7 +106,7 @@ fn rules(args: &MemoryArgs) -> Result<Rules> {
     }
     let is_of_memory = |code: &&str| findings::rules::of_memory().any(|rule| rule.code == *code);
     if let Some(code) = settings.rules().find(|code| !is_of_memory(code)) {
-        return Err(wrong_use(format!("--set: {code} is no rule of memory; `stackline findings` looks at it")));
+        return Err(wrong_use(format!("--set: {code} is not a memory rule; set it in `stackline findings`")));
     }
     Ok(stackline_engine::memory_rules(&settings))
 }
@@ -209,7 +209,7 @@ fn cut_note(common: &Common, listed: &[usize], chosen: &[usize]) -> Option<Strin
     let is_cut = common.format == Format::Table && rows > 0;
     let unseen = |at: &usize| listed.iter().position(|other| other == at).is_none_or(|row| row >= rows);
     (is_cut && chosen.iter().any(unseen))
-        .then(|| "Not all of these numbers are shown: --limit 0 shows all rows.".to_owned())
+        .then(|| "Some of these numbers are not shown: --limit 0 shows all rows.".to_owned())
 }
 
 /// Leaves out columns that say for programs what others say for people: parts of places, and of what to change.
@@ -271,7 +271,7 @@ pub(super) fn head(trace: &MemoryTrace) -> String {
     );
     let processes = stackline_ingest::diagnostics::processes_of(&trace.report);
     if processes > 1 {
-        text.push_str(&format!("1 of {processes} memory traces here: --process chooses another one.\n"));
+        text.push_str(&format!("1 of {processes} memory traces in the input: --process selects another one.\n"));
     }
     text.push_str(missing(trace));
     text
@@ -284,21 +284,23 @@ fn missing(trace: &MemoryTrace) -> &'static str {
     let is_snapshot = !trace.segments.is_empty();
     if stackline_ingest::diagnostics::has_no_history(&trace.report) {
         if has_paths {
-            "The snapshot has no history: no peak, and call paths only of what is in use. Call torch.cuda.memory._record_memory_history() \
-             before the model is made, and _dump_snapshot() behind the step.\n"
+            "The snapshot has no history: no peak, and call paths only of live objects. Call \
+             torch.cuda.memory._record_memory_history() before the model is created, and _dump_snapshot() after the \
+             step.\n"
         } else {
-            "The snapshot has no history: no peak, no call paths. Call torch.cuda.memory._record_memory_history() before the model is made, \
-             and _dump_snapshot() behind the step.\n"
+            "The snapshot has no history: no peak, no call paths. Call torch.cuda.memory._record_memory_history() \
+             before the model is created, and _dump_snapshot() after the step.\n"
         }
     } else if stackline_ingest::diagnostics::is_outside_window(&trace.report) {
-        "No operator ran while recording went on, so nobody knows who touches memory: record a longer or another part (--duration, --after, --steps).\n"
+        "No operator ran during the recording, so memory accesses are unknown. Record a longer or another part \
+         (--duration, --after, --steps).\n"
     } else if trace.objects.is_empty() {
-        "There is nothing in it that takes memory: neither allocations nor what was there before.\n"
+        "The input contains no memory objects: no allocations, and no earlier objects.\n"
     } else if is_snapshot && !has_paths {
-        "The snapshot has no call paths: no line of the program can be told. Call torch.cuda.memory._record_memory_history(context=\"all\", \
-         stacks=\"all\") before the model is made.\n"
+        "The snapshot has no call paths, so allocations have no source lines. Call \
+         torch.cuda.memory._record_memory_history(context=\"all\", stacks=\"all\") before the model is created.\n"
     } else if !trace.has_accesses {
-        "The source does not say who touches memory: unused, early and late memory cannot be told.\n"
+        "The input has no memory accesses: unused memory, early allocations and late frees cannot be found.\n"
     } else {
         ""
     }

@@ -65,11 +65,11 @@ pub(in crate::commands) fn trace_of_rank(
     let Read { memories, .. } = read(run, files, common)?;
     let MemorySource { path, member } =
         memories.file_of_rank(rank).map_err(|available| match available.is_empty() {
-            true => wrong_use("--rank: these files of memory do not say which ranks they are; give one of them"),
+            true => wrong_use("--rank: these memory files have no ranks; give one of them"),
             false => Error::NoRank { wanted: rank, available }.into(),
         })?;
     let traces = reading(run, |run| run.memories_of_file(path))?;
-    traces.into_iter().nth(member.unwrap_or(0)).ok_or_else(|| wrong_use("no file of memory was read"))
+    traces.into_iter().nth(member.unwrap_or(0)).ok_or_else(|| wrong_use("no memory file could be read"))
 }
 
 /// Reads file after file: of each only its summary is kept.
@@ -99,7 +99,7 @@ pub(in crate::commands) fn read(run: &Run, files: &Files, common: &Common) -> Re
         }
     }
     if summaries.is_empty() {
-        return Err(failed.into_iter().next().map_or_else(|| wrong_use("no file of memory was read"), Into::into));
+        return Err(failed.into_iter().next().map_or_else(|| wrong_use("no memory file could be read"), Into::into));
     }
     let mut skipped = Trace::default();
     skipped.meta.name = run.name();
@@ -150,12 +150,14 @@ fn refuse_options_of_one(files: &Files, args: &MemoryArgs) -> Result<()> {
     Err(wrong_use(match files {
         [(archive, _)] => {
             let archive = archive.display();
-            format!("{asked}: of one memory trace, and {archive} holds several; unpack it and give one of its files")
+            format!(
+                "{asked} needs one memory trace, and {archive} contains several; unpack it and give one of its files"
+            )
         }
         _ => {
             let example = files.first().map(|(path, _)| path.display().to_string()).unwrap_or_default();
             let count = files.len();
-            format!("{asked}: of one memory trace, and these are {count} files; give one, such as {example}")
+            format!("{asked} needs one memory trace, and these are {count} files; give one, such as {example}")
         }
     }))
 }
@@ -168,7 +170,7 @@ fn next(memories: &SeveralMemories, run: &Run) -> String {
     let command = match (&files[..], memories.arrangement()) {
         ([(Some(rank), _)], _) if is_packed => command_line("memory", run.inputs(), &[format!("--rank {rank}")]),
         _ if is_packed => {
-            return "Unpack the archive to look at one of its files, or to compare two with `stackline diff`."
+            return "Unpack the archive to analyze one of its files, or to compare two with `stackline diff`."
                 .to_owned();
         }
         ([_, _], Arrangement::Times) => command_line("diff", &paths, &[]),

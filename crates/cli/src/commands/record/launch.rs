@@ -24,7 +24,7 @@ const PASSED_ON: [i32; 7] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2,
 
 /// Runs the command and waits for its end; the result is its process number and how it ended.
 pub(super) fn run(command: &[OsString], environment: &[(&str, OsString)]) -> Result<(u32, ExitStatus)> {
-    let [program, arguments @ ..] = command else { return Err(cannot_run(NOT_FOUND, "there is no command")) };
+    let [program, arguments @ ..] = command else { return Err(cannot_run(NOT_FOUND, "the command is missing")) };
     // From here on no signal ends this process; a handler is no heritage, so the command starts with none.
     let mut signals = SignalsInfo::<WithOrigin>::new(wanted()).context("cannot handle signals")?;
     let mut child = start(program, arguments, environment).map_err(|error| not_started(program, &error))?;
@@ -50,7 +50,7 @@ pub(super) fn run(command: &[OsString], environment: &[(&str, OsString)]) -> Res
     });
     wait_until_ended(pid);
     *alive.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    let ended = child.wait().context("cannot learn how the command ended");
+    let ended = child.wait().context("cannot get the exit status of the command");
     handle.close();
     let _ = forwarder.join();
     Ok((pid.as_raw().cast_unsigned(), ended?))
@@ -130,7 +130,7 @@ fn not_started(program: &OsString, error: &io::Error) -> anyhow::Error {
     let name = program.to_string_lossy();
     match error.kind() {
         io::ErrorKind::NotFound => cannot_run(NOT_FOUND, format!("{name}: command not found")),
-        _ => cannot_run(NOT_RUN, format!("{name}: cannot be run: {error}")),
+        _ => cannot_run(NOT_RUN, format!("{name}: cannot be started: {error}")),
     }
 }
 

@@ -26,7 +26,7 @@ pub(crate) fn run(args: &RecordArgs, common: &Common) -> Result<u8> {
     let place = match RunDirectory::create(common.output.as_deref(), &args.command) {
         Ok(place) => place,
         Err(error) if is_full(&error) => {
-            say(&format!("stackline: {error:#}: nothing is recorded, the command runs without"))?;
+            say(&format!("stackline: {error:#}: nothing is recorded, the command runs without recording"))?;
             return Ok(launch::end_like(launch::run(&args.command, &[])?.1));
         }
         Err(error) => return Err(error),
@@ -67,8 +67,8 @@ fn is_full(error: &anyhow::Error) -> bool {
     matches!(kind, Some(ErrorKind::StorageFull | ErrorKind::FileTooLarge | ErrorKind::QuotaExceeded))
 }
 
-const NOTHING: &str = "nothing was recorded: no Python process reported. Only Python can be recorded, without \
-    its options -I, -S and -E, and with the environment that the command was given.";
+const NOTHING: &str = "nothing was recorded: no Python process reported. Recording needs Python without -I, -S and \
+                       -E, and the environment that the command was given.";
 
 /// What was recorded, where the streams could be read but not merged, or not even that.
 fn not_merged(
@@ -97,7 +97,7 @@ fn missing(tree: &CallingContextTree) -> String {
         tree.report.problems.iter().filter(is_write).map(|problem| format!("; {}", problem.example)).collect();
     let is_other = |problem: &Problem| problem.severity != Severity::Note && !is_write(&problem);
     if tree.report.problems.iter().any(is_other) {
-        text.push_str("; some records may be missing, as the read report says");
+        text.push_str("; records may be missing: see the read report");
     }
     text
 }
@@ -158,12 +158,10 @@ fn summary(tree: &CallingContextTree, (how, run, next): (&str, &str, &str), (par
     let nothing = match (tree.metrics.is_empty(), part) {
         (false, _) => "",
         (true, _) if !how.is_empty() => "; nothing was measured before the program ended",
-        (true, Part::Later) => "; nothing was measured: the part that was asked for may not have been reached",
-        (true, Part::Ends) => {
-            "; nothing was measured: the part that was asked for may not have been reached, or was over before"
-        }
-        (true, Part::All) if is_whole => "; no operator of PyTorch ran",
-        (true, Part::All) => "; no measurement was written: whether operators of PyTorch ran is not known",
+        (true, Part::Later) => "; nothing was measured: the requested part may not have been reached",
+        (true, Part::Ends) => "; nothing was measured: the requested part may not have been reached, or ended earlier",
+        (true, Part::All) if is_whole => "; no PyTorch operator ran",
+        (true, Part::All) => "; no measurement was written, so it is unknown if PyTorch operators ran",
     };
     let overhead = super::overhead::sentence(tree).map_or_else(String::new, |text| format!("; {text}"));
     format!(
@@ -186,9 +184,9 @@ mod tests {
         let of = |how| summary(&tree, (how, "a.stackline", "calls"), (Part::All, ""));
         let failed = of("the command exited with 1. ");
         assert!(failed.contains("; nothing was measured before the program ended"), "{failed}");
-        assert!(of("").contains("; no operator of PyTorch ran"));
+        assert!(of("").contains("; no PyTorch operator ran"));
         let nothing = summary(&CallingContextTree::default(), ("", "a.stackline", "calls"), (Part::All, ""));
-        assert!(nothing.contains("whether operators of PyTorch ran is not known"), "{nothing}");
+        assert!(nothing.contains("it is unknown if PyTorch operators ran"), "{nothing}");
     }
 
     #[test]
@@ -203,11 +201,7 @@ mod tests {
         );
         assert_eq!(missing(&tree), "; 7-0.slr: disk full for 2.1 s; 12 records not written");
         tree.report.count("process_killed", Severity::Lost, "", None, "8-0.slr");
-        assert!(
-            missing(&tree).ends_with("; some records may be missing, as the read report says"),
-            "{}",
-            missing(&tree)
-        );
+        assert!(missing(&tree).ends_with("; records may be missing: see the read report"), "{}", missing(&tree));
     }
 
     #[test]
@@ -216,7 +210,7 @@ mod tests {
         let of = |part| summary(&tree, ("", "a.stackline", "calls"), (part, ""));
         let (later, ends) = (of(Part::Later), of(Part::Ends));
         assert!(later.contains("may not have been reached. Next"), "{later}");
-        assert!(ends.contains("may not have been reached, or was over before. Next"), "{ends}");
+        assert!(ends.contains("may not have been reached, or ended earlier. Next"), "{ends}");
     }
 
     #[test]
@@ -224,7 +218,7 @@ mod tests {
         let overhead = Some(CallOverhead { unrecorded_steps: 1, ..CallOverhead::default() });
         let process = CallProcess { overhead, ..CallProcess::default() };
         let tree = CallingContextTree { processes: vec![process], ..CallingContextTree::default() };
-        let text = summary(&tree, ("", "a.stackline", "calls"), (Part::All, "; 1 process was still running"));
+        let text = summary(&tree, ("", "a.stackline", "calls"), (Part::All, "; 1 process is still running"));
         assert!(text.ends_with("still running. Next: stackline calls a.stackline"), "{text}");
         assert!(text.contains("; overhead of recording: too few steps to tell"), "{text}");
     }

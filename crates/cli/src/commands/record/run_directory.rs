@@ -33,7 +33,7 @@ impl RunDirectory {
             Some(path) => make(path)?,
             None => make_free(&name(command))?,
         };
-        let located = || format!("{}: cannot make a run directory", given.display());
+        let located = || format!("{}: cannot create a run directory", given.display());
         let run = fs::canonicalize(&given).with_context(located)?;
         let place = Self { given, run };
         if let Err(error) = place.fill() {
@@ -45,7 +45,7 @@ impl RunDirectory {
 
     fn fill(&self) -> Result<()> {
         if self.run.as_os_str().to_string_lossy().contains(':') {
-            return Err(wrong_use(format!("{}: PYTHONPATH cannot hold a path with a colon", self.run.display())));
+            return Err(wrong_use(format!("{}: PYTHONPATH cannot contain a path with a colon", self.run.display())));
         }
         let located = || format!("{}: cannot write", self.run.display());
         fs::create_dir(self.run.join("streams")).with_context(located)?;
@@ -104,7 +104,7 @@ fn make(path: &Path) -> Result<PathBuf> {
             Err(wrong_use(format!("{} exists already; choose another name with -o", path.display())))
         }
         Err(error) => {
-            let advice = "cannot make a run directory here; choose another place with -o";
+            let advice = "cannot create a run directory here; choose another directory with -o";
             Err(error).with_context(|| format!("{}: {advice}", path.display()))
         }
     }
@@ -162,10 +162,10 @@ fn packaged(libraries: &Path) -> Vec<PathBuf> {
 pub(super) fn recorder() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os(RECORDER_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from) {
         return fs::canonicalize(&path)
-            .with_context(|| format!("{}: no recorder there, as {RECORDER_VARIABLE} says", path.display()));
+            .with_context(|| format!("{}: no recorder at the path of {RECORDER_VARIABLE}", path.display()));
     }
     let program =
-        std::env::current_exe().and_then(fs::canonicalize).context("this program does not know where it is")?;
+        std::env::current_exe().and_then(fs::canonicalize).context("the location of this program is unknown")?;
     let folder = program.parent().unwrap_or(Path::new("."));
     let places = [folder.join(RECORDER), folder.join("../lib/stackline").join(RECORDER)];
     // Fedora keeps packages with machine code apart.
@@ -173,8 +173,8 @@ pub(super) fn recorder() -> Result<PathBuf> {
     let found = places.into_iter().chain(packages).find_map(|place| fs::canonicalize(place).ok());
     found.ok_or_else(|| {
         unreadable(format!(
-            "{RECORDER} is neither in {} nor in ../lib/stackline of it; build it with `cargo build --release -p \
-             stackline-record`, or name it with {RECORDER_VARIABLE}",
+            "{RECORDER} is neither in {} nor in ../lib/stackline relative to it; build it with `cargo build --release \
+             -p stackline-record`, or set {RECORDER_VARIABLE}",
             folder.display()
         ))
     })

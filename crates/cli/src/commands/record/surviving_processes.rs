@@ -20,8 +20,8 @@ pub(super) fn sentence(run: &Path) -> String {
     }
     match running {
         0 => String::new(),
-        1 => "; 1 process was still running: its recording goes on".to_owned(),
-        count => format!("; {count} processes were still running: their recordings go on"),
+        1 => "; 1 process is still running and being recorded".to_owned(),
+        count => format!("; {count} processes are still running and being recorded"),
     }
 }
 
@@ -55,7 +55,7 @@ mod tests {
         // Of an earlier process with this number, and of one that is no process.
         drop(stream(format!("{}-1.slr", std::process::id())));
         drop(stream("ended_by_parent".to_owned()));
-        assert_eq!(sentence(&run), "; 1 process was still running: its recording goes on");
+        assert_eq!(sentence(&run), "; 1 process is still running and being recorded");
         let since = Instant::now();
         // As the resource tracker does.
         let ends = std::thread::spawn(move || {

@@ -33,8 +33,7 @@ pub(in crate::commands) fn of_memory(run: &Run, common: &Common) -> Result<Strin
         None => return of_several(run, &files, common),
     };
     let asked = Cli::try_parse_from(["stackline".as_ref(), "memory".as_ref(), "--".as_ref(), path.as_os_str()])?;
-    let mut out =
-        String::from("Report of memory of a device. All numbers are those of the file; savings are replayed.\n");
+    let mut out = String::from("Report of device memory. Numbers are from the file; savings are replayed.\n");
     out.push_str(&clean_lines(&memory::head(&trace)));
     let tables = match &asked.command {
         Command::Memory(args) => {
@@ -61,7 +60,7 @@ pub(in crate::commands) fn of_memory(run: &Run, common: &Common) -> Result<Strin
 /// What several files are to each other, with the highest peak of each.
 fn of_several(run: &Run, files: &[(PathBuf, String)], common: &Common) -> Result<String> {
     let memory::Read { memories, reports } = memory::read_several(run, files, common)?;
-    let mut out = String::from("Report of several files of memory of devices. All numbers are those of the files.\n");
+    let mut out = String::from("Report of device memory from several files. Numbers are from the files.\n");
     for sentence in memories.sentences() {
         let _ = writeln!(out, "{}", short(&sentence, 4 * TITLE));
     }

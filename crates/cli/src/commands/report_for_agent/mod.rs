@@ -118,7 +118,7 @@ fn text_of_lengths(
     lengths: Lengths,
 ) -> String {
     let mut out = String::from(
-        "Performance report of a deep-learning trace. All numbers are measured in the trace unless they say predicted.\n",
+        "Performance report of a deep-learning trace. Numbers are measured in the trace unless marked as predicted.\n",
     );
     out.push_str(&stackline_present::cut_text(&session.set));
     out.push_str(&crate::output::failed_checks(session));
@@ -128,7 +128,7 @@ fn text_of_lengths(
     match found {
         Ok(found) => findings_of(found, lengths, &mut out),
         Err(error) => {
-            let _ = writeln!(out, "\nFindings: none could be looked for: {}", short(&error.to_string(), 2 * TITLE));
+            let _ = writeln!(out, "\nFindings: rules could not run: {}", short(&error.to_string(), 2 * TITLE));
         }
     }
     if let Some(kernels) = &work.kernels {
@@ -225,10 +225,10 @@ fn findings_of(found: &Findings, lengths: Lengths, out: &mut String) {
     let (rank, length) = (rank.unwrap_or_default(), human::duration(found.step_ns));
     let _ = writeln!(out, "\nFindings, by predicted gain ({of}{rank} takes {length}):");
     if found.with_gpu_work && !found.are_inferred {
-        out.push_str("Here a step lasts until its GPU work is done; \"Steps\" above are spans on the CPU.\n");
+        out.push_str("A step here ends when its GPU work ends; \"Steps\" above are CPU spans.\n");
     }
     if let Some(ns) = found.between_ns {
-        let _ = writeln!(out, "Of it {} lie between steps.", human::duration(ns));
+        let _ = writeln!(out, "{} of it are between steps.", human::duration(ns));
     }
     for (at, finding) in listed(&found.findings) {
         // Where it gains least is left to `findings`.
@@ -282,7 +282,7 @@ fn gain(finding: &Finding, found: &Findings) -> String {
     finding.gain.map_or_else(String::new, |gain| {
         let (low, high) = (percent(gain.low_ns), percent(gain.high_ns));
         let bounds = match bounds_are_unknown(found, gain) {
-            true => "bounds not known".to_owned(),
+            true => "bounds unknown".to_owned(),
             false => format!("{low:.1} to {high:.1} %"),
         };
         format!("; predicted gain {:.1} % ({bounds})", percent(gain.ns))

@@ -55,7 +55,7 @@ pub(super) fn gpu_time(time: &Table, out: &mut String) {
     let whole: f64 = windows.values().sum();
     let of = match windows.len() {
         1 => "(% of the GPU's window)".to_owned(),
-        count => format!("(% of the windows of {count} GPUs together; of the GPUs with least and most)"),
+        count => format!("(% of the windows of {count} GPUs combined; range over GPUs)"),
     };
     let _ = writeln!(out, "\nGPU time by category {of}:");
     for (category, times) in &categories {
