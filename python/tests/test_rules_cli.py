@@ -64,7 +64,7 @@ def rows(document: dict[str, Any], table: str = "findings") -> list[dict[str, An
 def test_findings_of_rules_are_in_all_outputs(findings: Program) -> None:
     rules = ["--rules", findings.write("my_rules.py", GOOD)]
     done = findings(*rules)
-    assert "train.py:5 in train_step  gains 1000 µs a step" in done.stdout and "MY001 mine: flagged" in done.stdout
+    assert "train.py:5 in train_step  estimated gain 1000 µs/step" in done.stdout and "MY001 mine: flagged" in done.stdout
     assert "Do: Mend it." in done.stdout and "CPU time, a step 500.0 µs; calls 3 (exact, confidence medium; gain as its" in done.stdout
     assert "printed" not in done.stdout and "printed" in done.stderr
     first = rows(findings.json(*rules))[0]
@@ -221,7 +221,7 @@ def test_what_gains_too_little_is_told_by_rule(findings: Program) -> None:
     cases = {case.get("name"): case for case in junit.iter("testcase")}
     out, failure = cases["MY001 little"].find("system-out"), cases["MY001 little"].find("failure")
     assert out is not None and failure is None
-    assert (out.text or "").startswith("2 findings are below --min-gain and no failure:") and "less" in (out.text or "")
+    assert (out.text or "").startswith("2 findings are below --min-gain and not a failure:") and "less" in (out.text or "")
     assert {row["title"] for row in rows(findings.json(*rules, "--min-gain", "0")) if row["code"] == "MY001"} == {"little", "less"}
 
 

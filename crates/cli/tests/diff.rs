@@ -49,14 +49,14 @@ fn people_see_the_step_first_and_then_what_changed() {
     let case = Case::new();
     let (fast, slow) = case.pair();
     let shown = stdout(&["diff", &fast, &slow]);
-    assert!(shown.starts_with("Not tested from run to run: there is one run on each side."), "{shown}");
+    assert!(shown.starts_with("Not tested between runs: each side has one run."), "{shown}");
     let step = shown.lines().find(|line| line.starts_with("The step is "));
     assert!(step.is_some_and(|line| line.ends_with(" % slower.")), "{shown}");
     assert!(shown.contains("aten::item") && shown.contains("only in B"), "{shown}");
     assert!(shown.contains("Note: One run each"), "{shown}");
     let same = stdout(&["diff", &fast, &fast]);
-    assert!(same.contains("The step is the same within noise (+0.0 %)"), "{same}");
-    assert!(same.contains("changed beyond noise.") && !same.contains("slower"), "{same}");
+    assert!(same.contains("The step is unchanged within noise (+0.0 %)"), "{same}");
+    assert!(same.contains("changed significantly.") && !same.contains("slower"), "{same}");
     assert_eq!(shown, stdout(&["diff", &fast, "--threads", "1", "--with", &slow]), "order and threads do not matter");
 }
 
@@ -116,9 +116,9 @@ fn calls_that_change_in_every_step_are_no_noise() {
     let one = unsteady(&case, "one.json", (1, 1, false));
     let four = unsteady(&case, "four.json", (4, 2, false));
     let shown = stdout(&["diff", &one, &four]).split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(shown.contains("which cannot be told from noise: the change may be -"), "{shown}");
-    assert!(shown.contains("Operators by self time: none of 4 changed beyond noise."), "{shown}");
-    assert!(shown.contains("though their time is within noise: aten::softmax 1 → 4 a step."), "{shown}");
+    assert!(shown.contains("within noise: confidence interval -"), "{shown}");
+    assert!(shown.contains("Operators by self time: none of 4 changed significantly."), "{shown}");
+    assert!(shown.contains("with times within noise: aten::softmax 1 → 4 a step."), "{shown}");
     assert!(!shown.contains("ProfilerStep"), "a step is no operator: {shown}");
     let markdown = stdout(&["diff", &one, &four, "--as", "markdown"]);
     assert!(markdown.contains("aten::softmax 1 → 4 a step."), "{markdown}");
@@ -481,7 +481,7 @@ fn the_action_writes_the_summary_and_fails() {
     assert!(!summary.contains("::warning::"), "{summary}");
     let given = [("before", several.as_str()), ("after", &again), ("findings", "false"), ("sarif", &sarif)];
     let (code, summary) = act(&case, &given);
-    assert!(code == 0 && summary.contains("cannot be told from noise"), "{summary}");
+    assert!(code == 0 && summary.contains("within noise"), "{summary}");
     assert!(summary.contains("findings.sarif is not written: 'findings' is not true"), "{summary}");
     let (code, _) = act(&case, &[("before", &fast), ("after", "none.json")]);
     assert_eq!(code, 3, "what cannot be read is no pass");

@@ -4,7 +4,7 @@
 #[derive(Debug, thiserror::Error)]
 pub enum QueryError {
     /// There is no such query.
-    #[error("there is no query {name:?}")]
+    #[error("unknown query {name:?}")]
     NoQuery {
         /// What was asked for.
         name: String,

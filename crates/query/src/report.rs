@@ -173,7 +173,7 @@ impl PathOfTrace {
         });
         let sentence = match &exact {
             Ok(ExactPath { report, calls, .. }) => sentence(report) + &large(calls),
-            Err(error) => format!("none, for {error}."),
+            Err(error) => format!("none: {error}."),
         };
         // Where steps are inferred, the notes of what is looked at say so.
         let marks = if looked.are_inferred() { None } else { step_marks::note(trace) };
@@ -214,7 +214,7 @@ fn small_part(trace: &Trace, looked: &Looked) -> Option<String> {
     let (steps, all) = (end.saturating_sub(start), last.saturating_sub(first));
     let told = || {
         format!(
-            "the steps take {} of the trace's {}; --whole reports all of it",
+            "the steps take {} of the trace's {}; --whole reports the whole trace",
             human::duration(steps),
             human::duration(all)
         )

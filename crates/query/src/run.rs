@@ -107,7 +107,7 @@ impl OpenRun {
 
     /// The run that it is compared with.
     pub(crate) fn before(&self) -> Result<&Self, QueryError> {
-        let none = || QueryError::unavailable("there is no run to compare with: stackline view RUN --baseline OTHER");
+        let none = || QueryError::unavailable("no run to compare with: stackline view RUN --baseline OTHER");
         self.baseline.as_deref().ok_or_else(none)
     }
 
@@ -140,7 +140,7 @@ impl OpenRun {
                 .infos
                 .iter()
                 .position(|info| info.rank == rank)
-                .ok_or_else(|| QueryError::missing(format!("there is no rank {rank}")))?,
+                .ok_or_else(|| QueryError::missing(format!("unknown rank {rank}")))?,
         };
         match self.set.traces.get(at) {
             Some(trace) => Ok((at, trace)),
@@ -268,7 +268,7 @@ impl OpenRun {
         }
         let merged = findings::merge(found, &self.how(), &|_| true);
         let mut merged = merged.ok_or_else(|| failed.first().map(|(_, error)| error.clone()).unwrap_or_default())?;
-        merged.notes.extend(failed.into_iter().map(|(rank, error)| format!("rank {rank} is left out: {error}")));
+        merged.notes.extend(failed.into_iter().map(|(rank, error)| format!("rank {rank} is excluded: {error}")));
         Ok(merged)
     }
 

@@ -114,7 +114,7 @@ fn what_cannot_be_answered_is_refused_in_words() {
     let unknown = (400, "path has no argument \"step\": it has rank, steps".to_owned());
     assert_eq!(refused("path?step=3"), unknown);
     assert_eq!(refused("meta?steps=3"), (400, "meta has no argument \"steps\": it has none".to_owned()));
-    assert_eq!(refused("lanes?rank=7"), (404, "there is no rank 7".to_owned()));
+    assert_eq!(refused("lanes?rank=7"), (404, "unknown rank 7".to_owned()));
 }
 
 /// The status of an answer to any bytes.

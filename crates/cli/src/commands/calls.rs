@@ -224,7 +224,7 @@ const LEAST_SAMPLES: usize = 10;
 fn step_sentence(time: &StepTime) -> String {
     let percent = |ns: i64| format!("{:.0} %", 100.0 * ns as f64 / time.ns.max(1) as f64);
     let rank = time.rank.map_or_else(String::new, |rank| format!("; rank {rank}, the longest"));
-    let what = match time.steps {
+    let scope = match time.steps {
         0 => format!("The thread that runs operators (without imports{rank})"),
         steps => format!("A step (mean of {}{rank})", human::count(steps)),
     };
@@ -245,13 +245,13 @@ fn step_sentence(time: &StepTime) -> String {
     let took = human::duration(time.ns);
     if time.samples < LEAST_SAMPLES {
         return format!(
-            "{what}: {took}{measure}{recording}; too few samples to split it: {} {}",
+            "{scope}: {took}{measure}{recording}; too few samples to split it: {} {}",
             human::count(time.samples),
             if time.samples == 1 { "sample" } else { "samples" }
         );
     }
     format!(
-        "{what}: {took}{measure}{recording}; operators {}{waits}, other code {}{busiest}",
+        "{scope}: {took}{measure}{recording}; operators {}{waits}, other code {}{busiest}",
         percent(time.operators_ns),
         percent(time.other_ns)
     )

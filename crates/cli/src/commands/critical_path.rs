@@ -272,13 +272,13 @@ fn value(of: &(impl Serialize + ?Sized)) -> Result<Extra<'static>> {
 fn head(report: &CriticalPathReport<'_>, before: Option<&CriticalPathReport<'_>>) -> String {
     let us = |weight: f64| human::duration((weight * 1e3) as i64);
     let left_out = report.warnings.iter().any(|w| w.code == WarningCode::LastStepLeftOut);
-    let what = match report.options.annotation.as_str() {
+    let scope = match report.options.annotation.as_str() {
         "" if left_out => "the trace without its last profiler step".to_owned(),
         "" => "the whole trace".to_owned(),
         text => format!("{text:?}"),
     };
     let mut out = format!(
-        "Critical path of {what} by the rules of HTA {}\n{} on the path, window {}; {} nodes from {} of {} events\n",
+        "Critical path of {scope} by the rules of HTA {}\n{} on the path, window {}; {} nodes from {} of {} events\n",
         report.rule_set,
         us(report.weight_us),
         human::duration(report.window_ns),

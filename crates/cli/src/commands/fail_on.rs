@@ -146,7 +146,7 @@ mod tests {
         let cut = table(&[CUT]);
         for text in ["idle_host_wait>30%", "idle_kernel_wait<5", "idle_other>=0"] {
             let said = holds(text, &cut).unwrap_err().to_string();
-            assert!(said.contains("cannot be judged: the file of rank 0, device 0 breaks off"), "{said}");
+            assert!(said.contains("cannot be judged: the file of rank 0, device 0 is truncated"), "{said}");
         }
         assert!(
             holds("idle>30", &cut).unwrap()

@@ -136,9 +136,9 @@ fn without_traces(args: &ReportArgs, common: &Common, run: &Run) -> Result<bool>
     let name = if is_memory { "memory" } else { "calls" };
     let refused = refused(name, common);
     if !refused.is_empty() {
-        let what = if is_memory { "a memory file" } else { "a recording without single calls" };
+        let content = if is_memory { "a memory file" } else { "a recording without single calls" };
         return Err(wrong_use(format!(
-            "{}: {what}, so `report` prints the output of `stackline {name}`; leave {} out",
+            "{}: {content}, so `report` prints the output of `stackline {name}`; leave {} out",
             run.name(),
             refused.join(", ")
         )));
@@ -213,8 +213,8 @@ fn html(args: &ReportArgs, file: &Path, common: &Common) -> Result<()> {
     say(&format!("{}: {}, {} answers", file.display(), human::bytes(pruned.bytes as u64), pruned.kept))?;
     if !pruned.source_files.is_empty() {
         let files: Vec<&str> = pruned.source_files.iter().map(String::as_str).collect();
-        let what = if files.len() == 1 { "this source file" } else { "these source files" };
-        say(&format!("the file embeds text of {what} (--no-source omits it): {}", files.join(", ")))?;
+        let sources = if files.len() == 1 { "this source file" } else { "these source files" };
+        say(&format!("the file embeds text of {sources} (--no-source omits it): {}", files.join(", ")))?;
     }
     if let Some(left_out) = pruned.in_words() {
         say(&format!("omitted to fit into {} MB (--max-size raises it): {left_out}", args.max_size))?;

@@ -46,7 +46,7 @@ pub fn view(view: &CallView, style: &Style) -> String {
         out.push('\n');
     }
     if lines.is_empty() {
-        out.push_str("(nothing was measured here)\n");
+        out.push_str("(no measurements)\n");
     }
     out
 }

@@ -74,7 +74,7 @@ pub fn table(table: &Table, style: &Style) -> String {
         out.push_str(&note(&format!("{} more rows: --limit 0 shows all.", human::count(rows - shown)), style));
     }
     if left_out > 0 {
-        let text = format!("{left_out} more columns do not fit: a wider terminal, --format json or csv shows them.");
+        let text = format!("{left_out} more columns do not fit: use a wider terminal, or --format json or csv.");
         out.push_str(&note(&text, style));
     }
     for text in &table.notes {

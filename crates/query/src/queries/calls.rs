@@ -128,7 +128,7 @@ fn counted(view: &CallView, row: usize) -> Option<u64> {
 /// The row of a view that `root` names.
 fn row(view: &CallView, root: u64) -> Result<usize, QueryError> {
     let row = usize::try_from(root).unwrap_or(usize::MAX);
-    let missing = || QueryError::missing(format!("there is no node {root}"));
+    let missing = || QueryError::missing(format!("unknown node {root}"));
     (row < view.nodes.len()).then_some(row).ok_or_else(missing)
 }
 
@@ -192,7 +192,7 @@ impl<'o> Asked<'o> {
         let source = opened.calls(rank, own)?;
         let measured = source.tree().measured();
         if measured.is_empty() {
-            return Err(QueryError::unavailable("nothing was measured at any call: there is no tree to draw"));
+            return Err(QueryError::unavailable("no call has measurements, so there is no tree to draw"));
         }
         let options = options(source.tree(), &measured, arguments)?;
         let beside = before.map(|before| before.calls(rank, before.like(rank, part, opened))).transpose()?;
@@ -280,9 +280,8 @@ fn check_measured(
 ) -> Result<(), QueryError> {
     let name = metric.name(&after.strings);
     let is_measured = before.measured().iter().any(|of| of.name(&before.strings) == name);
-    let why = || {
-        format!("A, the run before, has no {}: by another metric both can be compared", metric.title(&after.strings))
-    };
+    let why =
+        || format!("A, the run before, has no {}: select a metric that both runs have", metric.title(&after.strings));
     is_measured.then_some(()).ok_or_else(|| QueryError::unavailable(why()))
 }
 

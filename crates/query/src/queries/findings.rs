@@ -115,7 +115,7 @@ pub(super) struct RulePage {
 
 pub(super) fn rule(_: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let code: String = arguments.needed("code")?;
-    let missing = || QueryError::missing(format!("there is no page of a rule {:?}", super::shortened(&code)));
+    let missing = || QueryError::missing(format!("no documentation page for rule {:?}", super::shortened(&code)));
     let rule = findings::rules::find(&code).ok_or_else(missing)?;
     Answer::document(&RulePage { code: rule.code, page: rule.page() })
 }
@@ -162,7 +162,7 @@ pub(super) fn one(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, Que
     let finding = found
         .findings
         .get(at)
-        .ok_or_else(|| QueryError::missing(format!("there is no finding {at}: there are {}", found.findings.len())))?;
+        .ok_or_else(|| QueryError::missing(format!("unknown finding {at}: there are {}", found.findings.len())))?;
     // Of several ranks its events are those of the one that it is told of.
     let rank = rank.or_else(|| finding.told_of());
     // What is found in memory has no events, and a file of memory alone no trace.

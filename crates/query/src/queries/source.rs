@@ -158,7 +158,7 @@ fn lines<'c>(cost: &'c Cost<'_>, names: &BTreeSet<&str>) -> Vec<LineCost<'c>> {
 
 /// Refuses files that the run does not name.
 fn check_named(opened: &OpenRun, file: &str) -> Result<(), QueryError> {
-    let missing = || QueryError::missing(format!("the run names no source file {file:?}"));
+    let missing = || QueryError::missing(format!("no source file {file:?} in the run"));
     opened.files().contains(file).then_some(()).ok_or_else(missing)
 }
 

@@ -13,7 +13,7 @@ const FILE: &str = "../../web/src/generated/answers.ts";
 
 const HEAD: &str = "\
 /**
- * What queries answer. Generated from crates/query; to make it anew:
+ * Answers of queries. Generated from crates/query; to regenerate:
  * STACKLINE_UPDATE_TYPES=1 cargo test -p stackline-query types_of_the_page
  */
 

@@ -110,14 +110,14 @@ fn extra<'a>(report: &'a CtdaReport, before: Option<&(i64, CtdaReport)>) -> Resu
 }
 
 fn head(report: &CtdaReport, before: Option<&(i64, CtdaReport)>) -> String {
-    let what = match (report.options.annotation.as_str(), report.options.steps) {
+    let scope = match (report.options.annotation.as_str(), report.options.steps) {
         ("", None) => "the whole trace".to_owned(),
         ("", Some((first, last))) if first == last => format!("step {first}"),
         ("", Some((first, last))) => format!("steps {first} to {last}"),
         (text, _) => format!("{text:?}"),
     };
     let mut out = format!(
-        "Critical path of {what} by the rules of CTDA-CPA\n{} executed on the path, window {}: {:.1} % covered; {} of \
+        "Critical path of {scope} by the rules of CTDA-CPA\n{} executed on the path, window {}: {:.1} % covered; {} of \
          {} nodes, {} events analyzed\n",
         human::duration((report.weight_us * 1e3) as i64),
         human::duration(report.window_ns),

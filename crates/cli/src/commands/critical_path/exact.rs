@@ -144,10 +144,10 @@ fn assumed(report: &ExactReport) -> String {
 }
 
 fn head(report: &ExactReport, choice: &WindowChoice, notes: &[String]) -> String {
-    let what = choice.in_words();
+    let scope = choice.in_words();
     let inferred = 100.0 * report.inferred_ns as f64 / report.window_ns.max(1) as f64;
     let mut out = format!(
-        "Critical path of {what}: {}, with a cause for every nanosecond ({inferred:.1} % inferred or unknown)\n",
+        "Critical path of {scope}: {}, with a cause for every nanosecond ({inferred:.1} % inferred or unknown)\n",
         human::duration(report.window_ns),
     );
     for note in notes {

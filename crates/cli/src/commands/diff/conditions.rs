@@ -262,8 +262,8 @@ impl Condition {
     }
 
     fn words(&self, diff: &Diff, change: &Change, verdict: Verdict) -> String {
-        let (whole, unit) = if diff.per == Per::Step { ("the step", "step") } else { ("the whole", "run") };
-        let what = match (&change.operator, &*change.name) {
+        let (whole, unit) = if diff.per == Per::Step { ("the step", "step") } else { ("the run", "run") };
+        let subject = match (&change.operator, &*change.name) {
             (Some(operator), family) => format!("{operator} ({family})"),
             (None, "") if change.measure == Measure::Step => whole.to_owned(),
             (None, "") => format!("{} of {whole}", change.measure.name()),
@@ -276,7 +276,7 @@ impl Condition {
                 Verdict::Noise if !self.is_called_more(diff, change) => "has no such time in A, which may be noise",
                 _ => "has no such time in A",
             };
-            return format!("{}: {what} {why}", self.text);
+            return format!("{}: {subject} {why}", self.text);
         };
         let ends = change.interval_ns.and_then(|(low, high)| Some((change.percent_of(low)?, change.percent_of(high)?)));
         let ends = match (verdict, ends) {
@@ -291,7 +291,7 @@ impl Condition {
             (_, Some((low, high))) => format!(", significant ({low:.1} % to {high:.1} %)"),
             (_, None) => ", not tested for noise: one step on each side".to_owned(),
         };
-        format!("{}: {what} is {percent:.1} % slower{ends}", self.text)
+        format!("{}: {subject} is {percent:.1} % slower{ends}", self.text)
     }
 }
 

@@ -145,7 +145,7 @@ impl Shown<'_> {
         let more =
             if all.len() > told.len() { format!(", and {} more", all.len() - told.len()) } else { String::new() };
         let unit = if self.diff.per == Per::Step { "step" } else { "run" };
-        let how = format!("Called another number of times in every {unit}, though their time is within noise");
+        let how = format!("Number of calls changed in every {unit}, with times within noise");
         (!told.is_empty()).then(|| format!("{how}: {}{more}.", told.join(", ")))
     }
 
@@ -180,8 +180,8 @@ struct Count {
 fn measure(measure: Measure, per: Per) -> &'static str {
     match measure {
         Measure::Step if per == Per::Step => "step",
-        Measure::Step => "the whole",
-        Measure::StepAndBetween => "up to the next",
+        Measure::Step => "total",
+        Measure::StepAndBetween => "step and gap",
         Measure::Gpu => "GPU busy",
         Measure::Cpu | Measure::CpuTotal => "operators on host",
     }
@@ -259,23 +259,23 @@ fn headline(shown: &Shown<'_>) -> String {
     let is_step = |change: &&Change| matches!(change.measure, Measure::Step | Measure::StepAndBetween);
     let steps = shown.changes(ChangeTable::Steps).iter().filter(is_step);
     let largest = steps.max_by(|a, b| a.percent().unwrap_or(0.0).abs().total_cmp(&b.percent().unwrap_or(0.0).abs()));
-    let Some(step) = largest else { return "not both sides say how long the whole took".to_owned() };
+    let Some(step) = largest else { return "the total time of one side is unknown".to_owned() };
     let rank = if shown.has_ranks() { format!(" of rank {}", step.rank) } else { String::new() };
     let share = step.percent().unwrap_or(0.0);
-    let what = match step.measure {
-        Measure::StepAndBetween => format!("the step{rank}, with the time up to the next one,"),
+    let subject = match step.measure {
+        Measure::StepAndBetween => format!("the step{rank}, including the time until the next step,"),
         _ if shown.diff.per == Per::Step => format!("the step{rank}"),
-        _ => format!("the whole{rank}"),
+        _ => format!("the run{rank}"),
     };
     match step.verdict {
-        Verdict::Slower => format!("{what} is {share:.1} % slower"),
-        Verdict::Faster => format!("{what} is {:.1} % faster", -share),
-        Verdict::Untested => format!("{what} changes by {share:+.1} % (untested)"),
+        Verdict::Slower => format!("{subject} is {share:.1} % slower"),
+        Verdict::Faster => format!("{subject} is {:.1} % faster", -share),
+        Verdict::Untested => format!("{subject} changes by {share:+.1} % (untested)"),
         _ => match spread(step) {
             Some((low, high)) if low < -NARROW || high > NARROW => format!(
-                "{what} changes by {share:+.1} %, which cannot be told from noise: the change may be {low:+.1} % to {high:+.1} %"
+                "{subject} changes by {share:+.1} %, within noise: confidence interval {low:+.1} % to {high:+.1} %"
             ),
-            _ => format!("{what} is the same within noise ({share:+.1} %)"),
+            _ => format!("{subject} is unchanged within noise ({share:+.1} %)"),
         },
     }
 }
@@ -284,12 +284,12 @@ fn headline(shown: &Shown<'_>) -> String {
 fn headline_of_calls(shown: &Shown<'_>) -> String {
     match shown.diff.percent_of_calls() {
         Some((ChangeTable::Kernels, share)) => {
-            format!("a GPU operation that both sides have takes {} in the mean (untested)", percent(share))
+            format!("the mean time of a GPU operation on both sides changes by {} (untested)", percent(share))
         }
         Some((_, share)) => {
-            format!("an operator call that both sides have takes {} in the mean (untested)", percent(share))
+            format!("the mean time of an operator call on both sides changes by {} (untested)", percent(share))
         }
-        None => "no call is on both sides".to_owned(),
+        None => "no call occurs on both sides".to_owned(),
     }
 }
 

@@ -9,10 +9,10 @@ use stackline_analyze::findings::{DevicePeak, Findings, MemoryGain};
 pub fn gain(saved: &MemoryGain) -> String {
     if saved.lowers_bytes < saved.bytes {
         let falls = match (saved.lowers_bytes, saved.low_bytes) {
-            (0, _) => "does not fall by it alone: another moment is as high".to_owned(),
-            (most, 0) => format!("falls by it alone by at most {}, perhaps not at all", bytes(most)),
-            (most, low) if low < most => format!("falls by it alone by {} to {}", bytes(low), bytes(most)),
-            (lowers, _) => format!("falls by it alone by {}", bytes(lowers)),
+            (0, _) => "does not fall by this change alone: another moment has the same height".to_owned(),
+            (most, 0) => format!("falls by 0 to {} by this change alone", bytes(most)),
+            (most, low) if low < most => format!("falls by {} to {} by this change alone", bytes(low), bytes(most)),
+            (lowers, _) => format!("falls by {} by this change alone", bytes(lowers)),
         };
         let share = saved.percent();
         return format!(
@@ -24,10 +24,10 @@ pub fn gain(saved: &MemoryGain) -> String {
     let percent = |bytes: u64| format!("{:.1} %", saved.percent_of(bytes));
     let bounds = match saved.low_bytes {
         low if low == saved.high_bytes => String::new(),
-        0 => format!("; perhaps nothing, at most {}", percent(saved.high_bytes)),
-        low => format!("; {} to {}", percent(low), percent(saved.high_bytes)),
+        0 => format!(", bounds 0 to {}", percent(saved.high_bytes)),
+        low => format!(", bounds {} to {}", percent(low), percent(saved.high_bytes)),
     };
-    format!("{} of the peak of {} ({}{bounds})", bytes(saved.bytes), device(&saved.device), percent(saved.bytes))
+    format!("{} of the peak of {} ({}){bounds}", bytes(saved.bytes), device(&saved.device), percent(saved.bytes))
 }
 
 fn device(name: &str) -> &str {
@@ -49,7 +49,7 @@ pub fn together(found: &Findings) -> Vec<String> {
         (after < peak.bytes).then(|| {
             let (before, device) = (bytes(peak.bytes), device(&peak.device));
             format!(
-                "All that saves memory lowers the peak of {device} from {before} to {} ({share:.1} % less).",
+                "All memory changes combined lower the peak of {device} from {before} to {} ({share:.1} % less).",
                 bytes(after)
             )
         })

@@ -111,8 +111,8 @@ fn gain(found: &Findings, finding: &Finding) -> Option<String> {
         return Some(memory::gain(saved));
     }
     let gain = finding.gain?;
-    let (per, of) = if found.steps > 0 { (" a step", "") } else { ("", " of the window") };
-    Some(format!("{}{per} ({}{of}{})", signed(gain.ns), percent(found, gain.ns), bounds(found, gain)))
+    let (per, of) = if found.steps > 0 { ("/step", "") } else { ("", " of the window") };
+    Some(format!("{}{per} ({}{of}){}", signed(gain.ns), percent(found, gain.ns), bounds(found, gain)))
 }
 
 /// The bounds of a gain, behind the gain itself.
@@ -120,10 +120,10 @@ fn bounds(found: &Findings, gain: Gain) -> String {
     let (likely, most) = (percent(found, gain.ns), percent(found, gain.high_ns));
     // Bounds that do not differ from it as far as they are shown tell nothing.
     match percent(found, gain.low_ns) {
-        _ if bounds_are_unknown(found, gain) => "; bounds not known".to_owned(),
+        _ if bounds_are_unknown(found, gain) => ", bounds unknown".to_owned(),
         least if least == likely && most == likely => String::new(),
-        least if gain.low_ns <= 0 || least == NOTHING => format!("; perhaps nothing, upper bound {most}"),
-        least => format!("; {least} to {most}"),
+        least if gain.low_ns <= 0 || least == NOTHING => format!(", bounds 0 to {most}"),
+        least => format!(", bounds {least} to {most}"),
     }
 }
 
@@ -154,7 +154,7 @@ fn length(found: &Findings) -> String {
     let with = if found.with_gpu_work { " with its GPU work" } else { "" };
     if let Some(slowest) = RankTimes::slowest(&found.ranks) {
         let (ranks, ns) = (found.ranks.len(), human::duration(found.step_ns));
-        let what = match found.steps {
+        let unit = match found.steps {
             0 => "the trace",
             _ if found.are_inferred => "an inferred step",
             _ => "a step",
@@ -163,12 +163,12 @@ fn length(found: &Findings) -> String {
             true => "equally slow".to_owned(),
             false => format!("of which rank {} is slowest", slowest.rank),
         };
-        return format!("{ranks} ranks, {which}: {what} takes {ns}{with}");
+        return format!("{ranks} ranks, {which}: {unit} takes {ns}{with}");
     }
     match found.steps {
-        0 if found.is_of_calls => format!("the thread that runs it takes {}", human::duration(found.step_ns)),
+        0 if found.is_of_calls => format!("the thread that runs operators takes {}", human::duration(found.step_ns)),
         0 => format!("the trace takes {}", human::duration(found.step_ns)),
-        1 => format!("its step takes {}{with}", human::duration(found.step_ns)),
+        1 => format!("the step takes {}{with}", human::duration(found.step_ns)),
         n => {
             let between = found.between_ns.map(|ns| format!(", {} of them between steps", human::duration(ns)));
             let between = between.unwrap_or_default();
@@ -178,20 +178,20 @@ fn length(found: &Findings) -> String {
     }
 }
 
-/// Of several ranks those that have a finding: `on ranks 0-3, least on rank 2 (1.2 %), told of rank 0`; nothing of one trace.
+/// Of several ranks those that have a finding: `on ranks 0-3, least on rank 2 (1.2 %), shown of rank 0`; nothing of one trace.
 #[must_use]
 pub fn on_ranks(found: &Findings, finding: &Finding) -> Option<String> {
-    let told = finding.told_of()?;
+    let shown = finding.told_of()?;
     let ranks: Vec<i64> = finding.ranks.iter().map(|of| of.rank).collect();
     let on =
         if ranks.len() == found.ranks.len() { "on all ranks".to_owned() } else { format!("on {}", ranges(&ranks)) };
     let least = finding.ranks.iter().filter_map(|of| Some((of.gain_ns?, of.rank))).min();
     Some(match least {
         _ if ranks.len() == 1 => on,
-        Some((ns, rank)) if rank != told => {
-            format!("{on}, most on rank {told} as told here, least on rank {rank} ({})", percent(found, ns))
+        Some((ns, rank)) if rank != shown => {
+            format!("{on}, largest on rank {shown} (shown), smallest on rank {rank} ({})", percent(found, ns))
         }
-        _ => format!("{on}, as told of rank {told}"),
+        _ => format!("{on}, shown for rank {shown}"),
     })
 }
 
@@ -199,16 +199,16 @@ pub fn on_ranks(found: &Findings, finding: &Finding) -> Option<String> {
 fn together(found: &Findings) -> Option<String> {
     let apart = apart(found);
     let Some(all) = found.together.filter(|all| all.ns > 0) else {
-        return apart.map(|apart| format!("What they gain together is not known: {apart}."));
+        return apart.map(|apart| format!("Combined gain unknown: {apart}."));
     };
     let (likely, least, most) = (percent(found, all.ns), percent(found, all.low_ns), percent(found, all.high_ns));
     let bounds = match () {
-        () if bounds_are_unknown(found, all) => "bounds not known".to_owned(),
-        () if all.low_ns <= 0 || least == NOTHING => format!("perhaps nothing, upper bound {most}"),
+        () if bounds_are_unknown(found, all) => "bounds unknown".to_owned(),
+        () if all.low_ns <= 0 || least == NOTHING => format!("bounds 0 to {most}"),
         () => format!("bounds {least} to {most}"),
     };
-    let told = format!("All together gain {} ({likely} {}), {bounds}.", signed(all.ns), of_what(found));
-    let apart = apart.map_or_else(String::new, |apart| format!(" Not in it: {apart}."));
+    let told = format!("Combined gain {} ({likely} {}), {bounds}.", signed(all.ns), of_what(found));
+    let apart = apart.map_or_else(String::new, |apart| format!(" Excluded: {apart}."));
     Some(told + surprise(found, all.ns) + &apart)
 }
 
@@ -216,14 +216,17 @@ fn together(found: &Findings) -> Option<String> {
 fn apart(found: &Findings) -> Option<String> {
     let count = |is: &dyn Fn(&Finding) -> bool| found.findings.iter().filter(|f| f.gain.is_some() && is(f)).count();
     let of_calls = [
-        (count(&|f| f.on_top_ns.is_none()), "whose gain is a hope, stated by its rule, or a part of another one's"),
+        (
+            count(&|f| f.on_top_ns.is_none()),
+            "with a speculative gain, a gain stated by its rule, or a part of another finding's gain",
+        ),
         (0, ""),
         (0, ""),
     ];
     let reasons = [
-        (count(&|f| !f.is_repair()), "whose gain is a hope, such as half of a kernel's time"),
-        (count(&|f| f.is_repair() && f.edits.is_empty()), "whose gain is estimated and not replayed"),
-        (found.contradicting(), "that cannot be made together with those above"),
+        (count(&|f| !f.is_repair()), "with a speculative gain, such as half of a kernel's time"),
+        (count(&|f| f.is_repair() && f.edits.is_empty()), "with an estimated gain that was not replayed"),
+        (found.contradicting(), "in conflict with the changes above"),
     ];
     let reasons = if found.is_of_calls { of_calls } else { reasons };
     let told = reasons.iter().filter(|(count, _)| *count > 0);
@@ -243,12 +246,12 @@ fn surprise(found: &Findings, together: i64) -> &'static str {
     let sum: i64 = found.findings.iter().filter(|finding| finding.is_repair()).map(Finding::gain_ns).sum();
     match () {
         () if is_beyond(together, sum, found.step_ns) => {
-            " That is more than their sum: where two hold up the same work, mending one alone gains little."
+            " The combined gain exceeds the sum: two findings delay the same work, and fixing only one gains little."
         }
         () if !is_beyond(first.gain_ns(), together, found.step_ns) => "",
         // What is no part of it is told anyway.
         () if !first.is_repair() || first.edits.is_empty() => "",
-        () => " That is less than the first alone: the changes get in each other's way.",
+        () => " The combined gain is below the first alone: the changes interfere.",
     }
 }
 
@@ -268,7 +271,7 @@ fn missing(unchecked: &[SkippedRule]) -> Vec<String> {
 fn place(finding: &Finding) -> String {
     let place = finding.place.text();
     match &finding.place.module {
-        _ if place.is_empty() => "(all of the program)".to_owned(),
+        _ if place.is_empty() => "(whole program)".to_owned(),
         Some(module) if finding.place.file.is_some() => {
             format!("{place} ({})", module.strip_prefix(MODULE_PREFIX).unwrap_or(module).trim_start())
         }

@@ -68,7 +68,7 @@ pub fn sarif(shown: &Shown<'_>, tool: &Tool<'_>) -> Value {
                 "version": tool.version,
                 "rules": shown.found.rules.iter().map(|rule| descriptor(rule, tool)).collect::<Vec<_>>(),
             }},
-            "originalUriBaseIds": {RUN: {"description": {"text": "The folder of the run that was looked at."}}},
+            "originalUriBaseIds": {RUN: {"description": {"text": "Directory of the analyzed run."}}},
             "invocations": [invocation(shown.found)],
             "columnKind": "unicodeCodePoints",
             "results": listed.chain(suppressed).collect::<Vec<_>>(),

@@ -19,7 +19,7 @@ pub fn uncovered(found: &Findings) -> Vec<String> {
         let head = Some(head).filter(|_| !groups.is_empty());
         head.into_iter().chain(groups.into_iter().map(|group| format!("- {}", line(found, group)))).collect::<Vec<_>>()
     };
-    let of_others = lines("Large on other ranks, and no rule covers it:".to_owned(), others);
+    let of_others = lines("Large on other ranks and not covered by rules:".to_owned(), others);
     lines(head(found), own).into_iter().chain(of_others).collect()
 }
 
@@ -28,19 +28,16 @@ fn head(found: &Findings) -> String {
     let covered = found.uncovered.covered_percent.unwrap_or(0.0);
     match found.uncovered.is_most() {
         true if found.findings.is_empty() => match of_slowest(found).as_str() {
-            "" => "No rule covers it; most time is in:".to_owned(),
-            rank => format!("No rule covers it; most time{rank}, is in:"),
+            "" => "Not covered by rules; largest parts:".to_owned(),
+            rank => format!("Not covered by rules{rank}; largest parts:"),
         },
         true => {
             let all = whole(found);
-            format!(
-                "Findings cover {covered:.0} % of {all}{}. No rule covers the rest; most of it is in:",
-                of_slowest(found)
-            )
+            format!("Findings cover {covered:.0} % of {all}{}. Largest parts not covered by rules:", of_slowest(found))
         }
         false => match of_slowest(found).as_str() {
-            "" => "Large, and no rule covers it:".to_owned(),
-            rank => format!("Large{rank}, and no rule covers it:"),
+            "" => "Large and not covered by rules:".to_owned(),
+            rank => format!("Large{rank} and not covered by rules:"),
         },
     }
 }
@@ -69,29 +66,29 @@ fn line(found: &Findings, group: &LargeGroup) -> String {
     } else if group.kind == LargeKind::Call && of_window > of_path {
         format!("{of_window:.0} % of the window, {of_path:.0} % of the critical path")
     } else if group.kind == LargeKind::Frame {
-        format!("{of_window:.0} % of the window; {of_path:.0} % of the critical path is in it and what it calls")
+        format!("{of_window:.0} % of the window; {of_path:.0} % of the critical path (inclusive)")
     } else {
         format!("{of_path:.0} % of {all}")
     };
     let meanwhile = group.meanwhile.as_ref().map(|(name, percent)| {
         let name = cut(name);
-        format!("; for {percent:.0} % of it {name} runs on another thread")
+        format!("; {name} runs on another thread for {percent:.0} % of it")
     });
     let share = share + &meanwhile.unwrap_or_default();
     let gain = match group.gain {
         _ if !group.kind.is_of_events() => String::new(),
         Some(gain) if group.is_wait() => {
             let (low, high) = (percent(found, gain.low_ns), percent(found, gain.high_ns));
-            format!("; removing it gains {low} to {high} {}: not known", of_what(found))
+            format!("; estimated gain of removal unknown, bounds {low} to {high} {}", of_what(found))
         }
         Some(gain) => {
-            format!("; removing it gains {} {}{}", percent(found, gain.ns), of_what(found), bounds(found, gain))
+            format!("; estimated gain of removal {} {}{}", percent(found, gain.ns), of_what(found), bounds(found, gain))
         }
-        None => "; what removing it gains cannot be replayed".to_owned(),
+        None => "; the gain of removal cannot be replayed".to_owned(),
     };
     let advice = match group.advice {
         "" => String::new(),
-        advice => format!(". To see more: {advice}"),
+        advice => format!(". For details: {advice}"),
     };
     let words = match found.is_of_calls && group.kind == LargeKind::Frame {
         true if group.count == 1 => "sample",
@@ -99,7 +96,7 @@ fn line(found: &Findings, group: &LargeGroup) -> String {
         false => group.kind.words(group.count),
     };
     let rank = of_other_rank(found, group);
-    let longest = group.longest_gap_ns.map(|ns| format!(", the longest of {}", duration(ns))).unwrap_or_default();
+    let longest = group.longest_gap_ns.map(|ns| format!(", longest {}", duration(ns))).unwrap_or_default();
     format!("{name} ({} {words}{longest}{place}{rank}): {share}{gain}{advice}", count(group.count as u64))
 }
 

@@ -45,7 +45,7 @@ pub(crate) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     let trace = &memory.trace;
     let Some(table) = tables::allocator_table(trace) else {
         return Err(QueryError::unavailable(
-            "the source tells nothing of the allocator's segments: a memory snapshot does \
+            "the source has no allocator segments: record a memory snapshot \
              (torch.cuda.memory._record_memory_history(), then torch.cuda.memory._dump_snapshot(FILE))",
         ));
     };

@@ -92,9 +92,9 @@ pub(crate) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     let orders = [("size", Order::Size), ("waste", Order::Waste), ("first", Order::FirstUse)];
     let order = arguments.choice("order", &orders)?.unwrap_or(Order::Size);
     let most = arguments.number("most")?.unwrap_or(LANES).min(MOST);
-    let alive = arguments.text("alive")?.map(|name| {
-        memory.peak(name).ok_or_else(|| QueryError::missing(format!("there is no peak {}", shortened(name))))
-    });
+    let alive = arguments
+        .text("alive")?
+        .map(|name| memory.peak(name).ok_or_else(|| QueryError::missing(format!("unknown peak {}", shortened(name)))));
     let position = alive.transpose()?.map(|peak| peak.peak.position.0);
     let is_alive = |object: MemoryObjectId| {
         let (from, to) = memory.life(object);
