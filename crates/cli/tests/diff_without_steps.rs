@@ -36,14 +36,20 @@ fn other_numbers_of_calls_are_said_first_and_calls_compared() {
     let [a, b] = [("a.json", (68, 4005)), ("b.json", (60, 4013))].map(|(name, of)| trace(folder.path(), name, of));
     let shown = stdout(&["diff", &a, &b]);
     let first = shown.lines().next().unwrap();
-    assert!(first.starts_with("Not tested, with different numbers of calls. A holds 68 GPU operations and B 60"), "{shown}");
+    assert!(
+        first.starts_with("Not tested, with different numbers of calls. A holds 68 GPU operations and B 60"),
+        "{shown}"
+    );
     let text = one_line(&shown);
     assert!(text.contains("The mean time of a GPU operation on both sides changes by +0.2 % (untested)."), "{text}");
     assert!(text.contains("4005 µs → 4013 µs a call, +0.2 %, 68 → 60 calls, untested"), "{text}");
     assert!(!text.contains(" a step") && !text.contains("he step ") && !text.contains("1 steps"), "{text}");
     let markdown = stdout(&["diff", &a, &b, "--as", "markdown"]);
     let lines: Vec<&str> = markdown.lines().filter(|line| !line.is_empty()).take(2).collect();
-    assert!(lines[0].starts_with("### Stackline: different numbers of calls: the mean time of a GPU operation"), "{markdown}");
+    assert!(
+        lines[0].starts_with("### Stackline: different numbers of calls: the mean time of a GPU operation"),
+        "{markdown}"
+    );
     assert!(lines[1].starts_with("**Warning:** A holds 68 GPU operations and B 60"), "{markdown}");
     assert!(markdown.contains("| total | A | B |") && !markdown.contains(" a step"), "{markdown}");
     let document: Value = serde_json::from_str(&stdout(&["diff", &a, &b, "--format", "json"])).unwrap();

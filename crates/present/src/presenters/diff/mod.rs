@@ -34,7 +34,7 @@ impl Shown<'_> {
     fn title(&self, table: ChangeTable) -> &'static str {
         match table {
             ChangeTable::Steps if self.diff.per == Per::Step => "Steps",
-            ChangeTable::Steps => "The whole",
+            ChangeTable::Steps => "Total",
             ChangeTable::Operators => "Operators by self time",
             ChangeTable::Kernels if self.diff.by_family => "GPU work by operator and family",
             ChangeTable::Kernels => "GPU work",
