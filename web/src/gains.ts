@@ -14,7 +14,7 @@ export const isUnbounded = (gain: Gain, step: number): boolean => isPerhapsNothi
 
 /** The bounds of a gain, by what says a number of ns. */
 export function boundsOf(gain: Gain, step: number, say: (ns: number) => string = (ns) => percent(ns, step)): string {
-  if (isUnbounded(gain, step)) return "bounds not known";
-  if (isPerhapsNothing(gain, step)) return `perhaps nothing, upper bound ${say(gain.high_ns)}`;
+  if (isUnbounded(gain, step)) return "bounds unknown";
+  if (isPerhapsNothing(gain, step)) return `bounds 0 to ${say(gain.high_ns)}`;
   return `bounds ${say(gain.low_ns)} to ${say(gain.high_ns)}`;
 }

@@ -26,7 +26,7 @@ export function memoryAlone(opened: Opened, overview: Pick<MemoryOverview, "read
 
 /** Why a run has no work of a GPU, as far as anybody knows. */
 export function noGpu(meta: Meta): string {
-  if (lostOf(meta).length === 0) return "it ran on the CPU, or was recorded without it (torch.profiler: activities=[CPU, CUDA])";
+  if (lostOf(meta).length === 0) return "the program ran on the CPU, or GPU recording was off (torch.profiler: activities=[CPU, CUDA])";
   const named = meta.traces.some(({ info }) => info.gpus.length > 0);
-  return `it may have been in the part that was lost${named ? ", for the file names a GPU" : ""}; or it ran on the CPU, or was recorded without it`;
+  return `its records may be lost${named ? ", as the file names a GPU" : ""}; or the program ran on the CPU, or GPU recording was off`;
 }

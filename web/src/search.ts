@@ -34,7 +34,7 @@ export function entriesOf(text: string, findings: readonly Row[], answer: Search
     .map((row, at): Entry => ({
       sort: "finding",
       name: `${row.code} ${row.title}`,
-      more: typeof row.gain_ns === "number" ? `gains ${duration(row.gain_ns)}` : "",
+      more: typeof row.gain_ns === "number" ? `estimated gain ${duration(row.gain_ns)}` : "",
       open: () => change({ page: "issues", sel: `finding:${at}` }),
     }))
     .filter(({ name }) => has(name));

@@ -22,25 +22,25 @@ export function Bar({ calls }: { calls: Calls }) {
     <form class="bar" onSubmit={(event) => event.preventDefault()}>
       <Choice title="View" value={state.value.shape ?? "top-down"} options={shapes()} choose={(shape) => lookAt({ shape })} />
       <Metrics calls={calls} />
-      {beside === undefined && <Choice title="Colour" value={state.value.colour ?? "layer"} options={COLOURS} choose={(colour) => change({ colour })} />}
+      {beside === undefined && <Choice title="Color" value={state.value.colour ?? "layer"} options={COLOURS} choose={(colour) => change({ colour })} />}
       <Pattern name="find" title="Search" />
-      <Pattern name="focus" title="Only paths with" hint="A regular expression: what stays are calls with such a frame above or below" />
-      <Pattern name="hide" title="Hide frames" hint="A regular expression: what such frames call counts for their callers" />
-      <button type="button" aria-pressed={merge === "name"} title="Lines of one function, and inputs of one operator, become one" onClick={() => toggle("merge", "name")}>
+      <Pattern name="focus" title="Only paths with" hint="Regular expression: keep call paths with a matching frame" />
+      <Pattern name="hide" title="Hide frames" hint="Regular expression: show callees of matching frames under their callers" />
+      <button type="button" aria-pressed={merge === "name"} title="Combine lines of one function, and inputs of one operator" onClick={() => toggle("merge", "name")}>
         Merge by name
       </button>
-      <button type="button" aria-pressed={recursion === "collapsed"} title="A function that calls itself stands where it was called first" onClick={() => toggle("recursion", "collapsed")}>
+      <button type="button" aria-pressed={recursion === "collapsed"} title="Show recursive calls of a function at its first call" onClick={() => toggle("recursion", "collapsed")}>
         Collapse recursion
       </button>
       <button type="button" aria-pressed={as === "table"} onClick={() => change({ as: as === "table" ? "" : "table" })}>
         Table
       </button>
       {beside && state.value.shape !== "flat" && (
-        <button type="button" aria-pressed={gone === "1"} title="What A has and B has not, as wide as it was in A" onClick={() => change({ gone: gone === "1" ? "" : "1" })}>
-          What is gone
+        <button type="button" aria-pressed={gone === "1"} title="Show frames of A that B lacks, with their width in A" onClick={() => change({ gone: gone === "1" ? "" : "1" })}>
+          Removed frames
         </button>
       )}
-      {beside && <button type="button" onClick={() => lookAt({ beside: "", gone: "" })}>This run alone</button>}
+      {beside && <button type="button" onClick={() => lookAt({ beside: "", gone: "" })}>Only this run</button>}
       {beside && <button type="button" onClick={() => change({ page: "compare" })}>Back to Compare</button>}
       <FromHere />
     </form>

@@ -9,7 +9,7 @@ export const COLOURS = [
   ["layer", "layer of the stack"],
   ["finding", "findings"],
   ["module", "module"],
-  ["heat", "time in it itself"],
+  ["heat", "self time"],
   ["file", "file or library"],
 ] as const;
 

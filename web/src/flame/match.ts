@@ -1,6 +1,6 @@
 /** What is looked for in the flame graph, and the keys that go from one to the next. */
 
-import { isAll, matcher } from "./words";
+import { isAll, matcher } from "./messages";
 import type { Tree } from "./layout";
 
 /** Tells nodes with a text in their name, file, or `file:line`; nothing where none is looked for. */

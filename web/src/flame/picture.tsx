@@ -13,7 +13,7 @@ import { deepest, nodeAt, step, type Tree, visible, type Visible } from "./layou
 import type { Named } from "./named";
 import { fromHere, nextColour, turn } from "./question";
 import { finder } from "./match";
-import { isAll, labelOf, spoken } from "./words";
+import { isAll, labelOf, spoken } from "./messages";
 
 const ROW = 18;
 // It must fit into a line beside the details, in a window 1280 wide.
@@ -53,7 +53,7 @@ export function Picture({ tree, root, named, selected }: Props) {
       <p class="told one" aria-live="polite">{told === undefined ? HELP : spoken(tree, told)}</p>
       <div class="canvas" ref={frame}>
         <Canvas
-          label={`Flame graph of ${tree.document.title}, ${count(boxes.length)} boxes; the button Table shows the same as a table`}
+          label={`Flame graph of ${tree.document.title}, ${count(boxes.length)} boxes; the button Table shows it as a table`}
           height={Math.max(rows, 1) * ROW}
           scroll={scroll}
           draw={painter({ tree, root, named, selected }, boxes)}

@@ -14,8 +14,8 @@ export const SHAPES = [
 
 /** Views of a frame: the callers of it, and what it calls. */
 export const HERE = [
-  ["callers", "Callers of it"],
-  ["callees", "What it calls"],
+  ["callers", "Callers"],
+  ["callees", "Callees"],
 ] as const;
 
 const isHere = (shape: string) => HERE.some(([name]) => name === shape);

@@ -97,8 +97,8 @@ export function drawCurves(scene: Scene, curve: AnswerTo<"memory-curve">, applie
   context.textBaseline = "middle";
   context.fillStyle = ink.quiet;
   name(scene, bytes(highest), yOf(highest));
-  sampled(scene, "in use", floor - 44);
-  if (has_reserved) name(scene, "held by the allocator ┄", floor - 30);
+  sampled(scene, "live", floor - 44);
+  if (has_reserved) name(scene, "reserved ┄", floor - 30);
   if (applied) name(scene, "with suggestions ━", floor - 16);
   clipped(scene, floor + 1, () => {
     fillCurve(scene, curve.columns, yOf, floor);

@@ -38,11 +38,11 @@ export function Issues({ meta }: { meta: Meta }) {
 export function lengthWords({ steps, with_gpu_work: withWork = true }: Pick<Findings, "steps" | "with_gpu_work">): string {
   const of = steps === 1 ? "" : `mean of ${count(steps)} steps, `;
   const [it, them] = steps === 1 ? ["it", "it"] : ["they", "them"];
-  return of + (withWork ? `to the end of the work that was launched in ${them}` : `as the program marks ${them}; ${it} launched no GPU work`);
+  return of + (withWork ? `until the GPU work launched in ${them} ends` : `as marked by the program; ${it} launched no GPU work`);
 }
 
 /** How findings are ordered, which their gains alone do not show. */
-export const UNSURE = "Ordered by gain; behind the others, whatever they gain, come those of low confidence that perhaps gain nothing.";
+export const UNSURE = "Ordered by gain; findings of low confidence with lower bound 0 come last.";
 
 /** Whether a finding stands behind those that are surer: see `is_unsure` in crates/analyze. */
 export const isUnsure = (row: Row): boolean => row.confidence === "low" && !(Number(row.gain_low_bytes ?? row.gain_low_ns ?? 0) > 0);
@@ -56,8 +56,8 @@ function lengthOf(found: Findings): string {
     const of = "of one thread";
     return steps > 0 ? `a step takes ${duration(step_ns)} ${of} (mean of ${count(steps)})` : `${duration(step_ns)} ${of}`;
   }
-  if (steps > 0) return `a step takes ${duration(step_ns)}${found.with_gpu_work === false ? "" : " with all its work"} (${lengthWords(found)})`;
-  return step_ns > 0 ? `the run takes ${duration(step_ns)}` : "of memory alone";
+  if (steps > 0) return `a step takes ${duration(step_ns)}${found.with_gpu_work === false ? "" : " with its GPU work"} (${lengthWords(found)})`;
+  return step_ns > 0 ? `the run takes ${duration(step_ns)}` : "memory data only";
 }
 
 function List({ found }: { found: Findings }) {
@@ -67,12 +67,12 @@ function List({ found }: { found: Findings }) {
     <>
       <p class="quiet">
         {counted(rows.length, "finding")}; {lengthOf(found)}.
-        {found.together && ` All together gain ${duration(found.together.ns)} (${percent(found.together.ns, found.step_ns)}), ${boundsOf(found.together, found.step_ns)}.`}
-        {found.left_out > 0 && ` ${count(found.left_out)} that gain less than 0.5 % are left out.`}
+        {found.together && ` Combined gain ${duration(found.together.ns)} (${percent(found.together.ns, found.step_ns)}), ${boundsOf(found.together, found.step_ns)}.`}
+        {found.left_out > 0 && ` ${count(found.left_out)} with a gain below 0.5 % are omitted.`}
         {isMixed(rows) && ` ${UNSURE}`}
       </p>
       {rows.length > 1 && <Filters rows={rows} />}
-      {rows.length === 0 && <p>Nothing was found that would gain much: a finding is told of that gains 0.5 % of a step, or of a device's peak, or more.{run.value && lostOf(run.value).length > 0 && " Numbers are of what is there: what was lost may have more."}</p>}
+      {rows.length === 0 && <p>No findings with a gain of at least 0.5 % of a step or of a device's peak.{run.value && lostOf(run.value).length > 0 && " Part of the run was lost, so some may be missing."}</p>}
       <ol class="cards">
         {rows.map((row, at) => isWanted(row) && (
           <li key={at}>
@@ -82,7 +82,7 @@ function List({ found }: { found: Findings }) {
         ))}
       </ol>
       <Uncovered found={found} />
-      {found.notes.map((note) => <p class="quiet" key={note}><Sentence text={note} />{note.includes("`stackline memory`") && <> <button type="button" class="link" onClick={() => change({ page: "memory" })}>What the Memory page says of it</button></>}</p>)}
+      {found.notes.map((note) => <p class="quiet" key={note}><Sentence text={note} />{note.includes("`stackline memory`") && <> <button type="button" class="link" onClick={() => change({ page: "memory" })}>Details on the Memory page</button></>}</p>)}
       <Nearest rows={found.nearest} isOpen={rows.length === 0} />
       <Looked rules={found.rules} isOpen={rows.length === 0} />
       <NotChecked rows={found.tables.not_checked.rows} />
@@ -142,7 +142,7 @@ function Nearest({ rows, isOpen }: { rows: Findings["nearest"]; isOpen: boolean 
   if (rows.length === 0) return null;
   return (
     <details open={isOpen}>
-      <summary>Nearest to being a finding: what gains most of that which gains less than 0.5 %</summary>
+      <summary>Largest gains below the limit of 0.5 %</summary>
       <ul>
         {rows.map((row, at) => (
           <li key={at}>{row.percent.toFixed(2)} %: {row.code} <Sentence text={row.title} />{row.place && ` (${row.place})`}</li>
@@ -157,7 +157,7 @@ function Looked({ rules, isOpen }: { rules: Findings["rules"]; isOpen: boolean }
   if (rules.length === 0) return null;
   return (
     <details open={isOpen}>
-      <summary>{counted(rules.length, "rule")} looked</summary>
+      <summary>{counted(rules.length, "rule")} checked</summary>
       <ul>
         {rules.map((rule) => <li key={rule.code}><LookedFor rule={rule} /></li>)}
       </ul>
@@ -182,7 +182,7 @@ function NotChecked({ rows }: { rows: readonly Row[] }) {
   if (rows.length === 0) return null;
   return (
     <details>
-      <summary>{counted(rows.length, "rule")} could not look</summary>
+      <summary>{counted(rows.length, "rule")} not checked</summary>
       <ul>
         {rows.map((row) => (
           <li key={`${row.code}`}>{row.code} {row.name}: {row.missing}</li>
@@ -206,7 +206,7 @@ function gainOf(row: Row, step: number): { likely: string; share: string; bounds
   return {
     likely: bytes(saved),
     share: `${(number("peak_percent") ?? 0).toFixed(1)} % of the peak of ${row.device}`,
-    bounds: low > 0 ? `bounds ${bytes(low)} to ${high}` : `perhaps nothing, upper bound ${high}`,
+    bounds: low > 0 ? `bounds ${bytes(low)} to ${high}` : `bounds 0 to ${high}`,
   };
 }
 
@@ -288,7 +288,7 @@ function Detail({ at, row, step }: { at: number; row: Row; step: number }) {
             <Events detail={document} />
             {document.page && (
               <details class="rule">
-                <summary>All of the rule: when it is wrong, what it needs, how it is set</summary>
+                <summary>Full rule: false positives, required data, settings</summary>
                 <pre tabIndex={0} role="region" aria-label={`Rule ${row.code}`}>{document.page}</pre>
               </details>
             )}
@@ -319,11 +319,11 @@ function NoProblem({ row }: { row: Row }) {
   return (
     <details>
       <summary>Not a problem here</summary>
-      <p>Two ways to be told of it no more:</p>
+      <p>To ignore this finding, use one of these:</p>
       <ul>
         {row.file && row.line && (
           <li>
-            the comment <code>{comment}</code> in {row.file}, in line {row.line} or alone in the one above, which <code>stackline findings</code> heeds <Copy title="Copy the comment" text={() => comment} />
+            the comment <code>{comment}</code> in {row.file}, in line {row.line} or alone in the line above, for <code>stackline findings</code> <Copy title="Copy the comment" text={() => comment} />
           </li>
         )}
         <li>
@@ -344,7 +344,7 @@ function Events({ detail }: { detail: FindingDetail }) {
   const of = detail.rank === null ? {} : { rank: `${detail.rank}` };
   return (
     <details open>
-      <summary>{detail.events_total === 1 ? "1 event shows" : `${count(detail.events_total)} events show`} it{detail.events_total > listed && `, the first ${count(listed)} are listed`}{detail.rank !== null && `, on rank ${detail.rank}`}</summary>
+      <summary>{detail.events_total === 1 ? "1 event" : `${count(detail.events_total)} events`} of this finding{detail.events_total > listed && `, the first ${count(listed)} listed`}{detail.rank !== null && `, on rank ${detail.rank}`}</summary>
       <ul class="events">
         {detail.events.slice(0, most).map(([event, name, kind, start, dur]) => (
           <li key={event}>
@@ -356,7 +356,7 @@ function Events({ detail }: { detail: FindingDetail }) {
         ))}
       </ul>
       {listed > most && <button type="button" onClick={() => setMost(listed)}>{counted(listed - most, "more event")}</button>}
-      {listed <= most && detail.events_total > listed && <p class="quiet">The first {count(listed)} of them: the timeline and the search have the others.</p>}
+      {listed <= most && detail.events_total > listed && <p class="quiet">The timeline and the search contain the other events.</p>}
     </details>
   );
 }

@@ -32,7 +32,7 @@ const OF_OWN_STEPS: readonly PageId[] = ["issues", "compare"];
 function Unheeded({ meta }: { meta: Meta }) {
   const chosen = traceOf(meta)?.chosen;
   if (!OF_OWN_STEPS.includes(page.value) || !state.value.steps || !chosen) return null;
-  return <p class="quiet">This page is of {inWords(chosen)}, not of those that are chosen elsewhere ({short(state.value.steps)}).</p>;
+  return <p class="quiet">This page shows {inWords(chosen)}, independent of the steps selected on other pages ({short(state.value.steps)}).</p>;
 }
 
 function Steps({ meta }: { meta: Meta }) {
@@ -44,7 +44,7 @@ function Steps({ meta }: { meta: Meta }) {
   const choose = (text: string) => {
     const wanted = parsed(text);
     const isThere = wanted !== undefined && trace.steps.some(([number]) => number >= wanted[0] && number <= wanted[1]);
-    const why = isThere || text.trim() === "" ? "" : wanted ? `There is no step ${text.trim()}: ${stepsOf(trace)}` : `${text} is no step: 5, or 5..8`;
+    const why = isThere || text.trim() === "" ? "" : wanted ? `There is no step ${text.trim()}: ${stepsOf(trace)}` : `${text} is not a step: write 5 or 5..8`;
     setWrong({ why, at: state.value });
     if (wanted && !isThere) return;
     if (wanted) chooseSteps(named(wanted));
@@ -93,13 +93,13 @@ function stepsOf(trace: Meta["traces"][number]): string {
 
 /** Which steps are looked at, and which are not. */
 function told(trace: Meta["traces"][number], isWhole: boolean): string {
-  if (isWhole) return "All of the run, what came before the steps included.";
+  if (isWhole) return "The whole run, including the time before the steps.";
   const { many, least } = numbersOf(trace);
-  if (many === 1) return "The only step alone.";
+  if (many === 1) return "The only step.";
   const all = `of ${stepsOf(trace)}`;
   const isDefault = state.value.steps === undefined;
   const leavesOut = isDefault && trace.chosen !== null && trace.chosen[0] > least;
-  return `These steps alone, ${all}${leavesOut ? "; first ones that warm up are left out" : ""}.`;
+  return `Only these steps ${all}${leavesOut ? "; warm-up steps are excluded" : ""}.`;
 }
 
 function Groups() {

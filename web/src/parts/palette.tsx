@@ -35,7 +35,7 @@ export function Palette() {
       <input
         type="text"
         role="combobox"
-        aria-label="Search in all names"
+        aria-label="Search all names"
         aria-expanded={entries.length > 0}
         aria-controls="found"
         aria-activedescendant={entries.length > 0 ? `found-${at}` : undefined}
@@ -53,7 +53,7 @@ export function Palette() {
           <Row key={`${entry.sort} ${entry.name} ${index}`} entry={entry} index={index} isChosen={index === at} choose={choose} />
         ))}
       </ul>
-      <p class="quiet" role="note">{entries.length === 0 ? <>Nothing has such a name.<Nearest text={text} choose={setText} /></> : "Arrows choose, Enter opens, Esc closes."}</p>
+      <p class="quiet" role="note">{entries.length === 0 ? <>No matching name.<Nearest text={text} choose={setText} /></> : "Arrows select, Enter opens, Esc closes."}</p>
     </Dialog>
   );
 }

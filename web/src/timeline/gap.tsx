@@ -46,7 +46,7 @@ function Picture({ detail, whole, of }: { detail: EventDetail; whole: Lanes; of:
   const show = (selected: number) => change({ page: "timeline", sel: `event:${selected}`, ...(of === undefined ? {} : { rank: of }), ...place });
   return (
     <figure class="gap">
-      <figcaption class="quiet">Around one of them, {duration(stretch.to - stretch.from)} from {duration(stretch.from)} on</figcaption>
+      <figcaption class="quiet">Timeline around one event: {duration(stretch.to - stretch.from)} from {duration(stretch.from)} on</figcaption>
       <LaneCanvas
         label={`Timeline around ${event}, of ${lanes.lanes.length} lanes; the list of events below leads to the whole timeline`}
         {...{ lanes, stretch, all, answer, width, setWidth, opened, setOpened, outer }}

@@ -9,7 +9,7 @@ import { layersIn, layersOf } from "./boxes";
 export function Legend({ answer, lanes }: { answer: AnswerTo<"tiles">; lanes: Lanes }) {
   const layers = useMemo(() => layersIn(answer, layersOf(lanes)), [answer, lanes]);
   return (
-    <ul class="legend" aria-label="Colours">
+    <ul class="legend" aria-label="Colors">
       {layers.map((layer) => (
         <li key={layer}>
           <i style={{ background: LAYERS[layer].fill }} /> {LAYERS[layer].title}

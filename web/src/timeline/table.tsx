@@ -27,9 +27,9 @@ export function EventTable({ answer, lanes, stretch, selected, isFound, onEvent 
   const order = Array.from(start.keys()).filter((at) => isShown(at) && start[at]! <= stretch.to && start[at]! + length[at]! >= stretch.from).toSorted((a, b) => busy[b]! - busy[a]!);
   const titles = new Map(lanes.lanes.map((lane) => [lane.track, laneName(lane)]));
   return (
-    <div class="scroll" tabIndex={0} role="region" aria-label="Events that are seen">
+    <div class="scroll" tabIndex={0} role="region" aria-label="Visible events">
       <table>
-        <caption>The longest events that are seen</caption>
+        <caption>Longest visible events</caption>
         <thead>
           <tr>
             <th scope="col">Name</th>
@@ -53,7 +53,7 @@ export function EventTable({ answer, lanes, stretch, selected, isFound, onEvent 
           ))}
         </tbody>
       </table>
-      {order.length > most && <button type="button" onClick={() => setMost(most * 4)}>{counted(order.length - most, "shorter one")}: show more</button>}
+      {order.length > most && <button type="button" onClick={() => setMost(most * 4)}>{counted(order.length - most, "shorter event")}: show more</button>}
     </div>
   );
 }

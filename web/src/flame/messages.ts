@@ -29,7 +29,7 @@ export function spoken(tree: Tree, node: number): string {
   const name = isAll(tree, node) ? "all" : labelOf(tree, node)[5];
   const all = tree.inclusive[node]!;
   const before = tree.before ? `, before ${amount(tree.before[node]!, unit)}` : "";
-  return `${name}: ${amount(all, unit)} (${percent(all, total)} of ${title})${before}, itself ${amount(tree.exclusive[node]!, unit)}${timesOf(tree.calls[node]!)}`;
+  return `${name}: ${amount(all, unit)} (${percent(all, total)} of ${title})${before}, self ${amount(tree.exclusive[node]!, unit)}${timesOf(tree.calls[node]!)}`;
 }
 
 /** The node that is selected, as a row or as a frame, if this tree has it. */
