@@ -16,7 +16,7 @@ pub(crate) struct ProgressDisplay {
 
 /// Work shorter than this shows nothing.
 const PATIENCE: Duration = Duration::from_millis(400);
-/// Time between two looks at the watch.
+/// Interval between updates of the display.
 const TICK: Duration = Duration::from_millis(100);
 
 impl ProgressDisplay {

@@ -1,4 +1,4 @@
-//! What every command that reads traces does first: open them, pick the rank, check the steps.
+//! Session of commands that read traces: open inputs, select the rank, check the steps.
 
 use crate::args::Common;
 use crate::commands::table_names::command_with;
@@ -26,7 +26,7 @@ pub(crate) fn not_an_input(target: &Path, inputs: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// How inputs are opened, as the user wants it.
+/// Open options from the common options.
 pub(crate) fn open_options(common: &Common) -> OpenOptions {
     OpenOptions {
         threads: common.threads,
@@ -54,7 +54,7 @@ pub(crate) fn reading<T>(run: &Run, read: impl FnOnce(&Run) -> Result<T, Error>)
     Ok(read(run)?)
 }
 
-/// Why what was read is too little to say that nothing is wrong; none if all of it was read.
+/// Reason why missing records prevent a negative answer; `None` if all records were read.
 pub(crate) fn lost_part<'r>(infos: &[TraceInfo], mut reports: impl Iterator<Item = &'r ReadReport>) -> Option<String> {
     let is_lost = |report: &ReadReport| report.problems.iter().any(|problem| problem.severity == Severity::Lost);
     let at = reports.position(is_lost)?;
@@ -162,24 +162,23 @@ impl<'a> Session<'a> {
         stackline_engine::concatenate(self.infos.iter().map(|info| info.rank).zip(of_each).collect())
     }
 
-    /// How analyses run over the traces.
+    /// Run options of analyses.
     pub(crate) fn run_options(&self) -> RunOptions {
         RunOptions { scope: self.scope, threads: self.common.threads, watch: self.watch.clone() }
     }
 
-    /// What tables are of by default, in words, from what is looked at of each trace; `None` where that is all of each or what the
-    /// user chose.
+    /// Default window of the tables, as a sentence; `None` if it is the whole trace or the user's choice.
     pub(crate) fn looked_at(&self, looked: &[Looked]) -> Option<String> {
         let (window, notes) = default_window(looked).filter(|_| self.scope == Scope::default())?;
         let notes: String = notes.iter().map(|note| format!("Note: {note}.\n")).collect();
         Some(format!("Of {window}; --whole shows the whole trace.\n{notes}"))
     }
 
-    /// Keeps the trace that takes longest in what `look` chooses of each: per step where any trace has steps, marked or inferred. Says
-    /// which, where there are several.
+    /// Keep the trace with the longest selection by `look`, per step if any trace has steps, marked or inferred. The
+    /// result names it if there were several.
     ///
     /// # Errors
-    /// What `look` fails with.
+    /// Errors of `look`.
     pub(crate) fn keep_slowest(&mut self, look: impl Fn(&Trace) -> Result<Looked>) -> Result<Option<String>> {
         if self.set.traces.len() < 2 {
             return Ok(None);
@@ -204,7 +203,7 @@ impl<'a> Session<'a> {
         )))
     }
 
-    /// Whether the traces are ranks of one job, or there is one trace.
+    /// Check if the traces are ranks of one job, or a single trace.
     pub(crate) fn is_one_job(&self) -> bool {
         let mut job = Job::default();
         self.infos.iter().all(|info| {
@@ -213,7 +212,7 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Whether nothing ran on a GPU.
+    /// Check for the absence of GPU work.
     pub(crate) fn is_of_host_alone(&self) -> bool {
         self.infos.iter().all(|info| info.gpu_operations == 0)
     }
@@ -245,14 +244,14 @@ impl<'a> Session<'a> {
         ranks.iter().map(i64::to_string).collect::<Vec<_>>().join("|")
     }
 
-    /// Tells the read report on standard error, for commands whose output is a file.
+    /// Print the read report on standard error, for commands that write a file.
     pub(crate) fn say_read_report(&self) -> Result<()> {
         output::say_read_report(&self.set)
     }
 }
 
-/// How long the chosen window of a trace takes in ns, per step where it has steps, and how many these are: a rank with fewer steps in its
-/// trace is not faster.
+/// Length of the selected window in ns, per step if the trace has steps, and the number of steps. A rank with fewer
+/// steps in its trace is not faster.
 fn length(trace: &Trace, looked: &Looked) -> (i64, usize) {
     let window = looked.path_window(trace).map_or(0, |(start, end)| end.saturating_sub(start));
     (window / looked.steps.max(1) as i64, looked.steps)

@@ -20,7 +20,7 @@ use std::path::Path;
 /// Rows for people where they do not say.
 const TOP: usize = 40;
 
-/// Runs the command; tells whether times were measured that findings are told by.
+/// Run the command. The result is true if the run has metrics that findings need.
 pub(crate) fn run(args: &CallsArgs, common: &Common) -> Result<bool> {
     if common.steps.is_some() {
         return Err(wrong_use("--steps does not apply: a recording of calls has only sums over all steps"));
@@ -90,7 +90,7 @@ pub(super) fn read_report_of(run: &Path, tree: &CallingContextTree) -> Trace {
     trace
 }
 
-/// Names of what was measured.
+/// Names of the metrics with measurements.
 pub(super) fn metric_names(tree: &CallingContextTree) -> Vec<&str> {
     tree.measured().into_iter().map(|metric| metric.name(&tree.strings)).collect()
 }
@@ -172,7 +172,7 @@ fn grouping(by: By) -> Grouping {
     }
 }
 
-/// What was recorded, and what else could be shown.
+/// Header: recorded data, and hints for other views.
 fn head(tree: &CallingContextTree, (run, metric): (&str, CallMetric), step: Option<&StepTime>) -> String {
     let first = tree.processes.first();
     // A profile of another program does not say it.
@@ -209,7 +209,7 @@ fn head(tree: &CallingContextTree, (run, metric): (&str, CallMetric), step: Opti
     text
 }
 
-/// What was recorded, and of what a step consists.
+/// Header for a language model: recorded data and the composition of a step.
 pub(super) fn head_for_agent(tree: &CallingContextTree, step: Option<&StepTime>) -> String {
     let command =
         tree.processes.first().map(|process| terminal::shorten(&terminal::clean(&process.command.join(" ")), 120));
@@ -217,10 +217,10 @@ pub(super) fn head_for_agent(tree: &CallingContextTree, step: Option<&StepTime>)
     format!("Command: {}; {}\n{step}", command.unwrap_or_default(), processes(tree))
 }
 
-/// Fewer samples do not tell how time divides.
+/// Minimum number of samples to split a step's time.
 const LEAST_SAMPLES: usize = 10;
 
-/// What a step consists of, for people.
+/// Composition of a step, as a sentence.
 fn step_sentence(time: &StepTime) -> String {
     let percent = |ns: i64| format!("{:.0} %", 100.0 * ns as f64 / time.ns.max(1) as f64);
     let rank = time.rank.map_or_else(String::new, |rank| format!("; rank {rank}, the longest"));
@@ -257,7 +257,7 @@ fn step_sentence(time: &StepTime) -> String {
     )
 }
 
-/// How many processes and threads there are, and for how long.
+/// Number of processes and threads, and their duration.
 pub(crate) fn processes(tree: &CallingContextTree) -> String {
     let counted = |count: usize, one: &str, many: &str| {
         format!("{} {}", human::count(count), if count == 1 { one } else { many })
@@ -320,7 +320,7 @@ fn lines(tree: &CallingContextTree, metric: CallMetric, args: &CallsArgs, common
     Ok((calls::lines_table(tree, metric, &lines, text_of), text))
 }
 
-/// What the JSON document says of the recording.
+/// Metadata of the recording for the JSON document.
 fn recording(tree: &CallingContextTree, run: &Path, step: Option<&StepTime>) -> serde_json::Value {
     let processes = tree.processes.iter().map(|process| {
         json!({

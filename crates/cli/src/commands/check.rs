@@ -17,7 +17,7 @@ pub(crate) fn run(inputs: &Inputs, common: &Common) -> Result<()> {
     Answer { command: "check", session: &session, extra: Vec::new(), tables, head, shown }.write(common)
 }
 
-/// How many checks passed, in one line.
+/// Number of passed and failed checks, in one line.
 fn summary(tables: &[Table]) -> String {
     let Some(checks) = tables.iter().find(|t| t.name == "checks") else { return String::new() };
     let count = |state: &str| (0..checks.rows()).filter(|&row| text(checks, "state", row) == Some(state)).count();

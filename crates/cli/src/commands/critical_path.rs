@@ -73,7 +73,7 @@ fn of_hta(options: &[&str]) -> String {
     format!("{} {are} of --method hta", options.join(", "))
 }
 
-/// Where predictions by the exact method are to be had.
+/// Hint at predictions by the exact method, if an edit was given.
 fn predicted(args: &CriticalPathArgs) -> &'static str {
     if args.what_if.is_empty() { "" } else { "; stackline what-if predicts by the exact method" }
 }
@@ -122,8 +122,8 @@ fn refuse_steps(args: &CriticalPathArgs, session: &Session<'_>) -> Result<()> {
     Err(wrong_use(format!("{}{}", by_name_only(&who, session), predicted(args))))
 }
 
-/// How to choose the steps asked for where only names choose. That there are such steps was checked when the trace was
-/// opened.
+/// Error that names the annotation of the requested steps, for methods that select by name. Opening the trace checked
+/// that the steps exist.
 fn by_name_only(who: &str, session: &Session<'_>) -> anyhow::Error {
     let wanted = |number: i64| session.common.steps.is_some_and(|r| (r.first..=r.last).contains(&number));
     let steps = session.set.traces.iter().flat_map(|t| t.steps.iter().map(move |s| (t, s)));

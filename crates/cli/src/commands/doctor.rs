@@ -125,9 +125,9 @@ fn contents(session: &Session<'_>) -> Table {
 /// Something that analyses need.
 struct Need {
     name: &'static str,
-    /// What works with it.
+    /// Analyses that use the data.
     for_what: &'static str,
-    /// How to get it.
+    /// Instructions to record the data.
     advice: &'static str,
     has: fn(&Trace) -> bool,
 }
@@ -136,7 +136,7 @@ fn has_kind(trace: &Trace, wanted: impl Fn(EventKind) -> bool) -> bool {
     trace.events.kind.iter().any(|&k| wanted(k))
 }
 
-/// Whether any event carries the attribute with a value.
+/// Check if any event has the attribute with a value.
 fn has_attr(trace: &Trace, name: &str) -> bool {
     trace.attr(name).exists()
 }
@@ -197,7 +197,7 @@ const NEEDS: &[Need] = &[
 /// The format of traces that `record` made.
 const RECORDING: &str = "recording";
 
-/// What to do where a recording lacks something: by the name of the need.
+/// Instructions for recordings that lack data, by name of the need.
 const RECORDED: &[(&str, &str)] = &[
     ("gpu_operations", "`record` does not record GPU operations yet; use torch.profiler"),
     ("operators", "run PyTorch operators in the recorded part"),
@@ -213,7 +213,8 @@ const RECORDED: &[(&str, &str)] = &[
     ("synchronisation_records", "`record` does not record GPU operations yet; use torch.profiler"),
 ];
 
-/// Whether a trace has nothing that the need is about. A cut one may have it in the rest.
+/// Check if a trace cannot have the data, such as collectives in one process. A truncated trace may have it in the
+/// missing rest.
 fn is_idle(trace: &Trace, need: &str) -> bool {
     need == "collective_sizes" && !doctor_advice::is_cut(trace) && !doctor_advice::has_collectives(trace)
 }

@@ -1,4 +1,4 @@
-//! Advice that follows from what a file holds: how to get what is missing, by the program that wrote it.
+//! Advice by content and producer of a file: instructions to record missing data.
 
 use stackline_analyze::findings::Requirement;
 use stackline_model::format::count;
@@ -17,7 +17,7 @@ enum Producer {
     Nsys,
 }
 
-/// What to do, by producer and the name of the need.
+/// Instructions by producer and name of the need.
 const ADVICE: &[(Producer, &str, &str)] = &[
     (
         Producer::Xprof,
@@ -111,7 +111,8 @@ const ADVICE: &[(Producer, &str, &str)] = &[
     ),
 ];
 
-/// How to get what is missing of one trace; none where the usual advice fits. `is_profiled`: a recording of ours has its own.
+/// Instructions for data that one trace lacks; `None` if the default advice fits. With `is_profiled` the trace is from
+/// torch.profiler rather than a Stackline recording.
 pub(super) fn advice(trace: &Trace, need: &str, is_profiled: bool) -> Option<String> {
     if is_cut(trace) && !matches!(need, "rank") {
         return Some("the file is truncated and may have lost this data; copy or record it again".to_owned());
@@ -128,7 +129,7 @@ pub(super) fn advice(trace: &Trace, need: &str, is_profiled: bool) -> Option<Str
     of_producer.map(|(.., text)| (*text).to_owned()).or_else(|| by_contents(trace, need).filter(|_| is_profiled))
 }
 
-/// What a trace of torch.profiler lacks because it lacks something else.
+/// Advice for data of a torch.profiler trace that depends on other missing data.
 fn by_contents(trace: &Trace, need: &str) -> Option<String> {
     let has_gpu = !trace.gpu.is_empty();
     match need {
@@ -145,7 +146,8 @@ fn by_contents(trace: &Trace, need: &str) -> Option<String> {
     }
 }
 
-/// Modules come from Python frames (`nn.Module: Linear_0`), and are told of the operations that these launched.
+/// Advice on modules. They come from Python frames (`nn.Module: Linear_0`) and are assigned to GPU operations launched
+/// below them.
 fn of_modules(trace: &Trace, has_gpu: bool) -> String {
     let frames = || trace.events.ids().filter(|&e| trace.kind(e) == EventKind::PythonFunction);
     let modules = frames().filter(|&e| trace.name(e).starts_with(names::MODULE_PREFIX)).count();
@@ -170,12 +172,12 @@ fn of_modules(trace: &Trace, has_gpu: bool) -> String {
     }
 }
 
-/// Whether anything of a trace is a collective: without any there are no sizes to record.
+/// Check if a trace has collectives. Without them there are no sizes to record.
 pub(super) fn has_collectives(trace: &Trace) -> bool {
     Requirement::Collectives.is_met(trace)
 }
 
-/// Whether launch calls are recorded: then they are not missing, even if no operation belongs to them.
+/// Check if launch calls are recorded. They are not missing then, even without GPU operations.
 pub(super) fn has_launch_calls(trace: &Trace) -> bool {
     trace.gpu.launch.iter().any(|l| l.is_some()) || !trace.unrecorded_launches().is_empty()
 }

@@ -1,4 +1,4 @@
-//! `doctor` of a recording that keeps sums of calls: there is no trace in it to look at, but what was recorded, and how.
+//! `doctor` for a recording of sums of calls: recorded data per process and source.
 
 use crate::args::Common;
 use crate::commands::calls::{metric_names, read_report_of};

@@ -87,7 +87,7 @@ pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
     session.say_read_report()
 }
 
-/// Says which devices' times are impossible beside those of the host: viewers show them on one axis.
+/// Report devices with clocks that differ from the host clock, since viewers show both on one time axis.
 fn say_clocks(trace: &Trace) -> Result<()> {
     for clock in trace.meta.clocks.iter().filter(|c| c.shift_ns() != Some(0) || c.applied_ns != 0) {
         let by = match clock.shift_ns() {

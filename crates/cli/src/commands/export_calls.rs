@@ -79,7 +79,7 @@ fn of_profile(args: &ExportArgs, common: &Common, (run, input): (&Run, &Path), w
     say_read_report(&TraceSet { traces: vec![trace] })
 }
 
-/// The calls of a trace: of the steps that are looked at, or of those that were asked for.
+/// Export the calls of a trace, for the default or selected steps.
 fn of_trace(args: &ExportArgs, common: &Common, mut run: Run, write: Writer) -> Result<()> {
     let session = Session::from_run(&mut run, common)?;
     let [trace] = &session.set.traces[..] else {

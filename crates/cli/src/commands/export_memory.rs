@@ -41,7 +41,7 @@ pub(super) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
     Ok(())
 }
 
-/// Writes what is of memory alone: lanes for viewers, or a run directory.
+/// Export inputs with only memory data: lanes for viewers, or a run directory.
 pub(super) fn lanes(args: &ExportArgs, common: &Common, traces: &[MemoryTrace]) -> Result<()> {
     let lanes = || traces.first().map(drawn).unwrap_or_default();
     match (args.to, &common.output) {
@@ -63,7 +63,7 @@ pub(super) fn lanes(args: &ExportArgs, common: &Common, traces: &[MemoryTrace]) 
     }
 }
 
-/// The memory of a trace that is exported, as lanes beside it; `None` if nothing is known of it.
+/// Memory of an exported trace as additional lanes; `None` without memory data.
 pub(super) fn beside(run: &Run, trace: &Trace) -> Result<Option<Trace>> {
     let known = run.memories()?;
     // Only what came from the trace itself, or from its one process, has its clock.
@@ -75,7 +75,7 @@ pub(super) fn beside(run: &Run, trace: &Trace) -> Result<Option<Trace>> {
     }))
 }
 
-/// The lanes of a memory trace, with what is waste, where each object is allocated, and what could be changed.
+/// Lanes of a memory trace with waste, source locations of allocations, and suggestions.
 fn drawn(trace: &MemoryTrace) -> Trace {
     let analysis = MemoryAnalysis::new(trace, 2);
     let waste = analysis.matches.iter().map(|found| Waste {

@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow};
 use stackline_model::Table;
 use std::collections::BTreeMap;
 
-/// What conditions can be about: sums of categories of the table `gpu_time`.
+/// Metrics of conditions: sums of categories of the table `gpu_time`.
 const SUMS: [(&str, &[&str]); 3] = [
     ("busy", &["computation", "communication", "memory"]),
     ("idle", &["idle_host_wait", "idle_kernel_wait", "idle_other", "idle_unknown"]),
@@ -24,7 +24,7 @@ const LEFT_OUT: &str = "idle_unknown";
 /// A condition such as `idle>30%`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Condition {
-    /// As typed.
+    /// Condition as typed.
     pub(crate) text: String,
     metric: String,
     comparison: Comparison,

@@ -1,8 +1,8 @@
-//! How recorded processes ended, and what was running then, for the heads of reports.
+//! Header lines on the end of recorded processes and their running calls.
 
 use stackline_model::{Problem, ReadReport};
 
-/// Threads whose running call the head tells.
+/// Maximum number of threads with running calls in the header.
 const IN_FLIGHT: usize = 8;
 
 /// That processes were killed, by which signal, and what they were doing.
@@ -18,7 +18,7 @@ pub(super) fn how_it_ended<'a>(reports: impl Iterator<Item = &'a ReadReport> + C
     stackline_present::terminal::clean_lines(&text)
 }
 
-/// The calls that were running at the end of what was recorded.
+/// Calls that were running at the end of the recording.
 fn in_flight<'a>(reports: impl Iterator<Item = &'a ReadReport>) -> String {
     let (mut lines, mut count) = (Vec::new(), 0);
     for report in reports {

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 use stackline_ingest::recording::LEAST_UNRECORDED_STEPS;
 use stackline_model::{CallOverhead, CallingContextTree};
 
-/// What recording cost the process that it cost most, and how many steps are missing for that; `None` if it was not measured.
+/// Overhead of recording in the process with the highest overhead, and the number of unrecorded steps; `None` if not
+/// measured.
 pub(super) fn sentence(tree: &CallingContextTree) -> Option<String> {
     let measured = || tree.processes.iter().filter_map(|process| process.overhead);
     let most = measured()
@@ -27,7 +28,7 @@ pub(super) fn sentence(tree: &CallingContextTree) -> Option<String> {
     ))
 }
 
-/// As the JSON output has it: percents of the time of a step that is not recorded.
+/// Overhead for JSON output, in percent of an unrecorded step.
 pub(super) fn json(overhead: Option<CallOverhead>) -> Value {
     let Some(overhead) = overhead else { return Value::Null };
     let percent = |ppm: i64| ppm as f64 / 1e4;

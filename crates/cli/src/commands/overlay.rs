@@ -53,7 +53,7 @@ pub(crate) fn write(overlay: &Overlay, inputs: &[PathBuf], file: &Path) -> Resul
     ))
 }
 
-/// What is wrong with the source: that it cannot be read, or that it is not the one of the path.
+/// Error about the source file: unreadable, or not the source of the path.
 fn refusal(error: &OverlayError, input: &Path) -> Error {
     let message = format!("{}: no overlay: {error}", input.display());
     if matches!(error, OverlayError::OtherTrace { .. }) { anyhow!(message) } else { unreadable(message) }

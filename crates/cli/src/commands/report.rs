@@ -25,7 +25,7 @@ const TOP: usize = 6;
 /// Traces that the head lists one by one.
 const LISTED: usize = 8;
 
-/// Runs the command; tells whether a `--fail-on` condition held.
+/// Run the command. The result is true if a `--fail-on` condition held.
 pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
     if let Some(file) = &args.html {
         html(args, file, common)?;
@@ -105,7 +105,7 @@ fn judge(conditions: &[Condition], gpu_time: Option<&Table>) -> (Vec<String>, Ve
     (held, unjudged)
 }
 
-/// Says what [`judge`] found. What held is an answer; what could not be judged beside it is a warning.
+/// Report the results of [`judge`]. If a condition held, conditions that could not be judged are warnings.
 fn verdict(held: &[String], unjudged: Vec<Error>) -> Result<bool> {
     held.iter().try_for_each(|text| say(&format!("--fail-on {text}")))?;
     let mut unjudged = unjudged.into_iter();
@@ -125,8 +125,8 @@ fn for_agent(session: &Session<'_>, run: &Run, args: &ReportArgs) -> Result<bool
     to_output(session.common, |out| out.write_all(text.as_bytes())).map(|()| false)
 }
 
-/// Shows an input without traces as the command does that shows what it holds: of memory `memory`, of sums of calls `calls`. Tells
-/// whether a `--fail-on` condition held.
+/// Show an input without traces with the command for its content: `memory`, or `calls` for sums of calls. The result is
+/// true if a `--fail-on` condition held.
 fn without_traces(args: &ReportArgs, common: &Common, run: &Run) -> Result<bool> {
     // A pipe was read to its end.
     if !args.fail_on.is_empty() || run.is_read_once() {
@@ -282,7 +282,7 @@ fn line(info: &TraceInfo, many: bool) -> String {
     )
 }
 
-/// The tables that fit a screen, shortened to what matters.
+/// Tables shortened to fit a screen.
 fn screenful(tables: &[Table]) -> Vec<Table> {
     let find = |name: &str| tables.iter().find(|t| t.name == name).filter(|t| t.rows() > 0);
     let (coverage, short) = find("coverage").and_then(coverage_notes).unzip();

@@ -16,7 +16,7 @@ use stackline_present::terminal;
 use stackline_query::INSTEAD_OF_OPERATORS;
 use std::path::PathBuf;
 
-/// Analyses of a command, in the order shown. The names of [`BULKY`] tables are left out of what people see.
+/// Analyses of a command in display order. Text output omits [`BULKY`] tables and lists their names.
 pub(crate) type Analyses = &'static [&'static str];
 
 pub(crate) const STEPS: Analyses = &["steps", "coverage"];
@@ -72,12 +72,12 @@ const ON_DEMAND: &[&str] = &["counters", "samples", "logical_parents"];
 /// Commands whose tables are of the steps by default.
 const OF_STEPS: [Analyses; 4] = [KERNELS, OPERATORS, COLLECTIVES, TIMELINE];
 
-/// What a command needs of one trace.
+/// Data of one trace for a command.
 struct OfTrace {
     tables: Vec<Table>,
-    /// What is looked at, by commands whose tables are of the steps.
+    /// Selected steps, for commands with tables of steps.
     looked: Option<Looked>,
-    /// What steps were made from, or could be, for `steps`.
+    /// Note on the source of steps, for `steps`.
     marks: Option<String>,
     /// For `collectives`, to compare clocks.
     ends: Option<CollectiveEnds>,
@@ -154,7 +154,7 @@ pub(crate) fn run(command: &str, analyses: Analyses, inputs: &Inputs, common: &C
     Answer { command, session: &session, extra, tables, head, shown }.write(common)
 }
 
-/// What tables of GPUs alone have to say of other traces.
+/// Note for inputs without GPU work.
 const NO_GPU: &str = "No GPU work was recorded: GPU tables are omitted.";
 
 /// Takes the notes away that tables are of the whole trace, since the head says so; whether there were any.
@@ -165,19 +165,19 @@ fn without_window_notes(tables: &mut [Table]) -> bool {
     had_any
 }
 
-/// Whether a table says more than zeros.
+/// Check if a table has non-zero numbers.
 fn has_numbers(table: &Table) -> bool {
     (0..table.rows())
         .any(|row| table.columns.iter().any(|column| number(table, &column.name, row).is_some_and(|n| n != 0.0)))
 }
 
-/// What steps were made from, or could be, where the programs do not mark them.
+/// Notes on inferred or possible steps of programs that do not mark them.
 fn notes(mut marks: Vec<String>) -> String {
     marks.dedup();
     terminal::clean_lines(&marks.iter().map(|text| format!("Note: {text}.\n")).collect::<String>())
 }
 
-/// The command that shows operators; none of a pipe, for what was read of it is gone.
+/// Suggested command for operators; `None` for a pipe, which cannot be read again.
 fn operators_next(inputs: &[PathBuf], common: &Common) -> String {
     if inputs.iter().any(|input| is_read_once(input)) {
         return String::new();

@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use tempfile::NamedTempFile;
 
-/// Runs the command until it is told to stop.
+/// Run the command until it is stopped.
 pub(crate) fn run(args: &ViewArgs, common: &Common) -> Result<()> {
     if common.steps.is_some() || common.rank.is_some() {
         return Err(wrong_use(
@@ -33,7 +33,7 @@ pub(crate) fn run(args: &ViewArgs, common: &Common) -> Result<()> {
     Ok(served?)
 }
 
-/// Tells the address, and opens it; gives the page on disk that leads there.
+/// Print the address and open it. The result is the temporary page that redirects to it.
 fn tell(url: &str, args: &ViewArgs, common: &Common) -> Result<Option<NamedTempFile>> {
     to_output(common, |out| writeln!(out, "{url}"))?;
     let way = if args.no_open { None } else { redirect(url).ok().filter(|way| open_browser(way.path())) };

@@ -113,7 +113,7 @@ fn edits(args: &WhatIfArgs) -> Result<Vec<Edit>> {
     Ok(edits)
 }
 
-/// How much of an edit people are shown: lists of events can be long.
+/// Maximum length of an edit in text output, since event lists can be long.
 const EDIT_CHARACTERS: usize = 200;
 
 /// Becomes true at the first Ctrl-C; the second one ends the program as usual.

@@ -1,4 +1,4 @@
-//! `critical-path --compare`: the methods side by side.
+//! `critical-path --compare`: one table with a row per method.
 
 use super::{analyze, by_name_only, exact, instances, one_trace, refuse};
 use crate::args::{Common, CriticalPathArgs, Format};
@@ -13,7 +13,7 @@ use stackline_analyze::critical_path::exact::{Exact, WindowChoice};
 use stackline_model::{Table, Trace, Unit};
 use std::collections::BTreeMap;
 
-/// What one method says.
+/// Result of one method.
 #[derive(Default)]
 struct Row {
     method: &'static str,
@@ -22,7 +22,7 @@ struct Row {
     window: Option<(i64, i64)>,
     path_ns: Option<i64>,
     bound_by: String,
-    /// What its reader should know.
+    /// Notes for the reader.
     notes: Vec<String>,
     failure: Option<anyhow::Error>,
 }
@@ -104,7 +104,7 @@ fn table(rows: &[Row], start_ns: i64) -> Table {
 /// Windows that differ by less are one, in ns: HTA counts in whole µs.
 const ROUNDED_NS: i64 = 2_000;
 
-/// What makes the rows hard to compare: other windows, and what a method leaves out of its window.
+/// Notes on limits of the comparison: different windows, and parts that a method excludes from its window.
 fn notes(rows: &[Row], start_ns: i64) -> Vec<String> {
     let mut notes: Vec<String> =
         rows.iter().flat_map(|r| r.notes.iter().map(|n| format!("{}: {n}.", r.method))).collect();

@@ -36,7 +36,7 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     answer(&path, before.as_ref(), &session, common)
 }
 
-/// What only the method of HTA has is refused instead of ignored.
+/// Refuse options that only the method of HTA has, instead of ignoring them.
 fn refuse_options_of_hta(args: &CriticalPathArgs) -> Result<()> {
     let given = [
         ("--zero-weight-launch-edges", args.zero_weight_launch_edges),

@@ -59,10 +59,10 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     Answer { command: "critical-path", session: &session, extra, tables, head, shown }.write(common)
 }
 
-/// Rows of the tables beside the story that people see without --limit.
+/// Default maximum of rows in the tables below the summary.
 const ROWS: usize = 8;
 
-/// A table cut to what fits beside the story.
+/// Shorten a table to fit below the summary.
 fn short(table: &Table) -> Table {
     match table.name.as_str() {
         "top" => top(table, "weight_us", ROWS),
@@ -71,7 +71,7 @@ fn short(table: &Table) -> Table {
     }
 }
 
-/// The stretch of the trace that the options name.
+/// Window of the trace that the options select.
 pub(in crate::commands) fn window(
     trace: &Trace,
     annotation: &str,
@@ -125,7 +125,7 @@ fn extra<'a>(
     ])
 }
 
-/// What was assumed, with most of the window first; nothing where it is below a thousandth.
+/// Assumptions with their shares of the window, largest first; empty below 0.1 %.
 fn assumed(report: &ExactReport) -> String {
     let percent = |ns: i64| 100.0 * ns as f64 / report.window_ns.max(1) as f64;
     let mut rules: Vec<(&str, i64)> = report.inferred_by_rule_ns.iter().map(|(rule, ns)| (*rule, *ns)).collect();

@@ -8,7 +8,7 @@ use stackline_analyze::diff::statistics::any_adjusted;
 use stackline_analyze::diff::{Change, ChangeTable, Diff, Measure, Per, Verdict};
 use std::collections::BTreeSet;
 
-/// What a condition is about.
+/// Subject of a condition.
 #[derive(Clone, Debug, PartialEq)]
 enum Subject {
     /// A measure of the step.
@@ -22,21 +22,21 @@ enum Subject {
 /// A condition such as `step>3%`.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Condition {
-    /// As typed.
+    /// Condition as typed.
     text: String,
     subject: Subject,
     comparison: Comparison,
     limit: f64,
 }
 
-/// Whether a condition holds.
+/// Outcome of a condition.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Outcome {
-    /// It does: why, in words.
+    /// The condition holds; with the reason.
     Held(String),
     /// The change is above the limit, but it may be noise (or is not tested, where that does not count).
     Within(String),
-    /// It does not.
+    /// The condition does not hold.
     Passed,
 }
 
@@ -208,7 +208,8 @@ impl Condition {
         wrong_use(format!("--fail-on {text:?}: no row of {of} has this name{near}"))
     }
 
-    /// What rows are. What is asked for by name is asked of these rows alone, not of all that the table has; a gate fails by any of them.
+    /// Verdicts of rows. p values of named rows are adjusted among these rows only, not the whole table, since any of
+    /// them fails the gate.
     fn verdicts(&self, diff: &Diff, about: &[&Change]) -> Vec<Verdict> {
         let level = diff.options.level;
         let is_named = matches!(self.subject, Subject::Named(..));
@@ -229,7 +230,7 @@ impl Condition {
         about.iter().map(verdict).collect()
     }
 
-    /// Whether a row that was named is called more often in every step, by more than the limit. Of windows of other lengths all are.
+    /// Check if a named row has more calls in every step, beyond the limit. Windows of other lengths always differ.
     fn is_called_more(&self, diff: &Diff, change: &Change) -> bool {
         let has_calls = match self.subject {
             _ if diff.per == Per::Call => false,
@@ -295,12 +296,12 @@ impl Condition {
     }
 }
 
-/// Whether a row is new, or gone.
+/// Check if a row is new or gone.
 fn is_on_one_side(change: &Change) -> bool {
     matches!(change.verdict, Verdict::OnlyBefore | Verdict::OnlyAfter)
 }
 
-/// `step` of `train.py: step`: whoever asks for a function may leave its file out.
+/// `step` of `train.py: step`: conditions may omit the file of a function.
 fn without_file(table: ChangeTable, change: &Change) -> &str {
     let function = change.name.rsplit_once(": ").map(|(_, function)| function);
     function.filter(|_| table == ChangeTable::Functions).unwrap_or(&change.name)

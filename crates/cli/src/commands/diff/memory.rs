@@ -10,7 +10,7 @@ use stackline_engine::Run;
 use stackline_memory::tables::{comparison_table, peaks_comparison_table};
 use stackline_present::human::bytes;
 
-/// Compares the sides if all of them hold only memory; tells whether it did.
+/// Compare the sides if both contain only memory data. The result is false otherwise.
 ///
 /// # Errors
 /// If some of them hold only memory, or options are given that only traces have.
@@ -62,7 +62,7 @@ fn write(common: &Common, before: &Run, after: &Run) -> Result<()> {
     Answer { command: "memory-diff", session: &session, extra, tables, head, shown: None }.write(common)
 }
 
-/// How much the highest peak of each device changed.
+/// Change of the highest peak of each device, as sentences.
 fn sentences(peaks: &stackline_model::Table) -> String {
     let column = |name: &str| match peaks.column(name).map(|column| &column.values) {
         Some(stackline_model::Values::I64(values)) => values.clone(),

@@ -30,7 +30,7 @@ struct OpenedSides {
     reports: Vec<ReadReport>,
 }
 
-/// Runs the command; tells whether a `--fail-on` condition held.
+/// Run the command. The result is true if a `--fail-on` condition held.
 pub(crate) fn run(args: &DiffArgs, common: &Common) -> Result<bool> {
     let (before, after) = sides(args)?;
     let runs = runs((before, after), common)?;
@@ -83,7 +83,7 @@ pub(crate) fn run(args: &DiffArgs, common: &Common) -> Result<bool> {
     Ok(!held.is_empty())
 }
 
-/// Why what was read is too little to say that nothing got slower.
+/// Reason why missing records prevent the statement that nothing got slower.
 fn incomplete(opened: &OpenedSides) -> Option<String> {
     let runs = opened.before.iter().chain(&opened.after).flatten();
     if let Some(empty) = runs.into_iter().find(|profile| profile.units() == 0) {

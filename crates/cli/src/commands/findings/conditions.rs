@@ -49,7 +49,7 @@ impl Condition {
         *self == Self::New
     }
 
-    /// Why it holds, in words; none if it does not.
+    /// Reason why the condition holds; `None` if it does not.
     pub(super) fn holds(&self, found: &Findings, listed: &[(&Finding, Option<Change>)]) -> Option<String> {
         let percent = |ns: i64| 100.0 * ns as f64 / found.step_ns.max(1) as f64;
         match *self {

@@ -29,13 +29,13 @@ use stackline_present::findings::{
 use std::path::{Path, PathBuf};
 use suppress::Suppressions;
 
-/// How many are shown to people who do not say.
+/// Default maximum of findings in text output.
 const TOP: usize = 10;
 
 /// Name of the table of findings that are not to be shown.
 pub(super) const IGNORED: &str = "ignored";
 
-/// Runs the command; tells whether a `--fail-on` condition held.
+/// Run the command. The result is true if a `--fail-on` condition held.
 pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
     if let Some(code) = &args.explain {
         return explain(code, args, common).map(|()| false);
@@ -94,7 +94,7 @@ pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
     }
 }
 
-/// What is asked for, as far as it can be read before the input.
+/// Parse conditions and options, before the input is read.
 fn asked(args: &FindingsArgs, common: &Common) -> Result<(Vec<Condition>, Options)> {
     let conditions = args.fail_on.iter().map(|c| Condition::parse(c)).collect::<Result<Vec<_>>>()?;
     if args.baseline.is_none() && conditions.iter().any(Condition::needs_baseline) {
@@ -138,7 +138,7 @@ fn own_page(code: &str, args: &FindingsArgs, common: &Common) -> Result<String> 
     Err(wrong_use(format!("unknown finding {code:?}{hint}{near}")))
 }
 
-/// Findings with what they are beside the baseline, and the titles of those that are gone.
+/// Findings with their change from the baseline, and titles of gone findings.
 pub(super) fn compared<'f>(
     found: &'f Findings,
     baseline: Option<&Baseline>,
@@ -153,20 +153,20 @@ pub(super) fn compared<'f>(
     }
 }
 
-/// Whether the rule with this code could look.
+/// Check if the rule with this code ran.
 fn has_looked(found: &Findings, code: &str) -> bool {
     let is_unchecked = || found.unchecked.iter().any(|unchecked| unchecked.rule.code == code);
     found.rules.iter().any(|rule| rule.code == code) && !is_unchecked()
 }
 
-/// Why conditions cannot be judged where none holds: a rule of the user's own failed.
+/// Reason why unmet conditions cannot be judged: a Python rule failed.
 fn failed_rule(found: &Findings) -> Option<String> {
     let failed = |unchecked: &&SkippedRule| matches!(unchecked.reason, Reason::Failed(..) | Reason::Cut(_));
     let unchecked = found.unchecked.iter().find(failed)?;
     Some(format!("{}: {}", unchecked.rule.code, unchecked.reason.short()))
 }
 
-/// What is listed, conditions that held, and what is known of events.
+/// Listed findings, conditions that held, and evidence.
 type Listed<'f> = (&'f [(&'f Finding, Option<Change>)], &'f [String], &'f Evidence);
 
 fn write(
@@ -253,7 +253,7 @@ fn extra(view: &Shown<'_>, (listed, held, evidence): Listed<'_>) -> Vec<(&'stati
     keys(view.found).into_iter().chain([("evidence", json!(evidence))]).chain(outcome(view, held)).collect()
 }
 
-/// What became of findings: those that are ignored, or gone, and the conditions that hold.
+/// Document keys for ignored and gone findings, and for conditions that held.
 pub(super) fn outcome(view: &Shown<'_>, held: &[String]) -> [(&'static str, Value); 4] {
     let ignored: Vec<Value> = view
         .suppressed

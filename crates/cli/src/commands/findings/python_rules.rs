@@ -1,7 +1,7 @@
 //! Runner of Python rules: an interpreter runs them and reports each finding as a line of JSON.
 //!
-//! Rules have a time limit that Python keeps. What is stuck outside of Python, or ends the interpreter, is found out here: it is
-//! named, and a new interpreter goes on with the rules behind it.
+//! Python enforces the time limit of rules. This module detects rules that block in native code or end the interpreter,
+//! reports them, and restarts the interpreter with the remaining rules.
 
 use super::worker::{Said, Worker};
 use crate::args::{Common, FindingsArgs};
@@ -22,7 +22,7 @@ const ENTRY_POINTS: &str = "entry-points";
 const PYTHON_VARIABLE: &str = "STACKLINE_PYTHON";
 /// Version of the lines, as the package has it.
 const PROTOCOL: u32 = 2;
-/// So much later than Python a limit is kept here.
+/// Delay of the limit here after the limit in Python.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Rules that are being run.
@@ -109,10 +109,10 @@ impl OwnRules {
         (self.limit - GRACE).as_secs_f64()
     }
 
-    /// Waits for what the rules find.
+    /// Wait for the results of the rules.
     ///
     /// # Errors
-    /// If the interpreter cannot read the input, or says what makes no sense.
+    /// If the interpreter cannot read the input, or sends an invalid message.
     pub(super) fn finish(mut self) -> Result<ExternalRules> {
         while let Some(unfinished) = self.run()? {
             self.done.insert(unfinished);
@@ -179,7 +179,7 @@ fn own_settings(args: &FindingsArgs) -> impl Iterator<Item = &String> {
     args.set.iter().filter(|text| is_own(text))
 }
 
-/// Whether a setting such as `MY001.most=5` is of a rule of the user's own.
+/// Check if a setting such as `MY001.most=5` belongs to a Python rule.
 pub(super) fn is_own(setting: &str) -> bool {
     let code = setting.split_once('=').and_then(|(name, _)| name.trim().split_once('.')).map(|(code, _)| code);
     let is_ours = |code: &str| {
@@ -189,7 +189,7 @@ pub(super) fn is_own(setting: &str) -> bool {
     code.is_some_and(|code| !code.is_empty() && !is_ours(code))
 }
 
-/// Files of rules without those that are given again, which is told.
+/// Rule files without duplicates, which are reported.
 fn each_once(given: &[PathBuf]) -> Result<Vec<&Path>> {
     let mut once: Vec<&Path> = Vec::new();
     let same = |a: &Path, b: &Path| a == b || a.canonicalize().is_ok_and(|a| b.canonicalize().is_ok_and(|b| a == b));

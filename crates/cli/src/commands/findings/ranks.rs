@@ -13,10 +13,10 @@ use stackline_engine::{Run, check_cycles, check_steps};
 use stackline_model::{MemoryTrace, ReadReport, Trace};
 use stackline_present::TraceInfo;
 
-/// How to look, and rules of the user's own that are being run.
+/// Options, and Python rules that are running.
 type How<'o> = (&'o Options, &'o mut Option<OwnRules>);
 
-/// Sees each rank's trace while it is at hand, with what was found in it.
+/// Callback for each rank's trace with its findings, while the trace is in memory.
 type See<'s> = &'s mut dyn FnMut(i64, &Trace, &Findings);
 
 fn others(own: &mut Option<OwnRules>) -> Result<ExternalRules> {
@@ -41,7 +41,7 @@ pub(super) fn of_one<'a>(
     Ok((session, found))
 }
 
-/// What is known of the ranks that were looked at so far.
+/// Results of the ranks analyzed so far.
 #[derive(Default)]
 struct Looked {
     infos: Vec<TraceInfo>,
@@ -109,8 +109,8 @@ pub(super) fn of_all<'a>(
     Ok((Session::described(&infos, &reports, common), merged))
 }
 
-/// Of the traces of a session, as the command tells them: of all ranks of a job, merged, and of memory. Of several traces that are no
-/// ranks of one job those of the first, which a note says.
+/// Findings of a session's traces: all ranks of a job, merged, with memory. Traces that are not ranks of one job give
+/// findings of the first, with a note.
 ///
 /// # Errors
 /// If nothing can be looked for in any trace, or memory cannot be read.

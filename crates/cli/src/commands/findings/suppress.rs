@@ -1,4 +1,4 @@
-//! Findings that nobody wants to see: by a file, or by comments in the program.
+//! Suppression of findings, by a file or by comments in source code.
 
 use crate::args::CommentArgs;
 use crate::failure::{did_you_mean, unreadable, wrong_use};
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What is not to be shown.
+/// Suppressed findings from the ignore file and comments.
 #[derive(Debug, Default)]
 pub(crate) struct Suppressions {
     lines: Vec<Line>,
@@ -45,7 +45,7 @@ impl Rules {
         rules::find(code).map(|rule| rule.code).or_else(|| own.map(|rule| rule.code.as_str()))
     }
 
-    /// Whether a code may be that of a rule of the user's own, none of which was loaded.
+    /// Check if a code may belong to a Python rule while none is loaded.
     fn is_of_users(&self, code: &str) -> bool {
         self.own.is_empty() && !code.starts_with("SL")
     }
@@ -60,7 +60,7 @@ impl Rules {
 struct Line {
     number: usize,
     code: String,
-    /// Where; none: everywhere.
+    /// Path pattern; `None` matches all.
     path: Option<String>,
 }
 
@@ -79,7 +79,7 @@ impl Suppressions {
         Ok(Self { lines, file: name, sources, rules, ..Self::default() })
     }
 
-    /// Where it was asked not to show a finding; none if it was not.
+    /// Source of the suppression of a finding; `None` if it is not suppressed.
     pub(crate) fn suppression_of(&self, finding: &Finding) -> Option<Ignored> {
         let code = &finding.rule.code;
         let file = finding.place.file.as_deref().unwrap_or_default();
@@ -109,7 +109,7 @@ impl Suppressions {
         self.named.borrow_mut().extend(files.into_iter().map(str::to_owned));
     }
 
-    /// What is said once all was looked for: codes that no rule has, comments and lines of the file that hid nothing.
+    /// Warnings after all rules ran: unknown codes, and comments and lines that matched no finding.
     pub(crate) fn told(&self) -> Vec<String> {
         let (mut unknown, mut idle) = (Vec::new(), Vec::new());
         let mut room = MOST_BYTES;
@@ -123,7 +123,7 @@ impl Suppressions {
         [unknown, idle, self.idle()].concat()
     }
 
-    /// What is said of the comments of a file.
+    /// Collect warnings about the comments of a file.
     fn comments(&self, file: &str, text: &str, (unknown, idle): (&mut Vec<String>, &mut Vec<String>)) {
         let used = self.used_comments.borrow();
         for (number, line) in (1..).zip(text.lines()) {
@@ -144,7 +144,7 @@ impl Suppressions {
         }
     }
 
-    /// What is said of lines of the file that no finding fitted: what they were written for may be mended, or spelled otherwise.
+    /// Warnings about lines of the file that matched no finding: the problem may be fixed, or the line misspelled.
     fn idle(&self) -> Vec<String> {
         let used = self.used.borrow();
         let idle = self.lines.iter().filter(|line| !used.contains(&line.number));
@@ -156,8 +156,8 @@ impl Suppressions {
     }
 }
 
-/// Where comments about findings are looked for: below named directories, without any below the current one, and below inputs that are
-/// directories. The current one is opened by nobody, but what is read there is the user's own checkout, and no text of it is shown.
+/// Directories to search for comments: the named ones, or else the current directory and input directories. Reading the
+/// current directory is safe, since it is the user's checkout and none of its text is shown.
 ///
 /// # Errors
 /// If a named directory is none.
@@ -180,10 +180,10 @@ pub(crate) fn comment_sources(args: &CommentArgs, inputs: &[PathBuf]) -> Result<
 
 /// Comments are looked for in so many bytes of files.
 const MOST_BYTES: usize = 1 << 26;
-/// What comments about findings begin with.
+/// Prefix of comments about findings.
 const MARK: &str = "stackline:";
 
-/// Whether a code looks like that of a rule of the user's own, such as `MY001`, and not like a name that is misspelled.
+/// Check if a code looks like one of a Python rule, such as `MY001`, and not like a misspelled name.
 pub(super) fn looks_own(code: &str) -> bool {
     !code.starts_with("SL") && code.ends_with(|c: char| c.is_ascii_digit())
 }
@@ -217,13 +217,13 @@ fn codes(line: &str, rules: &Rules) -> Option<Vec<String>> {
     (!codes.is_empty()).then_some(codes)
 }
 
-/// Whether a line has the comment with an empty list: neither all nor any.
+/// Check if a line has the comment with an empty list, which ignores nothing.
 fn names_nothing(line: &str) -> bool {
     let list = || line.split_once('#')?.1.split_once(MARK)?.1.trim_start().strip_prefix("ignore[")?.split_once(']');
     list().is_some_and(|(list, _)| list.chars().all(|c| c == ',' || c.is_whitespace()))
 }
 
-/// Whether a path fits a pattern in which `*` stands for any text: all of it, or its end from a folder on.
+/// Match a path, or its end after a `/`, with a pattern in which `*` matches any text.
 fn matches(pattern: &str, path: &str) -> bool {
     let folders = path.match_indices('/').map(|(at, _)| at + 1);
     std::iter::once(0).chain(folders).any(|from| critical_path::matches(pattern, &path[from..]))

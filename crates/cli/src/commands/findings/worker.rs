@@ -10,7 +10,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Instant;
 
-/// What the interpreter runs. A folder called `stackline` where the user is must not be taken for the package.
+/// Python program of the interpreter. It removes empty `sys.path` entries, so that a local directory `stackline` does
+/// not hide the package.
 const PROGRAM: &str = r#"
 import sys
 sys.path[:] = [path for path in sys.path if path]
@@ -30,12 +31,12 @@ pub(super) struct Worker {
     lines: Receiver<std::io::Result<String>>,
 }
 
-/// What comes next.
+/// Event from the interpreter.
 pub(super) enum Said {
     Message(Message),
     /// The deadline has passed; the interpreter was stopped.
     Nothing,
-    /// It has ended, like this.
+    /// The interpreter exited, with this status.
     Ended(String),
 }
 

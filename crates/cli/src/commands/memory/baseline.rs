@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What `memory --format json` wrote of an earlier run.
+/// Results of an earlier `memory --format json`.
 #[derive(Debug)]
 pub(super) struct Baseline {
     pub(super) findings: Findings,

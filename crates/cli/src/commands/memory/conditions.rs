@@ -28,19 +28,19 @@ pub(super) enum Condition {
     Waste(f64),
     /// A device's peak has more bytes than this.
     Peak(f64),
-    /// It is above the baseline's by more than this, in percent of that;
+    /// Peak above the baseline's by more than this, in percent of it;
     PeakRise(f64),
     /// or in bytes.
     PeakMore(f64),
 }
 
-/// What conditions look at.
+/// Data that conditions evaluate.
 pub(super) struct Looked<'a> {
     pub(super) peaks: &'a [DevicePeak],
     pub(super) listed: &'a [(&'a Finding, Option<Change>)],
     /// The baseline's peaks by device.
     pub(super) before: Option<&'a BTreeMap<String, u64>>,
-    /// Whether what is but a guess counts, too.
+    /// Include findings of low confidence.
     pub(super) guesses: bool,
 }
 
@@ -83,20 +83,20 @@ impl Condition {
         read.ok_or_else(|| form(""))
     }
 
-    /// Whether it compares with an earlier run.
+    /// Check if the condition needs a baseline.
     pub(super) fn needs_baseline(&self) -> bool {
         matches!(self, Self::New | Self::PeakRise(_) | Self::PeakMore(_))
     }
 
-    /// Whether findings of low confidence do not count for it.
+    /// Check if the condition excludes findings of low confidence.
     pub(super) fn leaves_out_guesses(&self) -> bool {
         matches!(self, Self::New | Self::Waste(_))
     }
 
-    /// Why it holds, in words; none if it does not.
+    /// Reason why the condition holds; `None` if it does not.
     ///
     /// # Errors
-    /// If that cannot be told of this input.
+    /// If the input lacks the data for the condition.
     pub(super) fn holds(&self, judged: &Looked<'_>) -> Result<Option<String>> {
         let rise = |is_above: &dyn Fn(f64, f64) -> bool| {
             judged.peaks.iter().find_map(|peak| risen(peak, judged.before?, is_above))

@@ -1,4 +1,4 @@
-//! `memory`: who holds memory at its peaks, what of it is for nothing, what a change would save.
+//! `memory`: live memory at the peaks by owner, waste, and savings of suggestions.
 
 mod baseline;
 mod conditions;
@@ -26,7 +26,7 @@ use stackline_present::terminal::clean_lines;
 /// Points of the curve for people.
 const CURVE_POINTS: usize = 20;
 
-/// Runs the command; tells whether a `--fail-on` condition held.
+/// Run the command. The result is true if a `--fail-on` condition held.
 pub(crate) fn run(args: &MemoryArgs, common: &Common) -> Result<bool> {
     if common.steps.is_some() {
         return Err(wrong_use("a memory trace has no steps to select"));
@@ -98,7 +98,7 @@ fn of_process(run: &Run, wanted: &str) -> Result<MemoryTrace> {
     Err(wrong_use(format!("--process: no process {wanted:?}; there are: {}", labels.join(", "))))
 }
 
-/// From when on something is a pattern.
+/// Thresholds of memory patterns.
 fn rules(args: &MemoryArgs) -> Result<Rules> {
     let mut settings = Settings::default();
     for text in &args.set {
@@ -192,7 +192,7 @@ fn overview((args, common): (&MemoryArgs, &Common), analysis: &MemoryAnalysis<'_
     all
 }
 
-/// The tables for a language model: without what findings tell, and without what columns of the allocator mean.
+/// Tables for a language model, without findings and allocator columns.
 pub(super) fn overview_for_agent(args: &MemoryArgs, common: &Common, analysis: &MemoryAnalysis<'_>) -> Vec<Table> {
     let mut tables = overview((args, common), analysis);
     tables.retain(|table| !["memory_waste", "memory_suggestions"].contains(&table.name.as_ref()));
@@ -203,7 +203,7 @@ pub(super) fn overview_for_agent(args: &MemoryArgs, common: &Common, analysis: &
     tables
 }
 
-/// That what is told to do together is not all to be seen, where the table is cut.
+/// Note for a shortened table that hides some of the suggestions to combine.
 fn cut_note(common: &Common, listed: &[usize], chosen: &[usize]) -> Option<String> {
     let rows = common.limit.unwrap_or(ROWS);
     let is_cut = common.format == Format::Table && rows > 0;
@@ -212,7 +212,7 @@ fn cut_note(common: &Common, listed: &[usize], chosen: &[usize]) -> Option<Strin
         .then(|| "Some of these numbers are not shown: --limit 0 shows all rows.".to_owned())
 }
 
-/// Leaves out columns that say for programs what others say for people: parts of places, and of what to change.
+/// Remove columns that repeat others for programs: parts of source locations and of changes.
 fn for_people(table: &mut Table) {
     if table.name == "memory_at_peak" {
         return;
@@ -238,7 +238,7 @@ fn for_people(table: &mut Table) {
     place_before_numbers(table);
 }
 
-/// A terminal has no room for the columns on the right: the place, which everybody looks for, stands behind the bytes.
+/// Move the source location after the bytes, since a terminal may cut the columns on the right.
 fn place_before_numbers(table: &mut Table) {
     let position = |table: &Table, name: &str| table.columns.iter().position(|column| column.name == name);
     let Some(place) = position(table, "place") else { return };
@@ -255,7 +255,7 @@ pub(in crate::commands) fn described(memory: &MemoryTrace) -> Trace {
     trace
 }
 
-/// What was read.
+/// Header: the memory trace that was read.
 pub(super) fn head(trace: &MemoryTrace) -> String {
     let devices: Vec<&str> = trace.devices.iter().map(|device| trace.strings.get(device.name)).collect();
     let count = |count: usize, one: &str, many: &str| {
@@ -277,7 +277,7 @@ pub(super) fn head(trace: &MemoryTrace) -> String {
     text
 }
 
-/// What the source does not tell, and how to record it: the first of what hides the rest.
+/// Missing data of the source and instructions to record it: the most important note only.
 fn missing(trace: &MemoryTrace) -> &'static str {
     let has_paths = trace.objects.stack.iter().any(|stack| stack.is_some());
     // Of the sources, snapshots of PyTorch's allocator alone have segments.

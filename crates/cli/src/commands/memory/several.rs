@@ -1,4 +1,4 @@
-//! `memory` of several files: ranks of a job beside each other, or a series in time.
+//! `memory` for several files: ranks of a job, or a series over time.
 
 use super::described;
 use crate::args::{Common, Format, MemoryArgs};
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 /// Files of memory, each with its name.
 type Files = [(PathBuf, String)];
 
-/// What was read of several files.
+/// Results of reading several files.
 pub(in crate::commands) struct Read {
     pub(in crate::commands) memories: SeveralMemories,
     /// The read reports of the files, and of those that could not be read.
@@ -45,7 +45,7 @@ pub(super) fn run(run: &Run, files: &Files, args: &MemoryArgs, common: &Common) 
     if is_for_people { say(&next(&memories, run)) } else { Ok(()) }
 }
 
-/// The memory trace of a rank. Where names tell which file that is, no other one is read.
+/// Memory trace of a rank. If file names contain the rank, no other file is read.
 pub(in crate::commands) fn trace_of_rank(
     run: &Run,
     files: &Files,
@@ -110,7 +110,7 @@ pub(in crate::commands) fn read(run: &Run, files: &Files, common: &Common) -> Re
     Ok(Read { memories: SeveralMemories::new(summaries), reports })
 }
 
-/// What a trace is called that is one of several in a file: as the file, and then the member.
+/// Name of one of several memory traces in a file: the file, then the member.
 fn name_of_member((path, name): (&Path, &str), trace: &MemoryTrace, files: &Files) -> String {
     if files.len() == 1 {
         return trace.label.clone();
@@ -162,7 +162,7 @@ fn refuse_options_of_one(files: &Files, args: &MemoryArgs) -> Result<()> {
     }))
 }
 
-/// How to go on: the command that shows one of the ranks, or what changed from the first to the last time.
+/// Suggested next command: one of the ranks, or the change from the first to the last file.
 fn next(memories: &SeveralMemories, run: &Run) -> String {
     let files = memories.to_look_at();
     let paths: Vec<PathBuf> = files.iter().map(|(_, source)| source.path.clone()).collect();

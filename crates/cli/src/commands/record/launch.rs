@@ -56,7 +56,8 @@ pub(super) fn run(command: &[OsString], environment: &[(&str, OsString)]) -> Res
     Ok((pid.as_raw().cast_unsigned(), ended?))
 }
 
-/// Now, for the processes of the command to count from. Those on other machines, which the variable reaches as well, tell so by the boot.
+/// Environment variable with the current time, from which processes of the command count. Processes on other machines
+/// detect that by the boot ID.
 pub(super) fn begin() -> Option<(&'static str, OsString)> {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).ok()?;
     let ns = i128::from(now.tv_sec()) * 1_000_000_000 + i128::from(now.tv_nsec());
@@ -85,7 +86,7 @@ pub(super) fn signaled(pid: u32, ended: ExitStatus) -> Option<Signaled> {
     Some(Signaled { pid, signal, name, at_unix_ns: i64::try_from(now.as_nanos()).unwrap_or(0) })
 }
 
-/// The first signal for real time, of those that programs see (`kill -l`).
+/// First real-time signal that programs may use (`kill -l`).
 const FIRST_REAL_TIME: i32 = 34;
 
 fn real_time_name(signal: i32) -> String {
@@ -109,7 +110,7 @@ fn wait_until_ended(pid: Pid) {
     while waitid(Id::Pid(pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT) == Err(nix::errno::Errno::EINTR) {}
 }
 
-/// The signals to pass on, without those that this process was told to ignore: so must the command be when it starts.
+/// Signals to forward. Signals that this process ignores are excluded, since the command inherits that.
 fn wanted() -> impl Iterator<Item = i32> {
     PASSED_ON.into_iter().filter(|&signal| !is_ignored(signal))
 }
@@ -134,7 +135,8 @@ fn not_started(program: &OsString, error: &io::Error) -> anyhow::Error {
     }
 }
 
-/// The exit code of what ended. If it was killed by a signal, this process is, too, and this does not return.
+/// Exit code of the command. If a signal killed the command, this function kills its own process with it and does not
+/// return.
 pub(super) fn end_like(ended: ExitStatus) -> u8 {
     let Some(signal) = ended.signal() else {
         return ended.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1);

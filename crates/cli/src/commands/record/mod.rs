@@ -1,6 +1,6 @@
 //! `record`: runs a command with the recorder in its Python processes, and merges what they wrote.
 //!
-//! The command runs as it does alone. Whatever goes wrong here after it has started never changes its result.
+//! The command behaves as without recording. Failures here after its start never change its result.
 
 mod launch;
 mod options;
@@ -18,7 +18,7 @@ use stackline_present::human;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
-/// Runs the command; the result is the exit code of what it ran. If that was killed by a signal, so is this process.
+/// Run the command and return its exit code. If a signal killed it, this process ends by the same signal.
 pub(crate) fn run(args: &RecordArgs, common: &Common) -> Result<u8> {
     let options = options::variables(args, common)?;
     let recorder = run_directory::recorder()?;
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &RecordArgs, common: &Common) -> Result<u8> {
     Ok(launch::end_like(ended))
 }
 
-/// Whether there was no room for a run directory: no reason to run the command another time.
+/// Check if there was no space for a run directory, which is no reason to run the command again.
 fn is_full(error: &anyhow::Error) -> bool {
     let kind = error.root_cause().downcast_ref::<io::Error>().map(io::Error::kind);
     matches!(kind, Some(ErrorKind::StorageFull | ErrorKind::FileTooLarge | ErrorKind::QuotaExceeded))
@@ -70,7 +70,7 @@ fn is_full(error: &anyhow::Error) -> bool {
 const NOTHING: &str = "nothing was recorded: no Python process reported. Recording needs Python without -I, -S and \
                        -E, and the environment that the command was given.";
 
-/// What was recorded, where the streams could be read but not merged, or not even that.
+/// Summary of streams that could not be merged, or not be read.
 fn not_merged(
     args: &RecordArgs,
     common: &Common,
@@ -90,7 +90,7 @@ fn not_merged(
     }
 }
 
-/// What is missing of the recording, and why.
+/// Missing records of the recording with reasons.
 fn missing(tree: &CallingContextTree) -> String {
     let is_write = |problem: &&Problem| ["not_written", "write_delayed"].contains(&problem.code.as_str());
     let mut text: String =
@@ -106,7 +106,7 @@ fn missing(tree: &CallingContextTree) -> String {
 #[derive(Clone, Copy)]
 enum Part {
     All,
-    /// From a time or a step on, or some steps.
+    /// From a time or step on, or a range of steps.
     Later,
     /// For a time, which counts from the begin of the recording: imports may take longer.
     Ends,
@@ -122,8 +122,7 @@ fn part(args: &RecordArgs, common: &Common) -> Part {
     }
 }
 
-/// The command to look at the recording with: what to change is told where the calls of operators are known, and who wastes memory if
-/// that was asked for.
+/// Suggested next command: `findings` if operator calls are recorded, `memory` if memory was requested.
 fn next(args: &RecordArgs, tree: &CallingContextTree) -> &'static str {
     let is_operator = |kind| matches!(kind, FrameKind::Operator | FrameKind::Backward);
     let has_operators = tree.frames.iter().any(|frame| is_operator(frame.kind()));
@@ -134,7 +133,7 @@ fn next(args: &RecordArgs, tree: &CallingContextTree) -> &'static str {
     }
 }
 
-/// How the command ended, if not by itself, what was recorded, what worked, what is missing, `more` to say, and at last what to do next.
+/// Summary line: end of the command, recorded data, sources, missing records, `more`, and the next command.
 fn summary(tree: &CallingContextTree, (how, run, next): (&str, &str, &str), (part, more): (Part, &str)) -> String {
     let mut off: Vec<String> = Vec::new();
     let mut on: Vec<&str> = Vec::new();

@@ -1,4 +1,4 @@
-//! How to record: from what was typed to the variables that the recorder reads in each process.
+//! Recording options: from arguments to environment variables of the recorder.
 
 use crate::args::{Common, Format, Mode, RecordArgs};
 use crate::failure::wrong_use;
@@ -6,10 +6,10 @@ use anyhow::Result;
 use stackline_ingest::recording::{COUNTERS, MAX_COUNTERS};
 use std::ffi::OsString;
 
-/// What can be left out.
+/// Sources that can be disabled.
 const SOURCES: &[&str] = &["python", "pytorch", "compilations", "kernels"];
 
-/// The variables; what was not typed is left to the environment.
+/// Environment variables for the given options. Other variables keep their value.
 pub(super) fn variables(args: &RecordArgs, common: &Common) -> Result<Vec<(&'static str, OsString)>> {
     if let Some(unknown) = args.without.iter().find(|name| !SOURCES.contains(&name.as_str())) {
         return Err(wrong_use(format!("unknown source {unknown:?}; --without accepts: {}", SOURCES.join(", "))));

@@ -13,16 +13,16 @@ const BOOTSTRAP: [(&str, &str); 2] = [
 ];
 /// The recorder's file.
 const RECORDER: &str = "libstackline_record.so";
-/// The same in a Python package, beside whose scripts this program may stand.
+/// Path of the recorder inside an installed Python package, if this program is one of its scripts.
 const PACKAGED: &str = "stackline/_stackline_record.so";
 /// Names the recorder's file.
 const RECORDER_VARIABLE: &str = "STACKLINE_RECORDER";
 
 /// Run directory of a recording that starts.
 pub(super) struct RunDirectory {
-    /// As it was given, for messages.
+    /// Path as given, for messages.
     given: PathBuf,
-    /// From the root: processes change their directories.
+    /// Absolute path, since processes change their directories.
     run: PathBuf,
 }
 
@@ -62,7 +62,7 @@ impl RunDirectory {
         self.run.join("inject")
     }
 
-    /// The variables that the command gets besides those of this process.
+    /// Additional environment variables of the command.
     pub(super) fn environment(&self, recorder: &Path) -> Result<Vec<(&'static str, OsString)>> {
         let inherited = std::env::var_os("PYTHONPATH").filter(|path| !path.is_empty());
         let paths = std::iter::once(self.inject()).chain(inherited.iter().flat_map(std::env::split_paths));
@@ -125,7 +125,7 @@ fn make_free(name: &str) -> Result<PathBuf> {
     Err(wrong_use(format!("{name}.stackline and thousands of others exist; choose a name with -o")))
 }
 
-/// What a run of a command is called: after its script or module, or the command itself.
+/// Default name of the run: the script, module, or command.
 fn name(command: &[OsString]) -> String {
     let words: Vec<&Path> = command.iter().map(Path::new).collect();
     let script = words.iter().find(|word| word.extension().is_some_and(|extension| extension == "py"));
@@ -158,7 +158,7 @@ fn packaged(libraries: &Path) -> Vec<PathBuf> {
     found.into_iter().map(|(_, file)| file).collect()
 }
 
-/// The recorder: what the variable names, beside this program, or where it is installed.
+/// Path of the recorder: from the variable, from the directory of this program, or from the installation.
 pub(super) fn recorder() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os(RECORDER_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from) {
         return fs::canonicalize(&path)

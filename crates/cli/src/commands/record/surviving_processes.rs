@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long processes may take to end after the command. The resource tracker of `multiprocessing` learns from its end that it shall
-/// end, too, and is no daemon: it takes some 20 ms, on a busy machine much longer.
+/// Time limit for processes to end after the command. The resource tracker of `multiprocessing` is not a daemon and
+/// ends after its parent, usually within 20 ms, on a busy machine later.
 const PATIENCE: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -25,13 +25,14 @@ pub(super) fn sentence(run: &Path) -> String {
     }
 }
 
-/// How many streams have a process that writes them.
+/// Number of streams with a live writer.
 fn count(streams: &Path) -> usize {
     let Ok(entries) = fs::read_dir(streams) else { return 0 };
     entries.flatten().filter(|entry| is_written(&entry.path()).unwrap_or(false)).count()
 }
 
-/// Whether the process that made a stream, whose number its name begins with, has it open: another process with that number has not.
+/// Check if the process of a stream, by the PID in its name, has the stream open. Another process with the same PID
+/// does not.
 fn is_written(stream: &Path) -> Option<bool> {
     let (pid, _) = stream.file_name()?.to_str()?.split_once('-')?;
     let pid: u32 = pid.parse().ok()?;

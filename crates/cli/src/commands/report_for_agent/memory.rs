@@ -16,7 +16,7 @@ use stackline_present::terminal::clean_lines;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-/// The highest peak of each device is looked at: further ones are mostly made of the same.
+/// Number of peaks per device. Further peaks mostly have the same composition.
 const PEAKS: usize = 1;
 /// Places that are listed.
 const PLACES: usize = 6;
@@ -57,7 +57,7 @@ pub(in crate::commands) fn of_memory(run: &Run, common: &Common) -> Result<Strin
     Ok(cut(out, &more))
 }
 
-/// What several files are to each other, with the highest peak of each.
+/// Comparison of several files, with the highest peak of each.
 fn of_several(run: &Run, files: &[(PathBuf, String)], common: &Common) -> Result<String> {
     let memory::Read { memories, reports } = memory::read_several(run, files, common)?;
     let mut out = String::from("Report of device memory from several files. Numbers are from the files.\n");
@@ -71,7 +71,7 @@ fn of_several(run: &Run, files: &[(PathBuf, String)], common: &Common) -> Result
     Ok(cut(out, &command_line("memory", run.inputs(), &[])))
 }
 
-/// Whether a table stands before the findings.
+/// Check if a table precedes the findings.
 fn is_first(table: &Table) -> bool {
     ["memory_peaks", "memory_out_of_memory", "memory_composition"].contains(&table.name.as_ref())
 }
