@@ -1,4 +1,4 @@
-//! The read reports of a set as one table: what was repaired, skipped or lost, how often, and where first.
+//! Read reports of all traces as one table: repaired, skipped and lost records with counts and first positions.
 
 use crate::terminal::{self, Style};
 use stackline_model::{Table, Trace, TraceSet, Unit};

@@ -106,7 +106,7 @@ fn missing(tree: &CallingContextTree) -> String {
 #[derive(Clone, Copy)]
 enum Part {
     All,
-    /// From a time or step on, or a range of steps.
+    /// Start at a time or step, or a range of steps.
     Later,
     /// For a time, which counts from the begin of the recording: imports may take longer.
     Ends,

@@ -12,7 +12,7 @@ use stackline_analyze::critical_path::{FlowPair, Mark, Overlay, TrackKey};
 use std::io::{BufWriter, Read, Write};
 use thiserror::Error;
 
-/// Why an overlay cannot be written.
+/// Error of writing an overlay.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum OverlayError {
@@ -30,10 +30,10 @@ pub enum OverlayError {
     Malformed {
         /// Position in the (decompressed) text.
         offset: u64,
-        /// What was found.
+        /// Description of the error.
         what: &'static str,
     },
-    /// Events on the path were not met. What has been written so far is of no use.
+    /// Events on the path are missing. The output so far is incomplete.
     #[error(
         "only {marked} of {expected} events on the critical path were found in the file: it is damaged; repair it (or \
          export the trace again) before writing an overlay"
@@ -57,7 +57,7 @@ pub enum OverlayError {
     },
 }
 
-/// What was written.
+/// Summary of the written overlay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OverlaySummary {
     /// Events of the original met.
@@ -68,7 +68,7 @@ pub struct OverlaySummary {
     pub left_out: u64,
     /// Arrow events added, two per arrow.
     pub flow_events: u64,
-    /// Whether the original ended early; what was complete has been written and closed.
+    /// The original was truncated; its complete part has been written and closed.
     pub truncated: bool,
 }
 

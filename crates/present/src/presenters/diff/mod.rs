@@ -10,7 +10,7 @@ use super::human::duration;
 use stackline_analyze::diff::{Change, ChangeTable, Diff, Measure, Method, Per, Verdict};
 use std::collections::BTreeSet;
 
-/// What is shown of a comparison.
+/// Comparison with display options.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown<'a> {
     /// All of it.
@@ -30,7 +30,7 @@ const BELOW: [ChangeTable; 4] =
     [ChangeTable::Operators, ChangeTable::Kernels, ChangeTable::Paths, ChangeTable::Functions];
 
 impl Shown<'_> {
-    /// What a table is called.
+    /// Title of a table.
     fn title(&self, table: ChangeTable) -> &'static str {
         match table {
             ChangeTable::Steps if self.diff.per == Per::Step => "Steps",
@@ -43,7 +43,7 @@ impl Shown<'_> {
         }
     }
 
-    /// How often a row is called, or seen: `24 a step`, `24 → 25 a step`, `68 → 60 calls`; empty where that was not counted.
+    /// Number of calls or samples of a row: `24 a step`, `24 → 25 a step`, `68 → 60 calls`; empty if not counted.
     fn counts(&self, table: ChangeTable, change: &Change) -> String {
         let sampled = table == ChangeTable::Functions && self.diff.functions_by != Some("calls");
         let what = match (sampled, self.diff.per) {
@@ -76,7 +76,7 @@ impl Shown<'_> {
         if only || share.is_empty() { times } else { format!("{times}, {share}") }
     }
 
-    /// How much more time a row takes, in ns: of calls as many as before, where those are compared.
+    /// Change of a row's time in ns, scaled to equal numbers of calls if calls are compared.
     fn change_ns(&self, table: ChangeTable, change: &Change) -> f64 {
         self.diff.change_ns(table, change)
     }
@@ -111,7 +111,7 @@ impl Shown<'_> {
         (shown.take(top).collect(), count)
     }
 
-    /// How many rows of a table could not be tested because records or times of them are missing, or calls of them not counted.
+    /// Number of rows that could not be tested, since records, times or counts of calls are missing.
     fn untested(&self, table: ChangeTable) -> usize {
         let is_untested = |change: &&Change| change.verdict == Verdict::Untested;
         let is_told = !self.diff.lost.is_empty() || self.diff.per == Per::Call;
@@ -119,8 +119,8 @@ impl Shown<'_> {
         if counts { self.changes(table).iter().filter(is_untested).count() } else { 0 }
     }
 
-    /// Rows that are called another number of times in all steps, though their time is no more than noise: what is no chance need not
-    /// be tested. Those that do not occur on one side are told as such.
+    /// Rows with a changed number of calls in all steps, and times within noise. Such a change needs no test. Rows on
+    /// one side only are listed elsewhere.
     fn recounted(&self, table: ChangeTable) -> Vec<&Change> {
         let all = self.changes(table);
         let row = |change: &&'_ Change| (change.rank, change.name.clone(), change.operator.clone());
@@ -149,7 +149,7 @@ impl Shown<'_> {
         (!told.is_empty()).then(|| format!("{how}: {}{more}.", told.join(", ")))
     }
 
-    /// Whether most of a path's change is that of one path below it.
+    /// Check if most of a path's change comes from one path below it.
     fn told_below(&self, change: &Change, all: &[&Change]) -> bool {
         let ns = |change: &Change| self.change_ns(ChangeTable::Paths, change);
         let below = |other: &&&Change| {
@@ -160,7 +160,7 @@ impl Shown<'_> {
         all.iter().find(below).is_some()
     }
 
-    /// Whether there are several ranks.
+    /// Check for several ranks.
     fn has_ranks(&self) -> bool {
         let mut all = self.diff.changes.values().flatten().map(|change| change.rank);
         let first = all.next();
@@ -168,15 +168,15 @@ impl Shown<'_> {
     }
 }
 
-/// How many rows changed.
+/// Number of changed rows.
 struct Count {
     /// More than noise makes of them.
     tested: usize,
-    /// That are on one side alone: what is new, or gone, is not tested.
+    /// Rows on one side only, new or gone, which are not tested.
     alone: usize,
 }
 
-/// What a measure of the step, or of the whole, is for people.
+/// Label of a measure of the step, or of the whole run.
 fn measure(measure: Measure, per: Per) -> &'static str {
     match measure {
         Measure::Step if per == Per::Step => "step",
@@ -223,7 +223,7 @@ fn share(change: &Change) -> String {
     }
 }
 
-/// What a row is called: a kernel by family with its operator, a path by its end.
+/// Name of a row: a kernel by family with its operator, a path by its end.
 fn name(table: ChangeTable, change: &Change) -> String {
     match (&change.operator, table) {
         (Some(operator), _) => format!("{operator}: {}", change.name),

@@ -9,7 +9,7 @@ use stackline_analyze::diff::{Change, ChangeTable, Measure, Method, Per, Verdict
 /// Cells of a bar.
 const BAR: usize = 10;
 
-/// What is said first where one run stands against one.
+/// First line of a comparison of one run with another.
 const UNTESTED: &str = "Not tested between runs: each side has one run. Intervals and \"noise\" refer to steps within \
                         a run; two runs of one program often differ by more. Give several runs for each side to test.";
 
@@ -50,7 +50,7 @@ pub fn text(shown: &Shown<'_>, style: &Style) -> String {
     out
 }
 
-/// What is said before all else: that nothing is tested from run to run, and that steps or wholes of the sides cannot be compared.
+/// Lines before the comparison: no test between runs, or incomparable steps or totals.
 fn first(shown: &Shown<'_>, style: &Style) -> String {
     let is_tested = shown.diff.method == Method::Runs;
     match (shown.first_warning(), shown.diff.per) {
@@ -103,7 +103,7 @@ fn steps(out: &mut String, shown: &Shown<'_>, style: &Style) {
     }
 }
 
-/// A line of cells; those that do not fit stand below the second one.
+/// A line of cells. Cells that do not fit are written on the next line, below the second cell.
 struct Line {
     text: String,
     width: usize,

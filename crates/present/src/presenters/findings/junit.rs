@@ -6,13 +6,13 @@ use quick_xml::events::{BytesDecl, BytesText, Event};
 use stackline_analyze::findings::{Finding, Reason, RuleInfo, SkippedRule, evidence};
 use std::io;
 
-/// So many findings below --min-gain are named.
+/// Maximum number of listed findings below --min-gain.
 const MOST_TOLD: usize = 20;
 
-/// What a test says.
+/// Result of a test.
 enum Outcome<'f> {
     Passed,
-    /// It found only what gains too little to be told: this.
+    /// Only findings below --min-gain.
     Small(Vec<&'f Finding>),
     Found(Vec<&'f Finding>),
     /// The rule failed; what it found before is a test of its own.
@@ -21,7 +21,7 @@ enum Outcome<'f> {
 }
 
 impl Outcome<'_> {
-    /// What the test is called behind the name of its rule, where that has another test.
+    /// Suffix of the test's name, for a second test of one rule.
     fn suffix(&self) -> &'static str {
         match self {
             Self::Passed | Self::Small(_) | Self::Found(_) => "",
@@ -110,7 +110,7 @@ fn test(writer: &mut Writer<Vec<u8>>, shown: &Shown<'_>, (rule, name, outcome): 
     Ok(())
 }
 
-/// Why a test passes though its rule found something.
+/// Output of a passed test with findings below --min-gain.
 fn told(writer: &mut Writer<Vec<u8>>, shown: &Shown<'_>, small: &[&Finding]) -> io::Result<()> {
     let line = |f: &&Finding| {
         let gain = gain(shown.found, f).map_or_else(String::new, |gain| format!(": estimated gain {gain}"));

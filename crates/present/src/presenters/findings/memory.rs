@@ -1,4 +1,4 @@
-//! What findings save of the memory of devices, in words.
+//! Memory savings of findings as text.
 
 use crate::presenters::human::bytes;
 use stackline_analyze::findings::{DevicePeak, Findings, MemoryGain};
@@ -34,14 +34,14 @@ fn device(name: &str) -> &str {
     if name.is_empty() { "the device" } else { name }
 }
 
-/// `memory peaks at 12.0 MiB on cuda:0`; none where no memory was looked at.
+/// `memory peaks at 12.0 MiB on cuda:0`; `None` without memory data.
 pub(super) fn peaks(found: &Findings) -> Option<String> {
     let one = |peak: &DevicePeak| format!("{} on {}", bytes(peak.bytes), device(&peak.device));
     let all: Vec<String> = found.peaks.iter().map(one).collect();
     (!all.is_empty()).then(|| format!("memory peaks at {}", all.join(", ")))
 }
 
-/// What changes of memory do together, a sentence for each device that they help.
+/// Combined savings of memory changes: a sentence for each device with savings.
 #[must_use]
 pub fn together(found: &Findings) -> Vec<String> {
     let helped = found.peaks.iter().filter_map(|peak| {

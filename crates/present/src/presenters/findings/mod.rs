@@ -26,12 +26,12 @@ use stackline_analyze::findings::{Finding, Findings, RankTimes, Reason, SkippedR
 use stackline_model::names::MODULE_PREFIX;
 use std::fmt;
 
-/// What is shown of findings.
+/// Findings with display options.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown<'a> {
     /// All of them.
     pub found: &'a Findings,
-    /// Those to show, in their order, each with what it is beside an earlier run.
+    /// Listed findings in display order, each with its change from an earlier run.
     pub listed: &'a [(&'a Finding, Option<Change>)],
     /// Findings of an earlier run that are gone: their titles and places.
     pub gone: &'a [String],
@@ -41,12 +41,12 @@ pub struct Shown<'a> {
     pub more: usize,
 }
 
-/// Where it was asked not to show a finding.
+/// Source of a suppression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ignored {
     /// In a comment of the program: its file and line.
     Comment(String),
-    /// In a file of what to ignore: its name and line.
+    /// File name and line of the ignore file.
     File(String),
 }
 
@@ -59,14 +59,14 @@ impl fmt::Display for Ignored {
     }
 }
 
-/// A finding beside an earlier run.
+/// Change of a finding from an earlier run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It was not there.
+    /// Absent from the earlier run.
     New,
-    /// It was there, and gained about the same.
+    /// Present before, with about the same gain.
     Same,
-    /// It was there, and gained another amount: then, in ns per step or, of memory, bytes.
+    /// Present before, with another gain; with that gain in ns per step, or in bytes for memory.
     Changed(i64),
 }
 
@@ -81,7 +81,7 @@ impl Change {
     }
 }
 
-/// What [`percent`] makes of what is no part of a step that is worth telling.
+/// Text of [`percent`] for a negligible share of a step.
 const NOTHING: &str = "0.0 %";
 /// The same of all of a step.
 const ALL: &str = "100.0 %";
@@ -98,14 +98,13 @@ fn percent(found: &Findings, ns: i64) -> String {
     format!("{:.1} %", (share * 10.0).round() / 10.0 + 0.0)
 }
 
-/// What [`percent`] is a part of.
+/// Whole to which [`percent`] refers.
 fn of_what(found: &Findings) -> &'static str {
     if found.steps > 0 { "of a step" } else { "of the window" }
 }
 
-/// `595 µs a step (41.2 %; 40.8 % to 41.3 %)`, or nothing where nothing is gained. Findings stand in the order of what they
-/// likely gain, sure or not: a recording often cannot tell work from waiting, and would put what gains most last. So what may gain
-/// nothing is said to.
+/// `595 µs/step (41.2 %), bounds 40.8 % to 41.3 %`; `None` without a gain. Findings are ordered by likely gain, sure or
+/// not, since a recording often cannot distinguish work from waiting. A lower bound of 0 is therefore always shown.
 fn gain(found: &Findings, finding: &Finding) -> Option<String> {
     if let Some(saved) = &finding.memory {
         return Some(memory::gain(saved));
@@ -115,7 +114,7 @@ fn gain(found: &Findings, finding: &Finding) -> Option<String> {
     Some(format!("{}{per} ({}{of}){}", signed(gain.ns), percent(found, gain.ns), bounds(found, gain)))
 }
 
-/// The bounds of a gain, behind the gain itself.
+/// Bounds of a gain, to append to it.
 fn bounds(found: &Findings, gain: Gain) -> String {
     let (likely, most) = (percent(found, gain.ns), percent(found, gain.high_ns));
     // Bounds that do not differ from it as far as they are shown tell nothing.
@@ -127,13 +126,13 @@ fn bounds(found: &Findings, gain: Gain) -> String {
     }
 }
 
-/// Whether bounds are those that any gain has, from nothing to all of a step, as far as they are shown.
+/// Check for bounds that any gain has: from 0 to the whole step, as displayed.
 #[must_use]
 pub fn bounds_are_unknown(found: &Findings, gain: Gain) -> bool {
     (gain.low_ns <= 0 || percent(found, gain.low_ns) == NOTHING) && percent(found, gain.high_ns) == ALL
 }
 
-/// What a finding gained in an earlier run, in its unit.
+/// Gain of a finding in an earlier run, in its unit.
 fn before(finding: &Finding, gained: i64) -> String {
     match finding.memory {
         Some(_) => human::bytes(u64::try_from(gained).unwrap_or(0)),
@@ -141,7 +140,7 @@ fn before(finding: &Finding, gained: i64) -> String {
     }
 }
 
-/// How long what was looked at takes, and how much memory it needs, as far as that is known.
+/// Length of a step or run, and peak memory, if known.
 fn size(found: &Findings) -> String {
     match memory::peaks(found) {
         None => length(found),
@@ -195,7 +194,7 @@ pub fn on_ranks(found: &Findings, finding: &Finding) -> Option<String> {
     })
 }
 
-/// What all gain together, and what is no part of that, in sentences; nothing where no finding gains time.
+/// Combined gain of all findings, and the excluded findings; `None` if no finding gains time.
 fn together(found: &Findings) -> Option<String> {
     let apart = apart(found);
     let Some(all) = found.together.filter(|all| all.ns > 0) else {
@@ -212,7 +211,7 @@ fn together(found: &Findings) -> Option<String> {
     Some(told + surprise(found, all.ns) + &apart)
 }
 
-/// Findings that are no part of what all gain together, and why: `1 finding with a hope for its gain`.
+/// Findings excluded from the combined gain, with reasons: `1 finding with a speculative gain`.
 fn apart(found: &Findings) -> Option<String> {
     let count = |is: &dyn Fn(&Finding) -> bool| found.findings.iter().filter(|f| f.gain.is_some() && is(f)).count();
     let of_calls = [
@@ -234,13 +233,13 @@ fn apart(found: &Findings) -> Option<String> {
     (!told.is_empty()).then(|| told.join(", "))
 }
 
-/// Whether a gain is larger than another one by more than replay and rounding are off: a two-hundredth of a step.
+/// Check if a gain exceeds another by more than the error of replay and rounding, 0.5 % of a step.
 fn is_beyond(gain_ns: i64, other_ns: i64, step_ns: i64) -> bool {
     gain_ns.saturating_sub(other_ns) > step_ns / 200
 }
 
-/// Why what all gain together is not what their gains lead to expect, in a sentence; empty where it is, and of several ranks:
-/// there the list tells of the rank that gains most by each, and the sum is that of the slowest.
+/// Explanation of a combined gain that differs from the expectation; empty otherwise. With several ranks it is empty
+/// too, since each finding shows the rank with the largest gain and the sum is that of the slowest.
 fn surprise(found: &Findings, together: i64) -> &'static str {
     let Some(first) = found.findings.first().filter(|_| found.ranks.is_empty()) else { return "" };
     let sum: i64 = found.findings.iter().filter(|finding| finding.is_repair()).map(Finding::gain_ns).sum();
@@ -255,7 +254,7 @@ fn surprise(found: &Findings, together: i64) -> &'static str {
     }
 }
 
-/// Rules that could not look for lack of something, by what that is: `Not checked: SL021, SL023: no collectives.`
+/// Rules that were not checked, by missing data: `Not checked: SL021, SL023: no collectives.`
 fn missing(unchecked: &[SkippedRule]) -> Vec<String> {
     let mut by_need: Vec<(&str, Vec<&str>)> = Vec::new();
     for SkippedRule { rule, reason } in unchecked.iter().filter(|u| matches!(u.reason, Reason::Missing(_))) {
@@ -267,7 +266,7 @@ fn missing(unchecked: &[SkippedRule]) -> Vec<String> {
     by_need.iter().map(|(missing, codes)| format!("Not checked: {}: {missing}.", codes.join(", "))).collect()
 }
 
-/// Where a finding is, with the module around it, or that it is about all of the program.
+/// Source location of a finding with its module, or the whole program.
 fn place(finding: &Finding) -> String {
     let place = finding.place.text();
     match &finding.place.module {

@@ -103,10 +103,11 @@ fn head(number: usize, place: &str, gains: &str, style: &Style) -> String {
     lines.collect::<String>() + &gains
 }
 
-/// So many reasons are told, of the most rules first.
+/// Maximum number of listed reasons, those of most rules first.
 const MOST_REASONS: usize = 3;
 
-/// Rules that could not look: how many, and for want of what; the table has each of them, and how to record what is missing.
+/// Number of rules that were not checked, with reasons. The table lists all of them with instructions to record the
+/// data.
 fn not_checked(unchecked: &[SkippedRule]) -> Option<String> {
     let mut by_need: Vec<(&str, usize)> = Vec::new();
     for reason in unchecked.iter().map(|unchecked| &unchecked.reason).filter(|r| matches!(r, Reason::Missing(_))) {
@@ -148,7 +149,7 @@ fn failed(unchecked: &[SkippedRule], style: &Style) -> String {
     out
 }
 
-/// What gains too little to be listed.
+/// Number of findings with a gain too small to list.
 fn small(found: &Findings) -> Vec<String> {
     let gains =
         |finding: &&Finding| finding.gain_ns() > 0 || finding.memory.as_ref().is_some_and(|saved| saved.bytes > 0);
@@ -168,7 +169,7 @@ fn small(found: &Findings) -> Vec<String> {
     own.chain(others.into_iter().flatten()).collect()
 }
 
-/// What is not in the list, and why.
+/// Lines below the list: omitted, gone and ignored findings, and notes.
 fn rest(shown: &Shown<'_>, style: &Style) -> String {
     let found = shown.found;
     let mut lines: Vec<String> = Vec::new();

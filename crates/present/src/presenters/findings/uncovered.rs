@@ -1,4 +1,4 @@
-//! What no finding is about, in sentences and as JSON.
+//! Time not covered by findings, as text and JSON.
 
 use super::{bounds, of_what, percent};
 use crate::presenters::human::{count, duration};
@@ -10,8 +10,8 @@ const NEARLY_ALL: f64 = 0.9;
 /// Characters of names: those of kernels can be thousands long.
 const NAME: usize = 72;
 
-/// What no finding is about: a sentence, and a line (`- `) for each group; of several ranks a second sentence before the groups of others
-/// than the slowest. Nothing where findings cover what is large.
+/// Large groups of time that no finding covers: a sentence, and a line (`- `) for each group. With several ranks,
+/// groups of other ranks than the slowest follow a second sentence. Empty if findings cover all large groups.
 pub fn uncovered(found: &Findings) -> Vec<String> {
     let is_others = |group: &&LargeGroup| !of_other_rank(found, group).is_empty();
     let (others, own): (Vec<_>, Vec<_>) = found.uncovered.groups.iter().partition(is_others);
@@ -23,7 +23,7 @@ pub fn uncovered(found: &Findings) -> Vec<String> {
     lines(head(found), own).into_iter().chain(of_others).collect()
 }
 
-/// What is said before groups of a single rank, or of the slowest one.
+/// Sentence before the groups of a single rank, or of the slowest one.
 fn head(found: &Findings) -> String {
     let covered = found.uncovered.covered_percent.unwrap_or(0.0);
     match found.uncovered.is_most() {
@@ -100,7 +100,7 @@ fn line(found: &Findings, group: &LargeGroup) -> String {
     format!("{name} ({} {words}{longest}{place}{rank}): {share}{gain}{advice}", count(group.count as u64))
 }
 
-/// Of several ranks, the one that is told of.
+/// Slowest of several ranks.
 fn of_slowest(found: &Findings) -> String {
     let slowest = RankTimes::slowest(&found.ranks);
     slowest.map(|times| format!(" on rank {}, the slowest", times.rank)).unwrap_or_default()
@@ -112,7 +112,7 @@ fn of_other_rank(found: &Findings, group: &LargeGroup) -> String {
     group.rank.filter(|rank| Some(*rank) != slowest).map(|rank| format!(", rank {rank}")).unwrap_or_default()
 }
 
-/// What shares are parts of.
+/// Whole to which shares refer.
 fn whole(found: &Findings) -> &'static str {
     if found.is_of_calls { "the thread's time" } else { "the critical path" }
 }
