@@ -1,4 +1,4 @@
-//! Arguments of queries: names with texts, as they stand in an address.
+//! Arguments of queries: names with texts, as in a URL.
 
 use crate::QueryError;
 use regex_lite::Regex;
@@ -55,7 +55,7 @@ impl Arguments {
         self.text(name)?.map_or(Ok(Vec::new()), |list| list.split(',').map(parse).collect())
     }
 
-    /// Which part of the run is meant: `whole`, or steps as `5` or `5..8`.
+    /// Selected part of the run: `whole`, or steps as `5` or `5..8`.
     pub(crate) fn part(&self) -> Result<TimeRange, QueryError> {
         const NAME: &str = "steps";
         let Some(text) = self.text(NAME)? else { return Ok(TimeRange::Chosen) };
@@ -107,7 +107,7 @@ impl Arguments {
         self
     }
 
-    /// All of them as one text: the same for the same arguments, whatever their order was.
+    /// Canonical text of all arguments, independent of their order.
     pub fn key(&self) -> String {
         self.0.iter().filter(|(_, text)| !text.is_empty()).map(|(name, text)| format!("{name}={text}\n")).collect()
     }

@@ -30,8 +30,8 @@ pub struct Waste {
 /// Callback for additional attributes of an object, as names and texts.
 pub type Told<'a> = dyn Fn(MemoryObjectId) -> Vec<(&'static str, String)> + 'a;
 
-/// Lanes of a memory trace, with waste and the attributes of each object from `told`. Times of calls are made
-/// monotonic, except for calls with a duration. An operator is listed at its end and drawn from its start.
+/// Lanes of a memory trace, with waste and the attributes of each object from `told`. Start times never decrease,
+/// except for operators, which are listed at their end and drawn from their start.
 pub fn lanes(memory: &MemoryTrace, waste: &[Waste], told: &Told<'_>) -> Trace {
     let mut writer = Writer::new(memory, told);
     writer.counters();

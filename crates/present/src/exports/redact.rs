@@ -23,7 +23,7 @@ const HARMLESS: &[&str] = &[
     "profile_memory",
 ];
 
-/// Entries to write, in file order: all, or with `redact` only harmless ones.
+/// Entries to write, in file order: all, or with `redact` only those without private data.
 pub(super) fn entries(meta: &TraceMeta, redact: bool) -> impl Iterator<Item = (&str, &str)> {
     meta.entries
         .iter()

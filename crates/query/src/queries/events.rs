@@ -1,4 +1,4 @@
-//! One event with all that is known of it, and what happened in a stretch of time.
+//! Queries of one event with its details, and of a summary of a time range.
 
 use super::{Texts, shortened};
 use crate::prefetch::{Stage, with};
@@ -250,7 +250,7 @@ pub(super) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     }
 }
 
-/// All that ran in a step.
+/// Time ranges of steps.
 pub(super) fn first_ranges(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     let (Stage::Step(_, start, end), Ok(origin)) = (stage, opened.origin(None)) else { return Vec::new() };
     let since = |ns: i64| ns.saturating_sub(origin).to_string();

@@ -1,4 +1,4 @@
-//! What to change, where, and what it gains.
+//! Queries of findings, one finding, and rules.
 
 use crate::prefetch::{Stage, plain, with};
 use crate::source;
@@ -12,20 +12,20 @@ use std::sync::Arc;
 
 /// Events of a finding that are shown one by one.
 const SHOWN: usize = 200;
-/// What gains too little to be a finding: so many are told of.
+/// Number of listed findings below the limit.
 const NEAREST: usize = 5;
 
-/// What the page has of findings besides what the command line prints.
+/// Keys of findings for the page, in addition to those of the command line.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(super) struct FindingsKeys<'a> {
     /// The rules that could be checked.
     rules: Vec<Rule<'a>>,
-    /// What gains too little to be a finding: the largest first.
+    /// Findings with a gain below the limit, largest first.
     nearest: Vec<NearMiss<'a>>,
-    /// What no finding is about, in sentences: one before groups of a rank or of several, and one for each group (`- `).
+    /// Uncovered time as text: a sentence before the groups of a rank or of several, and a line for each group (`- `).
     uncovered_text: Vec<String>,
-    /// Whether steps last until the GPU work that they launched is done.
+    /// Steps end when their launched GPU work ends.
     with_gpu_work: bool,
     /// Of sums of calls: times are those of one thread.
     is_of_calls: bool,
@@ -82,7 +82,7 @@ fn looked(found: &Findings) -> Vec<Rule<'_>> {
         .collect()
 }
 
-/// The nearest misses: what gains most of that which gains too little to be told of.
+/// Largest gains below the limit.
 fn nearest(found: &Findings) -> Vec<NearMiss<'_>> {
     let part = |finding: &Finding| match &finding.memory {
         Some(memory) => memory.percent(),
@@ -99,7 +99,7 @@ fn nearest(found: &Findings) -> Vec<NearMiss<'_>> {
     nearest.collect()
 }
 
-/// From what on a rule reports, as `--set` changes it: name, value, what it means. Rules of the user's own have none.
+/// Thresholds of a rule for `--set`: name, value, meaning. Empty for Python rules.
 fn thresholds(code: &str) -> Vec<(&'static str, f64, &'static str)> {
     let settings = findings::rules::find(code).map_or(&[][..], |rule| rule.settings);
     settings.iter().map(|of| (of.name, of.default, of.about)).collect()
@@ -131,10 +131,10 @@ pub(super) struct FindingDetail<'a> {
     code: &'a str,
     about: &'a str,
     why: &'a str,
-    /// The documentation of the rule, as Markdown; null for the user's own rules.
+    /// Documentation of the rule, as Markdown; null for Python rules.
     page: Option<String>,
     example: Option<Example<'a>>,
-    /// Name, value and unit of what the finding is based on.
+    /// Name, value and unit of each supporting fact.
     #[cfg_attr(test, ts(as = "Vec<(String, f64, String)>"))]
     facts: Vec<(&'a str, f64, Unit)>,
     events: Vec<EventRow>,

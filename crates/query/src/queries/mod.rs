@@ -31,17 +31,17 @@ use std::fmt;
 /// A query.
 #[derive(Clone, Copy)]
 pub struct Query {
-    /// What it is asked by.
+    /// Name of the query.
     pub name: &'static str,
-    /// What it answers, for the reference.
+    /// Description for the reference.
     pub about: &'static str,
-    /// Names of what it heeds, beside `run`, which each does.
+    /// Names of its arguments, in addition to `run`, which all queries have.
     pub arguments: &'static [&'static str],
-    /// Names of its columns, in their order; one with `?` behind it is not in every answer.
+    /// Names of its columns, in order; a trailing `?` marks optional ones.
     pub columns: &'static [&'static str],
-    /// What the page asks of it before anybody clicks, by the part that is seen.
+    /// Prefetched questions of the page, by its part.
     pub(crate) first: fn(&OpenRun, Stage) -> Vec<Arguments>,
-    /// Where that stands among what the same part asks of other queries, the smallest first.
+    /// Position of these questions among those of other queries for the same part, ascending.
     pub(crate) order: u8,
     /// Works the answer out.
     pub answer: fn(&OpenRun, &Arguments) -> Result<Answer, QueryError>,
@@ -53,7 +53,7 @@ impl fmt::Debug for Query {
     }
 }
 
-/// Arguments of a view of the tree of calls.
+/// Arguments of a call tree view.
 const VIEW: &[&str] = &[
     "rank",
     "steps",
@@ -72,7 +72,7 @@ const VIEW: &[&str] = &[
     "least",
     "root",
 ];
-/// Arguments of what is asked tile by tile.
+/// Arguments of queries by tile.
 const TILES: &[&str] = &["level", "first", "last", "rank"];
 /// Of any query: which of two runs is asked.
 const RUN: &str = "run";
@@ -334,7 +334,7 @@ pub const ALL: &[Query] = &[
     },
 ];
 
-/// Queries whose answers hold what stands in source files, or whether these changed: no two answers need to be the same.
+/// Queries that read source files or check them for changes, so that answers may differ over time.
 pub const READ_FILES: [&str; 3] = ["excerpt", "finding", "source"];
 
 /// Answers a query.
@@ -351,12 +351,9 @@ pub fn ask(opened: &OpenRun, name: &str, arguments: &Arguments) -> Result<Answer
     match arguments.text(RUN)? {
         None => (query.answer)(opened, arguments),
         Some("before") => (query.answer)(opened.before()?, &arguments.without(&[RUN])),
-        Some(other) => Err(QueryError::Argument {
-            name: RUN,
-            why: format!(
-                "the value is {other:?}; only `before` is valid"
-            ),
-        }),
+        Some(other) => {
+            Err(QueryError::Argument { name: RUN, why: format!("the value is {other:?}; only `before` is valid") })
+        }
     }
 }
 
@@ -378,13 +375,13 @@ pub(crate) fn printed(
     Ok(Answer { json: String::from_utf8(json).map_err(QueryError::unavailable)?, columns: Vec::new() })
 }
 
-/// What a size must be above to be among the `most` largest; `None` if all are. Equal ones at the limit are left out together.
+/// Size above which items are among the `most` largest; `None` if all are. Items equal to the limit are all excluded.
 pub(crate) fn limit<T: Ord + Copy>(sizes: impl Iterator<Item = T>, most: usize) -> Option<T> {
     let mut sizes: Vec<T> = sizes.collect();
     (sizes.len() > most).then(|| *sizes.select_nth_unstable_by(most - 1, |a, b| b.cmp(a)).1)
 }
 
-/// What texts a column of indices means: each once.
+/// Deduplicated texts of a column of indices.
 #[derive(Debug, Default)]
 pub(crate) struct Texts<'a> {
     index: rustc_hash::FxHashMap<&'a str, u32>,
@@ -401,7 +398,7 @@ impl<'a> Texts<'a> {
         })
     }
 
-    /// The texts, by index; very long ones are cut, for nobody reads a megabyte.
+    /// Texts by index. Very long ones are shortened.
     pub(crate) fn list(&self) -> Vec<String> {
         self.list.iter().map(|text| shortened(text)).collect()
     }
@@ -410,7 +407,7 @@ impl<'a> Texts<'a> {
 /// Longest name that is sent, in characters: all of C++ templates that people may want to read.
 const LONGEST: usize = 2000;
 
-/// A text that is cut where nobody would read on.
+/// Text, shortened to a readable length.
 pub(crate) fn shortened(text: &str) -> String {
     match text.char_indices().nth(LONGEST) {
         Some((at, _)) => format!("{}…", &text[..at]),

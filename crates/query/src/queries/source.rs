@@ -1,4 +1,4 @@
-//! A source file with the costs of its lines, both ways: what ran at a line, and what was called from it.
+//! Query of a source file with inclusive and self costs of its lines.
 
 use crate::prefetch::{Part, Stage, chosen, document, with};
 use crate::{Answer, Arguments, OpenRun, QueryError};
@@ -51,7 +51,7 @@ pub(super) struct SourceFile<'a> {
     file: &'a str,
     text: Option<String>,
     missing: bool,
-    /// Whether the file was written after the run was recorded; null if that is not known.
+    /// The file was written after the recording; null if unknown.
     changed: Option<bool>,
     costs: Vec<FileLines<'a>>,
 }
@@ -73,7 +73,7 @@ struct LineCost<'a>(u32, &'a str, u64, u64, u64);
 struct Cost<'a> {
     metric: Metric<'a>,
     lines: Vec<SourceLine>,
-    /// What of a line is guessed, by file and line.
+    /// Estimated part of the cost of a line, by file and line.
     guessed: FxHashMap<(String, u32), u64>,
 }
 
@@ -99,7 +99,7 @@ pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     }
 }
 
-/// The files, by what was called from them: each once, by its shortest name.
+/// Files by self cost, each once with its shortest name.
 fn files(opened: &OpenRun, costs: &[Cost<'_>]) -> Result<Answer, QueryError> {
     let mut by_place: BTreeMap<&str, (&str, Vec<u64>)> = BTreeMap::new();
     for file in opened.files() {
@@ -121,7 +121,7 @@ fn files(opened: &OpenRun, costs: &[Cost<'_>]) -> Result<Answer, QueryError> {
     Answer::document(&Source::Files(SourceFiles { metrics: costs.iter().map(|cost| cost.metric).collect(), files }))
 }
 
-/// What functions take themselves, by the lines that it was put at: no stack tells at which of them it was.
+/// Self time of functions by the lines to which it was assigned. No stack contains the line of self time.
 fn own_time(tree: &CallingContextTree, metric: CallMetric) -> FxHashMap<(String, u32), u64> {
     let exclusive = tree.exclusive(metric, |_| true);
     let mut own: FxHashMap<(String, u32), u64> = FxHashMap::default();

@@ -8,7 +8,7 @@ use ts_rs::{TS, TypeVisitor};
 mod checks;
 mod layout;
 
-/// Where the page has them.
+/// Path of the generated file of the page.
 const FILE: &str = "../../web/src/generated/answers.ts";
 
 const HEAD: &str = "\

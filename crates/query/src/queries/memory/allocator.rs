@@ -9,7 +9,7 @@ use stackline_model::{MemoryBlock, MemoryBlockState, MemorySegment, MemoryTrace}
 /// Most segments that are drawn: the largest; and most of their blocks.
 const SEGMENTS: usize = 400;
 const BLOCKS: usize = 100_000;
-/// What a block is doing, by number.
+/// State of a block, by number.
 const STATES: [MemoryBlockState; 3] =
     [MemoryBlockState::Active, MemoryBlockState::AwaitingFree, MemoryBlockState::Inactive];
 

@@ -1,4 +1,4 @@
-//! What memory would be in use if suggestions were followed.
+//! Query of predicted memory with suggestions applied.
 
 use super::suggestions;
 use crate::memory::Memory;

@@ -25,7 +25,7 @@ struct Box {
     count: u32,
 }
 
-/// What the columns of memory calls mean.
+/// Lookup tables for the columns of memory calls.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(crate) struct CallsDocument {
@@ -105,7 +105,7 @@ pub(crate) struct CallDetail {
     /// Start in ns since the first call; null without times.
     start: Option<i64>,
     duration: u64,
-    /// Whether it may access memory that is not listed.
+    /// The call may access memory that is not listed.
     is_opaque: bool,
     object: Option<CallObject>,
     accesses: Vec<Access>,

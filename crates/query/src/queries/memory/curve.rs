@@ -8,7 +8,7 @@ use serde::Serialize;
 use stackline_memory::curve::Curve;
 use stackline_memory::tables::reserved_curve;
 
-/// What the curves are, by number.
+/// Names of the curves, by number.
 const CURVES: [&str; 2] = ["allocated", "reserved"];
 
 /// Memory of a device over the calls; the values are in the columns.

@@ -68,7 +68,7 @@ pub(crate) const COLUMNS: &[&str] = &[
     "waste_why",
 ];
 
-/// What comes first.
+/// Sort order of objects.
 #[derive(Clone, Copy, Debug)]
 enum Order {
     Size,
@@ -253,7 +253,7 @@ fn both(one: AccessMode, other: AccessMode) -> AccessMode {
     }
 }
 
-/// What has no lane of its own: by powers of two of the size, the largest first.
+/// Objects without a lane, grouped by powers of two of their size, largest first.
 fn classes(memory: &Memory, folded: &[MemoryObjectId]) -> Vec<SizeClass> {
     let mut sums: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
     for object in folded {

@@ -68,7 +68,7 @@ fn comment(docs: &str) -> String {
     if words.is_empty() { String::new() } else { format!("/** {} */", words.join(" ")) }
 }
 
-/// The type of what nobody may write to. Integers are exact as far as a number of JavaScript is.
+/// Read-only TypeScript type. Integers become JavaScript numbers.
 fn read_only(declared: &str) -> String {
     declared.replace("bigint", "number").replace("Array<", "ReadonlyArray<").replace('[', "readonly [")
 }
