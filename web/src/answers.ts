@@ -1,4 +1,4 @@
-/** Answers as components see them: not there yet, there, or why not. */
+/** Hook that asks a query and returns its state: loading, refused or answered. */
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { transport } from "./state";

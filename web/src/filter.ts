@@ -1,4 +1,4 @@
-/** What part of the run is looked at: steps, a thread, a phase, a module. It stands in the address, and queries heed it. */
+/** Selected part of the run: steps, thread, phase, module. The URL stores it, and queries use it. */
 
 import { signal } from "@preact/signals";
 import { change, lookAt, rank, state } from "./state";

@@ -1,4 +1,4 @@
-/** Bounds of gains in the words of the terminal: see `bounds` in crates/present/src/presenters/findings. */
+/** Bounds of gains as on the terminal: see `bounds` in crates/present/src/presenters/findings. */
 
 import { percent } from "./format";
 import type { Gain } from "./generated/answers";

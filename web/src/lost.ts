@@ -1,4 +1,4 @@
-/** What a run lost: what is not there may have been, where something was. */
+/** Missing records of a run. */
 
 import type { MemoryOverview, Meta, ReadReport } from "./generated/answers";
 

@@ -1,4 +1,4 @@
-/** The frame: pages at the left, the filter bar at the top, details at the right. */
+/** Page frame: navigation, filter bar, page and details. */
 
 import { effect } from "@preact/signals";
 import { render } from "preact";

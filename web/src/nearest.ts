@@ -1,4 +1,4 @@
-/** The names that come nearest to a text that no name holds, for a report: a server looks for them itself, in the same way. */
+/** Nearest names for a text without a match, in a report. A server computes the same. */
 
 const MAX_CHARS = 200;
 const MAX_TYPED = 40;

@@ -1,4 +1,4 @@
-/** What a search over all names finds, as entries that can be opened. */
+/** Results of a search over all names, as entries that can be opened. */
 
 import { selOf } from "./flame/chosen";
 import { amount, count, duration } from "./format";

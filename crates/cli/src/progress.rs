@@ -1,4 +1,4 @@
-//! A progress bar on standard error, only if that is a terminal and the work takes a while.
+//! Progress bar on standard error, only for terminals and long work.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use stackline_engine::Progress;

@@ -1,4 +1,4 @@
-//! Texts in cells of tables that are narrower than they.
+//! Shortening of texts to the width of table cells.
 
 use std::collections::HashMap;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};

@@ -1,4 +1,4 @@
-//! The names that come nearest to a text that no name holds: a letter left out, or one too many, is soon typed.
+//! Nearest names for a text without a match, to correct typing errors.
 
 /// Names are compared by their beginnings only: those of kernels can be thousands of characters long.
 const MAX_CHARS: usize = 200;

@@ -1,4 +1,4 @@
-//! Source files on this machine: which a run names, and what of them may be read.
+//! Access to source files on this machine.
 
 use crate::OpenRun;
 use crate::source_roots::SourceRoots;

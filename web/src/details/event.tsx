@@ -1,4 +1,4 @@
-/** All that is known of an event. */
+/** Details of an event. */
 
 import { useAnswer } from "../answers";
 import { duration } from "../format";

@@ -1,4 +1,4 @@
-/** All that is known of a frame of the flame graph. */
+/** Details of a frame of the flame graph. */
 
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { useAnswer } from "../answers";

@@ -1,4 +1,4 @@
-/** All that is known of an object of memory, and of a call of it. */
+/** Details of a memory object and of a memory call. */
 
 import { useAnswer } from "../answers";
 import { amount, bytes, count, counted, duration } from "../format";

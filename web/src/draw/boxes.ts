@@ -1,4 +1,4 @@
-/** Boxes on a canvas: by colour, since a change of colour is what costs, with their names where there is room. */
+/** Boxes on a canvas, batched by color, with their names if there is room. */
 
 export interface Box {
   readonly x: number;

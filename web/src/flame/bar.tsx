@@ -1,4 +1,4 @@
-/** What the flame graph shows, and how. */
+/** Toolbar of the flame graph. */
 
 import { useState } from "preact/hooks";
 import { run } from "../filter";

@@ -1,4 +1,4 @@
-/** What is selected, whatever the view: rows mean nothing in another one, names of frames do. */
+/** Selected frame, independent of the view: rows differ between views, names of frames do not. */
 
 import type { EventDetail, Label } from "../generated/answers";
 import type { Tree } from "./layout";

@@ -1,4 +1,4 @@
-/** What the colour of a box means: a choice. */
+/** Color schemes of the flame graph. */
 
 import { area, LAYERS, layerOf } from "../colors";
 import type { Label, Row } from "../generated/answers";

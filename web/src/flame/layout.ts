@@ -1,4 +1,4 @@
-/** Where the boxes of a tree stand, and which of them is where: apart from drawing, so that it can be checked. */
+/** Layout of the flame graph: positions of boxes and hit testing, without drawing. */
 
 import type { Calls, Columns } from "../generated/answers";
 import type { AnswerTo } from "../transport";

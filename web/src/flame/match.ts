@@ -1,4 +1,4 @@
-/** What is looked for in the flame graph, and the keys that go from one to the next. */
+/** Search in the flame graph, and steps between matches. */
 
 import { isAll, matcher } from "./messages";
 import type { Tree } from "./layout";

@@ -1,4 +1,4 @@
-/** Frames of the flame graph in words. */
+/** Texts about frames of the flame graph. */
 
 import { GROUPS, inWords, parsed } from "../filter";
 import { amount, counted, percent } from "../format";

@@ -1,4 +1,4 @@
-/** Which frames findings name: an operator, a call or a kernel below their place, or else the place itself. */
+/** Frames of findings: an operator, a call or a kernel below the source location, or else the location itself. */
 
 import type { Label, Row } from "../generated/answers";
 import type { Tree } from "./layout";

@@ -1,4 +1,4 @@
-/** What the colours of the flame graph mean, and what it does not show. */
+/** Legend and notes of the flame graph. */
 
 import { area, LAYERS, type Layer, layerOf } from "../colors";
 import { amount, count, counted } from "../format";

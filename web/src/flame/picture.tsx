@@ -1,4 +1,4 @@
-/** The flame graph as a picture. */
+/** Drawing of the flame graph. */
 
 import type { RefObject } from "preact";
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";

@@ -1,4 +1,4 @@
-/** What the flame graph is a view of: the arguments of the query, from the address. */
+/** Query arguments of the flame graph, from the URL. */
 
 import { GROUPS, steps } from "../filter";
 import { change, lookAt, rank, state } from "../state";

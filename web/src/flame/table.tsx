@@ -1,4 +1,4 @@
-/** The flame graph as a tree that can be read aloud: the same data, the same actions. */
+/** Flame graph as an accessible tree table, with the same data and actions. */
 
 import { useState } from "preact/hooks";
 import { amount, count, percent } from "../format";

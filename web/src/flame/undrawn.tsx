@@ -1,4 +1,4 @@
-/** Frames that a search finds, and that have no box: too narrow to be drawn, or without any of what is measured. */
+/** Search matches without a box: too narrow to draw, or without the metric. */
 
 import { amount, counted } from "../format";
 import { marked } from "../parts/report-limits";

@@ -1,4 +1,4 @@
-/** The drawing of memory, and what pointer and keys do there. */
+/** Drawing of memory, with pointer and keyboard actions. */
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { InkOf } from "../colors";

@@ -1,4 +1,4 @@
-/** The composition of the peaks: parameters, gradients, moments, activations, and what would lower the highest one. */
+/** Composition of the peaks: parameters, gradients, moments, activations, and remedies for the highest peak. */
 
 import { bytes, count, percent } from "../format";
 import { Name } from "../parts/name";

@@ -1,4 +1,4 @@
-/** Draws memory: curves with their peaks, calls per stream, and lives of objects, hatched where they are waste. */
+/** Drawing of memory: curves with their peaks, calls per stream, and lifetimes of objects, hatched while wasted. */
 
 import { fitted } from "../draw/boxes";
 import { fillColumns } from "../draw/columns";

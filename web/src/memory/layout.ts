@@ -1,4 +1,4 @@
-/** Where things stand in the drawing of memory: a gutter with names at the left, the curve, streams, objects. Apart from drawing. */
+/** Layout of the drawing of memory: a gutter with names, the curve, streams, objects. Without drawing. */
 
 import { type TimeRange, within } from "../timeline/view";
 import type { Columns, Peak, Phase, StreamLane } from "../generated/answers";

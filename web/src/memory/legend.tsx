@@ -1,4 +1,4 @@
-/** What is drawn how: hatching tells why memory is waste, its height what an access does, not colour alone. */
+/** Legend of memory: hatching shows the reason of waste and tick height the access, not color alone. */
 
 import { KINDS } from "./draw";
 import type { MemoryOverview } from "../generated/answers";

@@ -1,4 +1,4 @@
-/** What to change: check boxes put suggestions into the what-if curve. */
+/** Suggestions: check boxes add them to the predicted curve. */
 
 import type { Asked } from "../answers";
 import { amount, bytes, counted, percent } from "../format";

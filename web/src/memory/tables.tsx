@@ -1,4 +1,4 @@
-/** The drawing as tables, with the same actions: curves, calls, objects. */
+/** Tables of the drawing of memory, with the same actions: curves, calls, objects. */
 
 import { useState } from "preact/hooks";
 import { bytes, count, counted } from "../format";

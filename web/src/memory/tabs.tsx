@@ -1,4 +1,4 @@
-/** Beside the objects: who holds memory at the peaks, and the caching allocator. */
+/** Tabs of the Memory page: owners at the peaks, and the caching allocator. */
 
 import { useRef } from "preact/hooks";
 import { useAnswer } from "../answers";

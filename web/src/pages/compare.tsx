@@ -1,4 +1,4 @@
-/** Two runs side by side: what changed per step (without steps as a whole, or per call), and what of it is more than noise. */
+/** Compare page: changes between two runs per step (as a whole or per call without steps), with significance. */
 
 import { useAnswer } from "../answers";
 import { amount, bytes, count, counted, duration } from "../format";

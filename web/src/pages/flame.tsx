@@ -1,4 +1,4 @@
-/** The flame graph: a tree of calls, in any direction and from any frame. */
+/** Flame graph page: a call tree in any direction and from any frame. */
 
 import { useEffect, useMemo } from "preact/hooks";
 import { useAnswer, useLast } from "../answers";

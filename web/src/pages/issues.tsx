@@ -1,4 +1,4 @@
-/** Findings, by what they gain; the one that is chosen with its evidence and its source in place. */
+/** Issues page: findings by gain; the selected one with evidence and source. */
 
 import { Fragment } from "preact";
 import { useState } from "preact/hooks";

@@ -1,4 +1,4 @@
-/** Layers and kernels: which data it needs, and where what is known of them stands until then. */
+/** Layers page, not implemented: required data, and alternatives. */
 
 import { noGpu } from "../lost";
 import { lookAt } from "../state";

@@ -1,4 +1,4 @@
-/** Memory: how much is in use when, who touches it, what of it is for nothing, and what a change would save. */
+/** Memory page: live memory over time, accesses, waste and suggestions. */
 
 import { useState } from "preact/hooks";
 import { useAnswer, useLast } from "../answers";

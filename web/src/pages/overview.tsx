@@ -1,4 +1,4 @@
-/** The first page: how long a step takes, what bounds it, what to change. */
+/** Overview page: length of a step, causes of its time, top issues. */
 
 import { useAnswer } from "../answers";
 import { cause } from "../colors";

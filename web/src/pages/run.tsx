@@ -1,4 +1,4 @@
-/** What was run, where, how it was recorded, and what of it was lost. */
+/** Run page: environment, recording quality and missing records. */
 
 import { useAnswer } from "../answers";
 import { pattern, setPattern } from "../editor";

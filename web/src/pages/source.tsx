@@ -1,4 +1,4 @@
-/** Source files by cost, and the lines of one with theirs. */
+/** Source page: files by cost, and one file with the costs of its lines. */
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { useAnswer } from "../answers";

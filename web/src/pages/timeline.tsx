@@ -1,4 +1,4 @@
-/** The timeline: threads and streams, as boxes that are merged where they are narrow, and what changes over time below them. */
+/** Timeline page: threads and streams as boxes, merged if narrow, with counters below. */
 
 import { useMemo, useRef, useState } from "preact/hooks";
 import { type Asked, useAnswer, useLast } from "../answers";

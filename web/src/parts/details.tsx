@@ -1,4 +1,4 @@
-/** The panel at the side: all that is known of what is selected. */
+/** Side panel with details of the selection. */
 
 import { EventDetails } from "../details/event";
 import { FrameDetails } from "../details/frame";

@@ -1,4 +1,4 @@
-/** Windows over the page: one at a time, which Esc closes. */
+/** Modal dialogs: one at a time, closed by Esc. */
 
 import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";

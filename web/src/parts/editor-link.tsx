@@ -1,4 +1,4 @@
-/** Opens a line in the user's editor; the key O does so with the first one that is seen. */
+/** Link that opens a line in the user's editor; the key O opens the first visible one. */
 
 import { editorLink } from "../editor";
 

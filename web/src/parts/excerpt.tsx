@@ -1,4 +1,4 @@
-/** Lines of source, with the one that matters marked. */
+/** Source excerpt with a marked line. */
 
 import { useAnswer } from "../answers";
 import { highlighted } from "../source/highlight";

@@ -1,4 +1,4 @@
-/** The filter bar: one for all pages, each of which shows what it heeds. */
+/** Filter bar, shared by all pages; each page uses the filters that apply to it. */
 
 import { useState } from "preact/hooks";
 import { useAnswer } from "../answers";

@@ -1,4 +1,4 @@
-/** Where source files lie here, if that is not where the run was recorded: links to the editor lead there. */
+/** Dialog that maps source directories of the recording to directories on this machine, for editor links. */
 
 import { useState } from "preact/hooks";
 import { absolute, folders, placeOf, setFolders } from "../editor";

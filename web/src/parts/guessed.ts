@@ -1,3 +1,3 @@
-/** What is said beside times of lines that are partly guessed. */
+/** Note on estimated times of lines. */
 export const GUESSED =
   "≈ marks estimates: stacks do not record the line of self time, so the time between two calls is split between their lines. A line without recorded calls, such as time.sleep(), may have no time, and adjacent lines too much.";

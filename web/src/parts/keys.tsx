@@ -1,4 +1,4 @@
-/** All keys. */
+/** Dialog with all keys. */
 
 import { Dialog } from "./dialog";
 

@@ -1,4 +1,4 @@
-/** Names that may be long, and sentences of the program's. */
+/** Long names, and sentences from the server. */
 
 /** More of a name nobody reads; a trace may have names of a million letters. */
 const LONGEST = 2000;

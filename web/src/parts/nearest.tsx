@@ -1,4 +1,4 @@
-/** What somebody may have meant who looked for a name that nothing has. */
+/** Suggested names for a search without a match. */
 
 import { useAnswer } from "../answers";
 import { steps } from "../filter";

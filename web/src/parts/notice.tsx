@@ -1,4 +1,4 @@
-/** What stands in place of an answer, and tables. */
+/** Notices in place of an answer: loading, refused, or no events. */
 
 import type { ComponentChildren } from "preact";
 import type { Asked } from "../answers";

@@ -1,4 +1,4 @@
-/** A table of the queries, with numbers in the units of people. */
+/** Table of a query, with formatted numbers and units. */
 
 import { useState } from "preact/hooks";
 import { amount, counted } from "../format";

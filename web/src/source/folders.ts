@@ -1,4 +1,4 @@
-/** Source files in their folders. */
+/** Tree of source files by directory. */
 
 export interface File {
   readonly file: string;

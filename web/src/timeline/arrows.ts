@@ -1,4 +1,4 @@
-/** Arrows from what launched to what was launched. */
+/** Arrows from launching to launched events. */
 
 import type { Brief } from "../generated/answers";
 import type { Laid } from "./boxes";

@@ -1,4 +1,4 @@
-/** Answers as boxes, and which of them is below a pointer. */
+/** Boxes of the timeline, with hit testing. */
 
 import { LAYERS, type Layer, layerOf } from "../colors";
 import { type Box, FADED, NARROWEST } from "../draw/boxes";

@@ -1,4 +1,4 @@
-/** Curves as a table: the least and the highest value of what is seen. */
+/** Table of counter curves: minimum and maximum in the visible range. */
 
 import type { AnswerTo } from "../transport";
 import { valueOf } from "./curves";

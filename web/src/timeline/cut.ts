@@ -1,4 +1,4 @@
-/** Where a trace breaks off: nobody knows what came after, which the timeline shows by stripes. */
+/** End of a truncated trace, shown by stripes since later records are missing. */
 
 import type { ReadReport } from "../generated/answers";
 import { scaleOf } from "./paint";

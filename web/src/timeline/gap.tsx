@@ -1,4 +1,4 @@
-/** What happened around an event, small: beside a finding, where the gap can be seen that it tells of. */
+/** Small timeline around an event of a finding. */
 
 import { useMemo, useState } from "preact/hooks";
 import { useAnswer, useLast } from "../answers";

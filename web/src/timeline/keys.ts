@@ -1,4 +1,4 @@
-/** Keys of the timeline. Letters work wherever the focus is, but where one types; arrows move the page and Enter presses a button unless the drawing has it. */
+/** Keys of the timeline. Letters work everywhere except in input fields; arrows and Enter only if the drawing has the focus. */
 
 import { useEffect, useRef } from "preact/hooks";
 

@@ -1,4 +1,4 @@
-/** The drawing of a timeline: lanes with boxes, curves below them, and what the pointer does there. */
+/** Drawing of a timeline: lanes with boxes, curves below them, and pointer actions. */
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { InkOf } from "../colors";

@@ -1,4 +1,4 @@
-/** What the colours of the timeline mean, of those that are seen. */
+/** Legend of the visible colors of the timeline. */
 
 import { useMemo } from "preact/hooks";
 import { LAYERS } from "../colors";

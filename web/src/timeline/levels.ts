@@ -1,4 +1,4 @@
-/** Which levels of a lane are worth the little room that it has: apart from drawing. */
+/** Selection of the levels that a lane with little room shows. Without drawing. */
 
 import { useRef } from "preact/hooks";
 import type { AnswerTo } from "../transport";

@@ -1,4 +1,4 @@
-/** Two timelines that move together, each counted from the start of a step. */
+/** Two timelines that move together, each aligned at the start of a step. */
 
 import { useState } from "preact/hooks";
 import { type Asked, useAnswer, useLast } from "../answers";

@@ -1,4 +1,4 @@
-/** Where keys lead from the event that is selected, among the boxes that an answer has. Apart from drawing. */
+/** Keyboard navigation between boxes, from the selected event. Without drawing. */
 
 import type { AnswerTo } from "../transport";
 import type { Placed, TimeRange } from "./view";

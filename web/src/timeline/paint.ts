@@ -1,4 +1,4 @@
-/** What a timeline draws beside its boxes: the ruler with the steps, the heads of lanes, what is marked. */
+/** Drawing of the timeline around its boxes: ruler with steps, lane heads, marks. */
 
 import type { InkOf } from "../colors";
 import { fitted } from "../draw/boxes";

@@ -1,4 +1,4 @@
-/** The critical path as a list: hop by hop, each with its cause. */
+/** Table of critical-path segments, each with its cause. */
 
 import { useState } from "preact/hooks";
 import { cause } from "../colors";

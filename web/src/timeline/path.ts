@@ -1,4 +1,4 @@
-/** The critical path over the timeline: a line along the upper edge of lanes, from hop to hop. */
+/** Drawing of the critical path over the timeline: a line along the upper edge of lanes. */
 
 import type { AnswerTo } from "../transport";
 import { scaleOf } from "./paint";

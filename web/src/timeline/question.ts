@@ -1,4 +1,4 @@
-/** What is asked of the timeline: a server for what is seen, a report for what it holds. */
+/** Query arguments of the timeline: the visible range for a server, the available range for a report. */
 
 import { transport } from "../state";
 import type { Lanes } from "../generated/answers";

@@ -1,4 +1,4 @@
-/** What happened in the stretch that was marked. */
+/** Summary of the marked time range. */
 
 import { useAnswer } from "../answers";
 import { count, duration, percent } from "../format";

@@ -1,4 +1,4 @@
-/** The critical path in few pieces: what follows each other for one cause is one of them. */
+/** Critical path merged into segments: adjacent parts with one cause are one segment. */
 
 import type { AnswerTo } from "../transport";
 import type { TimeRange } from "./view";

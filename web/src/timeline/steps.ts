@@ -1,4 +1,4 @@
-/** The steps of the rank that is looked at. */
+/** Steps of the selected rank. */
 
 import { useAnswer } from "../answers";
 import { rank } from "../state";

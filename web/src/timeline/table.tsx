@@ -1,4 +1,4 @@
-/** The timeline as a table: what is seen, the longest first. */
+/** Table of visible events, longest first. */
 
 import { useState } from "preact/hooks";
 import { counted, duration } from "../format";

@@ -1,4 +1,4 @@
-/** Arithmetic of the timeline: which stretch is seen, which tiles hold it, where rows stand. Apart from drawing. */
+/** Arithmetic of the timeline: visible range, tiles, positions of rows. Without drawing. */
 
 import { counted } from "../format";
 import type { Lane } from "../generated/answers";

@@ -1,4 +1,4 @@
-/** Answers that stand in the page itself, each as base64 of gzip. */
+/** Answers embedded in the page, each as base64 of gzip. */
 
 import { commandOf } from "../command";
 import type { Meta } from "../generated/answers";

@@ -1,4 +1,4 @@
-/** Answers of the server that gave out this page. Addresses are relative: proxies put their own path in front. */
+/** Answers from the server of this page. URLs are relative, since proxies add their own path. */
 
 import { decode } from "./decode";
 import { type AnswerTo, type Arguments, type QueryName, Refused, type Transport } from "./index";

@@ -1,4 +1,4 @@
-/** Whether the server is there: where it went, it is asked again until it answers, and what it could not answer is asked then. */
+/** Reconnection to the server: poll until it answers, then repeat the failed queries. */
 
 import { signal } from "@preact/signals";
 import type { Meta } from "../generated/answers";

@@ -1,4 +1,4 @@
-//! `check`: breaches of causality, missing partners and missing fields of a trace, with the events.
+//! `check`: causality violations, unmatched events and missing fields of a trace.
 
 use crate::args::{Common, Format, Inputs};
 use crate::output::Answer;

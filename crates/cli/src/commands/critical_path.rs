@@ -1,4 +1,4 @@
-//! `critical-path`: the graph, its longest path, and what to do with them.
+//! `critical-path`: dispatch by method, and HTA's method with saving, what-if edits and overlays.
 
 mod compare;
 mod ctda;

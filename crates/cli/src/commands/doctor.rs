@@ -1,5 +1,4 @@
-//! `doctor`: what an input holds, what is missing for which analysis, and what to do about it; or what this machine
-//! offers.
+//! `doctor`: content of an input, missing data by analysis, and instructions to record it; or facts about this machine.
 
 use super::{doctor_advice, doctor_calls};
 use crate::args::{Common, DoctorArgs, Format};

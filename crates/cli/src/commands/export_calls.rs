@@ -1,4 +1,4 @@
-//! `export` as a profile: of recordings and profiles, and of the calls of traces.
+//! `export` of call trees as profiles, from recordings, profiles and traces.
 
 use super::calls::metric;
 use crate::args::{Common, ExportArgs, Target};

@@ -1,4 +1,4 @@
-//! `export`: memory traces in their text form, and as lanes for viewers of time lines.
+//! `export` of memory traces, in their text form and as lanes for timeline viewers.
 
 use crate::args::{Common, ExportArgs, Target};
 use crate::failure::wrong_use;

@@ -1,4 +1,4 @@
-//! `import`: traces and memory traces to a run directory.
+//! `import`: store traces and memory traces as a run directory.
 
 use super::memory::described;
 use crate::args::{Common, ImportArgs};

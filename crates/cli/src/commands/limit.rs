@@ -1,4 +1,4 @@
-//! Limits of `--fail-on`, such as `idle>=30%`: the part that all commands have in common.
+//! Limits of `--fail-on` conditions, such as `idle>=30%`, shared by all commands.
 
 /// Comparison of a value with a limit.
 #[derive(Clone, Copy, Debug, PartialEq)]

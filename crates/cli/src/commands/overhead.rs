@@ -1,4 +1,4 @@
-//! Overhead that a recording measured of itself, as text and as JSON.
+//! Measured overhead of a recording, as text and JSON.
 
 use serde_json::{Value, json};
 use stackline_ingest::recording::LEAST_UNRECORDED_STEPS;

@@ -1,4 +1,4 @@
-//! `critical-path --overlay`: the source's own text with the path drawn into it.
+//! `critical-path --overlay`: the source file with the critical path marked in it.
 
 use crate::failure::{unreadable, wrong_use};
 use crate::output::{say, to_file};

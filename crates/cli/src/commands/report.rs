@@ -1,4 +1,4 @@
-//! `report`: in a screenful, where the time goes.
+//! `report`: a summary of GPU time, steps, kernels, operators and the critical path.
 
 use super::fail_on::Condition;
 use super::how_it_ended::how_it_ended;

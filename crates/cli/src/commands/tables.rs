@@ -1,4 +1,4 @@
-//! The commands that only print tables: which analyses each of them runs.
+//! Commands that only print tables, with the analyses of each.
 
 use crate::args::{Common, Format, Inputs, options_for};
 use crate::failure::command_line;

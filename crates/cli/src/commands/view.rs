@@ -1,4 +1,4 @@
-//! `view`: the page in the browser.
+//! `view`: a local server with the web page.
 
 use crate::args::{Common, SourceArgs, ViewArgs};
 use crate::failure::wrong_use;

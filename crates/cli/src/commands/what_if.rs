@@ -1,4 +1,4 @@
-//! `what-if`: what changes would gain.
+//! `what-if`: predicted gains of edits.
 
 use super::critical_path::exact::window;
 use super::critical_path::{one_trace, refuse};

@@ -1,4 +1,4 @@
-//! The queries, a file each.
+//! Registry of queries, one file each.
 
 mod calls;
 mod compare;

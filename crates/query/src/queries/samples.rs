@@ -1,4 +1,4 @@
-//! Runs that tests ask all queries of.
+//! Sample runs for tests of all queries.
 
 use crate::{Answer, Arguments, OpenRun, ask};
 use stackline_engine::OpenOptions;

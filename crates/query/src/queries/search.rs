@@ -1,4 +1,4 @@
-//! Names of events, frames and source files that hold a text.
+//! Query of names of events, frames and source files that contain a text.
 
 use crate::names::{Found, Names};
 use crate::nearest::nearest;

@@ -1,4 +1,4 @@
-//! The timeline: a lane for each track, and its events as boxes, tile by tile.
+//! Query of the timeline: a lane per track, with its events as boxes by tile.
 //!
 //! A tile of level `l` is [`BUCKETS`] buckets of 2^l ns. Events that begin and end in the same bucket are merged into
 //! one box, with the name of the longest, their number and their total time. This limits the boxes of a row in a tile,

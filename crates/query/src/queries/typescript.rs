@@ -1,4 +1,4 @@
-//! TypeScript declarations of all answers: what the page is compiled against.
+//! TypeScript declarations of all answers, for the web page.
 
 use super::{ALL, calls, compare, counters, events, findings, foreign, memory, meta, path, search, source, tiles};
 use std::collections::BTreeMap;

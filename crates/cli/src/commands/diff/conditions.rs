@@ -1,4 +1,4 @@
-//! `--fail-on` of comparisons.
+//! `--fail-on` conditions of `diff`.
 
 use crate::commands::limit::{Comparison, Limit};
 use crate::failure::{did_you_mean, wrong_use};

@@ -1,4 +1,4 @@
-//! Findings of an earlier run.
+//! Comparison of findings with those of an earlier run.
 
 use crate::failure::unreadable;
 use anyhow::Result;

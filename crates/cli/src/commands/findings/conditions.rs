@@ -1,4 +1,4 @@
-//! `--fail-on` of findings.
+//! `--fail-on` conditions of `findings`.
 
 use crate::commands::limit::{Comparison, Limit};
 use crate::failure::wrong_use;

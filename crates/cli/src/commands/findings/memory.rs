@@ -1,4 +1,4 @@
-//! Findings of files of memory alone.
+//! Findings of inputs with only memory data.
 
 use crate::args::Common;
 use crate::commands::memory::described;

@@ -1,4 +1,4 @@
-//! `findings`: what to change, where, and what it gains.
+//! `findings`: performance issues with source location and estimated gain.
 
 pub(super) mod baseline;
 mod calls;

@@ -1,4 +1,4 @@
-//! Findings of one rank, and of all ranks of a job: these are read one after another.
+//! Findings of one rank, or of all ranks of a job, which are read one after another.
 
 use super::python_rules::OwnRules;
 use crate::args::Common;

@@ -1,4 +1,4 @@
-//! An interpreter that runs rules, and the lines that it says.
+//! Python interpreter process that runs rules, with its line-based messages.
 
 use crate::failure::wrong_use;
 use anyhow::{Context, Result, anyhow};

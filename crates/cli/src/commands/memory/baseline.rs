@@ -1,4 +1,4 @@
-//! The memory of an earlier run.
+//! Comparison of memory with that of an earlier run.
 
 use crate::commands::findings::baseline::{Baseline as Findings, check_schema, read_document};
 use anyhow::Result;

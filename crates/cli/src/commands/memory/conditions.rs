@@ -1,4 +1,4 @@
-//! `--fail-on` of memory.
+//! `--fail-on` conditions of `memory`.
 
 use crate::failure::{did_you_mean, wrong_use};
 use anyhow::Result;

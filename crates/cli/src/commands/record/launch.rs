@@ -1,4 +1,4 @@
-//! Runs the command as if it ran alone: signals pass on to it, and its end becomes ours.
+//! Launch the recorded command: forward signals to it, and end with its exit code or signal.
 
 use crate::failure::cannot_run;
 use anyhow::{Context, Result};

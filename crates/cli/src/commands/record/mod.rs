@@ -1,4 +1,4 @@
-//! `record`: runs a command with the recorder in its Python processes, and merges what they wrote.
+//! `record`: run a command with the recorder in its Python processes, and merge their streams.
 //!
 //! The command behaves as without recording. Failures here after its start never change its result.
 

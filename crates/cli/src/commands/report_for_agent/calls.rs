@@ -1,4 +1,4 @@
-//! `report --for-agent` of recordings that hold sums of calls.
+//! `report --for-agent` for recordings of sums of calls.
 
 use super::{FINDINGS, KERNELS, LENGTHS, NAME, cut, findings_of, short};
 use crate::args::{Common, SourceArgs, options_for};

@@ -1,4 +1,4 @@
-//! `report --for-agent` of files of memory.
+//! `report --for-agent` for memory files.
 
 use super::{FINDINGS, KERNELS, NAME, PROBLEMS, TITLE, cut, gain, short};
 use crate::args::{Cli, Command, Common, options_for};

@@ -1,4 +1,4 @@
-//! `report --for-agent`: the report as little text for a language model.
+//! `report --for-agent`: a short report for a language model.
 
 mod calls;
 mod memory;

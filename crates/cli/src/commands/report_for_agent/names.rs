@@ -1,4 +1,4 @@
-//! Names and places on short lines.
+//! Shortened names and source locations for short lines.
 
 use super::short;
 use stackline_model::kernel_names::short_names;

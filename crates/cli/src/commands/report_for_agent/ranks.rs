@@ -1,4 +1,4 @@
-//! Tables of several ranks in a few lines: rows of one name as one, categories with their extremes.
+//! Tables of several ranks in few lines: one row per name, and ranges per category.
 
 use crate::view::{number, text};
 use stackline_model::Table;

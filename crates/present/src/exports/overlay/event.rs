@@ -1,4 +1,4 @@
-//! One event's text: whether it is the event meant, and how to mark it.
+//! Matching and marking of single events in the text of a trace file.
 
 use super::scan::{blank, find, members};
 use stackline_analyze::critical_path::Mark;

@@ -1,4 +1,4 @@
-//! A comparison for a terminal: what keeps the sides from being compared, the step, then the largest changes that are more than noise.
+//! Comparison for a terminal: limits of the comparison, the step, then the largest significant changes.
 
 use super::{BELOW, Shown, headline, measure, name, share, sides, signed, times};
 use crate::presenters::human::capital;

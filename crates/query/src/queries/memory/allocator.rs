@@ -1,4 +1,4 @@
-//! The caching allocator: its segments and blocks at the moment of the snapshot, and how fragmented they are.
+//! Query of the caching allocator: segments, blocks and fragmentation at the time of the snapshot.
 
 use crate::prefetch::{Stage, plain};
 use crate::{Answer, Arguments, Column, OpenRun, QueryError};

@@ -1,4 +1,4 @@
-//! Calls per stream: boxes by kind, merged where they are narrow; and one of them with all that is known.
+//! Queries of memory calls per stream, merged if narrow, and of one call with its details.
 
 use super::{Brief, FrameAnswer};
 use crate::memory::Memory;

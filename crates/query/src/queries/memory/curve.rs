@@ -1,4 +1,4 @@
-//! Bytes in use and bytes held over the calls, for each bucket the least, the highest and the last value in it.
+//! Query of live and reserved bytes by call: minimum, maximum and last value of each bucket.
 
 use crate::prefetch::Stage;
 use crate::queries::counters::{Point, add};

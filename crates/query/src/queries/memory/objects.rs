@@ -1,4 +1,4 @@
-//! Objects as lanes: those that matter most one by one, with their accesses and their waste; the others by size.
+//! Query of object lifetimes: the most important objects as lanes with accesses and waste, the others by size.
 
 use super::calls::within;
 use crate::memory::{Memory, Waste};

@@ -1,4 +1,4 @@
-//! Declarations as people read them: a line for each field, and nothing that can be written to.
+//! Layout of TypeScript declarations: one read-only field per line.
 
 /// A declaration as `ts-rs` writes it, with a comment.
 pub(super) fn declaration(docs: &str, declared: &str) -> String {
