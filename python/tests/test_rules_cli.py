@@ -237,7 +237,7 @@ def test_wrong_use(findings: Program) -> None:
     assert "missing.py: rule file not found" in findings("--rules", "missing.py", code=2).stderr
     assert "cannot start ./no-python to run rules: not found" in findings("--rules", rules, code=2, python="./no-python").stderr
     for bad in ["0", "-1", "x", "nan"]:
-        assert "is no time" in findings("--rules", rules, "--rule-timeout", bad, code=2).stderr
+        assert "is not a time" in findings("--rules", rules, "--rule-timeout", bad, code=2).stderr
     findings.trace = Path("-")
     assert "standard input can be read only once" in findings("--rules", rules, code=2).stderr
 

@@ -52,7 +52,10 @@ fn launches_without_operations_are_no_missing_launches() {
     let doctor = answer("doctor", &program(false).json());
     assert_eq!(row(&doctor, "readiness", "what", "launches")["state"], "there");
     let advice = row(&doctor, "readiness", "what", "gpu_operations")["advice"].as_str().unwrap();
-    assert!(advice.starts_with("3 launch calls are recorded") && !advice.contains("ProfilerActivity"), "{advice}");
+    assert!(
+        advice.starts_with("3 launch calls have no recorded GPU operation") && !advice.contains("ProfilerActivity"),
+        "{advice}"
+    );
 }
 
 /// The advice that a trace gets about something, if any.
@@ -79,7 +82,7 @@ fn advice_on_modules_follows_from_python_frames() {
     let modules = |events: &MiniTrace| advised(events, "modules").unwrap();
     assert!(modules(&events).contains("with_stack=True to get Python frames"), "{}", modules(&events));
     events.add("100/7 python_function train.py(3): main 500+5");
-    assert!(modules(&events).starts_with("no Python frame (1) is of an nn.Module"), "{}", modules(&events));
+    assert!(modules(&events).starts_with("no Python frame (1) is an nn.Module call"), "{}", modules(&events));
     events.add("100/7 python_function nn.Module: Linear_0 520+5");
     assert!(modules(&events).starts_with("the trace has nn.Module frames (1), but none"), "{}", modules(&events));
     let cpu = MiniTrace::new("file -\n100/7 cpu_op aten::mm 0+5\n100/7 python_function nn.Module: Linear_0 520+5");

@@ -86,7 +86,7 @@ fn what_is_mended_is_gone_rather_than_what_is_not() {
     assert!(shown.contains(" 1. train.py:20 in step"), "{shown}");
     let gone: Vec<&str> = shown.lines().filter(|line| line.starts_with("Gone: SL029")).collect();
     assert!(gone.len() == 1 && gone[0].ends_with("at train.py:10 in step"), "{shown}");
-    assert!(!shown.contains(" before)") && !shown.contains("(new): SL029"), "{shown}");
+    assert!(!shown.contains(" (gain was ") && !shown.contains("(new): SL029"), "{shown}");
 }
 
 #[test]

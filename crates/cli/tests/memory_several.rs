@@ -167,7 +167,7 @@ fn archives_and_folders_are_imported_beside_traces() {
         let output = stackline(&["memory", target]).output().unwrap();
         let told = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(told.contains(&format!("{peak}.00 MiB")) || told.contains(&format!(" {peak}096 ")), "{told}");
-        assert_eq!(told.contains(&format!("1 of {traces} memory traces here")), traces > 0, "{told}");
+        assert_eq!(told.contains(&format!("1 of {traces} memory traces in the input")), traces > 0, "{told}");
     }
 }
 
@@ -243,7 +243,7 @@ fn options_of_one_memory_trace_are_refused() {
         ["--source-root", "."],
     ] {
         let (code, said) = failure(&[&["memory", path], &option[..]].concat());
-        assert!(code == Some(2) && said.contains(&format!("{}: of one memory trace", option[0])), "{said}");
+        assert!(code == Some(2) && said.contains(&format!("{} needs one memory trace", option[0])), "{said}");
         assert!(run(&[&["memory", path, "--rank", "1"], &option[..]].concat()).status.success(), "{option:?}");
     }
 }

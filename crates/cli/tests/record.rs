@@ -194,7 +194,7 @@ fn what_cannot_be_run_is_said() {
         (&["--table", "calls"], "stackline calls RUN"),
         (&["--limit", "3"], "stackline calls RUN"),
         (&["--clip-overlaps"], "leave it out"),
-        (&["--after", "-1s"], "a time is not negative"),
+        (&["--after", "-1s"], "a time cannot be negative"),
         (&["--duration", "soon"], "give seconds"),
         (&["--every", "-2"], "-2 is not in 1.."),
         (&["--sample-hz", "-1"], "-1 is not in 0..=10000"),

@@ -114,7 +114,7 @@ mod tests {
             .i64("time_ns", Unit::Ns, rows.iter().map(|row| row.2));
         let mut out = String::new();
         gpu_time(&table, &mut out);
-        assert!(out.contains("of 8 GPUs together"), "{out}");
+        assert!(out.contains("of 8 GPUs combined"), "{out}");
         assert!(out.contains("- computation 45.0 % (10.0 % on rank 0 to 80.0 % on rank 7), 360 ns\n"), "{out}");
         assert_eq!(out.lines().filter(|line| line.starts_with("- ")).count(), 2, "{out}");
         let one = Table::new("gpu_time", "")
