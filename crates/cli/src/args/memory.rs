@@ -21,7 +21,7 @@ pub(crate) const MEMORY_EXAMPLE: &str = "Examples:
 #[derive(Args, Debug)]
 pub(crate) struct MemoryArgs {
     /// PyTorch memory snapshot or another memory file (docs/reference/memory.md), also compressed with gzip or zstd, or
-    /// - for standard input. Several files or a directory: compare the ranks of a job, or growth over time.
+    /// standard input (-). Several files or a directory: compare the ranks of a job, or growth over time.
     #[arg(value_name = "INPUT", required = true)]
     pub(crate) inputs: Vec<PathBuf>,
     /// Select one process of a multi-process recording by PID, or by its name in the first line of the output [default:
