@@ -1,4 +1,4 @@
-/** Palettes as people see them who see colours otherwise: any two of one palette can still be told apart, and names be read on each. */
+/** Palettes as people see them who see colors otherwise: any two of one palette can still be told apart, and names be read on each. */
 
 import { expect, test } from "vitest";
 import { AREAS, canvas, CAUSES, LAYERS } from "./colors";

@@ -16,7 +16,7 @@ afterAll(async () => {
   await served.stop();
 });
 
-/** The colour of a canvas in its corner, which no box covers. */
+/** The color of a canvas in its corner, which no box covers. */
 const paper = (page: Page) => page.locator("main canvas").first().evaluate((canvas) => [...(canvas as HTMLCanvasElement).getContext("2d")!.getImageData(1, 1, 1, 1).data].slice(0, 3));
 
 test("the theme that was chosen stays when the page is loaded again", () =>

@@ -1,4 +1,4 @@
-//! What was not recorded is not 0, and advice follows from what the file holds.
+//! Tests that missing data is not reported as 0, and that advice follows from the content of the file.
 
 use crate::common;
 

@@ -1,4 +1,4 @@
-//! `calls` and the exports of recordings, over made-up ones.
+//! Tests of `calls` and of exports, on synthetic recordings.
 
 use crate::common;
 

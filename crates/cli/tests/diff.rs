@@ -1,4 +1,5 @@
-//! `diff`: forms of output, exit codes, several runs and ranks, recordings, the action for pull requests and its example.
+//! Tests of `diff`: output formats, exit codes, several runs and ranks, recordings, the action for pull requests and
+//! its example.
 
 use crate::common;
 

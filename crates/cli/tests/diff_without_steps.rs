@@ -1,4 +1,4 @@
-//! `diff` of runs without steps: what people read first, and times of calls.
+//! Tests of `diff` for runs without steps: first lines, and times of calls.
 
 use crate::common;
 

@@ -1,4 +1,4 @@
-//! What goes wrong is said in one sentence: what, where, what to do; with the documented exit code.
+//! Tests of error messages: one sentence with problem, location and remedy, and the documented exit code.
 
 use crate::common;
 

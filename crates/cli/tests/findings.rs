@@ -1,4 +1,4 @@
-//! `findings`: forms of output, baselines, what is ignored, exit codes.
+//! Tests of `findings`: output formats, baselines, suppressions, exit codes.
 
 use crate::common;
 use crate::findings_support as findings;

@@ -1,4 +1,5 @@
-//! `findings` of sums of calls: profiles, and recordings without single calls (`findings_programs.rs` records some).
+//! Tests of `findings` for sums of calls: profiles, and recordings without single calls (`findings_programs.rs` records
+//! some).
 
 use crate::common;
 

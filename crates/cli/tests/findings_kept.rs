@@ -1,4 +1,4 @@
-//! `findings`: baselines, what is ignored, conditions of `--fail-on`.
+//! Tests of `findings`: baselines, suppressions, conditions of `--fail-on`.
 
 use crate::common;
 use crate::findings_support as findings;

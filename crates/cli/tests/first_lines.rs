@@ -1,4 +1,4 @@
-//! What commands say first, and last: that a file is cut, which steps or rank it is about, what to run instead.
+//! Tests of first and last lines of the output: truncated files, selected steps or rank, suggested next command.
 
 use crate::common;
 

@@ -1,4 +1,4 @@
-//! `memory`, over a small snapshot and a small program written by hand.
+//! Tests of `memory`, on a small snapshot and a small hand-written program.
 
 use crate::common;
 

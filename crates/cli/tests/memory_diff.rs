@@ -1,4 +1,4 @@
-//! `diff` of two memory snapshots.
+//! Tests of `diff` for two memory snapshots.
 
 use crate::common;
 

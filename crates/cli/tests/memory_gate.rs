@@ -1,4 +1,4 @@
-//! Findings of memory: in `findings` and in `memory`, for other tools, beside an earlier run, and as a gate.
+//! Tests of memory findings: in `findings` and `memory`, as documents, with baselines, and as a gate.
 
 use crate::common;
 use crate::junit;

@@ -1,4 +1,4 @@
-//! Where files of memory are found: by themselves, in archives, in pipes, beside traces.
+//! Tests of memory files as inputs: alone, in archives, from pipes, with traces.
 
 use crate::common;
 use crate::memory::{MIB, sample, shown};

@@ -1,4 +1,4 @@
-//! Several files of memory: of the ranks of a job, or of one program over time.
+//! Tests of several memory files: ranks of a job, or one program over time.
 
 use crate::common;
 use crate::memory_diff::snapshot;

@@ -1,5 +1,4 @@
-//! `findings --rules` with interpreters that misbehave: shell scripts in place of Python, which need no package.
-//! `python/tests/test_rules_cli.py` has those that do as they should.
+//! Tests of `findings --rules` with faulty interpreters: shell scripts in place of Python, which need no package.
 
 #![cfg(unix)]
 use crate::common;

@@ -1,4 +1,4 @@
-//! `record` runs a command as it runs alone; and with a real PyTorch, its calls are recorded.
+//! Tests of `record`: the command behaves as without recording, and calls of a real PyTorch are recorded.
 
 #![cfg(target_os = "linux")]
 use crate::common;

@@ -1,4 +1,4 @@
-//! `report --for-agent`: one window, all ranks, at most 4,096 bytes.
+//! Tests of `report --for-agent`: one window, all ranks, at most 4,096 bytes.
 
 use crate::common::{corpus, sample, stdout, write, write_sample};
 use serde_json::{Value, json};

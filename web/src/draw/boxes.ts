@@ -6,7 +6,7 @@ export interface Box {
   readonly width: number;
   readonly height: number;
   readonly fill: string;
-  /** The colour of a stripe at its foot. */
+  /** The color of a stripe at its foot. */
   readonly stripe?: string;
   readonly label: string;
   readonly faded?: boolean;

@@ -13,13 +13,13 @@ export const COLOURS = [
   ["file", "file or library"],
 ] as const;
 
-/** The colour of a box, and that of a stripe at its foot. */
+/** The color of a box, and that of a stripe at its foot. */
 export interface Colour {
   readonly fill: string;
   readonly stripe?: string;
 }
 
-/** The colour of a node. */
+/** The color of a node. */
 export type Colouring = (node: number) => Colour;
 
 const PALE = "#e4e4ea";
@@ -51,7 +51,7 @@ export function colouring(by: string, tree: Tree, named: Named): Colouring {
   }
 }
 
-/** What findings name has the colour of their area; what leads there, a stripe of it. */
+/** What findings name has the color of their area; what leads there, a stripe of it. */
 function byFinding(tree: Tree, { of }: Named): Colouring {
   const stripes: Array<string | undefined> = Array.from(tree.parent, () => undefined);
   for (let node = tree.parent.length - 1; node > 0; node -= 1) {
@@ -76,7 +76,7 @@ export function modulesOf(tree: Pick<Tree, "parent" | "label" | "document">): In
   return modules;
 }
 
-/** From blue (less) over pale to orange (more), by the part of the whole that changed: told apart with any colour vision. */
+/** From blue (less) over pale to orange (more), by the part of the whole that changed: told apart with any color vision. */
 const LESS = ["#cfe3f3", "#9fcbea", "#6fb1de"];
 const MORE = ["#f9ddc6", "#f3b98a", "#e8935b"];
 

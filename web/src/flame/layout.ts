@@ -105,7 +105,7 @@ export function deepest(tree: Tree, root: number): number {
   return most;
 }
 
-/** Where an arrow key leads: up to the caller, down to the widest called, left and right to neighbours. */
+/** Where an arrow key leads: up to the caller, down to the widest called, left and right to neighbors. */
 export function step(tree: Tree, node: number, key: "up" | "down" | "left" | "right"): number {
   const { parent, depth } = tree;
   if (key === "up") return parent[node]!;

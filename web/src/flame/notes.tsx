@@ -29,7 +29,7 @@ export function Notes({ tree, findings, named }: Props) {
   );
 }
 
-/** What width and colour mean beside another run, and what of that is not seen. */
+/** What width and color mean beside another run, and what of that is not seen. */
 function Differences({ tree }: { tree: Tree }) {
   const { steps } = tree.document;
   const [gone, isShown] = [goneIn(tree), state.value.gone === "1" && state.value.shape !== "flat"];

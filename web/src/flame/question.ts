@@ -55,7 +55,7 @@ export function turn(): void {
 /** Switches a part of the view on or off. */
 export const toggle = (name: string, value: string) => lookAt({ [name]: state.value[name] === value ? "" : value });
 
-/** Colours by the next meaning. */
+/** Colors by the next meaning. */
 export function nextColour(names: readonly string[]): void {
   change({ colour: names[(names.indexOf(state.value.colour ?? "layer") + 1) % names.length]! });
 }

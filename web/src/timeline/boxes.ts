@@ -12,7 +12,7 @@ import { HEAD, type Placed, ROW, type TimeRange } from "./view";
 /** The boxes of an answer as they stand wherever it is looked at from: what does not change while one moves is worked out once. */
 export interface Laid {
   readonly answer: AnswerTo<"tiles">;
-  /** Places in the answer of those that have a lane, by colour: a change of colour is what costs. Those that stand out come first. */
+  /** Places in the answer of those that have a lane, by color: a change of color is what costs. Those that stand out come first. */
   readonly groups: ReadonlyArray<{ readonly fill: string; readonly faded: boolean; readonly at: readonly number[] }>;
   /** When each begins and ends, in one kind of list: answers have them in many, and code that meets many is slow. */
   readonly start: Float64Array;
@@ -157,7 +157,7 @@ export function boxAt({ groups, start, end, y }: Laid, { stretch, width }: Pick<
 
 const kinds = new WeakMap<Answer, readonly number[]>();
 
-/** The values of a column. Neighbours are mostly alike. */
+/** The values of a column. Neighbors are mostly alike. */
 function distinct(column: ArrayLike<number>): number[] {
   const found = new Set<number>();
   for (let at = 0; at < column.length; at += 1) if (at === 0 || column[at] !== column[at - 1]) found.add(column[at]!);

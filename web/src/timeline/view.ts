@@ -153,7 +153,7 @@ export function ticks({ from, to }: TimeRange, most: number): { at: number[]; un
 
 const UNITS: ReadonlyArray<[ns: number, name: string]> = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
 
-/** The label of a tick: as many decimals as tell it from its neighbours, in the unit that fits the largest of them. */
+/** The label of a tick: as many decimals as tell it from its neighbors, in the unit that fits the largest of them. */
 export function tickLabel(at: number, unit: number, largest: number): string {
   const [size, name] = UNITS.find(([ns]) => Math.abs(largest) >= ns) ?? UNITS[UNITS.length - 1]!;
   const decimals = Math.max(0, Math.ceil(Math.log10(size / unit) - 1e-9));

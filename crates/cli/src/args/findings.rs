@@ -77,7 +77,7 @@ pub(crate) struct FindingsArgs {
     #[arg(long, value_name = "PROGRAM")]
     pub(crate) python: Option<PathBuf>,
     /// Exit with code 4 if a condition holds: 'gain>5%' (of any finding), 'together>10%', 'count>3', or new (with
-    /// --baseline); may be repeated. gain and new exclude findings of low confidence with lower bound 0. If a part of
+    /// --baseline); may be repeated. Conditions gain and new exclude findings of low confidence with lower bound 0. If a part of
     /// the input was lost and no condition holds, exit with code 1.
     #[arg(long, value_name = "CONDITION")]
     pub(crate) fail_on: Vec<String>,
