@@ -88,8 +88,8 @@ pub(crate) struct MemoryGateArgs {
     #[command(flatten)]
     pub(crate) comments: CommentArgs,
     /// Exit with code 4 if a condition holds: 'peak>8GB', 'waste>10%' (of the peak, lower bound), 'count>3'; may be
-    /// repeated. With --baseline also 'peak>+2%' or 'peak>+100MiB' (above the earlier peak), or new. new excludes
-    /// findings of low confidence with lower bound 0.
+    /// repeated. With --baseline also 'peak>+2%' or 'peak>+100MiB' (above the earlier peak), or new. Condition new
+    /// excludes findings of low confidence with lower bound 0.
     #[arg(long, value_name = "CONDITION", conflicts_with_all = ["at", "curve", "objects", "apply", "rules"])]
     pub(crate) fail_on: Vec<String>,
     /// Include findings of low confidence in new and waste. All findings on host memory have low confidence, since
