@@ -35,7 +35,7 @@ export function layerOf(kind: string): Layer {
   return "span";
 }
 
-/** What findings are about: color and sign of each area. */
+/** Color and icon of each area of findings. */
 export const AREAS: Readonly<Record<string, { icon: string; fill: string }>> = {
   host: { icon: "◐", fill: "#d4b655" },
   synchronization: { icon: "◔", fill: "#e05068" },
@@ -99,7 +99,7 @@ export function readTheme(): void {
   }
 }
 
-/** Whether the page is being printed: paper is light, whatever the theme is. */
+/** The page is being printed, on light paper in any theme. */
 export const isPrinting = signal(false);
 const print = typeof matchMedia === "function" ? matchMedia("print") : undefined;
 if (print) {

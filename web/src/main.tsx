@@ -64,7 +64,7 @@ function App() {
   return <Shown asked={meta}>{({ document: run }) => <Frame meta={run} />}</Shown>;
 }
 
-/** Takes back what was selected, else what was marked, else what was zoomed to in the flame graph. */
+/** Clear the selection, else the mark, else the zoom of the flame graph. */
 function back(): void {
   const part = ["sel", "mark", "root"].find((name) => state.value[name]);
   if (part) change({ [part]: "" }, "replace");
@@ -128,7 +128,7 @@ function Frame({ meta }: { meta: Meta }) {
   );
 }
 
-/** Whether all that was opened is a file of memory: other pages have nothing to show. */
+/** Check for an input that is only a memory file, without data for other pages. */
 const isMemoryAlone = (meta: Meta) => meta.memory !== null;
 
 const MEMORY_ALONE = "This file contains only memory data, no execution trace. To record one: stackline record --mode trace --memory -- python train.py";
@@ -136,10 +136,10 @@ const MEMORY_ALONE = "This file contains only memory data, no execution trace. T
 /** Pages that show files of memory, too. */
 const OF_MEMORY: readonly PageId[] = ["memory", "issues", "run"];
 
-/** Pages that show what lasted. */
+/** Pages that need events with a duration. */
 const EVENTS: readonly PageId[] = ["issues", "flame", "timeline", "source"];
 
-/** Why a page has nothing to show, if so: it stays listed, and says what it needs. */
+/** Reason why a page has no data, if so. The page stays listed and names its requirements. */
 function lacks(meta: Meta, id: PageId, needs: string): string | undefined {
   if (isMemoryAlone(meta) && !OF_MEMORY.includes(id)) return MEMORY_ALONE;
   if (EVENTS.includes(id) && meta.has.timeline && !meta.has.events && !(id === "issues" && meta.has.memory) && !(id === "flame" && meta.recording)) return "Needs events with a start and a duration, which this trace lacks";
@@ -166,7 +166,7 @@ function RankChoice({ meta }: { meta: Meta }) {
   );
 }
 
-/** In place of a page that is about what ran. */
+/** Placeholder for pages that need an execution trace. */
 const MemoryAlone = ({ title }: { title: string }) => (
   <section aria-labelledby="alone-title">
     <h1 id="alone-title">{title}</h1>

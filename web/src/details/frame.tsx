@@ -33,7 +33,7 @@ export function FrameDetails() {
   return <Shown asked={whole}>{() => <NotSeen />}</Shown>;
 }
 
-/** In place of a frame that this view has no box for. */
+/** Notice for a frame without a box in this view. */
 function NotSeen() {
   const frame = frameIn(selection.value);
   if (!frame) return <p class="quiet">The selected frame is too narrow in this view: zoom in to see it.</p>;
@@ -50,7 +50,7 @@ function NotSeen() {
 /** Ways to look from a frame. */
 const FromHere = ({ label }: { label: Label }) => <>{HERE.map(([shape, title]) => <button type="button" key={shape} {...marked()} onClick={() => fromHere(shape, label)}>{title}</button>)}</>;
 
-/** So long a frame is selected before all that was measured is asked for. */
+/** Delay before all metrics of a selected frame are queried, in ms. */
 const PAUSE_MS = 150;
 
 /** A value, once it has stayed the same for some time. */
@@ -122,7 +122,7 @@ function Metrics({ tree, node, detail }: Omit<Props, "args"> & { detail: FrameDe
   );
 }
 
-/** In place of a value of which is known only that it is too small to be seen. */
+/** Placeholder for a value too small to show. */
 const LITTLE = "–";
 
 /** Findings about this frame; of other lines of its function with their line. */

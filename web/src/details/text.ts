@@ -50,7 +50,7 @@ export function eventText({ event, place, step, enclosing, launch, launched, cal
   ].join("\n");
 }
 
-/** What a finding rests on, with units for people. */
+/** Facts of a finding, with units for people. */
 export function factsOf(detail: FindingDetail): string {
   return detail.facts.map(([name, value, unit]) => `${name} ${amount(value, unit)}`).join("; ");
 }

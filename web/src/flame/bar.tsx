@@ -9,7 +9,7 @@ import { COLOURS } from "./colouring";
 import { ofWholeAlone } from "./metrics";
 import { HERE, SHAPES, toggle } from "./question";
 
-/** Gives the keyboard to the picture, where there is one: what is typed next is a key. */
+/** Move the keyboard focus to the plot, if there is one, so that the next key is a command. */
 function leave(field: HTMLElement): void {
   const picture = document.querySelector<HTMLElement>("main canvas");
   if (picture) picture.focus();
@@ -47,7 +47,7 @@ export function Bar({ calls }: { calls: Calls }) {
   );
 }
 
-/** Metrics of what is looked at; and those of the whole run that it lacks, which lead there. A report holds the first alone. */
+/** Metrics of the selection, and those that only the whole run has, which select it. A report has only the first. */
 function Metrics({ calls }: { calls: Calls }) {
   const others = state.value.beside === undefined ? ofWholeAlone(run.value, calls.metrics) : [];
   const held = absence() === undefined ? undefined : calls.metrics[0]?.[0];
@@ -99,7 +99,7 @@ function Choice({ title, value, options, held, choose }: ChoiceProps) {
   );
 }
 
-/** Why a text is no regular expression, if so: such a one is not asked for. Those of the browser and of the server differ in what is rare. */
+/** Error of a regular expression, if any; such a text is not sent. Browser and server syntax differ only in rare constructs. */
 function fault(text: string): string {
   try {
     new RegExp(text, "u");

@@ -29,7 +29,7 @@ export function Notes({ tree, findings, named }: Props) {
   );
 }
 
-/** What width and color mean beside another run, and what of that is not seen. */
+/** Meaning of width and color in a comparison, and hidden differences. */
 function Differences({ tree }: { tree: Tree }) {
   const { steps } = tree.document;
   const [gone, isShown] = [goneIn(tree), state.value.gone === "1" && state.value.shape !== "flat"];
@@ -42,7 +42,7 @@ function Differences({ tree }: { tree: Tree }) {
   );
 }
 
-/** Whether anything runs backward below something else, whose time then holds it. */
+/** Check for backward work below forward frames, whose time includes it. */
 const hasBackward = (tree: Tree) => Array.from(tree.label).some((label, node) => tree.document.labels[label]![0] === "backward" && tree.depth[node]! > 1);
 
 function Legend({ tree, findings, named }: Props) {
@@ -65,7 +65,7 @@ function Legend({ tree, findings, named }: Props) {
   return <p class="quiet">One color per file or library.</p>;
 }
 
-/** How many findings of an area have no frame in what is drawn. */
+/** Number of findings of an area without a visible frame. */
 export function unseen(of: readonly Row[], { without }: Named): string {
   const many = of.filter((row) => without.has(row)).length;
   if (many === 0) return "";

@@ -77,7 +77,7 @@ export function Picture({ tree, root, named, selected }: Props) {
 export const select = (tree: Tree, node: number | undefined) => node !== undefined && change({ sel: `node:${tree.row[node]}` }, "replace");
 const zoomTo = (tree: Tree, node: number) => change({ root: `${tree.row[node]}` });
 
-/** Shows the caller of what is zoomed to. */
+/** Zoom out to the caller of the zoomed frame. */
 function zoomOut(tree: Tree, root: number): void {
   const callers = tree.document.path;
   const row = root > 0 ? tree.row[tree.parent[root]!]! : (callers.at(-2)?.[0] ?? 0);
@@ -121,7 +121,7 @@ function press(event: KeyboardEvent, tree: Tree, root: number, node: number): vo
   keys[event.key]?.();
 }
 
-/** Draws what is seen of the boxes. */
+/** Draw the visible boxes. */
 function painter({ tree, root, named, selected }: Props, boxes: readonly Visible[]) {
   const isFound = finder(tree, state.value.find);
   const colour = colouring(tree.before ? "change" : (state.value.colour ?? "layer"), tree, named);

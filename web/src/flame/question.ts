@@ -12,7 +12,7 @@ export const SHAPES = [
   ["flat", "Flat"],
 ] as const;
 
-/** Views of a frame: the callers of it, and what it calls. */
+/** Views from a frame: its callers and its callees. */
 export const HERE = [
   ["callers", "Callers"],
   ["callees", "Callees"],
@@ -33,14 +33,14 @@ export const escaped = (text: string) => text.replace(/[\\^$.*+?()[\]{}|]/g, "\\
 /** Names that are longer are cut by the server, and end with this. */
 const CUT = "…";
 
-/** A pattern for a frame wherever it stands: its name in its file, whatever the line. */
+/** Pattern for a frame at any position: its name in its file, at any line. */
 export function patternOf(label: Label): string {
   const [, name, , file] = label;
   if (name.endsWith(CUT)) return `^${escaped(name.slice(0, -CUT.length))}`;
   return file === "" ? `^${escaped(name)}$` : `^${escaped(`${name} ${file}`)}(:\\d+)?$`;
 }
 
-/** Shows the callers of a frame, or what it calls, wherever it stands. */
+/** Show the callers or callees of a frame in all call paths. */
 export function fromHere(shape: (typeof HERE)[number][0], label: Label): void {
   lookAt({ page: "flame", shape, of: patternOf(label), here: label[1] });
 }

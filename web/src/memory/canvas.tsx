@@ -112,13 +112,13 @@ export function MemoryCanvas(props: Props) {
   );
 }
 
-/** Scrolls as far as it takes to see a lane; the ruler stands over the uppermost ones. */
+/** Scroll until a lane is visible; the ruler covers the uppermost ones. */
 function bringIntoSight(frame: HTMLElement, y: number, ruler: number): void {
   const isSeen = y >= frame.scrollTop + ruler && y + LANE <= frame.scrollTop + frame.clientHeight;
   if (!isSeen) frame.scrollTop = y - frame.clientHeight / 2;
 }
 
-/** An object in words, for whoever points at it. */
+/** Description of an object, for its tooltip. */
 export function titleOf(objects: NonNullable<Shown["objects"]>, at: number): string {
   const { bytes: size, name, place, from, to } = objects.columns;
   const { texts } = objects.document;

@@ -21,7 +21,7 @@ const FEW = 8;
 /** Suggestions by their numbers, if these are few. */
 export const which = (numbers: readonly number[]): string => (numbers.length > FEW ? counted(numbers.length, "suggestion") : `${numbers.length === 1 ? "suggestion" : "suggestions"} ${numbers.join(", ")}`);
 
-/** What the suggestions that are checked save together. */
+/** Combined savings of the checked suggestions. */
 export function Applied({ asked }: { asked: Asked<AnswerTo<"memory-apply">> }) {
   const numbers = numbersOf(state.value.apply);
   if (numbers.length === 0) return null;
@@ -38,7 +38,7 @@ export function Applied({ asked }: { asked: Asked<AnswerTo<"memory-apply">> }) {
   );
 }
 
-/** The highest point of a device afterwards, which may be elsewhere; and what of the list could not be applied. */
+/** Highest point of a device with suggestions, possibly at another time, and the suggestions that could not be applied. */
 export function highest(row: Row, numbers: readonly number[]): string {
   const reserved = typeof row.reserved_before === "number" ? `; peak of reserved memory, by the allocator model: ${bytes(Number(row.reserved_before))} → ${bytes(Number(row.reserved_after))}` : "";
   const applied = numbersOf(`${row.applied}`.replaceAll(" ", ""));

@@ -84,7 +84,7 @@ function CallRows({ shown: { calls, overview }, stretch, selectedCall, onCall, o
   );
 }
 
-/** What of each lane's life is for nothing, in words. */
+/** Waste of each lane, as text. */
 export function wasteOf({ columns }: AnswerTo<"memory-objects">, why: readonly string[]): Map<number, string> {
   const { waste_lane: lanes, waste_from: from, waste_to: to, waste_why: reasons } = columns;
   const found = new Map<number, string[]>();
@@ -132,7 +132,7 @@ function ObjectRows({ objects, why, selected, onObject }: { objects: AnswerTo<"m
   );
 }
 
-/** What has no lane of its own, by size. */
+/** Objects without a lane, by size. */
 export function Classes({ document }: { document: ObjectsDocument }) {
   if (document.folded === 0) return null;
   return (

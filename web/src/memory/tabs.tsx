@@ -13,7 +13,7 @@ import type { AnswerTo } from "../transport";
 import { hatch } from "./draw";
 import type { MemoryOverview } from "../generated/answers";
 
-/** Who holds memory at each peak, summed by something. */
+/** Live memory at each peak by owner, grouped. */
 export function Holders() {
   const by = state.value.held ?? "place";
   const asked = useAnswer("memory-holders", { by, rank: rank.value });

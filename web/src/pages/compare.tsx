@@ -33,7 +33,7 @@ export function Compare({ meta }: { meta: Meta }) {
   );
 }
 
-/** What is said of a run beside its times: versions, devices, and how it was recorded. */
+/** Properties of a run besides its times: versions, devices, recording. */
 export function surroundings(meta: Meta): ReadonlyMap<string, string> {
   const [trace, process] = [meta.traces[0], meta.recording?.processes[0]];
   const pairs: Array<readonly [string, string | undefined]> = [
@@ -48,7 +48,7 @@ export function surroundings(meta: Meta): ReadonlyMap<string, string> {
   return new Map(pairs.flatMap(([key, value]) => (value ? [[key, value] as const] : [])));
 }
 
-/** What of their surroundings differs between both runs. */
+/** Differences between the properties of both runs. */
 function Surroundings({ after }: { after: Meta }) {
   const asked = useAnswer("meta", { run: "before" });
   if (asked.state !== "ok") return null;
@@ -92,7 +92,7 @@ function Changes({ compared }: { compared: Comparison }) {
   );
 }
 
-/** How high memory stands at most, in both runs. */
+/** Highest memory peak of each device, in both runs. */
 function MemoryPeaks() {
   const asked = useAnswer("compare-memory");
   if (asked.state !== "ok" || asked.answer.document.devices.length === 0) return null;
@@ -166,14 +166,14 @@ function ChangeTable({ of, table, per, all, isJudged }: { of: string; table: Tab
 
 type Side = "before" | "after";
 
-/** Whether a row has no time of a side: it does not occur there, or its records are missing. Neither is a time of 0. */
+/** Check if a row has no time on a side: absent, or with missing records. Neither is a time of 0. */
 const isAbsent = (row: Row, side: Side): boolean => {
   const ns = row[`${side}_ns`];
   const isElsewhere = row.verdict === (side === "before" ? "only in B" : "only in A");
   return isElsewhere || typeof ns !== "number" || (ns === 0 && row[`count_${side}`] === 0);
 };
 
-/** Whether times of a row are told by call: of both sides or of none. */
+/** Check if times of a row are per call: on both sides or none. */
 const isOfCalls = (row: Row, per: string): boolean => per === "call" && typeof row.before_ns_per_call === "number" && typeof row.after_ns_per_call === "number";
 
 /** The time of a side. */
@@ -198,16 +198,16 @@ export function changeText(row: Row, per: string): string {
   return change !== undefined && typeof share === "number" ? `${signed(change)} (${signedPercent(share)})` : signed(change);
 }
 
-/** What is measured, in words. */
+/** Labels of measures. */
 const MEASURES: Readonly<Record<string, string>> = { step: "step with its GPU work (mean without the slowest and fastest fifth)", gpu: "GPU time", cpu: "CPU time", cpu_total: "CPU time (inclusive)" };
 
-/** What a row of a table is of: of operators, CPU time is told with and without what they call. */
+/** Label of a row's measure. Operators have inclusive and self CPU time. */
 const measureOf = (name: string, table: string, per: string) =>
   name === "cpu" && table === "operators" ? "CPU time (self)"
   : name === "step" && per !== "step" ? "the whole run"
   : (MEASURES[name] ?? name);
 
-/** How many rows are seen of how many, and why not all. */
+/** Numbers of visible and hidden rows, with reasons. */
 function toldRows(shown: number, total: number, hidden: number): string {
   if (total === 0) return "none";
   const noise = hidden === 0 ? "" : `${count(hidden)} within noise hidden`;
@@ -217,7 +217,7 @@ function toldRows(shown: number, total: number, hidden: number): string {
   return [counted(shown, "row"), ...rest].join("; ");
 }
 
-/** How often it is in a step of A (or all of it), and of B where that differs. */
+/** Number of calls per step (or in total) in A, and in B if different. */
 function often(row: Row): string {
   const [before, after] = [row.count_before, row.count_after].map((value) => (typeof value === "number" ? value.toLocaleString("en", { maximumFractionDigits: 1 }) : "–"));
   return before === after ? `${before}` : `${before} → ${after}`;

@@ -97,7 +97,7 @@ function Graph({ answer, isFlat, args }: { answer: AnswerTo<"calls">; isFlat: bo
   );
 }
 
-/** The node that is selected: by its row or its name, or as what the event that is selected counts at. One that is too narrow is zoomed to. */
+/** Selected node, by row or name, or the node of the selected event. A node too narrow to see is zoomed to. */
 function useSelected(whole: Tree, tree: Tree): number | undefined {
   const sel = selection.value;
   const event = sel.startsWith("event:") ? sel.slice("event:".length) : undefined;
@@ -138,7 +138,7 @@ function useMatches(tree: Tree, root: number, selected: number | undefined): voi
   });
 }
 
-/** That no frame that is drawn has what is looked for. */
+/** Notice that no visible frame matches the search. */
 function NotFound({ tree, root }: { tree: Tree; root: number }) {
   const { find } = state.value;
   const isMissed = useMemo(() => {

@@ -34,20 +34,20 @@ export function Issues({ meta }: { meta: Meta }) {
   );
 }
 
-/** What the length of a step is that gains are parts of: the Overview has that which the program marks, too. */
+/** Definition of the step length to which gains refer; the Overview also shows the marked span. */
 export function lengthWords({ steps, with_gpu_work: withWork = true }: Pick<Findings, "steps" | "with_gpu_work">): string {
   const of = steps === 1 ? "" : `mean of ${count(steps)} steps, `;
   const [it, them] = steps === 1 ? ["it", "it"] : ["they", "them"];
   return of + (withWork ? `until the GPU work launched in ${them} ends` : `as marked by the program; ${it} launched no GPU work`);
 }
 
-/** How findings are ordered, which their gains alone do not show. */
+/** Order of findings, which their gains alone do not show. */
 export const UNSURE = "Ordered by gain; findings of low confidence with lower bound 0 come last.";
 
-/** Whether a finding stands behind those that are surer: see `is_unsure` in crates/analyze. */
+/** Check if a finding is listed after surer ones: see `is_unsure` in crates/analyze. */
 export const isUnsure = (row: Row): boolean => row.confidence === "low" && !(Number(row.gain_low_bytes ?? row.gain_low_ns ?? 0) > 0);
 
-/** Whether the gains alone do not tell the order. */
+/** Check if the order differs from the gains. */
 export const isMixed = (rows: readonly Row[]): boolean => rows.some(isUnsure) && !rows.every(isUnsure);
 
 function lengthOf(found: Findings): string {
@@ -90,10 +90,10 @@ function List({ found }: { found: Findings }) {
   );
 }
 
-/** What findings can be of alone, and how that is called. */
+/** Filters of findings, with labels. */
 const FILTERS = [["area", "About"], ["confidence", "Confidence"]] as const;
 
-/** Whether a finding is of what is chosen. */
+/** Check if a finding matches the filters. */
 const isWanted = (row: Row): boolean => FILTERS.every(([name]) => !state.value[name] || state.value[name] === `${row[name]}`);
 
 function Filters({ rows }: { rows: readonly Row[] }) {
@@ -114,7 +114,7 @@ function Filters({ rows }: { rows: readonly Row[] }) {
   );
 }
 
-/** What takes much of the time and no finding is about, in the sentences of the terminal; each has its whole name where one points. */
+/** Large groups of time without a finding, in the terminal's sentences; the tooltip has the full name. */
 function Uncovered({ found }: { found: Findings }) {
   // A line of a group begins with "- "; other lines are heads of what follows.
   const names = (found.uncovered?.groups ?? []).map((group) => group.name).values();
@@ -137,7 +137,7 @@ function Uncovered({ found }: { found: Findings }) {
   );
 }
 
-/** What came nearest to being a finding. */
+/** Largest gains below the limit. */
 function Nearest({ rows, isOpen }: { rows: Findings["nearest"]; isOpen: boolean }) {
   if (rows.length === 0) return null;
   return (
@@ -152,7 +152,7 @@ function Nearest({ rows, isOpen }: { rows: Findings["nearest"]; isOpen: boolean 
   );
 }
 
-/** What was looked for: that nothing was found says no more than that. */
+/** Checked rules, to show the scope of an empty result. */
 function Looked({ rules, isOpen }: { rules: Findings["rules"]; isOpen: boolean }) {
   if (rules.length === 0) return null;
   return (
@@ -165,7 +165,7 @@ function Looked({ rules, isOpen }: { rules: Findings["rules"]; isOpen: boolean }
   );
 }
 
-/** A rule with what it reports from, and its page once it is asked for. */
+/** A rule with its thresholds, and its documentation on demand. */
 function LookedFor({ rule: { code, name, about, thresholds } }: { rule: Rule }) {
   const [open, setOpen] = useState(false);
   const asked = useAnswer(open ? "rule" : undefined, { code });
@@ -192,7 +192,7 @@ function NotChecked({ rows }: { rows: readonly Row[] }) {
   );
 }
 
-/** What a finding gains, in words: time of a step, or bytes at a device's peak. */
+/** Gain of a finding as text: time per step, or bytes at a device's peak. */
 function gainOf(row: Row, step: number): { likely: string; share: string; bounds: string } | undefined {
   const number = (name: string) => (typeof row[name] === "number" ? (row[name] as number) : undefined);
   const time = number("gain_ns");
@@ -210,7 +210,7 @@ function gainOf(row: Row, step: number): { likely: string; share: string; bounds
   };
 }
 
-/** Whether a card of another page was opened, and the keyboard is not at the finding yet. */
+/** A card of another page was opened, and the focus has not moved to the finding yet. */
 let hasLeft = false;
 
 /** A finding in a few lines; a click shows the rest. */
@@ -247,13 +247,13 @@ export function IssueCard({ row, at, step }: { row: Row; at: number; step: numbe
   );
 }
 
-/** File and line, or what is known instead. */
+/** File and line, or the best available location. */
 export function placeOf(row: Row): string {
   if (row.file) return `${row.file}${row.line ? `:${row.line}` : ""}${row.function ? ` in ${row.function}` : ""}`;
   return [row.module, row.operator].filter(Boolean).join(", ") || "the whole run";
 }
 
-/** Where the edit belongs, which may be elsewhere than where it is seen. */
+/** Source location of the edit, which may differ from that of the finding. */
 export function changeOf(row: Row): string {
   if (!row.change_file) return placeOf(row);
   return placeOf({ file: row.change_file, line: row.change_line ?? null, function: row.change_function ?? null });
@@ -312,7 +312,7 @@ function InFlame({ row }: { row: Row }) {
   );
 }
 
-/** How not to be told of it again. The page writes nothing: these are lines to copy. */
+/** Ways to suppress a finding, as lines to copy. The page writes no files. */
 function NoProblem({ row }: { row: Row }) {
   const comment = `# stackline: ignore[${row.code}]`;
   const line = `${row.code}${row.file ? ` ${row.file}` : ""}`;

@@ -32,7 +32,7 @@ export function Memory() {
   );
 }
 
-/** Why there is nothing, and how to get it. */
+/** Notice for runs without memory data, with instructions to record it. */
 const NoMemory = () => (
   <div class="notice">
     <p>This run has no memory data: it was recorded without allocations.</p>
@@ -101,7 +101,7 @@ function OutOfMemory({ overview }: { overview: MemoryOverview }) {
   );
 }
 
-/** What reading had to repair or to leave out. */
+/** Diagnostics of reading memory data. */
 function Repairs({ overview }: { overview: MemoryOverview }) {
   const problems = problemsOfMemory(overview);
   if (problems.length === 0) return null;
@@ -126,13 +126,13 @@ function seen(all: TimeRange): TimeRange {
   return isGiven ? within({ from, to }, all) : all;
 }
 
-/** The number of what is selected, if it is of this kind. */
+/** Number of the selected item, if it has this kind. */
 function selected(kind: string): number | undefined {
   const [of, number] = selection.value.split(":");
   return of === kind && number !== undefined ? Number(number) : undefined;
 }
 
-/** The answers about a stretch that is seen so wide. */
+/** Answers for the visible range at this width. */
 function useMemory(overview: MemoryOverview, device: number, stretch: TimeRange, width: number) {
   const { whole, buckets } = overview.page;
   const room = Math.max(width - gutterOf(width), 1);
@@ -195,7 +195,7 @@ function lifeOf(objects: ReturnType<typeof useMemory>["shown"]["objects"], selec
   return at < 0 || !objects ? undefined : around(objects.columns.from[at]!, objects.columns.to[at]!, all);
 }
 
-/** Tells how wide the tables are: without the drawing nobody else does. */
+/** Measure the width for tables, which otherwise the drawing does. */
 function Measure({ setWidth }: { setWidth: (width: number) => void }) {
   return <div ref={(element) => { if (element) setWidth(element.clientWidth); }} />;
 }

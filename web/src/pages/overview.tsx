@@ -65,7 +65,7 @@ function Head({ meta }: { meta: Meta }) {
   );
 }
 
-/** The rank that the numbers are of, and what of a table is about it. */
+/** Rank of the numbers, and rows of a table for it. */
 function ofRank(meta: Meta) {
   const of = rank.value ?? `${meta.traces[0]?.info.rank}`;
   const isOfRank = (row: { readonly rank?: unknown }) => row.rank === undefined || row.rank === null || `${row.rank}` === of;
@@ -120,7 +120,7 @@ function Failed({ checks }: { checks: readonly FailedCheck[] }) {
   return <p class="notice">Failed checks: {told.join(", ")}. List the events with <code>stackline check</code>.</p>;
 }
 
-/** What the program did before its first step and after its last one, where that takes long. */
+/** Time before the first step and after the last one, if long. */
 function Outside({ of: { start_up, after_steps } }: { of: CriticalPath }) {
   const imports = start_up?.imports_ns ?? null;
   return (
@@ -153,7 +153,7 @@ function Tables({ report, meta }: { report: Report; meta: Meta }) {
   );
 }
 
-/** Shows a name in the flame graph, with what it is called from. */
+/** Show a name in the flame graph, with its callers. */
 const inFlame = (name: string, metric: string) => lookAt({ page: "flame", shape: "bottom-up", of: "", find: name, metric, sel: selOf({ name }) });
 
 /** The ranks, the slowest first; a click looks at one. */
@@ -216,7 +216,7 @@ function WithWork() {
   );
 }
 
-/** That work which steps launched goes on behind their mark: what they are bound by up to there is not all that they are bound by. */
+/** Note on GPU work after the marked end of steps, which the causes above do not cover. */
 function Behind({ window }: { window: number }) {
   const findings = useFindings(rank.value);
   if (findings.state !== "ok" || (state.value.steps ?? "") !== "") return null;
@@ -226,7 +226,7 @@ function Behind({ window }: { window: number }) {
   return <p class="quiet">Up to the marked end of the steps. GPU work that they launched takes {duration(behind)} more, which findings include.</p>;
 }
 
-/** How busy the GPUs were: the mean of all, and how far they are apart. */
+/** Utilization of the GPUs: mean and range. */
 function GpuBusy({ table, isCut }: { table: Table | undefined; isCut: boolean }) {
   const shares = busyShares(table?.rows ?? []);
   if (shares.length === 0) return null;
@@ -241,7 +241,7 @@ function GpuBusy({ table, isCut }: { table: Table | undefined; isCut: boolean })
   );
 }
 
-/** How high memory stands at most: of GPUs if any are told of, else of the host. */
+/** Memory peaks: of GPUs if recorded, else of the host. */
 function MemoryPeaks() {
   const findings = useFindings(rank.value);
   const all = findings.state === "ok" ? findings.answer.document.peaks : [];
@@ -259,7 +259,7 @@ function MemoryPeaks() {
   );
 }
 
-/** How well the run was recorded and read. */
+/** Numbers of lost, skipped and repaired records. */
 function Collection({ meta }: { meta: Meta }) {
   // What a recording lost stands in the reports of its traces, too.
   const problems = meta.traces.flatMap(({ report }) => report.problems);
@@ -280,7 +280,7 @@ function Collection({ meta }: { meta: Meta }) {
   );
 }
 
-/** One bar: what the time on the critical path goes to. A click shows the path, one on a part the segments of that cause. */
+/** Bar of critical-path time by cause. A click opens the path; a click on a part selects its cause. */
 function Bound({ by, all }: { by: Readonly<Record<string, number>>; all: number }) {
   const parts = Object.entries(by).filter(([, ns]) => ns > 0).toSorted((a, b) => b[1] - a[1]);
   return (

@@ -66,7 +66,7 @@ export function Run({ meta }: { meta: Meta }) {
   );
 }
 
-/** What recording cost, and how far clocks may be apart, in sentences. */
+/** Recording overhead and clock offsets, as sentences. */
 export function qualityOf({ info, clocks, recording_cost: cost }: Pick<Meta["traces"][number], "info" | "clocks" | "recording_cost">): string[] {
   const length = info.start_ns !== null && info.end_ns !== null ? info.end_ns - info.start_ns : 0;
   const all = cost ? cost.operator_ns * cost.operators : 0;
@@ -109,7 +109,7 @@ export function runText(meta: Meta, ofMemory: ReadReport["problems"] = []): stri
   return [`${meta.name}, opened by stackline ${meta.version}; content ${meta.hash}`, ...traces, ...processes, ...(meta.recording ? losses(meta.recording.report) : []), ...losses(meta.memory?.report ?? { problems: ofMemory })].join("\n");
 }
 
-/** What reading had to repair, skip or lose. */
+/** List of repaired, skipped and lost records. */
 function Losses({ report: { problems }, of }: { report: Pick<ReadReport, "problems">; of: string }) {
   if (problems.length === 0) return <p class="quiet">No repaired, skipped or lost records in {of}.</p>;
   return (

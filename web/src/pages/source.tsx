@@ -60,12 +60,12 @@ interface Level {
   readonly whole: number;
 }
 
-/** What files cost, in words. */
+/** Costs of files as text. */
 const Cost = ({ of, metrics }: { of: readonly number[]; metrics: SourceFiles["metrics"] }) => (
   <span class="quiet">{of.map((value, at) => (value > 0 ? `${amount(value, metrics[at]!.unit)} ${metrics[at]!.title}` : "")).filter(Boolean).join(", ")}</span>
 );
 
-/** The files in their folders, each with what it holds. */
+/** Tree of directories with costs. */
 function FolderTree({ folder, metrics, whole }: Level) {
   const [most, setMost] = useState(FEW);
   return (
@@ -147,7 +147,7 @@ function File({ name }: { name: string }) {
   );
 }
 
-/** What the line that is chosen costs, by function, and the way to what ran there. */
+/** Costs of the selected line by function, with a link to the flame graph. */
 function Line({ name, document }: { name: string; document: SourceFile }) {
   const chosen = Number(state.value.line || 0);
   const costs = document.costs.flatMap(({ metric, lines }) => lines.filter(([line]) => line === chosen).map(([, fn, inclusive, exclusive]) => ({ metric, fn, inclusive, exclusive })));
@@ -208,7 +208,7 @@ function Lines({ document }: { document: SourceFile }) {
   );
 }
 
-/** Whether a row is in sight, in its box and in the window. */
+/** Check if a row is visible in its box and the window. */
 function isSeen(row: HTMLElement): boolean {
   const box = row.closest(".scroll")?.getBoundingClientRect();
   const { top, bottom } = row.getBoundingClientRect();

@@ -45,7 +45,7 @@ export function Timeline() {
   );
 }
 
-/** The stretch that is seen: that of the address, or that of the steps that were chosen, or all. */
+/** Visible time range: from the URL, or the selected steps, or all. */
 function seen(all: TimeRange): TimeRange {
   const [from, to] = [Number(state.value.from), Number(state.value.to)];
   const given = state.value.from !== undefined && Number.isFinite(from) && Number.isFinite(to) && to > from;
@@ -60,7 +60,7 @@ function selectedEvent(): number | undefined {
   return kind === "event" ? Number(number) : undefined;
 }
 
-/** What launched what, as far as it is known of the event that is selected. */
+/** Launch links of the selected event. */
 function arrowsOf(detail: EventDetail): Array<readonly [Brief, Brief]> {
   const launched = detail.launched.map((to) => [detail.event, to] as const);
   return detail.launch ? [[detail.launch, detail.event], ...launched] : launched;
@@ -74,7 +74,7 @@ function stepsOfPath(): string | undefined {
   return chosen && asked === named(chosen) ? asked : undefined;
 }
 
-/** What of the timeline the filter is about. */
+/** Note on selected steps. */
 function toldSteps(all: readonly Step[]): string {
   const of = parsed(stepsAsked() ?? "");
   return of && all.length > 0 ? ` Selected steps are filled in the row of steps.` : "";
@@ -92,7 +92,7 @@ function inSight(segment: TimeRange, stretch: TimeRange, all: TimeRange): Record
   return address(within({ from: middle - half, to: middle + half }, all));
 }
 
-/** The answers about a stretch that is seen so wide. */
+/** Answers for the visible time range at this width. */
 function useTimeline(stretch: TimeRange, width: number, lanes: Lanes) {
   const question = { ...tilesQuestion(stretch, width, lanes), rank: rank.value };
   const isReady = width > 0;
@@ -112,7 +112,7 @@ function useTimeline(stretch: TimeRange, width: number, lanes: Lanes) {
   return { known, isFound, tiles, answer: useLast(tiles), counters, path, critical, segments, reached, selected, arrows };
 }
 
-/** The lanes whose titles hold what was typed. */
+/** Lanes whose titles contain the filter text. */
 function useLanes(whole: Lanes): Lanes {
   const { lanes: wanted = "" } = state.value;
   return useMemo(() => {
@@ -133,7 +133,7 @@ function walked({ critical, segments, reached, selected }: Shown, step: 1 | -1, 
   return true;
 }
 
-/** What a key does; says whether it does anything. Arrows lead on from what is selected, and begin at the first box where nothing is. */
+/** Handle a key; returns if it was used. Arrows move from the selected event, or start at the first box. */
 function pressed(key: string, shown: Shown, stretch: TimeRange, all: TimeRange, placed: () => readonly Placed[]): boolean {
   const { selected, answer, known, isFound } = shown;
   const along = { j: 1, k: -1 }[key] as 1 | -1 | undefined;
@@ -154,7 +154,7 @@ function pressed(key: string, shown: Shown, stretch: TimeRange, all: TimeRange, 
   return arrow !== undefined || next !== undefined || move !== undefined;
 }
 
-/** What is selected in words, for screen readers, too; and where on the path that is. */
+/** Description of the selected event and its path segment, also for screen readers. */
 function spoken({ known, segments, reached, critical }: Shown, lanes: Lanes): string {
   if (!known) return "";
   const { name, dur, start, track } = known.event;

@@ -4,7 +4,7 @@ import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 
-/** Which one is open. */
+/** The open dialog. */
 export const dialog = signal<"" | "keys" | "search" | "folders">("");
 
 export const close = () => (dialog.value = "");

@@ -25,10 +25,10 @@ export function FilterBar({ meta }: { meta: Meta }) {
   );
 }
 
-/** Pages that are of steps of their own, whatever is chosen elsewhere. */
+/** Pages with their own selection of steps, independent of the filter. */
 const OF_OWN_STEPS: readonly PageId[] = ["issues", "compare"];
 
-/** That the steps which are chosen elsewhere are not those of this page. */
+/** Notice that the selected steps do not apply to this page. */
 function Unheeded({ meta }: { meta: Meta }) {
   const chosen = traceOf(meta)?.chosen;
   if (!OF_OWN_STEPS.includes(page.value) || !state.value.steps || !chosen) return null;
@@ -78,20 +78,20 @@ interface Numbers {
 
 const known = new WeakMap<object, Numbers>();
 
-/** How many steps there are, and their numbers: worked out once, for there may be thousands. */
+/** Number and range of steps, cached since there may be thousands. */
 function numbersOf({ steps: all }: Meta["traces"][number]): Numbers {
   const numbers = known.get(all) ?? all.reduce(({ least, most }, [number]) => ({ many: all.length, least: Math.min(least, number), most: Math.max(most, number) }), { many: 0, least: Number.POSITIVE_INFINITY, most: Number.NEGATIVE_INFINITY });
   known.set(all, numbers);
   return numbers;
 }
 
-/** The same in words. */
+/** Number and range of steps as text. */
 function stepsOf(trace: Meta["traces"][number]): string {
   const { many, least, most } = numbersOf(trace);
   return `${counted(many, "step")}, ${least} to ${most}`;
 }
 
-/** Which steps are looked at, and which are not. */
+/** Description of the selected steps and of excluded ones. */
 function told(trace: Meta["traces"][number], isWhole: boolean): string {
   if (isWhole) return "The whole run, including the time before the steps.";
   const { many, least } = numbersOf(trace);

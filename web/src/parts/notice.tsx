@@ -19,7 +19,7 @@ export function Shown<A>({ asked, children }: { asked: Asked<A>; children: (answ
   }
 }
 
-/** In place of what is found in events, where there are none. */
+/** Notice for traces without events with a duration. */
 export const NoEvents = () => (
   <p class="notice">No event of this trace has a start and a duration, so there is no analysis. The page "This run" lists the records read; <code>stackline doctor</code> shows details.</p>
 );

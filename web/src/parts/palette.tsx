@@ -9,7 +9,7 @@ import { entriesOf, type Entry, fromReport } from "../search";
 import { close, Dialog } from "./dialog";
 import { Nearest } from "./nearest";
 
-/** So long after the last letter it is searched. */
+/** Delay between the last keystroke and the search, in ms. */
 const PAUSE_MS = 120;
 
 export function Palette() {
@@ -83,7 +83,7 @@ function Row({ entry, index, isChosen, choose }: RowProps) {
   );
 }
 
-/** What has a text in its name. A report has no server to ask: it searches what it holds. */
+/** Entries whose name contains a text. A report searches its own data. */
 function useEntries(text: string): readonly Entry[] {
   const [asked, setAsked] = useState("");
   useEffect(() => {

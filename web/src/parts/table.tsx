@@ -9,7 +9,7 @@ interface Props {
   readonly table: Table;
   readonly columns: ReadonlyArray<string>;
   readonly most?: number;
-  /** Opens what has a name. */
+  /** Handler for a click on a name. */
   readonly onName?: (name: string) => void;
 }
 

@@ -10,10 +10,10 @@ import { outerOf } from "./levels";
 import { tilesQuestion } from "./question";
 import { around, MOST_BOXES, type Opened, type TimeRange, within } from "./view";
 
-/** Lanes that are shown: that of the event, those of what it launched or what launched it, and the busiest streams. */
+/** Number of lanes: of the event, of its launch or launched work, and of the busiest streams. */
 const MOST = 3;
 
-/** A report holds the timeline at its coarsest alone, in which such a stretch is one box. */
+/** Timeline around an event. A report has only the coarsest level, in which this range is one box. */
 export function Gap({ event, of }: { event: number; of: string | undefined }) {
   const isServed = transport.kind === "server";
   const asked = useAnswer(isServed ? "event" : undefined, { event, rank: of ?? rank.value });

@@ -2,7 +2,7 @@
 
 import { useEffect, useRef } from "preact/hooks";
 
-/** Calls with each key that is pressed without a modifier; what it returns says whether the key was used. */
+/** Call a handler with each key without a modifier. Its result is true if the key was used. */
 export function useKeys(used: (key: string) => boolean): void {
   const latest = useRef(used);
   latest.current = used;

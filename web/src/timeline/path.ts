@@ -4,7 +4,7 @@ import type { AnswerTo } from "../transport";
 import { scaleOf } from "./paint";
 import { HEAD, type Placed, type TimeRange } from "./view";
 
-/** Pixels above the first row of a lane: between its head and its boxes, where no name stands. */
+/** Pixels above the first row of a lane, between its head and its boxes, without names. */
 const ABOVE = 2;
 /** A change of lane this close to the last one that was drawn is not drawn: many would only be a grey area. */
 const CLOSE = 3;

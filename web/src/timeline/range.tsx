@@ -12,7 +12,7 @@ import { laneName, type TimeRange } from "./view";
 /** Rows of each table. */
 const MOST = 20;
 
-/** The stretch that was marked. */
+/** Marked time range. */
 export function marked(): TimeRange | undefined {
   const [from, to] = (state.value.mark ?? "").split(/(?<=\d)-/).map(Number);
   return from !== undefined && to !== undefined && to > from ? { from, to } : undefined;

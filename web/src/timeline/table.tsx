@@ -12,10 +12,10 @@ const MOST = 200;
 interface Props {
   readonly answer: AnswerTo<"tiles">;
   readonly lanes: Lanes;
-  /** What is seen: tiles reach beyond it. */
+  /** Visible range; tiles extend beyond it. */
   readonly stretch: TimeRange;
   readonly selected: number | undefined;
-  /** Tells names that are looked for. */
+  /** Predicate of names that match the search. */
   readonly isFound?: ((name: string) => boolean) | undefined;
   readonly onEvent: (event: number) => void;
 }
