@@ -109,7 +109,7 @@ def test_an_overlay_over_another_trace_is_refused(small_trace: Path, tmp_path: P
     other = tmp_path / "other.json"
     other.write_text(text.replace("gemm", "other"))
     target = tmp_path / "overlay.json"
-    with pytest.raises(sl.AnalysisError, match="fit the name and start"):
+    with pytest.raises(sl.AnalysisError, match="match the name and start"):
         path.overlay(target, source=other)
     assert sorted(p.name for p in tmp_path.iterdir() if "overlay" in p.name or "partial" in p.name) == []
 

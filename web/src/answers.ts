@@ -1,4 +1,4 @@
-/** Answers as components see them: not there yet, there, or why not. */
+/** Hook that asks a query and returns its state: loading, refused or answered. */
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { transport } from "./state";
@@ -41,14 +41,14 @@ export function useAnswer<Q extends QueryName>(name: Q | undefined, args: Argume
 
 const LOADING = { state: "loading" } as const;
 
-/** The last answer that came, while another one is being worked out: what is shown does not flicker. */
+/** Last answer while a new one loads, so that the view does not flicker. */
 export function useLast<A>(asked: Asked<A>): A | undefined {
   const last = useRef<A>(undefined);
   if (asked.state === "ok") last.current = asked.answer;
   return last.current;
 }
 
-/** Whatever went wrong, as a refusal that can be shown. */
+/** Any error as a refusal that can be shown. */
 export function refused(error: unknown): Refused {
   return error instanceof Refused ? error : new Refused(`The answer could not be read: ${String(error)}`, "wrong");
 }

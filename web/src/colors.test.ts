@@ -1,4 +1,4 @@
-/** Palettes as people see them who see colours otherwise: any two of one palette can still be told apart, and names be read on each. */
+/** Palettes as people see them who see colors otherwise: any two of one palette can still be told apart, and names be read on each. */
 
 import { expect, test } from "vitest";
 import { AREAS, canvas, CAUSES, LAYERS } from "./colors";
@@ -45,14 +45,14 @@ const PALETTES = { layers: fills(LAYERS), areas: fills(AREAS), causes: fills(CAU
 /** Two of 2.3 can just be told apart side by side. */
 const LEAST = 10;
 
-test.each(Object.entries(PALETTES))("%s can be told apart with every kind of colour vision", (_, palette) => {
+test.each(Object.entries(PALETTES))("%s are distinct with every kind of color vision", (_, palette) => {
   for (const [sight, matrix] of Object.entries(SIGHTS)) {
     const all = palette.map((hex) => lab(seen(linear(hex), matrix)));
     all.forEach((one, at) => all.slice(0, at).forEach((other, before) => expect(apart(one, other), `${palette[at]} and ${palette[before]}, ${sight}`).toBeGreaterThanOrEqual(LEAST)));
   }
 });
 
-test("what findings are about differs more than two shades of one colour", () => {
+test("colors of areas differ more than two shades of one color", () => {
   const all = PALETTES.areas.map((hex) => lab(linear(hex)));
   all.forEach((one, at) => all.slice(0, at).forEach((other, before) => expect(apart(one, other), `${PALETTES.areas[at]} and ${PALETTES.areas[before]}`).toBeGreaterThanOrEqual(20)));
 });

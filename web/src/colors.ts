@@ -1,5 +1,5 @@
 /**
- * Colours with a meaning, after Okabe and Ito: told apart with every kind of colour vision, which a test simulates. Fills are light enough for dark
+ * Colors with a meaning, after Okabe and Ito: told apart with every kind of color vision, which a test simulates. Fills are light enough for dark
  * text in both themes, so that one set of labels serves both.
  */
 
@@ -35,7 +35,7 @@ export function layerOf(kind: string): Layer {
   return "span";
 }
 
-/** What findings are about: colour and sign of each area. */
+/** Color and icon of each area of findings. */
 export const AREAS: Readonly<Record<string, { icon: string; fill: string }>> = {
   host: { icon: "◐", fill: "#d4b655" },
   synchronization: { icon: "◔", fill: "#e05068" },
@@ -49,7 +49,7 @@ export const AREAS: Readonly<Record<string, { icon: string; fill: string }>> = {
 
 export const area = (name: string) => AREAS[name] ?? { icon: "•", fill: "#e4733b" };
 
-/** Causes of time on the critical path, and where overview's bar gets its colours. */
+/** Causes of time on the critical path, and where overview's bar gets its colors. */
 export const CAUSES: Readonly<Record<string, { title: string; fill: string }>> = {
   gpu_compute: { title: "GPU computes", fill: "#ea8e5e" },
   gpu_communication: { title: "GPU communicates", fill: "#bb80d3" },
@@ -99,7 +99,7 @@ export function readTheme(): void {
   }
 }
 
-/** Whether the page is being printed: paper is light, whatever the theme is. */
+/** The page is being printed, on light paper in any theme. */
 export const isPrinting = signal(false);
 const print = typeof matchMedia === "function" ? matchMedia("print") : undefined;
 if (print) {

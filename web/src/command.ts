@@ -2,7 +2,7 @@
 
 import type { Meta } from "./generated/answers";
 
-/** The command that serves a run: with what it is compared with, if anything. */
+/** Command that serves a run, with its baseline if any. */
 export const commandOf = ({ name, baseline }: Pick<Meta, "name" | "baseline">): string => `stackline view ${quoted(name)}${baseline === null ? "" : ` --baseline ${quoted(baseline)}`}`;
 
 /** A path as a shell takes it. */

@@ -4,10 +4,10 @@ import { signal } from "@preact/signals";
 
 const KEY = "stackline.editor";
 const DEFAULT = "vscode://file{file}:{line}";
-/** What an address must not begin with: it would run as a script of this page. */
+/** Schemes refused for editor URLs, which would run as scripts of this page. */
 const SCRIPTS = ["javascript:", "data:", "vbscript:"];
 
-/** Where paths that are relative count from; set once it is known. */
+/** Base directory of relative paths, once known. */
 let folder = "";
 
 export function setFolder(path: string | null): void {
@@ -20,7 +20,7 @@ export function pattern(): string {
   return known || DEFAULT;
 }
 
-/** As it was read: what a browser keeps takes long to come the first time. */
+/** Cached value, since the first read of browser storage is slow. */
 let known: string | undefined;
 
 function kept(name: string): string {
@@ -42,16 +42,16 @@ export function setPattern(text: string): void {
 
 const FOLDERS = "stackline.folders";
 
-/** A folder as the run names it, and where it lies on the machine of whoever looks. */
+/** A directory of the recording, and its place on this machine. */
 export interface Folder {
   readonly from: string;
   readonly to: string;
 }
 
-/** Where folders lie here that were elsewhere when the run was recorded. */
+/** Mappings of recorded directories to this machine. */
 export const folders = signal<readonly Folder[]>([]);
 
-/** Reads once what the browser keeps: before it is needed, or when it is. */
+/** Read the browser storage once, in advance or on demand. */
 export function readKept(): void {
   if (known !== undefined) return;
   known = kept(KEY);
@@ -80,7 +80,7 @@ function knownFolders(): readonly Folder[] {
 
 const bare = (folder: string) => folder.trim().replace(/[/\\]+$/, "");
 
-/** Where a file lies here: below the longest folder that is known to be elsewhere. */
+/** Path of a file on this machine, by the longest mapped directory. */
 export function placeOf(file: string, known: readonly Folder[] = knownFolders()): string {
   const isBelow = ({ from }: Folder) => file.startsWith(`${bare(from)}/`);
   const [folder] = known.filter(isBelow).toSorted((a, b) => bare(b.from).length - bare(a.from).length);

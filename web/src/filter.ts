@@ -1,4 +1,4 @@
-/** What part of the run is looked at: steps, a thread, a phase, a module. It stands in the address, and queries heed it. */
+/** Selected part of the run: steps, thread, phase, module. The URL stores it, and queries use it. */
 
 import { signal } from "@preact/signals";
 import { change, lookAt, rank, state } from "./state";
@@ -7,22 +7,22 @@ import type { Meta } from "./generated/answers";
 /** The run, once it is known. */
 export const run = signal<Meta | undefined>(undefined);
 
-/** What calls can be of alone, beside steps. */
+/** Filters of calls, in addition to steps. */
 export const GROUPS = ["thread", "phase", "module"] as const;
 export type Group = (typeof GROUPS)[number];
 
-/** What is known of the trace of the rank that is looked at. */
+/** Metadata of the trace of the selected rank. */
 export function traceOf(meta: Meta | undefined): Meta["traces"][number] | undefined {
   return meta?.traces.find(({ info }) => `${info.rank}` === rank.value) ?? meta?.traces[0];
 }
 
-/** The steps that somebody chose, as their first and last one; none where nobody did, or the whole run is meant. */
+/** First and last of the steps that the user selected; undefined without a selection or for the whole run. */
 export const chosenSteps = () => parsed(state.value.steps ?? "");
 
 /** Steps as queries name them. */
 export const named = ([first, last]: readonly [number, number]) => `${first}..${last}`;
 
-/** The steps that are looked at, as queries name them: those that were asked for, or else those that findings look at. */
+/** Selected steps as queries name them: the user's, or else those of findings. */
 export function steps(): string | undefined {
   const chosen = traceOf(run.value)?.chosen;
   return state.value.steps || (chosen ? named(chosen) : undefined);

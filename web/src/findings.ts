@@ -1,4 +1,4 @@
-/** Findings, where there is anything to find them in: a run of sums alone, or of no events, would refuse the question. */
+/** Query of findings, for runs that can have findings. */
 
 import { type Asked, useAnswer } from "./answers";
 import { run } from "./filter";

@@ -33,7 +33,7 @@ export function count(value: number): string {
   return Math.round(value).toString().replace(/\B(?=(\d{3})+(?!\d))/g, "\u202f");
 }
 
-/** How many of something: `1 event`, `2 events`. */
+/** Count with its noun: `1 event`, `2 events`. */
 export function counted(value: number, one: string, many = `${one}s`): string {
   return `${count(value)} ${value === 1 ? one : many}`;
 }

@@ -1,32 +1,32 @@
-/** What a run lost: what is not there may have been, where something was. */
+/** Missing records of a run. */
 
 import type { MemoryOverview, Meta, ReadReport } from "./generated/answers";
 
 type Opened = Pick<Meta, "traces" | "recording" | "memory">;
 type Problems = ReadReport["problems"];
 
-/** What reading had to repair, skip or lose, of all that was opened. */
+/** Repaired, skipped and lost records of all inputs. */
 function problemsOf({ traces, recording, memory }: Opened): Problems {
   const reports = [...traces.map(({ report }) => report), ...(recording ? [recording.report] : []), ...(memory ? [memory.report] : [])];
   return reports.flatMap(({ problems }) => problems);
 }
 
-/** What reading lost of that. */
+/** Lost records of all inputs. */
 export const lostOf = (opened: Opened): Problems => problemsOf(opened).filter(({ severity }) => severity === "lost");
 
-/** What is said of memory: of the trace that it was read from, too. */
+/** Diagnostics of memory, including those of the trace that contains it. */
 export const problemsOfMemory = ({ read_report: reports }: Pick<MemoryOverview, "read_report">): Problems => reports.flatMap(({ problems }) => problems);
 
-/** What is said of memory alone. */
+/** Diagnostics of memory only. */
 export function memoryAlone(opened: Opened, overview: Pick<MemoryOverview, "read_report">): Problems {
   const name = ({ code, message }: Problems[number]) => `${code} ${message}`;
   const others = new Set(problemsOf(opened).map(name));
   return problemsOfMemory(overview).filter((problem) => !others.has(name(problem)));
 }
 
-/** Why a run has no work of a GPU, as far as anybody knows. */
+/** Likely reason for missing GPU work. */
 export function noGpu(meta: Meta): string {
-  if (lostOf(meta).length === 0) return "it ran on the CPU, or was recorded without it (torch.profiler: activities=[CPU, CUDA])";
+  if (lostOf(meta).length === 0) return "the program ran on the CPU, or GPU recording was off (torch.profiler: activities=[CPU, CUDA])";
   const named = meta.traces.some(({ info }) => info.gpus.length > 0);
-  return `it may have been in the part that was lost${named ? ", for the file names a GPU" : ""}; or it ran on the CPU, or was recorded without it`;
+  return `its records may be lost${named ? ", as the file names a GPU" : ""}; or the program ran on the CPU, or GPU recording was off`;
 }

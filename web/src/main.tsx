@@ -1,4 +1,4 @@
-/** The frame: pages at the left, the filter bar at the top, details at the right. */
+/** Page frame: navigation, filter bar, page and details. */
 
 import { effect } from "@preact/signals";
 import { render } from "preact";
@@ -64,7 +64,7 @@ function App() {
   return <Shown asked={meta}>{({ document: run }) => <Frame meta={run} />}</Shown>;
 }
 
-/** Takes back what was selected, else what was marked, else what was zoomed to in the flame graph. */
+/** Clear the selection, else the mark, else the zoom of the flame graph. */
 function back(): void {
   const part = ["sel", "mark", "root"].find((name) => state.value[name]);
   if (part) change({ [part]: "" }, "replace");
@@ -81,13 +81,13 @@ function Frame({ meta }: { meta: Meta }) {
         <strong>Stackline</strong>
         <span class="name" title={meta.name}>{meta.name}</span>
         <RankChoice meta={meta} />
-        {transport.kind === "report" && <span class="quiet">a report: it holds what is asked first</span>}
+        {transport.kind === "report" && <span class="quiet">report file with precomputed views</span>}
         <button type="button" onClick={() => (dialog.value = "search")}>Search <kbd>Ctrl+K</kbd></button>
         <button type="button" onClick={() => (dialog.value = "keys")}>Keys <kbd>?</kbd></button>
         <label>
           Theme{" "}
           <select value={theme.value} onChange={(event) => setTheme(event.currentTarget.value as Theme)}>
-            <option value="">as the system</option>
+            <option value="">system</option>
             <option value="light">light</option>
             <option value="dark">dark</option>
             <option value="contrast">high contrast</option>
@@ -128,22 +128,22 @@ function Frame({ meta }: { meta: Meta }) {
   );
 }
 
-/** Whether all that was opened is a file of memory: other pages have nothing to show. */
+/** Check for an input that is only a memory file, without data for other pages. */
 const isMemoryAlone = (meta: Meta) => meta.memory !== null;
 
-const MEMORY_ALONE = "This file is of memory alone, and holds no trace of what ran. For a trace: stackline record --mode trace --memory -- python train.py";
+const MEMORY_ALONE = "This file contains only memory data, no execution trace. To record one: stackline record --mode trace --memory -- python train.py";
 
 /** Pages that show files of memory, too. */
 const OF_MEMORY: readonly PageId[] = ["memory", "issues", "run"];
 
-/** Pages that show what lasted. */
+/** Pages that need events with a duration. */
 const EVENTS: readonly PageId[] = ["issues", "flame", "timeline", "source"];
 
-/** Why a page has nothing to show, if so: it stays listed, and says what it needs. */
+/** Reason why a page has no data, if so. The page stays listed and names its requirements. */
 function lacks(meta: Meta, id: PageId, needs: string): string | undefined {
   if (isMemoryAlone(meta) && !OF_MEMORY.includes(id)) return MEMORY_ALONE;
-  if (EVENTS.includes(id) && meta.has.timeline && !meta.has.events && !(id === "issues" && meta.has.memory) && !(id === "flame" && meta.recording)) return "Needs events that last: no event of this trace has a start and a duration";
-  if (id === "source" && !meta.has.python && meta.recording === null) return "Needs Python functions: profile with with_stack=True, or stackline record -- python train.py";
+  if (EVENTS.includes(id) && meta.has.timeline && !meta.has.events && !(id === "issues" && meta.has.memory) && !(id === "flame" && meta.recording)) return "Needs events with a start and a duration, which this trace lacks";
+  if (id === "source" && !meta.has.python && meta.recording === null) return "Needs Python functions: record with with_stack=True, or stackline record -- python train.py";
   if (needs === "timeline" && !meta.has.timeline) return "Needs single events: stackline record --mode trace -- python train.py";
   if (needs === "memory" && !meta.has.memory) return "Needs allocations: stackline record --mode trace --memory -- python train.py, torch.profiler with profile_memory=True, or a memory snapshot";
   if (needs === "layers") return NEEDED;
@@ -157,7 +157,7 @@ function RankChoice({ meta }: { meta: Meta }) {
     <label>
       Rank{" "}
       <select value={state.value.rank ?? ""} onChange={(event) => chooseRank(event.currentTarget.value)}>
-        <option value="">all (pictures of rank {meta.traces[0]!.info.rank})</option>
+        <option value="">all (plots of rank {meta.traces[0]!.info.rank})</option>
         {meta.traces.map(({ info }) => (
           <option key={info.rank} value={`${info.rank}`}>{info.rank}</option>
         ))}
@@ -166,7 +166,7 @@ function RankChoice({ meta }: { meta: Meta }) {
   );
 }
 
-/** In place of a page that is about what ran. */
+/** Placeholder for pages that need an execution trace. */
 const MemoryAlone = ({ title }: { title: string }) => (
   <section aria-labelledby="alone-title">
     <h1 id="alone-title">{title}</h1>

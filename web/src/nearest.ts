@@ -1,8 +1,8 @@
-/** The names that come nearest to a text that no name holds, for a report: a server looks for them itself, in the same way. */
+/** Nearest names for a text without a match, in a report. A server computes the same. */
 
 const MAX_CHARS = 200;
 const MAX_TYPED = 40;
-/** So many letters of a text may be wrong: a third of them. */
+/** Letters of a text per allowed error: a third may be wrong. */
 const PER_WRONG = 3;
 
 /** Up to so many names of which a part resembles a text, the nearest first; of equally near ones the shorter. */
@@ -15,7 +15,7 @@ export function nearest(typed: string, names: readonly string[], count: number):
   return near.slice(0, count).map(({ name }) => name);
 }
 
-/** How many letters are to be put in, left out or changed so that a part of a name is the text. */
+/** Edit distance between the text and the best matching part of a name. */
 function distance(wanted: readonly string[], name: string): number {
   // By letter of the text: what it costs to end there. A part may begin anywhere, which costs nothing.
   const row = Array.from({ length: wanted.length + 1 }, (_, at) => at);

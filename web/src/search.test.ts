@@ -12,7 +12,7 @@ test("pages and findings are found by their names", () => {
   expect(names("nothing like it")).toEqual([]);
 });
 
-test("what the server found stands behind it, each sort cut", () => {
+test("results of the server follow, limited per kind", () => {
   const events = Array.from({ length: 30 }, (_, at) => ({ name: `gemm_${at}`, kind: "gpu_work", count: 2, ns: 1500, event: at, start: 0, dur: 1 }));
   const answer: SearchAnswer = { text: "gemm", names: events, frames: [{ kind: "operator", name: "aten::gemm", file: "", inclusive: 3000, unit: "ns" }], files: ["gemm.py"], left_out: 0, nearest: [] };
   const found = entriesOf("gemm", [], answer);

@@ -1,4 +1,4 @@
-/** What a search over all names finds, as entries that can be opened. */
+/** Results of a search over all names, as entries that can be opened. */
 
 import { selOf } from "./flame/chosen";
 import { amount, count, duration } from "./format";
@@ -9,7 +9,7 @@ import type { AnswerTo } from "./transport";
 import type { Row, SearchAnswer } from "./generated/answers";
 
 export interface Entry {
-  /** What sort of thing it is, for people. */
+  /** Kind of the entry, for people. */
   readonly sort: string;
   readonly name: string;
   readonly more: string;
@@ -26,7 +26,7 @@ const holds = (text: string) => {
   return (name: string) => name.toLowerCase().includes(wanted);
 };
 
-/** Entries for a text: pages and findings by what is known here, all else by the answer of the server, whose frames are by a metric. */
+/** Entries for a text: pages and findings from loaded data, others from the server's answer, whose frames have a metric. */
 export function entriesOf(text: string, findings: readonly Row[], answer: SearchAnswer | undefined, metric = ""): Entry[] {
   const has = holds(text);
   const pages = PAGES.filter(({ title }) => has(title)).map(({ id, title }): Entry => ({ sort: "page", name: title, more: "", open: () => change({ page: id }) }));
@@ -34,7 +34,7 @@ export function entriesOf(text: string, findings: readonly Row[], answer: Search
     .map((row, at): Entry => ({
       sort: "finding",
       name: `${row.code} ${row.title}`,
-      more: typeof row.gain_ns === "number" ? `gains ${duration(row.gain_ns)}` : "",
+      more: typeof row.gain_ns === "number" ? `estimated gain ${duration(row.gain_ns)}` : "",
       open: () => change({ page: "issues", sel: `finding:${at}` }),
     }))
     .filter(({ name }) => has(name));
@@ -58,7 +58,7 @@ export function entriesOf(text: string, findings: readonly Row[], answer: Search
 /** The frames of an answer that have a text in their own name, those that take most first. */
 export const framesWith = (text: string, { frames }: Pick<SearchAnswer, "frames">): SearchAnswer["frames"] => frames.filter(({ name }) => holds(text)(name));
 
-/** The same kind of answer out of the flat list of frames that a report holds. */
+/** Search results from the flat list of frames in a report. */
 export function fromReport({ document, columns }: AnswerTo<"calls">, text: string): SearchAnswer {
   const has = holds(text);
   const sums = new Map<string, { kind: string; name: string; file: string; inclusive: number; unit: string }>();

@@ -34,10 +34,10 @@ export const page = computed<PageId>(() => {
   return PAGES.find(({ id }) => id === wanted)?.id ?? firstPage.value;
 });
 
-/** What is selected, as `kind:number`: `event:12`, `finding:0`. */
+/** Selection, as `kind:number`: `event:12`, `finding:0`. */
 export const selection = computed(() => state.value.sel ?? "");
 
-/** The rank that is looked at; none means the first. */
+/** Selected rank; undefined means the first. */
 export const rank = computed(() => state.value.rank);
 
 export function parse(hash: string): State {
@@ -77,7 +77,7 @@ const APART = 250;
 export const address = { waits: undefined as string | undefined, at: Number.NEGATIVE_INFINITY };
 let timer: ReturnType<typeof setTimeout> | undefined;
 
-/** Writes an address over the one that stands there: at once, if the last time is long ago. */
+/** Replace the URL in the browser's history, at once if the last change was long ago. */
 function later(text: string): void {
   address.waits = text;
   const left = address.at + APART - performance.now();
@@ -93,17 +93,17 @@ function write(): void {
   Object.assign(address, { waits: undefined, at: performance.now() });
 }
 
-/** Changes what the tree of calls is a view of. Rows of one view mean nothing in another: of what is selected the frame stays. */
+/** Change the view of the call tree. Rows differ between views, so the selection keeps the frame. */
 export function lookAt(parts: State): void {
   const before = state.value.sel ?? "";
   const sel = !before.startsWith("node:") ? before : before === noted.sel ? noted.frame : "";
   change({ sel, ...parts, root: "" });
 }
 
-/** The frame behind a row that is selected, as the address names frames, and what it was called from. */
+/** Frame of the selected row in URL form, and its callers. */
 export const noted = { sel: "", frame: "", around: [] as readonly string[] };
 
-/** Looks at another rank: what belongs to the one before goes. An empty text means all of them, and the first one's pictures. */
+/** Select another rank and clear the state of the previous one. An empty text selects all ranks, with plots of the first. */
 export function chooseRank(rank: string): void {
   change({ rank, sel: "", from: "", to: "", root: "", mark: "", steps: "", thread: "", device: "", alive: "", apply: "" });
 }

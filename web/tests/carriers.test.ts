@@ -48,7 +48,7 @@ describe("a report", () => {
       await ask("frame", { ...view, root: 1 });
     });
     await open(page, url, "page=flame&focus=linear");
-    expect(await page.locator("main").innerText()).toMatch(/This answer is not in the report.* The run itself has it: stackline view .*asked\.json\.gz/);
+    expect(await page.locator("main").innerText()).toMatch(/This view is not in the report.* Open the run instead: stackline view .*asked\.json\.gz/);
     none(faults);
     await page.close();
   });
@@ -114,7 +114,7 @@ describe("a report", () => {
     expect(Number(await page.locator("canvas").getAttribute("data-boxes"))).toBeGreaterThan(100);
     // What the whole has no room for would be asked for, and is said to be missing.
     await open(page, url, "page=flame&root=1");
-    expect(await page.locator("main").innerText()).toContain("too narrow to be drawn");
+    expect(await page.locator("main").innerText()).toContain("too narrow to draw");
     none(faults);
     await page.close();
   });

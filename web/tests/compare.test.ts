@@ -85,7 +85,7 @@ test("a report in one file holds the comparison and both timelines", async () =>
   await page.waitForFunction(() => [...document.querySelectorAll("canvas")].filter((canvas) => Number(canvas.dataset.boxes) > 0).length === 2);
   const inReport = await page.locator("main table").first().innerText();
   expect(await violations(page)).toEqual([]);
-  await page.getByRole("button", { name: "Flame graph of the differences" }).click();
+  await page.getByRole("button", { name: "Differential flame graph" }).click();
   await settled(page);
   expect(await page.locator("canvas").count()).toBe(1);
   none(faults);
@@ -143,7 +143,7 @@ test("peaks of memory of both runs stand beside each other, in the page and in t
   for (const url of [both.url, `file://${report}`]) {
     const { page, faults } = await watched(here.browser, url);
     await open(page, url, "page=compare");
-    const table = page.locator("table", { hasText: "the highest peak of each device" });
+    const table = page.locator("table", { hasText: "Highest memory peak of each device" });
     await table.waitFor();
     expect(await table.locator("tbody td").allInnerTexts()).toEqual(["4 KiB", "1 KiB", "−3 KiB (-75.0 %)"]);
     expect(await violations(page)).toEqual([]);

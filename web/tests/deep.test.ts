@@ -93,9 +93,9 @@ test("a frame that is too narrow to be drawn is found, and N leads to its caller
   return here.view([here.written("narrow.json", [long, ...short])], async (page, url) => {
     for (const shape of ["top-down", "flat"]) {
       await open(page, url, `page=flame&shape=${shape}&find=softmax`);
-      const notice = page.locator("main .notice", { hasText: "No frame that is drawn has softmax in its name" });
+      const notice = page.locator("main .notice", { hasText: "No visible frame has softmax in its name" });
       await notice.getByRole("button", { name: "aten::_softmax" }).waitFor();
-      expect(await notice.innerText()).toMatch(/1 frame with it is too narrow to be drawn here[\s\S]*aten::_softmax \(3 µs host time\)/);
+      expect(await notice.innerText()).toMatch(/1 matching frame is too narrow to draw[\s\S]*aten::_softmax \(3 µs host time\)/);
       expect(await notice.getByRole("button", { name: "flat list" }).count()).toBe(shape === "flat" ? 0 : 1);
       expect(await violations(page)).toEqual([]);
     }

@@ -72,19 +72,19 @@ test("the timeline shows the steps that were chosen elsewhere, and says of what 
   // The table beside it has no other steps' events.
   await page.getByRole("button", { name: "Table" }).click();
   await settled(page);
-  expect(await page.getByRole("region", { name: "Events that are seen" }).locator("tbody tr").count()).toBe(4);
+  expect(await page.getByRole("region", { name: "Visible events" }).locator("tbody tr").count()).toBe(4);
   // The path is a list there, of which each hop with an event can be opened.
-  const hops = page.getByRole("region", { name: "Hops of the critical path that are seen" });
-  expect(await hops.locator("caption").innerText()).toMatch(/^The critical path, \d+ hops? that (is|are) seen$/);
+  const hops = page.getByRole("region", { name: "Visible segments of the critical path" });
+  expect(await hops.locator("caption").innerText()).toMatch(/^Critical path: \d+ visible segments?$/);
   await hops.getByRole("button", { name: "aten::mm" }).first().click();
   await settled(page);
   expect(await page.locator(".details h3").first().innerText()).toBe("aten::mm");
   await page.locator("[data-field=lanes]").fill("no such lane");
   await settled(page);
-  expect(await told()).toContain("Of 1 lane none has no such lane in its name.");
+  expect(await told()).toContain("None of 1 lane has no such lane in its name.");
   await page.locator("[data-field=lanes]").fill("thread");
   await settled(page);
-  expect(await page.getByRole("region", { name: "Events that are seen" }).locator("tbody tr").count()).toBe(4);
+  expect(await page.getByRole("region", { name: "Visible events" }).locator("tbody tr").count()).toBe(4);
   await page.getByRole("button", { name: "All", exact: true }).click();
   await settled(page);
   expect(await told()).toContain("5.99 ms of 5.99 ms");
@@ -150,7 +150,7 @@ test("files without cost are folded, and time of what runs backward is told", as
   const { page, faults } = await watched(here.browser, served.url);
   await open(page, served.url, "page=source");
   expect(await page.locator("main tbody tr").allInnerTexts()).toHaveLength(1);
-  expect(await page.locator("summary").innerText()).toBe("30 files without cost are named, too");
+  expect(await page.locator("summary").innerText()).toBe("30 files without costs");
   await page.locator("summary").click();
   expect(await page.getByRole("button", { name: "lib/module_29.py" }).isVisible()).toBe(true);
   expect(await violations(page)).toEqual([]);
@@ -161,7 +161,7 @@ test("files without cost are folded, and time of what runs backward is told", as
   const training = await serve(demo);
   const other = await watched(here.browser, training.url);
   await open(other.page, training.url, "page=flame");
-  expect(await other.page.locator("main").innerText()).toContain("What runs backward stands below the operator that it differentiates");
+  expect(await other.page.locator("main").innerText()).toContain("Backward work is shown under its forward operator");
   none([...faults, ...other.faults]);
   await other.page.close();
   await training.stop();

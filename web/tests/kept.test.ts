@@ -31,7 +31,7 @@ test("a name of the search is selected in the flame graph, and zoomed to where i
   await here.look(demo, async (page, url) => {
     await open(page, url, "page=overview");
     await page.keyboard.press("Control+k");
-    await page.getByRole("combobox", { name: "Search in all names" }).fill("softmax");
+    await page.getByRole("combobox", { name: "Search all names" }).fill("softmax");
     const found = page.locator("#found li", { hasText: "flame graph:" }).first();
     await found.waitFor();
     expect(await page.locator("#found li", { hasText: "timeline:" }).count()).toBeGreaterThan(0);
@@ -101,7 +101,7 @@ test("an event that is selected marks its frame, and its details lead there and 
     await settled(page);
     const details = page.locator(".details");
     await details.getByText("Starts at").waitFor();
-    expect(await details.innerText()).toContain("Launched from, the innermost first");
+    expect(await details.innerText()).toContain("Launched from, innermost first");
     expect(await details.locator(".events li", { hasText: "train_step" }).count()).toBe(1);
     await details.getByRole("button", { name: "In the flame graph" }).click();
     await settled(page);
@@ -129,9 +129,9 @@ test("a finding leads to its frame, whose source keeps its indentation everywher
 test("the flame graph of the differences shows what is gone, and says how much it is where it does not", async () => {
   await here.look(demo, async (page, url) => {
     await open(page, url, "page=compare");
-    await page.getByRole("button", { name: "Flame graph of the differences" }).click();
+    await page.getByRole("button", { name: "Differential flame graph" }).click();
     await settled(page);
-    expect(await page.locator("h1").innerText()).toBe("Flame graph of the differences");
+    expect(await page.locator("h1").innerText()).toBe("Differential flame graph");
     await page.locator("[data-field=find]").fill("aten::item");
     await page.keyboard.press("Enter");
     await page.keyboard.press("n");
@@ -142,10 +142,10 @@ test("the flame graph of the differences shows what is gone, and says how much i
     const width = async () => Number(await page.locator("canvas").getAttribute("data-selected"));
     expect(await width()).toBeGreaterThan(20);
     expect(await violations(page)).toEqual([]);
-    await page.getByRole("button", { name: "What is gone" }).click();
+    await page.getByRole("button", { name: "Removed frames" }).click();
     await settled(page);
     expect(await width()).toBe(0);
-    expect(await page.locator("main").innerText()).toMatch(/[\d.]+ ms of A is in frames that B has not/);
+    expect(await page.locator("main").innerText()).toMatch(/[\d.]+ ms of A is in frames that B lacks/);
     await page.getByRole("button", { name: "Back to Compare" }).click();
     await settled(page);
     expect(part(page, "page")).toBe("compare");

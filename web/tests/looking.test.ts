@@ -93,7 +93,7 @@ describe("a frame of the flame graph", () => {
         // Whatever the picture is of: all that was measured.
         await page.waitForFunction(() => document.querySelectorAll(".details tbody tr").length >= 2);
         expect(await details.locator("tbody").innerText()).toMatch(/host time[\s\S]*GPU time[\s\S]*GPU launches/);
-        await details.getByRole("button", { name: "What it calls" }).click();
+        await details.getByRole("button", { name: "Callees" }).click();
         await settled(page);
         expect(page.url()).toContain("shape=callees");
         expect(await page.locator("main tbody tr").nth(1).innerText()).toContain("train_step");
@@ -102,9 +102,9 @@ describe("a frame of the flame graph", () => {
         expect(page.url()).not.toContain("shape=");
       } else {
         // What a report lacks is marked before one asks for it.
-        const missing = [details.getByRole("button", { name: "What it calls" }), page.locator("[data-field=focus]"), page.locator("main option", { hasText: "GPU time" }).first()];
+        const missing = [details.getByRole("button", { name: "Callees" }), page.locator("[data-field=focus]"), page.locator("main option", { hasText: "GPU time" }).first()];
         for (const control of missing) expect(await control.isDisabled()).toBe(true);
-        expect(await missing[0]!.getAttribute("title")).toMatch(/^Not in this report: stackline view .*planted\.json has it$/);
+        expect(await missing[0]!.getAttribute("title")).toMatch(/^Not in this report; available with stackline view .*planted\.json$/);
       }
       none(faults);
       await page.close();
@@ -193,7 +193,7 @@ describe("a finding", () => {
     await page.close();
   });
 
-  test("a source file that was changed after the run was recorded is said to be", async () => {
+  test("a source file that was changed after recording is said to be", async () => {
     const source = join(here.folder.path, "train.py");
     writeFileSync(source, "pass\n".repeat(40));
     // The trace says when it began: in 2020, or in a time to come.
@@ -202,7 +202,7 @@ describe("a finding", () => {
       const { page } = await watched(here.browser, served.url);
       for (const hash of ["page=issues&sel=finding:0", `page=source&file=${encodeURIComponent(source)}`]) {
         await open(page, served.url, hash);
-        expect(await page.getByText("changed after the run was recorded").count(), `${hash} ${base}`).toBe(changed);
+        expect(await page.getByText("changed after recording").count(), `${hash} ${base}`).toBe(changed);
       }
       await page.close();
       await served.stop();

@@ -16,7 +16,7 @@ afterAll(async () => {
   await served.stop();
 });
 
-/** The colour of a canvas in its corner, which no box covers. */
+/** The color of a canvas in its corner, which no box covers. */
 const paper = (page: Page) => page.locator("main canvas").first().evaluate((canvas) => [...(canvas as HTMLCanvasElement).getContext("2d")!.getImageData(1, 1, 1, 1).data].slice(0, 3));
 
 test("the theme that was chosen stays when the page is loaded again", () =>
@@ -142,11 +142,11 @@ test("of a file that was cut, GPU work may be what was lost", async () => {
       await open(page, url, `page=${id}`);
       const main = await page.locator("main").innerText();
       expect(main, id).toContain("A part of this run was lost");
-      expect(main, id).toMatch(/No GPU work is in this run|this run has none/);
-      expect(main, id).toContain("it may have been in the part that was lost, for the file names a GPU");
+      expect(main, id).toMatch(/No GPU work in this run|missing in this run/);
+      expect(main, id).toContain("its records may be lost, as the file names a GPU");
     }
     await open(page, url, "page=overview");
-    expect(await page.locator("main").innerText()).toContain("what was lost may have more");
+    expect(await page.locator("main").innerText()).toContain("so some may be missing");
   });
 });
 
@@ -165,7 +165,7 @@ test("a finding of the very line of the frame that is selected is listed as it i
 test("a note on memory that could not be read leads to the page that says what", () =>
   here.view([trace("amd-mi300-timesformer.json.gz")], async (page, url) => {
     await open(page, url, "page=issues");
-    await page.getByRole("button", { name: "What the Memory page says of it" }).click();
+    await page.getByRole("button", { name: "Details on the Memory page" }).click();
     await settled(page);
     expect(part(page, "page")).toBe("memory");
   }));

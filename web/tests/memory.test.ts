@@ -142,9 +142,9 @@ test("an object is selected by a click, by keys, and in the table; the details n
   const details = await page.locator(".details").innerText();
   expect(details).toContain("Allocated by");
   expect(details).toMatch(/allocate/);
-  await page.locator("[aria-label='Calls that are seen'] button", { hasText: "kernel mm1" }).click();
+  await page.locator("[aria-label='Visible calls'] button", { hasText: "kernel mm1" }).click();
   await settled(page);
-  expect(await page.locator(".details").innerText()).toContain("Touches");
+  expect(await page.locator(".details").innerText()).toContain("Accesses");
   expect(await violations(page)).toEqual([]);
   none(faults);
   await page.close();
@@ -155,7 +155,7 @@ test("who is alive at a peak: as many objects, with as many bytes, as the comman
   const served = await serve(fixture("darknet.txt"));
   const { page, faults } = await watched(here.browser, served.url);
   await open(page, served.url, "page=memory");
-  await page.getByRole("button", { name: "Alive at P1" }).click();
+  await page.getByRole("button", { name: "Live at P1" }).click();
   await settled(page);
   const alive = told(fixture("darknet.txt"), "--at", "P1").tables.memory_alive!.rows;
   expect(Number(await page.locator("canvas").getAttribute("data-objects"))).toBe(alive.length);
@@ -202,7 +202,7 @@ test("a trace of the profiler with memory has both: its events, and its memory w
   await open(page, served.url, "page=memory");
   const overview = (await ask(page, "memory")).document;
   expect(overview.tables.memory_peaks).toEqual(told(file).tables.memory_peaks);
-  expect(await page.locator("main").innerText()).toContain("does not say who touches memory");
+  expect(await page.locator("main").innerText()).toContain("has no memory accesses");
   expect(await page.locator("main").innerText()).not.toMatch(/\bunused allocation\b/);
   expect(await violations(page)).toEqual([]);
   none(faults);
@@ -236,7 +236,7 @@ test("names are data; many objects are folded by size; an empty trace says that 
       expect(await squeezed(page), id).toEqual([]);
     }
     await open(page, url, "page=memory&as=table");
-    expect(await page.locator("[aria-label='Calls that are seen'] button").first().innerText()).toMatch(/^(\d+ × )?allocate$/);
+    expect(await page.locator("[aria-label='Visible calls'] button").first().innerText()).toMatch(/^(\d+ × )?allocate$/);
     await open(page, url, "page=memory");
     expect(await page.locator("main").innerText()).toContain("objects without a lane");
     none(faults);
@@ -246,7 +246,7 @@ test("names are data; many objects are folded by size; an empty trace says that 
   const nothing = await serve(empty);
   const { page, faults } = await watched(here.browser, nothing.url);
   await open(page, nothing.url, "page=memory");
-  expect(await page.locator("main").innerText()).toContain("No object in it takes any bytes");
+  expect(await page.locator("main").innerText()).toContain("No object has any bytes");
   none(faults);
   await page.close();
   await nothing.stop();
@@ -263,7 +263,7 @@ test("two devices and many streams; nothing is called unused while a kernel ran 
   for (const url of [served.url, `file://${report}`]) {
     const { page, faults } = await watched(here.browser, url);
     await open(page, url, "page=memory");
-    expect(await page.locator("main").innerText()).toContain("have no lane");
+    expect(await page.locator("main").innerText()).toContain("are not shown");
     const lanes = async () => (await page.locator("[aria-label='Objects as a table'] tbody tr").allInnerTexts()).map((row) => row.replace(/\s+/g, " "));
     // The device with the highest peak comes first.
     await open(page, url, "page=memory&as=table");
@@ -273,7 +273,7 @@ test("two devices and many streams; nothing is called unused while a kernel ran 
     await settled(page);
     expect((await lanes()).find((row) => row.startsWith("never"))).not.toContain("never used");
     expect(await page.locator("[role=alert]").allTextContents()).toEqual([]);
-    await page.getByRole("button", { name: "Alive at P2" }).click();
+    await page.getByRole("button", { name: "Live at P2" }).click();
     await settled(page);
     expect(await page.locator("[role=alert]").allTextContents()).toEqual([]);
     expect(await violations(page)).toEqual([]);
@@ -312,7 +312,7 @@ test("a snapshot: the allocator, what it held at the peak, and why a request fai
   for (const url of [served.url, `file://${report}`]) {
     const { page, faults } = await watched(here.browser, url);
     await open(page, url, "page=memory");
-    expect(await page.locator("main").innerText()).toContain("1 request failed for lack of memory");
+    expect(await page.locator("main").innerText()).toContain("1 request failed: out of memory");
     const overview = (await ask(page, "memory")).document;
     expect(overview.tables.memory_out_of_memory).toEqual(all.tables.memory_out_of_memory);
     expect((await ask(page, "memory-allocator")).document.tables.memory_allocator).toEqual(all.tables.memory_allocator);
@@ -322,7 +322,7 @@ test("a snapshot: the allocator, what it held at the peak, and why a request fai
     expect(held.at(-1)).toBe(20 * MIB);
     for (const view of ["memory&tab=allocator", "memory&tab=allocator&as=table"]) {
       await open(page, url, `page=${view}`);
-      expect(await page.locator("main").innerText()).toContain("Held, not in use");
+      expect(await page.locator("main").innerText()).toContain("Reserved, not live");
       expect(await page.locator("[role=alert]").allTextContents()).toEqual([]);
       expect(await violations(page), view).toEqual([]);
       // 1280 pixels have room for the table of the allocator.

@@ -19,7 +19,7 @@ test("where no name has a text, the nearest ones are offered, by the server and 
     const { page, faults } = await watched(here.browser, url);
     await open(page, url, "page=overview");
     await page.keyboard.press("Control+k");
-    await page.getByRole("combobox", { name: "Search in all names" }).fill("aten::itme");
+    await page.getByRole("combobox", { name: "Search all names" }).fill("aten::itme");
     await page.locator(".nearest button", { hasText: "aten::item" }).click();
     await page.waitForFunction(() => [...document.querySelectorAll("#found li .name")].some((name) => name.textContent === "aten::item"));
     await page.keyboard.press("Escape");
@@ -29,7 +29,7 @@ test("where no name has a text, the nearest ones are offered, by the server and 
     expect(new URLSearchParams(page.url().split("#")[1]).get("find")).toBe("aten::item");
     expect(await page.locator(".nearest").count()).toBe(0);
     await open(page, url, "page=timeline&find=zzzzzzzz");
-    expect(await page.locator("main").innerText()).toContain("No event that is seen has zzzzzzzz in its name.");
+    expect(await page.locator("main").innerText()).toContain("No visible event has zzzzzzzz in its name.");
     expect(await page.locator(".nearest").count()).toBe(0);
     expect(await violations(page)).toEqual([]);
     none(faults);
@@ -88,7 +88,7 @@ test("a trace that breaks off is striped at its end, and says so; a whole one is
     const { page, faults } = await watched(here.browser, url);
     await open(page, url, "page=timeline");
     expect(await page.locator("canvas").getAttribute("data-cut"), url).toBe(isCut ? "149000" : null);
-    expect((await page.locator("main .told").first().innerText()).includes("what came after is lost"), url).toBe(isCut);
+    expect((await page.locator("main .told").first().innerText()).includes("later records are lost"), url).toBe(isCut);
     // Beside the head of the lane, at the right edge, nothing stands but lines of the ruler, which are the same in each row of pixels.
     const isStriped = await page.evaluate(() => {
       const canvas = document.querySelector("canvas")!;
@@ -109,7 +109,7 @@ test("source that is not where it was: links to the editor lead to the folder th
   await open(page, served.url, file);
   const link = () => page.locator("main a.editor").first().getAttribute("href");
   expect(await link()).toBe("vscode://file/nowhere/code/train.py:1");
-  await page.getByRole("button", { name: "It is elsewhere …" }).click();
+  await page.getByRole("button", { name: "Set source directory …" }).click();
   expect(await page.locator("[data-field=folder-from]").inputValue()).toBe("/nowhere/code");
   await page.locator("[data-field=folder-from]").fill("/nowhere");
   await page.locator("[data-field=folder-to]").fill("/mine/");
@@ -117,7 +117,7 @@ test("source that is not where it was: links to the editor lead to the folder th
   await page.keyboard.press("Enter");
   await settled(page);
   expect(await link()).toBe("vscode://file/mine/code/train.py:1");
-  expect(await page.locator("main").innerText()).toContain("Links to the editor lead to /mine/code/train.py.");
+  expect(await page.locator("main").innerText()).toContain("Editor links open /mine/code/train.py.");
   // It is kept, and a finding's link goes there, too.
   await page.reload();
   await open(page, served.url, "page=issues&sel=finding:0");

@@ -170,7 +170,7 @@ describe("keys and the address", () => {
     await page.keyboard.press("ArrowDown");
     await settled(page);
     expect(page.url()).toContain("sel=node");
-    expect(await page.locator(".told").innerText()).toMatch(/itself/);
+    expect(await page.locator(".told").innerText()).toMatch(/self/);
     await page.keyboard.press("f");
     await settled(page);
     expect(page.url()).toContain("root=");
@@ -221,7 +221,7 @@ describe("keys and the address", () => {
       await settled(page);
       expect(page.url()).toContain(clicks === 1 ? "sel=node" : "root=");
     }
-    expect(await page.locator(".told").innerText()).toMatch(/itself/);
+    expect(await page.locator(".told").innerText()).toMatch(/self/);
     await page.mouse.move(400, 600);
     expect(await page.locator("canvas").count()).toBe(1);
     none(faults);
@@ -254,7 +254,7 @@ describe("two runs", () => {
     const diff = JSON.parse(stackline("diff", before, after, "--format", "json"));
     const compared = await page.evaluate("stackline.ask('compare').then((answer) => answer.document)");
     expect((compared as typeof diff).tables).toEqual(diff.tables);
-    await page.getByRole("button", { name: "Flame graph of the differences" }).click();
+    await page.getByRole("button", { name: "Differential flame graph" }).click();
     await settled(page);
     expect(await page.locator("main").innerText()).toContain("Blue: less time than in A, the run before");
     none(faults);

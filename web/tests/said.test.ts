@@ -16,13 +16,13 @@ test("both lengths of a step are named, on the Overview, beside findings and in 
   await here.view([b, "--baseline", a], async (page, url) => {
     await open(page, url, "page=overview");
     const numbers = await page.locator("dl.numbers").innerText();
-    expect(numbers).toContain("as the program marks them");
-    expect(numbers).toMatch(new RegExp(`Step with all its work, mean\\s+${ms}`));
-    expect(numbers).toContain("from the first to the last of its operations");
+    expect(numbers).toContain("as marked by the program");
+    expect(numbers).toMatch(new RegExp(`Step with its GPU work, mean\\s+${ms}`));
+    expect(numbers).toContain("from the first to the last GPU operation");
     await open(page, url, "page=issues&steps=11");
     const issues = await page.locator("main").innerText();
-    expect(issues).toContain(`a step takes ${ms} with all its work (mean of 4 steps, to the end of the work that was launched in them)`);
-    expect(issues).toContain("This page is of steps 10 to 13, not of those that are chosen elsewhere (11).");
+    expect(issues).toContain(`a step takes ${ms} with its GPU work (mean of 4 steps, until the GPU work launched in them ends)`);
+    expect(issues).toContain("This page shows steps 10 to 13, independent of the steps selected on other pages (11).");
     // The page of a rule, as the command line explains it.
     await open(page, url, "page=issues&sel=finding:0");
     await page.locator(".rule summary").click();
@@ -43,11 +43,11 @@ test("both lengths of a step are named, on the Overview, beside findings and in 
     expect(await page.locator("main").innerText()).toContain(`${some} of ${all} shown`);
     await open(page, url, "page=compare&noise=1");
     const rows = await page.locator("main tbody tr").allInnerTexts();
-    expect(rows.some((row) => row.startsWith("step with all its work") && row.includes(ms))).toBe(true);
+    expect(rows.some((row) => row.startsWith("step with its GPU work") && row.includes(ms))).toBe(true);
     // What is gone has no time there, and no bounds of it.
     const gone = await page.locator("main tbody tr", { hasText: "only in A" }).first().locator("td").allInnerTexts();
     expect(gone.slice(-5)).toEqual(["–", expect.stringContaining("-100.0 %"), "", "1 → 0", "− only in A"]);
-    expect(await page.locator("main").innerText()).toContain("Both say the same of versions");
+    expect(await page.locator("main").innerText()).toContain("Versions, devices and recording options are equal");
     expect(await violations(page)).toEqual([]);
   });
 });
@@ -63,7 +63,7 @@ test("findings that may be nothing stand behind the others, which is said where 
     await open(page, served.url, "page=issues");
     const gains = (await page.evaluate(`stackline.ask("findings").then(({ document }) => document.tables.findings.rows.map((row) => row.gain_ns))`)) as number[];
     const isByGain = gains.every((gain, at) => at === 0 || gain <= gains[at - 1]!);
-    const says = (await page.locator("main").innerText()).includes("come those of low confidence that perhaps gain nothing");
+    const says = (await page.locator("main").innerText()).includes("findings of low confidence with lower bound 0 come last");
     // Without a sentence the order is that of the gains.
     expect(isByGain || says, file).toBe(true);
     await page.close();
@@ -87,13 +87,13 @@ test("times of lines that are partly guessed are marked, in the source and besid
     const costs = await page.locator("table.source td.heat").allInnerTexts();
     // Line 12 has what it called alone; behind the last call there are 200 µs more in each step, of which nobody knows the line.
     expect(costs.filter((text) => text !== "")).toEqual(["1.50 ms", "≈ 1.20 ms"]);
-    expect(await page.locator("main").innerText()).toContain("≈ is estimated");
+    expect(await page.locator("main").innerText()).toContain("≈ marks estimates");
     await page.getByRole("button", { name: "Line 13" }).click();
     await page.getByRole("button", { name: "In the flame graph" }).click();
     await settled(page);
     const details = page.locator(".details");
     expect(await details.locator("h3").first().innerText()).toContain("train_step");
-    expect(await details.innerText()).toContain("Its own time at this line is estimated");
+    expect(await details.innerText()).toContain("The self time of this line is estimated");
     expect(await violations(page)).toEqual([]);
   });
 });
@@ -104,7 +104,7 @@ test("a filter with nothing in it says which it was, and what cannot be asked is
   await here.view([demo], async (page, url) => {
     await open(page, url, "page=flame&focus=qqqqqqqq");
     const main = page.locator("main");
-    expect(await main.innerText()).toContain("No path has a frame with qqqqqqqq in its name");
+    expect(await main.innerText()).toContain("No call path in the selection has a frame with qqqqqqqq in its name");
     expect(await page.locator(".legend").count()).toBe(0);
     await open(page, url, "page=flame");
     await page.locator("[data-field=hide]").fill("[(");
@@ -138,7 +138,7 @@ test("a frame that the search finds is measured by what the search is, whatever 
     await page.locator(".nearest").waitFor();
     expect(await page.locator(".nearest").innerText()).toMatch(/aten::view \(.* host time\)/);
     await page.keyboard.press("Control+k");
-    await page.getByRole("combobox", { name: "Search in all names" }).fill("aten::view");
+    await page.getByRole("combobox", { name: "Search all names" }).fill("aten::view");
     await page.locator("#found li", { hasText: /flame graph: .* host time/ }).first().waitFor();
   }));
 
@@ -179,7 +179,7 @@ test("the Overview says how high memory stands and how much of the records could
   synth("damage", demo, broken, "--kind", "truncated-text");
   await here.view([demo], async (page, url) => {
     await open(page, url, "page=overview");
-    expect(await page.locator("dl.numbers").innerText()).toMatch(/Records\s+all of the trace's read/);
+    expect(await page.locator("dl.numbers").innerText()).toMatch(/Records\s+all records of the trace read/);
   });
   const told = JSON.parse(stackline("findings", broken, "--format", "json")) as { read_report: [{ problems: { severity: string; count: number }[] }] };
   const lost = told.read_report[0].problems.filter(({ severity }) => severity === "lost").reduce((sum, { count }) => sum + count, 0);
@@ -218,9 +218,9 @@ test("what no rule covers is told in the sentences of the terminal: what waits m
     for (const [at, { name, wait_percent, advice }] of groups.entries()) {
       expect(lines[at]).toContain(name.slice(0, 40));
       expect(lines[at]).toContain(`${wait_percent.toFixed(0)} % of the critical path waits meanwhile`);
-      expect(lines[at]).toContain(`To see more: ${advice}`);
+      expect(lines[at]).toContain(`For details: ${advice}`);
     }
-    expect(await page.locator("main").innerText()).toContain("No rule covers it; most time is in:");
+    expect(await page.locator("main").innerText()).toContain("Not covered by rules; largest parts:");
     expect(await violations(page)).toEqual([]);
   });
 });

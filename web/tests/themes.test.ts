@@ -36,8 +36,8 @@ test.each(["light", "dark"] as const)("high contrast can be chosen, and is in %s
 test("rules that looked say from what on they report, and their pages are at hand", async () => {
   const { page, faults } = await watched(here.browser, served.url);
   await open(page, served.url, "page=issues");
-  await page.getByText(/\d+ rules looked/).click();
-  const looked = page.locator("details", { hasText: "rules looked" });
+  await page.getByText(/\d+ rules checked/).click();
+  const looked = page.locator("details", { hasText: "rules checked" });
   expect(await looked.innerText()).toMatch(/SL001\.share = \d+: minimum share of a kernel in GPU busy time/);
   await looked.getByRole("button", { name: "SL001" }).click();
   const rule = page.getByRole("region", { name: "Page of SL001" });
@@ -73,7 +73,7 @@ test("a part of the bar of the Overview leads to what it is made of", () =>
     const title = await button.innerText();
     await button.click();
     await page.locator(".makeup details[open] li").first().waitFor();
-    expect(await page.locator(".makeup summary").innerText()).toContain(`of ${title} that`);
+    expect(await page.locator(".makeup summary").innerText()).toContain(`of ${title} visible`);
     const titles = await page.locator(".makeup details li button").allInnerTexts();
     expect(titles.length).toBeGreaterThan(0);
     expect(titles.every((text) => text.startsWith(`${title}, `))).toBe(true);
@@ -87,8 +87,8 @@ test("This run says how far clocks may be apart, and what recording cost, if tha
   const { page, faults } = await watched(here.browser, served.url);
   await open(page, served.url, "page=run");
   const main = await page.locator("main").innerText();
-  expect(main).toMatch(/The clock of GPU \d+ (agrees with the host's|is off by|drifts)/);
-  expect(main).toContain("What recording cost is not known: the trace does not say.");
+  expect(main).toMatch(/The clock of GPU \d+ (agrees with the host clock|is off by|drifts)/);
+  expect(main).toContain("The recording overhead is unknown: the trace does not contain it.");
   expect(await violations(page)).toEqual([]);
   none(faults);
   await page.close();

@@ -45,7 +45,7 @@ test("memory is a curve below the lanes, and colours are told", async () => {
   const counters = await page.evaluate(`stackline.ask('counters', ${JSON.stringify(lanes.whole)}).then(({ document, columns }) => ({ names: document.counters.map((one) => one.name), points: columns.start.length }))`) as { names: string[]; points: number };
   expect(counters.names.filter((name) => name.startsWith("Memory allocated · GPU 0"))).toHaveLength(1);
   expect(counters.points).toBeGreaterThan(100);
-  const legend = await page.getByRole("list", { name: "Colours" }).innerText();
+  const legend = await page.getByRole("list", { name: "Colors" }).innerText();
   expect(legend).toContain("Kernel");
   expect(legend).toContain("Copy");
   none(faults);
@@ -56,7 +56,7 @@ test("kernels of collectives are drawn as communication", async () => {
   const served = await serve(trace("nvidia-a100-ddp-nccl.json.gz"));
   const { page, faults } = await watched(here.browser, served.url);
   await open(page, served.url, "page=timeline");
-  expect(await page.getByRole("list", { name: "Colours" }).innerText()).toContain("Communication");
+  expect(await page.getByRole("list", { name: "Colors" }).innerText()).toContain("Communication");
   none(faults);
   await page.close();
   await served.stop();
@@ -96,7 +96,7 @@ test("one click leads to the chosen steps, however long what came before them to
     await page.getByRole("button", { name: "All", exact: true }).click();
     await settled(page);
     expect(part(page, "from")).toBe(0);
-    await page.getByRole("button", { name: "Chosen steps" }).click();
+    await page.getByRole("button", { name: "Selected steps" }).click();
     await settled(page);
     expect([part(page, "from"), part(page, "to")]).toEqual([1_001_000_000, 1_003_990_000]);
   });

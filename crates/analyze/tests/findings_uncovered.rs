@@ -146,11 +146,11 @@ fn groups_of_other_ranks_stand_below_their_own_sentence() {
         |found: &Findings| uncovered(found).into_iter().filter(|line| !line.starts_with("- ")).collect::<Vec<_>>();
     let told = uncovered(&merged);
     assert!(told[0].contains("on rank 1, the slowest") && told[1].starts_with("- hipOther (4 "), "{told:?}");
-    assert_eq!(heads(&merged)[1..], ["Large on other ranks, and no rule covers it:"]);
+    assert_eq!(heads(&merged)[1..], ["Large on other ranks and not covered by rules:"]);
     let last = told.last().unwrap();
     assert!(last.starts_with("- hipMystery (4 ") && last.contains(", rank 0): "), "{told:?}");
     merged.uncovered.groups.retain(|group| group.rank == Some(0));
-    assert_eq!(heads(&merged), ["Large on other ranks, and no rule covers it:"]);
+    assert_eq!(heads(&merged), ["Large on other ranks and not covered by rules:"]);
     merged.uncovered.groups.clear();
     assert_eq!(uncovered(&merged), Vec::<String>::new());
 }

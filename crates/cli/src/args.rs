@@ -1,4 +1,4 @@
-//! What can be typed. The help texts here are the reference that `docs/cli` is generated from.
+//! Command-line arguments and their help texts, from which `docs/cli` is generated.
 
 mod calls;
 mod diff;
@@ -27,17 +27,17 @@ use stackline_timeline::Scope;
 use std::path::PathBuf;
 pub(crate) use what_if::WhatIfArgs;
 
-/// Shows where the time of a deep-learning program goes.
+/// Find out where the time of a deep-learning program goes.
 ///
-/// Reads traces of PyTorch (Kineto) and any Chrome trace: .json, .json.gz, .json.zst, .zip, .tar, .tar.gz, a directory
-/// of ranks, a run directory made by `import`, or - for standard input.
+/// Inputs are PyTorch (Kineto) traces and any Chrome trace: .json, .json.gz, .json.zst, .zip, .tar, .tar.gz, a
+/// directory of ranks, a run directory from `import`, or - for standard input.
 #[derive(Debug, Parser)]
 #[command(name = "stackline", version, max_term_width = 100, propagate_version = true, after_help = ROOT_EXAMPLE)]
 pub(crate) struct Cli {
-    /// What to do.
+    /// Command to run.
     #[command(subcommand)]
     pub(crate) command: Command,
-    /// Options that every command understands.
+    /// Options of every command.
     #[command(flatten)]
     pub(crate) common: Common,
 }
@@ -48,48 +48,50 @@ const ROOT_EXAMPLE: &str = "Examples:
   stackline critical-path trace.json.gz --annotation 'ProfilerStep#5'
   stackline import ranks/ -o job.stackline && stackline collectives job.stackline --format json
 
-Exit codes: 0 done, 1 the tool failed or a --fail-on condition cannot be judged, 2 wrong use,
-3 input unreadable, 4 a --fail-on condition held.";
+Exit codes: 0 success, 1 internal error or a --fail-on condition cannot be judged, 2 invalid usage,
+3 unreadable input, 4 a --fail-on condition holds.";
 
 /// Options of every command.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Common options")]
 pub(crate) struct Common {
-    /// Form of the output: tables for people, JSON or CSV for programs.
+    /// Output format: tables for people, JSON or CSV for programs.
     #[arg(long, value_enum, default_value_t = Format::Table, global = true)]
     pub(crate) format: Format,
-    /// Only steps of these numbers, both ends included: 5 or 5..8.
+    /// Select steps by number, both ends included: 5 or 5..8.
     #[arg(long, value_name = "A..B", value_parser = parse_range, global = true, allow_hyphen_values = true)]
     pub(crate) steps: Option<Range>,
-    /// All of the trace, also where it has steps: with warm-up, start-up and what comes between steps.
+    /// Select the whole trace, including warm-up, start-up and the time between steps.
     #[arg(long, global = true, conflicts_with = "steps")]
     pub(crate) whole: bool,
-    /// Only this rank.
+    /// Select one rank by number.
     #[arg(long, value_name = "N", value_parser = parse_rank, global = true, allow_negative_numbers = true)]
     pub(crate) rank: Option<i64>,
-    /// Write to this file (or directory, where a command makes one) instead of standard output.
+    /// Write to this file instead of standard output. Commands that write several files create a directory.
     #[arg(long, short, value_name = "PATH", global = true)]
     pub(crate) output: Option<PathBuf>,
-    /// Threads to use; 0 means one per core. Never changes the result.
+    /// Number of threads; 0 means one per core. The result does not depend on it [default: 0].
     #[arg(long, value_name = "N", value_parser = parse_count, default_value_t = 0, hide_default_value = true, global = true)]
     #[arg(allow_negative_numbers = true)]
     pub(crate) threads: usize,
-    /// Rows shown per table with --format table; 0 shows all [default: 20].
+    /// Maximum rows per table with --format table; 0 shows all [default: 20].
     #[arg(long, value_name = "N", value_parser = parse_count, global = true, allow_negative_numbers = true)]
     pub(crate) limit: Option<usize>,
-    /// End GPU operations where the next one of their stream starts, for traces whose durations run over.
+    /// End each GPU operation no later than the start of the next one on its stream. Use it for traces with overlong
+    /// durations.
     #[arg(long, global = true)]
     pub(crate) clip_overlaps: bool,
-    /// Spans whose names match are the steps (a regular expression; a group that is a number is the step's): 'iteration (\d+)'.
+    /// Use spans whose name matches this regular expression as steps, such as 'iteration (\d+)'. A numeric group gives
+    /// the step number.
     #[arg(long, value_name = "PATTERN", value_parser = parse_pattern, global = true)]
     pub(crate) step_annotation: Option<Regex>,
-    /// Only the table of this name; may be repeated.
+    /// Print only the table of this name; may be repeated.
     #[arg(long = "table", value_name = "NAME", global = true)]
     pub(crate) tables: Vec<String>,
 }
 
 impl Common {
-    /// Which part of the traces is asked about.
+    /// Selected part of the traces.
     pub(crate) fn scope(&self) -> Scope {
         Scope { steps: self.steps.map(|range| (range.first, range.last)), whole: self.whole, ..Scope::default() }
     }
@@ -106,14 +108,14 @@ pub(crate) enum Format {
     Csv,
 }
 
-/// Numbers from `first` to `last`, both included.
+/// Range of numbers from `first` to `last`, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Range {
     pub(crate) first: i64,
     pub(crate) last: i64,
 }
 
-/// As it is typed.
+/// Format the range as on the command line.
 impl std::fmt::Display for Range {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { first, last } = self;
@@ -132,37 +134,38 @@ pub(crate) struct Inputs {
 /// Commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Tell in a screenful where the time goes.
+    /// Summarize where the time goes.
     #[command(after_help = REPORT_EXAMPLE)]
     Report(ReportArgs),
-    /// Tell what to change, where, and what it gains.
+    /// Report performance issues with source location and estimated speedup.
     #[command(after_help = FINDINGS_EXAMPLE)]
     Findings(Box<FindingsArgs>),
-    /// Open the page in the browser: steps, findings, flame graph, timeline, memory, source.
+    /// Open the run in the browser: steps, findings, flame graph, timeline, memory, source.
     #[command(after_help = VIEW_EXAMPLE)]
     View(ViewArgs),
-    /// Compare two runs, or several of each: what changed, and what of it is more than noise.
+    /// Compare two runs, or several of each, and separate significant changes from noise.
     #[command(after_help = DIFF_EXAMPLE)]
     Diff(Box<DiffArgs>),
-    /// Find the chain of work that the time depends on.
+    /// Find the critical path: the chain of work that determines the time.
     #[command(after_help = CRITICAL_PATH_EXAMPLE)]
     CriticalPath(Box<CriticalPathArgs>),
-    /// Predict what changes would gain, or rank likely ones: what to fix first.
+    /// Predict the speedup of changes, or rank likely changes by predicted speedup.
     #[command(after_help = what_if::EXAMPLE)]
     WhatIf(Box<WhatIfArgs>),
-    /// Run a program and record where its time goes: Python, operators and native code, as a tree of calls.
+    /// Run a program and record its call tree: Python, operators and native code.
     #[command(after_help = RECORD_EXAMPLE)]
     Record(RecordArgs),
-    /// Look at a recording: top-down, bottom-up, flat, callers, source lines, or beside another one.
+    /// Show the call tree of a recording or profile: top-down, bottom-up, flat, callers, source lines, or compared with
+    /// another.
     #[command(after_help = CALLS_EXAMPLE)]
     Calls(Box<CallsArgs>),
-    /// Tell who holds memory at its peaks, what of it is for nothing, and what a change would save.
+    /// Report peak memory by owner, wasted allocations, and the savings of suggested changes.
     #[command(after_help = MEMORY_EXAMPLE)]
     Memory(MemoryArgs),
     /// Store traces as a run directory, which opens without parsing.
     #[command(after_help = "Example:\n  stackline import rank*.json.gz -o job.stackline")]
     Import(ImportArgs),
-    /// List the steps: time, spread, how busy the GPU was.
+    /// List the steps: time, variation, GPU utilization.
     #[command(after_help = "Example:\n  stackline steps trace.json.gz --format csv")]
     Steps(Inputs),
     /// List the kernels: by name, by kind, short ones, launch delays.
@@ -174,16 +177,16 @@ pub(crate) enum Command {
     /// List the collectives: sizes, bandwidth, overlap with computation.
     #[command(after_help = "Example:\n  stackline collectives ranks.tar.gz --rank 0")]
     Collectives(Inputs),
-    /// Break the time of the GPU down: computation, communication, memory, idle and why.
+    /// Break down GPU time: computation, communication, memory, and idle time by cause.
     #[command(after_help = "Example:\n  stackline timeline trace.json.gz --format json")]
     Timeline(Inputs),
-    /// Write traces, or recordings of calls, in the format of another tool.
+    /// Export traces or recorded calls in the format of another tool.
     #[command(after_help = EXPORT_EXAMPLE)]
     Export(ExportArgs),
-    /// Check an input (what is in it, what is missing, what to do) or, without one, this machine.
+    /// Check an input: its content, missing data, and how to record more. Without an input, check this machine.
     #[command(after_help = "Example:\n  stackline doctor trace.json.gz")]
     Doctor(DoctorArgs),
-    /// Check a trace for breaches of causality, missing partners and missing fields, and list the events.
+    /// Check a trace for causality violations, unmatched events and missing fields, and list the affected events.
     #[command(
         after_help = "Examples:\n  stackline check trace.json.gz\n  stackline check trace.json.gz --table check_events --format csv"
     )]
@@ -193,11 +196,11 @@ pub(crate) enum Command {
         after_help = "Example:\n  stackline completions bash > ~/.local/share/bash-completion/completions/stackline"
     )]
     Completions {
-        /// Which shell.
+        /// Shell to print for.
         #[arg(value_enum)]
         shell: clap_complete::Shell,
     },
-    /// Print the manual page, or write the pages of all commands into the directory given with -o.
+    /// Print the manual page. With -o, write the pages of all commands to that directory.
     #[command(after_help = "Example:\n  stackline man -o ~/.local/share/man/man1")]
     Man,
 }
@@ -223,28 +226,29 @@ pub(crate) struct CriticalPathArgs {
     /// Trace files, archives, directories of traces, run directories, or - for standard input.
     #[arg(value_name = "TRACE", required_unless_present = "restore")]
     pub(crate) inputs: Vec<PathBuf>,
-    /// How the path is found [default: exact, or hta with an option that only hta has].
+    /// Method that computes the path [default: exact, or hta with an option that only hta has].
     #[arg(long, value_enum)]
     pub(crate) method: Option<Method>,
-    /// Show the methods side by side.
+    /// Compare the methods in one table.
     #[arg(long, conflicts_with_all = ["method", "restore", "save", "overlay", "what_if", "phase_rules"])]
     pub(crate) compare: bool,
-    /// Analyse the events whose name contains this text instead of the steps.
+    /// Analyze the events whose name contains this text, instead of the steps.
     #[arg(long, value_name = "TEXT", value_parser = parse_annotation)]
     pub(crate) annotation: Option<String>,
-    /// Which of these events, in the order of the file from 0: N, or A..B with both ends included [default: 0].
+    /// Select events of --annotation by their position in the file, from 0: N, or A..B with both ends included
+    /// [default: 0].
     #[arg(long, value_name = "N|A..B", value_parser = parse_instances, allow_hyphen_values = true)]
     pub(crate) instance: Option<Range>,
-    /// Add launch edges of weight zero to kernels that did not start right away.
+    /// Add launch edges of weight zero to kernels that did not start immediately.
     #[arg(long)]
     pub(crate) zero_weight_launch_edges: bool,
-    /// Events whose name contains this are loading of data; may be repeated.
+    /// Treat events whose name contains this text as data loading; may be repeated.
     #[arg(long, value_name = "TEXT")]
     pub(crate) data_load_events: Vec<String>,
-    /// Keep the last profiler step, which is left out as incomplete otherwise.
+    /// Keep the last profiler step, which is excluded as incomplete by default.
     #[arg(long)]
     pub(crate) include_last_profiler_step: bool,
-    /// Write the trace with the critical path drawn into it (.json or .json.gz).
+    /// Write the trace with the critical path marked in it (.json or .json.gz).
     #[arg(long, value_name = "FILE")]
     pub(crate) overlay: Option<PathBuf>,
     /// In the overlay, keep only events on the path, annotations and Python frames.
@@ -256,32 +260,33 @@ pub(crate) struct CriticalPathArgs {
     /// Save graph and path to this file.
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
-    /// Restore graph and path from a file that --save wrote, instead of computing them.
+    /// Restore graph and path from a file of --save, instead of computing them.
     #[arg(long, value_name = "FILE")]
     pub(crate) restore: Option<PathBuf>,
-    /// With --method ctda: rules for phases of training that come before the built-in ones (JSON).
+    /// With --method ctda: rules for training phases, with precedence over the built-in ones (JSON).
     #[arg(long, value_name = "FILE")]
     pub(crate) phase_rules: Option<PathBuf>,
-    /// Change weights and search again, such as 'gpu=x0.5', 'launch=0', 'gap=0' or 'cpu:cudaMalloc=0'; may be repeated.
+    /// Change edge weights and recompute the path, such as 'gpu=x0.5', 'launch=0', 'gap=0' or 'cpu:cudaMalloc=0'; may
+    /// be repeated.
     #[arg(long, value_name = "EDIT")]
     pub(crate) what_if: Vec<String>,
 }
 
 impl CriticalPathArgs {
-    /// Part of the name of the events to analyse; empty for the whole trace.
+    /// Name filter of the events to analyze; empty for the whole trace.
     pub(crate) fn annotation(&self) -> &str {
         self.annotation.as_deref().unwrap_or_default()
     }
 }
 
-/// How the critical path is found.
+/// Method that computes the critical path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Method {
-    /// Walking back from the end: every nanosecond of the window has one cause.
+    /// Backward pass from the end of the window: every nanosecond has one cause.
     Exact,
-    /// Meta's Holistic Trace Analysis 0.6.1, to the node.
+    /// Critical path of Meta's Holistic Trace Analysis 0.6.1, node by node.
     Hta,
-    /// CTDA-CPA: the threads of a process in one order, nodes by phase of training.
+    /// CTDA-CPA: one total order for all threads of a process, nodes by training phase.
     Ctda,
 }
 
@@ -290,7 +295,7 @@ pub(crate) enum Method {
 pub(crate) struct ImportArgs {
     #[command(flatten)]
     pub(crate) inputs: Inputs,
-    /// Replace a run of that name. Nothing else is ever replaced.
+    /// Replace an existing run directory of this name. Other files are never replaced.
     #[arg(long)]
     pub(crate) force: bool,
 }
@@ -303,17 +308,18 @@ pub(crate) struct ExportArgs {
     /// Format to write.
     #[arg(long, value_enum)]
     pub(crate) to: Target,
-    /// Of profiles (collapsed, speedscope, pprof, firefox, flamegraph): what to weigh stacks by [default: the first of operator_time,
-    /// cpu_time … that there is].
+    /// For profiles (collapsed, speedscope, pprof, firefox, flamegraph): metric that weights the stacks [default: the
+    /// first available of operator_time, cpu_time, …].
     #[arg(long, value_name = "NAME")]
     pub(crate) metric: Option<String>,
-    /// Of profiles: also what imports of modules ran. By default each is one frame, "import of modules".
+    /// For profiles: show the frames of module imports. By default each import is one frame, "import of modules".
     #[arg(long)]
     pub(crate) imports: bool,
-    /// Leave out what may be private: top-level entries other than device properties and distributed information.
+    /// Remove possibly private data: top-level entries other than device properties and distributed information.
     #[arg(long)]
     pub(crate) redact: bool,
-    /// Replace a run of that name (parquet), or write into a directory that has other files (csv).
+    /// Replace an existing run directory of this name (parquet), or write into a directory that contains other files
+    /// (csv).
     #[arg(long)]
     pub(crate) force: bool,
 }
@@ -321,38 +327,38 @@ pub(crate) struct ExportArgs {
 /// Format of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Target {
-    /// Chrome trace JSON (gzip if the file's name ends in .gz), which this tool reads back to the same events.
+    /// Chrome trace JSON, gzip if the file name ends in .gz. Reading it back gives the same events.
     Chrome,
     /// Perfetto's protobuf format (.pftrace).
     Perfetto,
     /// A directory of CSV files: events, GPU operations, tracks, links.
     Csv,
-    /// A directory of Parquet tables: the same as `import` makes.
+    /// A directory of Parquet tables, as `import` writes it.
     Parquet,
-    /// Calls of a recording, a profile or a trace: stacks with their weights, a line each.
+    /// Collapsed stacks of a recording, profile or trace: one line per stack with its weight.
     Collapsed,
-    /// The same as JSON for speedscope.
+    /// The same stacks as JSON for speedscope.
     Speedscope,
-    /// The same in pprof's format, packed (.pb.gz), with all metrics.
+    /// The same stacks with all metrics in pprof's format (.pb.gz).
     Pprof,
-    /// The same as JSON for the Firefox Profiler.
+    /// The same stacks as JSON for the Firefox Profiler.
     Firefox,
-    /// The same as a flame graph, SVG that opens in a browser.
+    /// The same stacks as a flame graph, an SVG for any browser.
     Flamegraph,
-    /// Of memory: who allocates, touches and frees what, a line per call, for people and programs to read and change.
+    /// Memory events as editable text, one line per call: allocations, accesses and frees.
     MemoryText,
 }
 
 /// Arguments of `doctor`.
 #[derive(Args, Debug)]
 pub(crate) struct DoctorArgs {
-    /// What to check; without any, this machine.
+    /// Inputs to check [default: this machine].
     #[arg(value_name = "TRACE")]
     pub(crate) inputs: Vec<PathBuf>,
 }
 
 impl Command {
-    /// The command's name as typed: part of its schema's name.
+    /// Name of the command as typed, part of its schema's name.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Report(_) => "report",
@@ -379,15 +385,15 @@ impl Command {
     }
 }
 
-/// Parses part of a name. The empty text is part of every name, so it is more likely a variable that was not set.
+/// Parse part of an event name. An empty text would match every name, so it is refused as an unset variable.
 fn parse_annotation(text: &str) -> Result<String, String> {
     if text.is_empty() {
-        return Err("an empty text names nothing; leave the option out for the whole trace".to_owned());
+        return Err("the text is empty; omit the option to analyze the whole trace".to_owned());
     }
     Ok(text.to_owned())
 }
 
-/// Parses `N` or `A..B` (both ends included; `A..=B` is understood too).
+/// Parse `N` or `A..B` (both ends included; `A..=B` is accepted too).
 fn parse_range(text: &str) -> Result<Range, String> {
     let number = |t: &str| t.trim().parse::<i64>().map_err(|_| format!("{t:?} is not a number; write N or A..B"));
     let (first, last) = match text.split_once("..") {
@@ -401,28 +407,28 @@ fn parse_range(text: &str) -> Result<Range, String> {
 }
 
 fn parse_pattern(text: &str) -> Result<Regex, String> {
-    Regex::new(text).map_err(|error| format!("{text:?} is no regular expression: {error}"))
+    Regex::new(text).map_err(|error| format!("{text:?} is not a regular expression: {error}"))
 }
 
-/// Parses instances: a range from 0 on.
+/// Parse instances: a range from 0 on.
 fn parse_instances(text: &str) -> Result<Range, String> {
     let range = parse_range(text)?;
     if range.first < 0 {
-        return Err(format!("instances count from 0, {} is not one of them", range.first));
+        return Err(format!("instances are numbered from 0, not {}", range.first));
     }
     Ok(range)
 }
 
-/// Parses a rank.
+/// Parse a rank number.
 fn parse_rank(text: &str) -> Result<i64, String> {
     let rank: i64 = text.trim().parse().map_err(|_| format!("{text:?} is not a number; write the number of a rank"))?;
     if rank < 0 {
-        return Err(format!("ranks count from 0, {rank} is not one of them"));
+        return Err(format!("ranks are numbered from 0, not {rank}"));
     }
     Ok(rank)
 }
 
-/// Parses a number of things.
+/// Parse a count.
 fn parse_count(text: &str) -> Result<usize, String> {
     text.trim().parse().map_err(|_| format!("{text:?} is not a count; write a whole number, 0 or more"))
 }

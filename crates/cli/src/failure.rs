@@ -1,4 +1,4 @@
-//! Exit codes, and how a failure is told: one sentence on standard error.
+//! Exit codes, and failures as one sentence on standard error.
 
 use anyhow::Error;
 use stackline_present::terminal::{clean, clean_lines};
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 /// Done.
 pub(crate) const DONE: u8 = 0;
-/// The tool failed, or what was read does not tell whether a `--fail-on` condition holds.
+/// Internal error, or missing records prevent judging a `--fail-on` condition.
 pub(crate) const FAILED: u8 = 1;
 /// Wrong use: unknown option, name, step, rank or instance.
 pub(crate) const WRONG_USE: u8 = 2;
@@ -16,7 +16,7 @@ pub(crate) const UNREADABLE: u8 = 3;
 /// A `--fail-on` condition held.
 pub(crate) const CONDITION_HELD: u8 = 4;
 
-/// A request that cannot be met as it was made.
+/// Invalid request.
 #[derive(Debug)]
 pub(crate) struct WrongUse(pub(crate) String);
 
@@ -63,7 +63,7 @@ impl std::fmt::Display for CannotRun {
 impl std::error::Error for CannotRun {}
 
 /// A [`CannotRun`] as an error.
-#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux runs commands"))]
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "recording requires Linux"))]
 pub(crate) fn cannot_run(code: u8, message: impl Into<String>) -> Error {
     CannotRun(code, message.into()).into()
 }
@@ -74,7 +74,7 @@ pub(crate) fn did_you_mean<'a>(typed: &str, names: impl IntoIterator<Item = &'a 
     if near.is_empty() { ".".to_owned() } else { format!("; did you mean {}?", near.join(" or ")) }
 }
 
-/// Tells a failure on standard error and gives its exit code. A reader that closed the pipe is no failure.
+/// Print a failure on standard error and return its exit code. A closed pipe is not a failure.
 pub(crate) fn report(error: &Error) -> u8 {
     if is_closed_pipe(error) {
         return DONE;
@@ -139,7 +139,7 @@ fn code(error: &Error) -> u8 {
     }
 }
 
-/// Whether a failure only means that the reader of the output went away.
+/// Check if a failure only means that the reader closed the pipe.
 pub(crate) fn is_closed_pipe(error: &Error) -> bool {
     error.chain().any(is_broken_pipe)
 }

@@ -1,6 +1,6 @@
-//! `stackline`: where the time of a deep-learning program goes.
+//! `stackline`: command line of a performance tool for deep learning.
 //!
-//! Arguments go to the engine, its tables go to the presenters; nothing is computed here.
+//! This crate parses arguments, calls the engine and passes its tables to presenters. It computes nothing itself.
 #![forbid(unsafe_code)]
 
 mod args;

@@ -1,5 +1,4 @@
-//! Where output goes and how: standard output or a file, as tables, JSON or CSV. Data to standard output, everything
-//! else to standard error.
+//! Output as tables, JSON or CSV, to standard output or a file. Messages go to standard error.
 
 use crate::args::{Common, Format};
 use crate::failure::wrong_use;
@@ -19,7 +18,7 @@ pub(crate) const ROWS: usize = 20;
 /// Width where there is no terminal to ask.
 const WIDTH: usize = 120;
 
-/// What a command answers.
+/// Output document of a command.
 pub(crate) struct Answer<'a> {
     pub(crate) command: &'a str,
     /// The traces that it is about.
@@ -90,7 +89,7 @@ fn shifted_clocks(set: &TraceSet) -> String {
     let told = problems.filter(|p| p.code == "device_clock_shifted" || p.code == "device_clock_unknown");
     let lines = told.map(|p| {
         let more = if p.count > 1 { format!(" (and {} more)", p.count - 1) } else { String::new() };
-        format!("Clock of {}{more}: times of the device are shifted in all that follows.\n", p.example)
+        format!("Clock of {}{more}: device times below are shifted.\n", p.example)
     });
     terminal::clean_lines(&lines.collect::<String>())
 }
@@ -114,7 +113,7 @@ pub(crate) fn failed_checks(session: &Session<'_>) -> String {
     format!("Failed checks: {}. List the events with `stackline check`.\n", told.join(", "))
 }
 
-/// How to draw on the chosen output.
+/// Drawing style of the output.
 pub(crate) fn style(common: &Common) -> Style {
     let rows = common.limit.unwrap_or(ROWS);
     if common.output.is_some() {
@@ -130,7 +129,7 @@ fn stderr_style() -> Style {
     Style { width: width.or_else(columns).unwrap_or(WIDTH).max(20), color: color(io::stderr().is_terminal()), rows: 0 }
 }
 
-/// Colour only on terminals that want it (no-color.org).
+/// Enable color only on terminals that allow it (no-color.org).
 fn color(terminal: bool) -> bool {
     let set = |name: &str| std::env::var_os(name).is_some_and(|v| !v.is_empty());
     terminal && !set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|t| t != "dumb")
@@ -151,7 +150,8 @@ pub(crate) fn to_output(common: &Common, write: impl FnOnce(&mut dyn Write) -> i
     }
 }
 
-/// Writes a file under a temporary name beside it and renames it when it is whole. Pipes and devices are written to.
+/// Write a file under a temporary name in the same directory and rename it when complete. Pipes and devices are written
+/// directly.
 pub(crate) fn to_file(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
     let special = std::fs::metadata(path).is_ok_and(|m| !m.is_file() && !m.is_dir());
     let mut name = path.file_name().map(std::ffi::OsStr::to_owned).unwrap_or_default();
@@ -191,7 +191,7 @@ pub(crate) fn save_run(set: &TraceSet, memory: &[MemoryTrace], run: &Path, force
     Ok(stackline_engine::save_with(set, memory, run, &options)?)
 }
 
-/// Tells the read report on standard error, if there is anything to tell.
+/// Print the read report on standard error, if it is not empty.
 pub(crate) fn say_read_report(set: &TraceSet) -> Result<()> {
     let text = read_report_text(set, &stderr_style());
     io::stderr().write_all(text.as_bytes()).or_else(ignore_closed)?;

@@ -1,4 +1,4 @@
-//! A progress bar on standard error, only if that is a terminal and the work takes a while.
+//! Progress bar on standard error, only for terminals and long work.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use stackline_engine::Progress;
@@ -16,7 +16,7 @@ pub(crate) struct ProgressDisplay {
 
 /// Work shorter than this shows nothing.
 const PATIENCE: Duration = Duration::from_millis(400);
-/// Time between two looks at the watch.
+/// Interval between updates of the display.
 const TICK: Duration = Duration::from_millis(100);
 
 impl ProgressDisplay {

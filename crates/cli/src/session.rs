@@ -1,4 +1,4 @@
-//! What every command that reads traces does first: open them, pick the rank, check the steps.
+//! Session of commands that read traces: open inputs, select the rank, check the steps.
 
 use crate::args::Common;
 use crate::commands::table_names::command_with;
@@ -19,12 +19,15 @@ use std::sync::Arc;
 pub(crate) fn not_an_input(target: &Path, inputs: &[PathBuf]) -> Result<()> {
     let Ok(target_file) = std::fs::canonicalize(target) else { return Ok(()) };
     if target_file.is_file() && inputs.iter().any(|i| std::fs::canonicalize(i).is_ok_and(|i| i == target_file)) {
-        return Err(wrong_use(format!("{} is an input and would be replaced; give another name", target.display())));
+        return Err(wrong_use(format!(
+            "{} is an input and would be overwritten; choose another name",
+            target.display()
+        )));
     }
     Ok(())
 }
 
-/// How inputs are opened, as the user wants it.
+/// Open options from the common options.
 pub(crate) fn open_options(common: &Common) -> OpenOptions {
     OpenOptions {
         threads: common.threads,
@@ -52,11 +55,11 @@ pub(crate) fn reading<T>(run: &Run, read: impl FnOnce(&Run) -> Result<T, Error>)
     Ok(read(run)?)
 }
 
-/// Why what was read is too little to say that nothing is wrong; none if all of it was read.
+/// Reason why missing records prevent a negative answer; `None` if all records were read.
 pub(crate) fn lost_part<'r>(infos: &[TraceInfo], mut reports: impl Iterator<Item = &'r ReadReport>) -> Option<String> {
     let is_lost = |report: &ReadReport| report.problems.iter().any(|problem| problem.severity == Severity::Lost);
     let at = reports.position(is_lost)?;
-    Some(format!("a part of {} was lost, as the read report says", infos.get(at)?.name))
+    Some(format!("{}: records are missing, see the read report", infos.get(at)?.name))
 }
 
 /// Opened traces and the options that go with them.
@@ -155,24 +158,23 @@ impl<'a> Session<'a> {
         stackline_engine::concatenate(self.infos.iter().map(|info| info.rank).zip(of_each).collect())
     }
 
-    /// How analyses run over the traces.
+    /// Run options of analyses.
     pub(crate) fn run_options(&self) -> RunOptions {
         RunOptions { scope: self.scope, threads: self.common.threads, watch: self.watch.clone() }
     }
 
-    /// What tables are of by default, in words, from what is looked at of each trace; `None` where that is all of each or what the
-    /// user chose.
+    /// Default window of the tables, as a sentence; `None` if it is the whole trace or the user's choice.
     pub(crate) fn looked_at(&self, looked: &[Looked]) -> Option<String> {
         let (window, notes) = default_window(looked).filter(|_| self.scope == Scope::default())?;
         let notes: String = notes.iter().map(|note| format!("Note: {note}.\n")).collect();
-        Some(format!("Of {window}; --whole shows all of the trace.\n{notes}"))
+        Some(format!("Of {window}; --whole shows the whole trace.\n{notes}"))
     }
 
-    /// Keeps the trace that takes longest in what `look` chooses of each: per step where any trace has steps, marked or inferred. Says
-    /// which, where there are several.
+    /// Keep the trace with the longest selection by `look`, per step if any trace has steps, marked or inferred. The
+    /// result names it if there were several.
     ///
     /// # Errors
-    /// What `look` fails with.
+    /// Errors of `look`.
     pub(crate) fn keep_slowest(&mut self, look: impl Fn(&Trace) -> Result<Looked>) -> Result<Option<String>> {
         if self.set.traces.len() < 2 {
             return Ok(None);
@@ -192,12 +194,12 @@ impl<'a> Session<'a> {
         let Some(rank) = self.infos.first().map(|info| info.rank) else { return Ok(None) };
         let (took, each) = (human::duration(length), if steps > 1 { " a step" } else { "" });
         Ok(Some(format!(
-            "of {} ranks this is rank {rank}, which takes longest ({took}{each}); --rank {ranks} chooses another",
+            "shown is rank {rank} of {} ranks, the slowest ({took}{each}); --rank {ranks} selects another",
             lengths.len()
         )))
     }
 
-    /// Whether the traces are ranks of one job, or there is one trace.
+    /// Check if the traces are ranks of one job, or a single trace.
     pub(crate) fn is_one_job(&self) -> bool {
         let mut job = Job::default();
         self.infos.iter().all(|info| {
@@ -206,7 +208,7 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Whether nothing ran on a GPU.
+    /// Check for the absence of GPU work.
     pub(crate) fn is_of_host_alone(&self) -> bool {
         self.infos.iter().all(|info| info.gpu_operations == 0)
     }
@@ -238,14 +240,14 @@ impl<'a> Session<'a> {
         ranks.iter().map(i64::to_string).collect::<Vec<_>>().join("|")
     }
 
-    /// Tells the read report on standard error, for commands whose output is a file.
+    /// Print the read report on standard error, for commands that write a file.
     pub(crate) fn say_read_report(&self) -> Result<()> {
         output::say_read_report(&self.set)
     }
 }
 
-/// How long the chosen window of a trace takes in ns, per step where it has steps, and how many these are: a rank with fewer steps in its
-/// trace is not faster.
+/// Length of the selected window in ns, per step if the trace has steps, and the number of steps. A rank with fewer
+/// steps in its trace is not faster.
 fn length(trace: &Trace, looked: &Looked) -> (i64, usize) {
     let window = looked.path_window(trace).map_or(0, |(start, end)| end.saturating_sub(start));
     (window / looked.steps.max(1) as i64, looked.steps)

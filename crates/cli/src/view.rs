@@ -1,4 +1,4 @@
-//! Smaller tables for a screenful: chosen columns, the largest rows.
+//! Tables reduced to selected columns and the largest rows.
 
 use stackline_model::{Column, Table, Values};
 

@@ -1,4 +1,4 @@
-//! What was not recorded is not 0, and advice follows from what the file holds.
+//! Tests that missing data is not reported as 0, and that advice follows from the content of the file.
 
 use crate::common;
 
@@ -52,7 +52,10 @@ fn launches_without_operations_are_no_missing_launches() {
     let doctor = answer("doctor", &program(false).json());
     assert_eq!(row(&doctor, "readiness", "what", "launches")["state"], "there");
     let advice = row(&doctor, "readiness", "what", "gpu_operations")["advice"].as_str().unwrap();
-    assert!(advice.starts_with("3 launch calls are recorded") && !advice.contains("ProfilerActivity"), "{advice}");
+    assert!(
+        advice.starts_with("3 launch calls have no recorded GPU operation") && !advice.contains("ProfilerActivity"),
+        "{advice}"
+    );
 }
 
 /// The advice that a trace gets about something, if any.
@@ -77,14 +80,14 @@ fn advice_on_collectives_needs_collectives() {
 fn advice_on_modules_follows_from_python_frames() {
     let mut events = program(true);
     let modules = |events: &MiniTrace| advised(events, "modules").unwrap();
-    assert!(modules(&events).contains("with_stack=True: Python frames name them"), "{}", modules(&events));
+    assert!(modules(&events).contains("with_stack=True to get Python frames"), "{}", modules(&events));
     events.add("100/7 python_function train.py(3): main 500+5");
-    assert!(modules(&events).starts_with("no Python frame (1) is of an nn.Module"), "{}", modules(&events));
+    assert!(modules(&events).starts_with("no Python frame (1) is an nn.Module call"), "{}", modules(&events));
     events.add("100/7 python_function nn.Module: Linear_0 520+5");
-    assert!(modules(&events).starts_with("nn.Module frames are recorded (1), but none"), "{}", modules(&events));
+    assert!(modules(&events).starts_with("the trace has nn.Module frames (1), but none"), "{}", modules(&events));
     let cpu = MiniTrace::new("file -\n100/7 cpu_op aten::mm 0+5\n100/7 python_function nn.Module: Linear_0 520+5");
-    assert!(modules(&cpu).ends_with("comes with GPU operations"), "{}", modules(&cpu));
-    assert_eq!(advised(&cpu, "launches").as_deref(), Some("comes with GPU operations, which are missing"));
+    assert!(modules(&cpu).ends_with("no GPU operations to assign to them"), "{}", modules(&cpu));
+    assert_eq!(advised(&cpu, "launches").as_deref(), Some("requires GPU operations, which are missing"));
 }
 
 #[test]
@@ -102,7 +105,7 @@ fn the_rest_of_a_cut_file_is_missing() {
     let text = program(false).json();
     let doctor = answer("doctor", &text[..text.len() - 30]);
     let advice = row(&doctor, "readiness", "what", "gpu_operations")["advice"].as_str().unwrap();
-    assert!(advice.starts_with("the file is cut: the rest is missing"), "{advice}");
+    assert!(advice.starts_with("the file is truncated"), "{advice}");
 }
 
 /// A comparison, conditions on it and the report for a language model, of a trace that lacks a kernel.

@@ -1,4 +1,5 @@
-//! Each number of `report --for-agent` is one of the trace: it stands in the documents of `report` and `findings`, or is a share of what does.
+//! Test that each number of `report --for-agent` occurs in the documents of `report` and `findings`, or is a share of
+//! such a number.
 
 use crate::common::{corpus, sample, stdout, write};
 use serde_json::Value;

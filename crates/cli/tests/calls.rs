@@ -1,4 +1,4 @@
-//! `calls` and the exports of recordings, over made-up ones.
+//! Tests of `calls` and of exports, on synthetic recordings.
 
 use crate::common;
 
@@ -213,8 +213,8 @@ fn what_cannot_be_shown_is_said() {
     for (more, words) in [
         (&["--metric", "cpu_tim"][..], "did you mean cpu_time"),
         (&["--callers-of", "no such"], "no frame matches"),
-        (&["--focus", "("], "is no regular expression"),
-        (&["--view", "callers"], "--callers-of PATTERN says it"),
+        (&["--focus", "("], "is not a regular expression"),
+        (&["--view", "callers"], "add --callers-of PATTERN"),
         (&["--steps", "1"], "sums over all steps"),
         (&["--rank", "7"], "no rank 7; there are 0, 1"),
         (&["--diff"], "--diff compares two runs"),
@@ -355,7 +355,7 @@ fn packed_and_piped_profiles_are_exported() {
     assert_eq!(piped(&stacks), (Some(0), plain));
     let trace = common::write_sample(folder.path(), 0);
     let (code, said) = piped(Path::new(&trace));
-    assert!(code == Some(2) && said.contains("give a trace as a file"), "{code:?} {said}");
+    assert!(code == Some(2) && said.contains("give the trace as a file"), "{code:?} {said}");
 }
 
 /// `--rank` chooses the processes of a rank: of one recording, and of a folder with a recording of each rank.

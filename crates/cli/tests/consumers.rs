@@ -1,4 +1,5 @@
-//! Exports of recordings, opened by the programs that they are for (`python/consumers`), which find what `calls` shows.
+//! Tests of recording exports with the programs that read them (`python/consumers`): they find the same data as
+//! `calls`.
 //!
 //! No registry has the Firefox Profiler: what is known of its format is tested where the export is (`stackline-present`).
 

@@ -1,4 +1,5 @@
-//! `diff`: forms of output, exit codes, several runs and ranks, recordings, the action for pull requests and its example.
+//! Tests of `diff`: output formats, exit codes, several runs and ranks, recordings, the action for pull requests and
+//! its example.
 
 use crate::common;
 
@@ -49,14 +50,14 @@ fn people_see_the_step_first_and_then_what_changed() {
     let case = Case::new();
     let (fast, slow) = case.pair();
     let shown = stdout(&["diff", &fast, &slow]);
-    assert!(shown.starts_with("Not tested from run to run: there is one run on each side."), "{shown}");
+    assert!(shown.starts_with("Not tested between runs: each side has one run."), "{shown}");
     let step = shown.lines().find(|line| line.starts_with("The step is "));
     assert!(step.is_some_and(|line| line.ends_with(" % slower.")), "{shown}");
     assert!(shown.contains("aten::item") && shown.contains("only in B"), "{shown}");
     assert!(shown.contains("Note: One run each"), "{shown}");
     let same = stdout(&["diff", &fast, &fast]);
-    assert!(same.contains("The step is the same within noise (+0.0 %)"), "{same}");
-    assert!(same.contains("changed beyond noise.") && !same.contains("slower"), "{same}");
+    assert!(same.contains("The step is unchanged within noise (+0.0 %)"), "{same}");
+    assert!(same.contains("changed significantly.") && !same.contains("slower"), "{same}");
     assert_eq!(shown, stdout(&["diff", &fast, "--threads", "1", "--with", &slow]), "order and threads do not matter");
 }
 
@@ -116,9 +117,9 @@ fn calls_that_change_in_every_step_are_no_noise() {
     let one = unsteady(&case, "one.json", (1, 1, false));
     let four = unsteady(&case, "four.json", (4, 2, false));
     let shown = stdout(&["diff", &one, &four]).split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(shown.contains("which cannot be told from noise: the change may be -"), "{shown}");
-    assert!(shown.contains("Operators by self time: none of 4 changed beyond noise."), "{shown}");
-    assert!(shown.contains("though their time is within noise: aten::softmax 1 → 4 a step."), "{shown}");
+    assert!(shown.contains("within noise: confidence interval -"), "{shown}");
+    assert!(shown.contains("Operators by self time: none of 4 changed significantly."), "{shown}");
+    assert!(shown.contains("with times within noise: aten::softmax 1 → 4 a step."), "{shown}");
     assert!(!shown.contains("ProfilerStep"), "a step is no operator: {shown}");
     let markdown = stdout(&["diff", &one, &four, "--as", "markdown"]);
     assert!(markdown.contains("aten::softmax 1 → 4 a step."), "{markdown}");
@@ -132,7 +133,7 @@ fn calls_that_change_in_every_step_are_no_noise() {
         (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
     };
     let (status, said) = judged("op:aten::softmax>10%");
-    assert!(status == 4 && said.contains("% slower, called 4.0 times in every step instead of 1.0"), "{said}");
+    assert!(status == 4 && said.contains("% slower, 4.0 calls per step instead of 1.0"), "{said}");
     assert_eq!(judged("op:aten::softmax>900%").0, 0);
     assert_eq!((judged("op:aten::mm>10%").0, judged("step>3%").0), (0, 0));
 }
@@ -178,11 +179,11 @@ fn the_gate_fails_beyond_noise_only() {
         (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
     };
     let (status, said) = code(&[&fast, &slow, "--fail-on", "step>3%"]);
-    assert!(status == 4 && said.contains("--fail-on step>3%: the step is") && said.contains("beyond noise"), "{said}");
+    assert!(status == 4 && said.contains("--fail-on step>3%: the step is") && said.contains("significant"), "{said}");
     assert_eq!(code(&[&slow, &fast, "--fail-on", "step>3%"]).0, 0, "faster is no fault");
     let again = case.trace("again.json", (3, false));
     let (status, said) = code(&[&fast, &again, "--fail-on", "step>0%"]);
-    assert!(status == 0 && (said.is_empty() || said.contains("it does not count")), "{said}");
+    assert!(status == 0 && (said.is_empty() || said.contains("excluded from the condition")), "{said}");
     let (status, said) = code(&[&fast, &slow, "--fail-on", "op:aten::item>10%"]);
     assert!(status == 4 && said.contains("aten::item is new"), "{said}");
     let (status, said) = code(&[&fast, &slow, "--fail-on", "op:no such>10%"]);
@@ -233,7 +234,7 @@ fn one_step_is_not_tested_but_may_fail() {
     );
     let output = run(&[&args[..], &["--significant"]].concat());
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.code() == Some(0) && said.contains("it does not count"), "{said}");
+    assert!(output.status.code() == Some(0) && said.contains("excluded from the condition"), "{said}");
 }
 
 #[test]
@@ -345,7 +346,10 @@ fn functions_of_recorded_programs_are_named() {
         assert!(told.contains("Python functions") && told.contains("train.py: slow"), "{told}");
         let judged = common::stackline(&["diff", &a, &b, "--fail-on", "function:nobody>5%"]).output().unwrap();
         let said = String::from_utf8_lossy(&judged.stderr);
-        assert!(judged.status.code() == Some(1) && said.contains("no function of this name was seen"), "{said}");
+        assert!(
+            judged.status.code() == Some(1) && said.contains("neither side has samples of this function"),
+            "{said}"
+        );
     }
 }
 
@@ -480,7 +484,7 @@ fn the_action_writes_the_summary_and_fails() {
     assert!(!summary.contains("::warning::"), "{summary}");
     let given = [("before", several.as_str()), ("after", &again), ("findings", "false"), ("sarif", &sarif)];
     let (code, summary) = act(&case, &given);
-    assert!(code == 0 && summary.contains("cannot be told from noise"), "{summary}");
+    assert!(code == 0 && summary.contains("within noise"), "{summary}");
     assert!(summary.contains("findings.sarif is not written: 'findings' is not true"), "{summary}");
     let (code, _) = act(&case, &[("before", &fast), ("after", "none.json")]);
     assert_eq!(code, 3, "what cannot be read is no pass");

@@ -1,4 +1,4 @@
-//! `diff` of runs without steps: what people read first, and times of calls.
+//! Tests of `diff` for runs without steps: first lines, and times of calls.
 
 use crate::common;
 
@@ -36,16 +36,22 @@ fn other_numbers_of_calls_are_said_first_and_calls_compared() {
     let [a, b] = [("a.json", (68, 4005)), ("b.json", (60, 4013))].map(|(name, of)| trace(folder.path(), name, of));
     let shown = stdout(&["diff", &a, &b]);
     let first = shown.lines().next().unwrap();
-    assert!(first.starts_with("Not tested, and other numbers of calls. A holds 68 GPU operations and B 60"), "{shown}");
+    assert!(
+        first.starts_with("Not tested, with different numbers of calls. A holds 68 GPU operations and B 60"),
+        "{shown}"
+    );
     let text = one_line(&shown);
-    assert!(text.contains("A GPU operation that both sides have takes +0.2 % in the mean (untested)."), "{text}");
+    assert!(text.contains("The mean time of a GPU operation on both sides changes by +0.2 % (untested)."), "{text}");
     assert!(text.contains("4005 µs → 4013 µs a call, +0.2 %, 68 → 60 calls, untested"), "{text}");
     assert!(!text.contains(" a step") && !text.contains("he step ") && !text.contains("1 steps"), "{text}");
     let markdown = stdout(&["diff", &a, &b, "--as", "markdown"]);
     let lines: Vec<&str> = markdown.lines().filter(|line| !line.is_empty()).take(2).collect();
-    assert!(lines[0].starts_with("### Stackline: other numbers of calls: a GPU operation"), "{markdown}");
+    assert!(
+        lines[0].starts_with("### Stackline: different numbers of calls: the mean time of a GPU operation"),
+        "{markdown}"
+    );
     assert!(lines[1].starts_with("**Warning:** A holds 68 GPU operations and B 60"), "{markdown}");
-    assert!(markdown.contains("| in all | A | B |") && !markdown.contains(" a step"), "{markdown}");
+    assert!(markdown.contains("| total | A | B |") && !markdown.contains(" a step"), "{markdown}");
     let document: Value = serde_json::from_str(&stdout(&["diff", &a, &b, "--format", "json"])).unwrap();
     let row = &document["tables"]["kernels"]["rows"][0];
     assert_eq!((&document["per"], &row["before_ns_per_call"]), (&"call".into(), &4_005_000.0.into()), "{row}");
@@ -57,12 +63,12 @@ fn runs_without_steps_are_called_the_whole() {
     let folder = tempfile::tempdir().unwrap();
     let [a, b] = [("a.json", (60, 400)), ("b.json", (60, 600))].map(|(name, of)| trace(folder.path(), name, of));
     let text = one_line(&stdout(&["diff", &a, &b]));
-    assert!(text.starts_with("Not tested: there is one run on each side, without steps"), "{text}");
-    assert!(text.contains("The whole changes by +") && text.contains(", 60 calls, untested"), "{text}");
+    assert!(text.starts_with("Not tested: each side has one run without steps"), "{text}");
+    assert!(text.contains("The run changes by +") && text.contains(", 60 calls, untested"), "{text}");
     assert!(!text.contains(" a step") && !text.contains("he step "), "{text}");
     let judged = run(&["diff", &a, &b, "--fail-on", "step>3%"]);
     let said = String::from_utf8(judged.stderr).unwrap();
-    assert!(judged.status.code() == Some(4) && said.contains("step>3%: the whole is "), "{said}");
+    assert!(judged.status.code() == Some(4) && said.contains("step>3%: the run is "), "{said}");
 }
 
 #[test]
@@ -77,7 +83,7 @@ fn several_runs_with_other_numbers_of_calls_are_judged_per_call() {
     };
     let text = one_line(&String::from_utf8(diff((a, b), &[]).stdout).unwrap());
     assert!(text.contains("1000 µs → 950.0 µs a call, -5.0 %, 20 → 40 calls, faster"), "{text}");
-    assert!(!text.contains("slower") && !text.contains("alled another number of times"), "{text}");
+    assert!(!text.contains("slower") && !text.contains("umber of calls changed"), "{text}");
     let markdown = String::from_utf8(diff((a, b), &["--as", "markdown"]).stdout).unwrap();
     assert!(markdown.contains("-5.0 % | 20 → 40 calls | **faster** |"), "{markdown}");
     for condition in ["kernels>3%", "kernel:attend_kernel>3%", "kernel:attend_kernel>0%"] {
@@ -154,7 +160,7 @@ fn calls_of_a_step_and_of_a_whole_run_are_compared() {
     // All of the trace is asked for, so that no steps are inferred.
     let text = one_line(&stdout(&["diff", &a, &b, "--whole"]));
     assert!(text.starts_with("Steps are not comparable: A has steps and B has none"), "{text}");
-    assert!(text.contains("A GPU operation that both sides have takes +0.0 % in the mean (untested)."), "{text}");
+    assert!(text.contains("The mean time of a GPU operation on both sides changes by +0.0 % (untested)."), "{text}");
 }
 
 #[test]

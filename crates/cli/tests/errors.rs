@@ -1,4 +1,4 @@
-//! What goes wrong is said in one sentence: what, where, what to do; with the documented exit code.
+//! Tests of error messages: one sentence with problem, location and remedy, and the documented exit code.
 
 use crate::common;
 
@@ -368,7 +368,7 @@ fn an_overlay_is_drawn_only_into_the_trace_of_its_path() {
     let (code, said) = overlay(&other);
     one_line(&said);
     assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("other.json") && said.contains("events on the critical path fit"), "{said}");
+    assert!(said.contains("other.json") && said.contains("events on the critical path match"), "{said}");
     // What is wrong with the source is said of the source, as an input that cannot be read.
     let mut tar = vec![0u8; 1024];
     tar[257..262].copy_from_slice(b"ustar");

@@ -1,4 +1,4 @@
-//! `findings`: forms of output, baselines, what is ignored, exit codes.
+//! Tests of `findings`: output formats, baselines, suppressions, exit codes.
 
 use crate::common;
 use crate::findings_support as findings;
@@ -15,7 +15,7 @@ use std::path::Path;
 fn people_see_the_place_first() {
     let case = Case::new();
     let shown = stdout(&["findings", &case.waits]);
-    assert!(shown.contains(" 1. train.py:10 in step  gains "), "{shown}");
+    assert!(shown.contains(" 1. train.py:10 in step  estimated gain "), "{shown}");
     assert!(shown.contains("SL004 host-sync: aten::item waits for the GPU in each step"), "{shown}");
     assert!(shown.contains("\nNot checked: ") && shown.contains("no collectives ("), "{shown}");
 }
@@ -213,7 +213,7 @@ fn what_may_well_be_nothing_fails_no_build() {
     fs::write(before, stdout(&["findings", &even, "--format", "json"])).unwrap();
     let output = run(&[&uneven, "--baseline", before, "--fail-on", "new"]);
     let shown = text(&output.stdout);
-    assert!(shown.contains("SL031 unstable-steps (new)") && shown.contains("perhaps nothing"), "{shown}");
+    assert!(shown.contains("SL031 unstable-steps (new)") && shown.contains("bounds 0 to "), "{shown}");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     // What is only slower once in a recording may be the machine's doing: a note, and no finding.
     let noise = slow_step(folder.path(), "noise.json", 3, false);
@@ -274,10 +274,10 @@ fn wrong_use_is_told() {
         (vec!["--set", "SL001.size=1"], 2, "there are SL001.share"),
         (vec!["--fail-on", "new"], 2, "needs --baseline"),
         (vec!["--fail-on", "loss>1"], 2, "cannot understand --fail-on"),
-        (vec!["--ignore", &unknown], 2, "line 1: there is no finding \"SL999\""),
-        (vec!["--ignore", "/nowhere"], 3, "cannot read what to ignore"),
-        (vec!["--baseline", &other], 3, "no findings in it"),
-        (vec!["--min-gain", "x"], 2, "is no share"),
+        (vec!["--ignore", &unknown], 2, "line 1: unknown finding \"SL999\""),
+        (vec!["--ignore", "/nowhere"], 3, "cannot read findings to ignore"),
+        (vec!["--baseline", &other], 3, "the file has no findings"),
+        (vec!["--min-gain", "x"], 2, "is not a share"),
         (vec!["--source-root", "nope"], 2, "--source-root nope: no such directory"),
         (vec!["--rules", "nothere.py", "--python", "nowhere"], 2, "nothere.py: there is no such file"),
         (vec!["--as", "sarif", "--format", "json"], 2, "cannot be used with"),
@@ -305,7 +305,7 @@ fn ranks_of_a_folder_are_one_list() {
     let shown = stdout(&["findings", &path]);
     assert!(shown.contains("skipped_file") && shown.contains("zero.json"), "{shown}");
     assert!(shown.contains("2 ranks, of which rank 1 is slowest: a step takes "), "{shown}");
-    assert!(shown.contains("    On all ranks, most on rank 1 as told here, least on rank 0 ("), "{shown}");
+    assert!(shown.contains("    On all ranks, largest on rank 1 (shown), smallest on rank 0 ("), "{shown}");
     let document: Value = serde_json::from_str(&stdout(&["findings", &path, "--format", "json"])).unwrap();
     let row = &document["tables"]["findings"]["rows"][0];
     assert_eq!((&row["code"], &row["ranks"], &row["rank"]), (&json!("SL004"), &json!("0 1"), &json!(1)));
@@ -336,7 +336,7 @@ fn documents_name_the_ranks() {
     assert_eq!(ranks, [&json!(0), &json!(1)]);
     for document in ["markdown", "junit"] {
         let text = stdout(&["findings", &path, "--as", document]);
-        assert!(text.contains("on all ranks, most on rank 1 as told here"), "{text}");
+        assert!(text.contains("on all ranks, largest on rank 1 (shown)"), "{text}");
     }
 }
 
@@ -383,6 +383,6 @@ fn what_no_rule_covers_is_told_of_its_rank() {
     }
     let shown = stdout(&["findings", folder.path().to_str().unwrap()]);
     let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(shown.contains("No rule covers it; most time on rank 1, the slowest, is in: - hipOther (4 "), "{shown}");
+    assert!(shown.contains("Not covered by rules on rank 1, the slowest; largest parts: - hipOther (4 "), "{shown}");
     assert!(shown.contains("- hipMystery (4 GPU API calls, rank 0): "), "{shown}");
 }

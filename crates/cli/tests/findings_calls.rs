@@ -1,4 +1,5 @@
-//! `findings` of sums of calls: profiles, and recordings without single calls (`findings_programs.rs` records some).
+//! Tests of `findings` for sums of calls: profiles, and recordings without single calls (`findings_programs.rs` records
+//! some).
 
 use crate::common;
 
@@ -39,11 +40,11 @@ fn a_profile_tells_what_takes_time() {
     let path = written(folder.path(), PROFILE);
     let (code, text, error) = run(&["findings", &path]);
     assert_eq!(code, Some(0), "{error}");
-    assert!(text.starts_with("2 findings; the thread that runs it takes 10.00 s."), "{text}");
-    assert!(text.contains(" 1. /srv/me/data.py:12 in fetch  gains 2000 ms"), "{text}");
+    assert!(text.starts_with("2 findings; the thread that runs operators takes 10.00 s."), "{text}");
+    assert!(text.contains(" 1. /srv/me/data.py:12 in fetch  estimated gain 2000 ms"), "{text}");
     assert!(text.contains("for a queue") && text.contains("Logging blocks the host: 1000 ms"), "{text}");
     assert!(text.contains("only sums of calls, no single calls"), "{text}");
-    assert!(text.contains("over its whole run without steps"), "{text}");
+    assert!(text.contains("nothing marks its steps"), "{text}");
     let (_, json, _) = run(&["findings", &path, "--format", "json"]);
     let json: Value = serde_json::from_str(&json).unwrap();
     let rows = json["tables"]["findings"]["rows"].as_array().unwrap();
@@ -51,7 +52,7 @@ fn a_profile_tells_what_takes_time() {
         rows.iter().map(|row| (row["code"].as_str().unwrap(), row["gain_ns"].as_i64().unwrap())).collect();
     assert_eq!(told, [("SL039", 2_000_000_000), ("SL029", 1_000_000_000)]);
     assert_eq!(json["together"]["gain_ns"].as_i64().or(json["together"]["ns"].as_i64()), Some(3_000_000_000), "{json}");
-    assert!(!text.contains("Not in it"), "{text}");
+    assert!(!text.contains("Excluded"), "{text}");
     // What takes the rest has no rule, and is named.
     assert!(text.contains("train.py"), "{text}");
 }
@@ -117,6 +118,6 @@ fn the_command_to_go_on_with_has_an_answer() {
         let (code, text, error) = run(&["report", &input]);
         assert_eq!(code, Some(0), "{error}");
         assert!((text + &error).contains(&format!("Next: stackline {next} ")), "{error}");
-        assert!(error.contains("holds sums of calls, not each call: shown as by `stackline calls`"), "{error}");
+        assert!(error.contains("holds sums of calls, not each call: showing `stackline calls`"), "{error}");
     }
 }

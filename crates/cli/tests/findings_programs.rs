@@ -1,4 +1,4 @@
-//! Real programs with one problem each: recorded, and found at the line that says so.
+//! Tests with recorded programs that have one known problem each: the finding names the marked line.
 
 #![cfg(target_os = "linux")]
 use crate::common;

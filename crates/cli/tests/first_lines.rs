@@ -1,4 +1,4 @@
-//! What commands say first, and last: that a file is cut, which steps or rank it is about, what to run instead.
+//! Tests of first and last lines of the output: truncated files, selected steps or rank, suggested next command.
 
 use crate::common;
 
@@ -21,8 +21,8 @@ fn a_cut_file_is_said_to_be_cut_before_anything_else() {
     let file = file.to_str().unwrap();
     // In the middle of the last record, the kernel of the third step's collective at 2,250 µs.
     std::fs::write(file, &text[..text.rfind("\"Collective name\"").unwrap()]).unwrap();
-    let line = "Cut: cut.json: the file breaks off after the record of void splitKreduce_kernel<32, float>(int, char*) at 2175 µs. \
-                The rest is missing: all that follows is of the part that could be read.";
+    let line = "Cut: cut.json: the file is truncated after the record of void splitKreduce_kernel<32, float>(int, char*) at 2175 µs. \
+                The rest is missing: all results cover only the part that could be read.";
     assert_eq!(stdout(&["report", file]).lines().next(), Some(line));
     let findings = stdout(&["findings", file]);
     assert!(findings.split_whitespace().collect::<Vec<_>>().join(" ").starts_with(line), "{findings}");
@@ -73,7 +73,7 @@ fn tables_are_of_the_steps_and_htas_say_that_theirs_are_not() {
         |table: &str, more: &[&str]| stdout(&[&["kernels", &file, "--table", table, "--format", "csv"], more].concat());
     assert!(!of("gpu_kernels", &[]).contains("late") && of("gpu_kernels", &["--whole"]).contains("late"));
     let said = stdout(&["kernels", &file]);
-    assert!(said.starts_with("Of steps 0 to 2 with their GPU work; --whole shows all of the trace."), "{said}");
+    assert!(said.starts_with("Of steps 0 to 2 with their GPU work; --whole shows the whole trace."), "{said}");
     assert!(stdout(&["kernels", &file, "--table", "hta_kernel_types"]).contains("Of the whole trace, as in HTA"));
 }
 
@@ -85,7 +85,7 @@ fn programs_without_a_gpu_get_no_tables_of_zeros() {
     let path = file.to_str().unwrap();
     for command in ["kernels", "timeline"] {
         let said = stdout(&[command, path]);
-        let line = format!("No GPU work was recorded: tables of GPUs are left out. Next: stackline operators {path}");
+        let line = format!("No GPU work was recorded: GPU tables are omitted. Next: stackline operators {path}");
         assert_eq!(said.lines().next(), Some(&*line), "{said}");
         assert!(!said.contains("gpu_time") && !said.contains("hta_temporal"), "{said}");
     }
@@ -101,8 +101,8 @@ fn the_path_of_several_ranks_is_that_of_the_slowest() {
     let at = text.rfind(r#""dur": 900"#).unwrap();
     std::fs::write(&second, format!("{}{}", &text[..at], text[at..].replacen("900", "5000", 1))).unwrap();
     let said = stdout(&["critical-path", &first, &second]);
-    assert!(said.contains("Note: of 2 ranks this is rank 1, which takes longest"), "{said}");
-    assert!(!stdout(&["critical-path", &first, &second, "--rank", "0"]).contains("takes longest"));
+    assert!(said.contains("Note: shown is rank 1 of 2 ranks, the slowest"), "{said}");
+    assert!(!stdout(&["critical-path", &first, &second, "--rank", "0"]).contains("the slowest"));
 }
 
 /// Eight repeats of ten launches, so many µs from one to the next, after a start-up; no steps are marked.
@@ -131,13 +131,10 @@ fn the_slowest_rank_is_that_of_the_inferred_steps_which_are_shown() {
     let slow_steps = write_unmarked_loop(folder.path(), "b.json", (100, 1500));
     let said = stdout(&["critical-path", &long_start_up, &slow_steps]);
     assert!(said.contains("Critical path of the inferred steps"), "{said}");
-    assert!(
-        said.contains("Note: of 2 ranks this is rank 1, which takes longest (") && said.contains(" a step)"),
-        "{said}"
-    );
+    assert!(said.contains("Note: shown is rank 1 of 2 ranks, the slowest (") && said.contains(" a step)"), "{said}");
     // An annotation is shown as such, and chosen by.
     let of_load = stdout(&["critical-path", &long_start_up, &slow_steps, "--annotation", "load"]);
-    assert!(of_load.contains("Note: of 2 ranks this is rank 0, which takes longest (90"), "{of_load}");
+    assert!(of_load.contains("Note: shown is rank 0 of 2 ranks, the slowest (90"), "{of_load}");
 }
 
 #[test]
@@ -201,11 +198,11 @@ fn what_ran_when_a_chrome_trace_ended_is_said_as_of_a_recording() {
     let whole = mini::trace("file -\n1/1 - train B@0\n1/1 - work 10+20\n1/1 - wait_forever B@50\n1/2 - load 5+10");
     let file = write(folder.path(), "aborted.json", &whole);
     let line = |when: &str| format!("In flight {when}: aborted.json: wait_forever on thread 1, called from train.");
-    let at_end = line("when the recording ended");
+    let at_end = line("at the end of the recording");
     assert!(stdout(&["report", &file]).lines().any(|said| said == at_end), "{}", stdout(&["report", &file]));
     assert!(stdout(&["report", &file, "--for-agent"]).lines().any(|said| said == at_end));
     std::fs::write(&file, &whole[..whole.rfind("\"dur\"").unwrap()]).unwrap();
-    let cut = line("where the file breaks off");
+    let cut = line("at the end of the truncated file");
     assert!(stdout(&["report", &file]).lines().any(|said| said == cut), "{}", stdout(&["report", &file]));
     assert!(!stdout(&["report", &write_sample(folder.path(), 0)]).contains("In flight"));
 }

@@ -1,4 +1,4 @@
-//! What counts as an input, and which rank each is.
+//! Tests of accepted inputs and their ranks.
 
 use crate::common;
 

@@ -1,4 +1,4 @@
-//! Ctrl-C in the middle of long work, as a terminal sends it.
+//! Tests of Ctrl-C during long work, as a terminal sends it.
 
 #![cfg(target_os = "linux")]
 use crate::common;

@@ -1,4 +1,4 @@
-//! `memory`, over a small snapshot and a small program written by hand.
+//! Tests of `memory`, on a small snapshot and a small hand-written program.
 
 use crate::common;
 
@@ -98,7 +98,7 @@ fn thresholds_can_be_set() {
     };
     assert!(codes(&[]).contains(&"SL051".to_owned()));
     assert!(!codes(&["--set", "SL051.kernels=2"]).contains(&"SL051".to_owned()));
-    for (set, why) in [("SL051.kernels=x", "no setting"), ("SL001.share=40", "no rule of memory")] {
+    for (set, why) in [("SL051.kernels=x", "no setting"), ("SL001.share=40", "not a memory rule")] {
         let output = stackline(&["memory", "late.memory", "--set", set]).current_dir(folder.path()).output().unwrap();
         assert_eq!(output.status.code(), Some(2));
         assert!(String::from_utf8_lossy(&output.stderr).contains(why), "{set}");
@@ -110,7 +110,7 @@ fn what_has_nothing_in_it_says_so() {
     let folder = sample();
     std::fs::write(folder.path().join("nothing.json"), r#"{"segments": [], "device_traces": []}"#).unwrap();
     let shown = shown(folder.path(), &["memory", "nothing.json"]);
-    assert!(shown.contains("There is nothing in it that takes memory"), "{shown}");
+    assert!(shown.contains("The input contains no memory objects"), "{shown}");
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn snapshots_say_whether_call_paths_are_known() {
     };
     let mut without_history = snapshot();
     without_history["device_traces"] = json!([]);
-    assert!(head(&without_history).contains("no peak, and call paths only of what is in use"));
+    assert!(head(&without_history).contains("no peak, and call paths only of live objects"));
     let text = snapshot().to_string().replace("\"frames\"", "\"other\"");
     let without_paths: Value = serde_json::from_str(&text).unwrap();
     assert!(head(&without_paths).contains("The snapshot has no call paths"));
@@ -168,7 +168,7 @@ fn what_is_cut_off_is_told() {
         + &(0..6).map(|at| format!("f o{at}\n")).collect::<String>()
         + "end\n";
     std::fs::write(folder.path().join("many.memory"), text).unwrap();
-    let note = "Not all of these numbers are shown: --limit 0";
+    let note = "Some of these numbers are shown: --limit 0";
     assert!(shown(folder.path(), &["memory", "many.memory", "--limit", "1"]).contains(note));
     assert!(!shown(folder.path(), &["memory", "many.memory"]).contains(note));
 }
@@ -444,7 +444,7 @@ fn the_text_form_says_the_same() {
     let peaks = |input: &str| shown(folder.path(), &["memory", input, "--at", "P1", "--format", "csv"]);
     assert_eq!(peaks("oom.memory"), peaks("oom.json"));
     for (args, words) in [
-        (&["program.memory", "--steps", "1"][..], "neither steps nor ranks"),
+        (&["program.memory", "--steps", "1"][..], "no steps or ranks"),
         (&["program.memory", "program.memory"], "give one input"),
     ] {
         let args: Vec<&str> = ["export", "--to", "memory-text"].iter().chain(args).copied().collect();
@@ -468,7 +468,7 @@ fn viewers_get_a_lane_per_object_with_its_waste() {
     assert!(std::fs::metadata(folder.path().join("oom.pftrace")).unwrap().len() > 100);
     let (code, text) = failure(&["export", folder.path().join("oom.json").to_str().unwrap(), "--to", "csv", "-o", "x"]);
     assert_eq!(code, Some(2));
-    assert!(text.contains("memory alone can be exported to perfetto, chrome"), "{text}");
+    assert!(text.contains("only memory data can be exported to perfetto, chrome"), "{text}");
 }
 
 /// Tables that are asked for are there, with their columns, though they have nothing to say.

@@ -1,4 +1,4 @@
-//! Findings of memory: in `findings` and in `memory`, for other tools, beside an earlier run, and as a gate.
+//! Tests of memory findings: in `findings` and `memory`, as documents, with baselines, and as a gate.
 
 use crate::common;
 use crate::junit;
@@ -102,7 +102,7 @@ fn findings_of_a_file_of_memory() {
     let bytes: Vec<(i64, i64)> = rows.iter().filter_map(of_row).collect();
     assert!(bytes.is_sorted_by(|a, b| a >= b) && bytes.len() >= 3, "{bytes:?}");
     assert_eq!(codes(&found).last(), Some(&"SL057"), "what saves no bytes comes last");
-    for (flag, value, words) in [("--steps", "1", "neither steps nor ranks"), ("--rules", "x.py", "")] {
+    for (flag, value, words) in [("--steps", "1", "no steps or ranks"), ("--rules", "x.py", "")] {
         let (code, _, error) = case.run(&["findings", "waste.memory", flag, value]);
         assert!(code == Some(2) && error.contains(words), "{flag}: {error}");
     }
@@ -191,7 +191,7 @@ fn conditions_decide_the_exit_code() {
     // What nobody knows fails no build in silence.
     case.file("blind.memory", "a x 64\nf x\n");
     let (code, _, error) = case.run(&["memory", "blind.memory", "--fail-on", "waste>1%"]);
-    assert!(code == Some(2) && error.contains("who touches memory"), "{error}");
+    assert!(code == Some(2) && error.contains("no memory accesses"), "{error}");
     assert_eq!(case.run(&["memory", "blind.memory", "--fail-on", "peak>8GB"]).0, Some(0));
 }
 
@@ -204,7 +204,7 @@ fn wrong_use_is_told() {
     for (args, code, words) in [
         (&["--fail-on", "peak>+2%"][..], 2, "\"peak>+2%\" needs --baseline"),
         (&["--fail-on", "new"], 2, "needs --baseline"),
-        (&["--fail-on", "peak>2%"], 2, "a share of what?"),
+        (&["--fail-on", "peak>2%"], 2, "peak needs bytes"),
         (&["--fail-on", "peek>2GB"], 2, "did you mean peak"),
         (&["--fail-on", "waste>much"], 2, "write 'peak>+2%'"),
         (&["--baseline", "missing.json"], 3, "cannot read the baseline"),

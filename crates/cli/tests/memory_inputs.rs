@@ -1,4 +1,4 @@
-//! Where files of memory are found: by themselves, in archives, in pipes, beside traces.
+//! Tests of memory files as inputs: alone, in archives, from pipes, with traces.
 
 use crate::common;
 use crate::memory::{MIB, sample, shown};
@@ -49,7 +49,7 @@ fn packed_memory_in_a_folder_is_named() {
     archive(&folder.path().join("snapshot.tar.gz"), &[Path::new(&snapshot)]);
     let output = run(&["report", path]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success() && said.contains("holds memory alone: shown as by `stackline memory`"), "{said}");
+    assert!(output.status.success() && said.contains("holds only memory data: showing `stackline memory`"), "{said}");
     // Beside traces it is left out, and that is said.
     write_sample(folder.path(), 0);
     for command in ["report", "findings"] {
@@ -112,7 +112,8 @@ fn one_of_several_processes_is_shown_and_another_can_be_chosen() {
     assert_eq!(peak(&["--process", "small.memory"]), (json!("small.memory"), json!(64)));
     let head = |args: &[&str]| shown(folder.path(), args);
     assert!(
-        head(&["memory", "both.stackline"]).contains("\n1 of 2 memory traces here: --process chooses another one.\n")
+        head(&["memory", "both.stackline"])
+            .contains("\n1 of 2 memory traces in the input: --process selects another one.\n")
     );
     assert!(!head(&["memory", "small.memory"]).contains("--process"));
     let refused = |args: &[&str]| {
@@ -122,6 +123,6 @@ fn one_of_several_processes_is_shown_and_another_can_be_chosen() {
     };
     let unknown = refused(&["memory", "both.stackline", "--process", "17"]);
     assert!(unknown.contains("none is \"17\"; there are: program.memory, small.memory"), "{unknown}");
-    assert!(refused(&["memory", "small.memory", "--process", "17"]).contains("does not hold"));
+    assert!(refused(&["memory", "small.memory", "--process", "17"]).contains("does not contain"));
     assert!(refused(&["memory", "both.stackline", "--process", "17", "--rank", "0"]).contains("give one of them"));
 }

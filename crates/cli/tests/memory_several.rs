@@ -1,4 +1,4 @@
-//! Several files of memory: of the ranks of a job, or of one program over time.
+//! Tests of several memory files: ranks of a job, or one program over time.
 
 use crate::common;
 use crate::memory_diff::snapshot;
@@ -114,7 +114,7 @@ fn files_over_time_tell_growth_by_line() {
     let named: Vec<&str> = std::iter::once("memory").chain(files.iter().map(String::as_str)).collect();
     assert_eq!(column(&tables(&named)["memory_growth"], "change"), [4 * 1_048_576, -2 * 1_048_576]);
     let (code, said) = failure(&["memory", path, "--rank", "0"]);
-    assert!(code == Some(2) && said.contains("do not say which ranks they are"), "{said}");
+    assert!(code == Some(2) && said.contains("have no ranks"), "{said}");
 }
 
 /// Each file has a device of its own: the ranks of one machine.
@@ -173,7 +173,7 @@ fn archives_and_folders_are_imported_beside_traces() {
         let output = stackline(&["memory", target]).output().unwrap();
         let told = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(told.contains(&format!("{peak}.00 MiB")) || told.contains(&format!(" {peak}096 ")), "{told}");
-        assert_eq!(told.contains(&format!("1 of {traces} memory traces here")), traces > 0, "{told}");
+        assert_eq!(told.contains(&format!("1 of {traces} memory traces in the input")), traces > 0, "{told}");
     }
 }
 
@@ -200,7 +200,10 @@ fn archives_of_several_are_shown() {
     std::fs::rename(&packed, within.join("ranks.tar.gz")).unwrap();
     assert_eq!(column(&tables(&["memory", within.to_str().unwrap()])["memory_ranks"], "rank"), [0, 1, 2, 3]);
     let (code, said) = failure(&["memory", within.to_str().unwrap(), "--by", "path"]);
-    assert!(code == Some(2) && said.contains("--by: of one memory trace") && said.contains("holds several"), "{said}");
+    assert!(
+        code == Some(2) && said.contains("--by needs one memory trace") && said.contains("contains several"),
+        "{said}"
+    );
 }
 
 /// Files of the same names in several folders are told apart, and the commands to run next open those that are shown.
@@ -246,7 +249,7 @@ fn options_of_one_memory_trace_are_refused() {
         ["--source-root", "."],
     ] {
         let (code, said) = failure(&[&["memory", path], &option[..]].concat());
-        assert!(code == Some(2) && said.contains(&format!("{}: of one memory trace", option[0])), "{said}");
+        assert!(code == Some(2) && said.contains(&format!("{} needs one memory trace", option[0])), "{said}");
         assert!(run(&[&["memory", path, "--rank", "1"], &option[..]].concat()).status.success(), "{option:?}");
     }
 }
@@ -269,7 +272,7 @@ fn reports_for_agents_tell_several_files() {
         assert!(shown.len() <= 4096, "{}", shown.len());
     }
     let shown = stdout(&["report", path, "--for-agent", "--rank", "2"]);
-    assert!(shown.contains("Report of memory of a device.") && shown.ends_with("--rank 2\n"), "{shown}");
+    assert!(shown.contains("Report of device memory.") && shown.ends_with("--rank 2\n"), "{shown}");
 }
 
 /// GPUs of several hosts have the same numbers: a row each.
@@ -292,7 +295,7 @@ fn numbers_of_gpus_that_repeat_are_no_ranks() {
     );
     assert!(said.ends_with("host1_gpu0.json"), "{said}");
     let (code, said) = failure(&["memory", path, "--rank", "0"]);
-    assert!(code == Some(2) && said.contains("do not say which ranks they are"), "{said}");
+    assert!(code == Some(2) && said.contains("have no ranks"), "{said}");
     snapshot(folder.path(), "host1_gpu0.json", &[(3, 4)]);
     let told = words(&run(&["memory", path]).stdout);
     assert!(told.contains("No file's peak differs from the median by 1 % or more."), "{told}");

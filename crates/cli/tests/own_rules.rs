@@ -1,5 +1,4 @@
-//! `findings --rules` with interpreters that misbehave: shell scripts in place of Python, which need no package.
-//! `python/tests/test_rules_cli.py` has those that do as they should.
+//! Tests of `findings --rules` with faulty interpreters: shell scripts in place of Python, which need no package.
 
 #![cfg(unix)]
 use crate::common;
@@ -82,9 +81,9 @@ fn what_a_rule_found_before_it_raised_stands_in_junit() {
 fn lines_that_make_no_sense_are_refused() {
     let wrong_version = HELLO.replace('2', "1");
     let cases: [(&[&str], &str, i32, &str); 9] = [
-        (&["printed"], "", 1, "does not understand"),
-        (&[HELLO, r#"{"type":"more"}"#], "", 1, "does not understand"),
-        (&[&wrong_version], "", 2, "rules need the same version of both"),
+        (&["printed"], "", 1, "cannot parse"),
+        (&[HELLO, r#"{"type":"more"}"#], "", 1, "cannot parse"),
+        (&[&wrong_version], "", 2, "rules need equal versions"),
         (&[HELLO], "exit 3", 1, "ended by itself (exit status: 3)"),
         (&[HELLO, RULE, RULE], "", 2, "two rules have the code MY001"),
         (
@@ -112,7 +111,7 @@ fn lines_that_make_no_sense_are_refused() {
 #[test]
 fn an_interpreter_that_is_stuck_or_ends_is_replaced() {
     for (then, said) in
-        [("exec sleep 600", "it did not end in 0.1 s"), ("exit 7", "it ended its interpreter (exit status: 7)")]
+        [("exec sleep 600", "did not end in 0.1 s"), ("exit 7", "it ended its interpreter (exit status: 7)")]
     {
         let folder = tempfile::tempdir().unwrap();
         let trace = write_sample(folder.path(), 0);

@@ -1,4 +1,4 @@
-//! Folders with several profiler cycles of a process, and the command that `report` names next.
+//! Tests of directories with several profiler cycles of a process, and of the next command that `report` suggests.
 
 use crate::common;
 

@@ -1,4 +1,4 @@
-//! `record` runs a command as it runs alone; and with a real PyTorch, its calls are recorded.
+//! Tests of `record`: the command behaves as without recording, and calls of a real PyTorch are recorded.
 
 #![cfg(target_os = "linux")]
 use crate::common;
@@ -194,7 +194,7 @@ fn what_cannot_be_run_is_said() {
         (&["--table", "calls"], "stackline calls RUN"),
         (&["--limit", "3"], "stackline calls RUN"),
         (&["--clip-overlaps"], "leave it out"),
-        (&["--after", "-1s"], "a time is not negative"),
+        (&["--after", "-1s"], "a time cannot be negative"),
         (&["--duration", "soon"], "give seconds"),
         (&["--every", "-2"], "-2 is not in 1.."),
         (&["--sample-hz", "-1"], "-1 is not in 0..=10000"),
@@ -207,7 +207,7 @@ fn what_cannot_be_run_is_said() {
     assert_eq!((code, text.as_str()), (Some(2), "error: taken exists already; choose another name with -o\n"));
     let (code, text) = fails(&["record", "-o", "no/such/folder", "--", "true"]);
     assert_eq!(code, Some(1));
-    assert!(text.contains("no/such/folder: cannot make a run directory here"), "{text}");
+    assert!(text.contains("no/such/folder: cannot create a run directory here"), "{text}");
     assert_eq!(names(folder.path()), ["recorder.so", "taken"]);
     std::fs::remove_file(&recorder).unwrap();
     let (code, text) = fails(&["record", "--", "true"]);

@@ -1,4 +1,4 @@
-//! The report that `import` keeps in a run says what is worked out without it, and never outlives the run.
+//! Tests of the report that `import` caches in a run: equal to a computed one, and never older than the run.
 
 use crate::common;
 

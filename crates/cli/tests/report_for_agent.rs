@@ -1,4 +1,4 @@
-//! `report --for-agent`: one window, all ranks, at most 4,096 bytes.
+//! Tests of `report --for-agent`: one window, all ranks, at most 4,096 bytes.
 
 use crate::common::{corpus, sample, stdout, write, write_sample};
 use serde_json::{Value, json};
@@ -68,7 +68,7 @@ fn traces_that_are_no_job_are_told_to_be_looked_at_in_part() {
     let one = write(folder.path(), "one.json", sample(0).json());
     let other = write(folder.path(), "other.json", sample(0).json());
     let shown = stdout(&["report", &one, &other, "--for-agent"]);
-    assert!(shown.contains("\nNote: findings are of one.json alone: "), "{shown}");
+    assert!(shown.contains("\nNote: findings cover one.json alone: "), "{shown}");
 }
 
 /// What a text of many ranks says at the top leaves room for kernels.

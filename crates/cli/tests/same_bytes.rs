@@ -1,4 +1,4 @@
-//! Output does not depend on threads, nor on whether the input is a file or the run made of it.
+//! Tests that output is independent of threads, and equal for a file and the run imported from it.
 
 use crate::common;
 

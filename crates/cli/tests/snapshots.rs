@@ -1,4 +1,4 @@
-//! What people see and which keys programs get, as snapshots.
+//! Snapshots of text output and of document keys.
 
 use crate::common;
 

@@ -1,4 +1,4 @@
-//! A job of several ranks that `torchrun` starts, recorded.
+//! Test of a recorded job of several ranks, started by `torchrun`.
 
 #![cfg(target_os = "linux")]
 use crate::common;

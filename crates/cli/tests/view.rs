@@ -1,4 +1,4 @@
-//! `view`: how the browser learns of the page.
+//! Tests of `view`: the address and the browser.
 
 #![cfg(target_os = "linux")]
 use crate::common;

@@ -1,9 +1,9 @@
-//! Texts in cells of tables that are narrower than they.
+//! Shortening of texts to the width of table cells.
 
 use std::collections::HashMap;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Texts of at most so many cells, cut where they must be; different ones stay different, if there is room for what differs.
+/// Shorten texts to a number of cells and keep different texts distinct, if there is room for their differing parts.
 pub(crate) fn cut_apart(texts: &[String], width: usize, cut: impl Fn(&str, usize) -> String) -> Vec<String> {
     let mut shown: Vec<String> = texts.iter().map(|text| cut(text, width)).collect();
     let mut of_text: HashMap<String, Vec<usize>> = HashMap::new();

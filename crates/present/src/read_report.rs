@@ -1,4 +1,4 @@
-//! The read reports of a set as one table: what was repaired, skipped or lost, how often, and where first.
+//! Read reports of all traces as one table: repaired, skipped and lost records with counts and first positions.
 
 use crate::terminal::{self, Style};
 use stackline_model::{Table, Trace, TraceSet, Unit};
@@ -8,7 +8,7 @@ pub fn read_report_table(set: &TraceSet) -> Table {
     let problems: Vec<_> =
         set.traces.iter().flat_map(|t| t.report.problems.iter().map(move |p| (&t.meta.name, p))).collect();
     let text = |f: &dyn Fn(usize) -> String| (0..problems.len()).map(|i| Some(f(i))).collect::<Vec<_>>();
-    let table = Table::new("read_report", "Read report: what the files say that could not be taken literally");
+    let table = Table::new("read_report", "Read report: repaired, skipped and lost records");
     let table = if set.traces.len() > 1 { table.text("trace", text(&|i| problems[i].0.clone())) } else { table };
     table
         .text("severity", text(&|i| problems[i].1.severity.name().to_owned()))
@@ -52,7 +52,7 @@ pub fn cut_text(set: &TraceSet) -> String {
     let cut: Vec<String> = set.traces.iter().filter_map(cut_line).collect();
     let mut out: String = cut.iter().take(NAMED).map(String::as_str).collect();
     if cut.len() > NAMED {
-        out.push_str(&format!("Cut: {} more inputs break off, as the read report says.\n", cut.len() - NAMED));
+        out.push_str(&format!("Cut: {} more inputs are truncated; see the read report.\n", cut.len() - NAMED));
     }
     terminal::clean_lines(&out)
 }
@@ -60,13 +60,13 @@ pub fn cut_text(set: &TraceSet) -> String {
 fn cut_line(trace: &Trace) -> Option<String> {
     let problem = trace.report.breaks_off()?;
     let of = |code: &str| trace.report.problems.iter().find(|p| p.code == code).map(|p| p.example.as_str());
-    let what = match (problem.code.as_str(), of("last_record")) {
-        ("cut_stream", _) => format!("the stream of a process breaks off ({})", problem.example),
-        ("too_damaged" | "oversized_entry", last) => format!("could be read only in part{}", after(last)),
-        (_, last) => format!("the file breaks off{}", after(last)),
+    let reason = match (problem.code.as_str(), of("last_record")) {
+        ("cut_stream", _) => format!("the stream of a process is truncated ({})", problem.example),
+        ("too_damaged" | "oversized_entry", last) => format!("only a part could be read{}", after(last)),
+        (_, last) => format!("the file is truncated{}", after(last)),
     };
     Some(format!(
-        "Cut: {}: {what}. The rest is missing: all that follows is of the part that could be read.\n",
+        "Cut: {}: {reason}. The rest is missing: all results cover only the part that could be read.\n",
         trace.meta.name
     ))
 }

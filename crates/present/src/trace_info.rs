@@ -1,4 +1,4 @@
-//! What every output says of each trace: its name, rank, size and window.
+//! Common description of a trace in all outputs: name, rank, size and window.
 
 use serde::{Deserialize, Serialize};
 use stackline_model::{Device, ReadReport, Trace};
@@ -25,7 +25,7 @@ pub struct TraceInfo {
     pub format: String,
     /// Rank as this output numbers it (see `rank_from_file`).
     pub rank: i64,
-    /// Whether the file names that rank; otherwise it is the position in the order of the inputs.
+    /// The file contains the rank; otherwise it is the position among the inputs.
     pub rank_from_file: bool,
     /// Ranks of the job, if the file says it.
     pub world_size: Option<i64>,
@@ -45,12 +45,12 @@ pub struct TraceInfo {
     pub gpus: Vec<Gpu>,
 }
 
-/// What stays known of a trace where only a result of it is kept.
+/// Metadata of a trace that is kept with a result, without the trace.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TraceNote {
     /// Identity and size.
     pub info: TraceInfo,
-    /// What reading had to repair, skip or lose.
+    /// Repaired, skipped and lost records.
     pub read_report: ReadReport,
 }
 

@@ -1,9 +1,8 @@
 //! Answers: a JSON document, and columns of numbers where there are many.
 //!
-//! As bytes: the length of the head as 32 bits, the head (JSON: the document and the columns' names, types and lengths),
-//! then the columns one after the other. Everything is little-endian; the head is filled up with spaces so that the
-//! first column, and each column so that the next one, starts at a multiple of 8 bytes: a browser makes typed arrays
-//! of them without a copy.
+//! Binary layout: the length of the head as 32 bits, the head (JSON: the document, and names, types and lengths of the
+//! columns), then the columns. All numbers are little-endian. Padding with spaces aligns each column to 8 bytes, so
+//! that a browser can use it as a typed array without a copy.
 
 use crate::QueryError;
 use serde::Serialize;
@@ -84,7 +83,7 @@ impl Column {
     }
 }
 
-/// What a query answers.
+/// Answer to a query.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
     /// The document, as JSON text.

@@ -1,4 +1,4 @@
-//! Arguments of queries: names with texts, as they stand in an address.
+//! Arguments of queries: names with texts, as in a URL.
 
 use crate::QueryError;
 use regex_lite::Regex;
@@ -37,7 +37,7 @@ impl Arguments {
     /// A number.
     pub(crate) fn number<T: FromStr>(&self, name: &'static str) -> Result<Option<T>, QueryError> {
         let parse = |text: &str| {
-            text.parse().map_err(|_| QueryError::Argument { name, why: format!("{text:?} is not such a number") })
+            text.parse().map_err(|_| QueryError::Argument { name, why: format!("{text:?} is not a valid number") })
         };
         self.text(name)?.map(parse).transpose()
     }
@@ -50,12 +50,12 @@ impl Arguments {
     /// Numbers with commas between them.
     pub(crate) fn numbers<T: FromStr>(&self, name: &'static str) -> Result<Vec<T>, QueryError> {
         let parse = |text: &str| {
-            text.parse().map_err(|_| QueryError::Argument { name, why: format!("{text:?} is not such a number") })
+            text.parse().map_err(|_| QueryError::Argument { name, why: format!("{text:?} is not a valid number") })
         };
         self.text(name)?.map_or(Ok(Vec::new()), |list| list.split(',').map(parse).collect())
     }
 
-    /// Which part of the run is meant: `whole`, or steps as `5` or `5..8`.
+    /// Selected part of the run: `whole`, or steps as `5` or `5..8`.
     pub(crate) fn part(&self) -> Result<TimeRange, QueryError> {
         const NAME: &str = "steps";
         let Some(text) = self.text(NAME)? else { return Ok(TimeRange::Chosen) };
@@ -65,7 +65,10 @@ impl Arguments {
         let (first, last) = text.split_once("..").unwrap_or((text, text));
         match (first.trim().parse(), last.trim().parse()) {
             (Ok(first), Ok(last)) if first <= last => Ok(TimeRange::Steps(first, last)),
-            _ => Err(QueryError::Argument { name: NAME, why: format!("{text:?} is no step, no 5..8 and not whole") }),
+            _ => Err(QueryError::Argument {
+                name: NAME,
+                why: format!("{text:?} is not a step, a range such as 5..8, or whole"),
+            }),
         }
     }
 
@@ -73,7 +76,7 @@ impl Arguments {
     pub(crate) fn pattern(&self, name: &'static str) -> Result<Option<Regex>, QueryError> {
         let compile = |text: &str| {
             Regex::new(text)
-                .map_err(|error| QueryError::Argument { name, why: format!("no regular expression: {error}") })
+                .map_err(|error| QueryError::Argument { name, why: format!("not a regular expression: {error}") })
         };
         self.text(name)?.map(compile).transpose()
     }
@@ -83,7 +86,7 @@ impl Arguments {
         let Some(text) = self.text(name)? else { return Ok(None) };
         let found = choices.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
         let words = || choices.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ");
-        found.map(Some).ok_or_else(|| QueryError::Argument { name, why: format!("{text:?} is none of {}", words()) })
+        found.map(Some).ok_or_else(|| QueryError::Argument { name, why: format!("{text:?} is not one of {}", words()) })
     }
 
     /// The same without some names.
@@ -104,7 +107,7 @@ impl Arguments {
         self
     }
 
-    /// All of them as one text: the same for the same arguments, whatever their order was.
+    /// Canonical text of all arguments, independent of their order.
     pub fn key(&self) -> String {
         self.0.iter().filter(|(_, text)| !text.is_empty()).map(|(name, text)| format!("{name}={text}\n")).collect()
     }

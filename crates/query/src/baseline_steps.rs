@@ -27,13 +27,13 @@ impl OpenRun {
         }
     }
 
-    /// Whether a part is that of all steps that are looked at where nobody chose any.
+    /// Check if a part equals the default selection of all steps.
     pub(crate) fn is_all(&self, rank: Option<i64>, part: TimeRange) -> bool {
         let chosen = self.trace(rank).ok().and_then(|(at, _)| self.chosen(at));
         part == TimeRange::Chosen || chosen.is_some_and(|(first, last)| part == TimeRange::Steps(first, last))
     }
 
-    /// How many first steps are left out by themselves.
+    /// Number of warm-up steps that the default selection excludes.
     fn warm_ups(&self, rank: Option<i64>) -> usize {
         self.trace(rank).map_or(0, |(_, trace)| Looked::at(trace, &Scope::default()).warm_ups.len())
     }

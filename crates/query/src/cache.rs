@@ -22,7 +22,7 @@ pub(crate) struct PathOfWindow {
     pub(crate) path: ExactPath,
     /// The window in words.
     pub(crate) window: String,
-    /// What the window leaves out, and how steps are inferred.
+    /// Notes on excluded parts of the window and on inferred steps.
     pub(crate) notes: Vec<String>,
 }
 
@@ -34,10 +34,10 @@ impl PathOfWindow {
     }
 }
 
-/// What was worked out of one trace.
+/// Cached results of one trace.
 #[derive(Debug, Default)]
 pub(crate) struct Derived {
-    /// Of what ran alone.
+    /// Findings without memory.
     pub(crate) findings: OnceLock<Result<Findings, String>>,
     /// With those of its memory.
     pub(crate) with_memory: OnceLock<Result<Findings, String>>,
@@ -53,7 +53,7 @@ pub(crate) struct Derived {
     pub(crate) memory: OnceLock<Result<Memory, String>>,
 }
 
-/// Where the calls of a run come from.
+/// Source of a run's calls.
 #[derive(Debug)]
 pub enum Source<'a> {
     /// Recorded as such.
@@ -71,7 +71,7 @@ impl Source<'_> {
         }
     }
 
-    /// What calls of functions count at another line.
+    /// Counts of calls at other lines of their function.
     pub(crate) fn continued(&self) -> &[(CallNodeId, CallThreadId, u64)] {
         match self {
             Self::Recording(_) => &[],
@@ -79,7 +79,7 @@ impl Source<'_> {
         }
     }
 
-    /// Steps that it is of; 0 where it is of none, but of all there is.
+    /// Number of selected steps; 0 for the whole run.
     pub(crate) fn steps(&self) -> usize {
         match self {
             Self::Recording(_) => 0,
@@ -87,7 +87,7 @@ impl Source<'_> {
         }
     }
 
-    /// Whether time of functions themselves was put at lines by halves, where no stack tells at which of them it was.
+    /// Check if self time was split between lines by estimate, since no stack contains its line.
     pub(crate) fn guesses_lines(&self) -> bool {
         !self.continued().is_empty()
     }

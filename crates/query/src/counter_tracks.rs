@@ -9,9 +9,9 @@ const MOST: usize = 64;
 /// A value that changes over time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Counter {
-    /// Its name for people.
+    /// Display name.
     pub(crate) name: String,
-    /// Whether it counts bytes.
+    /// The counter counts bytes.
     pub(crate) is_bytes: bool,
     /// Time and new value, by time.
     pub(crate) values: Vec<(i64, f64)>,
@@ -22,7 +22,7 @@ pub(crate) struct Counter {
 pub(crate) struct Counters {
     /// Memory first, then counters, as they first occur.
     pub(crate) list: Vec<Counter>,
-    /// How many have no room.
+    /// Number of counters without a track.
     pub(crate) left_out: usize,
 }
 
@@ -66,7 +66,7 @@ fn name_of(trace: &Trace, CounterSeries { track, name, key }: CounterSeries) -> 
 /// An allocator: process, type of device and its number, as PyTorch counts them. Threads of a process share it.
 type Allocator = (Key, i64, i64);
 
-/// What `[memory]` records say: the totals where they stand there; else the sum of what was allocated and freed.
+/// Counters from `[memory]` records: recorded totals, or else sums of allocations and frees.
 fn memory(trace: &Trace) -> Vec<Counter> {
     let is_memory = |event: &EventId| trace.kind(*event) == EventKind::Memory && trace.events.is_plausible(*event);
     let mut events: Vec<EventId> = trace.events.ids().filter(is_memory).collect();

@@ -40,10 +40,10 @@ pub(crate) enum ExactSummary<'a> {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(crate) struct FoundPath<'a> {
-    /// What the path is of, in words: `steps 3 to 9`, `the inferred steps`, `the whole trace`.
+    /// Window of the path as text: `steps 3 to 9`, `the inferred steps`, `the whole trace`.
     window: String,
     window_ns: i64,
-    /// What the window leaves out, and how steps are inferred.
+    /// Notes on excluded parts of the window and on inferred steps.
     window_notes: &'a [String],
     path_ns: i64,
     path_events: usize,
@@ -110,7 +110,7 @@ pub(crate) struct AfterStepsTime {
     pub(crate) mostly: Option<String>,
 }
 
-/// What documents say of HTA's path, under the keys that they always had.
+/// Keys of HTA's path in documents.
 pub(crate) fn hta_json(trace: &Trace, with_steps: bool) -> Map<String, Value> {
     let json = if with_steps {
         json!({"left_out": "--steps"})

@@ -1,12 +1,12 @@
-//! Why a query has no answer.
+//! Errors of queries.
 
-/// Why a query has no answer.
+/// Error of a query.
 #[derive(Debug, thiserror::Error)]
 pub enum QueryError {
     /// There is no such query.
-    #[error("there is no query {name:?}")]
+    #[error("unknown query {name:?}")]
     NoQuery {
-        /// What was asked for.
+        /// Requested name.
         name: String,
     },
     /// A query has no such argument.
@@ -14,29 +14,29 @@ pub enum QueryError {
     NoArgument {
         /// The query.
         query: &'static str,
-        /// What was asked for.
+        /// Requested name.
         name: String,
-        /// What there is, beside `run`.
+        /// Known arguments, in addition to `run`.
         known: &'static [&'static str],
     },
     /// An argument cannot be understood.
     #[error("argument {name}: {why}")]
     Argument {
-        /// Its name.
+        /// Name of the argument.
         name: &'static str,
-        /// What is wrong with it.
+        /// Description of the problem.
         why: String,
     },
-    /// What was asked for is not in the run: an event, a file, a rank.
+    /// The run lacks the requested event, file or rank.
     #[error("{what}")]
     Missing {
-        /// What, as a sentence.
+        /// Description, as a sentence.
         what: String,
     },
     /// The run cannot answer this: it lacks what the query needs.
     #[error("{why}")]
     Unavailable {
-        /// Why, and what would help, as a sentence.
+        /// Reason and remedy, as a sentence.
         why: String,
     },
 }

@@ -28,11 +28,11 @@ const WITHOUT_LAUNCH: (&str, &str) = ("no_launch", "record_without_launch");
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct FailedCheck {
-    /// Its name.
+    /// Name of the check.
     pub check: &'static str,
-    /// How many events break it.
+    /// Number of events that violate it.
     pub count: u64,
-    /// What is wrong then.
+    /// Consequence for results.
     pub consequence: &'static str,
 }
 
@@ -57,7 +57,7 @@ impl FailedCheck {
     }
 }
 
-/// What is wrong where a check failed: the first clause of what the check itself says.
+/// Consequence of a failed check: the first clause of the check's own text.
 fn consequence(check: &str) -> &'static str {
     let known = checks::ALL.iter().find(|known| known.name == check);
     known.and_then(|known| known.consequence.split(';').next()).unwrap_or_default()

@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Debug, Default)]
 pub(crate) struct Launched {
     was_asked: AtomicBool,
-    /// What launched, and what it launched; ascending.
+    /// Pairs of launching and launched event; ascending.
     index: OnceLock<Vec<(EventId, EventId)>>,
 }
 
 impl Launched {
-    /// What an event launched, ascending, and no more of it than `most`.
+    /// Events launched by an event, ascending, at most `most`.
     pub(crate) fn by(&self, trace: &Trace, event: EventId, most: usize) -> Vec<EventId> {
         let pairs = || trace.gpu.launch.iter().copied().zip(trace.gpu.event.iter().copied());
         if self.index.get().is_none() && !self.was_asked.swap(true, Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! What a run says of memory: its trace, and what was worked out of it once.
+//! Memory data of a run: the memory trace and its cached analysis.
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -17,19 +17,19 @@ const PEAKS: usize = 2;
 /// Streams that have a lane of their own; those with most calls.
 const LANES: usize = 32;
 
-/// Why memory is held for nothing.
+/// Reason of waste.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Why {
-    /// It is not used yet.
+    /// Before the first use.
     BeforeFirstUse,
-    /// It is not used any more, and freed later.
+    /// After the last use, freed later.
     AfterLastUse,
     /// Long between two uses.
     Idle,
-    /// It is never used at all.
+    /// Never used.
     NeverUsed,
-    /// It is not used any more, and never freed.
+    /// After the last use, never freed.
     NeverFreed,
 }
 
@@ -39,7 +39,7 @@ impl Why {
         ["before first use", "after last use", "idle", "never used", "never freed"];
 }
 
-/// A stretch of calls in which an object is there for nothing.
+/// Range of calls in which an object is wasted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Waste {
     pub(crate) object: MemoryObjectId,
@@ -54,7 +54,7 @@ pub(crate) struct Waste {
 pub(crate) struct StreamLane {
     pub(crate) stream: MemoryStreamId,
     pub(crate) calls: u32,
-    /// How many of each kind.
+    /// Number of calls of each kind.
     pub(crate) kinds: [u32; 10],
 }
 
@@ -72,12 +72,12 @@ pub(crate) struct Memory {
     pub(crate) uses: Vec<ObjectUse>,
     /// By object and time.
     pub(crate) waste: Vec<Waste>,
-    /// What is told of it with all other findings.
+    /// Findings of this memory trace.
     pub(crate) findings: MemoryFindings,
     pub(crate) lanes: Vec<StreamLane>,
     /// Streams without a lane, and their calls.
     pub(crate) without_lane: (usize, u64),
-    /// Whether calls have times; otherwise their positions stand for them.
+    /// Calls have times; otherwise positions are used instead.
     pub(crate) has_times: bool,
 }
 
@@ -109,7 +109,7 @@ impl Memory {
         }
     }
 
-    /// The trace, and what was found in it.
+    /// The trace with its findings.
     pub(crate) fn told(&self) -> (&MemoryTrace, MemoryFindings) {
         (&self.trace, self.findings.clone())
     }
@@ -134,20 +134,20 @@ impl Memory {
         (position(life.start), position(life.end))
     }
 
-    /// Where an object is held for nothing, in the order of time.
+    /// Ranges in which an object is wasted, in order of time.
     pub(crate) fn waste_of(&self, object: MemoryObjectId) -> &[Waste] {
         let from = self.waste.partition_point(|waste| waste.object < object);
         let count = self.waste[from..].iter().take_while(|waste| waste.object == object).count();
         &self.waste[from..from + count]
     }
 
-    /// Bytes times how long they are held for nothing: in seconds, or in calls where the source has no times.
+    /// Wasted bytes times duration: in byte-seconds, or byte-calls if the source has no times.
     pub(crate) fn wasted(&self, object: MemoryObjectId) -> f64 {
         let long: f64 = self.waste_of(object).iter().map(|waste| self.between(waste.from, waste.to)).sum();
         self.trace.objects.bytes[object.index()] as f64 * long
     }
 
-    /// How far two positions are apart: in seconds, or in calls.
+    /// Distance of two positions: in seconds, or in calls.
     fn between(&self, from: u32, to: u32) -> f64 {
         if !self.has_times {
             return f64::from(to.saturating_sub(from));
@@ -163,7 +163,7 @@ impl Memory {
     }
 }
 
-/// What is in a memory trace.
+/// Summary of a memory trace.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(crate) struct MemorySummary<'a> {
@@ -192,13 +192,13 @@ impl<'a> MemorySummary<'a> {
     }
 }
 
-/// What is in the trace, as `stackline memory --format json` says it.
+/// Summary of the trace, as in `stackline memory --format json`.
 pub fn memory_summary(trace: &MemoryTrace) -> Value {
     // All keys are texts: there is no error.
     serde_json::to_value(MemorySummary::from_trace(trace)).unwrap_or_default()
 }
 
-/// Where objects are held for nothing, by what matches a pattern. What is never used is not told of in parts.
+/// Ranges of waste by matching pattern. An unused object has a single range.
 fn waste(analysis: &MemoryAnalysis<'_>) -> Vec<Waste> {
     let (trace, uses) = (analysis.trace(), &analysis.usage.uses);
     let mut found: Vec<Waste> = analysis.matches.iter().filter_map(|found| waste_of(trace, uses, found)).collect();

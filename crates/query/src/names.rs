@@ -1,9 +1,10 @@
-//! What has which name in a trace: how often, how long, and which was the first. A search looks at each name once, not at each event.
+//! Index of event names in a trace: count, total time and first event. A search then visits each name once instead of
+//! each event.
 
 use rustc_hash::FxHashMap;
 use stackline_model::{EventKind, StrId, Trace};
 
-/// Count, time and first event of what has a name.
+/// Count, time and first event of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) name: StrId,
@@ -42,7 +43,7 @@ impl Names {
         self.0.iter().filter(|found| holds(found.name)).copied().collect()
     }
 
-    /// So many names, of what took longest.
+    /// First `count` names by total time.
     pub(crate) fn first<'t>(&'t self, trace: &'t Trace, count: usize) -> impl Iterator<Item = &'t str> + 't {
         self.0.iter().take(count).map(|found| trace.strings.get(found.name))
     }

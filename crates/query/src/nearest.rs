@@ -1,10 +1,10 @@
-//! The names that come nearest to a text that no name holds: a letter left out, or one too many, is soon typed.
+//! Nearest names for a text without a match, to correct typing errors.
 
 /// Names are compared by their beginnings only: those of kernels can be thousands of characters long.
 const MAX_CHARS: usize = 200;
 /// A text is compared by so many of its characters.
 const MAX_TYPED: usize = 40;
-/// So many letters of a text may be wrong: a third of them.
+/// Letters of a text per allowed error: a third may be wrong.
 const PER_WRONG: usize = 3;
 
 /// Up to `count` names of which a part resembles `typed`, the nearest first; of equally near ones the shorter.
@@ -24,7 +24,7 @@ pub(crate) fn nearest<'n>(typed: &str, names: impl IntoIterator<Item = &'n str>,
     found.into_iter().take(count).map(|(.., name)| name).collect()
 }
 
-/// How many letters are to be put in, left out or changed so that a part of a name is the text; none if they are more than `most`.
+/// Edit distance between the text and the best matching part of a name; `None` above `most`.
 fn distance(wanted: &[char], name: &str, most: usize) -> Option<usize> {
     // By letter of the text: what it costs to end there. A part may begin anywhere, which costs nothing.
     let mut row: Vec<usize> = (0..=wanted.len()).collect();

@@ -8,13 +8,13 @@ use std::path::Path;
 #[derive(Debug, Default)]
 pub(crate) struct PathMapping(BTreeMap<String, String>);
 
-/// What is known of this machine.
+/// Files and directories of this machine.
 pub(crate) struct Here<'h> {
     /// The folder that relative names count from.
     pub(crate) folder: &'h str,
-    /// Whether a name is a file here.
+    /// Check if a path is a file on this machine.
     pub(crate) is_file: &'h dyn Fn(&str) -> bool,
-    /// Whether the run is a recording, whose tree names all files in full.
+    /// The run is a recording, whose tree contains absolute paths.
     pub(crate) is_recording: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Queries that the page asks when it opens, in order: the content of a one-file report. Which questions these are, and where
-//! they stand among those of other queries, each query says itself ([`crate::Query`]); here are the parts of the page alone.
+//! Prefetched queries of the page, in order: the content of a one-file report. Each query lists its own questions and
+//! their position ([`crate::Query`]); this module has only the parts of the page.
 
 use crate::memory::Memory;
 use crate::queries::ALL;
@@ -9,14 +9,14 @@ use stackline_model::MemoryDeviceId;
 
 pub(crate) type Question = (&'static str, Arguments);
 
-/// What somebody sees who asks: a part of the page, in the order in which a report is filled.
+/// Part of the page, in the order in which a report is filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// What the page waits for.
+    /// Data that the page waits for.
     Soonest,
-    /// What all of the page needs, and what it opens with.
+    /// Data of the whole page and of its first view.
     Opening,
-    /// The same of a run that is nothing but memory.
+    /// The same for a run with only memory data.
     OpeningOfMemory,
     /// The list of findings of a run that is nothing but memory.
     FindingsOfMemory,
@@ -40,9 +40,9 @@ pub(crate) enum Stage {
     Evidence,
     /// Source around the frames that take most.
     Excerpts,
-    /// What is asked where nobody chose steps.
+    /// Questions without a selection of steps.
     Unchosen,
-    /// What there is to choose from.
+    /// Choices of filters.
     Groups,
     /// Source files one by one.
     Files(Part),
@@ -63,7 +63,7 @@ pub(crate) enum Stage {
 /// A part of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// The steps that are looked at where nobody chose any.
+    /// Default selection of steps.
     Chosen,
     Whole,
 }
@@ -79,7 +79,7 @@ impl Part {
 
 /// Parts of the page that are seen before the memory of a run.
 const OPENING: [Stage; 5] = [Stage::Opening, Stage::Findings, Stage::Code, Stage::Timeline, Stage::Comparison];
-/// Parts behind it.
+/// Later parts.
 const DETAILS: [Stage; 4] = [Stage::Evidence, Stage::Excerpts, Stage::Unchosen, Stage::Groups];
 
 /// Questions with their arguments, the most important first.
@@ -97,12 +97,12 @@ pub(crate) fn questions(opened: &OpenRun) -> Vec<Question> {
     all
 }
 
-/// What the page asks first, and waits for: it can be begun before it asks.
+/// First questions of the page, which can be computed before the page asks.
 pub(crate) fn soonest(opened: &OpenRun) -> Vec<Question> {
     asked(opened, Stage::Soonest)
 }
 
-/// What the Memory page asks.
+/// Questions of the Memory page.
 fn memory(opened: &OpenRun) -> Vec<Question> {
     let mut all = asked(opened, Stage::Memory);
     for device in opened.memory(None).map_or_else(|_| Vec::new(), Memory::devices) {
@@ -113,7 +113,7 @@ fn memory(opened: &OpenRun) -> Vec<Question> {
     all
 }
 
-/// What a part of the page asks, as all queries say of themselves, in the order that they say.
+/// Questions of a part of the page, as listed by the queries, in their order.
 pub(crate) fn asked(opened: &OpenRun, stage: Stage) -> Vec<Question> {
     let mut queries: Vec<&crate::Query> = ALL.iter().collect();
     queries.sort_by_key(|query| query.order);
@@ -124,12 +124,12 @@ pub(crate) fn asked(opened: &OpenRun, stage: Stage) -> Vec<Question> {
     queries.into_iter().flat_map(of_query).collect()
 }
 
-/// Of what is asked on demand alone.
+/// No prefetched questions.
 pub(crate) fn none(_: &OpenRun, _: Stage) -> Vec<Arguments> {
     Vec::new()
 }
 
-/// What is asked once, without arguments.
+/// One question without arguments.
 pub(crate) fn plain() -> Vec<Arguments> {
     vec![Arguments::default()]
 }
@@ -138,7 +138,7 @@ pub(crate) fn with(pairs: &[(&str, &str)]) -> Arguments {
     Arguments::new(pairs.iter().copied())
 }
 
-/// The steps that are looked at where nobody chose any.
+/// Argument for the default steps.
 pub(crate) fn chosen(opened: &OpenRun) -> Arguments {
     match opened.chosen(0) {
         Some((first, last)) => with(&[("steps", &format!("{first}..{last}"))]),
@@ -151,7 +151,7 @@ pub(crate) fn alone(step: i64) -> Arguments {
     with(&[("steps", &format!("{step}..{step}"))])
 }
 
-/// What is asked of the run that it is compared with, if there is one.
+/// Questions about the baseline run, if there is one.
 pub(crate) fn of_before(opened: &OpenRun, find: impl Fn(&OpenRun) -> Vec<Arguments>) -> Vec<Arguments> {
     let all = opened.before().map_or_else(|_| Vec::new(), find);
     all.into_iter().map(|arguments| arguments.with("run", "before")).collect()

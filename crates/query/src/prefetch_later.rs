@@ -5,10 +5,10 @@ use crate::OpenRun;
 use crate::prefetch::{Part, Question, Stage, asked};
 use stackline_model::Step;
 
-/// Steps that can be looked at alone; of runs with more of them, the first so many.
+/// Maximum number of steps with their own views.
 const STEPS: usize = 32;
-/// What would take longer to work out than somebody waits for a file is not made in advance: events and nodes of trees that are
-/// looked at, in all questions together.
+/// Limit of work for prefetched questions: events and nodes of all visited trees together. Longer work would delay
+/// writing the file too much.
 const MOST_WORK: usize = 20_000_000;
 
 /// Questions with their arguments, the most important first.
@@ -31,14 +31,14 @@ pub(crate) fn questions(opened: &OpenRun) -> Vec<Question> {
     all
 }
 
-/// Questions that are worth their work: what would stand behind the last of these is not looked for.
+/// Questions within the limit of work. Questions after the last one are not collected.
 struct List {
     all: Vec<Question>,
     most: usize,
 }
 
 impl List {
-    /// Adds what is found, as far as there is room.
+    /// Add the found questions, up to the limit.
     fn add(&mut self, find: impl FnOnce() -> Vec<Question>) {
         if self.all.len() < self.most {
             self.all.extend(find());
@@ -47,7 +47,7 @@ impl List {
     }
 }
 
-/// How much each question looks at: events and nodes.
+/// Work per question: number of events and nodes.
 fn size(opened: &OpenRun) -> usize {
     let events = opened.set.traces.first().map_or(0, |trace| trace.events.len());
     events + opened.recording.as_ref().map_or(0, |tree| tree.nodes.len())

@@ -1,4 +1,4 @@
-//! What a report says, apart from how: worked out from traces, or read back from where `import` kept it.
+//! Content of a report, independent of its format: computed from traces, or loaded from the run directory of `import`.
 
 use crate::critical_path::{AfterStepsTime, CriticalPath, ExactSummary, FoundPath, StartUpTime, hta_json};
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ use stackline_timeline::step_marks;
 use stackline_timeline::steps::{Looked, StartUp};
 use std::path::Path;
 
-/// What a report shows in place of operators where there are none.
+/// Table that replaces operators in a report without any.
 pub const INSTEAD_OF_OPERATORS: &str = "spans";
 
 const OPERATORS: &str = "operators";
@@ -31,7 +31,7 @@ const ENTRY: &str = "report";
 pub struct Content {
     /// The traces.
     pub infos: Vec<TraceInfo>,
-    /// What was lost of each.
+    /// Read report of each trace.
     pub read_reports: Vec<ReadReport>,
     /// Steps, time of GPUs, operators, collectives.
     pub tables: Vec<Table>,
@@ -39,12 +39,12 @@ pub struct Content {
     pub paths: Vec<PathSummary>,
 }
 
-/// What a report says of one trace, whichever rank it turns out to be.
+/// Part of a report about one trace, independent of its rank.
 #[derive(Clone, Debug)]
 pub struct OfTrace {
     read_report: ReadReport,
     tables: Vec<Table>,
-    /// What stands in place of operators if no trace has any.
+    /// Tables that replace operators if no trace has any.
     instead: Vec<Table>,
     path: PathOfTrace,
 }
@@ -56,20 +56,20 @@ pub struct PathSummary {
     pub json: Value,
     /// For people: a sentence.
     pub line: String,
-    /// Whether it is of inferred steps, which other numbers of the report are not of.
+    /// The path covers inferred steps, unlike other numbers of the report.
     pub is_of_inferred_steps: bool,
 }
 
-/// What of a report takes least time to work out: how long steps take, and how busy GPUs are.
+/// Tables that are computed fastest: lengths of steps, and utilization of GPUs.
 const FIRST: [&str; 2] = ["steps", "gpu_time"];
 
-/// Of these, what has a row for each step, of which there may be thousands: the report has it.
+/// Table with a row per step, of which there may be thousands. Only the report has it.
 const BY_STEP: &str = "steps";
 
-/// The tables that a report begins with, as they stand in it, but for that of single steps.
+/// First tables of a report, except the one with single steps.
 ///
 /// # Errors
-/// If the watch of the options was cancelled.
+/// If the options' watch was canceled.
 pub(crate) fn first_tables(set: &TraceSet, options: &RunOptions) -> Result<Vec<Table>, Error> {
     let analyses: Vec<&Analysis> = FIRST.iter().filter_map(|name| stackline_analyze::analyses::find(name)).collect();
     let mut tables = stackline_engine::run(set, &analyses, &of_chosen_steps(options))?;
@@ -83,16 +83,16 @@ fn of_chosen_steps(options: &RunOptions) -> RunOptions {
 }
 
 impl Content {
-    /// Works a report out; HTA's path, which only documents tell of, on demand.
+    /// Compute a report. HTA's path, which only documents contain, is optional.
     ///
     /// # Errors
-    /// If the watch of the options was cancelled.
+    /// If the options' watch was canceled.
     pub fn compute(set: &TraceSet, infos: &[TraceInfo], options: &RunOptions, with_hta: bool) -> Result<Self, Error> {
         let of_trace = |trace: &Trace, options: &RunOptions| OfTrace::compute(trace, options, with_hta);
         Ok(Self::merge(stackline_engine::map(set, options, &of_trace)?, infos))
     }
 
-    /// The report of all traces, from what it says of each.
+    /// Merge the reports of all traces.
     pub fn merge(all: Vec<OfTrace>, infos: &[TraceInfo]) -> Self {
         let has_operators = all.iter().flat_map(|of| &of.tables).any(|t| t.name == OPERATORS && t.rows() > 0);
         let many = infos.len() > 1;
@@ -125,7 +125,7 @@ impl OfTrace {
     /// Works it out; HTA's path on demand.
     ///
     /// # Errors
-    /// If the watch of the options was cancelled.
+    /// If the options' watch was canceled.
     pub fn compute(trace: &Trace, options: &RunOptions, with_hta: bool) -> Result<Self, Error> {
         let of_steps = of_chosen_steps(options);
         let run = |names: &[&str]| {
@@ -149,7 +149,7 @@ struct PathOfTrace {
     of: String,
     is_of_inferred_steps: bool,
     sentence: String,
-    /// What else is told, each with the word that it begins with.
+    /// Additional lines, each with its first word.
     told: Vec<(&'static str, String)>,
 }
 
@@ -174,7 +174,7 @@ impl PathOfTrace {
         });
         let sentence = match &exact {
             Ok(ExactPath { report, calls, .. }) => sentence(report) + &large(calls),
-            Err(error) => format!("none, for {error}."),
+            Err(error) => format!("none: {error}."),
         };
         // Where steps are inferred, the notes of what is looked at say so.
         let marks = if looked.are_inferred() { None } else { step_marks::note(trace) };
@@ -215,7 +215,7 @@ fn small_part(trace: &Trace, looked: &Looked) -> Option<String> {
     let (steps, all) = (end.saturating_sub(start), last.saturating_sub(first));
     let told = || {
         format!(
-            "the steps take {} of the trace's {}; --whole reports all of it",
+            "the steps take {} of the trace's {}; --whole reports the whole trace",
             human::duration(steps),
             human::duration(all)
         )
@@ -223,11 +223,11 @@ fn small_part(trace: &Trace, looked: &Looked) -> Option<String> {
     (steps < all / 2).then(told)
 }
 
-/// The exact path of what is looked at.
+/// Exact critical path of the selected window.
 struct ExactPath {
     report: ExactReport,
     calls: Vec<LargeCall>,
-    /// What bounds the first steps that are left out, a sentence each.
+    /// Causes of the time of excluded warm-up steps, a sentence each.
     warm_ups: Vec<String>,
 }
 
@@ -270,7 +270,7 @@ fn sentence(report: &ExactReport) -> String {
     )
 }
 
-/// What bounds a path, the largest first, at most so many.
+/// Largest causes of a path's time, at most `most`.
 fn bounds(report: &ExactReport, most: usize) -> String {
     let mut causes: Vec<(&str, f64)> = report.bound_by.iter().map(|(cause, p)| (*cause, *p)).collect();
     causes.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(b.0)));

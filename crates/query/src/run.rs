@@ -34,7 +34,7 @@ const WHOLE: Scope = Scope { steps: None, whole: true, chosen: false };
 /// Open run that queries are asked of.
 #[derive(Debug)]
 pub struct OpenRun {
-    /// Its name for people.
+    /// Display name.
     pub(crate) name: String,
     pub(crate) set: Arc<TraceSet>,
     pub(crate) infos: Vec<TraceInfo>,
@@ -56,11 +56,11 @@ pub struct OpenRun {
     views: Mutex<Vec<(String, BeingMade)>>,
 }
 
-/// So many views of calls are kept at most: one of a million nodes takes some 200 MB.
+/// Maximum number of cached call tree views. A view of a million nodes takes about 200 MB.
 const VIEWS: usize = 4;
 /// No trace is older, in ns since 1970 (2001): what seems to be counts from something else.
 const EARLIEST: i64 = 1_000_000_000_000_000_000;
-/// So many trees of a trace are kept at most, each of other steps.
+/// Maximum number of cached trees of a trace, each for other steps.
 const TREES: usize = 3;
 
 impl OpenRun {
@@ -97,7 +97,7 @@ impl OpenRun {
         Ok(opened)
     }
 
-    /// The same run, to be compared with another one. What was said of source text holds for both.
+    /// The same run with a baseline. Settings for source text apply to both.
     #[must_use]
     pub fn compared_with(mut self, mut baseline: Self) -> Self {
         self.source_roots.apply_to(&mut baseline.source_roots);
@@ -108,7 +108,7 @@ impl OpenRun {
 
     /// The run that it is compared with.
     pub(crate) fn before(&self) -> Result<&Self, QueryError> {
-        let none = || QueryError::unavailable("there is no run to compare with: stackline view RUN --baseline OTHER");
+        let none = || QueryError::unavailable("no run to compare with: stackline view RUN --baseline OTHER");
         self.baseline.as_deref().ok_or_else(none)
     }
 
@@ -123,12 +123,12 @@ impl OpenRun {
         Ok(traces.map(|(trace, info)| Profile::from_trace(trace, info.rank, &Scope::default())).collect())
     }
 
-    /// What tells this content from any other: answers are kept by it.
+    /// Hash of the content, the cache key of answers.
     pub fn hash(&self) -> &str {
         &self.hash
     }
 
-    /// Its name for people.
+    /// Display name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -141,7 +141,7 @@ impl OpenRun {
                 .infos
                 .iter()
                 .position(|info| info.rank == rank)
-                .ok_or_else(|| QueryError::missing(format!("there is no rank {rank}")))?,
+                .ok_or_else(|| QueryError::missing(format!("unknown rank {rank}")))?,
         };
         match self.set.traces.get(at) {
             Some(trace) => Ok((at, trace)),
@@ -153,12 +153,12 @@ impl OpenRun {
         }
     }
 
-    /// Whether all that was opened is a file of memory.
+    /// Check for an input that is only a memory file.
     pub(crate) fn is_memory_alone(&self) -> bool {
         self.set.traces.is_empty() && self.recording.is_none()
     }
 
-    /// Whether the run tells of memory, as far as can be said without reading it once more.
+    /// Check for memory data, as far as possible without reading the run again.
     pub(crate) fn has_memory(&self) -> bool {
         match &self.recording {
             Some(tree) => !self.set.traces.is_empty() && tree.measured().contains(&CallMetric::Allocated),
@@ -166,7 +166,7 @@ impl OpenRun {
         }
     }
 
-    /// What a rank says of memory; without one, what the first that says anything does. Of a recording, the process with the highest peak.
+    /// Memory data of a rank; without a rank, the first available. For a recording, the process with the highest peak.
     pub(crate) fn memory(&self, rank: Option<i64>) -> Result<&Memory, QueryError> {
         let analysis = |trace: Result<MemoryTrace, Error>| trace.map(Memory::new).map_err(|error| error.to_string());
         let kept = if rank.is_none() || self.set.traces.len() < 2 {
@@ -178,7 +178,7 @@ impl OpenRun {
         kept.as_ref().map_err(QueryError::unavailable)
     }
 
-    /// The report of all traces, with what it says beside tables; of these steps alone, if any are named.
+    /// Report of all traces with its additional text, for the given steps if any.
     pub(crate) fn content(&self, part: TimeRange) -> Result<Cow<'_, Content>, QueryError> {
         let compute = |scope| {
             let options = RunOptions { scope, ..self.options.clone() };
@@ -253,7 +253,7 @@ impl OpenRun {
         findings::Options { threads: self.options.threads, is_alone, ..findings::Options::default() }
     }
 
-    /// Whether it is several ranks of one job: each trace says which one it is.
+    /// Check for several ranks of one job: each trace contains its rank.
     fn is_job(&self) -> bool {
         let known: BTreeSet<i64> = self.set.traces.iter().filter_map(|trace| trace.meta.rank).collect();
         self.set.traces.len() > 1 && known.len() == self.set.traces.len()
@@ -269,16 +269,16 @@ impl OpenRun {
         }
         let merged = findings::merge(found, &self.how(), &|_| true);
         let mut merged = merged.ok_or_else(|| failed.first().map(|(_, error)| error.clone()).unwrap_or_default())?;
-        merged.notes.extend(failed.into_iter().map(|(rank, error)| format!("rank {rank} is left out: {error}")));
+        merged.notes.extend(failed.into_iter().map(|(rank, error)| format!("rank {rank} is excluded: {error}")));
         Ok(merged)
     }
 
-    /// What the page asks as soon as it is there.
+    /// First questions of the page.
     pub fn soonest_questions(&self) -> Vec<(&'static str, Arguments)> {
         crate::prefetch::soonest(self)
     }
 
-    /// What the page opens with, the most important first: the steps that are looked at where there are any.
+    /// Questions of the page's first views, most important first, for the default steps if there are steps.
     pub fn first_questions(&self) -> Vec<(&'static str, Arguments)> {
         crate::prefetch::questions(self)
     }
@@ -302,7 +302,7 @@ impl OpenRun {
         }
     }
 
-    /// The calls of a part of the run: what was recorded as such, where all of it is meant, or else those of a trace.
+    /// Calls of a part of the run: the recorded tree for the whole run, or else calls from a trace.
     pub(crate) fn calls(&self, rank: Option<i64>, part: TimeRange) -> Result<Source<'_>, QueryError> {
         if let (Some(tree), TimeRange::Whole | TimeRange::Chosen) = (&self.recording, part) {
             return Ok(Source::Recording(tree));
@@ -363,18 +363,18 @@ impl OpenRun {
         *derived.chosen.get_or_init(|| chosen_steps(trace))
     }
 
-    /// What has which name in a trace.
+    /// Index of names in a trace.
     pub(crate) fn names(&self, rank: Option<i64>) -> Result<&Names, QueryError> {
         let (at, trace) = self.trace(rank)?;
         Ok(self.derived[at].names.get_or_init(|| Names::from_trace(trace)))
     }
 
-    /// What calls of a trace launched.
+    /// Links from calls of a trace to their launches.
     pub(crate) fn launched(&self, at: usize) -> &Launched {
         &self.derived[at].launched
     }
 
-    /// What changes over time in a trace.
+    /// Counters of a trace over time.
     pub(crate) fn counters(&self, rank: Option<i64>) -> Result<&Counters, QueryError> {
         let (at, trace) = self.trace(rank)?;
         Ok(self.derived[at].counters.get_or_init(|| counter_tracks::counter_tracks(trace)))
@@ -387,7 +387,7 @@ impl OpenRun {
         Ok(*self.derived[at].origin.get_or_init(|| trace.span().map_or(0, |(start, _)| start)))
     }
 
-    /// Where a source file is: traces name files without the folders that they lie in, the tree of a recording with them.
+    /// Full path of a source file. Traces contain file names without directories, the tree of a recording with them.
     pub(crate) fn resolved<'f>(&'f self, file: &'f str) -> &'f str {
         let places = self.places.get_or_init(|| {
             let folder = std::env::current_dir().map(|folder| folder.display().to_string()).unwrap_or_default();
@@ -400,7 +400,7 @@ impl OpenRun {
         places.of_name(file)
     }
 
-    /// When the run was recorded, in ns since 1970, if it says so.
+    /// Time of the recording, in ns since 1970, if known.
     pub(crate) fn recorded_at(&self) -> Option<i64> {
         let processes = self.recording.iter().flat_map(|tree| &tree.processes);
         let started = processes.map(|process| process.start_unix_ns).filter(|&ns| ns > 0).min();

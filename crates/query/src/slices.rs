@@ -45,16 +45,16 @@ pub(crate) fn merged(boxes: impl IntoIterator<Item = Slice>, origin: i64, level:
     all
 }
 
-/// Events before a stretch that may last into it: one, where spans nest as they should.
+/// Number of events before a time range that may overlap it: one, if spans nest correctly.
 const BACK: usize = 8;
 
-/// Which of a list, by start, may lie in a stretch.
+/// Items of a list, sorted by start, that may overlap a time range.
 pub(crate) fn reaching<T>(list: &[T], (from, to): (i64, i64), start: impl Fn(&T) -> i64) -> &[T] {
     let before = |ns: i64| list.partition_point(|one| start(one) < ns);
     list.get(before(from).saturating_sub(BACK)..before(to)).unwrap_or_default()
 }
 
-/// Traces of fewer events are looked at event by event.
+/// Number of events below which traces are scanned event by event.
 const MANY: usize = 200_000;
 
 /// All slices of a trace of many events at one level, by track and row: coarser ones are made of these.

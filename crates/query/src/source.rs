@@ -1,4 +1,4 @@
-//! Source files on this machine: which a run names, and what of them may be read.
+//! Access to source files on this machine.
 
 use crate::OpenRun;
 use crate::source_roots::SourceRoots;
@@ -39,7 +39,7 @@ pub(crate) fn read(roots: &SourceRoots, file: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Whether a file was written after a time, in ns since 1970; `None` if nobody knows.
+/// Check if a file was written after a time, in ns since 1970; `None` if unknown.
 pub(crate) fn is_newer(roots: &SourceRoots, file: &str, recorded_at: Option<i64>) -> Option<bool> {
     let written = std::fs::metadata(roots.find(file)?).ok()?.modified().ok()?;
     let written = written.duration_since(std::time::UNIX_EPOCH).ok()?.as_nanos();
@@ -63,7 +63,7 @@ pub(crate) struct Excerpt<'a> {
     #[cfg_attr(test, ts(optional))]
     lines: Option<Vec<String>>,
     missing: bool,
-    /// Whether the file was written after the run was recorded; null if that is not known.
+    /// The file was written after the recording; null if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, ts(optional))]
     changed: Option<Option<bool>>,

@@ -8,14 +8,14 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// The directories, and what was read below them.
+/// Directories from which source text may be read.
 #[derive(Debug, Default)]
 pub struct SourceRoots {
     /// Those that were opened, with all links resolved.
     opened: Vec<PathBuf>,
-    /// Those that were named beside what was opened.
+    /// Directories that the user named, in addition to the inputs.
     named: Vec<PathBuf>,
-    /// No text is read, whatever is opened or named.
+    /// Do not read any text, independent of inputs and named directories.
     is_off: bool,
     read: Mutex<BTreeSet<String>>,
 }
@@ -32,7 +32,7 @@ impl SourceRoots {
         Self { opened: directories(paths), ..Self::default() }
     }
 
-    /// What the user said beside opening inputs holds for another run, too: that text may be read below named directories, or not at all.
+    /// Apply the user's settings to another run: named directories, or no text at all.
     pub(crate) fn apply_to(&self, other: &mut Self) {
         other.is_off |= self.is_off;
         other.named.extend(self.named.iter().cloned());

@@ -24,12 +24,12 @@ impl TrackLayout {
     }
 }
 
-/// Whether an event is drawn.
+/// Check if an event is drawn.
 fn is_shown(trace: &Trace, event: EventId) -> bool {
     trace.events.is_timed(event) && trace.kind(event) != EventKind::Recording
 }
 
-/// Spans of threads nest: each stands below the one that holds it, which stands before it in the order of a track.
+/// Rows of nested spans. Each span is one row below its enclosing span, which precedes it in the order of a track.
 fn nested(trace: &Trace, track: TrackId) -> Vec<Vec<EventId>> {
     let mut rows: Vec<Vec<EventId>> = Vec::new();
     // The spans around the event that was placed last, with their rows.

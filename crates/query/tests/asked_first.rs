@@ -1,4 +1,4 @@
-//! What the page asks before anybody clicks.
+//! Tests of the prefetched queries of the page.
 
 use crate::common;
 

@@ -1,4 +1,4 @@
-//! Two runs beside each other.
+//! Tests of a run with a baseline.
 
 use crate::common::document;
 use stackline_engine::OpenOptions;

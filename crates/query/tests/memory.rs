@@ -1,4 +1,4 @@
-//! Queries about memory, over a small program written by hand.
+//! Tests of memory queries, on a small hand-written program.
 
 use crate::common;
 

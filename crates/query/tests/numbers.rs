@@ -1,4 +1,4 @@
-//! Numbers that could be taken for others: each against what was put in.
+//! Tests of numbers in answers against known inputs.
 
 use crate::common::{document, numbers};
 use serde_json::{Value, json};

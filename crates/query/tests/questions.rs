@@ -1,4 +1,4 @@
-//! Any question has an answer or a refusal, and sums of answers are those of the trace.
+//! Tests that any query has an answer or a refusal, and that sums of answers equal those of the trace.
 
 use crate::common;
 

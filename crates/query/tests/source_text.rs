@@ -1,4 +1,4 @@
-//! Source text: which files are found, and below which directories any is read.
+//! Tests of source text: resolution of files, and directories that may be read.
 
 use crate::common::document;
 use serde_json::Value;

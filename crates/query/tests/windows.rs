@@ -1,4 +1,4 @@
-//! Numbers name the part of the trace that they are of, and what is missing of it.
+//! Tests that numbers name their window and missing records.
 
 use crate::common::document;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! What a flame graph is zoomed to, towards callers: only what is wide enough is worked out, and its numbers are those of the whole.
+//! Tests of zoomed flame graphs towards callers: only visible parts are computed, with the numbers of the whole.
 
 use crate::common::{document, numbers};
 use stackline_engine::OpenOptions;

@@ -1,4 +1,4 @@
-/** All that is known of an event. */
+/** Details of an event. */
 
 import { useAnswer } from "../answers";
 import { duration } from "../format";
@@ -30,14 +30,14 @@ function Known({ detail }: { detail: EventDetail }) {
         <div><dt>Starts at</dt><dd>{duration(event.start)}</dd></div>
         <div><dt>Duration</dt><dd>{duration(event.dur)}</dd></div>
         {detail.step !== null && <div><dt>Step</dt><dd>{detail.step}</dd></div>}
-        {place.text && place.text !== event.name && <div><dt>Place</dt><dd>{place.text}</dd></div>}
+        {place.text && place.text !== event.name && <div><dt>Source location</dt><dd>{place.text}</dd></div>}
       </dl>
       {place.file && place.line !== null && <Around file={place.file} line={place.line} />}
       <Briefs title="Launched by" events={detail.launch ? [detail.launch] : []} />
       <Briefs title="Operator" events={detail.launch || !detail.operator ? [] : [detail.operator]} />
       <Briefs title="Launched" events={detail.launched} />
-      <Briefs title="Inside of" events={detail.enclosing} />
-      <Briefs title={detail.launch ? "Launched from, the innermost first" : "Its operator was called from"} events={detail.callers} />
+      <Briefs title="Enclosing events" events={detail.enclosing} />
+      <Briefs title={detail.launch ? "Launched from, innermost first" : "Callers of the operator"} events={detail.callers} />
       {detail.arguments.length > 0 && (
         <>
           <h3>Arguments</h3>

@@ -1,11 +1,11 @@
-/** All that is known of a frame of the flame graph. */
+/** Details of a frame of the flame graph. */
 
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { useAnswer } from "../answers";
 import { frameIn } from "../flame/chosen";
 import { type Tree, treeOf } from "../flame/layout";
 import { type Args, flameArgs, fromHere, HERE } from "../flame/question";
-import { isAll, labelOf, selectedNode } from "../flame/words";
+import { isAll, labelOf, selectedNode } from "../flame/messages";
 import { useFindings } from "../findings";
 import { amount, counted, percent } from "../format";
 import { isAbout } from "../flame/colouring";
@@ -33,15 +33,15 @@ export function FrameDetails() {
   return <Shown asked={whole}>{() => <NotSeen />}</Shown>;
 }
 
-/** In place of a frame that this view has no box for. */
+/** Notice for a frame without a box in this view. */
 function NotSeen() {
   const frame = frameIn(selection.value);
-  if (!frame) return <p class="quiet">The frame that was selected is too narrow in this view: zoom in to see it.</p>;
+  if (!frame) return <p class="quiet">The selected frame is too narrow in this view: zoom in to see it.</p>;
   const label: Label = ["", frame.name, "", frame.file ?? "", 0, frame.name];
   return (
     <>
       <h3><Name text={frame.name} lines={6} /></h3>
-      <p class="quiet">It has no box in this view: it is too narrow, or is not part of what is chosen. As a view of its own:</p>
+      <p class="quiet">This view has no box for the frame: too narrow, or outside the selection. Open it in a view of its own:</p>
       <p class="bar"><FromHere label={label} /></p>
     </>
   );
@@ -50,7 +50,7 @@ function NotSeen() {
 /** Ways to look from a frame. */
 const FromHere = ({ label }: { label: Label }) => <>{HERE.map(([shape, title]) => <button type="button" key={shape} {...marked()} onClick={() => fromHere(shape, label)}>{title}</button>)}</>;
 
-/** So long a frame is selected before all that was measured is asked for. */
+/** Delay before all metrics of a selected frame are queried, in ms. */
 const PAUSE_MS = 150;
 
 /** A value, once it has stayed the same for some time. */
@@ -86,7 +86,7 @@ function Known({ tree, node, args }: Props) {
       </p>
       <Metrics tree={tree} node={node} detail={detail} />
       {tree.document.guessed && label[0].startsWith("python") && line > 0 && tree.exclusive[node]! > 0 && (
-        <p class="quiet">Its own time at this line is estimated: half of what lies between two calls counts for the line of each.</p>
+        <p class="quiet">The self time of this line is estimated: time between two calls is split between their lines.</p>
       )}
       {file !== "" && line > 0 && <Around file={file} line={line} isNative={label[0] === "native"} />}
       {file !== "" && line === 0 && <p class="quiet long">{file}</p>}
@@ -103,9 +103,9 @@ function Metrics({ tree, node, detail }: Omit<Props, "args"> & { detail: FrameDe
   return (
     <>
     <table>
-      <caption class="visually-hidden">What was measured</caption>
+      <caption class="visually-hidden">Metrics</caption>
       <thead>
-        <tr><th scope="col">Metric</th><th scope="col" class="number">With what it calls</th><th scope="col" class="number">Itself</th></tr>
+        <tr><th scope="col">Metric</th><th scope="col" class="number">Inclusive</th><th scope="col" class="number">Self</th></tr>
       </thead>
       <tbody>
         {(detail?.metrics ?? [here]).map((one) => (
@@ -122,7 +122,7 @@ function Metrics({ tree, node, detail }: Omit<Props, "args"> & { detail: FrameDe
   );
 }
 
-/** In place of a value of which is known only that it is too small to be seen. */
+/** Placeholder for a value too small to show. */
 const LITTLE = "–";
 
 /** Findings about this frame; of other lines of its function with their line. */
@@ -153,7 +153,7 @@ function Path({ labels }: { labels: readonly Label[] }) {
   if (labels.length === 0 || (isFromHere && labels.length === 1)) return null;
   return (
     <details open>
-      <summary>{shape === "bottom-up" || shape === "callers" ? "Called from, the innermost first" : isFromHere ? "Call path, from where this view begins" : "Call path"}</summary>
+      <summary>{shape === "bottom-up" || shape === "callers" ? "Callers, innermost first" : isFromHere ? "Call path from the start of this view" : "Call path"}</summary>
       <ol class="events">
         {labels.map((label, at) => <li key={at} class="long">{titleOf(label)}</li>)}
       </ol>

@@ -1,4 +1,4 @@
-/** All that is known of an object of memory, and of a call of it. */
+/** Details of a memory object and of a memory call. */
 
 import { useAnswer } from "../answers";
 import { amount, bytes, count, counted, duration } from "../format";
@@ -32,14 +32,14 @@ function Call({ title, call, none }: { title: string; call: CallBrief | null; no
 function Known({ detail }: { detail: ObjectDetail }) {
   const texts = [["Kind", detail.kind], ["Type", detail.dtype], ["Shape", detail.shape], ["Module", detail.module], ["Operator", detail.operator], ["Pool", detail.pool]] as const;
   // Of the uses nothing is said where nobody saw them.
-  const never = detail.has_accesses ? "none that was seen" : "the source does not tell";
+  const never = detail.has_accesses ? "none recorded" : "not recorded";
   return (
     <>
       <h3 class="long">{detail.name}</h3>
-      <p class="bar"><Copy text={() => objectText(detail)} /> <button type="button" onClick={() => change(lifeOf(detail), "replace")}>Zoom to its life</button></p>
+      <p class="bar"><Copy text={() => objectText(detail)} /> <button type="button" onClick={() => change(lifeOf(detail), "replace")}>Zoom to its lifetime</button></p>
       <dl class="pairs">
-        <div><dt>Bytes</dt><dd title={`${detail.bytes}`}>{bytes(detail.bytes)}{detail.requested !== detail.bytes && `, ${bytes(detail.requested)} asked for`}</dd></div>
-        <div><dt>Where</dt><dd>{detail.device}, {detail.stream}</dd></div>
+        <div><dt>Bytes</dt><dd title={`${detail.bytes}`}>{bytes(detail.bytes)}{detail.requested !== detail.bytes && `, ${bytes(detail.requested)} requested`}</dd></div>
+        <div><dt>Device, stream</dt><dd>{detail.device}, {detail.stream}</dd></div>
         {texts.filter(([, text]) => text && text !== "unknown").map(([title, text]) => <div key={title}><dt>{title}</dt><dd>{text}</dd></div>)}
         <Call title="Allocated by" call={detail.allocated} none="before the records" />
         <Call title="First use" call={detail.first_use} none={never} />
@@ -57,7 +57,7 @@ function Known({ detail }: { detail: ObjectDetail }) {
 }
 
 function Patterns({ detail: { patterns, has_accesses } }: { detail: ObjectDetail }) {
-  if (patterns.length === 0) return has_accesses ? <p class="quiet">No pattern of waste.</p> : <p class="quiet">Who touches it is not known: only that it is never freed could be told.</p>;
+  if (patterns.length === 0) return has_accesses ? <p class="quiet">No pattern of waste.</p> : <p class="quiet">No accesses recorded: only leaks can be found.</p>;
   return (
     <>
       <h3>Waste</h3>
@@ -66,10 +66,10 @@ function Patterns({ detail: { patterns, has_accesses } }: { detail: ObjectDetail
           <li key={at}>
             <strong>{found.pattern}</strong>
             {found.from !== null && found.to !== null && `, calls ${count(found.from)} to ${count(found.to)}`}
-            {`, ${counted(found.kernels, "kernel")} meanwhile`}
-            {found.distance !== null && `, ${counted(found.distance, "call")} apart in the order of dependencies`}
+            {`, ${counted(found.kernels, "kernel")} in this time`}
+            {found.distance !== null && `, ${counted(found.distance, "call")} apart in dependency order`}
             {found.times > 1 && `, ${count(found.times)} times`} ({found.certainty})
-            {found.other && <>; could take the memory of <button type="button" class="link" onClick={() => show(`object:${found.other![0]}`)}>{found.other[1]}</button></>}
+            {found.other && <>; could reuse the memory of <button type="button" class="link" onClick={() => show(`object:${found.other![0]}`)}>{found.other[1]}</button></>}
           </li>
         ))}
       </ul>
@@ -82,7 +82,7 @@ function Advice({ detail: { suggestions } }: { detail: ObjectDetail }) {
   const numbers = numbersOf(state.value.apply);
   return (
     <>
-      <h3>What to change</h3>
+      <h3>Suggestions</h3>
       <ul class="events">
         {suggestions.map((one, at) => (
           <li key={at}>
@@ -103,7 +103,7 @@ function Advice({ detail: { suggestions } }: { detail: ObjectDetail }) {
 const Place = ({ place }: { place: PlaceOf }) => (place.file !== null && place.line !== null ? <Around file={place.file} line={place.line} /> : null);
 
 function Path({ path }: { path: ObjectDetail["path"] }) {
-  if (path.length === 0) return <p class="quiet">The call path is not known.</p>;
+  if (path.length === 0) return <p class="quiet">The call path is unknown.</p>;
   return (
     <details>
       <summary>Call path, {counted(path.length, "frame")}</summary>
@@ -162,15 +162,15 @@ function KnownCall({ detail }: { detail: CallDetail }) {
       <p class="bar"><Copy text={() => `${callWords(call)} on ${detail.stream}`} /></p>
       <dl class="pairs">
         <div><dt>Call</dt><dd>{count(call.call)}</dd></div>
-        <div><dt>Where</dt><dd>{detail.stream}</dd></div>
-        {detail.start !== null && <div><dt>Begins</dt><dd>{duration(detail.start)} after the first</dd></div>}
-        {detail.duration > 0 && <div><dt>Takes</dt><dd>{duration(detail.duration)}</dd></div>}
+        <div><dt>Device, stream</dt><dd>{detail.stream}</dd></div>
+        {detail.start !== null && <div><dt>Start</dt><dd>{duration(detail.start)} after the first call</dd></div>}
+        {detail.duration > 0 && <div><dt>Duration</dt><dd>{duration(detail.duration)}</dd></div>}
         {object && <div><dt>Object</dt><dd><button type="button" class="link" onClick={() => show(`object:${object[0]}`)}>{object[1]}</button>, {bytes(object[2])}</dd></div>}
       </dl>
-      {detail.is_opaque && <p class="notice">Not all that it touches is known.</p>}
+      {detail.is_opaque && <p class="notice">Accesses of this call are only partly known.</p>}
       {accesses.length > 0 && (
         <>
-          <h3>Touches</h3>
+          <h3>Accesses</h3>
           <ul class="events">
             {accesses.map((access, at) => (
               <li key={at}>{access.mode}: <button type="button" class="link" onClick={() => show(`object:${access.object}`)}>{access.name}</button>, {bytes(access.bytes)} <span class="quiet">({access.evidence})</span></li>

@@ -18,20 +18,20 @@ const tree = {
 test("a frame with its metrics and its call path", () => {
   expect(frameText(tree, 2, undefined).split("\n")).toEqual([
     "aten::mm, called 4 times",
-    "CPU time: 1 ms (25.0 %), itself 1 ms",
+    "CPU time: 1 ms (25.0 %), self 1 ms",
     "Call path:",
     "  main (t.py:3)",
     "    aten::mm",
   ]);
 });
 
-test("an event with what it lies in", () => {
+test("an event with its enclosing events", () => {
   const brief = { event: 1, name: "gemm", kind: "kernel", start: 2000, dur: 1500, track: 0 };
   const detail = { event: brief, step: 4, place: { text: "t.py:3" }, enclosing: [], launch: { ...brief, name: "cudaLaunchKernel" }, launched: [], callers: [{ ...brief, name: "t.py(3): step" }], arguments: [["grid", "[1,1,1]"]] };
   expect(eventText(detail as unknown as EventDetail).split("\n")).toEqual([
     "gemm (kernel)",
-    "Starts 2 µs after the trace began, takes 1.50 µs, in step 4",
-    "Place: t.py:3",
+    "Start 2 µs after the start of the trace, duration 1.50 µs, in step 4",
+    "Source location: t.py:3",
     "Launched by: cudaLaunchKernel (1.50 µs)",
     "Launched from: t.py(3): step (1.50 µs)",
     "grid: [1,1,1]",
@@ -42,9 +42,9 @@ test("facts have units for people", () => {
   expect(factsOf({ facts: [["waits", 12, "none"], ["waiting", 1_134_725.9, "us"]] } as unknown as FindingDetail)).toBe("waits 12; waiting 1.13 s");
 });
 
-test("a copied finding says where its bounds are not known", () => {
+test("a copied finding says if its bounds are unknown", () => {
   const row = { code: "SL001", name: "n", title: "t", gain_ns: 3e6, gain_low_ns: 0, gain_high_ns: 10e6, method: "replay", support: "s", evidence: "e" };
   const said = (more: object) => findingText({ ...row, ...more } as never, "a.py:1", 10e6, undefined).split("\n")[2];
-  expect(said({})).toBe("Gains 3 ms a step (bounds not known), by replay");
-  expect(said({ gain_low_ns: 2e6 })).toBe("Gains 3 ms a step (bounds 2 ms to 10 ms), by replay");
+  expect(said({})).toBe("Estimated gain 3 ms/step (bounds unknown), by replay");
+  expect(said({ gain_low_ns: 2e6 })).toBe("Estimated gain 3 ms/step (bounds 2 ms to 10 ms), by replay");
 });

@@ -3,7 +3,7 @@
 import { amount, duration, percent } from "../format";
 import { boundsOf } from "../gains";
 import type { Tree } from "../flame/layout";
-import { isAll, labelOf, timesOf } from "../flame/words";
+import { isAll, labelOf, timesOf } from "../flame/messages";
 import type { Brief, EventDetail, FindingDetail, FrameDetail, Label, Row } from "../generated/answers";
 
 /** A frame with its place: `step (train.py:12)`. */
@@ -20,7 +20,7 @@ export function labelsTo(tree: Tree, node: number): Label[] {
   return node === 0 && !isAll(tree, 0) ? [labelOf(tree, 0)] : labels;
 }
 
-const value = (sum: number | null, unit: string) => (sum === null ? "too little to be seen" : amount(sum, unit));
+const value = (sum: number | null, unit: string) => (sum === null ? "too small to show" : amount(sum, unit));
 
 export function frameText(tree: Tree, node: number, detail: FrameDetail | undefined): string {
   const path = detail?.path ?? labelsTo(tree, node);
@@ -30,7 +30,7 @@ export function frameText(tree: Tree, node: number, detail: FrameDetail | undefi
   const metrics = detail?.metrics ?? [here];
   return [
     `${path.length > 0 ? titleOf(path.at(-1)!) : "all"}${calls}`,
-    ...metrics.map((one) => `${one.title}: ${value(one.inclusive, one.unit)}${one.inclusive === null ? "" : ` (${percent(one.inclusive, one.total)})`}, itself ${value(one.exclusive, one.unit)}`),
+    ...metrics.map((one) => `${one.title}: ${value(one.inclusive, one.unit)}${one.inclusive === null ? "" : ` (${percent(one.inclusive, one.total)})`}, self ${value(one.exclusive, one.unit)}`),
     "Call path:",
     ...path.map((label, at) => `${"  ".repeat(at + 1)}${titleOf(label)}`),
   ].join("\n");
@@ -40,24 +40,24 @@ export function eventText({ event, place, step, enclosing, launch, launched, cal
   const brief = (title: string) => (other: Brief) => `${title}: ${other.name} (${duration(other.dur)})`;
   return [
     `${event.name} (${event.kind.replaceAll("_", " ")})`,
-    `Starts ${duration(event.start)} after the trace began, takes ${duration(event.dur)}${step === null ? "" : `, in step ${step}`}`,
-    ...(place.text ? [`Place: ${place.text}`] : []),
+    `Start ${duration(event.start)} after the start of the trace, duration ${duration(event.dur)}${step === null ? "" : `, in step ${step}`}`,
+    ...(place.text ? [`Source location: ${place.text}`] : []),
     ...(launch ? [brief("Launched by")(launch)] : []),
     ...launched.map(brief("Launched")),
-    ...enclosing.map(brief("Inside of")),
+    ...enclosing.map(brief("Enclosed by")),
     ...callers.map(brief("Launched from")),
     ...args.map(([key, value]) => `${key}: ${value ?? "–"}`),
   ].join("\n");
 }
 
-/** What a finding rests on, with units for people. */
+/** Facts of a finding, with units for people. */
 export function factsOf(detail: FindingDetail): string {
   return detail.facts.map(([name, value, unit]) => `${name} ${amount(value, unit)}`).join("; ");
 }
 
 export function findingText(row: Row, place: string, step: number, detail: FindingDetail | undefined): string {
   const bounds = (ns: number) => boundsOf({ ns, low_ns: Number(row.gain_low_ns), high_ns: Number(row.gain_high_ns) }, step, duration);
-  const gain = typeof row.gain_ns === "number" ? [`Gains ${duration(row.gain_ns)} a step (${bounds(row.gain_ns)}), by ${row.method}`] : [];
+  const gain = typeof row.gain_ns === "number" ? [`Estimated gain ${duration(row.gain_ns)}/step (${bounds(row.gain_ns)}), by ${row.method}`] : [];
   return [
     `${row.code} ${row.name}: ${row.title}`,
     `At ${place}`,

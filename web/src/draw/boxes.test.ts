@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { type Box, labelBoxes } from "./boxes";
 
-test("a name is in the ink of boxes; on a box that is faded in that of the paper it stands on", () => {
+test("names use the ink of boxes, and on faded boxes that of the paper", () => {
   const written: Array<[text: string, ink: string]> = [];
   const context = { fillStyle: "", measureText: () => ({ width: 10 }), fillText: (text: string) => written.push([text, context.fillStyle]), strokeRect: () => undefined };
   const box = (label: string, faded: boolean): Box => ({ x: 0, y: 0, width: 100, height: 14, fill: "#8fc3ed", label, faded });

@@ -1,4 +1,4 @@
-/** Boxes on a canvas: by colour, since a change of colour is what costs, with their names where there is room. */
+/** Boxes on a canvas, batched by color, with their names if there is room. */
 
 export interface Box {
   readonly x: number;
@@ -6,7 +6,7 @@ export interface Box {
   readonly width: number;
   readonly height: number;
   readonly fill: string;
-  /** The colour of a stripe at its foot. */
+  /** The color of a stripe at its foot. */
   readonly stripe?: string;
   readonly label: string;
   readonly faded?: boolean;
@@ -27,7 +27,7 @@ export const FADED = 0.35;
 /** Height of a stripe at the foot of a box. */
 const STRIPE = 3;
 
-/** Draws all boxes; coordinates are those of the page, whatever a pixel of the screen is. */
+/** Draw all boxes, in coordinates of the page. */
 export function drawBoxes(context: CanvasRenderingContext2D, boxes: readonly Box[], ink: Ink): void {
   fillBoxes(context, boxes);
   labelBoxes(context, boxes, ink);
@@ -84,7 +84,7 @@ export function labelBoxes(context: CanvasRenderingContext2D, boxes: readonly Bo
   }
 }
 
-/** What of a text fits into so many pixels, as it was worked out before. */
+/** Text shortened to a width in pixels, cached. */
 const fits = new Map<number, Map<string, string>>();
 let kept = 0;
 

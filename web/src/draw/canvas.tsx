@@ -9,12 +9,12 @@ import { canvas as colours, type InkOf, isPrinting } from "../colors";
 
 interface Props extends Omit<HTMLAttributes<HTMLCanvasElement>, "ref"> {
   readonly label: string;
-  /** Of all that it shows, in pixels of the page. */
+  /** Total height of the content, in pixels of the page. */
   readonly height: number;
-  /** Draws what is seen, in the ink of the moment: `top` is how far it is scrolled. */
+  /** Draw the visible part with the current colors; `top` is the scroll position. */
   readonly draw: (context: CanvasRenderingContext2D, width: number, height: number, top: number, ink: InkOf) => void;
   readonly onWidth?: (width: number) => void;
-  /** How far it is scrolled, for whoever asks what is below the pointer. */
+  /** Scroll position, for hit testing. */
   readonly scroll: RefObject<number>;
 }
 

@@ -20,7 +20,7 @@ test("parts that begin in one pixel are one column, as high as the highest of th
   expect(seen).toEqual([[0, 1, 50], [1, 10, 3], [10, 20, 1]]);
 });
 
-test("what is as high as the column before it is one with it; what is not, stays", () => {
+test("columns of equal height are merged, others stay", () => {
   const { seen } = filled([0, 10, 20, 30], [5, 5, 5.05, 8], [5, 5, 5.05, 8], 1, 40);
   expect(seen).toEqual([[0, 30, 5], [30, 40, 8]]);
 });

@@ -6,22 +6,22 @@ export interface Steps {
   readonly start: ArrayLike<number>;
   readonly high: ArrayLike<number>;
   readonly last: ArrayLike<number>;
-  /** Its first part, and the one behind its last. */
+  /** First part, and the one after the last. */
   readonly first: number;
   readonly end: number;
 }
 
-/** Where it stands. */
+/** Coordinate transform and limits of the plot. */
 export interface Frame {
   readonly xOf: (at: number) => number;
   readonly yOf: (value: number) => number;
   readonly left: number;
   readonly right: number;
-  /** Where columns stand on. */
+  /** Baseline of the columns. */
   readonly floor: number;
 }
 
-/** Pixels that nobody tells apart. */
+/** Difference in pixels that is not visible. */
 const ALIKE = 0.1;
 
 /** Fills the columns of pixels below a curve, each part of which has a pixel at least for its highest value; gives the highest that is seen. */

@@ -1,4 +1,4 @@
-/** What the flame graph shows, and how. */
+/** Toolbar of the flame graph. */
 
 import { useState } from "preact/hooks";
 import { run } from "../filter";
@@ -9,7 +9,7 @@ import { COLOURS } from "./colouring";
 import { ofWholeAlone } from "./metrics";
 import { HERE, SHAPES, toggle } from "./question";
 
-/** Gives the keyboard to the picture, where there is one: what is typed next is a key. */
+/** Move the keyboard focus to the plot, if there is one, so that the next key is a command. */
 function leave(field: HTMLElement): void {
   const picture = document.querySelector<HTMLElement>("main canvas");
   if (picture) picture.focus();
@@ -22,32 +22,32 @@ export function Bar({ calls }: { calls: Calls }) {
     <form class="bar" onSubmit={(event) => event.preventDefault()}>
       <Choice title="View" value={state.value.shape ?? "top-down"} options={shapes()} choose={(shape) => lookAt({ shape })} />
       <Metrics calls={calls} />
-      {beside === undefined && <Choice title="Colour" value={state.value.colour ?? "layer"} options={COLOURS} choose={(colour) => change({ colour })} />}
+      {beside === undefined && <Choice title="Color" value={state.value.colour ?? "layer"} options={COLOURS} choose={(colour) => change({ colour })} />}
       <Pattern name="find" title="Search" />
-      <Pattern name="focus" title="Only paths with" hint="A regular expression: what stays are calls with such a frame above or below" />
-      <Pattern name="hide" title="Hide frames" hint="A regular expression: what such frames call counts for their callers" />
-      <button type="button" aria-pressed={merge === "name"} title="Lines of one function, and inputs of one operator, become one" onClick={() => toggle("merge", "name")}>
+      <Pattern name="focus" title="Only paths with" hint="Regular expression: keep call paths with a matching frame" />
+      <Pattern name="hide" title="Hide frames" hint="Regular expression: show callees of matching frames under their callers" />
+      <button type="button" aria-pressed={merge === "name"} title="Combine lines of one function, and inputs of one operator" onClick={() => toggle("merge", "name")}>
         Merge by name
       </button>
-      <button type="button" aria-pressed={recursion === "collapsed"} title="A function that calls itself stands where it was called first" onClick={() => toggle("recursion", "collapsed")}>
+      <button type="button" aria-pressed={recursion === "collapsed"} title="Show recursive calls of a function at its first call" onClick={() => toggle("recursion", "collapsed")}>
         Collapse recursion
       </button>
       <button type="button" aria-pressed={as === "table"} onClick={() => change({ as: as === "table" ? "" : "table" })}>
         Table
       </button>
       {beside && state.value.shape !== "flat" && (
-        <button type="button" aria-pressed={gone === "1"} title="What A has and B has not, as wide as it was in A" onClick={() => change({ gone: gone === "1" ? "" : "1" })}>
-          What is gone
+        <button type="button" aria-pressed={gone === "1"} title="Show frames of A that B lacks, with their width in A" onClick={() => change({ gone: gone === "1" ? "" : "1" })}>
+          Removed frames
         </button>
       )}
-      {beside && <button type="button" onClick={() => lookAt({ beside: "", gone: "" })}>This run alone</button>}
+      {beside && <button type="button" onClick={() => lookAt({ beside: "", gone: "" })}>Only this run</button>}
       {beside && <button type="button" onClick={() => change({ page: "compare" })}>Back to Compare</button>}
       <FromHere />
     </form>
   );
 }
 
-/** Metrics of what is looked at; and those of the whole run that it lacks, which lead there. A report holds the first alone. */
+/** Metrics of the selection, and those that only the whole run has, which select it. A report has only the first. */
 function Metrics({ calls }: { calls: Calls }) {
   const others = state.value.beside === undefined ? ofWholeAlone(run.value, calls.metrics) : [];
   const held = absence() === undefined ? undefined : calls.metrics[0]?.[0];
@@ -99,7 +99,7 @@ function Choice({ title, value, options, held, choose }: ChoiceProps) {
   );
 }
 
-/** Why a text is no regular expression, if so: such a one is not asked for. Those of the browser and of the server differ in what is rare. */
+/** Error of a regular expression, if any; such a text is not sent. Browser and server syntax differ only in rare constructs. */
 function fault(text: string): string {
   try {
     new RegExp(text, "u");

@@ -35,7 +35,7 @@ test("of nodes of a name the one at its line, then the one below the same caller
   expect([nodeOf(tree, step, []), nodeOf(tree, { ...step, line: 0 }, []), nodeOf(tree, { ...step, file: "other.py" }, []), nodeOf(tree, { name: "none" }, [])]).toEqual([4, 2, undefined, undefined]);
 });
 
-test("what is too narrow to be seen is zoomed to, with as much around it as leaves it clear", () => {
+test("a frame too narrow to see is zoomed to, with some context around it", () => {
   expect([aroundOf(tree, 1), aroundOf(tree, 3), aroundOf(tree, 6), aroundOf(tree, 5)]).toEqual([0, 3, 0, 5]);
   const wide = { ...tree, width: Float64Array.of(1000, 24, 22, 20, 1, 1, 1) } as Tree;
   expect(aroundOf(wide, 3)).toBe(1);

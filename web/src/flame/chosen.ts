@@ -1,9 +1,9 @@
-/** What is selected, whatever the view: rows mean nothing in another one, names of frames do. */
+/** Selected frame, independent of the view: rows differ between views, names of frames do not. */
 
 import type { EventDetail, Label } from "../generated/answers";
 import type { Tree } from "./layout";
 
-/** A frame by what it is called, wherever it stands. */
+/** A frame by its name, at any position. */
 export interface Frame {
   readonly name: string;
   readonly file?: string;
@@ -14,10 +14,10 @@ const PREFIX = "frame:";
 /** Stands in no name. */
 const BETWEEN = "\t";
 
-/** A frame as the address names what is selected. */
+/** A frame in the form that the URL uses for selections. */
 export const selOf = ({ name, file = "", line = 0 }: Frame): string => `${PREFIX}${[name, ...(file === "" ? [] : [file, ...(line > 0 ? [line] : [])])].join(BETWEEN)}`;
 
-/** What the address names as selected, if that is a frame. */
+/** Selected frame of the URL, if any. */
 export function frameIn(sel: string): Frame | undefined {
   if (!sel.startsWith(PREFIX)) return undefined;
   const [name, file, line] = sel.slice(PREFIX.length).split(BETWEEN);
@@ -39,14 +39,14 @@ export function frameOfName(name: string): Frame {
   return { name: address === undefined ? name : `${method}>` };
 }
 
-/** Names of what an event is inside of, or was launched from. */
+/** Names of the enclosing and launching events of an event. */
 export const callersOf = ({ enclosing, callers, launch, operator }: EventDetail): string[] =>
   [...enclosing, ...callers, ...[launch, operator].flatMap((brief) => (brief ? [brief] : []))].map(({ name }) => frameOfName(name).name);
 
 /** Traces name files from where the program ran, the tree of its recording in full. */
 const isSameFile = (a: string, b: string) => a === "" || a === b || `/${a}`.endsWith(`/${b}`) || `/${b}`.endsWith(`/${a}`);
 
-/** The node that is a frame: best at its line, then below what it was called from, then the widest. */
+/** Node of a frame: best at the same line, then below the same callers, then the widest. */
 export function nodeOf(tree: Tree, { name, file = "", line = 0 }: Frame, around: readonly string[]): number | undefined {
   const labels = tree.document.labels.map(([, other, , where]) => other === name && (file === "" || (where !== "" && isSameFile(where, file))));
   const known = new Set(around);
@@ -60,7 +60,7 @@ export function nodeOf(tree: Tree, { name, file = "", line = 0 }: Frame, around:
   return best;
 }
 
-/** How many callers of a node are among some names. */
+/** Number of a node's callers whose names are in a list. */
 function shared(tree: Tree, node: number, names: ReadonlySet<string>): number {
   let count = 0;
   for (let at = node; at > 0 && names.size > 0; at = tree.parent[at]!) count += names.has(tree.document.labels[tree.label[tree.parent[at]!]!]![1]) ? 1 : 0;
@@ -71,7 +71,7 @@ function shared(tree: Tree, node: number, names: ReadonlySet<string>): number {
 const SEEN = 1 / 40;
 const CLEAR = 1 / 8;
 
-/** What to zoom to so that a node can be seen: as far around it as that goes; 0 if nothing need be done. */
+/** Node to zoom to so that a node is visible, with as much context as possible; 0 without need. */
 export function aroundOf(tree: Tree, node: number): number {
   const width = tree.width[node]!;
   if (width >= tree.width[0]! * SEEN || width === 0) return 0;

@@ -14,14 +14,14 @@ const tree = {
   label: Uint32Array.of(0, 1, 2, 3, 4),
 } as unknown as Tree;
 
-test("what a module calls belongs to it", () => {
+test("callees of a module belong to the module", () => {
   expect([...modulesOf(tree)]).toEqual([-1, -1, 2, 2, -1]);
   const colour = colouring("module", tree, namedIn(tree, [], true));
   expect(colour(3)).toEqual(colour(2));
   expect(colour(4)).not.toEqual(colour(2));
 });
 
-test("a finding colours what it is about, and marks what leads there", () => {
+test("a finding colors its frames and marks their callers", () => {
   const colour = colouring("finding", tree, namedIn(tree, [{ operator: "aten::mm", area: "kernels", function: null, file: null }], true));
   const [caller, module, own, other] = [1, 2, 3, 4].map(colour) as [ReturnType<typeof colour>, ReturnType<typeof colour>, ReturnType<typeof colour>, ReturnType<typeof colour>];
   expect(own.stripe).toBeUndefined();

@@ -1,4 +1,4 @@
-/** What the colour of a box means: a choice. */
+/** Color schemes of the flame graph. */
 
 import { area, LAYERS, layerOf } from "../colors";
 import type { Label, Row } from "../generated/answers";
@@ -9,21 +9,21 @@ export const COLOURS = [
   ["layer", "layer of the stack"],
   ["finding", "findings"],
   ["module", "module"],
-  ["heat", "time in it itself"],
+  ["heat", "self time"],
   ["file", "file or library"],
 ] as const;
 
-/** The colour of a box, and that of a stripe at its foot. */
+/** The color of a box, and that of a stripe at its foot. */
 export interface Colour {
   readonly fill: string;
   readonly stripe?: string;
 }
 
-/** The colour of a node. */
+/** The color of a node. */
 export type Colouring = (node: number) => Colour;
 
 const PALE = "#e4e4ea";
-/** From pale to hot, in steps that can be told apart. */
+/** From pale to hot, in distinct steps. */
 export const HEAT = ["#f3efe6", "#f9e0a8", "#f5c069", "#ee964b", "#e0693a"];
 /** Okabe and Ito's, lightened so that dark text can be read on them. */
 const FILES = ["#8cc4ee", "#f3c06b", "#6fcfae", "#f3e98a", "#9fb3f0", "#f0925b", "#e0a3c8", "#c9c2b4"];
@@ -51,7 +51,7 @@ export function colouring(by: string, tree: Tree, named: Named): Colouring {
   }
 }
 
-/** What findings name has the colour of their area; what leads there, a stripe of it. */
+/** Frames of findings have the color of their area; their callers have a stripe of it. */
 function byFinding(tree: Tree, { of }: Named): Colouring {
   const stripes: Array<string | undefined> = Array.from(tree.parent, () => undefined);
   for (let node = tree.parent.length - 1; node > 0; node -= 1) {
@@ -76,7 +76,7 @@ export function modulesOf(tree: Pick<Tree, "parent" | "label" | "document">): In
   return modules;
 }
 
-/** From blue (less) over pale to orange (more), by the part of the whole that changed: told apart with any colour vision. */
+/** From blue (less) over pale to orange (more), by share of the total change: distinct with any color vision. */
 const LESS = ["#cfe3f3", "#9fcbea", "#6fb1de"];
 const MORE = ["#f9ddc6", "#f3b98a", "#e8935b"];
 
@@ -86,7 +86,7 @@ function changeColour(part: number): string {
   return (part < 0 ? LESS : MORE)[size < 0.01 ? 0 : size < 0.05 ? 1 : 2]!;
 }
 
-/** Whether a finding is about a frame: the function in its file, or the operator. */
+/** Check if a finding refers to a frame: the function in its file, or the operator. */
 export function isAbout(finding: Row, label: Label): boolean {
   if (finding.function && finding.file) return isOfFunction(finding, label);
   return finding.operator !== null && finding.operator === label[1];

@@ -26,7 +26,7 @@ const trees = fc.array(fc.tuple(fc.nat(1000), fc.nat(20)), { minLength: 1, maxLe
   return { ...columns, width: columns.inclusive, left: lefts(columns.parent, columns.inclusive) } as unknown as Tree;
 });
 
-test("children stand within their caller and do not overlap", () => {
+test("children lie within their caller and do not overlap", () => {
   fc.assert(
     fc.property(trees, (tree) => {
       const end = (node: number) => tree.left[node]! + tree.inclusive[node]!;
@@ -42,7 +42,7 @@ test("children stand within their caller and do not overlap", () => {
   );
 });
 
-test("what is drawn at a place is what is found there", () => {
+test("hit testing finds the node drawn at a position", () => {
   fc.assert(
     fc.property(trees, (tree) => {
       const width = 1000;
@@ -69,7 +69,7 @@ test("a flat list is as wide as its root", () => {
   expect([...tree.left]).toEqual([0, 0, 2]);
 });
 
-test("what is gone is as wide as it was, and told once", () => {
+test("removed frames keep their width and are listed once", () => {
   //  0 ─ 1 item (gone) ─ 2 wait (gone)
   //   \ 3 mm
   const columns = { parent: Uint32Array.of(0, 0, 1, 0), depth: Uint32Array.of(0, 1, 2, 1), inclusive: Float64Array.of(10, 0, 0, 10), exclusive: Float64Array.of(0, 0, 0, 10), before: Float64Array.of(14, 6, 5, 8) };

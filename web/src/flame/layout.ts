@@ -1,4 +1,4 @@
-/** Where the boxes of a tree stand, and which of them is where: apart from drawing, so that it can be checked. */
+/** Layout of the flame graph: positions of boxes and hit testing, without drawing. */
 
 import type { Calls, Columns } from "../generated/answers";
 import type { AnswerTo } from "../transport";
@@ -10,15 +10,15 @@ import type { Column } from "../transport/decode";
  */
 export interface Tree extends TreeColumns {
   readonly document: Calls;
-  /** How wide each box is, in units of the metric: with what it calls, but of a flat list itself alone, which adds up. */
+  /** Width of each box, in units of the metric: inclusive, but exclusive in a flat list, which then adds up. */
   readonly width: Column;
-  /** Where each box begins, in units of the metric from the root's left. */
+  /** Start of each box, in units of the metric from the left of the root. */
   readonly left: Float64Array;
 }
 
 type TreeColumns = Columns["calls"];
 
-/** The tree of an answer; beside another run, with what is gone as wide as it was there. */
+/** Tree of an answer. In a comparison, removed frames keep their width of the baseline. */
 export function treeOf({ document, columns }: AnswerTo<"calls">, isFlat = false, hasGone = false): Tree {
   const { parent, inclusive, exclusive, before } = columns;
   const width =
@@ -28,7 +28,7 @@ export function treeOf({ document, columns }: AnswerTo<"calls">, isFlat = false,
   return { ...columns, document, width, left: lefts(parent, width) };
 }
 
-/** The larger of both runs, and no less than what is called has together: what became shorter here may hold what became longer. */
+/** The larger of both runs, and no less than the callees together: a frame that got shorter may have callees that got longer. */
 function larger({ parent, inclusive, before }: Required<Pick<TreeColumns, "parent" | "inclusive" | "before">>): Float64Array {
   const width = new Float64Array(parent.length);
   const called = new Float64Array(parent.length);
@@ -39,7 +39,7 @@ function larger({ parent, inclusive, before }: Required<Pick<TreeColumns, "paren
   return width;
 }
 
-/** How much of the run before is in frames that this one lacks, each told once. */
+/** Total of the baseline in frames that this run lacks, each counted once. */
 export function goneIn({ parent, inclusive, before }: Pick<TreeColumns, "parent" | "inclusive" | "before">): number {
   let sum = 0;
   for (let node = 1; before && node < parent.length; node += 1) {
@@ -49,7 +49,7 @@ export function goneIn({ parent, inclusive, before }: Pick<TreeColumns, "parent"
   return sum;
 }
 
-/** Children stand side by side from their caller's left; what was left out is the room at its right. */
+/** Children are placed from the left of their caller; omitted ones leave space at its right. */
 export function lefts(parent: Column, width: Column): Float64Array {
   const left = new Float64Array(parent.length);
   const next = new Float64Array(parent.length);
@@ -96,7 +96,7 @@ export function nodeAt(tree: Tree, root: number, level: number, at: number): num
   return undefined;
 }
 
-/** How deep the tree goes below a node. */
+/** Depth of the tree below a node. */
 export function deepest(tree: Tree, root: number): number {
   let most = 0;
   for (let node = root + 1; node < tree.parent.length && tree.depth[node]! > tree.depth[root]!; node += 1) {
@@ -105,7 +105,7 @@ export function deepest(tree: Tree, root: number): number {
   return most;
 }
 
-/** Where an arrow key leads: up to the caller, down to the widest called, left and right to neighbours. */
+/** Target of an arrow key: up to the caller, down to the widest callee, left and right to neighbors. */
 export function step(tree: Tree, node: number, key: "up" | "down" | "left" | "right"): number {
   const { parent, depth } = tree;
   if (key === "up") return parent[node]!;

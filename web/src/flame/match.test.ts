@@ -20,14 +20,14 @@ test("frames are found by name, by file, and by line", () => {
   expect(finder(tree, "")).toBeUndefined();
 });
 
-test("what is found is gone through, round and round, below what is zoomed to", () => {
+test("matches below the zoomed frame are visited in a cycle", () => {
   const isFound = finder(tree, "aten")!;
   expect([nextMatch(tree, 0, 0, isFound, 1), nextMatch(tree, 0, 3, isFound, 1), nextMatch(tree, 0, 4, isFound, 1), nextMatch(tree, 0, 3, isFound, -1)]).toEqual([3, 4, 3, 4]);
   expect([nextMatch(tree, 2, 2, isFound, 1), nextMatch(tree, 2, 3, isFound, 1)]).toEqual([3, 3]);
   expect(nextMatch(tree, 0, 0, () => false, 1)).toBeUndefined();
 });
 
-test("what has no box is not gone to: it is too narrow, or of a flat list without time of its own", () => {
+test("matches without a box are skipped: too narrow, or in a flat list without self time", () => {
   const wide = { ...tree, width: Float64Array.of(10_000, 10_000, 9000, 2, 0) } as Tree;
   const all = [1, 2, 3, 4];
   expect([all.filter(drawnIn(wide, 0)), all.filter(drawnIn(wide, 3))]).toEqual([[1, 2], [1, 2, 3]]);

@@ -1,9 +1,9 @@
-/** What is looked for in the flame graph, and the keys that go from one to the next. */
+/** Search in the flame graph, and steps between matches. */
 
-import { isAll, matcher } from "./words";
+import { isAll, matcher } from "./messages";
 import type { Tree } from "./layout";
 
-/** Tells nodes with a text in their name, file, or `file:line`; nothing where none is looked for. */
+/** Predicate of nodes with a text in their name, file, or `file:line`; undefined without a text. */
 export function finder(tree: Tree, text: string | undefined): ((node: number) => boolean) | undefined {
   const holds = matcher(text);
   if (!holds) return undefined;
@@ -11,13 +11,13 @@ export function finder(tree: Tree, text: string | undefined): ((node: number) =>
   return (node) => !isAll(tree, node) && found[tree.label[node]!]!;
 }
 
-/** A frame of this part of what is zoomed to is half a pixel wide in a picture that is. */
+/** Share of the zoomed frame that is half a pixel wide in a typical plot. */
 const NARROW = 1 / 2000;
 
-/** Tells nodes that have a box, where this one is zoomed to: of a flat list those without time of their own have none. */
+/** Predicate of nodes with a box at this zoom. In a flat list, nodes without self time have none. */
 export const drawnIn = (tree: Pick<Tree, "width">, root: number) => (node: number): boolean => tree.width[node]! > 0 && tree.width[node]! >= tree.width[root]! * NARROW;
 
-/** The next node below a root that is looked for, or the one before; from the last one on to the first. */
+/** Next or previous match below a root, in a cycle. */
 export function nextMatch(tree: Tree, root: number, from: number, isFound: (node: number) => boolean, step: 1 | -1): number | undefined {
   let end = root + 1;
   while (end < tree.parent.length && tree.depth[end]! > tree.depth[root]!) end += 1;

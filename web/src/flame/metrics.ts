@@ -4,7 +4,7 @@ import type { Calls, Meta } from "../generated/answers";
 
 const OF_MEMORY = [["allocated", "memory allocated"], ["freed", "memory freed"]] as const;
 
-/** Metrics of memory that are recorded, but not of the steps that are looked at, with where they are. */
+/** Recorded memory metrics that exist only for the whole run, not for selected steps. */
 export function ofWholeAlone(meta: Pick<Meta, "recording"> | undefined, metrics: Calls["metrics"]): Array<[name: string, title: string]> {
   const isRecorded = meta?.recording?.processes.some(({ sources }) => sources.some(({ name, on }) => name === "memory" && on));
   const lacks = (name: string) => !metrics.some(([known]) => known === name);

@@ -1,4 +1,4 @@
-/** Which frames findings name: an operator, a call or a kernel below their place, or else the place itself. */
+/** Frames of findings: an operator, a call or a kernel below the source location, or else the location itself. */
 
 import type { Label, Row } from "../generated/answers";
 import type { Tree } from "./layout";
@@ -7,7 +7,7 @@ import type { Tree } from "./layout";
 export interface Named {
   /** For each node the finding that names it: of several the first. */
   readonly of: ReadonlyArray<Row | undefined>;
-  /** Those that name no frame of this tree. */
+  /** Findings without a frame in this tree. */
   readonly without: ReadonlySet<Row>;
 }
 
@@ -15,13 +15,13 @@ export interface Named {
 const CUT = "…";
 const isCalled = (name: string, whole: string) => name === whole || (name.endsWith(CUT) && whole.startsWith(name.slice(0, -CUT.length)));
 
-/** What a finding names beside its line: its operator, or the one wait or kernel that its change is of. */
+/** Name in a finding besides its line: its operator, or the one wait or kernel of its edit. */
 function thingOf({ operator, edit_labels: edits }: Row): string | undefined {
   if (operator) return `${operator}`;
   return /\b(?:wait|kernel|collective):([^~;][^;]*?)(?: [\d.]+)?(?:;|$)/.exec(`${edits ?? ""}`)?.[1];
 }
 
-/** Whether a frame is of the function of a finding, at whatever line. */
+/** Check if a frame belongs to the function of a finding, at any line. */
 export const isOfFunction = (finding: Row, [, name, , file]: Label): boolean =>
   // Traces name files from where the program ran, the tree of its recording in full.
   Boolean(finding.function && finding.file) && finding.function === name && `/${file}`.endsWith(`/${finding.file}`);
@@ -34,7 +34,7 @@ export function otherLine(finding: Row, [, , , , line]: Label): number | undefin
 
 const isAtPlace = (finding: Row, label: Label) => isOfFunction(finding, label) && otherLine(finding, label) === undefined;
 
-/** The frames of a tree that findings name; `isTopDown` says whether what is called stands below what calls it. */
+/** Frames of a tree that findings name; `isTopDown` means that callees are below callers. */
 export function namedIn(tree: Tree, findings: readonly Row[], isTopDown: boolean): Named {
   const of: Array<Row | undefined> = Array.from(tree.parent, () => undefined);
   const without = new Set<Row>();
@@ -60,7 +60,7 @@ function nodesOf(tree: Tree, finding: Row, isTopDown: boolean): number[] {
   return found.length > 0 ? found : placed;
 }
 
-/** Whether a finding's function calls all that is zoomed to. */
+/** Check if a finding's function calls the whole zoomed part. */
 const isZoomedTo = ({ document }: Tree, { function: name, file }: Row) => document.path.some(([, short]) => short.startsWith(`${name} ${`${file}`.split("/").at(-1)}`));
 
 /** For each node whether it is one of those with such labels, or below one. */

@@ -1,4 +1,4 @@
-/** What the colours of the flame graph mean, and what it does not show. */
+/** Legend and notes of the flame graph. */
 
 import { area, LAYERS, type Layer, layerOf } from "../colors";
 import { amount, count, counted } from "../format";
@@ -20,29 +20,29 @@ export function Notes({ tree, findings, named }: Props) {
       {tree.before && <Differences tree={tree} />}
       {!tree.before && <Legend {...{ tree, findings, named }} />}
       {hasBackward(tree) && (
-        <p class="quiet">What runs backward stands below the operator that it differentiates: the time of an operator here is that of both, forward and backward. The timeline and the tables of the overview have each by itself.</p>
+        <p class="quiet">Backward work is shown under its forward operator, so operator times include both. The timeline and the tables of the overview show them separately.</p>
       )}
       {left_out > 0 && (
-        <p class="quiet">{count(left_out)} frames are too narrow to be drawn; their time is the free room in their caller. Zoom in to see them.</p>
+        <p class="quiet">{count(left_out)} frames are too narrow to draw; their time is the empty space above their caller. Zoom in to see them.</p>
       )}
     </>
   );
 }
 
-/** What width and colour mean beside another run, and what of that is not seen. */
+/** Meaning of width and color in a comparison, and hidden differences. */
 function Differences({ tree }: { tree: Tree }) {
   const { steps } = tree.document;
   const [gone, isShown] = [goneIn(tree), state.value.gone === "1" && state.value.shape !== "flat"];
   return (
     <p class="quiet">
-      Width: {isShown ? "the larger of both runs" : "B, this run"}. Blue: less time than in A, the run before; orange: more; the paler, the smaller the change.
-      {steps && steps.before > 0 && steps.after > 0 && steps.before !== steps.after && ` ${counted(steps.after, "step")} of B beside ${count(steps.before)} of A, whose numbers stand here as if it were as many.`}
-      {gone > 0 && !isShown && ` ${amount(gone, tree.document.unit)} of A ${state.value.shape === "flat" ? "and what calls it " : ""}is in frames that B has not, and that have no width here: ${state.value.shape === "flat" ? "the other views show them" : "“What is gone” shows them"}.`}
+      Width: {isShown ? "the larger of both runs" : "B, this run"}. Blue: less time than in A, the run before; orange: more; pale: small changes.
+      {steps && steps.before > 0 && steps.after > 0 && steps.before !== steps.after && ` B has ${counted(steps.after, "step")} and A ${count(steps.before)}; values of A are scaled to the steps of B.`}
+      {gone > 0 && !isShown && ` ${amount(gone, tree.document.unit)} of A ${state.value.shape === "flat" ? "and of its callers " : ""}is in frames that B lacks, which have no width here: ${state.value.shape === "flat" ? "other views show them" : "“Removed frames” shows them"}.`}
     </p>
   );
 }
 
-/** Whether anything runs backward below something else, whose time then holds it. */
+/** Check for backward work below forward frames, whose time includes it. */
 const hasBackward = (tree: Tree) => Array.from(tree.label).some((label, node) => tree.document.labels[label]![0] === "backward" && tree.depth[node]! > 1);
 
 function Legend({ tree, findings, named }: Props) {
@@ -56,16 +56,16 @@ function Legend({ tree, findings, named }: Props) {
     return (
       <>
         <Colours entries={areas.map((name) => [`${area(name).icon} ${name}${unseen(findings.filter((row) => row.area === name), named)}`, area(name).fill])} />
-        <p class="quiet">Coloured: the frames that findings name; with a stripe: what leads there.</p>
+        <p class="quiet">Colored: frames of findings; striped: their callers.</p>
       </>
     );
   }
-  if (by === "module") return <p class="quiet">One colour for each module, and for all that it calls; pale: outside of any.</p>;
-  if (by === "heat") return <p class="quiet">The darker, the more time in the frame itself.</p>;
-  return <p class="quiet">One colour for each file or library.</p>;
+  if (by === "module") return <p class="quiet">One color per module with its callees; pale: outside of modules.</p>;
+  if (by === "heat") return <p class="quiet">Darker: more self time.</p>;
+  return <p class="quiet">One color per file or library.</p>;
 }
 
-/** How many findings of an area have no frame in what is drawn. */
+/** Number of findings of an area without a visible frame. */
 export function unseen(of: readonly Row[], { without }: Named): string {
   const many = of.filter((row) => without.has(row)).length;
   if (many === 0) return "";
@@ -74,7 +74,7 @@ export function unseen(of: readonly Row[], { without }: Named): string {
 
 function Colours({ entries }: { entries: ReadonlyArray<readonly [title: string, fill: string]> }) {
   return (
-    <ul class="legend" aria-label="Colours">
+    <ul class="legend" aria-label="Colors">
       {entries.map(([title, fill]) => (
         <li key={title}><i style={{ background: fill }} /> {title}</li>
       ))}

@@ -1,4 +1,4 @@
-/** The flame graph as a picture. */
+/** Drawing of the flame graph. */
 
 import type { RefObject } from "preact";
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
@@ -13,7 +13,7 @@ import { deepest, nodeAt, step, type Tree, visible, type Visible } from "./layou
 import type { Named } from "./named";
 import { fromHere, nextColour, turn } from "./question";
 import { finder } from "./match";
-import { isAll, labelOf, spoken } from "./words";
+import { isAll, labelOf, spoken } from "./messages";
 
 const ROW = 18;
 // It must fit into a line beside the details, in a window 1280 wide.
@@ -53,7 +53,7 @@ export function Picture({ tree, root, named, selected }: Props) {
       <p class="told one" aria-live="polite">{told === undefined ? HELP : spoken(tree, told)}</p>
       <div class="canvas" ref={frame}>
         <Canvas
-          label={`Flame graph of ${tree.document.title}, ${count(boxes.length)} boxes; the button Table shows the same as a table`}
+          label={`Flame graph of ${tree.document.title}, ${count(boxes.length)} boxes; the button Table shows it as a table`}
           height={Math.max(rows, 1) * ROW}
           scroll={scroll}
           draw={painter({ tree, root, named, selected }, boxes)}
@@ -77,7 +77,7 @@ export function Picture({ tree, root, named, selected }: Props) {
 export const select = (tree: Tree, node: number | undefined) => node !== undefined && change({ sel: `node:${tree.row[node]}` }, "replace");
 const zoomTo = (tree: Tree, node: number) => change({ root: `${tree.row[node]}` });
 
-/** Shows the caller of what is zoomed to. */
+/** Zoom out to the caller of the zoomed frame. */
 function zoomOut(tree: Tree, root: number): void {
   const callers = tree.document.path;
   const row = root > 0 ? tree.row[tree.parent[root]!]! : (callers.at(-2)?.[0] ?? 0);
@@ -121,7 +121,7 @@ function press(event: KeyboardEvent, tree: Tree, root: number, node: number): vo
   keys[event.key]?.();
 }
 
-/** Draws what is seen of the boxes. */
+/** Draw the visible boxes. */
 function painter({ tree, root, named, selected }: Props, boxes: readonly Visible[]) {
   const isFound = finder(tree, state.value.find);
   const colour = colouring(tree.before ? "change" : (state.value.colour ?? "layer"), tree, named);

@@ -4,7 +4,7 @@ import { patternOf } from "./question";
 
 const label = (name: string, file: string, line: number): Label => ["python", name, "", file, line, name];
 
-test("a frame is found by its name in its file, whatever the line and whatever letters it has", () => {
+test("a frame is found by its name in its file, with any line and any letters", () => {
   const pattern = new RegExp(patternOf(label("Net.forward[x]", "a+b/t.py", 12)));
   expect(["Net.forward[x] a+b/t.py:12", "Net.forward[x] a+b/t.py:99", "Net.forward[x] a+b/t.py"].every((text) => pattern.test(text))).toBe(true);
   expect(["Net.forward[x] aab/t.py:12", "my Net.forward[x] a+b/t.py:12", "Net.forwardx a+b/t.py:1"].some((text) => pattern.test(text))).toBe(false);

@@ -1,4 +1,4 @@
-/** What the flame graph is a view of: the arguments of the query, from the address. */
+/** Query arguments of the flame graph, from the URL. */
 
 import { GROUPS, steps } from "../filter";
 import { change, lookAt, rank, state } from "../state";
@@ -12,10 +12,10 @@ export const SHAPES = [
   ["flat", "Flat"],
 ] as const;
 
-/** Views of a frame: the callers of it, and what it calls. */
+/** Views from a frame: its callers and its callees. */
 export const HERE = [
-  ["callers", "Callers of it"],
-  ["callees", "What it calls"],
+  ["callers", "Callers"],
+  ["callees", "Callees"],
 ] as const;
 
 const isHere = (shape: string) => HERE.some(([name]) => name === shape);
@@ -33,14 +33,14 @@ export const escaped = (text: string) => text.replace(/[\\^$.*+?()[\]{}|]/g, "\\
 /** Names that are longer are cut by the server, and end with this. */
 const CUT = "…";
 
-/** A pattern for a frame wherever it stands: its name in its file, whatever the line. */
+/** Pattern for a frame at any position: its name in its file, at any line. */
 export function patternOf(label: Label): string {
   const [, name, , file] = label;
   if (name.endsWith(CUT)) return `^${escaped(name.slice(0, -CUT.length))}`;
   return file === "" ? `^${escaped(name)}$` : `^${escaped(`${name} ${file}`)}(:\\d+)?$`;
 }
 
-/** Shows the callers of a frame, or what it calls, wherever it stands. */
+/** Show the callers or callees of a frame in all call paths. */
 export function fromHere(shape: (typeof HERE)[number][0], label: Label): void {
   lookAt({ page: "flame", shape, of: patternOf(label), here: label[1] });
 }
@@ -55,7 +55,7 @@ export function turn(): void {
 /** Switches a part of the view on or off. */
 export const toggle = (name: string, value: string) => lookAt({ [name]: state.value[name] === value ? "" : value });
 
-/** Colours by the next meaning. */
+/** Colors by the next meaning. */
 export function nextColour(names: readonly string[]): void {
   change({ colour: names[(names.indexOf(state.value.colour ?? "layer") + 1) % names.length]! });
 }

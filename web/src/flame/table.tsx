@@ -1,4 +1,4 @@
-/** The flame graph as a tree that can be read aloud: the same data, the same actions. */
+/** Flame graph as an accessible tree table, with the same data and actions. */
 
 import { useState } from "preact/hooks";
 import { amount, count, percent } from "../format";
@@ -25,9 +25,9 @@ export function TreeTable({ tree, root, selected }: { tree: Tree; root: number; 
         <thead>
           <tr>
             <th scope="col">Frame</th>
-            <th scope="col" class="number">With what it calls</th>
+            <th scope="col" class="number">Inclusive</th>
             <th scope="col" class="number">Share</th>
-            <th scope="col" class="number">Itself</th>
+            <th scope="col" class="number">Self</th>
             <th scope="col" class="number">Calls</th>
           </tr>
         </thead>
@@ -62,7 +62,7 @@ export function TreeTable({ tree, root, selected }: { tree: Tree; root: number; 
       </table>
       {more > 0 && (
         <button type="button" onClick={() => setMost(most * 4)}>
-          {count(more)} narrower frames are not listed: show more
+          {count(more)} narrower frames: show more
         </button>
       )}
     </div>

@@ -1,4 +1,4 @@
-/** Frames that a search finds, and that have no box: too narrow to be drawn, or without any of what is measured. */
+/** Search matches without a box: too narrow to draw, or without the metric. */
 
 import { amount, counted } from "../format";
 import { marked } from "../parts/report-limits";
@@ -30,7 +30,7 @@ export function Undrawn({ text, document: { title: of, metrics, before } }: { te
   const by = before === null ? ` ${metrics[0]?.[1]}` : "";
   return (
     <span class="nearest">
-      {counted(frames.length, "frame")} with it {frames.length === 1 ? "is" : "are"} too narrow to be drawn here, or without {isFlat ? `${of} of their own` : of}. Callers of{" "}
+      {counted(frames.length, "matching frame")} {frames.length === 1 ? "is" : "are"} too narrow to draw, or without {isFlat ? `self ${of}` : of}. Callers of{" "}
       {frames.slice(0, MOST).map((frame, at) => (
         <span key={`${frame.name} ${frame.file}`}>
           {at > 0 && ", "}
@@ -38,7 +38,7 @@ export function Undrawn({ text, document: { title: of, metrics, before } }: { te
         </span>
       ))}
       {!isFlat && <>, or the <button type="button" class="link" onClick={() => lookAt({ shape: "flat", of: "", here: "" })}>flat list</button></>}
-      ; N takes the first.
+      ; N selects the first.
     </span>
   );
 }

@@ -1,4 +1,4 @@
-/** The drawing of memory, and what pointer and keys do there. */
+/** Drawing of memory, with pointer and keyboard actions. */
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { InkOf } from "../colors";
@@ -84,7 +84,7 @@ export function MemoryCanvas(props: Props) {
   return (
     <div class="canvas tall" ref={frame}>
       <Canvas
-        label={`Memory: the curve, ${counted(overview.page.lanes.length, "stream")}, ${counted(lanes, "object")}; the button Table shows the same as tables`}
+        label={`Memory: the curve, ${counted(overview.page.lanes.length, "stream")}, ${counted(lanes, "object")}; the button Table shows it as tables`}
         height={layout.height}
         scroll={scroll}
         draw={draw}
@@ -112,13 +112,13 @@ export function MemoryCanvas(props: Props) {
   );
 }
 
-/** Scrolls as far as it takes to see a lane; the ruler stands over the uppermost ones. */
+/** Scroll until a lane is visible; the ruler covers the uppermost ones. */
 function bringIntoSight(frame: HTMLElement, y: number, ruler: number): void {
   const isSeen = y >= frame.scrollTop + ruler && y + LANE <= frame.scrollTop + frame.clientHeight;
   if (!isSeen) frame.scrollTop = y - frame.clientHeight / 2;
 }
 
-/** An object in words, for whoever points at it. */
+/** Description of an object, for its tooltip. */
 export function titleOf(objects: NonNullable<Shown["objects"]>, at: number): string {
   const { bytes: size, name, place, from, to } = objects.columns;
   const { texts } = objects.document;

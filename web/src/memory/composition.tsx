@@ -1,4 +1,4 @@
-/** The composition of the peaks: parameters, gradients, moments, activations, and what would lower the highest one. */
+/** Composition of the peaks: parameters, gradients, moments, activations, and remedies for the highest peak. */
 
 import { bytes, count, percent } from "../format";
 import { Name } from "../parts/name";
@@ -16,7 +16,7 @@ export function partsOf(rows: readonly Row[], peaks: readonly Pick<Peak, "name">
   return uses.map((use) => ({ use, at: peaks.map(({ name }) => rows.find((row) => row.peak === name && row.use === use)) }));
 }
 
-/** What the peaks of a device are made of; nothing where that is not known. */
+/** Composition of the peaks of a device; null if unknown. */
 export function Composition({ overview, device }: { overview: MemoryOverview; device: number }) {
   const table = overview.tables.memory_composition;
   const peaks = overview.page.peaks.filter((peak) => peak.device === device);
@@ -45,7 +45,7 @@ export function Composition({ overview, device }: { overview: MemoryOverview; de
   );
 }
 
-/** What the rows of all peaks that have a part say of it; nothing where they differ. */
+/** Common value of the rows of all peaks with a part; a dash if they differ. */
 export function sameOf(rows: Part["at"], column: string): string {
   const all = new Set(rows.filter((row) => row !== undefined).map((row) => row[column] ?? null));
   const [one] = all;

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { drawCurves, type Scene } from "./draw";
 import { drawBlocks } from "./tabs";
 
-test("the sample of what is in use has the colour of its area", () => {
+test("the sample of live memory has the color of its area", () => {
   const filled: Array<[fill: string, left: number]> = [];
   const context = new Proxy({ fillStyle: "", measureText: (text: string) => ({ width: 6 * text.length }), fillRect: (left: number) => void filled.push([context.fillStyle, left]) } as Record<string, unknown>, {
     get: (own, key: string) => own[key] ?? (() => undefined),

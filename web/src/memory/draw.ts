@@ -1,4 +1,4 @@
-/** Draws memory: curves with their peaks, calls per stream, and lives of objects, hatched where they are waste. */
+/** Drawing of memory: curves with their peaks, calls per stream, and lifetimes of objects, hatched while wasted. */
 
 import { fitted } from "../draw/boxes";
 import { fillColumns } from "../draw/columns";
@@ -10,13 +10,13 @@ import { calledBy, CURVE, HEAD, KIND, LABEL, LABELS, LANE, type Layout, namesOfP
 import type { Columns, Peak, Phase } from "../generated/answers";
 
 const FONT = "11px system-ui, sans-serif";
-/** Fills of bars: dark hatching and ticks stand out on each of them, in either theme. */
+/** Fills of bars: dark hatching and ticks are visible on each of them, in either theme. */
 const LIVE = "#8cc4ee";
 const WASTED = "#f7c59f";
 /** Calls by their kind: see `MemoryCallKind`. */
 export const KINDS = ["#66cca9", "#b7d7f4", "#d4b655", "#de8cb7", "#bb80d3", "#d6a4c4", "#ea8e5e", "#c3d2db", "#c3d2db", "#dcd3ca"] as const;
 
-/** What a part of the drawing is drawn with. */
+/** Context for drawing a part. */
 export interface Scene {
   readonly context: CanvasRenderingContext2D;
   readonly layout: Layout;
@@ -30,7 +30,7 @@ type OfObjects = Columns["memory-objects"];
 
 const xOf = ({ stretch, layout, width }: Scene) => scaleOf(stretch, layout.gutter, width);
 
-/** Keeps what is drawn right of the gutter. */
+/** Clip the drawing to the right of the gutter. */
 function clipped(scene: Scene, height: number, draw: () => void): void {
   const { context, layout, width } = scene;
   context.save();
@@ -48,7 +48,7 @@ function name(scene: Scene, text: string, y: number): void {
 /** Pixels of a sample in the gutter. */
 const SAMPLE = 10;
 
-/** A name with a sample of what is filled as bytes in use are. */
+/** A name with a color sample of live bytes. */
 function sampled(scene: Scene, text: string, y: number): void {
   const { context, ink } = scene;
   name(scene, text, y);
@@ -97,8 +97,8 @@ export function drawCurves(scene: Scene, curve: AnswerTo<"memory-curve">, applie
   context.textBaseline = "middle";
   context.fillStyle = ink.quiet;
   name(scene, bytes(highest), yOf(highest));
-  sampled(scene, "in use", floor - 44);
-  if (has_reserved) name(scene, "held by the allocator ┄", floor - 30);
+  sampled(scene, "live", floor - 44);
+  if (has_reserved) name(scene, "reserved ┄", floor - 30);
   if (applied) name(scene, "with suggestions ━", floor - 16);
   clipped(scene, floor + 1, () => {
     fillCurve(scene, curve.columns, yOf, floor);
@@ -244,7 +244,7 @@ function drawWaste(scene: Scene, { waste_lane, waste_from, waste_to, waste_why }
   }
 }
 
-/** Lines of a direction that says why: see `Why` of crates/query. Lines stand at fixed places, so that they do not run as one moves. */
+/** Hatching whose direction shows the reason of waste: see `Why` of crates/query. Lines have fixed positions, so that they do not move with the view. */
 export function hatch(context: CanvasRenderingContext2D, x: number, y: number, width: number, height: number, why: number): void {
   context.save();
   context.beginPath();

@@ -3,7 +3,7 @@ import { apart, around, calledBy, callTitle, CURVE, extent, hitAt, KIND, LABEL, 
 
 const lane = (kinds: number[]) => ({ stream: 0, name: "stream 0", calls: 3, kinds });
 
-test("rows stand below each other: the curve, the kinds of calls that there are, the objects", () => {
+test("rows are stacked: the curve, the kinds of calls present, the objects", () => {
   const layout = layoutOf([lane([2, 0, 1]), lane([0, 1])], [], 3, 1000);
   expect(layout.rows.map(({ lane, kind }) => [lane, kind])).toEqual([[0, 0], [0, 2], [1, 1]]);
   expect(hitAt(layout, 3, layout.curve + CURVE - 1)).toEqual({ kind: "curve" });
@@ -35,21 +35,21 @@ test("suggestions are put in and taken out by their numbers", () => {
   expect(toggled([1, 3], 3)).toBe("1");
 });
 
-test("a curve's least and highest value in a stretch: the one before it still holds", () => {
+test("a curve's least and highest value in a time range: the last earlier value still holds", () => {
   const columns = { curve: [0, 0, 0, 1], start: [0, 10, 20, 0], low: [1, 5, 2, 9], high: [4, 8, 3, 9], last: [4, 6, 2, 9] };
   expect(extent(columns, 0, { from: 5, to: 15 })).toEqual({ least: 4, most: 8 });
   expect(extent(columns, 0, { from: 30, to: 40 })).toEqual({ least: 2, most: 2 });
   expect(extent(columns, 2, { from: 0, to: 40 })).toBeUndefined();
 });
 
-test("names of peaks that stand close do not cover each other", () => {
+test("names of close peaks do not overlap", () => {
   const taken = [{ left: 0, top: 10, wide: 50 }];
   expect(apart({ left: 40, top: 12, wide: 50 }, taken).top).toBe(24);
   expect(apart({ left: 90, top: 12, wide: 50 }, taken).top).toBe(12);
   expect(taken).toHaveLength(3);
 });
 
-test("an object without a name is told by its line", () => {
+test("an object without a name is labeled by its line", () => {
   expect(calledBy("weights", "a/train.py:3 f")).toBe("weights");
   expect(calledBy("object 7", "/a/b/train.py:3 Layer.forward")).toBe("object 7 · train.py:3 Layer.forward");
   expect(calledBy("object 7", "train.py:3 f")).toBe("object 7 · train.py:3 f");
@@ -62,7 +62,7 @@ test("a life is shown with some room around it, within all there is", () => {
   expect(around(0, 10, { from: 0, to: 10 })).toEqual({ from: 0, to: 10 });
 });
 
-test("names of peaks stand above the curve, each at its mark, and not on each other", () => {
+test("names of peaks are above the curve, each at its mark, without overlap", () => {
   const names = namesOfPeaks([{ x: 700, wide: 80 }, { x: 720, wide: 80 }], 740, 30);
   expect(names.map(({ left }) => left)).toEqual([618, 638]);
   expect(names[1]!.top - names[0]!.top).toBeGreaterThanOrEqual(LABEL);

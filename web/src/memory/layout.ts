@@ -1,11 +1,11 @@
-/** Where things stand in the drawing of memory: a gutter with names at the left, the curve, streams, objects. Apart from drawing. */
+/** Layout of the drawing of memory: a gutter with names, the curve, streams, objects. Without drawing. */
 
 import { type TimeRange, within } from "../timeline/view";
 import type { Columns, Peak, Phase, StreamLane } from "../generated/answers";
 
 export const RULER = 22;
 export const PHASES = 16;
-/** The curve with the room above it in which names of peaks stand. */
+/** The curve, with room above it for names of peaks. */
 export const CURVE = 142;
 export const HEAD = 18;
 export const KIND = 14;
@@ -63,7 +63,7 @@ export function positionAt(x: number, { from, to }: TimeRange, gutter: number, w
   return from + ((x - gutter) / Math.max(width - gutter, 1)) * (to - from);
 }
 
-/** What is at a place of the drawing. */
+/** Item at a position of the drawing. */
 export type Hit = { readonly kind: "curve" } | { readonly kind: "row"; readonly row: KindRow } | { readonly kind: "object"; readonly at: number } | undefined;
 
 export function hitAt(layout: Layout, objects: number, y: number): Hit {
@@ -74,7 +74,7 @@ export function hitAt(layout: Layout, objects: number, y: number): Hit {
   return y >= layout.objects && at < objects ? { kind: "object", at } : undefined;
 }
 
-/** Phases that do not lie within another one: nested names would stand over each other. */
+/** Phases that are not nested in another one, whose names would overlap. */
 export function outermost(phases: readonly Phase[]): Phase[] {
   const sorted = phases.toSorted((a, b) => a.first - b.first || b.end - a.end);
   const taken: Phase[] = [];
@@ -105,7 +105,7 @@ export function around(from: number, to: number, all: TimeRange): TimeRange {
   return within({ from: Math.floor(from - room), to: Math.ceil(to + room) }, all);
 }
 
-/** Where the name of a peak stands. */
+/** Position of the name of a peak. */
 export interface Label {
   readonly left: number;
   readonly top: number;
@@ -118,7 +118,7 @@ export const LABEL = 14;
 /** Rows of names above the highest value: those of a device's peaks, so that none hides a part of the curve. */
 export const LABELS = 2 * LABEL;
 
-/** Where names of so many pixels stand, each beside its mark, at the top of the curve's room: at its right, or at its left where that has no room. */
+/** Positions of names with given widths, at the top of the curve: to the right of their mark, or to the left without room. */
 export function namesOfPeaks(marks: ReadonlyArray<{ readonly x: number; readonly wide: number }>, width: number, top: number): Label[] {
   const taken: Label[] = [];
   return marks.map(({ x, wide }) => apart({ left: x + 2 + wide <= width ? x + 2 : Math.max(x - 2 - wide, 0), top, wide }, taken));
@@ -134,7 +134,7 @@ export function apart(wanted: Label, taken: Label[]): Label {
   return placed;
 }
 
-/** What an object is called in its lane: its name; one without a name by the line that allocated it. */
+/** Label of an object in its lane: its name, or else its source line. */
 export function calledBy(name: string, place: string): string {
   const isNamed = !/^object \d+$/.test(name);
   return isNamed || place === "" ? name : `${name} · ${place.slice(place.lastIndexOf("/", place.search(/:\d|$/)) + 1)}`;
@@ -149,13 +149,13 @@ export function numbersOf(text: string | undefined): number[] {
   return [...new Set(numbers)];
 }
 
-/** The same with one put in, or taken out. */
+/** The list with one number added or removed. */
 export function toggled(numbers: readonly number[], number: number): string {
   const kept = numbers.includes(number) ? numbers.filter((other) => other !== number) : [...numbers, number].toSorted((a, b) => a - b);
   return kept.join(",");
 }
 
-/** What a stretch of positions holds of a curve: its least and its highest value. */
+/** Minimum and maximum of a curve in a range of positions. */
 export function extent(columns: Readonly<Record<keyof Columns["memory-curve"], ArrayLike<number>>>, curve: number, stretch: TimeRange): { least: number; most: number } | undefined {
   const { curve: of, start, low, high, last } = columns;
   let found: { least: number; most: number } | undefined;

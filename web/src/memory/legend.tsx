@@ -1,4 +1,4 @@
-/** What is drawn how: hatching tells why memory is waste, its height what an access does, not colour alone. */
+/** Legend of memory: hatching shows the reason of waste and tick height the access, not color alone. */
 
 import { KINDS } from "./draw";
 import type { MemoryOverview } from "../generated/answers";
@@ -10,7 +10,7 @@ export function MemoryLegend({ overview, hasAccesses }: { overview: MemoryOvervi
   const { why, kinds, lanes } = overview.page;
   const used = kinds.map((kind, at) => ({ kind, at })).filter(({ at }) => lanes.some((lane) => (lane.kinds[at] ?? 0) > 0));
   return (
-    <ul class="legend" aria-label="What is drawn how">
+    <ul class="legend" aria-label="Legend">
       {why.map((reason, at) => (
         <li key={reason}><Hatch lines={at === 2 ? `${LINES[0]}${LINES[1]}` : LINES[at]!} /> {reason}</li>
       ))}
@@ -18,7 +18,7 @@ export function MemoryLegend({ overview, hasAccesses }: { overview: MemoryOvervi
         <>
           <li><Tick top={6} high={6} /> read</li>
           <li><Tick top={0} high={6} /> written</li>
-          <li><Tick top={0} high={12} /> both, or not known</li>
+          <li><Tick top={0} high={12} /> both, or unknown</li>
         </>
       )}
       {used.map(({ kind, at }) => (

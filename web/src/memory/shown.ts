@@ -1,4 +1,4 @@
-/** What the drawing of memory and its tables show. */
+/** Data of the drawing of memory and its tables. */
 
 import type { MemoryOverview } from "../generated/answers";
 import type { AnswerTo } from "../transport";

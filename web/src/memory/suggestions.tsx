@@ -1,4 +1,4 @@
-/** What to change: check boxes put suggestions into the what-if curve. */
+/** Suggestions: check boxes add them to the predicted curve. */
 
 import type { Asked } from "../answers";
 import { amount, bytes, counted, percent } from "../format";
@@ -21,7 +21,7 @@ const FEW = 8;
 /** Suggestions by their numbers, if these are few. */
 export const which = (numbers: readonly number[]): string => (numbers.length > FEW ? counted(numbers.length, "suggestion") : `${numbers.length === 1 ? "suggestion" : "suggestions"} ${numbers.join(", ")}`);
 
-/** What the suggestions that are checked save together. */
+/** Combined savings of the checked suggestions. */
 export function Applied({ asked }: { asked: Asked<AnswerTo<"memory-apply">> }) {
   const numbers = numbersOf(state.value.apply);
   if (numbers.length === 0) return null;
@@ -31,25 +31,25 @@ export function Applied({ asked }: { asked: Asked<AnswerTo<"memory-apply">> }) {
         <p class="notice applied" aria-live="polite">
           With {which(numbers)}: {document.page.peaks.map(savedWords).join("; ")}.{" "}
           {document.tables.memory_applied.rows.map((row) => highest(row, numbers)).join(" ")}{" "}
-          <button type="button" class="link" onClick={() => change({ apply: "" })}>Take all back</button>
+          <button type="button" class="link" onClick={() => change({ apply: "" })}>Clear all</button>
         </p>
       )}
     </Shown>
   );
 }
 
-/** The highest point of a device afterwards, which may be elsewhere; and what of the list could not be applied. */
+/** Highest point of a device with suggestions, possibly at another time, and the suggestions that could not be applied. */
 export function highest(row: Row, numbers: readonly number[]): string {
-  const reserved = typeof row.reserved_before === "number" ? `; held at most, by the model of the allocator: ${bytes(Number(row.reserved_before))} → ${bytes(Number(row.reserved_after))}` : "";
+  const reserved = typeof row.reserved_before === "number" ? `; peak of reserved memory, by the allocator model: ${bytes(Number(row.reserved_before))} → ${bytes(Number(row.reserved_after))}` : "";
   const applied = numbersOf(`${row.applied}`.replaceAll(" ", ""));
-  const part = applied.length === numbers.length ? "" : applied.length === 0 ? " (none of them is of this device)" : ` (applied: ${which(applied)})`;
+  const part = applied.length === numbers.length ? "" : applied.length === 0 ? " (none applies to this device)" : ` (applied: ${which(applied)})`;
   return `Highest point on ${row.device}: ${bytes(Number(row.peak_before))} → ${bytes(Number(row.peak_after))}, at call ${row.at_call}${part}${reserved}.`;
 }
 
 export function Suggestions({ asked, onObject }: { asked: Asked<AnswerTo<"memory-suggestions">>; onObject: (object: number) => void }) {
   return (
     <>
-      <h2>What to change</h2>
+      <h2>Suggestions</h2>
       <Shown asked={asked}>{({ document }) => <List document={document} onObject={onObject} />}</Shown>
     </>
   );
@@ -59,7 +59,7 @@ function List({ document, onObject }: { document: SuggestionsDocument; onObject:
   const table = document.tables.memory_suggestions;
   const numbers = numbersOf(state.value.apply);
   const { combination, all, nothing, objects } = document.page;
-  if (table.rows.length === 0) return <p>Nothing was found that would make a peak lower.</p>;
+  if (table.rows.length === 0) return <p>No suggestion lowers a peak.</p>;
   const peaks = table.columns.filter(({ name }) => name.startsWith("saved_at_")).map(({ name }) => name);
   return (
     <>
@@ -71,15 +71,15 @@ function List({ document, onObject }: { document: SuggestionsDocument; onObject:
       )}
       <div class="scroll words" tabIndex={0} role="region" aria-label="Suggestions">
         <table>
-          <caption>Each alone, replayed on the trace; check some to see them together</caption>
+          <caption>Suggestions, each replayed on the trace; check several to combine them</caption>
           <thead>
             <tr>
               <th scope="col">Apply</th>
-              <th scope="col">What</th>
-              <th scope="col" class="number">Lowers the peak alone by</th>
+              <th scope="col">Change</th>
+              <th scope="col" class="number">Peak reduction</th>
               {peaks.map((peak) => <th scope="col" class="number" key={peak}>Saved at {peak.slice("saved_at_".length).toUpperCase()}</th>)}
-              <th scope="col" class="number">Adds to the run</th>
-              <th scope="col">Against</th>
+              <th scope="col" class="number">Added time</th>
+              <th scope="col">Pattern</th>
               <th scope="col">Certainty</th>
               <th scope="col">Objects</th>
             </tr>
@@ -114,8 +114,8 @@ function List({ document, onObject }: { document: SuggestionsDocument; onObject:
           </tbody>
         </table>
       </div>
-      {all > table.rows.length && <p class="quiet">{counted(all - table.rows.length, "more suggestion")}, which save less: <code>stackline memory --format csv</code> gives all.</p>}
-      {nothing > 0 && <p class="quiet">{nothing === 1 ? "1 more saves" : `${nothing} more save`} nothing at these peaks.</p>}
+      {all > table.rows.length && <p class="quiet">{counted(all - table.rows.length, "more suggestion")} with smaller savings: <code>stackline memory --format csv</code> prints all.</p>}
+      {nothing > 0 && <p class="quiet">{nothing === 1 ? "1 more suggestion saves" : `${nothing} more suggestions save`} no bytes at these peaks.</p>}
     </>
   );
 }

@@ -1,4 +1,4 @@
-/** The drawing as tables, with the same actions: curves, calls, objects. */
+/** Tables of the drawing of memory, with the same actions: curves, calls, objects. */
 
 import { useState } from "preact/hooks";
 import { bytes, count, counted } from "../format";
@@ -34,15 +34,15 @@ export function MemoryTables(props: Props) {
 function CurveRows({ shown: { curve, applied }, stretch }: Props) {
   if (!curve) return null;
   const rows = [
-    { title: "In use", seen: extent(curve.columns, 0, stretch) },
-    ...(curve.document.has_reserved ? [{ title: "Held by the allocator", seen: extent(curve.columns, 1, stretch) }] : []),
-    ...(applied ? [{ title: "In use with suggestions", seen: extent(applied.columns, 0, stretch) }] : []),
+    { title: "Live", seen: extent(curve.columns, 0, stretch) },
+    ...(curve.document.has_reserved ? [{ title: "Reserved by the allocator", seen: extent(curve.columns, 1, stretch) }] : []),
+    ...(applied ? [{ title: "Live with suggestions", seen: extent(applied.columns, 0, stretch) }] : []),
   ];
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Curves as a table">
       <table>
-        <caption>Curves, in the calls that are seen</caption>
-        <thead><tr><th scope="col">Curve</th><th scope="col" class="number">Least here</th><th scope="col" class="number">Highest here</th></tr></thead>
+        <caption>Curves, in the visible calls</caption>
+        <thead><tr><th scope="col">Curve</th><th scope="col" class="number">Lowest here</th><th scope="col" class="number">Highest here</th></tr></thead>
         <tbody>
           {rows.map(({ title, seen }) => (
             <tr key={title}><td>{title}</td><td class="number">{seen ? bytes(seen.least) : "–"}</td><td class="number">{seen ? bytes(seen.most) : "–"}</td></tr>
@@ -61,10 +61,10 @@ function CallRows({ shown: { calls, overview }, stretch, selectedCall, onCall, o
   const order = seen.toSorted((a, b) => start[a]! - start[b]!);
   const open = (at: number) => (counts[at] === 1 ? onCall(start[at]!) : onStretch({ from: start[at]!, to: start[at]! + Math.max(length[at]!, 4) }));
   return (
-    <div class="scroll" tabIndex={0} role="region" aria-label="Calls that are seen">
+    <div class="scroll" tabIndex={0} role="region" aria-label="Visible calls">
       <table>
-        <caption>Calls that are seen</caption>
-        <thead><tr><th scope="col" class="number">Call</th><th scope="col">What</th><th scope="col">Stream</th></tr></thead>
+        <caption>Visible calls</caption>
+        <thead><tr><th scope="col" class="number">Call</th><th scope="col">Operation</th><th scope="col">Stream</th></tr></thead>
         <tbody>
           {order.slice(0, most).map((at) => (
             <tr key={at} aria-selected={selectedCall === start[at]}>
@@ -84,7 +84,7 @@ function CallRows({ shown: { calls, overview }, stretch, selectedCall, onCall, o
   );
 }
 
-/** What of each lane's life is for nothing, in words. */
+/** Waste of each lane, as text. */
 export function wasteOf({ columns }: AnswerTo<"memory-objects">, why: readonly string[]): Map<number, string> {
   const { waste_lane: lanes, waste_from: from, waste_to: to, waste_why: reasons } = columns;
   const found = new Map<number, string[]>();
@@ -109,7 +109,7 @@ function ObjectRows({ objects, why, selected, onObject }: { objects: AnswerTo<"m
           <tr>
             <th scope="col">Object</th><th scope="col" class="number">Bytes</th><th scope="col" class="number">From call</th><th scope="col" class="number">To call</th>
             {has_accesses && <th scope="col" class="number">Uses</th>}
-            <th scope="col">For nothing</th><th scope="col" class="number" title="Bytes times how long they are held for nothing">Bytes × {wasted_in === "byte-seconds" ? "s" : "calls"}</th><th scope="col">Allocated at</th>
+            <th scope="col">Wasted</th><th scope="col" class="number" title="Wasted bytes times their duration">Bytes × {wasted_in === "byte-seconds" ? "s" : "calls"}</th><th scope="col">Allocated at</th>
           </tr>
         </thead>
         <tbody>
@@ -132,7 +132,7 @@ function ObjectRows({ objects, why, selected, onObject }: { objects: AnswerTo<"m
   );
 }
 
-/** What has no lane of its own, by size. */
+/** Objects without a lane, by size. */
 export function Classes({ document }: { document: ObjectsDocument }) {
   if (document.folded === 0) return null;
   return (
@@ -141,7 +141,7 @@ export function Classes({ document }: { document: ObjectsDocument }) {
       <div class="scroll" tabIndex={0} role="region" aria-label="Objects by size">
         <table>
           <caption>By size</caption>
-          <thead><tr><th scope="col">Bytes each</th><th scope="col" class="number">Objects</th><th scope="col" class="number">Bytes together</th></tr></thead>
+          <thead><tr><th scope="col">Bytes each</th><th scope="col" class="number">Objects</th><th scope="col" class="number">Total bytes</th></tr></thead>
           <tbody>
             {document.classes.map(({ from, objects, bytes: sum }) => (
               <tr key={from}><td>{from === 0 ? "none" : `${bytes(from)} and more, below ${bytes(from * 2)}`}</td><td class="number">{count(objects)}</td><td class="number">{bytes(sum)}</td></tr>

@@ -1,4 +1,4 @@
-/** Beside the objects: who holds memory at the peaks, and the caching allocator. */
+/** Tabs of the Memory page: owners at the peaks, and the caching allocator. */
 
 import { useRef } from "preact/hooks";
 import { useAnswer } from "../answers";
@@ -13,7 +13,7 @@ import type { AnswerTo } from "../transport";
 import { hatch } from "./draw";
 import type { MemoryOverview } from "../generated/answers";
 
-/** Who holds memory at each peak, summed by something. */
+/** Live memory at each peak by owner, grouped. */
 export function Holders() {
   const by = state.value.held ?? "place";
   const asked = useAnswer("memory-holders", { by, rank: rank.value });
@@ -22,7 +22,7 @@ export function Holders() {
       {({ document }) => (
         <>
           <label>
-            Sum up by{" "}
+            Group by{" "}
             <select value={by} onChange={(event) => change({ held: event.currentTarget.value }, "replace")}>
               {document.page.by.map((name) => <option key={name} value={name}>{name}</option>)}
             </select>
@@ -44,7 +44,7 @@ export function Allocator({ overview }: { overview: MemoryOverview }) {
         <div class="scroll" tabIndex={0} role="region" aria-label="At the peaks">
           <table>
             <caption>At the peaks</caption>
-            <thead><tr><th scope="col">Peak</th><th scope="col" class="number">In use</th><th scope="col" class="number">Held by the allocator</th><th scope="col" class="number">Held, not in use</th></tr></thead>
+            <thead><tr><th scope="col">Peak</th><th scope="col" class="number">Live</th><th scope="col" class="number">Reserved by the allocator</th><th scope="col" class="number">Reserved, not live</th></tr></thead>
             <tbody>
               {peaks.rows.map((row) => (
                 <tr key={`${row.peak}`}>
@@ -59,7 +59,7 @@ export function Allocator({ overview }: { overview: MemoryOverview }) {
       )}
       {overview.page.has_segments ? <Shown asked={asked}>{(answer) => <Segments answer={answer} />}</Shown> : (
         <p class="notice">
-          The source tells nothing of the allocator's segments. A memory snapshot does: call <code>torch.cuda.memory._record_memory_history()</code> first, then{" "}
+          The input has no allocator segments. To record a memory snapshot, call <code>torch.cuda.memory._record_memory_history()</code> first, then{" "}
           <code>torch.cuda.memory._dump_snapshot("snapshot.pickle")</code>, and open that file.
         </p>
       )}
@@ -92,13 +92,13 @@ function Segments({ answer }: { answer: AnswerTo<"memory-allocator"> }) {
       {tables.memory_allocator.notes.map((note) => <p class="quiet" key={note}>{note}</p>)}
       {state.value.as === "table" ? <SegmentRows answer={answer} /> : (
         <>
-          <p class="quiet">The {counted(page.segments.length, "largest segment")} at the moment of the snapshot, as long as they are large: blocks in use are filled, those that wait for another stream crossed, free ones empty.</p>
+          <p class="quiet">The {counted(page.segments.length, "largest segment")} at the time of the snapshot, drawn to scale: live blocks are filled, blocks that wait for another stream are hatched, free blocks are empty.</p>
           <div class="canvas">
             <Canvas label={`${counted(page.segments.length, "segment")} of the allocator; the button Table shows them as a table`} height={page.segments.length * HIGH + 4} scroll={scroll} draw={draw} />
           </div>
         </>
       )}
-      {page.left_out > 0 && <p class="quiet">{counted(page.left_out, "smaller segment")} {page.left_out === 1 ? "is" : "are"} left out.</p>}
+      {page.left_out > 0 && <p class="quiet">{counted(page.left_out, "smaller segment")} {page.left_out === 1 ? "is" : "are"} not shown.</p>}
     </>
   );
 }
@@ -137,7 +137,7 @@ function SegmentRows({ answer: { document, columns } }: { answer: AnswerTo<"memo
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Segments as a table">
       <table>
-        <caption>The largest segments at the moment of the snapshot</caption>
+        <caption>Largest segments at the time of the snapshot</caption>
         <thead>
           <tr>
             <th scope="col">Address</th><th scope="col">Stream</th><th scope="col" class="number">Bytes</th><th scope="col" class="number">Blocks</th>

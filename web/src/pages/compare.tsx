@@ -1,4 +1,4 @@
-/** Two runs side by side: what changed per step (without steps as a whole, or per call), and what of it is more than noise. */
+/** Compare page: changes between two runs per step (as a whole or per call without steps), with significance. */
 
 import { useAnswer } from "../answers";
 import { amount, bytes, count, counted, duration } from "../format";
@@ -18,7 +18,7 @@ export function Compare({ meta }: { meta: Meta }) {
       <h1 id="compare-title">Compare</h1>
       {meta.baseline === null ? (
         <p class="notice">
-          There is nothing to compare with: <code>stackline view B --baseline A</code> opens two runs.
+          No baseline: open two runs with <code>stackline view B --baseline A</code>.
         </p>
       ) : (
         <>
@@ -33,7 +33,7 @@ export function Compare({ meta }: { meta: Meta }) {
   );
 }
 
-/** What is said of a run beside its times: versions, devices, and how it was recorded. */
+/** Properties of a run besides its times: versions, devices, recording. */
 export function surroundings(meta: Meta): ReadonlyMap<string, string> {
   const [trace, process] = [meta.traces[0], meta.recording?.processes[0]];
   const pairs: Array<readonly [string, string | undefined]> = [
@@ -48,17 +48,17 @@ export function surroundings(meta: Meta): ReadonlyMap<string, string> {
   return new Map(pairs.flatMap(([key, value]) => (value ? [[key, value] as const] : [])));
 }
 
-/** What of their surroundings differs between both runs. */
+/** Differences between the properties of both runs. */
 function Surroundings({ after }: { after: Meta }) {
   const asked = useAnswer("meta", { run: "before" });
   if (asked.state !== "ok") return null;
   const [a, b] = [surroundings(asked.answer.document), surroundings(after)];
   const differ = [...new Set([...a.keys(), ...b.keys()])].filter((key) => a.get(key) !== b.get(key));
-  if (differ.length === 0) return <p class="quiet">Both say the same of versions, devices and how they were recorded.</p>;
+  if (differ.length === 0) return <p class="quiet">Versions, devices and recording options are equal.</p>;
   return (
     <table class="surroundings">
-      <caption>What else differs between both</caption>
-      <thead><tr><th scope="col">What</th><th scope="col">A</th><th scope="col">B</th></tr></thead>
+      <caption>Differences of versions, devices and recording</caption>
+      <thead><tr><th scope="col">Property</th><th scope="col">A</th><th scope="col">B</th></tr></thead>
       <tbody>
         {differ.map((key) => (
           <tr key={key}><th scope="row">{key.replaceAll("_", " ")}</th><td class="long">{cut(a.get(key) ?? "–")}</td><td class="long">{cut(b.get(key) ?? "–")}</td></tr>
@@ -78,27 +78,27 @@ function Changes({ compared }: { compared: Comparison }) {
     <>
       {compared.warnings.length > 0 && (
         <div class="notice warnings">
-          <p>These runs can hardly be compared, so no verdict is given:</p>
+          <p>These runs are hardly comparable, so there are no verdicts:</p>
           <ul>{compared.warnings.map((warning) => <li key={warning}>Warning: {warning}</li>)}</ul>
         </div>
       )}
       {compared.notes.map((note) => <p class="quiet" key={note}>{note}</p>)}
       <div class="bar">
-        <button type="button" aria-pressed={all} onClick={() => change({ noise: all ? "" : "1" })}>Show what is within the noise, too</button>
-        <button type="button" onClick={() => lookAt({ page: "flame", beside: "before", shape: "top-down", gone: "1" })}>Flame graph of the differences</button>
+        <button type="button" aria-pressed={all} onClick={() => change({ noise: all ? "" : "1" })}>Show changes within noise</button>
+        <button type="button" onClick={() => lookAt({ page: "flame", beside: "before", shape: "top-down", gone: "1" })}>Differential flame graph</button>
       </div>
       {tables.map(([name, table]) => <ChangeTable key={name} of={name} table={table} per={compared.per} all={all} isJudged={compared.warnings.length === 0} />)}
     </>
   );
 }
 
-/** How high memory stands at most, in both runs. */
+/** Highest memory peak of each device, in both runs. */
 function MemoryPeaks() {
   const asked = useAnswer("compare-memory");
   if (asked.state !== "ok" || asked.answer.document.devices.length === 0) return null;
   return (
     <table>
-      <caption>Memory: the highest peak of each device</caption>
+      <caption>Highest memory peak of each device</caption>
       <thead><tr><th scope="col">Device</th><th scope="col" class="number">A</th><th scope="col" class="number">B</th><th scope="col" class="number">Change from A to B</th></tr></thead>
       <tbody>
         {asked.answer.document.devices.map(({ device, before, after }) => (
@@ -140,8 +140,8 @@ function ChangeTable({ of, table, per, all, isJudged }: { of: string; table: Tab
               <th scope="col" class="number">A</th>
               <th scope="col" class="number">B</th>
               <th scope="col" class="number">Change from A to B</th>
-              <th scope="col" class="number">Between</th>
-              {isCounted && <th scope="col" class="number">{per === "step" ? "How often a step" : "How often"}</th>}
+              <th scope="col" class="number">Confidence interval</th>
+              {isCounted && <th scope="col" class="number">{per === "step" ? "Calls per step" : "Calls"}</th>}
               <th scope="col">Verdict</th>
             </tr>
           </thead>
@@ -166,14 +166,14 @@ function ChangeTable({ of, table, per, all, isJudged }: { of: string; table: Tab
 
 type Side = "before" | "after";
 
-/** Whether a row has no time of a side: it does not occur there, or its records are missing. Neither is a time of 0. */
+/** Check if a row has no time on a side: absent, or with missing records. Neither is a time of 0. */
 const isAbsent = (row: Row, side: Side): boolean => {
   const ns = row[`${side}_ns`];
   const isElsewhere = row.verdict === (side === "before" ? "only in B" : "only in A");
   return isElsewhere || typeof ns !== "number" || (ns === 0 && row[`count_${side}`] === 0);
 };
 
-/** Whether times of a row are told by call: of both sides or of none. */
+/** Check if times of a row are per call: on both sides or none. */
 const isOfCalls = (row: Row, per: string): boolean => per === "call" && typeof row.before_ns_per_call === "number" && typeof row.after_ns_per_call === "number";
 
 /** The time of a side. */
@@ -198,26 +198,26 @@ export function changeText(row: Row, per: string): string {
   return change !== undefined && typeof share === "number" ? `${signed(change)} (${signedPercent(share)})` : signed(change);
 }
 
-/** What is measured, in words. */
-const MEASURES: Readonly<Record<string, string>> = { step: "step with all its work (mean without the slowest and the fastest fifth)", gpu: "GPU time", cpu: "CPU time", cpu_total: "CPU time with what it calls" };
+/** Labels of measures. */
+const MEASURES: Readonly<Record<string, string>> = { step: "step with its GPU work (mean without the slowest and fastest fifth)", gpu: "GPU time", cpu: "CPU time", cpu_total: "CPU time (inclusive)" };
 
-/** What a row of a table is of: of operators, CPU time is told with and without what they call. */
+/** Label of a row's measure. Operators have inclusive and self CPU time. */
 const measureOf = (name: string, table: string, per: string) =>
-  name === "cpu" && table === "operators" ? "CPU time, itself"
+  name === "cpu" && table === "operators" ? "CPU time (self)"
   : name === "step" && per !== "step" ? "the whole run"
   : (MEASURES[name] ?? name);
 
-/** How many rows are seen of how many, and why not all. */
+/** Numbers of visible and hidden rows, with reasons. */
 function toldRows(shown: number, total: number, hidden: number): string {
-  if (total === 0) return "there are none";
-  const noise = hidden === 0 ? "" : `${count(hidden)} within the noise ${hidden === 1 ? "is" : "are"} hidden`;
-  if (shown === 0) return `nothing beyond the noise; ${noise}`;
+  if (total === 0) return "none";
+  const noise = hidden === 0 ? "" : `${count(hidden)} within noise hidden`;
+  if (shown === 0) return `no significant changes; ${noise}`;
   const more = total - hidden - shown;
-  const rest = [noise, more > 0 ? `${count(more)} with smaller changes are not listed` : ""].filter((part) => part !== "");
+  const rest = [noise, more > 0 ? `${count(more)} smaller changes not listed` : ""].filter((part) => part !== "");
   return [counted(shown, "row"), ...rest].join("; ");
 }
 
-/** How often it is in a step of A (or all of it), and of B where that differs. */
+/** Number of calls per step (or in total) in A, and in B if different. */
 function often(row: Row): string {
   const [before, after] = [row.count_before, row.count_after].map((value) => (typeof value === "number" ? value.toLocaleString("en", { maximumFractionDigits: 1 }) : "–"));
   return before === after ? `${before}` : `${before} → ${after}`;

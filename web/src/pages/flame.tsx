@@ -1,4 +1,4 @@
-/** The flame graph: a tree of calls, in any direction and from any frame. */
+/** Flame graph page: a call tree in any direction and from any frame. */
 
 import { useEffect, useMemo } from "preact/hooks";
 import { useAnswer, useLast } from "../answers";
@@ -14,7 +14,7 @@ import { drawnIn, finder, nextMatch } from "../flame/match";
 import { type Args, escaped, flameArgs } from "../flame/question";
 import { TreeTable } from "../flame/table";
 import { Undrawn } from "../flame/undrawn";
-import { captionOf, labelOf, pathOf, selectedNode } from "../flame/words";
+import { captionOf, labelOf, pathOf, selectedNode } from "../flame/messages";
 import { Nearest } from "../parts/nearest";
 import { Shown } from "../parts/notice";
 import { change, lookAt, noted, rank, selection, state } from "../state";
@@ -28,7 +28,7 @@ export function Flame() {
   return hasCalls ? <CallGraph /> : (
     <section aria-labelledby="flame-title">
       <h1 id="flame-title">Flame graph</h1>
-      <p class="notice">Nothing was measured at any call: there is no tree to draw.</p>
+      <p class="notice">The run has no calls with measurements, so there is no tree to draw.</p>
     </section>
   );
 }
@@ -39,14 +39,14 @@ function CallGraph() {
   const last = useLast(asked);
   return (
     <section aria-labelledby="flame-title">
-      <h1 id="flame-title">{state.value.beside ? "Flame graph of the differences" : "Flame graph"}</h1>
+      <h1 id="flame-title">{state.value.beside ? "Differential flame graph" : "Flame graph"}</h1>
       {last && <Bar calls={last.document} />}
       {last && <p class="paper">{captionOf(last.document.title, { ...args, of: args.of && (state.value.here ?? args.of), find: state.value.find })}</p>}
       {asked.state === "refused" || last === undefined ? (
         <>
           <Shown asked={asked}>{() => null}</Shown>
           {asked.state === "refused" && last === undefined && state.value.metric && (
-            <button type="button" onClick={() => lookAt({ metric: "" })}>By the first metric</button>
+            <button type="button" onClick={() => lookAt({ metric: "" })}>Use the first metric</button>
           )}
         </>
       ) : (
@@ -82,8 +82,8 @@ function Graph({ answer, isFlat, args }: { answer: AnswerTo<"calls">; isFlat: bo
       {isEmpty && (
         <p class="notice">
           {state.value.focus && !state.value.hide
-            ? <>No path has a frame with {state.value.focus} in its name, of what is chosen here.<Nearest text={state.value.focus} choose={(name) => lookAt({ focus: escaped(name) })} /></>
-            : "Nothing was measured in what is chosen here: choose other steps, another metric, or fewer filters."}
+            ? <>No call path in the selection has a frame with {state.value.focus} in its name.<Nearest text={state.value.focus} choose={(name) => lookAt({ focus: escaped(name) })} /></>
+            : "The selection has no measurements: select other steps, another metric, or fewer filters."}
         </p>
       )}
       <NotFound tree={tree} root={root} />
@@ -97,7 +97,7 @@ function Graph({ answer, isFlat, args }: { answer: AnswerTo<"calls">; isFlat: bo
   );
 }
 
-/** The node that is selected: by its row or its name, or as what the event that is selected counts at. One that is too narrow is zoomed to. */
+/** Selected node, by row or name, or the node of the selected event. A node too narrow to see is zoomed to. */
 function useSelected(whole: Tree, tree: Tree): number | undefined {
   const sel = selection.value;
   const event = sel.startsWith("event:") ? sel.slice("event:".length) : undefined;
@@ -138,7 +138,7 @@ function useMatches(tree: Tree, root: number, selected: number | undefined): voi
   });
 }
 
-/** That no frame that is drawn has what is looked for. */
+/** Notice that no visible frame matches the search. */
 function NotFound({ tree, root }: { tree: Tree; root: number }) {
   const { find } = state.value;
   const isMissed = useMemo(() => {
@@ -148,14 +148,14 @@ function NotFound({ tree, root }: { tree: Tree; root: number }) {
   if (!find || !isMissed) return null;
   return (
     <p class="notice" aria-live="polite">
-      No frame that is drawn has {find} in its name. <Undrawn text={find} document={tree.document} />
+      No visible frame has {find} in its name. <Undrawn text={find} document={tree.document} />
     </p>
   );
 }
 
 function Path({ tree, root }: { tree: Tree; root: number }) {
   return (
-    <nav class="path" aria-label="Path to what is shown">
+    <nav class="path" aria-label="Path to the zoomed frame">
       <button type="button" onClick={() => change({ root: "" })}>all</button>
       {pathOf(tree, root).map(([row, name]) => (
         <span key={row}>

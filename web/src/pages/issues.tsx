@@ -1,4 +1,4 @@
-/** Findings, by what they gain; the one that is chosen with its evidence and its source in place. */
+/** Issues page: findings by gain; the selected one with evidence and source. */
 
 import { Fragment } from "preact";
 import { useState } from "preact/hooks";
@@ -34,20 +34,20 @@ export function Issues({ meta }: { meta: Meta }) {
   );
 }
 
-/** What the length of a step is that gains are parts of: the Overview has that which the program marks, too. */
+/** Definition of the step length to which gains refer; the Overview also shows the marked span. */
 export function lengthWords({ steps, with_gpu_work: withWork = true }: Pick<Findings, "steps" | "with_gpu_work">): string {
   const of = steps === 1 ? "" : `mean of ${count(steps)} steps, `;
   const [it, them] = steps === 1 ? ["it", "it"] : ["they", "them"];
-  return of + (withWork ? `to the end of the work that was launched in ${them}` : `as the program marks ${them}; ${it} launched no GPU work`);
+  return of + (withWork ? `until the GPU work launched in ${them} ends` : `as marked by the program; ${it} launched no GPU work`);
 }
 
-/** How findings are ordered, which their gains alone do not show. */
-export const UNSURE = "Ordered by gain; behind the others, whatever they gain, come those of low confidence that perhaps gain nothing.";
+/** Order of findings, which their gains alone do not show. */
+export const UNSURE = "Ordered by gain; findings of low confidence with lower bound 0 come last.";
 
-/** Whether a finding stands behind those that are surer: see `is_unsure` in crates/findings. */
+/** Check if a finding is listed after surer ones: see `is_unsure` in crates/findings. */
 export const isUnsure = (row: Row): boolean => row.confidence === "low" && !(Number(row.gain_low_bytes ?? row.gain_low_ns ?? 0) > 0);
 
-/** Whether the gains alone do not tell the order. */
+/** Check if the order differs from the gains. */
 export const isMixed = (rows: readonly Row[]): boolean => rows.some(isUnsure) && !rows.every(isUnsure);
 
 function lengthOf(found: Findings): string {
@@ -56,8 +56,8 @@ function lengthOf(found: Findings): string {
     const of = "of one thread";
     return steps > 0 ? `a step takes ${duration(step_ns)} ${of} (mean of ${count(steps)})` : `${duration(step_ns)} ${of}`;
   }
-  if (steps > 0) return `a step takes ${duration(step_ns)}${found.with_gpu_work === false ? "" : " with all its work"} (${lengthWords(found)})`;
-  return step_ns > 0 ? `the run takes ${duration(step_ns)}` : "of memory alone";
+  if (steps > 0) return `a step takes ${duration(step_ns)}${found.with_gpu_work === false ? "" : " with its GPU work"} (${lengthWords(found)})`;
+  return step_ns > 0 ? `the run takes ${duration(step_ns)}` : "memory data only";
 }
 
 function List({ found }: { found: Findings }) {
@@ -67,12 +67,12 @@ function List({ found }: { found: Findings }) {
     <>
       <p class="quiet">
         {counted(rows.length, "finding")}; {lengthOf(found)}.
-        {found.together && ` All together gain ${duration(found.together.ns)} (${percent(found.together.ns, found.step_ns)}), ${boundsOf(found.together, found.step_ns)}.`}
-        {found.left_out > 0 && ` ${count(found.left_out)} that gain less than 0.5 % are left out.`}
+        {found.together && ` Combined gain ${duration(found.together.ns)} (${percent(found.together.ns, found.step_ns)}), ${boundsOf(found.together, found.step_ns)}.`}
+        {found.left_out > 0 && ` ${count(found.left_out)} with a gain below 0.5 % are omitted.`}
         {isMixed(rows) && ` ${UNSURE}`}
       </p>
       {rows.length > 1 && <Filters rows={rows} />}
-      {rows.length === 0 && <p>Nothing was found that would gain much: a finding is told of that gains 0.5 % of a step, or of a device's peak, or more.{run.value && lostOf(run.value).length > 0 && " Numbers are of what is there: what was lost may have more."}</p>}
+      {rows.length === 0 && <p>No findings with a gain of at least 0.5 % of a step or of a device's peak.{run.value && lostOf(run.value).length > 0 && " Part of the run was lost, so some may be missing."}</p>}
       <ol class="cards">
         {rows.map((row, at) => isWanted(row) && (
           <li key={at}>
@@ -82,7 +82,7 @@ function List({ found }: { found: Findings }) {
         ))}
       </ol>
       <Uncovered found={found} />
-      {found.notes.map((note) => <p class="quiet" key={note}><Sentence text={note} />{note.includes("`stackline memory`") && <> <button type="button" class="link" onClick={() => change({ page: "memory" })}>What the Memory page says of it</button></>}</p>)}
+      {found.notes.map((note) => <p class="quiet" key={note}><Sentence text={note} />{note.includes("`stackline memory`") && <> <button type="button" class="link" onClick={() => change({ page: "memory" })}>Details on the Memory page</button></>}</p>)}
       <Nearest rows={found.nearest} isOpen={rows.length === 0} />
       <Looked rules={found.rules} isOpen={rows.length === 0} />
       <NotChecked rows={found.tables.not_checked.rows} />
@@ -90,10 +90,10 @@ function List({ found }: { found: Findings }) {
   );
 }
 
-/** What findings can be of alone, and how that is called. */
+/** Filters of findings, with labels. */
 const FILTERS = [["area", "About"], ["confidence", "Confidence"]] as const;
 
-/** Whether a finding is of what is chosen. */
+/** Check if a finding matches the filters. */
 const isWanted = (row: Row): boolean => FILTERS.every(([name]) => !state.value[name] || state.value[name] === `${row[name]}`);
 
 function Filters({ rows }: { rows: readonly Row[] }) {
@@ -114,7 +114,7 @@ function Filters({ rows }: { rows: readonly Row[] }) {
   );
 }
 
-/** What takes much of the time and no finding is about, in the sentences of the terminal; each has its whole name where one points. */
+/** Large groups of time without a finding, in the terminal's sentences; the tooltip has the full name. */
 function Uncovered({ found }: { found: Findings }) {
   // A line of a group begins with "- "; other lines are heads of what follows.
   const names = (found.uncovered?.groups ?? []).map((group) => group.name).values();
@@ -137,12 +137,12 @@ function Uncovered({ found }: { found: Findings }) {
   );
 }
 
-/** What came nearest to being a finding. */
+/** Largest gains below the limit. */
 function Nearest({ rows, isOpen }: { rows: Findings["nearest"]; isOpen: boolean }) {
   if (rows.length === 0) return null;
   return (
     <details open={isOpen}>
-      <summary>Nearest to being a finding: what gains most of that which gains less than 0.5 %</summary>
+      <summary>Largest gains below the limit of 0.5 %</summary>
       <ul>
         {rows.map((row, at) => (
           <li key={at}>{row.percent.toFixed(2)} %: {row.code} <Sentence text={row.title} />{row.place && ` (${row.place})`}</li>
@@ -152,12 +152,12 @@ function Nearest({ rows, isOpen }: { rows: Findings["nearest"]; isOpen: boolean 
   );
 }
 
-/** What was looked for: that nothing was found says no more than that. */
+/** Checked rules, to show the scope of an empty result. */
 function Looked({ rules, isOpen }: { rules: Findings["rules"]; isOpen: boolean }) {
   if (rules.length === 0) return null;
   return (
     <details open={isOpen}>
-      <summary>{counted(rules.length, "rule")} looked</summary>
+      <summary>{counted(rules.length, "rule")} checked</summary>
       <ul>
         {rules.map((rule) => <li key={rule.code}><LookedFor rule={rule} /></li>)}
       </ul>
@@ -165,7 +165,7 @@ function Looked({ rules, isOpen }: { rules: Findings["rules"]; isOpen: boolean }
   );
 }
 
-/** A rule with what it reports from, and its page once it is asked for. */
+/** A rule with its thresholds, and its documentation on demand. */
 function LookedFor({ rule: { code, name, about, thresholds } }: { rule: Rule }) {
   const [open, setOpen] = useState(false);
   const asked = useAnswer(open ? "rule" : undefined, { code });
@@ -182,7 +182,7 @@ function NotChecked({ rows }: { rows: readonly Row[] }) {
   if (rows.length === 0) return null;
   return (
     <details>
-      <summary>{counted(rows.length, "rule")} could not look</summary>
+      <summary>{counted(rows.length, "rule")} not checked</summary>
       <ul>
         {rows.map((row) => (
           <li key={`${row.code}`}>{row.code} {row.name}: {row.missing}</li>
@@ -192,7 +192,7 @@ function NotChecked({ rows }: { rows: readonly Row[] }) {
   );
 }
 
-/** What a finding gains, in words: time of a step, or bytes at a device's peak. */
+/** Gain of a finding as text: time per step, or bytes at a device's peak. */
 function gainOf(row: Row, step: number): { likely: string; share: string; bounds: string } | undefined {
   const number = (name: string) => (typeof row[name] === "number" ? (row[name] as number) : undefined);
   const time = number("gain_ns");
@@ -206,11 +206,11 @@ function gainOf(row: Row, step: number): { likely: string; share: string; bounds
   return {
     likely: bytes(saved),
     share: `${(number("peak_percent") ?? 0).toFixed(1)} % of the peak of ${row.device}`,
-    bounds: low > 0 ? `bounds ${bytes(low)} to ${high}` : `perhaps nothing, upper bound ${high}`,
+    bounds: low > 0 ? `bounds ${bytes(low)} to ${high}` : `bounds 0 to ${high}`,
   };
 }
 
-/** Whether a card of another page was opened, and the keyboard is not at the finding yet. */
+/** A card of another page was opened, and the focus has not moved to the finding yet. */
 let hasLeft = false;
 
 /** A finding in a few lines; a click shows the rest. */
@@ -247,13 +247,13 @@ export function IssueCard({ row, at, step }: { row: Row; at: number; step: numbe
   );
 }
 
-/** File and line, or what is known instead. */
+/** File and line, or the best available location. */
 export function placeOf(row: Row): string {
   if (row.file) return `${row.file}${row.line ? `:${row.line}` : ""}${row.function ? ` in ${row.function}` : ""}`;
   return [row.module, row.operator].filter(Boolean).join(", ") || "the whole run";
 }
 
-/** Where the edit belongs, which may be elsewhere than where it is seen. */
+/** Source location of the edit, which may differ from that of the finding. */
 export function changeOf(row: Row): string {
   if (!row.change_file) return placeOf(row);
   return placeOf({ file: row.change_file, line: row.change_line ?? null, function: row.change_function ?? null });
@@ -288,7 +288,7 @@ function Detail({ at, row, step }: { at: number; row: Row; step: number }) {
             <Events detail={document} />
             {document.page && (
               <details class="rule">
-                <summary>All of the rule: when it is wrong, what it needs, how it is set</summary>
+                <summary>Full rule: false positives, required data, settings</summary>
                 <pre tabIndex={0} role="region" aria-label={`Rule ${row.code}`}>{document.page}</pre>
               </details>
             )}
@@ -312,18 +312,18 @@ function InFlame({ row }: { row: Row }) {
   );
 }
 
-/** How not to be told of it again. The page writes nothing: these are lines to copy. */
+/** Ways to suppress a finding, as lines to copy. The page writes no files. */
 function NoProblem({ row }: { row: Row }) {
   const comment = `# stackline: ignore[${row.code}]`;
   const line = `${row.code}${row.file ? ` ${row.file}` : ""}`;
   return (
     <details>
       <summary>Not a problem here</summary>
-      <p>Two ways to be told of it no more:</p>
+      <p>To ignore this finding, use one of these:</p>
       <ul>
         {row.file && row.line && (
           <li>
-            the comment <code>{comment}</code> in {row.file}, in line {row.line} or alone in the one above, which <code>stackline findings</code> heeds <Copy title="Copy the comment" text={() => comment} />
+            the comment <code>{comment}</code> in {row.file}, in line {row.line} or alone in the line above, for <code>stackline findings</code> <Copy title="Copy the comment" text={() => comment} />
           </li>
         )}
         <li>
@@ -344,7 +344,7 @@ function Events({ detail }: { detail: FindingDetail }) {
   const of = detail.rank === null ? {} : { rank: `${detail.rank}` };
   return (
     <details open>
-      <summary>{detail.events_total === 1 ? "1 event shows" : `${count(detail.events_total)} events show`} it{detail.events_total > listed && `, the first ${count(listed)} are listed`}{detail.rank !== null && `, on rank ${detail.rank}`}</summary>
+      <summary>{detail.events_total === 1 ? "1 event" : `${count(detail.events_total)} events`} of this finding{detail.events_total > listed && `, the first ${count(listed)} listed`}{detail.rank !== null && `, on rank ${detail.rank}`}</summary>
       <ul class="events">
         {detail.events.slice(0, most).map(([event, name, kind, start, dur]) => (
           <li key={event}>
@@ -356,7 +356,7 @@ function Events({ detail }: { detail: FindingDetail }) {
         ))}
       </ul>
       {listed > most && <button type="button" onClick={() => setMost(listed)}>{counted(listed - most, "more event")}</button>}
-      {listed <= most && detail.events_total > listed && <p class="quiet">The first {count(listed)} of them: the timeline and the search have the others.</p>}
+      {listed <= most && detail.events_total > listed && <p class="quiet">The timeline and the search contain the other events.</p>}
     </details>
   );
 }

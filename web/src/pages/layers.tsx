@@ -1,11 +1,11 @@
-/** Layers and kernels: which data it needs, and where what is known of them stands until then. */
+/** Layers page, not implemented: required data, and alternatives. */
 
 import { noGpu } from "../lost";
 import { lookAt } from "../state";
 import type { Meta } from "../generated/answers";
 
 /** In a few words, for the list of pages. */
-export const NEEDED = "Not there yet. Needs kernels, the module that each belongs to, and their FLOPs and bytes from hardware counters";
+export const NEEDED = "Not available yet. Needs kernels with their modules, and FLOPs and bytes from hardware counters";
 
 export function Layers({ meta }: { meta: Meta }) {
   return (
@@ -13,26 +13,26 @@ export function Layers({ meta }: { meta: Meta }) {
       <h1 id="layers-title">Layers &amp; kernels</h1>
       <div class="notice">
         <p>
-          This page is not there yet. It will show each layer of the model in the order in which it runs, with its time, its memory and its kernels, and how near each
-          kernel comes to what the GPU can do. For that it needs:
+          This page is not available yet. It will show the layers of the model in execution order with time, memory and kernels, and each kernel's share of the
+          GPU's peak rate. It needs:
         </p>
         <ul>
           <li>
-            kernels: {meta.has.gpu ? "this run has them" : `this run has none: ${noGpu(meta)}`}
+            kernels: {meta.has.gpu ? "present in this run" : `missing in this run: ${noGpu(meta)}`}
           </li>
-          <li>the module that each kernel belongs to: torch.profiler with <code>with_stack=True</code> names modules</li>
-          <li>how many operations and bytes each kernel is of, by hardware counters, and what the GPU can do at most: nothing measures these for Stackline yet</li>
+          <li>the module of each kernel: torch.profiler with <code>with_stack=True</code> records modules</li>
+          <li>FLOPs and bytes of each kernel from hardware counters, and the GPU's peak rates: not measured by Stackline yet</li>
         </ul>
       </div>
-      <h2>Until then</h2>
+      <h2>Alternatives</h2>
       <ul>
         {meta.has.gpu && (
           <>
-            <li><button type="button" class="link" onClick={() => lookAt({ page: "overview" })}>Overview</button> lists kernels by time; <code>stackline kernels</code> gives all of them.</li>
-            <li><button type="button" class="link" onClick={() => lookAt({ page: "flame", shape: "bottom-up", metric: "gpu_time", of: "" })}>Flame graph, bottom-up by GPU time</button> leads from a kernel to what launched it.</li>
+            <li><button type="button" class="link" onClick={() => lookAt({ page: "overview" })}>Overview</button> lists kernels by time; <code>stackline kernels</code> prints all of them.</li>
+            <li><button type="button" class="link" onClick={() => lookAt({ page: "flame", shape: "bottom-up", metric: "gpu_time", of: "" })}>Flame graph, bottom-up by GPU time</button> shows the launching call paths of a kernel.</li>
           </>
         )}
-        <li><button type="button" class="link" onClick={() => lookAt({ page: "flame", shape: "", colour: "module", of: "" })}>Flame graph, coloured by module</button> shows how long each module takes, where the run names modules.</li>
+        <li><button type="button" class="link" onClick={() => lookAt({ page: "flame", shape: "", colour: "module", of: "" })}>Flame graph, colored by module</button> shows the time of each module, if the run records modules.</li>
       </ul>
     </section>
   );

@@ -1,4 +1,4 @@
-/** Memory: how much is in use when, who touches it, what of it is for nothing, and what a change would save. */
+/** Memory page: live memory over time, accesses, waste and suggestions. */
 
 import { useState } from "preact/hooks";
 import { useAnswer, useLast } from "../answers";
@@ -32,19 +32,19 @@ export function Memory() {
   );
 }
 
-/** Why there is nothing, and how to get it. */
+/** Notice for runs without memory data, with instructions to record it. */
 const NoMemory = () => (
   <div class="notice">
-    <p>Nothing in this run tells of memory: it was recorded without allocations.</p>
+    <p>This run has no memory data: it was recorded without allocations.</p>
     <ul>
-      <li>Tensors of the CPU: <code>stackline record --mode trace --memory -- python train.py</code></li>
+      <li>CPU tensors: <code>stackline record --mode trace --memory -- python train.py</code></li>
       <li>With torch.profiler: <code>profile(profile_memory=True, with_stack=True)</code></li>
-      <li>A GPU's caching allocator: <code>torch.cuda.memory._record_memory_history()</code>, later <code>torch.cuda.memory._dump_snapshot("snapshot.pickle")</code>, then <code>stackline view snapshot.pickle</code></li>
+      <li>The caching allocator of a GPU: <code>torch.cuda.memory._record_memory_history()</code>, later <code>torch.cuda.memory._dump_snapshot("snapshot.pickle")</code>, then <code>stackline view snapshot.pickle</code></li>
     </ul>
   </div>
 );
 
-const TABS = [["objects", "Objects"], ["holders", "Who holds it"], ["allocator", "Allocator"]] as const;
+const TABS = [["objects", "Objects"], ["holders", "Owners"], ["allocator", "Allocator"]] as const;
 
 function Body({ overview }: { overview: MemoryOverview }) {
   const { memory, page } = overview;
@@ -58,12 +58,12 @@ function Body({ overview }: { overview: MemoryOverview }) {
       </p>
       <Peaks overview={overview} />
       {device !== undefined && <Composition overview={overview} device={device.device} />}
-      {!memory.has_accesses && <p class="notice">The source does not say who touches memory: unused, early and late memory cannot be told, and lives of objects have no marks. <code>stackline record --mode trace --memory</code> says so of tensors.</p>}
+      {!memory.has_accesses && <p class="notice">The input has no memory accesses, so unused memory, early allocations and late frees cannot be found. To record accesses of tensors: <code>stackline record --mode trace --memory</code>.</p>}
       {overview.tables.memory_out_of_memory && <OutOfMemory overview={overview} />}
       <Repairs overview={overview} />
-      {device === undefined ? <p class="notice">No object in it takes any bytes: there is no curve to draw.</p> : (
+      {device === undefined ? <p class="notice">No object has any bytes, so there is no curve to draw.</p> : (
         <>
-          <div class="bar" role="group" aria-label="What is shown">
+          <div class="bar" role="group" aria-label="Views of memory">
             {TABS.map(([id, title]) => <button type="button" key={id} aria-pressed={tab === id} onClick={() => change({ tab: id === "objects" ? "" : id })}>{title}</button>)}
           </div>
           {tab === "objects" && <Objects overview={overview} device={device.device} key={device.device} />}
@@ -84,7 +84,7 @@ function Peaks({ overview }: { overview: MemoryOverview }) {
         <div key={`${row.peak}`}>
           <dt>{row.peak} on {row.device}</dt>
           <dd title={`${row.bytes} bytes`}>{bytes(Number(row.bytes))}</dd>
-          <dd class="quiet">{counted(Number(row.objects), "object")}, call {count(Number(row.call))}{typeof row.reserved === "number" && `, ${bytes(row.reserved)} held`}{row.place ? `, ${row.place}` : ""}</dd>
+          <dd class="quiet">{counted(Number(row.objects), "object")}, call {count(Number(row.call))}{typeof row.reserved === "number" && `, ${bytes(row.reserved)} reserved`}{row.place ? `, ${row.place}` : ""}</dd>
         </div>
       ))}
     </dl>
@@ -95,20 +95,20 @@ function OutOfMemory({ overview }: { overview: MemoryOverview }) {
   const table = overview.tables.memory_out_of_memory!;
   return (
     <div class="notice">
-      <p><strong>{counted(table.rows.length, "request")} failed for lack of memory.</strong></p>
+      <p><strong>{counted(table.rows.length, "request")} failed: out of memory.</strong></p>
       {table.notes.map((note) => <p key={note}>{note}</p>)}
     </div>
   );
 }
 
-/** What reading had to repair or to leave out. */
+/** Diagnostics of reading memory data. */
 function Repairs({ overview }: { overview: MemoryOverview }) {
   const problems = problemsOfMemory(overview);
   if (problems.length === 0) return null;
   const lost = problems.find(({ severity }) => severity === "lost");
   return (
     <details open={lost !== undefined}>
-      <summary>Reading it: {counted(problems.length, "remark")}</summary>
+      <summary>{counted(problems.length, "diagnostic")} of reading</summary>
       <ul class="events">{problems.map((one) => <li key={`${one.code} ${one.message}`}>{one.severity}, {counted(one.count, "time")}: {one.message}</li>)}</ul>
     </details>
   );
@@ -126,13 +126,13 @@ function seen(all: TimeRange): TimeRange {
   return isGiven ? within({ from, to }, all) : all;
 }
 
-/** The number of what is selected, if it is of this kind. */
+/** Number of the selected item, if it has this kind. */
 function selected(kind: string): number | undefined {
   const [of, number] = selection.value.split(":");
   return of === kind && number !== undefined ? Number(number) : undefined;
 }
 
-/** The answers about a stretch that is seen so wide. */
+/** Answers for the visible range at this width. */
 function useMemory(overview: MemoryOverview, device: number, stretch: TimeRange, width: number) {
   const { whole, buckets } = overview.page;
   const room = Math.max(width - gutterOf(width), 1);
@@ -171,8 +171,8 @@ function Objects({ overview, device }: { overview: MemoryOverview; device: numbe
     <>
       <Bar overview={overview} device={device} all={all} stretch={stretch} />
       <Applied asked={applied} />
-      <p class="told" aria-live="polite">{toldOf(shown.objects, object)} {counted(Math.round(stretch.to - stretch.from), "call")} of {count(all.to)}. Keys: W and S zoom, A and D pan, 0 shows all, F the life of the object; arrows up and down go along the objects once the picture is clicked.</p>
-      {shown.curve === undefined && asked.some((one) => one.state === "loading") && width > 0 && <p class="quiet" role="status">Working it out …</p>}
+      <p class="told" aria-live="polite">{toldOf(shown.objects, object)} {counted(Math.round(stretch.to - stretch.from), "call")} of {count(all.to)}. Keys: W and S zoom, A and D pan, 0 shows all, F zooms to the object; after a click on the plot, up and down select objects.</p>
+      {shown.curve === undefined && asked.some((one) => one.state === "loading") && width > 0 && <p class="quiet" role="status">Computing …</p>}
       {refused?.state === "refused" && <p class="notice" role="alert">{refused.error.message}</p>}
       {isTable && <Measure setWidth={setWidth} />}
       {isTable ? (
@@ -181,7 +181,7 @@ function Objects({ overview, device }: { overview: MemoryOverview; device: numbe
         <MemoryCanvas {...{ shown, device, stretch, all, width, setWidth }} selectedObject={object} selectedCall={call} onStretch={show} onObject={selectObject} onCall={selectCall} onPeak={aliveAt} />
       )}
       {!isTable && <MemoryLegend overview={overview} hasAccesses={overview.memory.has_accesses} />}
-      {overview.page.streams_left_out > 0 && <p class="quiet">{counted(overview.page.streams_left_out, "stream")} with {counted(overview.page.calls_left_out, "call")} {overview.page.streams_left_out === 1 ? "has" : "have"} no lane.</p>}
+      {overview.page.streams_left_out > 0 && <p class="quiet">{counted(overview.page.streams_left_out, "stream")} with {counted(overview.page.calls_left_out, "call")} {overview.page.streams_left_out === 1 ? "is" : "are"} not shown.</p>}
       {shown.objects && <Classes document={shown.objects.document} />}
       <Suggestions asked={suggestions} onObject={selectObject} />
       {overview.tables.memory_waste && <TableView table={overview.tables.memory_waste} columns={["pattern", "object", "objects", "bytes", "kernels", "certainty", "place"]} most={12} />}
@@ -195,7 +195,7 @@ function lifeOf(objects: ReturnType<typeof useMemory>["shown"]["objects"], selec
   return at < 0 || !objects ? undefined : around(objects.columns.from[at]!, objects.columns.to[at]!, all);
 }
 
-/** Tells how wide the tables are: without the drawing nobody else does. */
+/** Measure the width for tables, which otherwise the drawing does. */
 function Measure({ setWidth }: { setWidth: (width: number) => void }) {
   return <div ref={(element) => { if (element) setWidth(element.clientWidth); }} />;
 }
@@ -234,12 +234,12 @@ function Bar({ overview, device, all, stretch }: BarProps) {
         Objects by{" "}
         <select value={order} data-field="order" onChange={(event) => change({ order: event.currentTarget.value === "size" ? "" : event.currentTarget.value })}>
           <option value="size">size</option>
-          <option value="waste">waste (bytes times how long)</option>
+          <option value="waste">waste (bytes × time)</option>
           <option value="first">first use</option>
         </select>
       </label>
       {peaks.filter((peak) => peak.device === device).map(({ name }) => (
-        <button type="button" key={name} aria-pressed={alive === name} onClick={() => aliveAt(name)}>Alive at {name}</button>
+        <button type="button" key={name} aria-pressed={alive === name} onClick={() => aliveAt(name)}>Live at {name}</button>
       ))}
       <button type="button" aria-pressed={as === "table"} onClick={() => change({ as: as === "table" ? "" : "table" })}>Table</button>
     </div>

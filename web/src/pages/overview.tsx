@@ -1,4 +1,4 @@
-/** The first page: how long a step takes, what bounds it, what to change. */
+/** Overview page: length of a step, causes of its time, top issues. */
 
 import { useAnswer } from "../answers";
 import { cause } from "../colors";
@@ -36,8 +36,8 @@ export function Overview({ meta }: { meta: Meta }) {
       ) : meta.has.timeline ? null : (
         <>
           <p class="notice">
-            This recording holds sums of calls and no single ones, so there are no single steps, no critical path and no timeline:
-            record with <code>--mode trace</code> to get them. The issues, the flame graph and the source show where the time went.
+            This recording contains sums of calls, not single calls. It has no single steps, no critical path and no timeline:
+            record with <code>--mode trace</code> to get them. Issues, Flame graph and Source show where the time goes.
           </p>
           <Top isLost={lostOf(meta).length > 0} />
         </>
@@ -59,13 +59,13 @@ function Head({ meta }: { meta: Meta }) {
       ))}
       {process && <p class="quiet">Recorded: <code>{process.command.join(" ")}</code>, Python {process.python}{process.torch && `, PyTorch ${process.torch}`}</p>}
       {!meta.has.gpu && meta.has.timeline && (
-        <p class="quiet">No GPU work is in this run: {noGpu(meta)}.</p>
+        <p class="quiet">No GPU work in this run: {noGpu(meta)}.</p>
       )}
     </>
   );
 }
 
-/** The rank that the numbers are of, and what of a table is about it. */
+/** Rank of the numbers, and rows of a table for it. */
 function ofRank(meta: Meta) {
   const of = rank.value ?? `${meta.traces[0]?.info.rank}`;
   const isOfRank = (row: { readonly rank?: unknown }) => row.rank === undefined || row.rank === null || `${row.rank}` === of;
@@ -98,14 +98,14 @@ function Numbers({ report, meta, isFirst }: { report: Report; meta: Meta; isFirs
       </dl>
       <Failed checks={report.failed_checks ?? []} />
       {ofTrace && <Outside of={ofTrace} />}
-      {!report.critical_path && <p class="quiet" role="status">Working out the critical path …</p>}
+      {!report.critical_path && <p class="quiet" role="status">Computing the critical path …</p>}
       {path?.window_notes.map((note) => <p class="quiet" key={note}>{sentence(note)}</p>)}
       {path && <Bound by={path.bound_by_ns} all={path.window_ns} />}
       {path && chosen && <Behind window={path.window_ns} />}
       {path && (path.bound_by_ns.unknown ?? 0) > path.window_ns / 2 && (
         <p class="notice">
-          More than half of the path is unknown: the records do not say what was waited for, as in a graph that is replayed as a whole.{" "}
-          <button type="button" class="link" onClick={() => change({ page: "timeline", cp: "1" })}>The timeline</button> shows what the program did meanwhile.
+          More than half of the path is unknown: the records do not contain the causes of waits, as in a graph that is replayed as a whole.{" "}
+          <button type="button" class="link" onClick={() => change({ page: "timeline", cp: "1" })}>The timeline</button> shows concurrent activity of the program.
         </p>
       )}
       {exact && "error" in exact && <p class="notice">No critical path: {exact.error}.</p>}
@@ -120,13 +120,13 @@ function Failed({ checks }: { checks: readonly FailedCheck[] }) {
   return <p class="notice">Failed checks: {told.join(", ")}. List the events with <code>stackline check</code>.</p>;
 }
 
-/** What the program did before its first step and after its last one, where that takes long. */
+/** Time before the first step and after the last one, if long. */
 function Outside({ of: { start_up, after_steps } }: { of: CriticalPath }) {
   const imports = start_up?.imports_ns ?? null;
   return (
     <>
       {start_up && (
-        <p class="quiet">Start-up: {duration(start_up.before_ns)} before the first step{imports !== null && `, of which the first ${duration(imports)} import modules`}.</p>
+        <p class="quiet">Start-up: {duration(start_up.before_ns)} before the first step{imports !== null && `, including ${duration(imports)} of module imports`}.</p>
       )}
       {after_steps && <p class="quiet">After the last step: {duration(after_steps.after_ns)}{after_steps.mostly !== null && `, mostly in ${after_steps.mostly}`}.</p>}
     </>
@@ -153,7 +153,7 @@ function Tables({ report, meta }: { report: Report; meta: Meta }) {
   );
 }
 
-/** Shows a name in the flame graph, with what it is called from. */
+/** Show a name in the flame graph, with its callers. */
 const inFlame = (name: string, metric: string) => lookAt({ page: "flame", shape: "bottom-up", of: "", find: name, metric, sel: selOf({ name }) });
 
 /** The ranks, the slowest first; a click looks at one. */
@@ -162,15 +162,15 @@ function Ranks() {
   if (findings.state !== "ok" || findings.answer.document.ranks.length === 0) return null;
   const ranks = findings.answer.document.ranks.toSorted((a, b) => b.step_ns - a.step_ns || a.rank - b.rank);
   return (
-    <div class="scroll" tabIndex={0} role="region" aria-label="Ranks, the slowest first">
+    <div class="scroll" tabIndex={0} role="region" aria-label="Ranks, slowest first">
       <table>
-        <caption>Ranks, the slowest first; findings above are those of {rank.value === undefined ? "all" : `rank ${rank.value}`}</caption>
+        <caption>Ranks, slowest first; findings above cover {rank.value === undefined ? "all ranks" : `rank ${rank.value}`}</caption>
         <thead>
           <tr>
             <th scope="col">Rank</th>
-            <th scope="col" class="number">Step with all its work, mean</th>
+            <th scope="col" class="number">Step with its GPU work, mean</th>
             <th scope="col" class="number">Steps</th>
-            <th scope="col" class="number">Collectives alone</th>
+            <th scope="col" class="number">Collectives without overlap</th>
           </tr>
         </thead>
         <tbody>
@@ -196,7 +196,7 @@ function Step({ row }: { row: Row }) {
       <dt>{Number(row.steps ?? 0) > 1 ? `Step${process}, median` : `Step${process}`}</dt>
       <dd>{time("median_us")}</dd>
       <dd class="quiet">
-        {Number(row.steps ?? 0) > 1 ? `${time("min_us")} to ${time("max_us")} in ${count(Number(row.steps))} steps, as the program marks them` : `${state.value.steps ? "the one that is chosen" : "the only one"}, as the program marks it`}
+        {Number(row.steps ?? 0) > 1 ? `${time("min_us")} to ${time("max_us")} in ${count(Number(row.steps))} steps, as marked by the program` : `${state.value.steps ? "the selected step" : "the only step"}, as marked by the program`}
       </dd>
     </div>
   );
@@ -209,24 +209,24 @@ function WithWork() {
   const { step_ns, notes, with_gpu_work } = findings.answer.document;
   return (
     <div>
-      <dt>{with_gpu_work === false ? "Step, mean" : "Step with all its work, mean"}</dt>
+      <dt>{with_gpu_work === false ? "Step, mean" : "Step with its GPU work, mean"}</dt>
       <dd>{duration(step_ns)}</dd>
-      <dd class="quiet">{lengthWords(findings.answer.document)}{notes.some((note) => note.startsWith("recording cost")) && ", without what recording them cost"}; gains are parts of that{state.value.steps && ", whatever steps are chosen above"}</dd>
+      <dd class="quiet">{lengthWords(findings.answer.document)}{notes.some((note) => note.startsWith("recording cost")) && ", without recording overhead"}; gains are shares of this time{state.value.steps && ", independent of the selected steps"}</dd>
     </div>
   );
 }
 
-/** That work which steps launched goes on behind their mark: what they are bound by up to there is not all that they are bound by. */
+/** Note on GPU work after the marked end of steps, which the causes above do not cover. */
 function Behind({ window }: { window: number }) {
   const findings = useFindings(rank.value);
   if (findings.state !== "ok" || (state.value.steps ?? "") !== "") return null;
   const { step_ns, steps } = findings.answer.document;
   const behind = step_ns * steps - window;
   if (behind < window / 50) return null;
-  return <p class="quiet">Up to where the program marks the end of its steps; work that they launched takes {duration(behind)} more, which findings count, too.</p>;
+  return <p class="quiet">Up to the marked end of the steps. GPU work that they launched takes {duration(behind)} more, which findings include.</p>;
 }
 
-/** How busy the GPUs were: the mean of all, and how far they are apart. */
+/** Utilization of the GPUs: mean and range. */
 function GpuBusy({ table, isCut }: { table: Table | undefined; isCut: boolean }) {
   const shares = busyShares(table?.rows ?? []);
   if (shares.length === 0) return null;
@@ -235,13 +235,13 @@ function GpuBusy({ table, isCut }: { table: Table | undefined; isCut: boolean })
     <div>
       <dt>GPU busy</dt>
       <dd>{text(shares.reduce((sum, share) => sum + share, 0) / shares.length)}</dd>
-      <dd class="quiet">from the first to the last of its operations{isCut && ", of those that were not lost"}</dd>
+      <dd class="quiet">from the first to the last GPU operation{isCut && ", without lost records"}</dd>
       {shares.length > 1 && <dd class="quiet">{text(Math.min(...shares))} to {text(Math.max(...shares))} of {shares.length} GPUs</dd>}
     </div>
   );
 }
 
-/** How high memory stands at most: of GPUs if any are told of, else of the host. */
+/** Memory peaks: of GPUs if recorded, else of the host. */
 function MemoryPeaks() {
   const findings = useFindings(rank.value);
   const all = findings.state === "ok" ? findings.answer.document.peaks : [];
@@ -252,14 +252,14 @@ function MemoryPeaks() {
         <div key={peak.device}>
           <dt>Memory peak of {peak.device}</dt>
           <dd><button type="button" class="link" onClick={() => change({ page: "memory" })}>{bytes(peak.bytes)}</button></dd>
-          {peak.mended_bytes !== null && peak.mended_bytes < peak.bytes && <dd class="quiet">{bytes(peak.mended_bytes)} without what findings name</dd>}
+          {peak.mended_bytes !== null && peak.mended_bytes < peak.bytes && <dd class="quiet">{bytes(peak.mended_bytes)} with the fixes of all findings</dd>}
         </div>
       ))}
     </>
   );
 }
 
-/** How well the run was recorded and read. */
+/** Numbers of lost, skipped and repaired records. */
 function Collection({ meta }: { meta: Meta }) {
   // What a recording lost stands in the reports of its traces, too.
   const problems = meta.traces.flatMap(({ report }) => report.problems);
@@ -273,19 +273,19 @@ function Collection({ meta }: { meta: Meta }) {
       <dt>Records</dt>
       <dd>
         <button type="button" class="link" onClick={() => change({ page: "run" })}>
-          {told.length === 0 ? (meta.traces.length > 0 ? "all of the trace's read" : "all read") : told.map(([many, what]) => `${count(Number(many))} ${what}`).join(", ")}
+          {told.length === 0 ? (meta.traces.length > 0 ? "all records of the trace read" : "all read") : told.map(([many, what]) => `${count(Number(many))} ${what}`).join(", ")}
         </button>
       </dd>
     </div>
   );
 }
 
-/** One bar: what the time on the critical path goes to. A click shows the path, one on a part the segments of that cause. */
+/** Bar of critical-path time by cause. A click opens the path; a click on a part selects its cause. */
 function Bound({ by, all }: { by: Readonly<Record<string, number>>; all: number }) {
   const parts = Object.entries(by).filter(([, ns]) => ns > 0).toSorted((a, b) => b[1] - a[1]);
   return (
     <figure class="bound">
-      <figcaption>What the time depends on</figcaption>
+      <figcaption>Causes of time on the critical path</figcaption>
       <button type="button" class="stack" aria-label="Show the critical path in the timeline" onClick={() => change({ page: "timeline", cp: "1", cause: "" })}>
         {parts.map(([name, ns]) => (
           <span key={name} style={{ flexGrow: ns, background: cause(name).fill }} title={`${cause(name).title}: ${duration(ns)}, ${percent(ns, all)}`} />
@@ -307,12 +307,12 @@ function Top({ isLost }: { isLost: boolean }) {
   const findings = useFindings(rank.value);
   return (
     <>
-      <h2>What to change first</h2>
+      <h2>Top issues</h2>
       <Shown asked={findings}>
         {({ document }) =>
           document.tables.findings.rows.length === 0 ? (
             <p>
-              {isLost ? "Nothing was found in what is there of this run: what was lost may have more." : "Nothing was found that would gain much."} <button type="button" class="link" onClick={() => change({ page: "issues" })}>What was looked for</button>
+              {isLost ? "No findings. Part of the run was lost, so some may be missing." : "No findings with a large gain."} <button type="button" class="link" onClick={() => change({ page: "issues" })}>List of rules</button>
             </p>
           ) : (
             <ol class="cards">

@@ -1,4 +1,4 @@
-/** What was run, where, how it was recorded, and what of it was lost. */
+/** Run page: environment, recording quality and missing records. */
 
 import { useAnswer } from "../answers";
 import { pattern, setPattern } from "../editor";
@@ -36,43 +36,43 @@ export function Run({ meta }: { meta: Meta }) {
           {meta.recording.processes.map((process) => (
             <dl class="pairs" key={process.pid}>
               <div><dt>Process {process.pid} ({process.role})</dt><dd><code>{process.command.join(" ")}</code></dd></div>
-              <div><dt>Lasted</dt><dd>{process.lasted_ns === null ? "not known" : duration(process.lasted_ns)}</dd></div>
+              <div><dt>Lasted</dt><dd>{process.lasted_ns === null ? "unknown" : duration(process.lasted_ns)}</dd></div>
               {process.sources.map((source) => <div key={source.name}><dt>{source.name}</dt><dd>{source.on ? "on" : "off"}{source.detail && `: ${source.detail}`}</dd></div>)}
               {process.lost.map((lost) => <div key={lost.what}><dt>Lost: {lost.what}</dt><dd>{count(lost.count)}</dd></div>)}
             </dl>
           ))}
-          <Losses report={meta.recording.report} of="the sums of calls" />
+          <Losses report={meta.recording.report} of="the recording" />
         </article>
       )}
       {meta.memory && (
         <article>
           <h2>Memory {meta.memory.label}</h2>
-          <Losses report={meta.memory.report} of="it" />
+          <Losses report={meta.memory.report} of="the memory file" />
         </article>
       )}
       {isWithin && (
         <article>
           <h2>Memory</h2>
-          {within ? <Losses report={{ problems: within }} of="it, beside that," /> : <p class="quiet">What of it had to be repaired, skipped or lost, the page <button type="button" class="link" onClick={() => change({ page: "memory" })}>Memory</button> says.</p>}
+          {within ? <Losses report={{ problems: within }} of="its memory data" /> : <p class="quiet">Repaired, skipped and lost records are listed on the page <button type="button" class="link" onClick={() => change({ page: "memory" })}>Memory</button>.</p>}
         </article>
       )}
       <h2>Editor</h2>
       <label>
-        Address of a line{" "}
+        URL of a source line{" "}
         <input size={40} value={pattern()} onChange={(event) => setPattern(event.currentTarget.value)} />
       </label>
-      <p class="quiet">{"{file} and {line} are put in."}</p>
+      <p class="quiet">{"{file} and {line} are replaced."}</p>
     </section>
   );
 }
 
-/** What recording cost, and how far clocks may be apart, in sentences. */
+/** Recording overhead and clock offsets, as sentences. */
 export function qualityOf({ info, clocks, recording_cost: cost }: Pick<Meta["traces"][number], "info" | "clocks" | "recording_cost">): string[] {
   const length = info.start_ns !== null && info.end_ns !== null ? info.end_ns - info.start_ns : 0;
   const all = cost ? cost.operator_ns * cost.operators : 0;
   const overhead = cost
-    ? `Recording cost at least ${duration(cost.operator_ns)} an operator, measured on ${count(cost.measured)} of them while the program ran: ${duration(all)} of ${counted(cost.operators, "operator")}, ${percent(all, length)} of the trace's time. What recording functions cost is not in it.`
-    : "What recording cost is not known: the trace does not say.";
+    ? `Recording overhead is at least ${duration(cost.operator_ns)} per operator, measured on ${count(cost.measured)} operators during the run: ${duration(all)} for ${counted(cost.operators, "operator")}, ${percent(all, length)} of the trace. The overhead of recording functions is not included.`
+    : "The recording overhead is unknown: the trace does not contain it.";
   return [overhead, ...clocks.map(clockInWords)];
 }
 
@@ -80,15 +80,15 @@ function clockInWords({ device, least_ns: least, most_ns: most, shift_ns: shift,
   const clock = `The clock of GPU ${device}`;
   const signed = (ns: number) => `${ns < 0 ? "−" : ""}${duration(Math.abs(ns))}`;
   const range =
-    least !== null && most !== null ? `it is behind by something between ${signed(least)} and ${signed(most)}`
-    : least !== null ? `it is ${duration(-least)} ahead at most, and nothing tells how far it is behind`
-    : most !== null ? `it is ${duration(most)} behind at most, and nothing tells how far it is ahead`
-    : "nothing tells more";
-  const wrong = `${counted(early, "operation")} ${early === 1 ? "begins" : "begin"} before the call that launched it, ${counted(late, "wait")} ${late === 1 ? "ends" : "end"} before what was waited for`;
-  if (contradictory) return `${clock} drifts from the host's, or records are wrong: ${wrong}, and no shift mends both.`;
-  if (shift === null) return `${clock}: nothing tells how far it is from the host's.`;
-  if (shift === 0) return `${clock} agrees with the host's, as far as launches and waits tell: ${range}.`;
-  return `${clock} is off by ${signed(shift)} at least: ${wrong}. Times are as recorded.`;
+    least !== null && most !== null ? `the lag is between ${signed(least)} and ${signed(most)}`
+    : least !== null ? `the lead is at most ${duration(-least)}, the lag is unbounded`
+    : most !== null ? `the lag is at most ${duration(most)}, the lead is unbounded`
+    : "no bounds are known";
+  const wrong = `${counted(early, "operation")} ${early === 1 ? "begins" : "begin"} before the launch call, ${counted(late, "wait")} ${late === 1 ? "ends" : "end"} before the awaited work`;
+  if (contradictory) return `${clock} drifts from the host clock, or records are wrong: ${wrong}, and no constant shift corrects both.`;
+  if (shift === null) return `${clock}: the offset from the host clock is unknown.`;
+  if (shift === 0) return `${clock} agrees with the host clock, by launches and waits: ${range}.`;
+  return `${clock} is off by at least ${signed(shift)}: ${wrong}. Times are as recorded.`;
 }
 
 /** All of it as plain text. */
@@ -102,16 +102,16 @@ export function runText(meta: Meta, ofMemory: ReadReport["problems"] = []): stri
   ]);
   const processes = (meta.recording?.processes ?? []).flatMap((one) => [
     `Process ${one.pid} (${one.role}): ${one.command.join(" ")}`,
-    `  Python ${one.python}, PyTorch ${one.torch || "none"}, lasted ${one.lasted_ns === null ? "not known" : duration(one.lasted_ns)}`,
+    `  Python ${one.python}, PyTorch ${one.torch || "none"}, lasted ${one.lasted_ns === null ? "unknown" : duration(one.lasted_ns)}`,
     ...one.sources.map(({ name, on, detail }) => `  ${name}: ${on ? "on" : "off"}${detail && `, ${detail}`}`),
     ...one.lost.map(({ what, count }) => `  lost: ${what} ${count}`),
   ]);
   return [`${meta.name}, opened by stackline ${meta.version}; content ${meta.hash}`, ...traces, ...processes, ...(meta.recording ? losses(meta.recording.report) : []), ...losses(meta.memory?.report ?? { problems: ofMemory })].join("\n");
 }
 
-/** What reading had to repair, skip or lose. */
+/** List of repaired, skipped and lost records. */
 function Losses({ report: { problems }, of }: { report: Pick<ReadReport, "problems">; of: string }) {
-  if (problems.length === 0) return <p class="quiet">Nothing of {of} had to be repaired, skipped or lost in reading.</p>;
+  if (problems.length === 0) return <p class="quiet">No repaired, skipped or lost records in {of}.</p>;
   return (
     <ul>
       {problems.map((problem, at) => (

@@ -1,4 +1,4 @@
-/** Source files by cost, and the lines of one with theirs. */
+/** Source page: files by cost, and one file with the costs of its lines. */
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { useAnswer } from "../answers";
@@ -29,16 +29,16 @@ export function Source() {
 function Files({ metrics, files }: SourceFiles) {
   const [most, setMost] = useState(FEW);
   if (files.length === 0) {
-    return <p class="notice">The run names no source file. For a trace: profile with with_stack=True. Or record the program: stackline record -- python …</p>;
+    return <p class="notice">The run contains no source file names. Record with torch.profiler and with_stack=True, or with stackline record -- python …</p>;
   }
   const costs = files.filter(({ exclusive }) => exclusive.some((value) => value > 0));
   const others = files.filter((row) => !costs.includes(row));
   return (
     <>
-      {costs.length > 0 ? <FileTable metrics={metrics} files={costs} /> : <p class="notice">Nothing was measured in lines of these files: choose other steps, or the whole run.</p>}
+      {costs.length > 0 ? <FileTable metrics={metrics} files={costs} /> : <p class="notice">These files have no costs in the selection: select other steps, or the whole run.</p>}
       {others.length > 0 && (
         <details open={costs.length === 0}>
-          <summary>{counted(others.length, "file")} without cost {others.length === 1 ? "is" : "are"} named, too</summary>
+          <summary>{counted(others.length, "file")} without costs</summary>
           <ul class="events">
             {others.slice(0, most).map(({ file }) => <li key={file}><FileLink file={file} /></li>)}
           </ul>
@@ -60,12 +60,12 @@ interface Level {
   readonly whole: number;
 }
 
-/** What files cost, in words. */
+/** Costs of files as text. */
 const Cost = ({ of, metrics }: { of: readonly number[]; metrics: SourceFiles["metrics"] }) => (
   <span class="quiet">{of.map((value, at) => (value > 0 ? `${amount(value, metrics[at]!.unit)} ${metrics[at]!.title}` : "")).filter(Boolean).join(", ")}</span>
 );
 
-/** The files in their folders, each with what it holds. */
+/** Tree of directories with costs. */
 function FolderTree({ folder, metrics, whole }: Level) {
   const [most, setMost] = useState(FEW);
   return (
@@ -104,7 +104,7 @@ function FileTable({ metrics, files }: SourceFiles) {
       {button}
       <div class="scroll whole" tabIndex={0} role="region" aria-label="Files">
         <table>
-          <caption>Files, by what ran in their own lines</caption>
+          <caption>Files by self cost of their lines</caption>
           <thead>
             <tr>
               <th scope="col">File</th>
@@ -147,14 +147,14 @@ function File({ name }: { name: string }) {
   );
 }
 
-/** What the line that is chosen costs, by function, and the way to what ran there. */
+/** Costs of the selected line by function, with a link to the flame graph. */
 function Line({ name, document }: { name: string; document: SourceFile }) {
   const chosen = Number(state.value.line || 0);
   const costs = document.costs.flatMap(({ metric, lines }) => lines.filter(([line]) => line === chosen).map(([, fn, inclusive, exclusive]) => ({ metric, fn, inclusive, exclusive })));
-  if (chosen === 0) return <p class="quiet">A click on the number of a line that cost something shows what, and leads to the flame graph.</p>;
+  if (chosen === 0) return <p class="quiet">Click a line number to see its costs and open the flame graph.</p>;
   return (
     <div class="told" aria-live="polite">
-      Line {chosen}: {costs.length === 0 ? "nothing was measured here." : costs.map(({ metric, fn, inclusive, exclusive }) => `${fn || "the file"} ${amount(inclusive, metric.unit)} of ${metric.title}, itself ${amount(exclusive, metric.unit)}`).join("; ")}{" "}
+      Line {chosen}: {costs.length === 0 ? "no cost was measured." : costs.map(({ metric, fn, inclusive, exclusive }) => `${fn || "the file"} ${amount(inclusive, metric.unit)} of ${metric.title}, self ${amount(exclusive, metric.unit)}`).join("; ")}{" "}
       {costs.length > 0 && <button type="button" onClick={() => lookAt({ page: "flame", shape: "", of: "", find: `${name}:${chosen}`, sel: selOf({ name: costs[0]!.fn, file: name, line: chosen }) })}>In the flame graph</button>}
     </div>
   );
@@ -170,7 +170,7 @@ function Lines({ document }: { document: SourceFile }) {
   if (document.text === null) {
     return (
       <>
-        <p class="notice">The source is not below a directory that may be read (--source-root DIR), or not there: {document.file}.<Elsewhere file={document.file} /> Its lines with costs:</p>
+        <p class="notice">Source not available: {document.file} is missing, or outside the directories that may be read (--source-root DIR).<Elsewhere file={document.file} /> Lines with costs:</p>
         <ul>
           {document.costs[0]?.lines.map(([at, fn, inclusive]) => <li key={`${at} ${fn}`}>{at} {fn}: {amount(inclusive, document.costs[0]!.metric.unit)}</li>)}
         </ul>
@@ -208,7 +208,7 @@ function Lines({ document }: { document: SourceFile }) {
   );
 }
 
-/** Whether a row is in sight, in its box and in the window. */
+/** Check if a row is visible in its box and the window. */
 function isSeen(row: HTMLElement): boolean {
   const box = row.closest(".scroll")?.getBoundingClientRect();
   const { top, bottom } = row.getBoundingClientRect();

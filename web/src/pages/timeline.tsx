@@ -1,11 +1,11 @@
-/** The timeline: threads and streams, as boxes that are merged where they are narrow, and what changes over time below them. */
+/** Timeline page: threads and streams as boxes, merged if narrow, with counters below. */
 
 import { useMemo, useRef, useState } from "preact/hooks";
 import { type Asked, useAnswer, useLast } from "../answers";
 import { cause } from "../colors";
 import { chosenSteps, named, parsed, run, steps as stepsAsked, stretchOf, traceOf } from "../filter";
 import { count, counted, duration, percent, sentence } from "../format";
-import { matcher } from "../flame/words";
+import { matcher } from "../flame/messages";
 import { showDetails } from "../parts/details-focus";
 import { cut } from "../parts/name";
 import { Nearest } from "../parts/nearest";
@@ -14,7 +14,7 @@ import { change, rank, selection, state, transport } from "../state";
 import { useKeys } from "../timeline/keys";
 import { CurveTable } from "../timeline/curve-table";
 import { breaksOff } from "../timeline/cut";
-import { HopList } from "../timeline/hops";
+import { HopList } from "../timeline/path-segments";
 import { LaneCanvas } from "../timeline/lanes";
 import { Legend } from "../timeline/legend";
 import { PathBreakdown } from "../timeline/path-breakdown";
@@ -39,13 +39,13 @@ export function Timeline() {
       {hasTimeline ? (
         <Shown asked={lanes}>{({ document }) => <View whole={document} />}</Shown>
       ) : (
-        <p class="notice">This recording holds sums of calls and no single ones: record with <code>--mode trace</code> to see when they ran.</p>
+        <p class="notice">This recording contains sums of calls, not single calls: record with <code>--mode trace</code> to get a timeline.</p>
       )}
     </section>
   );
 }
 
-/** The stretch that is seen: that of the address, or that of the steps that were chosen, or all. */
+/** Visible time range: from the URL, or the selected steps, or all. */
 function seen(all: TimeRange): TimeRange {
   const [from, to] = [Number(state.value.from), Number(state.value.to)];
   const given = state.value.from !== undefined && Number.isFinite(from) && Number.isFinite(to) && to > from;
@@ -60,7 +60,7 @@ function selectedEvent(): number | undefined {
   return kind === "event" ? Number(number) : undefined;
 }
 
-/** What launched what, as far as it is known of the event that is selected. */
+/** Launch links of the selected event. */
 function arrowsOf(detail: EventDetail): Array<readonly [Brief, Brief]> {
   const launched = detail.launched.map((to) => [detail.event, to] as const);
   return detail.launch ? [[detail.launch, detail.event], ...launched] : launched;
@@ -74,10 +74,10 @@ function stepsOfPath(): string | undefined {
   return chosen && asked === named(chosen) ? asked : undefined;
 }
 
-/** What of the timeline the filter is about. */
+/** Note on selected steps. */
 function toldSteps(all: readonly Step[]): string {
   const of = parsed(stepsAsked() ?? "");
-  return of && all.length > 0 ? ` Chosen steps are filled in the row of steps; all others are shown, too.` : "";
+  return of && all.length > 0 ? ` Selected steps are filled in the row of steps.` : "";
 }
 
 const address = ({ from, to }: TimeRange) => ({ from: `${Math.floor(from)}`, to: `${Math.ceil(to)}` });
@@ -92,7 +92,7 @@ function inSight(segment: TimeRange, stretch: TimeRange, all: TimeRange): Record
   return address(within({ from: middle - half, to: middle + half }, all));
 }
 
-/** The answers about a stretch that is seen so wide. */
+/** Answers for the visible time range at this width. */
 function useTimeline(stretch: TimeRange, width: number, lanes: Lanes) {
   const question = { ...tilesQuestion(stretch, width, lanes), rank: rank.value };
   const isReady = width > 0;
@@ -112,7 +112,7 @@ function useTimeline(stretch: TimeRange, width: number, lanes: Lanes) {
   return { known, isFound, tiles, answer: useLast(tiles), counters, path, critical, segments, reached, selected, arrows };
 }
 
-/** The lanes whose titles hold what was typed. */
+/** Lanes whose titles contain the filter text. */
 function useLanes(whole: Lanes): Lanes {
   const { lanes: wanted = "" } = state.value;
   return useMemo(() => {
@@ -133,7 +133,7 @@ function walked({ critical, segments, reached, selected }: Shown, step: 1 | -1, 
   return true;
 }
 
-/** What a key does; says whether it does anything. Arrows lead on from what is selected, and begin at the first box where nothing is. */
+/** Handle a key; returns if it was used. Arrows move from the selected event, or start at the first box. */
 function pressed(key: string, shown: Shown, stretch: TimeRange, all: TimeRange, placed: () => readonly Placed[]): boolean {
   const { selected, answer, known, isFound } = shown;
   const along = { j: 1, k: -1 }[key] as 1 | -1 | undefined;
@@ -154,7 +154,7 @@ function pressed(key: string, shown: Shown, stretch: TimeRange, all: TimeRange, 
   return arrow !== undefined || next !== undefined || move !== undefined;
 }
 
-/** What is selected in words, for screen readers, too; and where on the path that is. */
+/** Description of the selected event and its path segment, also for screen readers. */
 function spoken({ known, segments, reached, critical }: Shown, lanes: Lanes): string {
   if (!known) return "";
   const { name, dur, start, track } = known.event;
@@ -187,18 +187,18 @@ function View({ whole }: { whole: Lanes }) {
     <>
       <Bar {...{ all, lanes, opened, setOpened }} />
       <p class="told" id="timeline-told" aria-live="polite">
-        {duration(stretch.to - stretch.from)} of {duration(all.to - all.from)}. Keys: W and S zoom, A and D pan, 0 shows all{critical && ", J and K go along the critical path"}. Drag marks a stretch, a click on a step marks that.{toldSteps(steps)}{isCut && " It breaks off at its end, which is striped: what came after is lost."}
+        {duration(stretch.to - stretch.from)} of {duration(all.to - all.from)}. Keys: W and S zoom, A and D pan, 0 shows all{critical && ", J and K follow the critical path"}. Drag to mark a time range, click a step to mark it.{toldSteps(steps)}{isCut && " The trace is truncated at the striped end: later records are lost."}
       </p>
       <p class="told one" id="timeline-selected" aria-live="polite">{spoken(timeline, lanes)}</p>
       <PathNote asked={path} />
       {isMissed && (
         <p class="notice" aria-live="polite">
-          No event that is seen has {state.value.find} in its name.<Nearest text={state.value.find ?? ""} choose={(name) => change({ find: name }, "replace")} />
+          No visible event has {state.value.find} in its name.<Nearest text={state.value.find ?? ""} choose={(name) => change({ find: name }, "replace")} />
         </p>
       )}
-      {lanes.lanes.length === 0 && whole.lanes.length > 0 && <p class="notice">Of {counted(whole.lanes.length, "lane")} none has {state.value.lanes} in its name.</p>}
-      {tiles.state === "loading" && answer === undefined && <p class="quiet" role="status">Working it out …</p>}
-      {answer && answer.document.left_out > 0 && <p class="notice">{count(answer.document.left_out)} boxes of the deepest rows are left out: zoom in to see them.</p>}
+      {lanes.lanes.length === 0 && whole.lanes.length > 0 && <p class="notice">None of {counted(whole.lanes.length, "lane")} has {state.value.lanes} in its name.</p>}
+      {tiles.state === "loading" && answer === undefined && <p class="quiet" role="status">Computing …</p>}
+      {answer && answer.document.left_out > 0 && <p class="notice">{count(answer.document.left_out)} boxes of the deepest rows are hidden: zoom in to see them.</p>}
       {tiles.state === "refused" && <p class="notice" role="alert">{tiles.error.message}</p>}
       {state.value.as === "table" && answer ? (
         <>
@@ -208,7 +208,7 @@ function View({ whole }: { whole: Lanes }) {
         </>
       ) : (
         <LaneCanvas
-          label={`Timeline of ${lanes.lanes.length} lanes; the button Table shows the same as a table`}
+          label={`Timeline of ${lanes.lanes.length} lanes; the button Table shows it as a table`}
           {...{ lanes, stretch, all, zero: 0, steps, chosen: parsed(stepsAsked() ?? ""), answer, counters, critical, arrows, isFound, selected, width, setWidth, opened, setOpened, outer }}
           told="timeline-told timeline-selected"
           mark={marked()}
@@ -220,7 +220,7 @@ function View({ whole }: { whole: Lanes }) {
       )}
       {answer && <Legend answer={answer} lanes={lanes} />}
       {critical && <PathBreakdown path={critical} stretch={stretch} onSegment={showSegment(all)} />}
-      {counters && counters.document.more > 0 && <p class="quiet">{counted(counters.document.more, "counter")} with fewer values {counters.document.more === 1 ? "has" : "have"} no curve.</p>}
+      {counters && counters.document.more > 0 && <p class="quiet">{counted(counters.document.more, "counter")} with fewer values {counters.document.more === 1 ? "is" : "are"} not shown.</p>}
       <RangeSummary lanes={lanes} />
     </>
   );
@@ -250,7 +250,7 @@ function Bar({ all, lanes, opened, setOpened }: BarProps) {
       <button type="button" onClick={() => show(zoomed(seen(all), 0.5, 0.5, all))}>Zoom in</button>
       <button type="button" onClick={() => show(zoomed(seen(all), 2, 0.5, all))}>Zoom out</button>
       <button type="button" onClick={() => show(all)}>All</button>
-      {ofSteps && <button type="button" title="What came before and after them is out of sight" onClick={() => show(within(ofSteps, all))}>Chosen steps</button>}
+      {ofSteps && <button type="button" title="Zoom to the selected steps" onClick={() => show(within(ofSteps, all))}>Selected steps</button>}
       <button type="button" aria-pressed={isOpen} onClick={() => setOpened(new Map(isOpen ? [] : lanes.lanes.map(({ track }) => [track, "all"] as const)))}>All levels</button>
       <button type="button" aria-pressed={cp === "1"} onClick={() => change({ cp: cp === "1" ? "" : "1" })}>Critical path</button>
       <label>
@@ -279,7 +279,7 @@ function PathNote({ asked }: { asked: Asked<AnswerTo<"path">> }) {
     <Shown asked={asked}>
       {({ document }) => (
         <p class="quiet">
-          Critical path of {document.window}: {counted(document.hops, "hop")}, {duration(document.end - document.start)}, of which {duration(document.inferred)} ({percent(document.inferred, document.end - document.start)}) inferred or unknown.
+          Critical path of {document.window}: {counted(document.hops, "segment")}, {duration(document.end - document.start)}, of which {duration(document.inferred)} ({percent(document.inferred, document.end - document.start)}) inferred or unknown.
           {document.notes.map((note) => ` ${sentence(note)}`)}
         </p>
       )}

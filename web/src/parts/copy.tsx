@@ -10,7 +10,7 @@ export function Copy({ text, title = "Copy as text" }: { text: () => string; tit
       setTold("Copied");
     } catch {
       // A page from a disk, or one in a frame, may not be allowed to: then by hand.
-      setTold(byHand(text()) ? "Copied" : "The browser does not allow it");
+      setTold(byHand(text()) ? "Copied" : "Blocked by the browser");
     }
   };
   return (

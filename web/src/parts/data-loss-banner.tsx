@@ -1,6 +1,6 @@
 /** Banner for a run with missing records, on every page. */
 
-import { counted } from "../format";
+import { counted, sentence } from "../format";
 import { lostOf } from "../lost";
 import { change, page } from "../state";
 import type { Meta } from "../generated/answers";
@@ -11,8 +11,8 @@ export function DataLossBanner({ meta }: { meta: Meta }) {
   const [first] = lost.values();
   return (
     <p class="notice lost">
-      <strong>A part of this run was lost</strong>, numbers are of what is there: {first}{lost.size > 1 && `; and ${counted(lost.size - 1, "more loss", "more losses")}`}.{" "}
-      <button type="button" class="link" onClick={() => change({ page: "run" })}>What was lost</button>
+      <strong>A part of this run was lost</strong>; numbers cover the remaining records. {sentence(first!)}{lost.size > 1 && ` And ${counted(lost.size - 1, "more diagnostic")}.`}{" "}
+      <button type="button" class="link" onClick={() => change({ page: "run" })}>Missing records</button>
     </p>
   );
 }

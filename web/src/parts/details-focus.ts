@@ -1,2 +1,2 @@
-/** Leads the keyboard to the details of what is selected. */
+/** Move the keyboard focus to the details of the selection. */
 export const showDetails = (): void => document.querySelector<HTMLElement>(".details")?.focus();

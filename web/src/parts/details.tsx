@@ -1,4 +1,4 @@
-/** The panel at the side: all that is known of what is selected. */
+/** Side panel with details of the selection. */
 
 import { EventDetails } from "../details/event";
 import { FrameDetails } from "../details/frame";
@@ -26,7 +26,7 @@ export function Details() {
           <h2>Details</h2>
           {shown && <button type="button" onClick={() => change({ sel: "" }, "replace")}>Close</button>}
         </div>
-        {shown ?? <p class="quiet">{isMemory ? "Of the object or the call that is selected: who made it, who touches it, what to change." : "Of the frame that is selected: all metrics, the call path, the source."}</p>}
+        {shown ?? <p class="quiet">{isMemory ? "Select an object or call to see its allocation, accesses and suggestions." : "Select a frame to see all metrics, the call path and the source."}</p>}
       </div>
     </aside>
   );

@@ -1,10 +1,10 @@
-/** Windows over the page: one at a time, which Esc closes. */
+/** Modal dialogs: one at a time, closed by Esc. */
 
 import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 
-/** Which one is open. */
+/** The open dialog. */
 export const dialog = signal<"" | "keys" | "search" | "folders">("");
 
 export const close = () => (dialog.value = "");

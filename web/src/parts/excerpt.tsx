@@ -1,4 +1,4 @@
-/** Lines of source, with the one that matters marked. */
+/** Source excerpt with a marked line. */
 
 import { useAnswer } from "../answers";
 import { highlighted } from "../source/highlight";
@@ -7,10 +7,10 @@ import type { Excerpt as Lines } from "../generated/answers";
 import { EditorLink } from "./editor-link";
 import { Elsewhere } from "./folders";
 
-/** What names of source files end with, as the server knows them: it has no others. */
+/** Extensions of source files that the server serves. */
 const SOURCE = /\.(py|pyx|pxd|pyi|c|cc|cpp|cxx|h|hpp|cu|cuh|hip|rs)$/;
 
-/** The source around a line, where the server has it; its place in any case. Files of native code are no part of what it shows. */
+/** Source around a line if available, with its location in any case. Native source files are not served. */
 export function Around({ file, line, isNative = false }: { file: string; line: number; isNative?: boolean }) {
   const asked = useAnswer(!isNative && SOURCE.test(file) ? "excerpt" : undefined, { file, line });
   // The same link before and after the lines are there: one that is being clicked is not replaced.
@@ -26,10 +26,10 @@ function Caption({ file, line }: { file: string; line: number }) {
   );
 }
 
-/** Says that a file is not what it was. */
+/** Notice that a file changed after the recording. */
 export function Changed({ changed }: { changed: boolean | null | undefined }) {
   if (!changed) return null;
-  return <p class="notice">This file was changed after the run was recorded: lines may have moved.</p>;
+  return <p class="notice">This file was changed after recording: lines may have moved.</p>;
 }
 
 export function Excerpt({ excerpt }: { excerpt: Lines }) {
@@ -38,7 +38,7 @@ export function Excerpt({ excerpt }: { excerpt: Lines }) {
     <figure class="excerpt">
       <Caption file={file} line={line} />
       <Changed changed={changed} />
-      {missing && <p class="notice">The source is not below a directory that may be read (--source-root DIR), or is shorter than when the run was recorded: {file}<Elsewhere file={file} /></p>}
+      {missing && <p class="notice">Source not available: {file} is outside the directories that may be read (--source-root DIR), or shorter than at recording.<Elsewhere file={file} /></p>}
       {!missing && lines && (
         <pre tabIndex={0} role="region" aria-label={`Source of ${file}, line ${line}`}>
           {highlighted(lines.join("\n"), file).map((parts, at) => (

@@ -1,4 +1,4 @@
-/** The filter bar: one for all pages, each of which shows what it heeds. */
+/** Filter bar, shared by all pages; each page uses the filters that apply to it. */
 
 import { useState } from "preact/hooks";
 import { useAnswer } from "../answers";
@@ -25,14 +25,14 @@ export function FilterBar({ meta }: { meta: Meta }) {
   );
 }
 
-/** Pages that are of steps of their own, whatever is chosen elsewhere. */
+/** Pages with their own selection of steps, independent of the filter. */
 const OF_OWN_STEPS: readonly PageId[] = ["issues", "compare"];
 
-/** That the steps which are chosen elsewhere are not those of this page. */
+/** Notice that the selected steps do not apply to this page. */
 function Unheeded({ meta }: { meta: Meta }) {
   const chosen = traceOf(meta)?.chosen;
   if (!OF_OWN_STEPS.includes(page.value) || !state.value.steps || !chosen) return null;
-  return <p class="quiet">This page is of {inWords(chosen)}, not of those that are chosen elsewhere ({short(state.value.steps)}).</p>;
+  return <p class="quiet">This page shows {inWords(chosen)}, independent of the steps selected on other pages ({short(state.value.steps)}).</p>;
 }
 
 function Steps({ meta }: { meta: Meta }) {
@@ -44,7 +44,7 @@ function Steps({ meta }: { meta: Meta }) {
   const choose = (text: string) => {
     const wanted = parsed(text);
     const isThere = wanted !== undefined && trace.steps.some(([number]) => number >= wanted[0] && number <= wanted[1]);
-    const why = isThere || text.trim() === "" ? "" : wanted ? `There is no step ${text.trim()}: ${stepsOf(trace)}` : `${text} is no step: 5, or 5..8`;
+    const why = isThere || text.trim() === "" ? "" : wanted ? `There is no step ${text.trim()}: ${stepsOf(trace)}` : `${text} is not a step: write 5 or 5..8`;
     setWrong({ why, at: state.value });
     if (wanted && !isThere) return;
     if (wanted) chooseSteps(named(wanted));
@@ -78,28 +78,28 @@ interface Numbers {
 
 const known = new WeakMap<object, Numbers>();
 
-/** How many steps there are, and their numbers: worked out once, for there may be thousands. */
+/** Number and range of steps, cached since there may be thousands. */
 function numbersOf({ steps: all }: Meta["traces"][number]): Numbers {
   const numbers = known.get(all) ?? all.reduce(({ least, most }, [number]) => ({ many: all.length, least: Math.min(least, number), most: Math.max(most, number) }), { many: 0, least: Number.POSITIVE_INFINITY, most: Number.NEGATIVE_INFINITY });
   known.set(all, numbers);
   return numbers;
 }
 
-/** The same in words. */
+/** Number and range of steps as text. */
 function stepsOf(trace: Meta["traces"][number]): string {
   const { many, least, most } = numbersOf(trace);
   return `${counted(many, "step")}, ${least} to ${most}`;
 }
 
-/** Which steps are looked at, and which are not. */
+/** Description of the selected steps and of excluded ones. */
 function told(trace: Meta["traces"][number], isWhole: boolean): string {
-  if (isWhole) return "All of the run, what came before the steps included.";
+  if (isWhole) return "The whole run, including the time before the steps.";
   const { many, least } = numbersOf(trace);
-  if (many === 1) return "The only step alone.";
+  if (many === 1) return "The only step.";
   const all = `of ${stepsOf(trace)}`;
   const isDefault = state.value.steps === undefined;
   const leavesOut = isDefault && trace.chosen !== null && trace.chosen[0] > least;
-  return `These steps alone, ${all}${leavesOut ? "; first ones that warm up are left out" : ""}.`;
+  return `Only these steps ${all}${leavesOut ? "; warm-up steps are excluded" : ""}.`;
 }
 
 function Groups() {

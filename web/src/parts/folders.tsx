@@ -1,4 +1,4 @@
-/** Where source files lie here, if that is not where the run was recorded: links to the editor lead there. */
+/** Dialog that maps source directories of the recording to directories on this machine, for editor links. */
 
 import { useState } from "preact/hooks";
 import { absolute, folders, placeOf, setFolders } from "../editor";
@@ -19,8 +19,8 @@ export function Elsewhere({ file }: { file: string }) {
   const place = placeOf(whole);
   return (
     <span class="elsewhere">
-      {place !== file && <> Links to the editor lead to {place}.</>}{" "}
-      <button type="button" onClick={() => askFolder(whole)}>It is elsewhere …</button>
+      {place !== file && <> Editor links open {place}.</>}{" "}
+      <button type="button" onClick={() => askFolder(whole)}>Set source directory …</button>
     </span>
   );
 }
@@ -31,8 +31,8 @@ export function Folders() {
   const [to, setTo] = useState(known?.to ?? "");
   const others = folders.value.filter((one) => one !== known);
   return (
-    <Dialog title="Where source files are">
-      <h2>Where source files are</h2>
+    <Dialog title="Source directory">
+      <h2>Source directory</h2>
       <form
         method="dialog"
         onSubmit={(event) => {
@@ -41,15 +41,15 @@ export function Folders() {
           close();
         }}
       >
-        <p><label>Files that the run names below <input size={40} data-field="folder-from" value={from} onInput={(event) => setFrom(event.currentTarget.value)} /></label></p>
-        <p><label>are on this machine below <input size={40} data-field="folder-to" value={to} onInput={(event) => setTo(event.currentTarget.value)} /></label></p>
-        <p class="quiet">Links to the editor lead there, of all runs that are looked at in this browser. Empty: as the run names them.</p>
-        <p class="bar"><button type="submit">Keep</button> <button type="button" onClick={close}>Cancel</button></p>
+        <p><label>Source directory of the recorded run <input size={40} data-field="folder-from" value={from} onInput={(event) => setFrom(event.currentTarget.value)} /></label></p>
+        <p><label>Directory on this machine <input size={40} data-field="folder-to" value={to} onInput={(event) => setTo(event.currentTarget.value)} /></label></p>
+        <p class="quiet">Editor links of all runs in this browser open files there. Empty: paths as recorded.</p>
+        <p class="bar"><button type="submit">Save</button> <button type="button" onClick={close}>Cancel</button></p>
       </form>
       {others.length > 0 && (
         <ul class="events">
           {others.map((one) => (
-            <li key={one.from}>{one.from} is at {one.to} <button type="button" class="link" onClick={() => setFolders(folders.value.filter((other) => other !== one))}>Forget</button></li>
+            <li key={one.from}>{one.from} is at {one.to} <button type="button" class="link" onClick={() => setFolders(folders.value.filter((other) => other !== one))}>Remove</button></li>
           ))}
         </ul>
       )}

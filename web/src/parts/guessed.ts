@@ -1,3 +1,3 @@
-/** What is said beside times of lines that are partly guessed. */
+/** Note on estimated times of lines. */
 export const GUESSED =
-  "≈ is estimated: of the time that a function takes itself no stack tells at which line it was, and half of what lies between two calls counts for the line of each. A line that calls nothing that was recorded, as time.sleep() does, may have no time, and its neighbours too much.";
+  "≈ marks estimates: stacks do not record the line of self time, so the time between two calls is split between their lines. A line without recorded calls, such as time.sleep(), may have no time, and adjacent lines too much.";

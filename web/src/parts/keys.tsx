@@ -1,12 +1,12 @@
-/** All keys. */
+/** Dialog with all keys. */
 
 import { Dialog } from "./dialog";
 
 const KEYS: ReadonlyArray<readonly [where: string, keys: ReadonlyArray<readonly [key: string, what: string]>]> = [
-  ["Everywhere", [["1 … 9", "the pages"], ["Ctrl+K", "search in all names"], ["/", "search in the picture"], ["N, Shift+N", "the next one that is found, the one before"], ["O", "opens what is selected in the editor"], ["Enter", "to the details of what is selected"], ["T", "a table in place of the picture"], ["Esc", "takes back the selection, then the mark, then the zoom"], ["?", "this list"]]],
-  ["Flame graph", [["← ↑ → ↓", "move; up is the caller"], ["F, W", "zoom to the frame"], ["S", "zoom out to its caller"], ["A, D", "the frame before, the next one"], ["0", "show all"], ["I", "the next view: top-down, bottom-up, flat"], ["U", "callers of the frame, wherever it stands"], ["G", "what the frame calls, wherever it stands"], ["C", "colour by something else"]]],
-  ["Timeline", [["W, S", "zoom"], ["A, D", "move"], ["0", "show all"], ["← ↑ → ↓", "from the event that is selected, or the first box, to others; up is what is around it, or launched it"], ["F", "zoom to the event"], ["M", "mark the event, or what is seen"], ["J, K", "along the critical path, when it is shown, segment by segment"]]],
-  ["Memory", [["W, S", "zoom"], ["A, D, ←, →", "move"], ["0", "show all"], ["F", "zoom to the life of the object"], ["↑, ↓", "the object before, the next one"]]],
+  ["Everywhere", [["1 … 9", "open a page"], ["Ctrl+K", "search all names"], ["/", "search the plot"], ["N, Shift+N", "next match, previous match"], ["O", "open the selection in the editor"], ["Enter", "go to the details of the selection"], ["T", "show a table instead of the plot"], ["Esc", "clear the selection, then the mark, then the zoom"], ["?", "show this list"]]],
+  ["Flame graph", [["← ↑ → ↓", "move; up is the caller"], ["F, W", "zoom to the frame"], ["S", "zoom out to the caller"], ["A, D", "previous frame, next frame"], ["0", "show all"], ["I", "next view: top-down, bottom-up, flat"], ["U", "callers of the frame in all call paths"], ["G", "callees of the frame in all call paths"], ["C", "next color scheme"]]],
+  ["Timeline", [["W, S", "zoom"], ["A, D", "move"], ["0", "show all"], ["← ↑ → ↓", "select another event, starting at the first box; up is the enclosing or launching event"], ["F", "zoom to the event"], ["M", "mark the event, or the visible time range"], ["J, K", "next and previous segment of the critical path, if shown"]]],
+  ["Memory", [["W, S", "zoom"], ["A, D, ←, →", "move"], ["0", "show all"], ["F", "zoom to the lifetime of the object"], ["↑, ↓", "previous object, next object"]]],
 ];
 
 export function Keys() {
@@ -24,7 +24,7 @@ export function Keys() {
           </section>
         ))}
       </div>
-      <p class="quiet">Keys of pictures work once the picture is clicked or reached with Tab.</p>
+      <p class="quiet">Keys of a plot work after it is clicked or focused with Tab.</p>
     </Dialog>
   );
 }

@@ -1,4 +1,4 @@
-/** What somebody may have meant who looked for a name that nothing has. */
+/** Suggested names for a search without a match. */
 
 import { useAnswer } from "../answers";
 import { steps } from "../filter";
@@ -7,7 +7,7 @@ import { rank, transport } from "../state";
 import type { SearchAnswer } from "../generated/answers";
 import { Name } from "./name";
 
-/** What all names are searched for; none while it is not known. A report has no server to ask: it searches what it holds. */
+/** Search results over all names; undefined while loading. A report searches its own data. */
 export function useSearch(text: string): SearchAnswer | undefined {
   const isReport = transport.kind === "report";
   const wanted = text.trim();

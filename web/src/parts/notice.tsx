@@ -1,4 +1,4 @@
-/** What stands in place of an answer, and tables. */
+/** Notices in place of an answer: loading, refused, or no events. */
 
 import type { ComponentChildren } from "preact";
 import type { Asked } from "../answers";
@@ -7,7 +7,7 @@ import type { Asked } from "../answers";
 export function Shown<A>({ asked, children }: { asked: Asked<A>; children: (answer: A) => ComponentChildren }) {
   switch (asked.state) {
     case "loading":
-      return <p class="quiet" role="status">Working it out …</p>;
+      return <p class="quiet" role="status">Computing …</p>;
     case "refused":
       return (
         <p class="notice" role="alert">
@@ -19,7 +19,7 @@ export function Shown<A>({ asked, children }: { asked: Asked<A>; children: (answ
   }
 }
 
-/** In place of what is found in events, where there are none. */
+/** Notice for traces without events with a duration. */
 export const NoEvents = () => (
-  <p class="notice">No event of this trace has a start and a duration: there is nothing to sum up or to find. "This run" says what was read; <code>stackline doctor</code> says more.</p>
+  <p class="notice">No event of this trace has a start and a duration, so there is no analysis. The page "This run" lists the records read; <code>stackline doctor</code> shows details.</p>
 );

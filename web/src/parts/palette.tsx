@@ -9,7 +9,7 @@ import { entriesOf, type Entry, fromReport } from "../search";
 import { close, Dialog } from "./dialog";
 import { Nearest } from "./nearest";
 
-/** So long after the last letter it is searched. */
+/** Delay between the last keystroke and the search, in ms. */
 const PAUSE_MS = 120;
 
 export function Palette() {
@@ -35,7 +35,7 @@ export function Palette() {
       <input
         type="text"
         role="combobox"
-        aria-label="Search in all names"
+        aria-label="Search all names"
         aria-expanded={entries.length > 0}
         aria-controls="found"
         aria-activedescendant={entries.length > 0 ? `found-${at}` : undefined}
@@ -53,7 +53,7 @@ export function Palette() {
           <Row key={`${entry.sort} ${entry.name} ${index}`} entry={entry} index={index} isChosen={index === at} choose={choose} />
         ))}
       </ul>
-      <p class="quiet" role="note">{entries.length === 0 ? <>Nothing has such a name.<Nearest text={text} choose={setText} /></> : "Arrows choose, Enter opens, Esc closes."}</p>
+      <p class="quiet" role="note">{entries.length === 0 ? <>No matching name.<Nearest text={text} choose={setText} /></> : "Arrows select, Enter opens, Esc closes."}</p>
     </Dialog>
   );
 }
@@ -83,7 +83,7 @@ function Row({ entry, index, isChosen, choose }: RowProps) {
   );
 }
 
-/** What has a text in its name. A report has no server to ask: it searches what it holds. */
+/** Entries whose name contains a text. A report searches its own data. */
 function useEntries(text: string): readonly Entry[] {
   const [asked, setAsked] = useState("");
   useEffect(() => {

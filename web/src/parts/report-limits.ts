@@ -4,8 +4,8 @@ import { commandOf } from "../command";
 import { run } from "../filter";
 import { transport } from "../state";
 
-/** Why it cannot be answered here; nothing where a server answers. */
-export const absence = (): string | undefined => (transport.kind === "report" && run.value ? `Not in this report: ${commandOf(run.value)} has it` : undefined);
+/** Reason why a control does not work in a report; undefined with a server. */
+export const absence = (): string | undefined => (transport.kind === "report" && run.value ? `Not in this report; available with ${commandOf(run.value)}` : undefined);
 
-/** What such a button has beside its own. */
+/** Attributes of a control that does not work in a report. */
 export const marked = () => ({ disabled: absence() !== undefined, title: absence() });

@@ -11,12 +11,12 @@ export function ServerOffline({ meta }: { meta: Meta }) {
     <p class="notice gone" aria-live="polite">
       {value === "silent" ? (
         <>
-          <strong>The server has stopped</strong>, or cannot be reached: what was asked before is still here. It is asked again every two seconds.
-          If it has ended, start it again, and open the address that it prints: <code>{commandOf(meta)}</code>{" "}
+          <strong>The server has stopped</strong> or cannot be reached. Loaded data stays on the page, which reconnects every two seconds.
+          If the server has ended, start it again and open the printed address: <code>{commandOf(meta)}</code>{" "}
         </>
       ) : (
         <>
-          <strong>Another server answers here</strong>, which does not know this page: open the address that <code>stackline view</code> printed last.{" "}
+          <strong>Another server uses this address</strong> and rejects this page: open the last address that <code>stackline view</code> printed.{" "}
         </>
       )}
       <button type="button" onClick={transport.retry}>Try now</button>

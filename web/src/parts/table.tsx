@@ -1,4 +1,4 @@
-/** A table of the queries, with numbers in the units of people. */
+/** Table of a query, with formatted numbers and units. */
 
 import { useState } from "preact/hooks";
 import { amount, counted } from "../format";
@@ -9,7 +9,7 @@ interface Props {
   readonly table: Table;
   readonly columns: ReadonlyArray<string>;
   readonly most?: number;
-  /** Opens what has a name. */
+  /** Handler for a click on a name. */
   readonly onName?: (name: string) => void;
 }
 

@@ -4,7 +4,7 @@ import { type Folder, foldersOf } from "./folders";
 /** A folder in words: what it costs, folders and files in their order. */
 const words = (folder: Folder): unknown => [folder.name, folder.exclusive, folder.folders.map(words), folder.files.map(({ file }) => file)];
 
-test("files stand in their folders, which cost what is in them, the costliest first", () => {
+test("files are listed in their folders with summed costs, costliest first", () => {
   const files = [
     { file: "torch/nn/linear.py", exclusive: [5, 1] },
     { file: "torch/optim/adam.py", exclusive: [7, 0] },

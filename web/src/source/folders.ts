@@ -1,4 +1,4 @@
-/** Source files in their folders. */
+/** Tree of source files by directory. */
 
 export interface File {
   readonly file: string;
@@ -8,7 +8,7 @@ export interface File {
 export interface Folder {
   /** Its name below the one that holds it; of several that hold nothing else, all of them. */
   readonly name: string;
-  /** What all files in it and below it cost, by metric. */
+  /** Total cost of all files below, by metric. */
   readonly exclusive: readonly number[];
   readonly folders: readonly Folder[];
   readonly files: readonly File[];
@@ -19,7 +19,7 @@ interface Open {
   readonly files: File[];
 }
 
-/** The folder of all files; in each what costs most comes first. */
+/** Root directory of all files, costliest first at each level. */
 export function foldersOf(files: readonly File[]): Folder {
   const root: Open = { folders: new Map(), files: [] };
   for (const one of files) {

@@ -4,7 +4,7 @@ import { parser } from "@lezer/python";
 import { classHighlighter, highlightCode } from "@lezer/highlight";
 import type { ComponentChildren } from "preact";
 
-/** Longer texts stay plain: nobody waits seconds for colours. */
+/** Length above which a text is not highlighted, which would take seconds. */
 const LONGEST = 400_000;
 
 export function highlighted(text: string, file: string): ComponentChildren[][] {

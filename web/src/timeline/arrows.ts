@@ -1,10 +1,10 @@
-/** Arrows from what launched to what was launched. */
+/** Arrows from launching to launched events. */
 
 import type { Brief } from "../generated/answers";
 import type { Laid } from "./boxes";
 import { ROW, type TimeRange } from "./view";
 
-/** Draws those that end at a box of their own, and begin at one, or at the nearest that is drawn around it: launches stand on inner levels, which are hidden first. */
+/** Draw arrows that end at a visible box and start at one, or at the nearest visible enclosing box: launches are on inner levels, which are hidden first. */
 export function drawArrows(
   context: CanvasRenderingContext2D,
   arrows: ReadonlyArray<readonly [from: Brief, to: Brief]>,
@@ -44,7 +44,7 @@ export function rowAround({ answer, groups, y }: Laid, { track, start, dur }: Br
   return innermost === undefined ? undefined : y[innermost]! + ROW / 2;
 }
 
-/** The middle of the rows that events stand in. */
+/** Vertical center of the rows of events. */
 function rowsOf({ answer, groups, y }: Laid, wanted: ReadonlySet<number>): Map<number, number | undefined> {
   const rows = new Map<number, number | undefined>();
   const { event } = answer.columns;

@@ -28,7 +28,7 @@ test("boxes end where columns of small numbers would run over", () => {
   expect(countIn(laid, { from: 0, to: 1000 })).toBe(3);
 });
 
-test("what is drawn is what is hit", () => {
+test("hit testing matches the drawing", () => {
   const drawn: number[][] = [];
   const context = { fillRect: (...rect: number[]) => void drawn.push(rect) } as unknown as CanvasRenderingContext2D;
   const named = paint(context, laid, { stretch, width: 400, top: 0, high: 100 }, undefined);

@@ -1,4 +1,4 @@
-/** Answers as boxes, and which of them is below a pointer. */
+/** Boxes of the timeline, with hit testing. */
 
 import { LAYERS, type Layer, layerOf } from "../colors";
 import { type Box, FADED, NARROWEST } from "../draw/boxes";
@@ -9,10 +9,10 @@ import type { AnswerTo } from "../transport";
 import { HEAD, type Placed, ROW, type TimeRange } from "./view";
 
 
-/** The boxes of an answer as they stand wherever it is looked at from: what does not change while one moves is worked out once. */
+/** Boxes of an answer, independent of the visible range and computed once. */
 export interface Laid {
   readonly answer: AnswerTo<"tiles">;
-  /** Places in the answer of those that have a lane, by colour: a change of colour is what costs. Those that stand out come first. */
+  /** Indices of boxes with a lane, by color, since color changes are expensive. Highlighted ones come first. */
   readonly groups: ReadonlyArray<{ readonly fill: string; readonly faded: boolean; readonly at: readonly number[] }>;
   /** When each begins and ends, in one kind of list: answers have them in many, and code that meets many is slow. */
   readonly start: Float64Array;
@@ -25,9 +25,9 @@ export interface Place {
   readonly placed: readonly Placed[];
   /** Pixels above the first lane. */
   readonly offset: number;
-  /** Events that stand out, if some do. */
+  /** Highlighted events, if any. */
   readonly onPath: ReadonlySet<number> | undefined;
-  /** Tells names that stand out, if some do. */
+  /** Predicate of highlighted names, if any. */
   readonly isFound: ((name: string) => boolean) | undefined;
 }
 
@@ -36,7 +36,7 @@ export const layersOf = (lanes: Lanes): Layer[] => lanes.kinds.map(layerOf);
 
 const laid = new WeakMap<Answer, { readonly of: readonly unknown[]; readonly laid: Laid }>();
 
-/** The boxes of an answer in their lanes, as they were put there before if nothing else changed: who moves to and fro sees few answers. */
+/** Boxes of an answer in their lanes, cached, since panning back and forth sees few answers. */
 export function lay(answer: AnswerTo<"tiles">, layers: readonly Layer[], place: Place): Laid {
   const of = [layers, place.placed, place.offset, place.onPath, place.isFound];
   const before = laid.get(answer);
@@ -70,7 +70,7 @@ function put(answer: AnswerTo<"tiles">, layers: readonly Layer[], { placed, offs
   return { answer, start: new Float64Array(start), end, y, groups: [...groups.values()].toSorted((a, b) => Number(a.faded) - Number(b.faded)) };
 }
 
-/** What is seen of boxes: a stretch so wide, of that what lies between two heights. */
+/** Visible part of the boxes: a time range at a width, between two heights. */
 export interface Sight {
   readonly stretch: TimeRange;
   readonly width: number;
@@ -78,7 +78,7 @@ export interface Sight {
   readonly high: number;
 }
 
-/** How many boxes a stretch has. */
+/** Number of boxes in a time range. */
 export function countIn({ start, end, groups }: Laid, { from, to }: TimeRange): number {
   let many = 0;
   for (const { at: places } of groups) {
@@ -87,11 +87,11 @@ export function countIn({ start, end, groups }: Laid, { from, to }: TimeRange): 
   return many;
 }
 
-/** Boxes so narrow that stand so close to each other are drawn as one. */
+/** Width and distance in pixels below which boxes are drawn as one. */
 const NARROW = 3;
 const CLOSE = 0.25;
 
-/** Draws what is seen of the boxes, and gives those that have room for a name, or are selected, for what is written over them. */
+/** Draw the visible boxes, and return the selected ones and those with room for a name. */
 export function paint(context: CanvasRenderingContext2D, { answer, groups, start, end, y }: Laid, { stretch, width, top, high }: Sight, selected: number | undefined): Box[] {
   const { columns, document } = answer;
   const { event, count: counts, name } = columns;
@@ -157,7 +157,7 @@ export function boxAt({ groups, start, end, y }: Laid, { stretch, width }: Pick<
 
 const kinds = new WeakMap<Answer, readonly number[]>();
 
-/** The values of a column. Neighbours are mostly alike. */
+/** The values of a column. Neighbors are mostly alike. */
 function distinct(column: ArrayLike<number>): number[] {
   const found = new Set<number>();
   for (let at = 0; at < column.length; at += 1) if (at === 0 || column[at] !== column[at - 1]) found.add(column[at]!);

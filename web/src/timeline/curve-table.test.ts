@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import type { AnswerTo } from "../transport";
 import { spans } from "./curve-table";
 
-test("a value holds until the next: what was before a stretch counts in it, what came after does not", () => {
+test("a value holds until the next: the last one before a time range counts, later ones do not", () => {
   const answer = {
     document: { counters: [{}, {}] },
     columns: {

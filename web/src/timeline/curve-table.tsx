@@ -1,4 +1,4 @@
-/** Curves as a table: the least and the highest value of what is seen. */
+/** Table of counter curves: minimum and maximum in the visible range. */
 
 import type { AnswerTo } from "../transport";
 import { valueOf } from "./curves";
@@ -9,7 +9,7 @@ interface Span {
   most: number;
 }
 
-/** The least and the highest value of each counter in a stretch; the one before it still holds there. */
+/** Minimum and maximum of each counter in a time range, including the value that holds at its start. */
 export function spans({ document, columns }: AnswerTo<"counters">, stretch: TimeRange): Array<Span | undefined> {
   const { counter, start, low, high, last } = columns;
   const found: Array<Span | undefined> = document.counters.map(() => undefined);
@@ -38,9 +38,9 @@ export function CurveTable({ answer, stretch }: { answer: AnswerTo<"counters">; 
         <thead>
           <tr>
             <th scope="col">Name</th>
-            <th scope="col" class="number">Least here</th>
+            <th scope="col" class="number">Lowest here</th>
             <th scope="col" class="number">Highest here</th>
-            <th scope="col" class="number">Highest in all</th>
+            <th scope="col" class="number">Highest overall</th>
           </tr>
         </thead>
         <tbody>

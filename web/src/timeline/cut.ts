@@ -1,19 +1,19 @@
-/** Where a trace breaks off: nobody knows what came after, which the timeline shows by stripes. */
+/** End of a truncated trace, shown by stripes since later records are missing. */
 
 import type { ReadReport } from "../generated/answers";
 import { scaleOf } from "./paint";
 import type { TimeRange } from "./view";
 
-/** What reading says where the end of a file, or of what was recorded, is missing. */
+/** Codes of diagnostics for a truncated file or recording. */
 const BREAKS_OFF = new Set(["truncated", "too_damaged", "damaged_compression", "oversized_entry", "cut_stream", "not_written", "process_killed"]);
 
 export const breaksOff = (report: ReadReport | undefined): boolean => report?.problems.some(({ code }) => BREAKS_OFF.has(code)) ?? false;
 
-/** Pixels of the stripes before the end of what is known, which may be the edge of the picture. */
+/** Width in pixels of the stripes before the end of known data, which may be the edge of the plot. */
 const WIDE = 14;
 const APART = 6;
 
-/** Stripes what lies behind a time, and a little before it. */
+/** Draw stripes after a time, and slightly before it. */
 export function drawCut(context: CanvasRenderingContext2D, end: number, stretch: TimeRange, width: number, top: number, high: number, ink: { readonly mark: string; readonly paper: string }): void {
   const x = scaleOf(stretch, width)(end) - WIDE;
   if (x >= width) return;

@@ -6,7 +6,7 @@ const lane = (track: number, kind: string, events: number): Lane => ({ track, ki
 const whole = (...lanes: Lane[]): Lanes => ({ origin: "0", length: 9, buckets: 512, whole: { level: 0, first: 0, last: 3 }, kinds: [], lanes });
 const brief = (track: number) => ({ track }) as Brief;
 
-test("of all lanes three are seen: of the event, of what it launched, and of the busiest stream", () => {
+test("three lanes are visible: of the event, of its launched work, and of the busiest stream", () => {
   const all = whole(lane(1, "thread", 900), lane(2, "thread", 5), lane(3, "stream", 7), lane(4, "stream", 70), lane(5, "stream", 1));
   const of = (track: number, launched: Brief[], launch: Brief | null = null) => lanesAround(all, { track, launched, launch }).lanes;
   expect(of(2, [brief(5)]).map(({ track }) => track)).toEqual([2, 4, 5]);

@@ -1,4 +1,4 @@
-/** What happened around an event, small: beside a finding, where the gap can be seen that it tells of. */
+/** Small timeline around an event of a finding. */
 
 import { useMemo, useState } from "preact/hooks";
 import { useAnswer, useLast } from "../answers";
@@ -10,10 +10,10 @@ import { outerOf } from "./levels";
 import { tilesQuestion } from "./question";
 import { around, MOST_BOXES, type Opened, type TimeRange, within } from "./view";
 
-/** Lanes that are shown: that of the event, those of what it launched or what launched it, and the busiest streams. */
+/** Number of lanes: of the event, of its launch or launched work, and of the busiest streams. */
 const MOST = 3;
 
-/** A report holds the timeline at its coarsest alone, in which such a stretch is one box. */
+/** Timeline around an event. A report has only the coarsest level, in which this range is one box. */
 export function Gap({ event, of }: { event: number; of: string | undefined }) {
   const isServed = transport.kind === "server";
   const asked = useAnswer(isServed ? "event" : undefined, { event, rank: of ?? rank.value });
@@ -46,7 +46,7 @@ function Picture({ detail, whole, of }: { detail: EventDetail; whole: Lanes; of:
   const show = (selected: number) => change({ page: "timeline", sel: `event:${selected}`, ...(of === undefined ? {} : { rank: of }), ...place });
   return (
     <figure class="gap">
-      <figcaption class="quiet">Around one of them, {duration(stretch.to - stretch.from)} from {duration(stretch.from)} on</figcaption>
+      <figcaption class="quiet">Timeline around one event: {duration(stretch.to - stretch.from)} from {duration(stretch.from)} on</figcaption>
       <LaneCanvas
         label={`Timeline around ${event}, of ${lanes.lanes.length} lanes; the list of events below leads to the whole timeline`}
         {...{ lanes, stretch, all, answer, width, setWidth, opened, setOpened, outer }}

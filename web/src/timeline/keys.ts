@@ -1,8 +1,8 @@
-/** Keys of the timeline. Letters work wherever the focus is, but where one types; arrows move the page and Enter presses a button unless the drawing has it. */
+/** Keys of the timeline. Letters work everywhere except in input fields; arrows and Enter only if the drawing has the focus. */
 
 import { useEffect, useRef } from "preact/hooks";
 
-/** Calls with each key that is pressed without a modifier; what it returns says whether the key was used. */
+/** Call a handler with each key without a modifier. Its result is true if the key was used. */
 export function useKeys(used: (key: string) => boolean): void {
   const latest = useRef(used);
   latest.current = used;

@@ -1,4 +1,4 @@
-/** The drawing of a timeline: lanes with boxes, curves below them, and what the pointer does there. */
+/** Drawing of a timeline: lanes with boxes, curves below them, and pointer actions. */
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { InkOf } from "../colors";
@@ -20,15 +20,15 @@ interface Props {
   readonly lanes: Lanes;
   readonly stretch: TimeRange;
   readonly all: TimeRange;
-  /** What the ruler counts from. */
+  /** Origin of the ruler. */
   readonly zero: number;
   readonly steps: readonly Step[];
-  /** The first and the last of the steps that are looked at. */
+  /** First and last of the selected steps. */
   readonly chosen?: readonly [first: number, last: number] | undefined;
   readonly answer: AnswerTo<"tiles"> | undefined;
   readonly counters: AnswerTo<"counters"> | undefined;
   readonly critical?: AnswerTo<"path"> | undefined;
-  /** Tells names that are looked for. */
+  /** Predicate of names that match the search. */
   readonly isFound?: ((name: string) => boolean) | undefined;
   readonly arrows?: ReadonlyArray<readonly [from: Brief, to: Brief]>;
   readonly selected: number | undefined;
@@ -41,7 +41,7 @@ interface Props {
   readonly setOpened: (opened: Opened) => void;
   /** Outer levels of lanes that are hidden where not all have room. */
   readonly outer?: Outer | undefined;
-  /** What describes the picture, by its `id`. */
+  /** The `id` of the element that describes the drawing. */
   readonly told?: string | undefined;
   readonly onStretch: (stretch: TimeRange) => void;
   readonly onEvent: (event: number) => void;
@@ -126,7 +126,7 @@ export function LaneCanvas(props: Props) {
   );
 }
 
-/** Opens the lane of what is selected if it stands on a hidden level, once: whoever closes it means it. */
+/** Open the lane of the selection once if its level is hidden, so that users can close it again. */
 function useShown({ answer, selected, opened, setOpened }: Props, placed: readonly Placed[]): void {
   const shown = useRef<number>(undefined);
   useEffect(() => {
@@ -139,7 +139,7 @@ function useShown({ answer, selected, opened, setOpened }: Props, placed: readon
   }, [answer, selected]);
 }
 
-/** Where everything stands. */
+/** Layout of the drawing. */
 function useScene({ lanes, opened, outer, answer, critical, steps, counters, isFound }: Props) {
   const list = useMemo(() => sorted(lanes.lanes), [lanes]);
   const layers = useMemo(() => layersOf(lanes), [lanes]);

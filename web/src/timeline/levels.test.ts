@@ -16,7 +16,7 @@ test("levels that are nearly one box are counted, of those that are seen", () =>
   expect(levelsOf({ columns }, [9, 20, 99])).toEqual(new Map([[0, 8], [1, 0]]));
 });
 
-test("an event is seen with what is nearest around it and what it calls, not with the outermost", () => {
+test("an event is visible with its nearest callers and its callees, not with the outermost callers", () => {
   const of = (events: number[], levels = 10) => outerOf({ columns }, [lane(0, levels), lane(1, 1)], events, all).get(0);
   expect([of([9]), of([8], 30), of([3]), of([0])]).toEqual([4, 4, 0, 0]);
   // No event of this lane: what is busy there.

@@ -1,4 +1,4 @@
-/** Which levels of a lane are worth the little room that it has: apart from drawing. */
+/** Selection of the levels that a lane with little room shows. Without drawing. */
 
 import { useRef } from "preact/hooks";
 import type { AnswerTo } from "../transport";
@@ -9,10 +9,10 @@ import { FEW, type TimeRange } from "./view";
 /** Outer levels that are hidden of a lane, by its track. */
 export type Outer = ReadonlyMap<number, number>;
 
-/** Levels around an event that are seen in a small picture; what it calls is seen below them. */
+/** Levels around an event in a small plot; its callees are below them. */
 const AROUND = FEW - 2;
 
-/** The levels on which events stand, by their lanes: those that an answer has a box of. */
+/** Levels of events with a box in an answer, by lane. */
 export function levelsOf({ columns }: Pick<AnswerTo<"tiles">, "columns">, events: readonly number[]): Map<number, number> {
   const { track, depth, event } = columns;
   const levels = new Map<number, number>();
@@ -23,13 +23,13 @@ export function levelsOf({ columns }: Pick<AnswerTo<"tiles">, "columns">, events
   return levels;
 }
 
-/** So that an event on a level is seen with what is nearest around it, and with what it calls. */
+/** Outer levels to hide so that an event is visible with its nearest callers and its callees. */
 export const outerAround = (level: number, rows: number): number => Math.max(Math.min(level - AROUND, rows - FEW), 0);
 
 /** A level says little where one box is this part of all that is on it. */
 const ALONE = 0.95;
 
-/** How many outer levels of each lane are nearly all one box in a stretch: what is called once and lasts says little. Of those the innermost stays. */
+/** Number of outer levels of each lane that one box nearly fills in a time range. The innermost of them stays visible. */
 export function idleLevels({ columns }: Pick<AnswerTo<"tiles">, "columns">, { from, to }: TimeRange): Map<number, number> {
   const { track, depth, start, length } = columns;
   const lanes = new Map<number, Array<{ sum: number; longest: number }>>();

@@ -1,4 +1,4 @@
-/** Two timelines that move together, each counted from the start of a step. */
+/** Two timelines that move together, each aligned at the start of a step. */
 
 import { useState } from "preact/hooks";
 import { type Asked, useAnswer, useLast } from "../answers";
@@ -81,10 +81,10 @@ function Both({ a, b }: { a: Side; b: Side }) {
     <section aria-labelledby="locked-title">
       <h2 id="locked-title">Both timelines</h2>
       <p class="told" aria-live="polite">
-        {duration(stretch.to - stretch.from)} of both, from the start of the chosen steps on. Keys: W and S zoom, A and D pan, 0 shows all.
+        {duration(stretch.to - stretch.from)} of both runs, aligned at the start of the selected steps. Keys: W and S zoom, A and D pan, 0 shows all.
       </p>
       <div class="bar">
-        <button type="button" onClick={() => change({ from: "", to: "" }, "replace")}>The chosen steps</button>
+        <button type="button" onClick={() => change({ from: "", to: "" }, "replace")}>Selected steps</button>
         <button type="button" aria-pressed={state.value.as === "table"} onClick={() => change({ as: state.value.as === "table" ? "" : "table" })}>Table</button>
       </div>
       {sides.map((side, at) => <SideView key={side.letter} side={side} stretch={stretch} all={all} start={starts[at]!.start} />)}
@@ -129,7 +129,7 @@ function SideView({ side, stretch, all, start }: SideProps) {
         <EventTable {...{ answer, lanes }} stretch={own} selected={event} onEvent={setEvent} />
       ) : (
         <LaneCanvas
-          label={`Timeline of ${letter}, ${lanes.lanes.length} lanes; the button Table shows the same as a table`}
+          label={`Timeline of ${letter}, ${lanes.lanes.length} lanes; the button Table shows it as a table`}
           {...{ lanes, steps, answer, counters, width, setWidth, opened, setOpened }}
           stretch={own}
           all={{ from: all.from + start, to: all.to + start }}

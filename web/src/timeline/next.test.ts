@@ -16,7 +16,7 @@ const answer = {
   },
 } as unknown as AnswerTo<"tiles">;
 
-test("arrows lead to neighbours, to what is around, and to what is within", () => {
+test("arrows lead to adjacent, enclosing and enclosed events", () => {
   const lead = (event: number) => (["left", "right", "up", "down"] as const).map((arrow) => beside(answer, event, arrow));
   expect(lead(10)).toEqual([undefined, 13, undefined, 11]);
   expect(lead(11)).toEqual([undefined, 12, 10, undefined]);
@@ -25,7 +25,7 @@ test("arrows lead to neighbours, to what is around, and to what is within", () =
   expect(lead(99)).toEqual([undefined, undefined, undefined, undefined]);
 });
 
-test("events of a name are gone through in the order of time, round and round, of those that are seen", () => {
+test("visible events of a name are visited in order of time, in a cycle", () => {
   const all = { from: 0, to: 200 };
   const isInner = (name: string) => name === "inner";
   expect(nextFound(answer, undefined, isInner, all, 1)).toBe(11);

@@ -1,4 +1,4 @@
-/** Where keys lead from the event that is selected, among the boxes that an answer has. Apart from drawing. */
+/** Keyboard navigation between boxes, from the selected event. Without drawing. */
 
 import type { AnswerTo } from "../transport";
 import type { Placed, TimeRange } from "./view";
@@ -7,7 +7,7 @@ export type Arrow = "up" | "down" | "left" | "right";
 
 export const ARROWS: Readonly<Record<string, Arrow>> = { ArrowUp: "up", ArrowDown: "down", ArrowLeft: "left", ArrowRight: "right" };
 
-/** The event beside another one in its row, the one around it, or the first one within it. */
+/** Event next to another one in its row, around it, or first within it. */
 export function beside({ columns }: Pick<AnswerTo<"tiles">, "columns">, event: number, arrow: Arrow): number | undefined {
   const { track, depth, start, length, event: events } = columns;
   const here = Array.prototype.indexOf.call(events, event);
@@ -29,7 +29,7 @@ export function beside({ columns }: Pick<AnswerTo<"tiles">, "columns">, event: n
   return best === undefined ? undefined : events[best];
 }
 
-/** The next event with a name that is looked for, or the one before, in the order of time; from the last one on to the first. */
+/** Next or previous match in order of time, in a cycle. */
 export function nextFound(
   { columns, document }: AnswerTo<"tiles">,
   selected: number | undefined,

@@ -1,4 +1,4 @@
-/** What a timeline draws beside its boxes: the ruler with the steps, the heads of lanes, what is marked. */
+/** Drawing of the timeline around its boxes: ruler with steps, lane heads, marks. */
 
 import type { InkOf } from "../colors";
 import { fitted } from "../draw/boxes";
@@ -18,7 +18,7 @@ export const scaleOf = (stretch: TimeRange, width: number) => (ns: number) => ((
 
 export type Ticks = ReadonlyArray<{ readonly x: number; readonly label: string }>;
 
-/** The ticks of a ruler whose times count from `zero`: where they stand, and their labels. */
+/** Ticks of a ruler with origin `zero`: positions and labels. */
 export function ticksOf(stretch: TimeRange, zero: number, width: number): Ticks {
   const shown = { from: stretch.from - zero, to: stretch.to - zero };
   const { at, unit } = ticks(shown, width / APART);
@@ -27,7 +27,7 @@ export function ticksOf(stretch: TimeRange, zero: number, width: number): Ticks 
   return at.map((tick) => ({ x: xOf(tick), label: tickLabel(tick, unit, largest) }));
 }
 
-/** Draws the lines of the ruler, which boxes and names stand over. */
+/** Draw the lines of the ruler, below boxes and names. */
 export function drawGrid(context: CanvasRenderingContext2D, ticks: Ticks, height: number, ink: InkOf): void {
   context.fillStyle = ink.line;
   for (const { x } of ticks) context.fillRect(Math.round(x), 0, 1, height);
@@ -48,10 +48,10 @@ export function drawRuler(context: CanvasRenderingContext2D, ticks: Ticks, width
   }
 }
 
-/** What chosen steps are filled with: any text can be read on it, in either theme. */
+/** Fill of selected steps, readable below any text in either theme. */
 const CHOSEN = "rgba(91, 155, 213, 0.35)";
 
-/** Steps that are narrower are told apart by a line where each begins, as far as there is room for it. */
+/** Width in pixels below which a step has only a line at its start, if there is room. */
 const NARROW = 4;
 
 /** Draws the steps as a row of boxes below the ruler; those that are chosen are filled. */
@@ -91,7 +91,7 @@ export function drawSteps(context: CanvasRenderingContext2D, steps: readonly Ste
   }
 }
 
-/** Draws what the lanes are, and lines where levels of one are hidden. */
+/** Draw lane names, and lines at hidden levels. */
 export function drawHeads(context: CanvasRenderingContext2D, placed: readonly Placed[], offset: number, width: number, headHeight: number, ink: InkOf): void {
   context.font = FONT;
   context.textBaseline = "middle";
@@ -115,7 +115,7 @@ function drawHidden(context: CanvasRenderingContext2D, y: number, width: number,
   context.setLineDash([]);
 }
 
-/** Shades what is marked, between two places. */
+/** Shade the marked range. */
 export function drawMarked(context: CanvasRenderingContext2D, from: number, to: number, height: number): void {
   context.globalAlpha = 0.25;
   context.fillStyle = "#5b9bd5";

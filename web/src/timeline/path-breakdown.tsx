@@ -31,7 +31,7 @@ export function PathBreakdown({ path, stretch, onSegment }: Props) {
   const parts = document.categories.filter(([, ns]) => ns > 0).toSorted((a, b) => b[1] - a[1]);
   return (
     <figure class="bound makeup">
-      <figcaption>What the critical path is made of</figcaption>
+      <figcaption>Critical path by cause</figcaption>
       <div class="stack" role="img" aria-label={parts.map(([name, ns]) => `${cause(name).title} ${percent(ns, all)}`).join(", ")}>
         {parts.map(([name, ns]) => <span key={name} style={{ flexGrow: ns, background: cause(name).fill }} title={`${cause(name).title}: ${duration(ns)}, ${percent(ns, all)}`} />)}
       </div>
@@ -39,14 +39,14 @@ export function PathBreakdown({ path, stretch, onSegment }: Props) {
         {parts.map(([name, ns]) => <li key={name}><i style={{ background: cause(name).fill }} /> <button type="button" class="link" aria-pressed={state.value.cause === name} onClick={() => change({ cause: state.value.cause === name ? "" : name }, "replace")}>{cause(name).title}</button> {duration(ns)} ({percent(ns, all)})</li>)}
       </ul>
       <details open={only >= 0}>
-        <summary>{counted(seen.length, "segment")}{only >= 0 && ` of ${cause(document.causes[only]!).title}`} that {seen.length === 1 ? "is" : "are"} seen, the longest first: neighbours of one cause on one lane are one</summary>
+        <summary>{counted(seen.length, "segment")}{only >= 0 && ` of ${cause(document.causes[only]!).title}`} visible, longest first; adjacent segments with one cause and lane are merged</summary>
         <ol class="events">
           {longest.map((segment) => {
             const event = longestEvent(path, segment);
             return (
               <li key={segment.first}>
                 <button type="button" class="link" onClick={() => onSegment(segment, event?.event)}>{titleOf(segment)}, {duration(segment.to - segment.from)}</button>{" "}
-                <span class="quiet">at {duration(segment.from)}, {counted(segment.end - segment.first, "hop")}{event && <>, most of it <Name text={event.name} lines={1} /></>}</span>
+                <span class="quiet">at {duration(segment.from)}, {counted(segment.end - segment.first, "part")}{event && <>, mostly <Name text={event.name} lines={1} /></>}</span>
               </li>
             );
           })}

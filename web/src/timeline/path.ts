@@ -1,10 +1,10 @@
-/** The critical path over the timeline: a line along the upper edge of lanes, from hop to hop. */
+/** Drawing of the critical path over the timeline: a line along the upper edge of lanes. */
 
 import type { AnswerTo } from "../transport";
 import { scaleOf } from "./paint";
 import { HEAD, type Placed, type TimeRange } from "./view";
 
-/** Pixels above the first row of a lane: between its head and its boxes, where no name stands. */
+/** Pixels above the first row of a lane, between its head and its boxes, without names. */
 const ABOVE = 2;
 /** A change of lane this close to the last one that was drawn is not drawn: many would only be a grey area. */
 const CLOSE = 3;

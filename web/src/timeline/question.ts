@@ -1,4 +1,4 @@
-/** What is asked of the timeline: a server for what is seen, a report for what it holds. */
+/** Query arguments of the timeline: the visible range for a server, the available range for a report. */
 
 import { transport } from "../state";
 import type { Lanes } from "../generated/answers";
@@ -6,10 +6,10 @@ import { MOST_BOXES, type TimeRange, tilesOf } from "./view";
 
 type Question = Record<string, string | number | undefined>;
 
-/** As many as an argument has room for. */
+/** Maximum number of tracks in an argument. */
 const MOST_TRACKS = 500;
 
-/** The stretch that is seen so wide, in pixels; of a report the whole. */
+/** Visible time range for a width in pixels; the whole range in a report. */
 export function tilesQuestion(stretch: TimeRange, width: number, lanes: Lanes): Question {
   return transport.kind === "report" ? lanes.whole : { ...tilesOf(stretch, width, lanes.buckets) };
 }

@@ -1,4 +1,4 @@
-/** What happened in the stretch that was marked. */
+/** Summary of the marked time range. */
 
 import { useAnswer } from "../answers";
 import { count, duration, percent } from "../format";
@@ -12,7 +12,7 @@ import { laneName, type TimeRange } from "./view";
 /** Rows of each table. */
 const MOST = 20;
 
-/** The stretch that was marked. */
+/** Marked time range. */
 export function marked(): TimeRange | undefined {
   const [from, to] = (state.value.mark ?? "").split(/(?<=\d)-/).map(Number);
   return from !== undefined && to !== undefined && to > from ? { from, to } : undefined;
@@ -27,7 +27,7 @@ export function RangeSummary({ lanes }: { lanes: Lanes }) {
     <section class="range" aria-labelledby="range-title">
       <h2 id="range-title">Marked: {duration(to - from)}, from {duration(from)} on</h2>
       <div class="bar">
-        <button type="button" onClick={() => change({ from: `${from}`, to: `${to}` })}>Zoom to it</button>
+        <button type="button" onClick={() => change({ from: `${from}`, to: `${to}` })}>Zoom to the mark</button>
         <button type="button" onClick={() => change({ mark: "" })}>Remove the mark</button>
       </div>
       <Shown asked={asked}>
@@ -54,7 +54,7 @@ function ByLane({ range, lanes, length }: { range: Range; lanes: Lanes; length: 
             <th scope="col">Lane</th>
             <th scope="col" class="number">Events</th>
             <th scope="col" class="number">Busy</th>
-            <th scope="col" class="number">Of the stretch</th>
+            <th scope="col" class="number">Share of range</th>
           </tr>
         </thead>
         <tbody>
@@ -84,7 +84,7 @@ function ByName({ range, length }: { range: Range; length: number }) {
             <th scope="col">Where</th>
             <th scope="col" class="number">Events</th>
             <th scope="col" class="number">Time</th>
-            <th scope="col" class="number">Of the stretch</th>
+            <th scope="col" class="number">Share of range</th>
           </tr>
         </thead>
         <tbody>

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import type { AnswerTo } from "../transport";
 import { nextSegment, NO_EVENT, type Reached, segmentsOf } from "./segments";
 
-test("hops of one cause that follow each other are one segment, and all of the time is in one", () => {
+test("adjacent parts of the path with one cause are one segment, and segments cover all of the time", () => {
   const columns = { start: Float64Array.of(0, 5, 9, 20), end: Float64Array.of(5, 9, 20, 30), category: Uint32Array.of(1, 1, 0, 1), track: Uint32Array.of(2, 2, 2, 2) };
   const segments = segmentsOf({ document: {}, columns } as unknown as AnswerTo<"path">);
   expect(segments).toEqual([

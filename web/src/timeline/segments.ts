@@ -1,9 +1,9 @@
-/** The critical path in few pieces: what follows each other for one cause is one of them. */
+/** Critical path merged into segments: adjacent parts with one cause are one segment. */
 
 import type { AnswerTo } from "../transport";
 import type { TimeRange } from "./view";
 
-/** What has no event of its own on the path: a gap, a wait. */
+/** Marker of path parts without an event, such as a gap or wait. */
 export const NO_EVENT = 0xffff_ffff;
 
 export interface Segment {
@@ -11,12 +11,12 @@ export interface Segment {
   readonly cause: number;
   readonly from: number;
   readonly to: number;
-  /** Its hops, from the first up to, and without, another one. */
+  /** First part, and the one after the last. */
   readonly first: number;
   readonly end: number;
 }
 
-/** The hops of a path, those of one cause that follow each other on one lane without a gap as one: of a long path the shortest hops may be left out. */
+/** Segments of a path: adjacent parts with one cause and lane, without a gap. Of long paths the shortest parts may be missing. */
 export function segmentsOf({ columns }: AnswerTo<"path">): Segment[] {
   const { start, end, category, track } = columns;
   const all: Segment[] = [];
@@ -40,13 +40,13 @@ export function longestEvent({ document, columns }: AnswerTo<"path">, { first, e
   return best === undefined ? undefined : { event: event[best]!, name: document.texts[name[best]!] ?? "" };
 }
 
-/** Where one is on the path: the segment that was gone to, as long as its event stays selected. */
+/** Position on the path: the segment reached by keys, as long as its event stays selected. */
 export interface Reached {
   readonly segment: number;
   readonly event: number;
 }
 
-/** The segment that is next in time, or the one before, of those with an event and of one cause if one is given: from the one that was reached, else from that of the event that is selected, else from what is seen. */
+/** Next or previous segment with an event, and with the selected cause if any. The start is the reached segment, else the selected event, else the visible range. */
 export function nextSegment(
   path: AnswerTo<"path">,
   segments: readonly Segment[],

@@ -1,10 +1,10 @@
-/** The steps of the rank that is looked at. */
+/** Steps of the selected rank. */
 
 import { useAnswer } from "../answers";
 import { rank } from "../state";
 import type { Step } from "./paint";
 
-/** Those of the run, or of the one that it is compared with. */
+/** Steps of the run or of its baseline. */
 export function useSteps(run?: "before"): readonly Step[] {
   const meta = useAnswer("meta", { run });
   if (meta.state !== "ok") return NONE;

@@ -1,4 +1,4 @@
-/** The timeline as a table: what is seen, the longest first. */
+/** Table of visible events, longest first. */
 
 import { useState } from "preact/hooks";
 import { counted, duration } from "../format";
@@ -12,10 +12,10 @@ const MOST = 200;
 interface Props {
   readonly answer: AnswerTo<"tiles">;
   readonly lanes: Lanes;
-  /** What is seen: tiles reach beyond it. */
+  /** Visible range; tiles extend beyond it. */
   readonly stretch: TimeRange;
   readonly selected: number | undefined;
-  /** Tells names that are looked for. */
+  /** Predicate of names that match the search. */
   readonly isFound?: ((name: string) => boolean) | undefined;
   readonly onEvent: (event: number) => void;
 }
@@ -27,9 +27,9 @@ export function EventTable({ answer, lanes, stretch, selected, isFound, onEvent 
   const order = Array.from(start.keys()).filter((at) => isShown(at) && start[at]! <= stretch.to && start[at]! + length[at]! >= stretch.from).toSorted((a, b) => busy[b]! - busy[a]!);
   const titles = new Map(lanes.lanes.map((lane) => [lane.track, laneName(lane)]));
   return (
-    <div class="scroll" tabIndex={0} role="region" aria-label="Events that are seen">
+    <div class="scroll" tabIndex={0} role="region" aria-label="Visible events">
       <table>
-        <caption>The longest events that are seen</caption>
+        <caption>Longest visible events</caption>
         <thead>
           <tr>
             <th scope="col">Name</th>
@@ -53,7 +53,7 @@ export function EventTable({ answer, lanes, stretch, selected, isFound, onEvent 
           ))}
         </tbody>
       </table>
-      {order.length > most && <button type="button" onClick={() => setMost(most * 4)}>{counted(order.length - most, "shorter one")}: show more</button>}
+      {order.length > most && <button type="button" onClick={() => setMost(most * 4)}>{counted(order.length - most, "shorter event")}: show more</button>}
     </div>
   );
 }

@@ -17,7 +17,7 @@ test("zoom keeps the place under the pointer, and never leaves the trace", () =>
   expect(panned({ from: 0, to: 10 }, -1, all)).toEqual({ from: 0, to: 10 });
 });
 
-test("tiles cover the stretch with buckets of at most two pixels", () => {
+test("tiles cover the time range with buckets of at most two pixels", () => {
   fc.assert(
     fc.property(fc.integer({ min: 0, max: 1e9 }), fc.integer({ min: 1, max: 1e9 }), fc.integer({ min: 100, max: 4000 }), (from, length, width) => {
       const { level, first, last } = tilesOf({ from, to: from + length }, width, 512);
@@ -33,7 +33,7 @@ test("tiles cover the stretch with buckets of at most two pixels", () => {
 const lane = (track: number, kind: string, events: number, rows: number) =>
   ({ track, kind, process: "1", process_name: "", thread: "", name: "", device: null, stream: null, events, rows }) satisfies Lane;
 
-test("rows stand below each other", () => {
+test("rows are stacked", () => {
   const lanes = sorted([lane(1, "stream", 9, 1), lane(2, "thread", 1, 40), lane(3, "thread", 5, 2)]);
   expect(lanes.map((l) => l.track)).toEqual([3, 2, 1]);
   const main = { ...lane(4, "thread", 1, 1), thread: "1" };
@@ -44,7 +44,7 @@ test("rows stand below each other", () => {
   expect(height).toBeGreaterThan(placed[2]!.top);
 });
 
-test("what has no room are the innermost levels; that is said, and all of them can be had", () => {
+test("the innermost levels are hidden without room, with a note, and can all be shown", () => {
   const lanes = [lane(1, "thread", 9000, 50), lane(2, "thread", 10, 40), lane(3, "async", 500, 2)];
   const { placed } = place(lanes, new Map());
   expect(placed.map((p) => p.rows)).toEqual([50, 8, 2]);
@@ -79,13 +79,13 @@ test("no two ticks have the same label, however close they are", () => {
   expect(tickLabel(2_000_000, 1_000_000, 9_000_000)).toBe("2 ms");
 });
 
-test("ticks are round and few", () => {
+test("ticks have simple values and are few", () => {
   expect(ticks({ from: 0, to: 100 }, 5).at).toEqual([0, 20, 40, 60, 80, 100]);
   expect(ticks({ from: 1.6e18, to: 1.6e18 + 256 }, 10).at.length).toBeLessThanOrEqual(12);
   expect(ticks({ from: 5, to: 5 }, 5).at.length).toBeLessThanOrEqual(6);
 });
 
-test("what is of no stream is not called by the number that -1 becomes", () => {
+test("lanes without a stream do not show the number that -1 becomes", () => {
   const lane = { track: 1, kind: "stream", process: "0", process_name: "", thread: "4294967295", name: "stream 4294967295", device: 0, stream: 2 ** 32 - 1, events: 1, rows: 1 };
   expect([laneName(lane), laneName({ ...lane, stream: 7, name: "stream 7" })]).toEqual(["no stream · GPU 0", "stream 7 · GPU 0"]);
   const thread = { ...lane, kind: "thread", device: null, stream: null, thread: "-549452224", name: "" };

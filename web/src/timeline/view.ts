@@ -1,9 +1,9 @@
-/** Arithmetic of the timeline: which stretch is seen, which tiles hold it, where rows stand. Apart from drawing. */
+/** Arithmetic of the timeline: visible range, tiles, positions of rows. Without drawing. */
 
 import { counted } from "../format";
 import type { Lane } from "../generated/answers";
 
-/** A stretch of time in ns. */
+/** A time range in ns. */
 export interface TimeRange {
   readonly from: number;
   readonly to: number;
@@ -12,27 +12,27 @@ export interface TimeRange {
 /** Nobody sees less than this much. */
 const SHORTEST = 20;
 
-/** Grows or shrinks a stretch around a place in it (0 to 1), within all there is. */
+/** Zoom a time range around a position in it (0 to 1), within all data. */
 export function zoomed({ from, to }: TimeRange, factor: number, around: number, all: TimeRange): TimeRange {
   const length = Math.min(Math.max((to - from) * factor, SHORTEST), all.to - all.from || SHORTEST);
   const center = from + (to - from) * around;
   return within({ from: center - length * around, to: center + length * (1 - around) }, all);
 }
 
-/** Moves a stretch by a part of its length, within all there is. */
+/** Shift a time range by a share of its length, within all data. */
 export function panned({ from, to }: TimeRange, part: number, all: TimeRange): TimeRange {
   const by = (to - from) * part;
   return within({ from: from + by, to: to + by }, all);
 }
 
-/** The stretch, moved so that it lies within all there is. */
+/** The time range, shifted to lie within all data. */
 export function within({ from, to }: TimeRange, all: TimeRange): TimeRange {
   const length = Math.min(to - from, all.to - all.from);
   const start = Math.min(Math.max(from, all.from), all.to - length);
   return { from: start, to: start + length };
 }
 
-/** What a key makes of the stretch that is seen, if anything. */
+/** Visible range after a key, if the key changes it. */
 export function moved(key: string, stretch: TimeRange, all: TimeRange): TimeRange | undefined {
   switch (key) {
     case "w":
@@ -70,14 +70,14 @@ export function tilesOf({ from, to }: TimeRange, width: number, buckets: number)
 
 export interface Placed {
   readonly lane: Lane;
-  /** Where its head stands; its rows come below. */
+  /** Position of the lane's head; its rows are below. */
   readonly top: number;
   readonly rows: number;
   /** Outer levels that are hidden, above those that are seen. */
   readonly outer: number;
 }
 
-/** How many levels of a lane were asked for: all, or few; what fits if nothing was. */
+/** Levels of a lane that the user chose: all, or few; default: as many as fit. */
 export type Opened = ReadonlyMap<number, "all" | "few">;
 
 export const HEAD = 18;
@@ -86,12 +86,12 @@ const GAP = 4;
 /** Rows that a lane has at least, if it has as many; and those of all lanes together, unless some were opened. */
 export const FEW = 6;
 const ROOM = 60;
-/** The same of threads where there are streams: what a GPU does is to be seen without scrolling. */
+/** The same for threads if there are streams, so that GPU work is visible without scrolling. */
 const ROOM_ABOVE = 16;
 /** Rows that a deep lane has there at most. */
 const DEEP = 12;
 
-/** Lanes below each other. Lanes with many events get more of the room; what has none are the outer levels that are named, then the innermost. */
+/** Stack lanes. Lanes with many events get more rows. Hidden are the named outer levels, then the innermost. */
 export function place(lanes: readonly Lane[], opened: Opened, outer: ReadonlyMap<number, number> = new Map()): { placed: Placed[]; height: number } {
   const few = (lane: Lane) => Math.min(lane.rows, FEW);
   const isAbove = (lane: Lane) => lane.kind !== "stream" && lanes.some(({ kind }) => kind === "stream");
@@ -153,20 +153,20 @@ export function ticks({ from, to }: TimeRange, most: number): { at: number[]; un
 
 const UNITS: ReadonlyArray<[ns: number, name: string]> = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
 
-/** The label of a tick: as many decimals as tell it from its neighbours, in the unit that fits the largest of them. */
+/** The label of a tick: as many decimals as tell it from its neighbors, in the unit that fits the largest of them. */
 export function tickLabel(at: number, unit: number, largest: number): string {
   const [size, name] = UNITS.find(([ns]) => Math.abs(largest) >= ns) ?? UNITS[UNITS.length - 1]!;
   const decimals = Math.max(0, Math.ceil(Math.log10(size / unit) - 1e-9));
   return `${(at / size).toFixed(decimals)} ${name}`;
 }
 
-/** What is of no stream, such as a wait for all of them, is recorded as of stream -1, which some write without a sign. */
+/** Stream number of records without a stream, such as a wait for all streams: -1, which some tools write unsigned. */
 const NO_STREAM = 2 ** 32 - 1;
 
 /** A number of a thread as people read it: handles of 32 bits that were written with a sign have none. */
 const unsigned = (text: string) => text.replace(/^(thread )?(-\d+)(?=$| )/, (all, before = "", number) => (Number(number) >= -(2 ** 31) && Number(number) < -1 ? `${before}${Number(number) + 2 ** 32}` : all));
 
-/** What a lane is of, in words. */
+/** Name of a lane. */
 export function laneName(lane: Lane): string {
   const stream = lane.stream === NO_STREAM ? "no stream" : undefined;
   const thread = stream ?? (unsigned(lane.name.trim()) || `${lane.kind} ${lane.stream ?? unsigned(lane.thread)}`);
@@ -174,10 +174,10 @@ export function laneName(lane: Lane): string {
   return `${thread} · ${where}`;
 }
 
-/** The same, and how much is in it. */
+/** Name of a lane with its number of events. */
 export const laneTitle = (lane: Lane): string => `${laneName(lane)} · ${counted(lane.events, "event")}`;
 
-/** The head of a lane: what it is, and what of it is hidden. */
+/** Head of a lane: its name, and its hidden levels. */
 export function headOf({ lane, rows, outer }: Placed): string {
   const inner = lane.rows - rows - outer;
   const which = outer === 0 ? "" : ` (${outer} outer, ${inner} inner)`;
@@ -185,7 +185,7 @@ export function headOf({ lane, rows, outer }: Placed): string {
   return `${lane.rows > FEW ? "▾ " : ""}${laneTitle(lane)}`;
 }
 
-/** A stretch with an event in its middle third. */
+/** Time range with an event in its middle third. */
 export function around(start: number, dur: number): { from: string; to: string } {
   const room = Math.max(dur, 1000);
   return { from: `${Math.floor(start - room)}`, to: `${Math.ceil(start + dur + room)}` };

@@ -1,4 +1,4 @@
-/** Answers that stand in the page itself, each as base64 of gzip. */
+/** Answers embedded in the page, each as base64 of gzip. */
 
 import { commandOf } from "../command";
 import type { Meta } from "../generated/answers";
@@ -7,7 +7,7 @@ import { type AnswerTo, type Arguments, key, type QueryName, Refused, type Trans
 
 interface Embedded {
   readonly answers: Readonly<Record<string, [ok: boolean, packed: string]>>;
-  /** What did not fit, in words. */
+  /** Omitted data as text. */
   readonly left_out: string | null;
 }
 
@@ -39,10 +39,10 @@ export function embedded(): Transport | undefined {
   };
 }
 
-/** That an answer is not in the report of a run, and where it is. */
+/** Message for data that a report lacks, with the command to see it. */
 export function absent(run: Pick<Meta, "name" | "baseline">, leftOut: string | null): string {
-  const pruned = leftOut === null ? "" : ` ${leftOut} did not fit into it, either: a larger --max-size keeps more of these.`;
-  return `This answer is not in the report: a file holds what is asked most, not other metrics, what a text filters, what is seen from one frame, nor each event.${pruned} The run itself has it: ${commandOf(run)}`;
+  const pruned = leftOut === null ? "" : ` ${leftOut} did not fit: a larger --max-size keeps more.`;
+  return `This view is not in the report, which lacks some metrics, filtered views, views from a frame, and single events.${pruned} Open the run instead: ${commandOf(run)}`;
 }
 
 async function unpack(packed: string): Promise<ArrayBuffer> {

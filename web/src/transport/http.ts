@@ -1,4 +1,4 @@
-/** Answers of the server that gave out this page. Addresses are relative: proxies put their own path in front. */
+/** Answers from the server of this page. URLs are relative, since proxies add their own path. */
 
 import { decode } from "./decode";
 import { type AnswerTo, type Arguments, type QueryName, Refused, type Transport } from "./index";
@@ -17,7 +17,7 @@ export function http(): Transport {
       try {
         response = await fetch(`query/${name}?${search}`);
       } catch {
-        throw new Refused("The server has stopped, or cannot be reached: start it again with the command that it was started with.", "gone");
+        throw new Refused("The server has stopped or cannot be reached: start it again with the same command.", "gone");
       }
       if (!response.ok) {
         throw new Refused(await reason(response), response.status === 422 ? "lacks" : "wrong");
@@ -31,6 +31,6 @@ async function reason(response: Response): Promise<string> {
   try {
     return ((await response.json()) as { error: string }).error;
   } catch {
-    return `The server refused the question (${response.status}).`;
+    return `The server refused the request (${response.status}).`;
   }
 }

@@ -12,25 +12,25 @@ import { watchPresence } from "./presence";
 
 export type Arguments = Readonly<Record<string, string | number | undefined>>;
 
-/** What can be asked. */
+/** Names of queries. */
 export type QueryName = keyof Answers;
 
-/** The answer to a query: what its document and its columns are follows from its name. */
+/** Answer to a query. Its name determines the types of document and columns. */
 export type AnswerTo<Q extends QueryName> = Answer<Answers[Q], Q extends keyof Columns ? Columns[Q] : {}>;
 
 export interface Transport {
-  /** What the page may promise: a report cannot answer everything. */
+  /** Kind of transport: a report cannot answer all queries. */
   readonly kind: "server" | "report";
   ask<Q extends QueryName>(name: Q, args?: Arguments): Promise<AnswerTo<Q>>;
 }
 
-/** A transport that keeps what was asked before. */
+/** Transport with a cache of answers. */
 export interface Keeping extends Transport {
   /** The answer to a question, by its `key`, if it is there already. */
   known(question: string): Answer | undefined;
-  /** Whether the server does not answer any more; it is asked again until it does. */
+  /** State of an offline server, which is polled until it answers. */
   readonly gone: ReadonlySignal<"" | "silent" | "other">;
-  /** How often it came back: what it could not answer may be asked again. */
+  /** Number of reconnections; failed queries are then repeated. */
   readonly back: ReadonlySignal<number>;
   /** Asks now whether it is there again. */
   readonly retry: () => void;
@@ -40,7 +40,7 @@ export interface Keeping extends Transport {
 export class Refused extends Error {
   constructor(
     message: string,
-    /** What kind of refusal: the run lacks it, the question was wrong, or nobody answered at all. */
+    /** Kind of refusal: missing data, an invalid query, or no answer. */
     readonly reason: "lacks" | "wrong" | "gone" | "pruned",
   ) {
     super(message);
@@ -54,7 +54,7 @@ export function key(name: string, args: Arguments = {}): string {
   return `${name}\n${given.map(([argument, value]) => `${argument}=${value}\n`).join("")}`;
 }
 
-/** The transport of this page, which keeps what was asked before. */
+/** Transport of this page, with a cache of answers. */
 export function connect(): Keeping {
   const carrier = embedded() ?? http();
   const kept = new Map<string, { answer: Promise<Answer>; known?: Answer; bytes: number }>();
@@ -103,6 +103,6 @@ export function connect(): Keeping {
   };
 }
 
-/** Bytes of answers that are kept, and what each counts at least. */
+/** Bytes of cached answers, and the minimum size of each. */
 const MOST = 64 << 20;
 const LEAST = 4096;

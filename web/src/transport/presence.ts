@@ -1,16 +1,16 @@
-/** Whether the server is there: where it went, it is asked again until it answers, and what it could not answer is asked then. */
+/** Reconnection to the server: poll until it answers, then repeat the failed queries. */
 
 import { signal } from "@preact/signals";
 import type { Meta } from "../generated/answers";
 import type { Answer } from "./decode";
 import { Refused, type Transport } from "./index";
 
-/** So long after one attempt comes the next. */
+/** Interval between attempts, in ms. */
 const PAUSE_MS = 2000;
 
-/** `known` is what the page knows of the run that it shows. */
+/** `known` is the metadata of the displayed run. */
 export function watchPresence(carrier: Transport, known: () => Answer | undefined) {
-  /** Silent: nobody answers. Other: somebody does, but knows nothing of this page. */
+  /** Silent: no answer. Other: another server answers and rejects this page. */
   const gone = signal<"" | "silent" | "other">("");
   const back = signal(0);
   let timer: ReturnType<typeof setTimeout> | undefined;

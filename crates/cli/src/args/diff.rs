@@ -1,18 +1,18 @@
-//! What `diff` understands.
+//! Arguments of `diff`.
 
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
 pub(super) const DIFF_EXAMPLE: &str =
-    "A RUN is a trace file, an archive or directory of ranks, a run directory, or a recording. Times are per
-step. A change is told from noise by a test; with one run on each side the spread is that of the steps, with several
-that of the runs (docs/reference/diff.md).
+    "A RUN is a trace file, an archive or directory of ranks, a run directory, or a recording. Times are per step.
+A statistical test separates changes from noise. It uses the spread between steps for one run on each side,
+and between runs for several (docs/reference/diff.md).
 
-Conditions of --fail-on: step, gpu, cpu (of the step), operators, kernels, paths, functions (any one of them), op:NAME,
-kernel:NAME, path:NAME, function:NAME (* stands for any text), each with a limit in percent.
+Conditions of --fail-on, each with a limit in percent: step, gpu, cpu (of the step); operators, kernels, paths,
+functions (any one of them); op:NAME, kernel:NAME, path:NAME, function:NAME (* matches any text).
 
-Exit codes: 0 done, and no --fail-on condition holds; 1 --fail-on cannot be judged, as a part of
-the input was lost, or B has no such time at all; 2 wrong use; 3 input unreadable;
+Exit codes: 0 success, and no --fail-on condition holds. 1 --fail-on cannot be judged, since a part of
+the input was lost or B lacks the named time. 2 invalid usage. 3 unreadable input.
 4 a --fail-on condition holds.
 
 Examples:
@@ -25,41 +25,41 @@ Examples:
 /// Arguments of `diff`.
 #[derive(Args, Debug)]
 pub(crate) struct DiffArgs {
-    /// The run before (A) and the run after (B); with --with, the runs before.
+    /// The run before (A) and the run after (B); with --with, all runs before.
     #[arg(value_name = "RUN", required = true)]
     pub(crate) runs: Vec<PathBuf>,
-    /// The runs after (B); all others are those before (A).
+    /// The runs after (B). All other runs are A.
     #[arg(long, value_name = "RUN", num_args = 1..)]
     pub(crate) with: Vec<PathBuf>,
-    /// Changes shown of each kind, 0 for all [default: 5].
+    /// Maximum number of changes per kind; 0 shows all [default: 5].
     #[arg(long, value_name = "N", value_parser = super::parse_count, allow_negative_numbers = true)]
     pub(crate) top: Option<usize>,
-    /// Share of false alarms that is accepted, in percent; intervals hold the truth in all but that share.
+    /// Accepted rate of false alarms, in percent. Confidence intervals have the complementary level.
     #[arg(long, value_name = "PERCENT", value_parser = parse_level, default_value = "5", allow_negative_numbers = true)]
     pub(crate) level: f64,
-    /// How GPU work is aligned.
+    /// Matching of GPU work between the runs.
     #[arg(long, value_enum, default_value_t = KernelsBy::Auto)]
     pub(crate) kernels_by: KernelsBy,
     /// Write a document for other tools.
     #[arg(long = "as", value_enum, conflicts_with = "format")]
     pub(crate) document: Option<DiffDocument>,
-    /// Exit with code 4 if something got slower by more than this, beyond noise: 'step>3%', 'op:aten::mm>10%',
+    /// Exit with code 4 if a time grew by more than this limit, beyond noise: 'step>3%', 'op:aten::mm>10%',
     /// 'function:load>10%'; may be repeated.
     #[arg(long, value_name = "CONDITION")]
     pub(crate) fail_on: Vec<String>,
-    /// With --fail-on, changes that could not be tested (one step on each side) never count.
+    /// With --fail-on, ignore changes that could not be tested (one step on each side).
     #[arg(long, requires = "fail_on")]
     pub(crate) significant: bool,
 }
 
-/// How GPU work is aligned.
+/// Matching of GPU work between the runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum KernelsBy {
-    /// By name, or by family where the GPUs are of different vendors.
+    /// By name, or by family if the GPUs are of different vendors.
     Auto,
     /// By name.
     Name,
-    /// By the operator that launched it and what it is for, such as gemm or attention.
+    /// By kernel family, such as gemm or attention, and launching operator.
     Family,
 }
 
@@ -73,5 +73,5 @@ pub(crate) enum DiffDocument {
 fn parse_level(text: &str) -> Result<f64, String> {
     let percent: Option<f64> = text.trim().trim_end_matches('%').trim_end().parse().ok();
     let inside = percent.filter(|p| *p >= 0.001 && *p <= 50.0);
-    inside.ok_or_else(|| format!("{text:?} is no share of false alarms; write 0.001 to 50, in percent"))
+    inside.ok_or_else(|| format!("{text:?} is not a rate of false alarms; write 0.001 to 50, in percent"))
 }

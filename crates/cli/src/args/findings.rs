@@ -1,15 +1,16 @@
-//! What `findings` understands.
+//! Arguments of `findings`.
 
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
-pub(super) const FINDINGS_EXAMPLE: &str = "Findings that nobody wants: a file of lines `CODE [PATH]`, or the comment
-# stackline: ignore[SL004] in the line that the finding names, or alone in the one above.
-A code that no rule has is wrong use in the file (exit code 2), and told of a comment.
+pub(super) const FINDINGS_EXAMPLE: &str =
+    "To ignore findings, pass --ignore a file of lines `CODE [PATH]`, or write the comment
+# stackline: ignore[SL004] in the source line of the finding, or alone in the line above.
+An unknown code is an error in the file (exit code 2) and a warning in a comment.
 
-Exit codes: 0 done, and no --fail-on condition holds; 1 --fail-on cannot be judged, as a
-part of the input was lost; 2 wrong use, such as an unknown code or a --source-root that is
-no folder; 3 a file cannot be read: input, baseline, what to ignore; 4 a --fail-on condition holds.
+Exit codes: 0 success, and no --fail-on condition holds. 1 --fail-on cannot be judged, since
+a part of the input was lost. 2 invalid usage, such as an unknown code or a --source-root that
+is not a directory. 3 unreadable file: input, baseline or --ignore file. 4 a --fail-on condition holds.
 
 Examples:
   stackline findings trace.json.gz
@@ -21,17 +22,17 @@ Examples:
   stackline findings trace.json.gz --format json -o before.json
   stackline findings new.json.gz --baseline before.json --fail-on new --fail-on 'gain>5%'";
 
-/// Where comments about findings are looked for.
+/// Source files searched for comments that ignore findings.
 #[derive(Args, Debug)]
 pub(crate) struct CommentArgs {
-    /// Look for comments that ignore findings in source files below this directory, links resolved; may be repeated. Without it,
-    /// below the current directory and inputs that are directories.
+    /// Search source files below this directory for comments that ignore findings, links resolved; may be repeated. By
+    /// default the current directory and input directories are searched.
     #[arg(long, value_name = "DIR")]
     pub(crate) source_root: Vec<PathBuf>,
-    /// Read no source file: no comment ignores findings.
+    /// Do not read source files, so that no comment ignores findings.
     #[arg(long, conflicts_with_all = ["source_root", "source"])]
     pub(crate) no_source: bool,
-    /// What --source-root was called before.
+    /// Former name of --source-root.
     #[arg(long, value_name = "DIR", hide = true)]
     pub(crate) source: Option<PathBuf>,
 }
@@ -41,47 +42,48 @@ pub(crate) struct CommentArgs {
 pub(crate) struct FindingsArgs {
     #[command(flatten)]
     pub(crate) inputs: FindingsInputs,
-    /// Show the page of one finding instead: what it is, what to do, when it is wrong. With --rules also one of your own.
+    /// Explain one rule: the problem, the fix, and its false positives. Rules of --rules are included.
     #[arg(long, value_name = "CODE", conflicts_with_all = ["top", "set", "document", "baseline", "ignore", "fail_on"])]
     pub(crate) explain: Option<String>,
-    /// How many to show, 0 for all [default: 10; all with --as, and always all in JSON and CSV].
+    /// Maximum number of findings; 0 shows all [default: 10; all with --as, JSON and CSV].
     #[arg(long, value_name = "N", value_parser = super::parse_count, allow_negative_numbers = true)]
     pub(crate) top: Option<usize>,
-    /// Leave out what gains less than this much of a step, or of the peak of memory, in percent.
+    /// Omit findings with an estimated gain below this share of a step, or of peak memory, in percent.
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent, default_value = "0.5", allow_negative_numbers = true)]
     pub(crate) min_gain: f64,
-    /// Change when a rule fires, such as SL001.share=40; may be repeated. docs/findings lists the settings; rules of your own say
-    /// theirs with --explain.
+    /// Change a threshold of a rule, such as SL001.share=40; may be repeated. docs/findings lists the settings;
+    /// --explain lists those of Python rules.
     #[arg(long, value_name = "CODE.NAME=NUMBER")]
     pub(crate) set: Vec<String>,
     /// Write a document for other tools.
     #[arg(long = "as", value_enum, conflicts_with = "format")]
     pub(crate) document: Option<Document>,
-    /// Findings of an earlier run (--format json): what is new, gone, changed. What gains less than --min-gain, or is ignored, is
-    /// neither: in either run.
+    /// Compare with the findings of an earlier run (--format json): new, gone, changed. Findings below --min-gain and
+    /// ignored findings are excluded on both sides.
     #[arg(long, value_name = "FILE")]
     pub(crate) baseline: Option<PathBuf>,
-    /// Findings not to show, a line each: CODE, or CODE and a path where * stands for any text.
+    /// Ignore the findings listed in this file, one per line: CODE, or CODE and a path where * matches any text.
     #[arg(long, value_name = "FILE")]
     pub(crate) ignore: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) comments: CommentArgs,
-    /// Rules of your own: a Python file, or entry-points for those of installed packages; may be repeated.
+    /// Load Python rules from a file, or from installed packages with `entry-points`; may be repeated.
     #[arg(long, value_name = "FILE")]
     pub(crate) rules: Vec<PathBuf>,
-    /// How long each of them may take.
+    /// Time limit of each Python rule, in seconds.
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "30", allow_negative_numbers = true)]
     pub(crate) rule_timeout: f64,
-    /// The Python with the package stackline that runs them [default: STACKLINE_PYTHON, else python3].
+    /// Python interpreter with the package stackline that runs Python rules [default: STACKLINE_PYTHON, else python3].
     #[arg(long, value_name = "PROGRAM")]
     pub(crate) python: Option<PathBuf>,
-    /// Exit with code 4 if this holds: 'gain>5%' (of any finding), 'together>10%', 'count>3', or new (with --baseline); for gain and
-    /// new, what is of low confidence and perhaps nothing does not count. May be repeated. That none holds is an error where a part of the input was lost.
+    /// Exit with code 4 if a condition holds: 'gain>5%' (of any finding), 'together>10%', 'count>3', or new (with
+    /// --baseline); may be repeated. Conditions gain and new exclude findings of low confidence with lower bound 0. If a part of
+    /// the input was lost and no condition holds, exit with code 1.
     #[arg(long, value_name = "CONDITION")]
     pub(crate) fail_on: Vec<String>,
 }
 
-/// What is looked at; nothing where a page is shown.
+/// Inputs of `findings`; none with --explain.
 #[derive(Args, Debug)]
 pub(crate) struct FindingsInputs {
     /// Trace files, archives, directories of traces, run directories, or - for standard input.
@@ -104,10 +106,10 @@ fn parse_seconds(text: &str) -> Result<f64, String> {
     let seconds: Option<f64> = text.trim().trim_end_matches('s').trim_end().parse().ok();
     seconds
         .filter(|s| *s > 0.0 && *s <= 86_400.0)
-        .ok_or_else(|| format!("{text:?} is no time; write seconds, up to 86400"))
+        .ok_or_else(|| format!("{text:?} is not a time; write seconds, up to 86400"))
 }
 
 pub(super) fn parse_percent(text: &str) -> Result<f64, String> {
     let percent: Option<f64> = text.trim().trim_end_matches('%').trim_end().parse().ok();
-    percent.filter(|p| (0.0..=100.0).contains(p)).ok_or_else(|| format!("{text:?} is no share; write 0 to 100"))
+    percent.filter(|p| (0.0..=100.0).contains(p)).ok_or_else(|| format!("{text:?} is not a share; write 0 to 100"))
 }

@@ -3,8 +3,8 @@
 use super::{Common, SourceArgs, command, refused::given, refused::is_refused};
 use crate::failure::quoted;
 
-/// Options that choose what is looked at, of those that were given and that the command `next` accepts, as a shell takes them: steps,
-/// rank, times, source text. How a command writes its answer is its own.
+/// Options for the suggested command `next`, quoted for a shell: given options that select data (steps, rank, times,
+/// source text) and that `next` accepts. Output options are not forwarded.
 pub(crate) fn options_for(next: &str, common: &Common, source: Option<&SourceArgs>) -> Vec<String> {
     let of_common = given(common).into_iter().filter(|option| !is_refused(next, option.id));
     let mut options: Vec<String> = of_common.map(|option| typed(option.typed, option.value.as_deref())).collect();
@@ -24,7 +24,7 @@ fn has_source_options(name: &str) -> bool {
 fn typed(option: &str, value: Option<&str>) -> String {
     match value {
         None => option.to_owned(),
-        // Else it would look like another option.
+        // A value with a leading hyphen would parse as another option.
         Some(value) if value.starts_with('-') => format!("{option}={}", quoted(value)),
         Some(value) => format!("{option} {}", quoted(value)),
     }
@@ -36,7 +36,7 @@ mod tests {
     use crate::args::{Cli, Command};
     use clap::Parser;
 
-    /// What `report` with these options has the command `next` get.
+    /// Options that `report` forwards to the command `next`.
     fn next(next: &str, options: &[&str]) -> String {
         let words = ["stackline", "report", "t.json"].iter().chain(options);
         let cli = Cli::try_parse_from(words).unwrap();

@@ -1,4 +1,4 @@
-//! What can be typed after `memory`.
+//! Arguments of `memory`.
 
 use super::findings::{CommentArgs, Document, parse_percent};
 use clap::{Args, ValueEnum};
@@ -20,38 +20,38 @@ pub(crate) const MEMORY_EXAMPLE: &str = "Examples:
 /// Arguments of `memory`.
 #[derive(Args, Debug)]
 pub(crate) struct MemoryArgs {
-    /// A memory snapshot of PyTorch (docs/reference/memory.md lists what else), packed with gzip or zstd or not, or - for
-    /// standard input. Of several, or a folder of them: the ranks of a job beside each other, or growth over time.
+    /// PyTorch memory snapshot or another memory file (docs/reference/memory.md), also compressed with gzip or zstd, or
+    /// standard input (-). Several files or a directory: compare the ranks of a job, or growth over time.
     #[arg(value_name = "INPUT", required = true)]
     pub(crate) inputs: Vec<PathBuf>,
-    /// Of a recording of several processes this one, by its number (PID) or as the first line of the answer names it; without
-    /// it that with the highest peak.
+    /// Select one process of a multi-process recording by PID, or by its name in the first line of the output [default:
+    /// the process with the highest peak].
     #[arg(long, value_name = "PID")]
     pub(crate) process: Option<String>,
-    /// So many peaks per device; between two of them memory falls by at least 5 % [default: 2].
+    /// Number of peaks per device. Between two peaks memory falls by at least 5 % [default: 2].
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) peaks: Option<u16>,
-    /// What to sum by who is in use at the peaks [default: place].
+    /// Group live memory at the peaks by this [default: place].
     #[arg(long, value_enum)]
     pub(crate) by: Option<MemoryBy>,
-    /// The objects in use at this peak (P1, P2), one by one.
+    /// List the live objects at this peak (P1, P2).
     #[arg(long, value_name = "PEAK", conflicts_with_all = ["curve", "objects", "apply"])]
     pub(crate) at: Option<String>,
-    /// Memory in use over time.
+    /// Print live memory over time.
     #[arg(long, conflicts_with_all = ["objects", "apply"])]
     pub(crate) curve: bool,
-    /// All objects, largest first.
+    /// List all objects, largest first.
     #[arg(long, conflicts_with = "apply")]
     pub(crate) objects: bool,
-    /// The peaks if these suggestions were followed, by their numbers.
+    /// Predict the peaks with these suggestions applied, by number.
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     pub(crate) apply: Vec<usize>,
-    /// How many objects match each pattern by the rules of DrGPUM's artifact, beside ours.
+    /// Count the objects that match each pattern by the rules of DrGPUM's artifact and by Stackline's rules.
     #[arg(long, value_enum, value_name = "RULES", conflicts_with_all = ["at", "curve", "objects", "apply"])]
     pub(crate) rules: Option<MemoryRules>,
-    /// Change from when on something is a pattern, such as SL056.kernels=100, as `findings` does; may be repeated. docs/findings
-    /// lists the settings.
+    /// Change the threshold of a memory pattern, such as SL056.kernels=100, as in `findings`; may be repeated.
+    /// docs/findings lists the settings.
     #[arg(long, value_name = "CODE.NAME=NUMBER")]
     pub(crate) set: Vec<String>,
     #[command(flatten)]
@@ -64,73 +64,74 @@ impl MemoryArgs {
         usize::from(self.peaks.unwrap_or(2))
     }
 
-    /// What memory at the peaks is summed by.
+    /// Grouping of live memory at the peaks.
     pub(crate) fn by(&self) -> By {
         self.by.unwrap_or(MemoryBy::Place).into()
     }
 }
 
-/// Findings for other tools, beside those of an earlier run, and what fails a build.
+/// Options for findings documents, comparison with an earlier run, and build gates.
 #[derive(Args, Debug)]
 pub(crate) struct MemoryGateArgs {
     /// Write the findings (SL050 to SL060) as a document for other tools.
     #[arg(long = "as", value_enum, conflicts_with_all = ["format", "at", "curve", "objects", "apply", "rules"])]
     pub(crate) document: Option<Document>,
-    /// Leave out findings that save less than this much of the peak, in percent [default: 0.5].
+    /// Omit findings that save less than this share of the peak, in percent [default: 0.5].
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent, allow_negative_numbers = true)]
     pub(crate) min_gain: Option<f64>,
-    /// The memory of an earlier run (--format json): what became of its peaks, which findings are new or gone.
+    /// Compare with an earlier run of `memory --format json`: change of each peak, new and gone findings.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["at", "curve", "objects", "apply", "rules"])]
     pub(crate) baseline: Option<PathBuf>,
-    /// Findings not to show, a line each: CODE, or CODE and a path where * stands for any text.
+    /// Ignore the findings listed in this file, one per line: CODE, or CODE and a path where * matches any text.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["at", "curve", "objects", "apply", "rules"])]
     pub(crate) ignore: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) comments: CommentArgs,
-    /// Exit with code 4 if this holds: 'peak>8GB', 'waste>10%' (of the peak, that is surely for nothing), 'count>3'; with
-    /// --baseline 'peak>+2%' or 'peak>+100MiB' (above that of the earlier run), or new (but not what is of low confidence and
-    /// perhaps nothing); may be repeated.
+    /// Exit with code 4 if a condition holds: 'peak>8GB', 'waste>10%' (of the peak, lower bound), 'count>3'; may be
+    /// repeated. With --baseline also 'peak>+2%' or 'peak>+100MiB' (above the earlier peak), or new. Condition new
+    /// excludes findings of low confidence with lower bound 0.
     #[arg(long, value_name = "CONDITION", conflicts_with_all = ["at", "curve", "objects", "apply", "rules"])]
     pub(crate) fail_on: Vec<String>,
-    /// Let new and waste count what is of low confidence, too: on the host all is, for others than PyTorch may read its memory.
+    /// Include findings of low confidence in new and waste. All findings on host memory have low confidence, since
+    /// other code than PyTorch may read it.
     #[arg(long, requires = "fail_on")]
     pub(crate) fail_on_guesses: bool,
 }
 
 impl MemoryGateArgs {
-    /// Findings that save less than this much of the peak are left out, in percent.
+    /// Threshold in percent below which findings are omitted.
     pub(crate) fn min_gain(&self) -> f64 {
         self.min_gain.unwrap_or(0.5)
     }
 }
 
-/// Rules to compare ours with.
+/// External rules to compare with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum MemoryRules {
-    /// Those of DrGPUM's published artifact and paper.
+    /// Rules of DrGPUM's published artifact and paper.
     Drgpum,
 }
 
-/// What to sum memory by.
+/// Grouping of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum MemoryBy {
-    /// The line of the program that allocated it.
+    /// Source line of the allocation.
     Place,
-    /// The whole call path that allocated it.
+    /// Call path of the allocation.
     Path,
-    /// What it is for: parameters, gradients and so on, where the source tells.
+    /// Kind: parameters, gradients and so on, if the source records it.
     Kind,
-    /// The module that it belongs to.
+    /// Module that owns the object.
     Module,
-    /// In which phase of training it was allocated: forward, backward, optimizer, data, other.
+    /// Training phase of the allocation: forward, backward, optimizer, data, other.
     Phase,
-    /// Its size, by powers of two.
+    /// Size, by powers of two.
     Size,
-    /// The operator that made it.
+    /// Operator that allocated the object.
     Operator,
-    /// The type of its elements.
+    /// Element type.
     Dtype,
-    /// The allocator's pool.
+    /// Pool of the allocator.
     Pool,
 }
 

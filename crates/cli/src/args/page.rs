@@ -1,4 +1,4 @@
-//! Arguments of what opens the page.
+//! Arguments of `view` and `report`, which open or write the web page.
 
 use super::Inputs;
 use clap::Args;
@@ -10,8 +10,8 @@ pub(crate) const VIEW_EXAMPLE: &str = "Examples:
   stackline view after.json.gz --baseline before.json.gz
   stackline view ranks/ --host lab.example
 
-The address holds a random token, and the server answers this machine alone. On another machine: forward the port
-(ssh -L 8123:127.0.0.1:8123 HOST), then open the printed address. Ctrl-C ends it.";
+The address contains a random token, and the server accepts only local connections. From another machine, forward the
+port (ssh -L 8123:127.0.0.1:8123 HOST) and open the printed address. Ctrl-C stops the server.";
 
 pub(crate) const REPORT_EXAMPLE: &str = "Examples:
   stackline report trace.json.gz --fail-on 'idle>30%'
@@ -19,14 +19,14 @@ pub(crate) const REPORT_EXAMPLE: &str = "Examples:
   stackline report trace.json.gz --for-agent
   stackline report after.json.gz --baseline before.json.gz --html report.html";
 
-/// Which source text may be read.
+/// Access to source text.
 #[derive(Args, Debug)]
 pub(crate) struct SourceArgs {
-    /// Read source text below this directory, links resolved; may be repeated. Without it, only below inputs that are
-    /// directories: a trace may name any file.
+    /// Read source text below this directory, links resolved; may be repeated. By default only input directories are
+    /// read, since a trace may name any file.
     #[arg(long, value_name = "DIR")]
     pub(crate) source_root: Vec<PathBuf>,
-    /// Read no source text, nor that of --baseline.
+    /// Do not read source text of the input or of --baseline.
     #[arg(long, conflicts_with = "source_root")]
     pub(crate) no_source: bool,
 }
@@ -36,16 +36,16 @@ pub(crate) struct SourceArgs {
 pub(crate) struct ViewArgs {
     #[command(flatten)]
     pub(crate) inputs: Inputs,
-    /// Compare with this run or trace, from before a change.
+    /// Compare with this run or trace from before a change.
     #[arg(long, value_name = "TRACE")]
     pub(crate) baseline: Option<PathBuf>,
-    /// Port to listen on, on this machine alone; 0 takes a free one.
+    /// Port to listen on, on the loopback interface only; 0 selects a free port [default: 0].
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     pub(crate) port: u16,
-    /// Print the address, and open no browser.
+    /// Print the address without opening a browser.
     #[arg(long)]
     pub(crate) no_open: bool,
-    /// Name that a proxy in front asks by (jupyter-server-proxy, an editor); may be repeated.
+    /// Accept requests for this host name, as a proxy sends them (jupyter-server-proxy, an editor); may be repeated.
     #[arg(long, value_name = "NAME")]
     pub(crate) host: Vec<String>,
     #[command(flatten)]
@@ -57,21 +57,21 @@ pub(crate) struct ViewArgs {
 pub(crate) struct ReportArgs {
     #[command(flatten)]
     pub(crate) inputs: Inputs,
-    /// Exit with code 4 if this holds for any rank: a share of the GPU's window, such as 'idle>30%' or 'busy<90'; may
-    /// be repeated.
+    /// Exit with code 4 if a share of the GPU's window meets a condition on any rank, such as 'idle>30%' or 'busy<90';
+    /// may be repeated.
     #[arg(long, value_name = "CONDITION", conflicts_with = "html")]
     pub(crate) fail_on: Vec<String>,
-    /// At most 4,096 bytes of text for a language model: window, steps, critical path, findings with their places, kernels with
-    /// their shapes.
+    /// Print at most 4,096 bytes of text for a language model: window, steps, critical path, findings with source
+    /// locations, kernels with shapes.
     #[arg(long, conflicts_with_all = ["html", "fail_on"])]
     pub(crate) for_agent: bool,
-    /// Write the page with what it shows into one file that opens anywhere, without a server or a network.
+    /// Write the web page with its data to one file, which opens without a server or network.
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
-    /// Compare with this run or trace, from before a change: the file holds the comparison, too.
+    /// Compare with this run or trace from before a change; the file includes the comparison.
     #[arg(long, value_name = "TRACE", requires = "html")]
     pub(crate) baseline: Option<PathBuf>,
-    /// How large that file may become, in MB: what matters least is left out first.
+    /// Maximum size of the HTML file, in MB. Details of low priority are omitted first.
     #[arg(long, value_name = "MB", default_value_t = 10, requires = "html")]
     pub(crate) max_size: u32,
     #[command(flatten)]

@@ -1,9 +1,9 @@
-//! Common options that a command refuses: they do not stand in its help.
+//! Common options that a command refuses and hides from its help.
 
 use super::{Cli, Common};
 use clap::{ArgMatches, Command, CommandFactory, Error, FromArgMatches};
 
-/// Commands, and the common options that mean nothing to them.
+/// Common options without effect, by command.
 const REFUSED: &[(&str, &[&str])] = &[
     ("calls", &["steps", "whole", "clip_overlaps", "step_annotation"]),
     ("memory", &["steps", "whole", "step_annotation"]),
@@ -17,29 +17,30 @@ pub(crate) fn command() -> Command {
     for (name, refused) in REFUSED {
         let hidden: Vec<_> =
             root.get_arguments().filter(|arg| refused.contains(&arg.get_id().as_str())).cloned().collect();
-        // An argument that a command has itself stands before the common one, and its value reaches it all the same.
+        // clap lists a command's own argument before the common one of the same id, and the common one still receives
+        // the value.
         root = root.mut_subcommand(name, |command| command.args(hidden.into_iter().map(|arg| arg.hide(true))));
     }
     root
 }
 
-/// What was typed; an error is a message for the terminal, or the help that was asked for.
+/// Parse the command line. The error is a message for the terminal, or the requested help.
 pub(crate) fn parse() -> Result<Cli, Error> {
     let mut command = command();
     let of = |matches: &ArgMatches| Cli::from_arg_matches(matches);
     of(&command.try_get_matches_from_mut(std::env::args_os())?).map_err(|error| error.format(&mut command))
 }
 
-/// A common option that was given, and that chooses what is looked at.
+/// A given common option that selects data.
 pub(super) struct Given {
-    /// As clap knows it.
+    /// Argument id in clap.
     pub(super) id: &'static str,
-    /// As it is typed.
+    /// Option as typed.
     pub(super) typed: &'static str,
     pub(super) value: Option<String>,
 }
 
-/// The common options that choose what is looked at, of those that were given.
+/// Collect the given common options that select data.
 pub(super) fn given(common: &Common) -> Vec<Given> {
     let flag = |id, typed, is_given: bool| is_given.then_some(Given { id, typed, value: None });
     let with_value = |id, typed, value: Option<String>| value.map(|value| Given { id, typed, value: Some(value) });
@@ -53,12 +54,12 @@ pub(super) fn given(common: &Common) -> Vec<Given> {
     options.into_iter().flatten().collect()
 }
 
-/// Whether a common option means nothing to a command.
+/// Check if a command refuses a common option.
 pub(super) fn is_refused(command: &str, id: &str) -> bool {
     REFUSED.iter().any(|(name, refused)| *name == command && refused.contains(&id))
 }
 
-/// The common options that were given and mean nothing to a command, as they are typed.
+/// List the given common options that a command refuses, as typed.
 pub(crate) fn refused(command: &str, common: &Common) -> Vec<&'static str> {
     given(common).into_iter().filter(|option| is_refused(command, option.id)).map(|option| option.typed).collect()
 }

@@ -21,16 +21,16 @@ use std::path::Path;
 /// Rows for people where they do not say.
 const TOP: usize = 40;
 
-/// Runs the command; tells whether times were measured that findings are told by.
+/// Run the command. The result is true if the run has metrics that findings need.
 pub(crate) fn run(args: &CallsArgs, common: &Common) -> Result<bool> {
     if common.steps.is_some() {
-        return Err(wrong_use("a recording of calls has sums over all steps, and none to choose from"));
+        return Err(wrong_use("--steps does not apply: a recording of calls has only sums over all steps"));
     }
     let (run, before) = match (&args.runs[..], args.diff) {
         ([run], false) => (run, None),
         ([before, after], true) => (after, Some(before)),
         (_, true) => return Err(wrong_use("--diff compares two runs: stackline calls --diff BEFORE AFTER")),
-        _ => return Err(wrong_use("one run at a time; --diff compares two")),
+        _ => return Err(wrong_use("give one run, or two with --diff")),
     };
     // Lines are told one by one, wherever they ran.
     let with_imports = args.imports || args.lines;
@@ -91,7 +91,7 @@ pub(super) fn read_report_of(run: &Path, tree: &CallingContextTree) -> Trace {
     trace
 }
 
-/// Names of what was measured.
+/// Names of the metrics with measurements.
 pub(super) fn metric_names(tree: &CallingContextTree) -> Vec<&str> {
     tree.measured().into_iter().map(|metric| metric.name(&tree.strings)).collect()
 }
@@ -105,10 +105,10 @@ pub(crate) fn metric(tree: &CallingContextTree, wanted: Option<&str>) -> Result<
     };
     match names.iter().position(|name| *name == wanted) {
         Some(at) => Ok(measured[at]),
-        None if names.is_empty() => Err(wrong_use("nothing was measured in this run")),
+        None if names.is_empty() => Err(wrong_use("this run has no measurements")),
         None => {
             let near = did_you_mean(wanted, names.iter().copied());
-            Err(wrong_use(format!("no metric {wanted:?} in this run{near} There are: {}", names.join(", "))))
+            Err(wrong_use(format!("this run has no metric {wanted:?}{near} There are: {}", names.join(", "))))
         }
     }
 }
@@ -124,7 +124,7 @@ fn common_metric(before: &CallingContextTree, after: &CallingContextTree, wanted
     let names = |names: Vec<&str>| if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
     chosen.ok_or_else(|| {
         wrong_use(format!(
-            "the two cannot be compared by {}: the first has {}, the second {}",
+            "the runs cannot be compared by {}: the first has {}, the second {}",
             wanted.unwrap_or("anything"),
             names(known.clone()),
             names(metric_names(after))
@@ -136,8 +136,8 @@ fn options(tree: &CallingContextTree, args: &CallsArgs, metric: CallMetric) -> R
     let pattern = |text: &Option<String>| text.as_deref().map(pattern).transpose();
     let shape = match (args.view, &args.callers_of) {
         (None | Some(View::Callers), Some(_)) => ViewDirection::Callers,
-        (Some(View::Callers), None) => return Err(wrong_use("callers of what? --callers-of PATTERN says it")),
-        (Some(_), Some(_)) => return Err(wrong_use("--callers-of is a view of its own: leave --view out")),
+        (Some(View::Callers), None) => return Err(wrong_use("--view callers needs a frame: add --callers-of PATTERN")),
+        (Some(_), Some(_)) => return Err(wrong_use("--callers-of selects the view by itself: leave --view out")),
         (None | Some(View::TopDown), None) => ViewDirection::TopDown,
         (Some(View::BottomUp), None) => ViewDirection::BottomUp,
         (Some(View::Flat), None) => ViewDirection::Flat,
@@ -146,7 +146,7 @@ fn options(tree: &CallingContextTree, args: &CallsArgs, metric: CallMetric) -> R
     if let (Some(pattern), Some(text)) = (&callers_of, &args.callers_of) {
         let known = |frame| calls::CallLabel::whole(tree, frame).matches(pattern);
         if !tree.frames.iter().any(known) {
-            return Err(wrong_use(format!("no frame matches {text:?}; --view flat lists them")));
+            return Err(wrong_use(format!("no frame matches {text:?}; --view flat lists all frames")));
         }
     }
     let by = args.by.map(grouping);
@@ -155,7 +155,7 @@ fn options(tree: &CallingContextTree, args: &CallsArgs, metric: CallMetric) -> R
 }
 
 fn pattern(text: &str) -> Result<Regex> {
-    Regex::new(text).map_err(|error| wrong_use(format!("{text:?} is no regular expression: {error}")))
+    Regex::new(text).map_err(|error| wrong_use(format!("{text:?} is not a regular expression: {error}")))
 }
 
 fn grouping(by: By) -> Grouping {
@@ -173,7 +173,7 @@ fn grouping(by: By) -> Grouping {
     }
 }
 
-/// What was recorded, and what else could be shown.
+/// Header: recorded data, and hints for other views.
 fn head(tree: &CallingContextTree, (run, metric): (&str, CallMetric), step: Option<&StepTime>) -> String {
     let first = tree.processes.first();
     // A profile of another program does not say it.
@@ -210,7 +210,7 @@ fn head(tree: &CallingContextTree, (run, metric): (&str, CallMetric), step: Opti
     text
 }
 
-/// What was recorded, and of what a step consists.
+/// Header for a language model: recorded data and the composition of a step.
 pub(super) fn head_for_agent(tree: &CallingContextTree, step: Option<&StepTime>) -> String {
     let command =
         tree.processes.first().map(|process| terminal::shorten(&terminal::clean(&process.command.join(" ")), 120));
@@ -218,18 +218,19 @@ pub(super) fn head_for_agent(tree: &CallingContextTree, step: Option<&StepTime>)
     format!("Command: {}; {}\n{step}", command.unwrap_or_default(), processes(tree))
 }
 
-/// Fewer samples do not tell how time divides.
+/// Minimum number of samples to split a step's time.
 const LEAST_SAMPLES: usize = 10;
 
-/// What a step consists of, for people.
+/// Composition of a step, as a sentence.
 fn step_sentence(time: &StepTime) -> String {
     let percent = |ns: i64| format!("{:.0} %", 100.0 * ns as f64 / time.ns.max(1) as f64);
     let rank = time.rank.map_or_else(String::new, |rank| format!("; rank {rank}, the longest"));
-    let what = match time.steps {
-        0 => format!("The thread that runs operators (imports left out{rank})"),
+    let scope = match time.steps {
+        0 => format!("The thread that runs operators (without imports{rank})"),
         steps => format!("A step (mean of {}{rank})", human::count(steps)),
     };
-    let waits = time.waits_ns.map_or_else(String::new, |ns| format!(", waits {} (for a processor, too)", percent(ns)));
+    let waits =
+        time.waits_ns.map_or_else(String::new, |ns| format!(", waits {} (including for a processor)", percent(ns)));
     let measure = match (time.waits_ns, time.is_wall_clock) {
         (Some(_), _) => "",
         (None, true) => " of wall-clock time",
@@ -237,7 +238,7 @@ fn step_sentence(time: &StepTime) -> String {
     };
     let recording = time
         .recording_ns
-        .map_or_else(String::new, |ns| format!(" (recording's share, {}, taken out)", human::duration(ns)));
+        .map_or_else(String::new, |ns| format!(" (without {} of recording overhead)", human::duration(ns)));
     let busiest =
         time.busiest.as_ref().filter(|(_, ns)| 100 * ns >= time.ns).map_or_else(String::new, |(place, ns)| {
             format!("; most at {}: {}", terminal::clean(&place.text()), percent(*ns))
@@ -245,19 +246,19 @@ fn step_sentence(time: &StepTime) -> String {
     let took = human::duration(time.ns);
     if time.samples < LEAST_SAMPLES {
         return format!(
-            "{what}: {took}{measure}{recording}; too little to be divided, of {} {}",
+            "{scope}: {took}{measure}{recording}; too few samples to split it: {} {}",
             human::count(time.samples),
             if time.samples == 1 { "sample" } else { "samples" }
         );
     }
     format!(
-        "{what}: {took}{measure}{recording}, of it operators {}{waits}, other code {}{busiest}",
+        "{scope}: {took}{measure}{recording}; operators {}{waits}, other code {}{busiest}",
         percent(time.operators_ns),
         percent(time.other_ns)
     )
 }
 
-/// How many processes and threads there are, and for how long.
+/// Number of processes and threads, and their duration.
 pub(crate) fn processes(tree: &CallingContextTree) -> String {
     let counted = |count: usize, one: &str, many: &str| {
         format!("{} {}", human::count(count), if count == 1 { one } else { many })
@@ -314,13 +315,13 @@ fn lines(tree: &CallingContextTree, metric: CallMetric, args: &CallsArgs, common
     let style = style(common);
     let mut text = drawn::lines(&lines, metric.unit(), total, text_of, &style);
     if all > lines.len() {
-        let note = format!("{} more lines: --top 0 shows all, --focus chooses.", human::count(all - lines.len()));
+        let note = format!("{} more lines: --top 0 shows all, --focus filters.", human::count(all - lines.len()));
         text.push_str(&terminal::note(&note, &style));
     }
     Ok((calls::lines_table(tree, metric, &lines, text_of), text))
 }
 
-/// What the JSON document says of the recording.
+/// Metadata of the recording for the JSON document.
 fn recording(tree: &CallingContextTree, run: &Path, step: Option<&StepTime>) -> serde_json::Value {
     let processes = tree.processes.iter().map(|process| {
         json!({

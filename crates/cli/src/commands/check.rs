@@ -1,4 +1,4 @@
-//! `check`: breaches of causality, missing partners and missing fields of a trace, with the events.
+//! `check`: causality violations, unmatched events and missing fields of a trace.
 
 use crate::args::{Common, Format, Inputs};
 use crate::output::Answer;
@@ -19,7 +19,7 @@ pub(crate) fn run(inputs: &Inputs, common: &Common) -> Result<()> {
     Answer { command: "check", session: &session, extra: Vec::new(), tables, head, shown }.write(common)
 }
 
-/// How many checks passed, in one line.
+/// Number of passed and failed checks, in one line.
 fn summary(tables: &[Table]) -> String {
     let Some(checks) = tables.iter().find(|t| t.name == "checks") else { return String::new() };
     let count = |state: &str| (0..checks.rows()).filter(|&row| text(checks, "state", row) == Some(state)).count();
@@ -45,7 +45,7 @@ fn for_people(table: &Table) -> Table {
         if let (Some(check), Some(rule), Some(consequence)) =
             (text(table, "check", row), text(table, "rule", row), text(table, "consequence", row))
         {
-            let note = format!("{check}: {rule}. Here they do not: {consequence}.");
+            let note = format!("Rule of {check}: {rule}. If violated: {consequence}.");
             if !shown.notes.contains(&note) {
                 shown.notes.push(note);
             }

@@ -1,4 +1,4 @@
-//! `critical-path`: the graph, its longest path, and what to do with them.
+//! `critical-path`: dispatch by method, and HTA's method with saving, what-if edits and overlays.
 
 mod compare;
 mod ctda;
@@ -26,7 +26,7 @@ use std::path::Path;
 /// Runs the command.
 pub(crate) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     if args.instance.is_some() && args.annotation.is_none() {
-        return Err(wrong_use("--instance counts the events that --annotation names: give both"));
+        return Err(wrong_use("--instance selects among the events of --annotation: give both"));
     }
     if args.compare {
         return compare::run(args, common);
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
             )))
         }
         Some(Method::Exact | Method::Hta) if args.phase_rules.is_some() => {
-            Err(wrong_use("--phase-rules is for --method ctda: only that one knows phases"))
+            Err(wrong_use("--phase-rules needs --method ctda, the only method with phases"))
         }
         None if hta_only.is_empty() && args.phase_rules.is_none() => exact::run(args, common),
         Some(Method::Exact) => exact::run(args, common),
@@ -72,7 +72,7 @@ fn of_hta(options: &[&str]) -> String {
     format!("{} {are} of --method hta", options.join(", "))
 }
 
-/// Where predictions by the exact method are to be had.
+/// Hint at predictions by the exact method, if an edit was given.
 fn predicted(args: &CriticalPathArgs) -> &'static str {
     if args.what_if.is_empty() { "" } else { "; stackline what-if predicts by the exact method" }
 }
@@ -80,7 +80,7 @@ fn predicted(args: &CriticalPathArgs) -> &'static str {
 fn run_hta(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     let edits = args.what_if.iter().map(|e| Edit::parse(e).map_err(refuse)).collect::<Result<Vec<_>>>()?;
     if args.restore.is_some() && !args.inputs.is_empty() && args.overlay.is_none() {
-        return Err(wrong_use("--restore takes the place of a trace: give one or the other"));
+        return Err(wrong_use("--restore replaces a trace: give one of them"));
     }
     for target in args.overlay.iter().chain(&args.save) {
         not_an_input(target, &args.inputs)?;
@@ -121,13 +121,13 @@ fn refuse_steps(args: &CriticalPathArgs, session: &Session<'_>) -> Result<()> {
     Err(wrong_use(format!("{}{}", by_name_only(&who, session), predicted(args))))
 }
 
-/// How to choose the steps asked for where only names choose. That there are such steps was checked when the trace was
-/// opened.
+/// Error that names the annotation of the requested steps, for methods that select by name. Opening the trace checked
+/// that the steps exist.
 fn by_name_only(who: &str, session: &Session<'_>) -> anyhow::Error {
     let wanted = |number: i64| session.common.steps.is_some_and(|r| (r.first..=r.last).contains(&number));
     let steps = session.set.traces.iter().flat_map(|t| t.steps.iter().map(move |s| (t, s)));
     let name = steps.filter(|(_, s)| wanted(s.number)).map(|(t, s)| t.name(s.event)).next().unwrap_or(STEP_NAME);
-    wrong_use(format!("{who} chooses by name: use --annotation '{name}' instead of --steps"))
+    wrong_use(format!("{who} selects steps by name: use --annotation '{name}' instead of --steps"))
 }
 
 /// The path of a file that `--save` wrote, and what it says of the trace.
@@ -143,8 +143,8 @@ fn restore<'a>(file: &Path, args: &CriticalPathArgs, common: &'a Common) -> Resu
     ];
     let given: Vec<&str> = given.iter().filter(|(_, given)| *given).map(|(name, _)| *name).collect();
     if !given.is_empty() {
-        let message = "--restore takes the path as it was saved, so these cannot apply";
-        return Err(wrong_use(format!("{message}: {}; compute the path anew from its trace", given.join(", "))));
+        let message = "--restore loads a finished path, so these options have no effect";
+        return Err(wrong_use(format!("{message}: {}; recompute the path from its trace", given.join(", "))));
     }
     let fail = |e: &dyn std::fmt::Display| unreadable(format!("{}: {e}", file.display()));
     let read = File::open(file).map_err(|e| fail(&format!("cannot read: {e}")))?;
@@ -173,15 +173,14 @@ pub(super) fn one_trace<'a>(session: &'a Session<'_>) -> Result<&'a Trace> {
     match &session.set.traces[..] {
         [trace] => Ok(trace),
         _ => {
-            let message = "a critical path is that of one rank, and the input has several; choose one with --rank";
+            let message = "a critical path covers one rank, and the input has several; select one with --rank";
             Err(wrong_use(format!("{message} {}", session.ranks())))
         }
     }
 }
 
 fn instances(range: Range) -> Result<Instances> {
-    let number =
-        |n: i64| usize::try_from(n).map_err(|_| wrong_use(format!("instances count from 0, {n} is not one of them")));
+    let number = |n: i64| usize::try_from(n).map_err(|_| wrong_use(format!("instances are numbered from 0, not {n}")));
     let (first, last) = (number(range.first)?, number(range.last)?);
     Ok(if first == last { Instances::One(first) } else { Instances::Range(first, last) })
 }
@@ -272,13 +271,13 @@ fn value(of: &(impl Serialize + ?Sized)) -> Result<Extra<'static>> {
 fn head(report: &CriticalPathReport<'_>, before: Option<&CriticalPathReport<'_>>) -> String {
     let us = |weight: f64| human::duration((weight * 1e3) as i64);
     let left_out = report.warnings.iter().any(|w| w.code == WarningCode::LastStepLeftOut);
-    let what = match report.options.annotation.as_str() {
+    let scope = match report.options.annotation.as_str() {
         "" if left_out => "the trace without its last profiler step".to_owned(),
         "" => "the whole trace".to_owned(),
         text => format!("{text:?}"),
     };
     let mut out = format!(
-        "Critical path of {what} by the rules of HTA {}\n{} on the path, window {}; {} nodes of {} events of {} looked at\n",
+        "Critical path of {scope} by the rules of HTA {}\n{} on the path, window {}; {} nodes from {} of {} events\n",
         report.rule_set,
         us(report.weight_us),
         human::duration(report.window_ns),
@@ -289,7 +288,11 @@ fn head(report: &CriticalPathReport<'_>, before: Option<&CriticalPathReport<'_>>
     if let Some(before) = before {
         let change = 100.0 * (report.weight_us - before.weight_us) / before.weight_us;
         let change = if change.is_finite() { format!(" ({change:+.1} %)") } else { String::new() };
-        out.push_str(&format!("What if: {} before, {} after{change}\n", us(before.weight_us), us(report.weight_us)));
+        out.push_str(&format!(
+            "Predicted path with --what-if: {} before, {} after{change}\n",
+            us(before.weight_us),
+            us(report.weight_us)
+        ));
     }
     for warning in &report.warnings {
         out.push_str(&format!("Note: {} ({} ×", warning.code.message(), human::count(warning.count as i64)));
@@ -304,7 +307,7 @@ fn head(report: &CriticalPathReport<'_>, before: Option<&CriticalPathReport<'_>>
 fn tables(path: &CriticalPath, report: &CriticalPathReport<'_>) -> Vec<Table> {
     let mut bounds: Vec<(&String, &f64)> = report.bound_by.iter().collect();
     bounds.sort_by(|a, b| b.1.total_cmp(a.1).then_with(|| a.0.cmp(b.0)));
-    let bound_by = Table::new("bound_by", "What bounds the path")
+    let bound_by = Table::new("bound_by", "Causes of critical-path time")
         .text("bound_by", bounds.iter().map(|(n, _)| (*n).clone()))
         .f64("percent", Unit::Percent, bounds.iter().map(|(_, p)| **p))
         .f64("weight_us", Unit::Us, bounds.iter().map(|(n, _)| report.bound_by_us.get(*n).copied()));
@@ -326,7 +329,7 @@ const POINTS: &str = "critical_path";
 
 fn points(path: &CriticalPath) -> Table {
     let points = || path.points();
-    Table::new(POINTS, "The path, node by node")
+    Table::new(POINTS, "Critical path by node")
         .i64("event", Unit::None, points().map(|p| i64::from(p.event)))
         .text("at", points().map(|p| p.at.into_owned()))
         .i64("time_ns", Unit::Ns, points().map(|p| p.time_ns))

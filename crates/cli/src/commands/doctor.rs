@@ -1,5 +1,4 @@
-//! `doctor`: what an input holds, what is missing for which analysis, and what to do about it; or what this machine
-//! offers.
+//! `doctor`: content of an input, missing data by analysis, and instructions to record it; or facts about this machine.
 
 use super::{doctor_advice, doctor_calls};
 use crate::args::{Common, DoctorArgs, Format};
@@ -90,7 +89,11 @@ fn inputs(session: &Session<'_>) -> Table {
     let (traces, infos) = (&session.set.traces, &session.infos);
     let verdict = |t: &Trace| {
         let clean = t.report.is_clean();
-        if clean { "read without repairs".to_owned() } else { "repaired, skipped or lost: see read_report".to_owned() }
+        if clean {
+            "read without repairs".to_owned()
+        } else {
+            "with repaired, skipped or lost records: see read_report".to_owned()
+        }
     };
     Table::new("inputs", "Inputs")
         .text("name", infos.iter().map(|i| i.name.clone()))
@@ -121,9 +124,9 @@ fn contents(session: &Session<'_>) -> Table {
 /// Something that analyses need.
 struct Need {
     name: &'static str,
-    /// What works with it.
+    /// Analyses that use the data.
     for_what: &'static str,
-    /// How to get it.
+    /// Instructions to record the data.
     advice: &'static str,
     has: fn(&Trace) -> bool,
 }
@@ -132,7 +135,7 @@ fn has_kind(trace: &Trace, wanted: impl Fn(EventKind) -> bool) -> bool {
     trace.events.kind.iter().any(|&k| wanted(k))
 }
 
-/// Whether any event carries the attribute with a value.
+/// Check if any event has the attribute with a value.
 fn has_attr(trace: &Trace, name: &str) -> bool {
     trace.attr(name).exists()
 }
@@ -144,7 +147,7 @@ const fn need(name: &'static str, for_what: &'static str, advice: &'static str, 
 const NEEDS: &[Need] = &[
     need(
         "gpu_operations",
-        "timeline, kernels, and the GPU side of all else",
+        "timeline, kernels, and the GPU side of all analyses",
         "record with ProfilerActivity.CUDA (or XPU, MTIA), and run work on the device while recording",
         |t| !t.gpu.is_empty(),
     ),
@@ -153,17 +156,17 @@ const NEEDS: &[Need] = &[
     }),
     need(
         "launches",
-        "critical-path, launch delays, idle causes, owners of kernels",
+        "critical-path, launch delays, idle causes, launches of kernels",
         "start recording before the work starts (schedule with warmup), with ProfilerActivity.CPU",
         doctor_advice::has_launch_calls,
     ),
     need("steps", "steps, --steps, step coverage", "call profiler.step() after each iteration", |t| {
         !t.steps.is_empty()
     }),
-    need("python_frames", "which line of Python launched a kernel", "record with with_stack=True", |t| {
+    need("python_frames", "Python source lines of kernel launches", "record with with_stack=True", |t| {
         has_kind(t, |k| k == EventKind::PythonFunction)
     }),
-    need("modules", "which nn.Module launched a kernel", "record with with_stack=True and with_modules=True", |t| {
+    need("modules", "modules of kernel launches", "record with with_stack=True and with_modules=True", |t| {
         t.gpu.module.iter().any(|m| m.is_some())
     }),
     need("shapes", "shapes in operators, ops_unique_args", "record with record_shapes=True", |t| {
@@ -178,13 +181,13 @@ const NEEDS: &[Need] = &[
     ),
     need(
         "synchronisation_records",
-        "waits between streams and of the host in critical-path",
+        "waits of streams and of the host in critical-path",
         "record with experimental_config=_ExperimentalConfig(enable_cuda_sync_events=True)",
         |t| has_kind(t, |k| k == EventKind::Sync),
     ),
     need(
         "rank",
-        "telling ranks apart",
+        "separate ranks",
         "record after init_process_group, or write the rank into the file name (rank0.json)",
         |t| t.meta.rank.is_some(),
     ),
@@ -193,23 +196,24 @@ const NEEDS: &[Need] = &[
 /// The format of traces that `record` made.
 const RECORDING: &str = "recording";
 
-/// What to do where a recording lacks something: by the name of the need.
+/// Instructions for recordings that lack data, by name of the need.
 const RECORDED: &[(&str, &str)] = &[
-    ("gpu_operations", "`record` does not see the GPU yet: torch.profiler does"),
-    ("operators", "run work of PyTorch within what is recorded"),
-    ("launches", "`record` does not see the GPU yet: torch.profiler does"),
-    ("steps", "record an optimizer's steps, or name them: with sl.span('ProfilerStep#1')"),
+    ("gpu_operations", "`record` does not record GPU operations yet; use torch.profiler"),
+    ("operators", "run PyTorch operators in the recorded part"),
+    ("launches", "`record` does not record GPU operations yet; use torch.profiler"),
+    ("steps", "record the steps of an optimizer, or mark steps with sl.span('ProfilerStep#1')"),
     ("python_frames", "record without --without python"),
-    ("modules", "record without --without python; modules are seen where a GPU works for them"),
+    ("modules", "record without --without python; modules are only assigned to GPU work"),
     ("shapes", "record with --shapes"),
     (
         "memory",
-        "record with --memory: `calls --metric allocated` shows it, and with --mode trace `memory` who holds it",
+        "record with --memory: `calls --metric allocated` shows allocations; with --mode trace, `memory` shows owners",
     ),
-    ("synchronisation_records", "`record` does not see the GPU yet: torch.profiler does"),
+    ("synchronisation_records", "`record` does not record GPU operations yet; use torch.profiler"),
 ];
 
-/// Whether a trace has nothing that the need is about. A cut one may have it in the rest.
+/// Check if a trace cannot have the data, such as collectives in one process. A truncated trace may have it in the
+/// missing rest.
 fn is_idle(trace: &Trace, need: &str) -> bool {
     need == "collective_sizes" && !doctor_advice::is_cut(trace) && !doctor_advice::has_collectives(trace)
 }
@@ -232,7 +236,7 @@ fn advice(session: &Session<'_>) -> Table {
     let of_recording = |n: &Need| is_recording && RECORDED.iter().any(|(name, _)| *name == n.name);
     let of_trace = |t, n: &Need| doctor_advice::advice(t, n.name, !of_recording(n));
     let advice = |n: &Need| lacks(n).map(|t| of_trace(t, n).unwrap_or_else(|| how(n).to_owned()));
-    Table::new("readiness", "What the analyses need")
+    Table::new("readiness", "Data needed by the analyses")
         .text("what", NEEDS.iter().map(|n| n.name.to_owned()))
         .text("state", NEEDS.iter().map(state))
         .text("needed_for", NEEDS.iter().map(|n| n.for_what.to_owned()))

@@ -1,4 +1,4 @@
-//! Advice that follows from what a file holds: how to get what is missing, by the program that wrote it.
+//! Advice by content and producer of a file: instructions to record missing data.
 
 use stackline_findings::Requirement;
 use stackline_model::format::count;
@@ -17,27 +17,27 @@ enum Producer {
     Nsys,
 }
 
-/// What to do, by producer and the name of the need.
+/// Instructions by producer and name of the need.
 const ADVICE: &[(Producer, &str, &str)] = &[
     (
         Producer::Xprof,
         "gpu_operations",
-        "on a GPU, call block_until_ready before jax.profiler.stop_trace; on a CPU, XLA's operators are those of the host",
+        "on a GPU, call block_until_ready before jax.profiler.stop_trace; on a CPU, XLA operators are host operators",
     ),
-    (Producer::Xprof, "operators", "XLA runs compiled modules: its operations are those of the device"),
-    (Producer::Xprof, "launches", "XProf has them of GPUs alone"),
+    (Producer::Xprof, "operators", "XLA runs compiled modules: operations are on the device only"),
+    (Producer::Xprof, "launches", "XProf records launches for GPUs only"),
     (Producer::Xprof, "steps", "wrap each iteration: with jax.profiler.StepTraceAnnotation('train', step_num=i)"),
     (Producer::Xprof, "python_frames", "set python_tracer_level=1 in jax.profiler.ProfileOptions"),
-    (Producer::Xprof, "modules", "use jax.named_scope: its names stand in the operations' arguments"),
-    (Producer::Xprof, "shapes", "XProf writes them into the programs of XLA, which are read for lines alone"),
-    (Producer::Xprof, "memory", "what jax.profiler.save_device_memory_profile writes is not read yet"),
-    (Producer::Xprof, "collective_sizes", "sizes of collectives stand in the HLO of a module (--xla_dump_to)"),
-    (Producer::Xprof, "synchronisation_records", "XProf does not write them"),
+    (Producer::Xprof, "modules", "use jax.named_scope: operation arguments contain these names"),
+    (Producer::Xprof, "shapes", "XProf writes shapes into XLA programs, which Stackline reads only for source lines"),
+    (Producer::Xprof, "memory", "memory profiles of jax.profiler.save_device_memory_profile are not supported yet"),
+    (Producer::Xprof, "collective_sizes", "the HLO of a module contains the sizes of collectives (--xla_dump_to)"),
+    (Producer::Xprof, "synchronisation_records", "XProf does not write ranks"),
     (Producer::Timeline, "gpu_operations", "run with RunOptions(trace_level=FULL_TRACE) on a GPU"),
-    (Producer::Timeline, "steps", "write one timeline for each session.run: each is one step"),
+    (Producer::Timeline, "steps", "write one timeline per session.run: each is one step"),
     (Producer::Timeline, "memory", "generate_chrome_trace_format(show_memory=True)"),
-    (Producer::Timeline, "launches", "TensorFlow 1 does not write them"),
-    (Producer::Timeline, "python_frames", "TensorFlow 1 does not write them"),
+    (Producer::Timeline, "launches", "TensorFlow 1 does not write these records"),
+    (Producer::Timeline, "python_frames", "TensorFlow 1 does not write these records"),
     (
         Producer::Rocm,
         "gpu_operations",
@@ -46,12 +46,13 @@ const ADVICE: &[(Producer, &str, &str)] = &[
     (
         Producer::Rocm,
         "operators",
-        "run the program within torch.autograd.profiler.emit_nvtx(), and record its marks, too: rocprofv3 --marker-trace; or record with torch.profiler",
+        "run the program within torch.autograd.profiler.emit_nvtx() and record its ranges with rocprofv3 \
+         --marker-trace; or record with torch.profiler",
     ),
     (
         Producer::Rocm,
         "launches",
-        "record calls of the runtime, too: rocprofv3 --hip-runtime-trace, or rpd with its HIP API rows",
+        "also record runtime calls: rocprofv3 --hip-runtime-trace, or rpd with its HIP API rows",
     ),
     (
         Producer::Rocm,
@@ -59,29 +60,31 @@ const ADVICE: &[(Producer, &str, &str)] = &[
         "mark iterations with roctx ranges (torch.cuda.nvtx.range('ProfilerStep#0'); rocprofv3 --marker-trace, user marks of rpd), or record with torch.profiler",
     ),
     (Producer::Rocm, "python_frames", "record with torch.profiler(with_stack=True)"),
-    (Producer::Rocm, "modules", "record with torch.profiler(with_stack=True): its Python frames name them"),
+    (Producer::Rocm, "modules", "record with torch.profiler(with_stack=True): its Python frames contain modules"),
     (
         Producer::Rocm,
         "shapes",
-        "run the program within torch.autograd.profiler.emit_nvtx(record_shapes=True), and record its marks, too: rocprofv3 --marker-trace",
+        "run the program within torch.autograd.profiler.emit_nvtx(record_shapes=True) and record its ranges with \
+         rocprofv3 --marker-trace",
     ),
     (
         Producer::Rocm,
         "memory",
-        "what rocprofv3 --memory-allocation-trace records is not read; give a memory snapshot (torch.cuda.memory._dump_snapshot())",
+        "records of rocprofv3 --memory-allocation-trace are not supported; give a memory snapshot \
+         (torch.cuda.memory._dump_snapshot())",
     ),
     (Producer::Rocm, "collective_sizes", "record with torch.profiler: its collectives have sizes"),
-    (Producer::Rocm, "synchronisation_records", "tools of ROCm do not write them"),
+    (Producer::Rocm, "synchronisation_records", "ROCm tools do not write these records"),
     (
         Producer::Nsys,
         "gpu_operations",
-        "record with nsys profile --trace=cuda,nvtx, and let work end before the program does",
+        "record with nsys profile --trace=cuda,nvtx, and synchronize before the program ends",
     ),
     (Producer::Nsys, "launches", "record with nsys profile --trace=cuda"),
     (
         Producer::Nsys,
         "operators",
-        "run the program within torch.autograd.profiler.emit_nvtx(), and record with nsys profile --trace=cuda,nvtx",
+        "run the program within torch.autograd.profiler.emit_nvtx() and record with nsys profile --trace=cuda,nvtx",
     ),
     (Producer::Nsys, "shapes", "run the program within torch.autograd.profiler.emit_nvtx(record_shapes=True)"),
     (
@@ -92,82 +95,89 @@ const ADVICE: &[(Producer, &str, &str)] = &[
     (
         Producer::Nsys,
         "python_frames",
-        "the samples of Nsight Systems are not read; record with torch.profiler(with_stack=True) or stackline record",
+        "samples of Nsight Systems are not supported; record with torch.profiler(with_stack=True) or stackline record",
     ),
-    (Producer::Nsys, "modules", "record with torch.profiler(with_stack=True): its Python frames name them"),
+    (Producer::Nsys, "modules", "record with torch.profiler(with_stack=True): its Python frames contain modules"),
     (
         Producer::Nsys,
         "memory",
-        "what --cuda-memory-usage records is not read; give a memory snapshot (torch.cuda.memory._dump_snapshot())",
+        "records of --cuda-memory-usage are not supported; give a memory snapshot (torch.cuda.memory._dump_snapshot())",
     ),
     (Producer::Nsys, "collective_sizes", "record with torch.profiler: its collectives have sizes"),
     (
         Producer::Nsys,
         "synchronisation_records",
-        "record with nsys profile --trace=cuda (--cuda-event-trace=true tells which event a stream waits for)",
+        "record with nsys profile --trace=cuda (--cuda-event-trace=true records the event that a stream waits for)",
     ),
 ];
 
-/// How to get what is missing of one trace; none where the usual advice fits. `is_profiled`: a recording of ours has its own.
+/// Instructions for data that one trace lacks; `None` if the default advice fits. With `is_profiled` the trace is from
+/// torch.profiler rather than a Stackline recording.
 pub(super) fn advice(trace: &Trace, need: &str, is_profiled: bool) -> Option<String> {
     if is_cut(trace) && !matches!(need, "rank") {
-        return Some("the file is cut: the rest is missing, and this may be in it; copy or record it again".to_owned());
+        return Some("the file is truncated and may have lost this data; copy or record it again".to_owned());
     }
     let without = if need == "gpu_operations" { trace.unrecorded_launches().len() } else { 0 };
     if without > 0 {
         return Some(format!(
-            "{without} launch calls are recorded, but no operation that they launched: the device's side of the profiler \
-             failed. Only one profiler can use CUPTI, roctracer or Intel's PTI at a time, containers may forbid it, and work must \
-             end (torch.cuda.synchronize(), torch.xpu.synchronize()) before the profiler stops"
+            "{without} launch calls have no recorded GPU operation: GPU profiling failed. Only one profiler can use \
+             CUPTI, roctracer or Intel's PTI at a time; containers may forbid it; synchronize \
+             (torch.cuda.synchronize(), torch.xpu.synchronize()) before the profiler stops"
         ));
     }
     let of_producer = producer(trace).and_then(|producer| ADVICE.iter().find(|(p, n, _)| *p == producer && *n == need));
     of_producer.map(|(.., text)| (*text).to_owned()).or_else(|| by_contents(trace, need).filter(|_| is_profiled))
 }
 
-/// What a trace of torch.profiler lacks because it lacks something else.
+/// Advice for data of a torch.profiler trace that depends on other missing data.
 fn by_contents(trace: &Trace, need: &str) -> Option<String> {
     let has_gpu = !trace.gpu.is_empty();
     match need {
         "launches" | "synchronisation_records" if !has_gpu => {
-            Some("comes with GPU operations, which are missing".to_owned())
+            Some("requires GPU operations, which are missing".to_owned())
         }
         "modules" => Some(of_modules(trace, has_gpu)),
         "rank" if !has_collectives(trace) => Some(
-            "without collectives it is of one process alone; of several write the rank into the file name (rank0.json)"
+            "a trace without collectives covers one process; for several, write the rank into the file name \
+             (rank0.json)"
                 .to_owned(),
         ),
         _ => None,
     }
 }
 
-/// Modules come from Python frames (`nn.Module: Linear_0`), and are told of the operations that these launched.
+/// Advice on modules. They come from Python frames (`nn.Module: Linear_0`) and are assigned to GPU operations launched
+/// below them.
 fn of_modules(trace: &Trace, has_gpu: bool) -> String {
     let frames = || trace.events.ids().filter(|&e| trace.kind(e) == EventKind::PythonFunction);
     let modules = frames().filter(|&e| trace.name(e).starts_with(names::MODULE_PREFIX)).count();
     match (frames().count(), modules) {
-        (0, _) => "record with with_stack=True: Python frames name them, and are missing (with_modules=True alone names those of \
-                   TorchScript)"
+        (0, _) => "record with with_stack=True to get Python frames, which contain modules (with_modules=True alone \
+                   covers only TorchScript)"
             .to_owned(),
         (all, 0) => format!(
-            "no Python frame ({}) is of an nn.Module: record while the model is called; a compiled model or a CUDA graph calls none",
+            "no Python frame ({}) is an nn.Module call: record while the model runs in eager mode; compiled models \
+             and CUDA graphs have no module calls",
             count(all as u64)
         ),
         (_, modules) if has_gpu => {
-            format!("nn.Module frames are recorded ({}), but none launched a GPU operation", count(modules as u64))
+            format!("the trace has nn.Module frames ({}), but none launched a GPU operation", count(modules as u64))
         }
         (_, modules) => {
-            format!("nn.Module frames are recorded ({}); which kernels they launched comes with GPU operations", count(modules as u64))
+            format!(
+                "the trace has nn.Module frames ({}), but no GPU operations to assign to them",
+                count(modules as u64)
+            )
         }
     }
 }
 
-/// Whether anything of a trace is a collective: without any there are no sizes to record.
+/// Check if a trace has collectives. Without them there are no sizes to record.
 pub(super) fn has_collectives(trace: &Trace) -> bool {
     Requirement::Collectives.is_met(trace)
 }
 
-/// Whether launch calls are recorded: then they are not missing, even if no operation belongs to them.
+/// Check if launch calls are recorded. They are not missing then, even without GPU operations.
 pub(super) fn has_launch_calls(trace: &Trace) -> bool {
     trace.gpu.launch.iter().any(|l| l.is_some()) || !trace.unrecorded_launches().is_empty()
 }

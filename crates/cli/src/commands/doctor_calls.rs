@@ -1,4 +1,4 @@
-//! `doctor` of a recording that keeps sums of calls: there is no trace in it to look at, but what was recorded, and how.
+//! `doctor` for a recording of sums of calls: recorded data per process and source.
 
 use crate::args::Common;
 use crate::commands::calls::{metric_names, read_report_of};
@@ -34,15 +34,15 @@ fn processes(run: &Path, tree: &CallingContextTree) -> Table {
         .text("command", of.iter().map(|process| process.command.join(" ")))
         .note(format!("Measured: {measured}."))
         .note(format!(
-            "It keeps sums of calls: stackline calls {run} and stackline view {run} show them, stackline findings {run} tells what \
-             to change. Single steps, the timeline, the critical path and gains by replay need single calls: stackline record \
-             --mode trace -- COMMAND."
+            "The recording contains sums of calls: stackline calls {run} and stackline view {run} show them, \
+             stackline findings {run} reports issues. Single steps, the timeline, the critical path and replayed \
+             gains need single calls: stackline record --mode trace -- COMMAND."
         ))
 }
 
 fn sources(tree: &CallingContextTree) -> Table {
     let of = || tree.processes.iter().flat_map(|process| process.sources.iter().map(move |source| (process, source)));
-    Table::new("sources", "What was recorded, and what could not be")
+    Table::new("sources", "Sources: recorded and unavailable data")
         .i64("pid", Unit::None, of().map(|(process, _)| i64::from(process.pid)))
         .text("source", of().map(|(_, source)| source.name.clone()))
         .bool("on", of().map(|(_, source)| source.on))

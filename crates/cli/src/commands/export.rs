@@ -25,15 +25,15 @@ pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
     for (option, is_given) in [("--metric", args.metric.is_some()), ("--imports", args.imports)] {
         if is_given {
             return Err(wrong_use(format!(
-                "{option} is for exports as profiles: collapsed, speedscope, pprof, firefox, flamegraph"
+                "{option} applies to profiles: collapsed, speedscope, pprof, firefox, flamegraph"
             )));
         }
     }
     if common.output.is_none() && matches!(args.to, Target::Csv | Target::Parquet) {
-        return Err(wrong_use("this format is a directory: say where with -o DIRECTORY"));
+        return Err(wrong_use("this format writes a directory: name it with -o DIRECTORY"));
     }
     if common.steps.is_some() {
-        return Err(wrong_use("export writes traces whole: --steps is for the commands that look at them"));
+        return Err(wrong_use("export writes whole traces: use --steps with commands that analyze them"));
     }
     match (args.to, &common.output) {
         (Target::Parquet, Some(run)) => may_become_run(run, args.force)?,
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
     let session = Session::from_run(&mut run, common)?;
     let one = || match &session.set.traces[..] {
         [trace] => Ok(trace),
-        _ => Err(wrong_use(format!("{} holds one trace; choose one with --rank {}", name(args.to), session.ranks()))),
+        _ => Err(wrong_use(format!("{} holds one trace; select one with --rank {}", name(args.to), session.ranks()))),
     };
     match (args.to, &common.output) {
         (Target::Chrome, Some(path)) => write_chrome(one()?, path, args.redact)?,
@@ -69,7 +69,7 @@ pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
             })?;
             if left_out > 0 {
                 let events = if left_out == 1 { "event" } else { "events" };
-                say(&format!("{left_out} {events} without plausible times left out."))?;
+                say(&format!("{left_out} {events} without plausible times omitted."))?;
             }
             say_clocks(one()?)?;
         }
@@ -87,15 +87,15 @@ pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
     session.say_read_report()
 }
 
-/// Says which devices' times are impossible beside those of the host: viewers show them on one axis.
+/// Report devices with clocks that differ from the host clock, since viewers show both on one time axis.
 fn say_clocks(trace: &Trace) -> Result<()> {
     for clock in trace.meta.clocks.iter().filter(|c| c.shift_ns() != Some(0) || c.applied_ns != 0) {
         let by = match clock.shift_ns() {
-            Some(shift) if shift > 0 => format!("at least {} behind the host's", human::duration(shift)),
+            Some(shift) if shift > 0 => format!("at least {} later than the host's", human::duration(shift)),
             Some(shift) => format!("at least {} ahead of the host's", human::duration(-shift)),
-            None => "not the host's, and no one shift puts it right".to_owned(),
+            None => "inconsistent with the host's, and no constant shift corrects it".to_owned(),
         };
-        let written = if clock.applied_ns == 0 { "as recorded" } else { "shifted onto the host's clock" };
+        let written = if clock.applied_ns == 0 { "as recorded" } else { "shifted to the host's clock" };
         say(&format!("The clock of device {} is {by}; times are written {written}.", clock.device))?;
     }
     Ok(())
@@ -129,8 +129,8 @@ fn write_csv(session: &Session<'_>, directory: &Path, force: bool) -> Result<()>
     };
     let places: Vec<PathBuf> = session.infos.iter().map(|info| place(info.rank)).collect();
     if let Some(foreign) = foreign_file(directory, &places).filter(|_| !force) {
-        let message = "is not of this export, so that the files would not belong together";
-        let advice = "choose another directory, or write into this one with --force";
+        let message = "is not part of this export, and the files would be mixed";
+        let advice = "choose another directory, or allow it with --force";
         return Err(wrong_use(format!("{} {message}; {advice}", foreign.display())));
     }
     for (trace, place) in session.set.traces.iter().zip(&places) {

@@ -1,4 +1,4 @@
-//! `export` as a profile: of recordings and profiles, and of the calls of traces.
+//! `export` of call trees as profiles, from recordings, profiles and traces.
 
 use super::calls::metric;
 use crate::args::{Common, ExportArgs, Target};
@@ -40,14 +40,14 @@ fn packed_pprof(tree: &CallingContextTree, metric: CallMetric, out: &mut dyn Wri
 /// Runs the command.
 pub(crate) fn run(args: &ExportArgs, common: &Common, write: Writer) -> Result<()> {
     if args.redact {
-        return Err(wrong_use("--redact is for traces that are written whole: chrome, perfetto, csv, parquet"));
+        return Err(wrong_use("--redact applies to formats of whole traces: chrome, perfetto, csv, parquet"));
     }
     let run = run_of(&args.inputs.inputs, common)?;
     let [input] = &args.inputs.inputs[..] else { return of_trace(args, common, run, write) };
     if run.is_read_once() {
         let lacks_profile = |error: anyhow::Error| match error.downcast_ref::<stackline_engine::Error>() {
             Some(stackline_engine::Error::Lacks(_)) => wrong_use(format!(
-                "{}: of pipes only profiles are exported in this format; give a trace as a file",
+                "{}: from pipes, only profiles can be exported in this format; give the trace as a file",
                 input.display()
             )),
             _ => error,
@@ -64,13 +64,13 @@ pub(crate) fn run(args: &ExportArgs, common: &Common, write: Writer) -> Result<(
 
 fn of_profile(args: &ExportArgs, common: &Common, (run, input): (&Run, &Path), write: Writer) -> Result<()> {
     if common.steps.is_some() || common.rank.is_some() {
-        return Err(wrong_use("--steps and --rank are for traces; a recording is exported whole"));
+        return Err(wrong_use("--steps and --rank apply to traces; a recording is exported whole"));
     }
     let tree = reading(run, Run::profile)?;
     let tree = if args.imports { tree } else { fold_imports(tree) };
     let metric = metric(&tree, args.metric.as_deref())?;
     if tree.metrics.is_empty() {
-        return Err(wrong_use(format!("{}: nothing was measured, so there is nothing to export", input.display())));
+        return Err(wrong_use(format!("{}: the run has no measurements to export", input.display())));
     }
     to_output(common, |out| write(&tree, metric, out))?;
     let mut trace = Trace::default();
@@ -79,11 +79,11 @@ fn of_profile(args: &ExportArgs, common: &Common, (run, input): (&Run, &Path), w
     say_read_report(&TraceSet { traces: vec![trace] })
 }
 
-/// The calls of a trace: of the steps that are looked at, or of those that were asked for.
+/// Export the calls of a trace, for the default or selected steps.
 fn of_trace(args: &ExportArgs, common: &Common, mut run: Run, write: Writer) -> Result<()> {
     let session = Session::from_run(&mut run, common)?;
     let [trace] = &session.set.traces[..] else {
-        return Err(wrong_use(format!("this export is of one trace; choose one with --rank {}", session.ranks())));
+        return Err(wrong_use(format!("this export covers one trace; select one with --rank {}", session.ranks())));
     };
     let part = match (common.steps, common.whole) {
         (Some(steps), _) => TimeRange::Steps(steps.first, steps.last),
@@ -94,12 +94,12 @@ fn of_trace(args: &ExportArgs, common: &Common, mut run: Run, write: Writer) -> 
     let tree = if args.imports { tree } else { fold_imports(tree) };
     let metric = metric(&tree, args.metric.as_deref())?;
     if tree.metrics.is_empty() {
-        return Err(wrong_use(format!("{}: nothing in it takes time, so there is nothing to export", trace.meta.name)));
+        return Err(wrong_use(format!("{}: no event has a duration, so there is no data to export", trace.meta.name)));
     }
     to_output(common, |out| write(&tree, metric, out))?;
     if part == TimeRange::Chosen && steps > 0 {
         let plural = if steps == 1 { "step" } else { "steps" };
-        say(&format!("Of {steps} {plural}; --whole exports all of the trace."))?;
+        say(&format!("Of {steps} {plural}; --whole exports the whole trace."))?;
     }
     session.say_read_report()
 }

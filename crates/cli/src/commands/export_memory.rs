@@ -1,4 +1,4 @@
-//! `export`: memory traces in their text form, and as lanes for viewers of time lines.
+//! `export` of memory traces, in their text form and as lanes for timeline viewers.
 
 use crate::args::{Common, ExportArgs, Target};
 use crate::failure::wrong_use;
@@ -18,10 +18,12 @@ use std::collections::HashMap;
 /// Writes the text form of the memory trace of one input.
 pub(super) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
     if common.steps.is_some() || common.rank.is_some() {
-        return Err(wrong_use("a memory trace has neither steps nor ranks to choose from"));
+        return Err(wrong_use("a memory trace has no steps or ranks to select"));
     }
     if args.redact {
-        return Err(wrong_use("--redact is for traces: the text form is names, places and sizes"));
+        return Err(wrong_use(
+            "--redact applies to traces: the text form contains only names, source locations and sizes",
+        ));
     }
     if args.inputs.inputs.len() > 1 {
         return Err(wrong_use("this export writes one memory trace: give one input"));
@@ -32,14 +34,14 @@ pub(super) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
     if left_out > 0 {
         let count = usize::try_from(left_out).unwrap_or(usize::MAX);
         say(&format!(
-            "{} left out: accesses to what is not alive, bytes that an object does not have, waits for what is no event.",
+            "{} omitted: accesses to freed objects, bytes outside an object, waits for missing events.",
             human::count(count)
         ))?;
     }
     Ok(())
 }
 
-/// Writes what is of memory alone: lanes for viewers, or a run directory.
+/// Export inputs with only memory data: lanes for viewers, or a run directory.
 pub(super) fn lanes(args: &ExportArgs, common: &Common, traces: &[MemoryTrace]) -> Result<()> {
     let lanes = || traces.first().map(drawn).unwrap_or_default();
     match (args.to, &common.output) {
@@ -55,11 +57,13 @@ pub(super) fn lanes(args: &ExportArgs, common: &Common, traces: &[MemoryTrace]) 
             may_become_run(run, args.force)?;
             save_run(&TraceSet::default(), traces, run, args.force)
         }
-        _ => Err(wrong_use("memory alone can be exported to perfetto, chrome, memory-text and (whole) to parquet")),
+        _ => Err(wrong_use(
+            "files with only memory data can be exported to perfetto, chrome, memory-text and (whole) to parquet",
+        )),
     }
 }
 
-/// The memory of a trace that is exported, as lanes beside it; `None` if nothing is known of it.
+/// Memory of an exported trace as additional lanes; `None` without memory data.
 pub(super) fn beside(run: &Run, trace: &Trace) -> Result<Option<Trace>> {
     let known = run.memories()?;
     // Only what came from the trace itself, or from its one process, has its clock.
@@ -71,7 +75,7 @@ pub(super) fn beside(run: &Run, trace: &Trace) -> Result<Option<Trace>> {
     }))
 }
 
-/// The lanes of a memory trace, with what is waste, where each object is allocated, and what could be changed.
+/// Lanes of a memory trace with waste, source locations of allocations, and suggestions.
 fn drawn(trace: &MemoryTrace) -> Trace {
     let analysis = MemoryAnalysis::new(trace, 2);
     let waste = analysis.matches.iter().map(|found| Waste {

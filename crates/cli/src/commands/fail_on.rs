@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow};
 use stackline_model::Table;
 use std::collections::BTreeMap;
 
-/// What conditions can be about: sums of categories of the table `gpu_time`.
+/// Metrics of conditions: sums of categories of the table `gpu_time`.
 const SUMS: [(&str, &[&str]); 3] = [
     ("busy", &["computation", "communication", "memory"]),
     ("idle", &["idle_host_wait", "idle_kernel_wait", "idle_other", "idle_unknown"]),
@@ -24,7 +24,7 @@ const LEFT_OUT: &str = "idle_unknown";
 /// A condition such as `idle>30%`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Condition {
-    /// As typed.
+    /// Condition as typed.
     pub(crate) text: String,
     metric: String,
     comparison: Comparison,
@@ -37,12 +37,15 @@ impl Condition {
         let form = || wrong_use(format!("cannot understand --fail-on {text:?}; write a share and a limit: 'idle>30%'"));
         let Limit { what: metric, comparison, limit } = Limit::parse(text).ok_or_else(form)?;
         if !(0.0..=100.0).contains(&limit) {
-            return Err(wrong_use(format!("--fail-on {text:?} compares with no share; limits go from 0% to 100%")));
+            return Err(wrong_use(format!("--fail-on {text:?}: the limit is not a share; limits go from 0% to 100%")));
         }
         let names: Vec<&str> = SUMS.iter().map(|s| s.0).chain(CATEGORIES).collect();
         if !names.contains(&metric) {
             let near = did_you_mean(metric, names.iter().copied());
-            return Err(wrong_use(format!("--fail-on knows no {metric:?}{near} There are: {}", names.join(", "))));
+            return Err(wrong_use(format!(
+                "--fail-on has no condition {metric:?}{near} There are: {}",
+                names.join(", ")
+            )));
         }
         Ok(Self { text: text.to_owned(), metric: metric.to_owned(), comparison, limit })
     }
@@ -59,8 +62,8 @@ impl Condition {
         }
         match shares.iter().find(|(_, share)| share.is_none()) {
             Some((gpu, _)) => Err(anyhow!(
-                "--fail-on {} cannot be judged: the file of {} breaks off, so that {} is not known; record it again, or leave the \
-                 condition out",
+                "--fail-on {} cannot be judged: the file of {} is truncated, so {} is unknown; record it again, or \
+                 leave the condition out",
                 self.text,
                 gpu_in_words(*gpu),
                 self.metric
@@ -143,7 +146,7 @@ mod tests {
         let cut = table(&[CUT]);
         for text in ["idle_host_wait>30%", "idle_kernel_wait<5", "idle_other>=0"] {
             let said = holds(text, &cut).unwrap_err().to_string();
-            assert!(said.contains("cannot be judged: the file of rank 0, device 0 breaks off"), "{said}");
+            assert!(said.contains("cannot be judged: the file of rank 0, device 0 is truncated"), "{said}");
         }
         assert!(
             holds("idle>30", &cut).unwrap()

@@ -1,4 +1,4 @@
-//! `completions` and `man`: made from the same definitions as the help.
+//! `completions` and `man`, generated from the definitions of the help.
 
 use crate::args::{self, Common};
 use crate::output::{to_file, to_output};

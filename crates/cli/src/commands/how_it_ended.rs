@@ -1,8 +1,8 @@
-//! How recorded processes ended, and what was running then, for the heads of reports.
+//! Header lines on the end of recorded processes and their running calls.
 
 use stackline_model::{Problem, ReadReport};
 
-/// Threads whose running call the head tells.
+/// Maximum number of threads with running calls in the header.
 const IN_FLIGHT: usize = 8;
 
 /// That processes were killed, by which signal, and what they were doing.
@@ -14,18 +14,18 @@ pub(super) fn how_it_ended<'a>(reports: impl Iterator<Item = &'a ReadReport> + C
     let mut text: String = killed.map(|example| format!("Killed: {example}.\n")).collect();
     text.extend(examples("after_last_step").map(|example| format!("After the last recorded step: {example}.\n")));
     text.push_str(&in_flight(reports.clone()));
-    text.extend(examples("last_seen").map(|example| format!("Where its main thread was seen last: {example}.\n")));
+    text.extend(examples("last_seen").map(|example| format!("Last sampled location of the main thread: {example}.\n")));
     stackline_present::terminal::clean_lines(&text)
 }
 
-/// The calls that were running at the end of what was recorded.
+/// Calls that were running at the end of the recording.
 fn in_flight<'a>(reports: impl Iterator<Item = &'a ReadReport>) -> String {
     let (mut lines, mut count) = (Vec::new(), 0);
     for report in reports {
         let when = match () {
-            () if report.count_of("process_killed") > 0 => "when it ended, or up to half a second before",
-            () if report.breaks_off().is_some() => "where the file breaks off",
-            () => "when the recording ended",
+            () if report.count_of("process_killed") > 0 => "at the end, or up to half a second before",
+            () if report.breaks_off().is_some() => "at the end of the truncated file",
+            () => "at the end of the recording",
         };
         for problem in report.problems.iter().filter(|problem| problem.code == "in_flight") {
             lines.extend(problem.examples().map(|example| format!("In flight {when}: {example}.\n")));
@@ -36,7 +36,7 @@ fn in_flight<'a>(reports: impl Iterator<Item = &'a ReadReport>) -> String {
     let more = count.saturating_sub(lines.len() as u64);
     let mut text = lines.concat();
     if more > 0 {
-        text.push_str(&format!("In flight then: calls of {more} more threads.\n"));
+        text.push_str(&format!("Also in flight: calls of {more} more threads.\n"));
     }
     text
 }

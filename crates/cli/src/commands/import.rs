@@ -1,4 +1,4 @@
-//! `import`: traces and memory traces to a run directory.
+//! `import`: store traces and memory traces as a run directory.
 
 use super::memory::described;
 use crate::args::{Common, ImportArgs};
@@ -15,10 +15,10 @@ use std::path::{Path, PathBuf};
 /// Runs the command.
 pub(crate) fn run(args: &ImportArgs, common: &Common) -> Result<()> {
     let Some(run) = &common.output else {
-        return Err(wrong_use("import needs a place for the run: add -o NAME.stackline"));
+        return Err(wrong_use("import needs the name of a run directory: add -o NAME.stackline"));
     };
     if common.steps.is_some() {
-        return Err(wrong_use("import takes traces whole: --steps is for the commands that look at them"));
+        return Err(wrong_use("import stores whole traces: use --steps with commands that analyze them"));
     }
     may_become_run(run, args.force)?;
     let (mut memory, traces) = apart(&args.inputs.inputs, common)?;

@@ -1,6 +1,6 @@
-//! Limits of `--fail-on`, such as `idle>=30%`: the part that all commands have in common.
+//! Limits of `--fail-on` conditions, such as `idle>=30%`, shared by all commands.
 
-/// How a value is compared with a limit.
+/// Comparison of a value with a limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Comparison {
     Above,
@@ -9,7 +9,7 @@ pub(crate) enum Comparison {
     AtMost,
 }
 
-/// What is compared, how, and with which number (percent where it is a share).
+/// Parsed limit: subject, comparison and number (percent for shares).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Limit<'a> {
     pub(crate) what: &'a str,
@@ -18,7 +18,7 @@ pub(crate) struct Limit<'a> {
 }
 
 impl<'a> Limit<'a> {
-    /// Reads a limit; none if the text has another form. What the name and the number may be the command knows.
+    /// Parse a limit; `None` for other forms. The command validates name and number.
     pub(crate) fn parse(text: &'a str) -> Option<Self> {
         // Names of kernels and paths have such signs, too; the last one is the limit's.
         let at = text.rfind(['<', '>'])?;
@@ -39,7 +39,7 @@ impl<'a> Limit<'a> {
 }
 
 impl Comparison {
-    /// Whether a value is on the wrong side of a limit.
+    /// Check if a value violates a limit.
     pub(crate) fn holds(self, value: f64, limit: f64) -> bool {
         match self {
             Self::Above => value > limit,
@@ -49,7 +49,7 @@ impl Comparison {
         }
     }
 
-    /// Whether it asks for more.
+    /// Check for an upper limit.
     pub(crate) fn is_upper(self) -> bool {
         matches!(self, Self::Above | Self::AtLeast)
     }

@@ -1,10 +1,11 @@
-//! Overhead that a recording measured of itself, as text and as JSON.
+//! Measured overhead of a recording, as text and JSON.
 
 use serde_json::{Value, json};
 use stackline_ingest::recording::LEAST_UNRECORDED_STEPS;
 use stackline_model::{CallOverhead, CallingContextTree};
 
-/// What recording cost the process that it cost most, and how many steps are missing for that; `None` if it was not measured.
+/// Overhead of recording in the process with the highest overhead, and the number of unrecorded steps; `None` if not
+/// measured.
 pub(super) fn sentence(tree: &CallingContextTree) -> Option<String> {
     let measured = || tree.processes.iter().filter_map(|process| process.overhead);
     let most = measured()
@@ -16,18 +17,18 @@ pub(super) fn sentence(tree: &CallingContextTree) -> Option<String> {
     let Some(fraction) = most.fraction else {
         let is_enough = most.unrecorded_steps >= LEAST_UNRECORDED_STEPS.into();
         let why = if is_enough { "steps differ too much from each other" } else { "too few steps" };
-        return Some(format!("overhead of recording: {why} to tell; {steps} not recorded to measure it"));
+        return Some(format!("overhead of recording: {why} to measure it; {steps} not recorded for the measurement"));
     };
     let percent = |ppm: i64| format!("{:.1}", ppm as f64 / 1e4);
     Some(format!(
-        "overhead of recording: {} % of a step ({} to {} %); {steps} not recorded to measure it",
+        "overhead of recording: {} % of a step ({} to {} %); {steps} not recorded for the measurement",
         percent(fraction.median_ppm),
         percent(fraction.low_ppm),
         percent(fraction.high_ppm),
     ))
 }
 
-/// As the JSON output has it: percents of the time of a step that is not recorded.
+/// Overhead for JSON output, in percent of an unrecorded step.
 pub(super) fn json(overhead: Option<CallOverhead>) -> Value {
     let Some(overhead) = overhead else { return Value::Null };
     let percent = |ppm: i64| ppm as f64 / 1e4;
@@ -65,7 +66,7 @@ mod tests {
         tree.processes.push(process(1, None));
         assert_eq!(
             sentence(&tree).unwrap(),
-            "overhead of recording: too few steps to tell; 1 step was not recorded to measure it"
+            "overhead of recording: too few steps to measure it; 1 step was not recorded for the measurement"
         );
         tree.processes.push(process(52, None));
         assert!(
@@ -76,7 +77,7 @@ mod tests {
         tree.processes.extend([process(63, Some([-4_000, 31_000, 52_000])), process(60, Some([0, 10_000, 90_000]))]);
         assert_eq!(
             sentence(&tree).unwrap(),
-            "overhead of recording: 3.1 % of a step (-0.4 to 5.2 %); 63 steps were not recorded to measure it"
+            "overhead of recording: 3.1 % of a step (-0.4 to 5.2 %); 63 steps were not recorded for the measurement"
         );
         assert_eq!(json(tree.processes[3].overhead)["low_percent"], -0.4);
     }

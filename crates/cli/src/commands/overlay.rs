@@ -1,4 +1,4 @@
-//! `critical-path --overlay`: the source's own text with the path drawn into it.
+//! `critical-path --overlay`: the source file with the critical path marked in it.
 
 use crate::failure::{unreadable, wrong_use};
 use crate::output::{say, to_file};
@@ -13,11 +13,12 @@ use std::path::{Path, PathBuf};
 /// Writes the overlay of the one input to `file`, packed if its name ends in `.gz`.
 pub(crate) fn write(overlay: &Overlay, inputs: &[PathBuf], file: &Path) -> Result<()> {
     let [input] = inputs else {
-        return Err(wrong_use("an overlay is drawn into the text of one trace file: give exactly that file"));
+        return Err(wrong_use("an overlay modifies one trace file: give exactly one file"));
     };
     if input == Path::new("-") || input.is_dir() {
         let message = format!(
-            "{}: an overlay is drawn into the text of a trace file; give the file itself (stackline export --to chrome makes one of a run)",
+            "{}: an overlay modifies a trace file; give the file itself (stackline export --to chrome creates one \
+             from a run)",
             input.display()
         );
         return Err(wrong_use(message));
@@ -43,16 +44,16 @@ pub(crate) fn write(overlay: &Overlay, inputs: &[PathBuf], file: &Path) -> Resul
     }
     written?;
     say(&format!(
-        "{}: {} events marked, {} arrow events added, {} events left out{}",
+        "{}: {} events marked, {} arrow events added, {} events omitted{}",
         file.display(),
         summary.marked,
         summary.flow_events,
         summary.left_out,
-        if summary.truncated { "; the source breaks off early" } else { "" },
+        if summary.truncated { "; the source is truncated" } else { "" },
     ))
 }
 
-/// What is wrong with the source: that it cannot be read, or that it is not the one of the path.
+/// Error about the source file: unreadable, or not the source of the path.
 fn refusal(error: &OverlayError, input: &Path) -> Error {
     let message = format!("{}: no overlay: {error}", input.display());
     if matches!(error, OverlayError::OtherTrace { .. }) { anyhow!(message) } else { unreadable(message) }

@@ -1,4 +1,4 @@
-//! `report`: in a screenful, where the time goes.
+//! `report`: a summary of GPU time, steps, kernels, operators and the critical path.
 
 use super::fail_on::Condition;
 use super::how_it_ended::how_it_ended;
@@ -25,7 +25,7 @@ const TOP: usize = 6;
 /// Traces that the head lists one by one.
 const LISTED: usize = 8;
 
-/// Runs the command; tells whether a `--fail-on` condition held.
+/// Run the command. The result is true if a `--fail-on` condition held.
 pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
     if let Some(file) = &args.html {
         html(args, file, common)?;
@@ -105,7 +105,7 @@ fn judge(conditions: &[Condition], gpu_time: Option<&Table>) -> (Vec<String>, Ve
     (held, unjudged)
 }
 
-/// Says what [`judge`] found. What held is an answer; what could not be judged beside it is a warning.
+/// Report the results of [`judge`]. If a condition held, conditions that could not be judged are warnings.
 fn verdict(held: &[String], unjudged: Vec<Error>) -> Result<bool> {
     held.iter().try_for_each(|text| say(&format!("--fail-on {text}")))?;
     let mut unjudged = unjudged.into_iter();
@@ -125,8 +125,8 @@ fn for_agent(session: &Session<'_>, run: &Run, args: &ReportArgs) -> Result<bool
     to_output(session.common, |out| out.write_all(text.as_bytes())).map(|()| false)
 }
 
-/// Shows an input without traces as the command does that shows what it holds: of memory `memory`, of sums of calls `calls`. Tells
-/// whether a `--fail-on` condition held.
+/// Show an input without traces with the command for its content: `memory`, or `calls` for sums of calls. The result is
+/// true if a `--fail-on` condition held.
 fn without_traces(args: &ReportArgs, common: &Common, run: &Run) -> Result<bool> {
     // A pipe was read to its end.
     if !args.fail_on.is_empty() || run.is_read_once() {
@@ -136,9 +136,9 @@ fn without_traces(args: &ReportArgs, common: &Common, run: &Run) -> Result<bool>
     let name = if is_memory { "memory" } else { "calls" };
     let refused = refused(name, common);
     if !refused.is_empty() {
-        let what = if is_memory { "a file of memory" } else { "a recording without single calls" };
+        let content = if is_memory { "a memory file" } else { "a recording without single calls" };
         return Err(wrong_use(format!(
-            "{}: {what}, of which `report` shows what `stackline {name}` does; leave {} out, which mean nothing there",
+            "{}: {content}, so `report` prints the output of `stackline {name}`; leave {} out",
             run.name(),
             refused.join(", ")
         )));
@@ -148,8 +148,8 @@ fn without_traces(args: &ReportArgs, common: &Common, run: &Run) -> Result<bool>
         let text = if is_memory { of_memory(run, common)? } else { of_calls(run, common, &args.source)? };
         return to_output(common, |out| out.write_all(text.as_bytes())).map(|()| false);
     }
-    let holds = if is_memory { "memory alone" } else { "sums of calls, not each call" };
-    say(&format!("{} holds {holds}: shown as by `stackline {name}`", run.name()))?;
+    let holds = if is_memory { "only memory data" } else { "sums of calls, not each call" };
+    say(&format!("{} holds {holds}: showing `stackline {name}`", run.name()))?;
     let words = ["stackline", name, "--"].map(OsStr::new).into_iter();
     let words = words.chain(run.inputs().iter().map(|path| path.as_os_str()));
     let (held, next) = match Cli::try_parse_from(words)?.command {
@@ -193,7 +193,7 @@ fn say_next(session: &Session<'_>, args: &ReportArgs, common: &Common) -> Result
 fn html(args: &ReportArgs, file: &Path, common: &Common) -> Result<()> {
     if common.scope() != Scope::default() || common.rank.is_some() || common.output.is_some() {
         return Err(wrong_use(
-            "--html shows all steps and ranks, and names its file: leave --steps, --whole, --rank and -o out",
+            "--html includes all steps and ranks, and names the file: leave --steps, --whole, --rank and -o out",
         ));
     }
     let most = args.max_size as usize * 1_000_000;
@@ -201,7 +201,7 @@ fn html(args: &ReportArgs, file: &Path, common: &Common) -> Result<()> {
     not_an_input(file, &inputs)?;
     if !stackline_serve::is_built() {
         return Err(anyhow!(
-            "this program was built without its page; cd web && npm ci && npm run build, then build it again"
+            "this program was built without the web page; run `cd web && npm ci && npm run build`, then build it again"
         ));
     }
     let opened = super::view::open(&args.inputs.inputs, args.baseline.as_ref(), &args.source, common)?;
@@ -213,13 +213,13 @@ fn html(args: &ReportArgs, file: &Path, common: &Common) -> Result<()> {
     say(&format!("{}: {}, {} answers", file.display(), human::bytes(pruned.bytes as u64), pruned.kept))?;
     if !pruned.source_files.is_empty() {
         let files: Vec<&str> = pruned.source_files.iter().map(String::as_str).collect();
-        let what = if files.len() == 1 { "this source file" } else { "these source files" };
-        say(&format!("it embeds text of {what} (--no-source leaves it out): {}", files.join(", ")))?;
+        let sources = if files.len() == 1 { "this source file" } else { "these source files" };
+        say(&format!("the file embeds text of {sources} (--no-source omits it): {}", files.join(", ")))?;
     }
     if let Some(left_out) = pruned.in_words() {
-        say(&format!("did not fit into {} MB (--max-size keeps more): {left_out}", args.max_size))?;
+        say(&format!("omitted to fit into {} MB (--max-size raises it): {left_out}", args.max_size))?;
     }
-    say("what a text filters, and more single events: stackline view on the run itself")?;
+    say("for filters by text and all single events, run stackline view on the input")?;
     Ok(())
 }
 
@@ -243,7 +243,7 @@ fn header(session: &Session<'_>) -> String {
         let of = if infos.len() > 1 { "each process" } else { "its process" };
         let are = if older == 1 { "older one is" } else { "older ones are" };
         out.push_str(&format!(
-            "Newest profiler cycle of {of}: {older} {are} left out; give the file of another cycle to see it\n"
+            "Newest profiler cycle of {of}: {older} {are} omitted; give the file of another cycle to see it\n"
         ));
     }
     if infos.len() > LISTED {
@@ -282,7 +282,7 @@ fn line(info: &TraceInfo, many: bool) -> String {
     )
 }
 
-/// The tables that fit a screen, shortened to what matters.
+/// Tables shortened to fit a screen.
 fn screenful(tables: &[Table]) -> Vec<Table> {
     let find = |name: &str| tables.iter().find(|t| t.name == name).filter(|t| t.rows() > 0);
     let (coverage, short) = find("coverage").and_then(coverage_notes).unzip();
@@ -401,10 +401,11 @@ fn coverage_notes(coverage: &Table) -> Option<(String, String)> {
     let graphs = shares("graph_launch")
         .max_by(f64::total_cmp)
         .filter(|&p| p > 0.0)
-        .map(|p| format!("; {p:.1} % comes from graph launches, whose operator and step are the launch's"))
+        .map(|p| format!("; {p:.1} % comes from graph launches and has the operator and step of the launch"))
         .unwrap_or_default();
     let full = format!(
-        "Coverage{ranks}: of the GPU time {launch:.1} % has a known launch, {operator:.1} % an operator, {step:.1} % a step{graphs}."
+        "Coverage{ranks}: {launch:.1} % of GPU time has a known launch, {operator:.1} % an operator, {step:.1} % a \
+         step{graphs}."
     );
     let short =
         format!("Coverage{ranks}: launch {launch:.1} %, operator {operator:.1} %, step {step:.1} % of the GPU time.");

@@ -1,4 +1,4 @@
-//! Names of tables by the command that prints them, for who asks another command.
+//! Table names by command, for hints if another command is asked for a table.
 
 use super::findings::IGNORED;
 use stackline_analyze::TableCommand;

@@ -1,4 +1,4 @@
-//! The commands that only print tables: which analyses each of them runs.
+//! Commands that only print tables, with the analyses of each.
 
 use crate::args::{Common, Format, Inputs, options_for};
 use crate::failure::command_line;
@@ -22,12 +22,12 @@ use std::path::PathBuf;
 const OF_STEPS: [TableCommand; 4] =
     [TableCommand::Kernels, TableCommand::Operators, TableCommand::Collectives, TableCommand::Timeline];
 
-/// What a command needs of one trace.
+/// Data of one trace for a command.
 struct OfTrace {
     tables: Vec<Table>,
-    /// What is looked at, by commands whose tables are of the steps.
+    /// Selected steps, for commands with tables of steps.
     looked: Option<Looked>,
-    /// What steps were made from, or could be, for `steps`.
+    /// Note on the source of steps, for `steps`.
     marks: Option<String>,
     /// For `collectives`, to compare clocks.
     ends: Option<CollectiveEnds>,
@@ -93,17 +93,17 @@ pub(crate) fn run(name: &str, command: TableCommand, inputs: &Inputs, common: &C
             shown = without_gpu(shown);
         }
         if window.is_some() && without_window_notes(&mut shown) {
-            head.push_str("Tables named hta_… are of the whole trace, as HTA has them.\n");
+            head.push_str("Tables named hta_… cover the whole trace, as in HTA.\n");
         }
         if of_host && of_gpu {
             shown.retain(has_numbers);
         }
         if let (Some(last), false) = (shown.last_mut(), hidden.is_empty()) {
-            last.notes.push(format!("Not shown here: {}. Ask with --table NAME, or for JSON.", hidden.join(", ")));
+            last.notes.push(format!("Not shown: {}. Select one with --table NAME, or use JSON.", hidden.join(", ")));
         }
         if let (Some(last), false) = (shown.last_mut(), on_request.is_empty()) {
             let names: Vec<&str> = on_request.iter().map(|analysis| analysis.name).collect();
-            last.notes.push(format!("One row per record: {}. Ask with --table NAME.", names.join(", ")));
+            last.notes.push(format!("One row per record: {}. Select one with --table NAME.", names.join(", ")));
         }
         shown
     });
@@ -112,8 +112,8 @@ pub(crate) fn run(name: &str, command: TableCommand, inputs: &Inputs, common: &C
     Answer { command: name, session: &session, extra, tables, head, shown }.write(common)
 }
 
-/// What tables of GPUs alone have to say of other traces.
-const NO_GPU: &str = "No GPU work was recorded: tables of GPUs are left out.";
+/// Note for inputs without GPU work.
+const NO_GPU: &str = "No GPU work was recorded: GPU tables are omitted.";
 
 /// Takes the notes away that tables are of the whole trace, since the head says so; whether there were any.
 fn without_window_notes(tables: &mut [Table]) -> bool {
@@ -123,19 +123,19 @@ fn without_window_notes(tables: &mut [Table]) -> bool {
     had_any
 }
 
-/// Whether a table says more than zeros.
+/// Check if a table has non-zero numbers.
 fn has_numbers(table: &Table) -> bool {
     (0..table.rows())
         .any(|row| table.columns.iter().any(|column| number(table, &column.name, row).is_some_and(|n| n != 0.0)))
 }
 
-/// What steps were made from, or could be, where the programs do not mark them.
+/// Notes on inferred or possible steps of programs that do not mark them.
 fn notes(mut marks: Vec<String>) -> String {
     marks.dedup();
     terminal::clean_lines(&marks.iter().map(|text| format!("Note: {text}.\n")).collect::<String>())
 }
 
-/// The command that shows operators; none of a pipe, for what was read of it is gone.
+/// Suggested command for operators; `None` for a pipe, which cannot be read again.
 fn operators_next(inputs: &[PathBuf], common: &Common) -> String {
     if inputs.iter().any(|input| is_read_once(input)) {
         return String::new();

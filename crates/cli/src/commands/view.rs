@@ -1,4 +1,4 @@
-//! `view`: the page in the browser.
+//! `view`: a local server with the web page.
 
 use crate::args::{Common, SourceArgs, ViewArgs};
 use crate::failure::wrong_use;
@@ -13,14 +13,16 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use tempfile::NamedTempFile;
 
-/// Runs the command until it is told to stop.
+/// Run the command until it is stopped.
 pub(crate) fn run(args: &ViewArgs, common: &Common) -> Result<()> {
     if common.steps.is_some() || common.rank.is_some() {
-        return Err(wrong_use("the page shows all steps and ranks: choose there, and leave --steps and --rank out"));
+        return Err(wrong_use(
+            "the page shows all steps and ranks: leave --steps and --rank out and select on the page",
+        ));
     }
     let opened = open(&args.inputs.inputs, args.baseline.as_ref(), &args.source, common)?;
     if !stackline_serve::is_built() {
-        say("this program was built without its page: the address tells how to build it")?;
+        say("this program was built without the web page: the address shows how to build it")?;
     }
     let server = stackline_serve::serve(Arc::new(opened), args.port, args.host.clone())?;
     let url = server.url.clone();
@@ -31,14 +33,14 @@ pub(crate) fn run(args: &ViewArgs, common: &Common) -> Result<()> {
     Ok(served?)
 }
 
-/// Tells the address, and opens it; gives the page on disk that leads there.
+/// Print the address and open it. The result is the temporary page that redirects to it.
 fn tell(url: &str, args: &ViewArgs, common: &Common) -> Result<Option<NamedTempFile>> {
     to_output(common, |out| writeln!(out, "{url}"))?;
     let way = if args.no_open { None } else { redirect(url).ok().filter(|way| open_browser(way.path())) };
     if way.is_none() && !args.no_open {
         say("no browser could be started; open the address above")?;
     }
-    say("Ctrl-C ends the server.")?;
+    say("Press Ctrl-C to stop the server.")?;
     Ok(way)
 }
 

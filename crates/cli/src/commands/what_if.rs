@@ -1,4 +1,4 @@
-//! `what-if`: what changes would gain.
+//! `what-if`: predicted gains of edits.
 
 use super::critical_path::exact::window;
 use super::critical_path::{one_trace, refuse};
@@ -23,12 +23,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) fn run(args: &WhatIfArgs, common: &Common) -> Result<()> {
     let edits = edits(args)?;
     match (edits.is_empty(), args.sweep) {
-        (true, false) => return Err(wrong_use("say what to change, such as --scale 'kernel:*gemm*' 0.5, or --sweep")),
-        (false, true) => return Err(wrong_use("--sweep tries edits of its own, each alone: leave the others out")),
+        (true, false) => {
+            return Err(wrong_use("no edit given; add one, such as --scale 'kernel:*gemm*' 0.5, or --sweep"));
+        }
+        (false, true) => return Err(wrong_use("--sweep tries its own edits one by one: leave other edits out")),
         _ => {}
     }
     if args.instance.is_some() && args.annotation.is_none() {
-        return Err(wrong_use("--instance counts the events that --annotation names: give both"));
+        return Err(wrong_use("--instance selects among the events of --annotation: give both"));
     }
     let session = Session::open(&args.inputs.inputs, common)?;
     let trace = one_trace(&session)?;
@@ -112,7 +114,7 @@ fn edits(args: &WhatIfArgs) -> Result<Vec<Edit>> {
     Ok(edits)
 }
 
-/// How much of an edit people are shown: lists of events can be long.
+/// Maximum length of an edit in text output, since event lists can be long.
 const EDIT_CHARACTERS: usize = 200;
 
 /// Becomes true at the first Ctrl-C; the second one ends the program as usual.
@@ -133,7 +135,7 @@ fn head(found: &Prediction, choice: &WindowChoice, steps: Option<usize>) -> Stri
     let (gain, before) = (found.gain, found.before_ns());
     let share = |ns: i64| format!("{:.1} %", found.percent(ns));
     let mut out = format!(
-        "What if, for {}: {} before, {} after\nGain {} ({}), at least {} ({}), at most {} ({})\n",
+        "Prediction for {}: {} before, {} after\nEstimated gain {} ({}), lower bound {} ({}), upper bound {} ({})\n",
         choice.in_words(),
         human::duration(before),
         human::duration(found.after_ns),
@@ -153,7 +155,7 @@ fn head(found: &Prediction, choice: &WindowChoice, steps: Option<usize>) -> Stri
         out.push_str(&format!("Edit: {edit} ({} events)\n", human::count(*count as i64)));
     }
     if let Some(next) = found.after.bound_by() {
-        out.push_str(&format!("Then bound by {} most\n", next.name()));
+        out.push_str(&format!("Largest cause on the new path: {}\n", next.name()));
     }
     for note in &found.notes {
         out.push_str(&format!("Note: {note}\n"));
@@ -192,7 +194,7 @@ fn extra(found: &Prediction, steps: Option<usize>) -> Vec<(&'static str, Value)>
 
 fn sweep_head(sweep: &Sweep, choice: &WindowChoice) -> String {
     format!(
-        "What to fix first, for {}: {}; {} edits tried, each alone\n",
+        "Changes ranked by estimated gain, for {}: {}; {} edits tried one by one\n",
         choice.in_words(),
         human::duration(sweep.window_ns),
         human::count(sweep.tried as i64),

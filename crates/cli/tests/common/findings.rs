@@ -1,4 +1,4 @@
-//! A trace with something to find, and what `findings` says of it.
+//! Trace with known findings, for tests of `findings`.
 #![allow(dead_code, reason = "not every test file uses everything")]
 
 use crate::common::{stackline, write};

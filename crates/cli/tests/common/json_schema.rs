@@ -1,4 +1,4 @@
-//! JSON Schema as far as `docs/schemas` uses it; any other word of it is an error, so that nothing is checked less than it says.
+//! JSON Schema validator for the keywords in `docs/schemas`. Other keywords are errors, so that none is ignored.
 
 use serde_json::Value;
 

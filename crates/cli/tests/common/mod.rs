@@ -1,4 +1,4 @@
-//! Running the binary, and finding the corpus.
+//! Helpers to run the binary and to find the corpus.
 #![allow(dead_code, clippy::print_stdout, reason = "not every test file uses everything")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "test code outside test functions")]
 

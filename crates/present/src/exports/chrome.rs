@@ -1,8 +1,8 @@
 //! Chrome trace JSON that the reader turns into the same model again.
 //!
-//! Exact times as decimal microseconds, arguments with their types, tracks and processes in their order. What reading
-//! repaired stays repaired: spans of begin and end records are written as complete events, negative durations as 0. Spans
-//! that were cut at their caller's end get their recorded duration back.
+//! Times are exact decimal microseconds; arguments keep their types; tracks and processes keep their order. Repairs of
+//! reading remain: begin and end records become complete events, negative durations become 0. Spans that were cut at
+//! the end of their caller get their recorded duration back.
 
 use super::redact;
 use rustc_hash::FxHashSet;

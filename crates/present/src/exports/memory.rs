@@ -1,5 +1,5 @@
-//! A memory trace as a trace that viewers of time lines show: per device a counter of the bytes in use, a lane per stream of calls,
-//! and a lane per object from its allocation to its free, with what is waste in it.
+//! Memory trace for timeline viewers. Each device has a counter of live bytes, a lane per stream of calls, and a lane
+//! per object from allocation to free with its waste.
 
 use rustc_hash::FxHashMap;
 use stackline_model::{
@@ -9,7 +9,7 @@ use stackline_model::{
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// So many objects of a device have a lane each; where there are more, those that are not alive at the same time share lanes.
+/// Maximum number of lanes with one object each, per device. Beyond it, objects with disjoint lifetimes share lanes.
 const OWN_LANES: usize = 256;
 
 /// A time in which an object is of no use.
@@ -17,7 +17,7 @@ const OWN_LANES: usize = 256;
 pub struct Waste {
     /// The object.
     pub object: MemoryObjectId,
-    /// What pattern of waste it is.
+    /// Name of the waste pattern.
     pub name: &'static str,
     /// The call at which it begins; none: with the object.
     pub from: MemoryCallId,
@@ -27,11 +27,11 @@ pub struct Waste {
     pub bytes: u64,
 }
 
-/// What else to say of an object, as names and texts.
+/// Callback for additional attributes of an object, as names and texts.
 pub type Told<'a> = dyn Fn(MemoryObjectId) -> Vec<(&'static str, String)> + 'a;
 
-/// The lanes of a memory trace, with what is waste, and what `told` says of each object. Times are those of its calls, made to never go back but for calls that take time: an operator stands
-/// among the calls where it ended, and is drawn from its begin.
+/// Lanes of a memory trace, with waste and the attributes of each object from `told`. Start times never decrease,
+/// except for operators, which are listed at their end and drawn from their start.
 pub fn lanes(memory: &MemoryTrace, waste: &[Waste], told: &Told<'_>) -> Trace {
     let mut writer = Writer::new(memory, told);
     writer.counters();
@@ -45,7 +45,7 @@ struct Writer<'a> {
     memory: &'a MemoryTrace,
     told: &'a Told<'a>,
     trace: Trace,
-    /// When each call begins; one more for the end.
+    /// Start of each call, and one more value for the end.
     clock: Vec<i64>,
 }
 
@@ -158,7 +158,7 @@ impl<'a> Writer<'a> {
         spans
     }
 
-    /// Where a call is drawn: its device, and the number of its stream.
+    /// Lane of a call: its device, and the number of its stream.
     fn lane(&self, row: usize) -> (MemoryDeviceId, usize) {
         let (memory, stream) = (self.memory, self.memory.calls.stream[row]);
         let device = match (memory.streams.get(stream.index()), memory.object_of(MemoryCallId::new(row))) {

@@ -11,7 +11,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{AttrValue, EventId, Phase, StrId, Trace, TrackId, flags};
 use std::io::{self, Write};
 
-/// Writes traces of one clock side by side. Returns how many events were left out because their times are unknown or
+/// Write traces with a common clock into one file. Returns the number of omitted events, whose times are unknown or
 /// implausible.
 pub fn write(traces: &[&Trace], out: &mut dyn Write) -> io::Result<u64> {
     let base = traces.iter().map(|trace| base(trace)).max().unwrap_or(0);
@@ -26,7 +26,7 @@ pub fn write(traces: &[&Trace], out: &mut dyn Write) -> io::Result<u64> {
     Ok(left_out)
 }
 
-/// What is added to event times: the trace's base, or what makes the earliest time 0 where that would be negative.
+/// Offset of event times: the trace's base, or the shift that makes a negative earliest time 0.
 fn base(trace: &Trace) -> i128 {
     let timed = trace.events.ids().filter(|e| trace.events.is_plausible(*e));
     let earliest = timed.map(|e| i128::from(trace.events.start[e.index()])).min().unwrap_or(0);

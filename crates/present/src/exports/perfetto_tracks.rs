@@ -141,10 +141,10 @@ pub(super) struct Lanes {
     open: Vec<Vec<i64>>,
 }
 
-/// Where a span goes.
+/// Lane of a span.
 pub(super) struct Placed {
     pub(super) lane: usize,
-    /// Whether the lane was not used before.
+    /// The lane is new.
     pub(super) is_new: bool,
     /// Ends, in time order, of the spans of this lane that are over.
     pub(super) ended: Vec<i64>,

@@ -1,4 +1,4 @@
-//! What an export keeps of a file's own top-level entries.
+//! Top-level entries of a file that an export keeps.
 
 use stackline_model::{Trace, TraceMeta};
 
@@ -23,7 +23,7 @@ const HARMLESS: &[&str] = &[
     "profile_memory",
 ];
 
-/// The entries to write, in file order: all, or with `redact` only harmless ones.
+/// Entries to write, in file order: all, or with `redact` only those without private data.
 pub(super) fn entries(meta: &TraceMeta, redact: bool) -> impl Iterator<Item = (&str, &str)> {
     meta.entries
         .iter()

@@ -15,7 +15,7 @@ const NARROWEST: usize = 30;
 
 /// The column of means is left out where names would have less than this.
 const COMFORTABLE: usize = 60;
-/// Its header.
+/// Header of the column of means and standard deviations.
 const SPREAD: &str = "mean ± std";
 
 /// One line: a node, or a chain of nodes of which only the last has numbers of its own.
@@ -46,7 +46,7 @@ pub fn view(view: &CallView, style: &Style) -> String {
         out.push('\n');
     }
     if lines.is_empty() {
-        out.push_str("(nothing was measured here)\n");
+        out.push_str("(no measurements)\n");
     }
     out
 }

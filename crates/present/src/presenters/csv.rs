@@ -19,8 +19,8 @@ pub fn write(table: &Table, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes several tables, each behind a line `# name` and parted by an empty line. A single table stands alone, so
-/// that it is plain CSV.
+/// Write several tables, each after a line `# name`, separated by empty lines. A single table has no such line, so that
+/// it is plain CSV.
 pub fn write_all(tables: &[Table], out: &mut dyn Write) -> io::Result<()> {
     for (i, table) in tables.iter().enumerate() {
         if tables.len() > 1 {

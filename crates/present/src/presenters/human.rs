@@ -29,7 +29,7 @@ const EPOCH: Scale = Scale { divisor: 1e9, suffix: "s", decimals: 6, grouped: fa
 /// Longer times in ns, which lie within a thousandth of each other, are times since an epoch (1970, or the start of the machine).
 const LONG_NS: u64 = 10_000_000_000_000;
 
-/// Whether a column has times since an epoch, which differ in digits that the usual scale does not show.
+/// Check for a column of absolute times, which differ in digits that the usual scale hides.
 fn is_far_from_origin(values: &Values) -> bool {
     let Values::I64(values) = values else { return false };
     let times = || values.iter().flatten().copied();
@@ -47,7 +47,7 @@ pub(super) fn largest(values: &Values) -> f64 {
     }
 }
 
-/// Whether the numbers of a column name something: those are never grouped.
+/// Check for a column of identifiers, which are never grouped.
 fn is_id(name: &str) -> bool {
     let last = name.rsplit(['_', ' ']).next().unwrap_or(name).to_ascii_lowercase();
     matches!(last.as_str(), "id" | "index" | "rank" | "step" | "stream" | "device" | "pid" | "tid" | "correlation")

@@ -46,7 +46,7 @@ impl std::fmt::Debug for Extra<'_> {
     }
 }
 
-/// What a command answers.
+/// JSON document of a command.
 #[derive(Clone, Copy, Debug)]
 pub struct Document<'a> {
     /// Schema name, such as `report`.
@@ -55,7 +55,7 @@ pub struct Document<'a> {
     pub version: u32,
     /// The traces, in order.
     pub traces: &'a [TraceInfo],
-    /// Their read reports, in the same order.
+    /// Traces with their read reports, in the same order.
     pub set: &'a TraceSet,
     /// Keys of this command alone, written after `traces`.
     pub extra: &'a [(&'a str, Extra<'a>)],

@@ -8,12 +8,12 @@ const WIDEST: usize = 100;
 /// Nor shorter than this: what is narrower would show a word a line.
 const NARROWEST: usize = 40;
 
-/// How wide lines are.
+/// Width of lines.
 pub(super) fn width(style: &Style) -> usize {
     style.width.clamp(NARROWEST, WIDEST)
 }
 
-/// A text as lines, the first behind one indent and all others behind another; a word that is longer than a line is left whole.
+/// Wrap a text, with one indent for the first line and another for the rest. Words longer than a line are kept whole.
 pub(super) fn wrapped(text: &str, (first, others): (&str, &str), style: &Style) -> String {
     let width = width(style);
     let (mut out, mut line, mut is_empty) = (String::new(), first.to_owned(), true);
@@ -32,7 +32,7 @@ pub(super) fn wrapped(text: &str, (first, others): (&str, &str), style: &Style) 
     out + line.trim_end() + "\n"
 }
 
-/// A remark on what stands above, such as `Note: …`: what does not fit stands indented below.
+/// A remark such as `Note: …`, wrapped with an indent.
 pub(super) fn remark(text: &str, style: &Style) -> String {
     wrapped(text, ("", "  "), style)
 }

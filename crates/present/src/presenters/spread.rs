@@ -6,9 +6,9 @@ use stackline_model::{Column, Unit, Values};
 /// Columns of a spread. Tables with the first four have it whole.
 const COLUMNS: [&str; 5] = ["mean_us", "median_us", "min_us", "max_us", "p90_us"];
 const WHOLE: usize = 4;
-/// So many digits behind the point show small values beside large ones.
+/// Maximum number of decimals, for small values next to large ones.
 const MOST_DECIMALS: usize = 3;
-/// Spreads above this are told as a multiple, in percent.
+/// Limit in percent above which spreads are written as a multiple.
 const LARGE_PERCENT: f64 = 1000.0;
 
 /// The scale of a column of a table that has a whole spread: the unit of the median, and digits enough for the least value of all; where

@@ -1,7 +1,7 @@
 //! Tables for people: as wide as the terminal, units in the headers, bars where a share is shown.
 //!
-//! What does not fit is shortened in the middle (kernel names differ at both ends), then left out from the right, and
-//! the table says so. Colour never carries meaning alone.
+//! Wide cells are shortened in the middle, since kernel names differ at both ends. Then columns are dropped from the
+//! right, with a note. Color never carries meaning alone.
 
 use super::{human, spread};
 use crate::cells::cut_apart;
@@ -10,12 +10,12 @@ use stackline_model::kernel_names::short_names;
 use stackline_model::{Column, Table, Unit, Values};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// How to draw.
+/// Drawing style.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
     /// Columns of the terminal.
     pub width: usize,
-    /// Whether escape sequences for colour and weight may be used.
+    /// Allow escape sequences for color and weight.
     pub color: bool,
     /// Rows shown per table; 0 means all.
     pub rows: usize,
@@ -32,7 +32,7 @@ const NARROWEST: usize = 18;
 /// Columns whose sentences are wrapped rather than shortened, and to no less than this.
 const WRAPPED: [&str; 1] = ["what"];
 const NARROWEST_WRAPPED: usize = 32;
-/// Sizes side by side in one row are told in one unit, unless one column's are so much smaller that nothing were left of them.
+/// Sizes in adjacent columns share one unit, unless one column would round to nothing.
 const COMPARABLE: f64 = 100.0;
 /// Blanks between columns.
 const GAP: usize = 2;
@@ -47,7 +47,7 @@ struct TextColumn {
     cells: Vec<String>,
     right: bool,
     width: usize,
-    /// Whether cells are wrapped rather than shortened.
+    /// Wrap cells instead of shortening them.
     wraps: bool,
 }
 
@@ -74,7 +74,7 @@ pub fn table(table: &Table, style: &Style) -> String {
         out.push_str(&note(&format!("{} more rows: --limit 0 shows all.", human::count(rows - shown)), style));
     }
     if left_out > 0 {
-        let text = format!("{left_out} more columns do not fit: a wider terminal, --format json or csv shows them.");
+        let text = format!("{left_out} more columns do not fit: use a wider terminal, or --format json or csv.");
         out.push_str(&note(&text, style));
     }
     for text in &table.notes {
@@ -119,7 +119,7 @@ pub fn note(text: &str, style: &Style) -> String {
     if style.color { format!("\x1b[2m{}\x1b[0m\n", out.trim_end_matches('\n')) } else { out }
 }
 
-/// Lines that are wider than the terminal, over several: what does not fit stands indented below. Others stay as they are.
+/// Wrap lines that are wider than the terminal, with an indent. Other lines are unchanged.
 pub fn wrap_lines(text: &str, style: &Style) -> String {
     let width = style.width.max(24);
     let one = |line: &str| match line.width() > width {
@@ -129,19 +129,18 @@ pub fn wrap_lines(text: &str, style: &Style) -> String {
     text.lines().map(one).collect()
 }
 
-/// Whether a character drives a terminal rather than to be seen: control characters, line breaks, and marks that turn the
-/// direction of what follows.
+/// Check for a character that controls a terminal: control characters, line breaks, and marks of text direction.
 pub(super) fn is_unseen(c: char) -> bool {
     let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     turns || c.is_control()
 }
 
-/// What is not seen but drives the terminal becomes blanks.
+/// Replace control characters by blanks.
 pub fn clean(text: &str) -> String {
     text.chars().map(|c| if is_unseen(c) { ' ' } else { c }).collect()
 }
 
-/// As [`clean`], keeping line breaks.
+/// Like [`clean`], with line breaks kept.
 pub fn clean_lines(text: &str) -> String {
     text.chars().map(|c| if is_unseen(c) && c != '\n' { ' ' } else { c }).collect()
 }
@@ -163,7 +162,7 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// As [`wrap`]; words that are wider than a line are cut.
+/// Like [`wrap`], with words wider than a line cut.
 fn wrap_hard(text: &str, width: usize) -> Vec<String> {
     let cut = |line: String| {
         let mut pieces = vec![String::new()];
@@ -180,7 +179,7 @@ fn wrap_hard(text: &str, width: usize) -> Vec<String> {
     wrap(text, width).into_iter().flat_map(cut).collect()
 }
 
-/// Whether any row has a value: columns without are left out.
+/// Check if any row has a value. Empty columns are dropped.
 fn has_value(values: &Values) -> bool {
     match values {
         Values::I64(v) => v.iter().any(Option::is_some),
@@ -205,7 +204,7 @@ fn bar_column(table: &Table) -> Option<usize> {
     })
 }
 
-/// The scale of a column; of a memory table's sizes that of the largest of those beside it.
+/// Scale of a column. Sizes in a memory table share the scale of the largest adjacent column.
 fn scale_beside(table: &Table, at: usize) -> human::Scale {
     let (columns, own) = (&table.columns, human::scale(&table.columns[at]));
     let is_size = |column: &Column| column.unit == Unit::Bytes && matches!(column.values, Values::I64(_));
@@ -313,7 +312,7 @@ fn fit(lanes: &mut Vec<TextColumn>, width: usize) -> usize {
     dropped
 }
 
-/// Shortens names of C++ to what tells them apart.
+/// Shorten C++ names to their distinguishing parts.
 fn name_kernels(lane: &mut TextColumn) {
     lane.cells = short_names(&lane.cells);
     lane.width = lane.cells.iter().map(|c| c.width()).max().unwrap_or(0).max(lane.header.width());

@@ -1,4 +1,4 @@
-//! A view of the tree of calls: every box that is wide enough to be seen.
+//! Query of a call tree view: all boxes wide enough to be visible.
 
 pub(super) mod frame;
 
@@ -18,11 +18,11 @@ const MOST: usize = 50_000;
 /// Boxes narrower than this part of the widest are left out, where nothing else is asked for: half a pixel of 1600.
 const NARROWEST: f64 = 1.0 / 3200.0;
 
-/// Callers of what has less than this part of the whole are not followed: a tree turned round has a path for each place
-/// that anything is called from. Zoomed in 64 times, what is half a pixel wide is still exact.
+/// Share of the total below which callers are not followed, since an inverted tree has a path for each call site. Boxes
+/// of half a pixel are still exact at a zoom of 64.
 const UNFOLLOWED: f64 = NARROWEST / 64.0;
 
-/// What a part of a view is of at least, so that it need not be made anew for each zoom into it.
+/// Minimum share of a part of the view, so that zooms into it need no new view.
 const PART_NARROWEST: f64 = NARROWEST / 16.0;
 /// Rows of parts have numbers of their own: the row of the whole that the part is of, and the row in it, of so many bits.
 const PART_BITS: u32 = 26;
@@ -74,7 +74,7 @@ pub(super) struct Calls<'a> {
     left_out: usize,
     /// Name and title of each metric that was measured.
     metrics: Vec<(&'a str, &'a str)>,
-    /// Whether own time of functions is split over lines by estimate.
+    /// Self time of functions is split over lines by estimate.
     guessed: bool,
     /// In a comparison, how many steps each side covers; 0 where it has no steps.
     steps: Option<ComparedSteps>,
@@ -120,7 +120,7 @@ pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     boxes(&place, &asked)
 }
 
-/// How often the frame of a row was called, if that was counted.
+/// Number of calls of a row's frame; `None` if not counted.
 fn counted(view: &CallView, row: usize) -> Option<u64> {
     // Beside another run, lines of one function are one frame: what of its calls went on at another line is not told apart.
     Some(view.nodes[row].calls).filter(|&calls| calls > 0 && view.before.is_none())
@@ -129,12 +129,12 @@ fn counted(view: &CallView, row: usize) -> Option<u64> {
 /// The row of a view that `root` names.
 fn row(view: &CallView, root: u64) -> Result<usize, QueryError> {
     let row = usize::try_from(root).unwrap_or(usize::MAX);
-    let missing = || QueryError::missing(format!("there is no node {root}"));
+    let missing = || QueryError::missing(format!("unknown node {root}"));
     (row < view.nodes.len()).then_some(row).ok_or_else(missing)
 }
 
-/// What a question is about: a row of a view. Towards callers the view may be of a part alone, what was measured at a row of the
-/// whole: of the whole there are only the rows that can be seen of it.
+/// Row of a view that a question refers to. In views towards callers, a part of the tree may be opened separately,
+/// while metrics of the row come from the whole, which has only rows wide enough to be visible.
 struct ViewRow {
     view: Arc<CallView>,
     row: usize,
@@ -166,7 +166,7 @@ impl ViewRow {
         self.path().into_iter().map(|(_, label)| label.clone()).collect()
     }
 
-    /// How many rows below the row have no box: those that are not among so many that have one, and those that the view lacks.
+    /// Number of rows below the row without a box: beyond the limit, or missing in the view.
     fn left_out(&self, kept: usize) -> usize {
         let (view, end) = (&self.view, end(&self.view, self.row));
         let narrow = view.narrow.get(self.row..end).unwrap_or_default();
@@ -174,12 +174,12 @@ impl ViewRow {
     }
 }
 
-/// What a view is asked of, and how.
+/// Request for a view, with its options.
 struct Asked<'o> {
     source: Source<'o>,
     beside: Option<Source<'o>>,
     options: ViewOptions,
-    /// How wide boxes are at least, if that was asked for.
+    /// Minimum width of boxes, if given.
     least: Option<f64>,
 }
 
@@ -193,7 +193,7 @@ impl<'o> Asked<'o> {
         let source = opened.calls(rank, own)?;
         let measured = source.tree().measured();
         if measured.is_empty() {
-            return Err(QueryError::unavailable("nothing was measured at any call: there is no tree to draw"));
+            return Err(QueryError::unavailable("no call has measurements, so there is no tree to draw"));
         }
         let options = options(source.tree(), &measured, arguments)?;
         let beside = before.map(|before| before.calls(rank, before.like(rank, part, opened))).transpose()?;
@@ -220,7 +220,7 @@ impl<'o> Asked<'o> {
         }
     }
 
-    /// What was measured, by another metric, where these labels lead to; none if that cannot be told without the whole view.
+    /// Node by another metric at the path of these labels; `None` if that needs the whole view.
     fn there(&self, metric: CallMetric, labels: &[CallLabel]) -> Option<CallView> {
         let options = ViewOptions { metric, ..self.options.clone() };
         let (tree, continued) = (self.source.tree(), self.source.continued());
@@ -229,12 +229,12 @@ impl<'o> Asked<'o> {
         if self.beside.is_some() { None } else { view() }
     }
 
-    /// Whether rows are asked for that cannot be seen.
+    /// Check for a request of rows that are too narrow to be visible.
     fn is_fine(&self) -> bool {
         self.least.is_some_and(|least| least < NARROWEST)
     }
 
-    /// What tells a view from others.
+    /// Cache key of a view.
     fn key(&self, arguments: &Arguments) -> String {
         let key = arguments.without(&["root", "least"]).key();
         if self.is_fine() { format!("fine\n{key}") } else { key }
@@ -257,7 +257,7 @@ impl<'o> Asked<'o> {
         Ok(ViewRow { view: part, row, part: Some((view, of)) })
     }
 
-    /// The view of what was measured at a row.
+    /// View of the part below a row.
     fn part(&self, whole: &CallView, of: usize) -> CallView {
         let labels: Vec<CallLabel> = rows_to(whole, of).into_iter().map(|row| whole.label(row).clone()).collect();
         let (tree, continued) = (self.source.tree(), self.source.continued());
@@ -281,9 +281,8 @@ fn check_measured(
 ) -> Result<(), QueryError> {
     let name = metric.name(&after.strings);
     let is_measured = before.measured().iter().any(|of| of.name(&before.strings) == name);
-    let why = || {
-        format!("A, the run before, has no {}: by another metric both can be compared", metric.title(&after.strings))
-    };
+    let why =
+        || format!("A, the run before, has no {}: select a metric that both runs have", metric.title(&after.strings));
     is_measured.then_some(()).ok_or_else(|| QueryError::unavailable(why()))
 }
 
@@ -408,7 +407,7 @@ fn kept(view: &CallView, root: usize, least: f64) -> Vec<usize> {
     rows
 }
 
-/// The row behind the last one below a node.
+/// Index after the last row below a node.
 fn end(view: &CallView, root: usize) -> usize {
     let depth = view.nodes[root].depth;
     let below = view.nodes[root + 1..].iter().take_while(|node| node.depth > depth).count();

@@ -1,4 +1,4 @@
-//! What `stackline diff --format json` says of the run and its baseline.
+//! Query of the comparison with the baseline, as in `stackline diff --format json`.
 
 use crate::prefetch::{Stage, plain};
 use crate::{Answer, Arguments, OpenRun, QueryError};
@@ -9,20 +9,21 @@ use stackline_model::TraceSet;
 use stackline_present::json::{Document, SCHEMA_VERSION};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a comparison has besides its tables.
+/// Additional keys of a comparison.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(super) struct ComparisonKeys<'a> {
     before: [&'a str; 1],
     after: [&'a str; 1],
     method: &'static str,
-    /// What times are compared per: `step`, `run` without steps, `call` where runs without steps hold other numbers of calls.
+    /// Unit of times: per `step`, per `run` without steps, or per `call` if runs without steps have different numbers
+    /// of calls.
     per: &'static str,
     /// Share of false alarms that is accepted, in percent.
     level_percent: f64,
     kernels_by: &'static str,
     confidence: &'static str,
-    /// Which times are lost and not tested, and why the runs can hardly be compared, a sentence each.
+    /// Sentences on lost and untested times, and on limits of the comparison.
     warnings: Vec<&'a str>,
     notes: &'a [String],
 }

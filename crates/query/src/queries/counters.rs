@@ -8,11 +8,11 @@ use serde::Serialize;
 /// Most points in an answer.
 const MOST: usize = 100_000;
 
-/// What is known of a counter in a bucket.
+/// Values of a counter in a bucket.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Point {
     pub(super) counter: usize,
-    /// When its first value was taken.
+    /// Time of the first value.
     pub(super) start: i64,
     pub(super) low: f64,
     pub(super) high: f64,

@@ -1,4 +1,4 @@
-//! One event with all that is known of it, and what happened in a stretch of time.
+//! Queries of one event with its details, and of a summary of a time range.
 
 use super::{Texts, shortened};
 use crate::prefetch::{Stage, with};
@@ -80,7 +80,7 @@ pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     let number: u32 = arguments.needed("event")?;
     let event = EventId(number);
     if event.index() >= trace.events.len() {
-        return Err(QueryError::missing(format!("there is no event {number}: there are {}", trace.events.len())));
+        return Err(QueryError::missing(format!("unknown event {number}: there are {}", trace.events.len())));
     }
     let place = source_location_of(trace, event);
     let track = trace.events.track[event.index()];
@@ -250,7 +250,7 @@ pub(super) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     }
 }
 
-/// All that ran in a step.
+/// Time ranges of steps.
 pub(super) fn first_ranges(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {
     let (Stage::Step(_, start, end), Ok(origin)) = (stage, opened.origin(None)) else { return Vec::new() };
     let since = |ns: i64| ns.saturating_sub(origin).to_string();

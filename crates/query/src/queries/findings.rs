@@ -1,4 +1,4 @@
-//! What to change, where, and what it gains.
+//! Queries of findings, one finding, and rules.
 
 use crate::prefetch::{Stage, plain, with};
 use crate::source;
@@ -13,20 +13,20 @@ use std::sync::Arc;
 
 /// Events of a finding that are shown one by one.
 const SHOWN: usize = 200;
-/// What gains too little to be a finding: so many are told of.
+/// Number of listed findings below the limit.
 const NEAREST: usize = 5;
 
-/// What the page has of findings besides what the command line prints.
+/// Keys of findings for the page, in addition to those of the command line.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(super) struct FindingsKeys<'a> {
     /// The rules that could be checked.
     rules: Vec<Rule<'a>>,
-    /// What gains too little to be a finding: the largest first.
+    /// Findings with a gain below the limit, largest first.
     nearest: Vec<NearMiss<'a>>,
-    /// What no finding is about, in sentences: one before groups of a rank or of several, and one for each group (`- `).
+    /// Uncovered time as text: a sentence before the groups of a rank or of several, and a line for each group (`- `).
     uncovered_text: Vec<String>,
-    /// Whether steps last until the GPU work that they launched is done.
+    /// Steps end when their launched GPU work ends.
     with_gpu_work: bool,
     /// Of sums of calls: times are those of one thread.
     is_of_calls: bool,
@@ -83,7 +83,7 @@ fn looked(found: &Findings) -> Vec<Rule<'_>> {
         .collect()
 }
 
-/// The nearest misses: what gains most of that which gains too little to be told of.
+/// Largest gains below the limit.
 fn nearest(found: &Findings) -> Vec<NearMiss<'_>> {
     let part = |finding: &Finding| match &finding.memory {
         Some(memory) => memory.percent(),
@@ -100,7 +100,7 @@ fn nearest(found: &Findings) -> Vec<NearMiss<'_>> {
     nearest.collect()
 }
 
-/// From what on a rule reports, as `--set` changes it: name, value, what it means. Rules of the user's own have none.
+/// Thresholds of a rule for `--set`: name, value, meaning. Empty for Python rules.
 fn thresholds(code: &str) -> Vec<(&'static str, f64, &'static str)> {
     let settings = findings::rules::find(code).map_or(&[][..], |rule| rule.settings);
     settings.iter().map(|of| (of.name, of.default, of.about)).collect()
@@ -116,7 +116,7 @@ pub(super) struct RulePage {
 
 pub(super) fn rule(_: &OpenRun, arguments: &Arguments) -> Result<Answer, QueryError> {
     let code: String = arguments.needed("code")?;
-    let missing = || QueryError::missing(format!("there is no page of a rule {:?}", super::shortened(&code)));
+    let missing = || QueryError::missing(format!("no documentation page for rule {:?}", super::shortened(&code)));
     let rule = findings::rules::find(&code).ok_or_else(missing)?;
     Answer::document(&RulePage { code: rule.code, page: rule.page() })
 }
@@ -132,10 +132,10 @@ pub(super) struct FindingDetail<'a> {
     code: &'a str,
     about: &'a str,
     why: &'a str,
-    /// The documentation of the rule, as Markdown; null for the user's own rules.
+    /// Documentation of the rule, as Markdown; null for Python rules.
     page: Option<String>,
     example: Option<Example<'a>>,
-    /// Name, value and unit of what the finding is based on.
+    /// Name, value and unit of each supporting fact.
     #[cfg_attr(test, ts(as = "Vec<(String, f64, String)>"))]
     facts: Vec<(&'a str, f64, Unit)>,
     events: Vec<EventRow>,
@@ -163,7 +163,7 @@ pub(super) fn one(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, Que
     let finding = found
         .findings
         .get(at)
-        .ok_or_else(|| QueryError::missing(format!("there is no finding {at}: there are {}", found.findings.len())))?;
+        .ok_or_else(|| QueryError::missing(format!("unknown finding {at}: there are {}", found.findings.len())))?;
     // Of several ranks its events are those of the one that it is told of.
     let rank = rank.or_else(|| finding.told_of());
     // What is found in memory has no events, and a file of memory alone no trace.

@@ -1,4 +1,4 @@
-//! What other crates write into answers, declared for TypeScript. Tests compare each with what is written.
+//! TypeScript declarations of documents that other crates write. Tests compare them with the written documents.
 
 mod checks;
 pub(super) mod memory;
@@ -15,7 +15,7 @@ pub(super) struct TraceInfo {
     name: String,
     format: String,
     rank: i64,
-    /// Whether the file names that rank; otherwise it is the position in the order of the inputs.
+    /// The file contains the rank; otherwise it is the position among the inputs.
     rank_from_file: bool,
     world_size: Option<i64>,
     events: usize,
@@ -38,7 +38,7 @@ struct Gpu {
     multiprocessors: Option<i64>,
 }
 
-/// What reading had to repair, skip or lose.
+/// Repaired, skipped and lost records.
 #[derive(Debug, Deserialize, Serialize, TS)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReadReport {
@@ -73,7 +73,7 @@ enum Severity {
     Lost,
 }
 
-/// What reading had to repair, skip or lose of one trace.
+/// Repaired, skipped and lost records of one trace.
 #[derive(Debug, Deserialize, Serialize, TS)]
 #[serde(deny_unknown_fields)]
 struct TraceReport {
@@ -116,7 +116,7 @@ enum Cell {
     Truth(bool),
 }
 
-/// What every document with tables has.
+/// Common keys of documents with tables.
 #[derive(Debug, Deserialize, Serialize, TS)]
 struct Printed<T> {
     schema: String,
@@ -130,7 +130,7 @@ struct Printed<T> {
 #[ts(type = "Readonly<Record<string, Table>>")]
 struct AnyTables(BTreeMap<String, Table>);
 
-/// What `stackline report --format json` prints.
+/// Output of `stackline report --format json`.
 #[derive(TS)]
 #[expect(dead_code, reason = "a declaration")]
 pub(super) struct Overview<'a> {
@@ -140,7 +140,7 @@ pub(super) struct Overview<'a> {
     keys: overview::OverviewKeys<'a>,
 }
 
-/// What `stackline diff --format json` prints.
+/// Output of `stackline diff --format json`.
 #[derive(TS)]
 #[expect(dead_code, reason = "a declaration")]
 pub(super) struct Comparison<'a> {
@@ -150,7 +150,7 @@ pub(super) struct Comparison<'a> {
     keys: compare::ComparisonKeys<'a>,
 }
 
-/// What `stackline findings --format json` prints, and what the page has besides.
+/// Output of `stackline findings --format json`, with additional keys for the page.
 #[derive(TS)]
 #[expect(dead_code, reason = "a declaration")]
 pub(super) struct Findings<'a> {
@@ -174,15 +174,15 @@ struct FindingsTables {
 pub(super) struct FoundKeys {
     /// Length of a step in ns.
     step_ns: i64,
-    /// Steps that were looked at.
+    /// Number of analyzed steps.
     steps: usize,
     /// Part of `step_ns` between steps; null without steps, or if it is little.
     between_ns: Option<i64>,
-    /// What findings are of, in words; null of what is no trace.
+    /// Window of the findings as text; null without a trace.
     window: Option<String>,
-    /// What all findings together gain per step.
+    /// Combined gain of all findings per step.
     together: Option<Gain>,
-    /// The ranks that were looked at together; empty if there is one.
+    /// Ranks that were analyzed together; empty for one rank.
     ranks: Vec<RankTimes>,
     peaks: Vec<DevicePeak>,
     uncovered: Uncovered,
@@ -250,7 +250,7 @@ struct LargeGroup {
     edits: Vec<String>,
 }
 
-/// What runs on another thread meanwhile, and for how much of the time.
+/// Concurrent work of another thread, and its share of the time.
 #[derive(Debug, Deserialize, Serialize, TS)]
 #[serde(deny_unknown_fields)]
 struct Meanwhile {

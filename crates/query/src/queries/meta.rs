@@ -1,4 +1,4 @@
-//! What the run is.
+//! Query of metadata of the run.
 
 use crate::prefetch::{Stage, of_before, plain};
 use crate::{Answer, Arguments, OpenRun, QueryError};
@@ -23,7 +23,7 @@ const ENTRIES: [&str; 12] = [
     "distributedInfo",
 ];
 
-/// What the run is, and what of it was lost.
+/// Metadata and missing records of the run.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(super) struct Meta<'a> {
@@ -36,7 +36,7 @@ pub(super) struct Meta<'a> {
     /// A file of memory data alone.
     memory: Option<MemoryFile<'a>>,
     has: Has,
-    /// Where the server runs: relative paths count from there.
+    /// Working directory of the server, the base of relative paths.
     folder: Option<String>,
     /// Name of the run that it is compared with.
     baseline: Option<&'a str>,
@@ -61,7 +61,7 @@ struct TraceMeta<'a> {
     report: &'a ReadReport,
 }
 
-/// How far the clock of a device may be from the host's: what must be added to its times, between two bounds.
+/// Clock offset of a device: lower and upper bound of the shift that its times need.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 struct Clock {
@@ -75,7 +75,7 @@ struct Clock {
     late: u64,
 }
 
-/// What it cost to record an operator, as the recording measured it.
+/// Cost to record an operator, as measured during the recording.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 struct RecordingCost {
@@ -137,7 +137,7 @@ struct MemoryFile<'a> {
     report: &'a ReadReport,
 }
 
-/// What of the run there is.
+/// Kinds of data that the run has.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 struct Has {
@@ -199,13 +199,13 @@ fn recording(tree: &CallingContextTree) -> RecordingMeta<'_> {
     }
 }
 
-/// What a file of memory alone is, and what of it was lost. Of other runs' memory the page says so where it shows it.
+/// Metadata and missing records of a memory file. For memory within other runs, the Memory page shows them.
 fn memory_alone(opened: &OpenRun) -> Option<MemoryFile<'_>> {
     let memory = opened.is_memory_alone().then(|| opened.memory(None).ok()).flatten()?;
     Some(MemoryFile { label: &memory.trace.label, report: &memory.trace.report })
 }
 
-/// Whether anything in a trace lasted: else there is nothing to find in it.
+/// Check if a trace has any event with a duration, which findings need.
 fn has_events(trace: &Trace) -> bool {
     trace.events.ids().any(|event| trace.events.is_timed(event))
 }

@@ -1,4 +1,4 @@
-//! The queries, a file each.
+//! Registry of queries, one file each.
 
 mod calls;
 mod compare;
@@ -31,17 +31,17 @@ use std::fmt;
 /// A query.
 #[derive(Clone, Copy)]
 pub struct Query {
-    /// What it is asked by.
+    /// Name of the query.
     pub name: &'static str,
-    /// What it answers, for the reference.
+    /// Description for the reference.
     pub about: &'static str,
-    /// Names of what it heeds, beside `run`, which each does.
+    /// Names of its arguments, in addition to `run`, which all queries have.
     pub arguments: &'static [&'static str],
-    /// Names of its columns, in their order; one with `?` behind it is not in every answer.
+    /// Names of its columns, in order; a trailing `?` marks optional ones.
     pub columns: &'static [&'static str],
-    /// What the page asks of it before anybody clicks, by the part that is seen.
+    /// Prefetched questions of the page, by its part.
     pub(crate) first: fn(&OpenRun, Stage) -> Vec<Arguments>,
-    /// Where that stands among what the same part asks of other queries, the smallest first.
+    /// Position of these questions among those of other queries for the same part, ascending.
     pub(crate) order: u8,
     /// Works the answer out.
     pub answer: fn(&OpenRun, &Arguments) -> Result<Answer, QueryError>,
@@ -53,7 +53,7 @@ impl fmt::Debug for Query {
     }
 }
 
-/// Arguments of a view of the tree of calls.
+/// Arguments of a call tree view.
 const VIEW: &[&str] = &[
     "rank",
     "steps",
@@ -72,7 +72,7 @@ const VIEW: &[&str] = &[
     "least",
     "root",
 ];
-/// Arguments of what is asked tile by tile.
+/// Arguments of queries by tile.
 const TILES: &[&str] = &["level", "first", "last", "rank"];
 /// Of any query: which of two runs is asked.
 const RUN: &str = "run";
@@ -82,7 +82,7 @@ const RANK: &[&str] = &["rank"];
 pub const ALL: &[Query] = &[
     Query {
         name: "calls",
-        about: "A view of the tree of calls, as wide as it can be seen.",
+        about: "Nodes of a call tree view, wide enough to be visible.",
         arguments: VIEW,
         columns: calls::COLUMNS,
         first: calls::first,
@@ -91,7 +91,7 @@ pub const ALL: &[Query] = &[
     },
     Query {
         name: "compare",
-        about: "What `stackline diff --format json` says of the run and its baseline.",
+        about: "Comparison of the run with its baseline, as in `stackline diff --format json`.",
         arguments: &[],
         columns: &[],
         first: compare::first,
@@ -100,7 +100,7 @@ pub const ALL: &[Query] = &[
     },
     Query {
         name: "compare-memory",
-        about: "How high the memory of each device stands at most, in the run and in its baseline.",
+        about: "Peak memory of each device in the run and in its baseline.",
         arguments: &[],
         columns: &[],
         first: compare::first,
@@ -109,7 +109,7 @@ pub const ALL: &[Query] = &[
     },
     Query {
         name: "counters",
-        about: "Counters and the bytes that allocators hold, over time.",
+        about: "Counters and allocated bytes over time.",
         arguments: TILES,
         columns: counters::COLUMNS,
         first: tiles::first,
@@ -118,7 +118,7 @@ pub const ALL: &[Query] = &[
     },
     Query {
         name: "event",
-        about: "All that is known of one event.",
+        about: "Details of one event.",
         arguments: &["event", "rank"],
         columns: &[],
         first: events::first,
@@ -127,7 +127,7 @@ pub const ALL: &[Query] = &[
     },
     Query {
         name: "excerpt",
-        about: "The lines around one of a source file.",
+        about: "Source lines around one line.",
         arguments: &["file", "line"],
         columns: &[],
         first: source::first_excerpts,
@@ -136,7 +136,7 @@ pub const ALL: &[Query] = &[
     },
     Query {
         name: "finding",
-        about: "One finding with its evidence and its source.",
+        about: "One finding with its evidence and source code.",
         arguments: &["at", "rank"],
         columns: &[],
         first: findings::first,
@@ -145,7 +145,7 @@ pub const ALL: &[Query] = &[
     },
     Query {
         name: "findings",
-        about: "What `stackline findings --format json` says.",
+        about: "Findings, as in `stackline findings --format json`.",
         arguments: RANK,
         columns: &[],
         first: findings::first_list,
@@ -154,7 +154,7 @@ pub const ALL: &[Query] = &[
     },
     Query {
         name: "frame",
-        about: "One node of a view of calls by all that was measured.",
+        about: "All metrics of one node of a call tree view.",
         arguments: VIEW,
         columns: &[],
         first: calls::frame::first,
@@ -163,7 +163,7 @@ pub const ALL: &[Query] = &[
     },
     Query {
         name: "lanes",
-        about: "What the timeline has rows for.",
+        about: "Tracks of the timeline.",
         arguments: RANK,
         columns: &[],
         first: tiles::first_lanes,
@@ -190,7 +190,7 @@ pub const ALL: &[Query] = &[
     },
     Query {
         name: "memory-apply",
-        about: "Memory in use if suggestions were followed.",
+        about: "Predicted memory with suggestions applied.",
         arguments: &["level", "first", "last", "rank", "device", "apply"],
         columns: memory::curve::COLUMNS,
         first: memory::apply::first,
@@ -199,7 +199,7 @@ pub const ALL: &[Query] = &[
     },
     Query {
         name: "memory-call",
-        about: "One call of memory, with what it touches.",
+        about: "One memory call with its accesses.",
         arguments: &["call", "rank"],
         columns: &[],
         first: none,
@@ -208,7 +208,7 @@ pub const ALL: &[Query] = &[
     },
     Query {
         name: "memory-calls",
-        about: "Calls per stream, merged where they are narrow.",
+        about: "Memory calls per stream, merged if narrow.",
         arguments: TILES,
         columns: memory::calls::COLUMNS,
         first: memory::calls::first,
@@ -217,7 +217,7 @@ pub const ALL: &[Query] = &[
     },
     Query {
         name: "memory-curve",
-        about: "Bytes in use and held, over the calls.",
+        about: "Live and reserved bytes at each call.",
         arguments: &["level", "first", "last", "rank", "device"],
         columns: memory::curve::COLUMNS,
         first: memory::curve::first,
@@ -226,7 +226,7 @@ pub const ALL: &[Query] = &[
     },
     Query {
         name: "memory-holders",
-        about: "Who holds memory at each peak.",
+        about: "Live memory at each peak by owner.",
         arguments: &["by", "rank"],
         columns: &[],
         first: memory::holders::first,
@@ -244,7 +244,7 @@ pub const ALL: &[Query] = &[
     },
     Query {
         name: "memory-objects",
-        about: "Lives of objects; small ones by size.",
+        about: "Lifetimes of objects; small objects grouped by size.",
         arguments: &["level", "first", "last", "rank", "device", "order", "alive", "most"],
         columns: memory::objects::COLUMNS,
         first: memory::objects::first,
@@ -253,7 +253,7 @@ pub const ALL: &[Query] = &[
     },
     Query {
         name: "memory-suggestions",
-        about: "What to change, and what it saves.",
+        about: "Suggested changes with their savings.",
         arguments: &["most", "rank"],
         columns: &[],
         first: memory::suggestions::first,
@@ -262,7 +262,7 @@ pub const ALL: &[Query] = &[
     },
     Query {
         name: "meta",
-        about: "What the run is, and what of it was lost.",
+        about: "Metadata and missing records of the run.",
         arguments: &[],
         columns: &[],
         first: meta::first,
@@ -271,7 +271,7 @@ pub const ALL: &[Query] = &[
     },
     Query {
         name: "overview",
-        about: "What `stackline report --format json` says.",
+        about: "Summary of the run, as in `stackline report --format json`.",
         arguments: &["steps", "only"],
         columns: &[],
         first: overview::first,
@@ -280,7 +280,7 @@ pub const ALL: &[Query] = &[
     },
     Query {
         name: "path",
-        about: "The critical path, hop by hop.",
+        about: "Critical path by segment.",
         arguments: &["rank", "steps"],
         columns: path::COLUMNS,
         first: path::first,
@@ -289,7 +289,7 @@ pub const ALL: &[Query] = &[
     },
     Query {
         name: "range",
-        about: "What happened in a stretch of time.",
+        about: "Summary of a time range.",
         arguments: &["from", "to", "rank"],
         columns: &[],
         first: events::first_ranges,
@@ -298,7 +298,7 @@ pub const ALL: &[Query] = &[
     },
     Query {
         name: "rule",
-        about: "The page of a rule.",
+        about: "Documentation page of a rule.",
         arguments: &["code"],
         columns: &[],
         first: none,
@@ -307,7 +307,7 @@ pub const ALL: &[Query] = &[
     },
     Query {
         name: "search",
-        about: "Names of events, frames and files that hold a text.",
+        about: "Events, frames and files whose name contains a text.",
         arguments: &["text", "rank", "steps"],
         columns: &[],
         first: none,
@@ -325,7 +325,7 @@ pub const ALL: &[Query] = &[
     },
     Query {
         name: "tiles",
-        about: "Events of lanes as boxes, merged where they are narrow.",
+        about: "Slices of timeline lanes, merged if narrow.",
         arguments: &["level", "first", "last", "rank", "most", "tracks"],
         columns: tiles::COLUMNS,
         first: tiles::first,
@@ -334,7 +334,7 @@ pub const ALL: &[Query] = &[
     },
 ];
 
-/// Queries whose answers hold what stands in source files, or whether these changed: no two answers need to be the same.
+/// Queries that read source files or check them for changes, so that answers may differ over time.
 pub const READ_FILES: [&str; 3] = ["excerpt", "finding", "source"];
 
 /// Answers a query.
@@ -351,7 +351,9 @@ pub fn ask(opened: &OpenRun, name: &str, arguments: &Arguments) -> Result<Answer
     match arguments.text(RUN)? {
         None => (query.answer)(opened, arguments),
         Some("before") => (query.answer)(opened.before()?, &arguments.without(&[RUN])),
-        Some(other) => Err(QueryError::Argument { name: RUN, why: format!("{other:?} is not before") }),
+        Some(other) => {
+            Err(QueryError::Argument { name: RUN, why: format!("the value is {other:?}; only `before` is valid") })
+        }
     }
 }
 
@@ -373,13 +375,13 @@ pub(crate) fn printed(
     Ok(Answer { json: String::from_utf8(json).map_err(QueryError::unavailable)?, columns: Vec::new() })
 }
 
-/// What a size must be above to be among the `most` largest; `None` if all are. Equal ones at the limit are left out together.
+/// Size above which items are among the `most` largest; `None` if all are. Items equal to the limit are all excluded.
 pub(crate) fn limit<T: Ord + Copy>(sizes: impl Iterator<Item = T>, most: usize) -> Option<T> {
     let mut sizes: Vec<T> = sizes.collect();
     (sizes.len() > most).then(|| *sizes.select_nth_unstable_by(most - 1, |a, b| b.cmp(a)).1)
 }
 
-/// What texts a column of indices means: each once.
+/// Deduplicated texts of a column of indices.
 #[derive(Debug, Default)]
 pub(crate) struct Texts<'a> {
     index: rustc_hash::FxHashMap<&'a str, u32>,
@@ -396,7 +398,7 @@ impl<'a> Texts<'a> {
         })
     }
 
-    /// The texts, by index; very long ones are cut, for nobody reads a megabyte.
+    /// Texts by index. Very long ones are shortened.
     pub(crate) fn list(&self) -> Vec<String> {
         self.list.iter().map(|text| shortened(text)).collect()
     }
@@ -405,7 +407,7 @@ impl<'a> Texts<'a> {
 /// Longest name that is sent, in characters: all of C++ templates that people may want to read.
 const LONGEST: usize = 2000;
 
-/// A text that is cut where nobody would read on.
+/// Text, shortened to a readable length.
 pub(crate) fn shortened(text: &str) -> String {
     match text.char_indices().nth(LONGEST) {
         Some((at, _)) => format!("{}…", &text[..at]),

@@ -1,4 +1,5 @@
-//! What `stackline report --format json` says; or, with `only=first`, the tables of it that are worked out soonest.
+//! Query of the overview, as in `stackline report --format json`; or, with `only=first`, only the tables that are
+//! computed fastest.
 
 use crate::prefetch::{Part, Stage, alone, chosen, plain};
 use crate::{Answer, Arguments, FailedCheck, OpenRun, QueryError};
@@ -7,15 +8,15 @@ use serde_json::Value;
 use stackline_model::Table;
 use stackline_present::json::{Document, SCHEMA_VERSION};
 
-/// What an overview has besides its tables.
+/// Additional keys of an overview.
 #[derive(Debug, Default, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(super) struct OverviewKeys<'a> {
-    /// The critical path of each trace; absent from what an overview begins with.
+    /// Critical path of each trace; absent with `only=first`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, ts(optional, as = "Option<Vec<crate::critical_path::CriticalPath<'a>>>"))]
     critical_path: Option<Vec<&'a Value>>,
-    /// Checks that failed of those on which tables and findings depend; absent from what an overview begins with.
+    /// Failed checks on which tables and findings depend; absent with `only=first`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, ts(optional))]
     failed_checks: Option<Vec<FailedCheck>>,

@@ -1,4 +1,4 @@
-//! The critical path, hop by hop.
+//! Query of the critical path by segment.
 
 use super::Texts;
 use crate::prefetch::{Part, Stage, alone, chosen, plain};
@@ -7,16 +7,16 @@ use serde::Serialize;
 use stackline_critical_path::exact::{Category, PathSegment};
 use stackline_model::EventId;
 
-/// Most hops in an answer: a path of more is drawn from its longest.
+/// Maximum number of segments in an answer. Of longer paths, the longest segments are drawn.
 const MOST: usize = 100_000;
 
 /// The critical path; its segments are in the columns.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(super) struct PathDocument {
-    /// What the path is of, in words: `steps 3 to 9`, `the inferred steps`, `the whole trace`.
+    /// Window of the path as text: `steps 3 to 9`, `the inferred steps`, `the whole trace`.
     window: String,
-    /// What the window leaves out, and how steps are inferred.
+    /// Notes on excluded parts of the window and on inferred steps.
     notes: Vec<String>,
     /// Start and end of the window in ns since the start of the trace.
     start: f64,

@@ -1,9 +1,9 @@
-//! Runs that tests ask all queries of.
+//! Sample runs for tests of all queries.
 
 use crate::{Answer, Arguments, OpenRun, ask};
 use stackline_engine::OpenOptions;
 
-/// Two runs of a training step beside each other, and a snapshot of memory with a segment.
+/// Two runs of a training step for comparison, and a memory snapshot with a segment.
 pub(super) fn opened() -> [OpenRun; 2] {
     let folder = tempfile::tempdir().expect("a folder");
     let open = |name: &str, text: &[u8]| {
@@ -20,7 +20,7 @@ pub(super) fn opened() -> [OpenRun; 2] {
     [open("after.json", demo(4).as_ref()).compared_with(trace), open("memory.json", memory.as_bytes())]
 }
 
-/// What the page does not ask at first.
+/// Queries that the page does not prefetch.
 const OTHERS: [(&str, &[(&str, &str)]); 8] = [
     ("calls", &[("shape", "top-down")]),
     ("excerpt", &[("file", "train.py"), ("line", "1")]),

@@ -1,4 +1,4 @@
-//! Names of events, frames and source files that hold a text.
+//! Query of names of events, frames and source files that contain a text.
 
 use crate::names::{Found, Names};
 use crate::nearest::nearest;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// Most names of a sort in an answer.
 const MOST: usize = 60;
-/// Names that are offered where none holds the text, and how many of a sort are looked at for that.
+/// Maximum number of nearest names if no name matches, and of names per kind that are compared for that.
 const NEAR: usize = 5;
 const LOOKED_AT: usize = 20_000;
 
@@ -87,7 +87,7 @@ fn near(opened: &OpenRun, rank: Option<i64>, flat: Option<&CallView>, text: &str
     Ok(nearest(text, names, NEAR).into_iter().map(super::shortened).collect())
 }
 
-/// Names of events with what they took, the longest first; and how many more there are.
+/// Matching event names with total times, longest first, and the number of omitted ones.
 fn events(trace: &Trace, names: &Names, origin: i64, wanted: &str) -> (Vec<FoundName>, usize) {
     let mut rows = names.holding(trace, wanted);
     let total = rows.len();
@@ -107,7 +107,7 @@ fn events(trace: &Trace, names: &Names, origin: i64, wanted: &str) -> (Vec<Found
     (rows.iter().map(row).collect(), total - rows.len())
 }
 
-/// Functions, modules and operators of the tree of calls, by what they took, if there is a tree.
+/// Functions, modules and operators of the call tree with their times; `None` without a tree.
 fn flat(opened: &OpenRun, arguments: &Arguments) -> Result<Option<Arc<CallView>>, QueryError> {
     let source = match opened.calls(arguments.number("rank")?, arguments.part()?) {
         Ok(source) => source,

@@ -1,4 +1,4 @@
-//! A source file with the costs of its lines, both ways: what ran at a line, and what was called from it.
+//! Query of a source file with inclusive and self costs of its lines.
 
 use crate::prefetch::{Part, Stage, chosen, document, with};
 use crate::{Answer, Arguments, OpenRun, QueryError};
@@ -52,7 +52,7 @@ pub(super) struct SourceFile<'a> {
     file: &'a str,
     text: Option<String>,
     missing: bool,
-    /// Whether the file was written after the run was recorded; null if that is not known.
+    /// The file was written after the recording; null if unknown.
     changed: Option<bool>,
     costs: Vec<FileLines<'a>>,
 }
@@ -74,7 +74,7 @@ struct LineCost<'a>(u32, &'a str, u64, u64, u64);
 struct Cost<'a> {
     metric: Metric<'a>,
     lines: Vec<SourceLine>,
-    /// What of a line is guessed, by file and line.
+    /// Estimated part of the cost of a line, by file and line.
     guessed: FxHashMap<(String, u32), u64>,
 }
 
@@ -100,7 +100,7 @@ pub(super) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     }
 }
 
-/// The files, by what was called from them: each once, by its shortest name.
+/// Files by self cost, each once with its shortest name.
 fn files(opened: &OpenRun, costs: &[Cost<'_>]) -> Result<Answer, QueryError> {
     let mut by_place: BTreeMap<&str, (&str, Vec<u64>)> = BTreeMap::new();
     for file in opened.files() {
@@ -122,7 +122,7 @@ fn files(opened: &OpenRun, costs: &[Cost<'_>]) -> Result<Answer, QueryError> {
     Answer::document(&Source::Files(SourceFiles { metrics: costs.iter().map(|cost| cost.metric).collect(), files }))
 }
 
-/// What functions take themselves, by the lines that it was put at: no stack tells at which of them it was.
+/// Self time of functions by the lines to which it was assigned. No stack contains the line of self time.
 fn own_time(tree: &CallingContextTree, metric: CallMetric) -> FxHashMap<(String, u32), u64> {
     let exclusive = tree.exclusive(metric, |_| true);
     let mut own: FxHashMap<(String, u32), u64> = FxHashMap::default();
@@ -159,7 +159,7 @@ fn lines<'c>(cost: &'c Cost<'_>, names: &BTreeSet<&str>) -> Vec<LineCost<'c>> {
 
 /// Refuses files that the run does not name.
 fn check_named(opened: &OpenRun, file: &str) -> Result<(), QueryError> {
-    let missing = || QueryError::missing(format!("the run names no source file {file:?}"));
+    let missing = || QueryError::missing(format!("no source file {file:?} in the run"));
     opened.files().contains(file).then_some(()).ok_or_else(missing)
 }
 

@@ -1,8 +1,8 @@
-//! The timeline: a lane for each track, and its events as boxes, tile by tile.
+//! Query of the timeline: a lane per track, with its events as boxes by tile.
 //!
-//! A tile of level `l` is [`BUCKETS`] buckets of 2^l ns. Events that begin and end in the same bucket become a single box,
-//! which has the name of the longest and says how many there are, and how long they take together: so a row has at most
-//! so many boxes in a tile, however many events there are. Times count from the start of the trace.
+//! A tile of level `l` is [`BUCKETS`] buckets of 2^l ns. Events that begin and end in the same bucket are merged into
+//! one box, with the name of the longest, their number and their total time. This limits the boxes of a row in a tile,
+//! independent of the number of events. Times count from the start of the trace.
 
 use super::Texts;
 use crate::prefetch::{Stage, of_before, plain};
@@ -14,7 +14,7 @@ use stackline_model::{EventId, EventKind, Trace, TrackId, TrackKind};
 use stackline_timeline::kernel_type::{KernelType, NameTypes, RULES};
 use std::collections::BTreeSet;
 
-/// What is drawn as communication, behind the kinds of events: a kernel of a collective is a kernel by its record.
+/// Number of the kind for communication, after the kinds of events. Kernels of collectives are recorded as kernels.
 const COMMUNICATION: usize = EventKind::ALL.len();
 
 /// Buckets of a tile.
@@ -30,7 +30,7 @@ const MOST: usize = 100_000;
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(super) struct Lanes {
-    /// Start of the trace in ns since 1970 or whatever it counts from, as text: all other times count from here.
+    /// Start of the trace in ns since 1970, or in its own time base, as text. All other times count from here.
     origin: String,
     /// Length of the trace in ns.
     length: i64,
@@ -120,7 +120,7 @@ pub(crate) fn whole_level(ns: i64) -> u32 {
     least.next_power_of_two().trailing_zeros().min(LEVELS)
 }
 
-/// What the columns of tiles mean.
+/// Lookup tables for the columns of tiles.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(super) struct TileDocument {
@@ -144,7 +144,7 @@ pub(super) fn tiles(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, Q
     let origin = opened.origin(rank)?;
     let (level, window) = window(arguments, origin)?;
     if let Some(track) = named.iter().find(|&&track| track as usize >= trace.tracks.len()) {
-        return Err(QueryError::missing(format!("there is no track {track}")));
+        return Err(QueryError::missing(format!("unknown track {track}")));
     }
     let tracks: Vec<TrackId> =
         trace.tracks.ids().filter(|track| named.is_empty() || named.contains(&track.0)).collect();
@@ -165,7 +165,7 @@ pub(super) fn window(arguments: &Arguments, origin: i64) -> Result<(u32, (i64, i
     let level: u32 = arguments.needed("level")?;
     let (first, last): (i64, i64) = (arguments.needed("first")?, arguments.needed("last")?);
     if level > LEVELS {
-        return Err(QueryError::Argument { name: "level", why: format!("{level} is above {LEVELS}") });
+        return Err(QueryError::Argument { name: "level", why: format!("{level} exceeds the highest level {LEVELS}") });
     }
     let at = |index: i64| {
         let ns = ((i128::from(index) * i128::from(BUCKETS)) << level) + i128::from(origin);
@@ -256,7 +256,7 @@ impl Boxes {
     }
 }
 
-/// What an event is drawn as: its kind, but for collectives and copies that run as kernels.
+/// Kind for drawing: the event's kind, except for collectives and copies that run as kernels.
 fn drawn_as(trace: &Trace, types: &mut NameTypes<'_>, event: EventId) -> usize {
     let kind = trace.kind(event);
     match kind.is_gpu_work().then(|| types.of_event(event)) {

@@ -1,4 +1,4 @@
-//! TypeScript declarations of all answers: what the page is compiled against.
+//! TypeScript declarations of all answers, for the web page.
 
 use super::{ALL, calls, compare, counters, events, findings, foreign, memory, meta, path, search, source, tiles};
 use std::collections::BTreeMap;
@@ -8,12 +8,12 @@ use ts_rs::{TS, TypeVisitor};
 mod checks;
 mod layout;
 
-/// Where the page has them.
+/// Path of the generated file of the page.
 const FILE: &str = "../../web/src/generated/answers.ts";
 
 const HEAD: &str = "\
 /**
- * What queries answer. Generated from crates/query; to make it anew:
+ * Answers of queries. Generated from crates/query; to regenerate:
  * STACKLINE_UPDATE_TYPES=1 cargo test -p stackline-query types_of_the_page
  */
 

@@ -1,4 +1,4 @@
-//! What tests of queries share: a file of memory, and what answers hold.
+//! Helpers for tests of queries: a memory file, and checks of answers.
 
 use serde_json::Value;
 use stackline_engine::OpenOptions;

@@ -1,4 +1,4 @@
-//! `critical-path --compare`: the methods side by side.
+//! `critical-path --compare`: one table with a row per method.
 
 use super::{analyze, by_name_only, exact, instances, one_trace, refuse};
 use crate::args::{Common, CriticalPathArgs, Format};
@@ -14,7 +14,7 @@ use stackline_model::{Table, Trace, Unit};
 use stackline_timeline::Scope;
 use std::collections::BTreeMap;
 
-/// What one method says.
+/// Result of one method.
 #[derive(Default)]
 struct Row {
     method: &'static str,
@@ -23,7 +23,7 @@ struct Row {
     window: Option<(i64, i64)>,
     path_ns: Option<i64>,
     bound_by: String,
-    /// What its reader should know.
+    /// Notes for the reader.
     notes: Vec<String>,
     failure: Option<anyhow::Error>,
 }
@@ -86,7 +86,7 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
 fn table(rows: &[Row], start_ns: i64) -> Table {
     let length = |r: &Row| r.window.map(|(start, end)| end - start);
     let share = |r: &Row| Some(100.0 * r.path_ns? as f64 / length(r).filter(|w| *w > 0)? as f64);
-    let table = Table::new("methods", "The methods side by side")
+    let table = Table::new("methods", "Comparison of methods")
         .text("method", rows.iter().map(|r| r.method.to_owned()))
         .i64("graph_nodes", Unit::None, rows.iter().map(|r| r.nodes))
         .i64("window_start_ns", Unit::Ns, rows.iter().map(|r| r.window.map(|w| w.0)))
@@ -105,7 +105,7 @@ fn table(rows: &[Row], start_ns: i64) -> Table {
 /// Windows that differ by less are one, in ns: HTA counts in whole µs.
 const ROUNDED_NS: i64 = 2_000;
 
-/// What makes the rows hard to compare: other windows, and what a method leaves out of its window.
+/// Notes on limits of the comparison: different windows, and parts that a method excludes from its window.
 fn notes(rows: &[Row], start_ns: i64) -> Vec<String> {
     let mut notes: Vec<String> =
         rows.iter().flat_map(|r| r.notes.iter().map(|n| format!("{}: {n}.", r.method))).collect();
@@ -115,8 +115,9 @@ fn notes(rows: &[Row], start_ns: i64) -> Vec<String> {
         let ms = |ns: i64| format!("{:.3}", (ns - start_ns) as f64 / 1e6);
         let each = found.iter().map(|(method, (start, end))| format!("{method} {} to {}", ms(*start), ms(*end)));
         notes.push(format!(
-            "The methods chose different windows (ms since the trace's start): {}. Lengths and shares are of different \
-             stretches. Each counts instances in its own way: a longer --annotation may name the same event for all.",
+            "The methods chose different windows (ms since the start of the trace): {}. Lengths and shares refer to \
+             different time ranges. Each method counts instances in its own way: a longer --annotation may name the \
+             same event for all.",
             each.collect::<Vec<_>>().join(", ")
         ));
     }

@@ -37,7 +37,7 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     answer(&path, before.as_ref(), &session, common)
 }
 
-/// What only the method of HTA has is refused instead of ignored.
+/// Refuse options that only the method of HTA has, instead of ignoring them.
 fn refuse_options_of_hta(args: &CriticalPathArgs) -> Result<()> {
     let given = [
         ("--zero-weight-launch-edges", args.zero_weight_launch_edges),
@@ -48,11 +48,11 @@ fn refuse_options_of_hta(args: &CriticalPathArgs) -> Result<()> {
         ("--restore", args.restore.is_some()),
     ];
     match given.iter().find(|g| g.1) {
-        Some(("--data-load-events", _)) => {
-            Err(wrong_use("--data-load-events is for --method hta; name phases in a file with --phase-rules instead"))
-        }
+        Some(("--data-load-events", _)) => Err(wrong_use(
+            "--data-load-events is for --method hta; with ctda, define phases in a file for --phase-rules",
+        )),
         Some(("--overlay", _)) => {
-            Err(wrong_use("--overlay draws the path of --method exact or hta; choose one of them, or leave it out"))
+            Err(wrong_use("--overlay supports --method exact and hta; select one of them, or leave --overlay out"))
         }
         Some((option, _)) => Err(wrong_use(format!("{option} is for --method hta only; leave it out"))),
         None => Ok(()),
@@ -111,14 +111,15 @@ fn extra<'a>(report: &'a CtdaReport, before: Option<&(i64, CtdaReport)>) -> Resu
 }
 
 fn head(report: &CtdaReport, before: Option<&(i64, CtdaReport)>) -> String {
-    let what = match (report.options.annotation.as_str(), report.options.steps) {
+    let scope = match (report.options.annotation.as_str(), report.options.steps) {
         ("", None) => "the whole trace".to_owned(),
         ("", Some((first, last))) if first == last => format!("step {first}"),
         ("", Some((first, last))) => format!("steps {first} to {last}"),
         (text, _) => format!("{text:?}"),
     };
     let mut out = format!(
-        "Critical path of {what} by the rules of CTDA-CPA\n{} executed on the path, window {}: {:.1} % covered; {} of {} nodes, {} events looked at\n",
+        "Critical path of {scope} by the rules of CTDA-CPA\n{} executed on the path, window {}: {:.1} % covered; {} of \
+         {} nodes, {} events analyzed\n",
         human::duration((report.weight_us * 1e3) as i64),
         human::duration(report.window_ns),
         100.0 * report.cpcr,
@@ -134,7 +135,7 @@ fn head(report: &CtdaReport, before: Option<&(i64, CtdaReport)>) -> String {
         let change = 100.0 * (report.window_ns - window_ns) as f64 / *window_ns as f64;
         let change = if change.is_finite() { format!(" ({change:+.1} %)") } else { String::new() };
         let (old, new) = (human::duration(*window_ns), human::duration(report.window_ns));
-        out.push_str(&format!("What if: the window takes {old} before, {new} after{change}\n"));
+        out.push_str(&format!("Predicted window with --what-if: {old} before, {new} after{change}\n"));
     }
     for warning in &report.warnings {
         out.push_str(&format!("Note: {} ({} ×)\n", warning.code.message(), human::count(warning.count as i64)));

@@ -59,10 +59,10 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     Answer { command: "critical-path", session: &session, extra, tables, head, shown }.write(common)
 }
 
-/// Rows of the tables beside the story that people see without --limit.
+/// Default maximum of rows in the tables below the summary.
 const ROWS: usize = 8;
 
-/// A table cut to what fits beside the story.
+/// Shorten a table to fit below the summary.
 fn short(table: &Table) -> Table {
     match table.name.as_str() {
         "top" => top(table, "weight_us", ROWS),
@@ -71,7 +71,7 @@ fn short(table: &Table) -> Table {
     }
 }
 
-/// The stretch of the trace that the options name.
+/// Window of the trace that the options select.
 pub(in crate::commands) fn window(
     trace: &Trace,
     annotation: &str,
@@ -82,11 +82,10 @@ pub(in crate::commands) fn window(
         return Ok(Looked::or_inferred(trace, scope));
     }
     if *scope != Scope::default() {
-        return Err(wrong_use("--steps or --whole, and --annotation: both choose a window, give one"));
+        return Err(wrong_use("--annotation and --steps or --whole both select a window: give one of them"));
     }
     let (first, last) = instance.map_or((0, 0), |r| (r.first, r.last));
-    let number =
-        |n: i64| usize::try_from(n).map_err(|_| wrong_use(format!("instances count from 0, {n} is not one of them")));
+    let number = |n: i64| usize::try_from(n).map_err(|_| wrong_use(format!("instances are numbered from 0, not {n}")));
     let instances = (number(first)?, number(last)?);
     let choice = WindowChoice::Annotation { text: annotation.to_owned(), instances };
     Ok(Looked { choice, steps: 0, notes: Vec::new(), warm_ups: Vec::new() })
@@ -126,16 +125,16 @@ fn extra<'a>(
     ])
 }
 
-/// What was assumed, with most of the window first; nothing where it is below a thousandth.
+/// Assumptions with their shares of the window, largest first; empty below 0.1 %.
 fn assumed(report: &ExactReport) -> String {
     let percent = |ns: i64| 100.0 * ns as f64 / report.window_ns.max(1) as f64;
     let mut rules: Vec<(&str, i64)> = report.inferred_by_rule_ns.iter().map(|(rule, ns)| (*rule, *ns)).collect();
     rules.retain(|(_, ns)| percent(*ns) >= 0.1);
     rules.sort_by_key(|&(rule, ns)| (std::cmp::Reverse(ns), rule));
     let words = |rule: &str| match rule {
-        "gap" => "threads work where nothing of theirs is recorded".to_owned(),
-        "innermost_span" => "spans that may hide a wait do not".to_owned(),
-        "record" => "GPU work that runs into the next ends as recorded".to_owned(),
+        "gap" => "threads work in gaps without records".to_owned(),
+        "innermost_span" => "spans that may hide a wait contain none".to_owned(),
+        "record" => "overlapping GPU operations end as recorded".to_owned(),
         rule => rule.to_owned(),
     };
     let told: Vec<String> =
@@ -145,10 +144,10 @@ fn assumed(report: &ExactReport) -> String {
 }
 
 fn head(report: &ExactReport, choice: &WindowChoice, notes: &[String]) -> String {
-    let what = choice.in_words();
+    let scope = choice.in_words();
     let inferred = 100.0 * report.inferred_ns as f64 / report.window_ns.max(1) as f64;
     let mut out = format!(
-        "Critical path of {what}: {}, every nanosecond with a cause ({inferred:.1} % inferred or unknown)\n",
+        "Critical path of {scope}: {}, with a cause for every nanosecond ({inferred:.1} % inferred or unknown)\n",
         human::duration(report.window_ns),
     );
     for note in notes {

@@ -1,4 +1,4 @@
-//! `--fail-on` of comparisons.
+//! `--fail-on` conditions of `diff`.
 
 use crate::commands::limit::{Comparison, Limit};
 use crate::failure::{did_you_mean, wrong_use};
@@ -8,7 +8,7 @@ use stackline_diff::statistics::any_adjusted;
 use stackline_diff::{Change, ChangeTable, Diff, Measure, Per, Verdict};
 use std::collections::BTreeSet;
 
-/// What a condition is about.
+/// Subject of a condition.
 #[derive(Clone, Debug, PartialEq)]
 enum Subject {
     /// A measure of the step.
@@ -22,21 +22,21 @@ enum Subject {
 /// A condition such as `step>3%`.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Condition {
-    /// As typed.
+    /// Condition as typed.
     text: String,
     subject: Subject,
     comparison: Comparison,
     limit: f64,
 }
 
-/// Whether a condition holds.
+/// Outcome of a condition.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Outcome {
-    /// It does: why, in words.
+    /// The condition holds; with the reason.
     Held(String),
     /// The change is above the limit, but it may be noise (or is not tested, where that does not count).
     Within(String),
-    /// It does not.
+    /// The condition does not hold.
     Passed,
 }
 
@@ -73,9 +73,7 @@ impl Condition {
             )));
         }
         if !comparison.is_upper() || !limit.is_finite() || limit < 0.0 {
-            return Err(wrong_use(format!(
-                "--fail-on {text:?}: a limit is how much slower something may get: > and a percentage, 0 or more"
-            )));
+            return Err(wrong_use(format!("--fail-on {text:?}: a limit is a slowdown: > and a percentage, 0 or more")));
         }
         let named = NAMED.iter().find_map(|(prefix, table)| Some((what.strip_prefix(prefix)?.trim(), *table)));
         let subject = match named {
@@ -87,7 +85,7 @@ impl Condition {
                 whole.ok_or_else(|| {
                     let near = did_you_mean(what, names.clone());
                     let all = names.collect::<Vec<_>>().join(", ");
-                    wrong_use(format!("--fail-on knows no {what:?}{near} There are: {all}"))
+                    wrong_use(format!("--fail-on has no condition {what:?}{near} There are: {all}"))
                 })?
             }
         };
@@ -137,7 +135,7 @@ impl Condition {
         }
         if let (None, Some(lost)) = (held, self.lost(diff)) {
             return Err(anyhow!(
-                "--fail-on {:?} cannot be judged: A has {} time and B has none at all, which is not the same as faster",
+                "--fail-on {:?} cannot be judged: A has {} time and B has none, which does not count as faster",
                 self.text,
                 lost.measure.name()
             ));
@@ -145,7 +143,7 @@ impl Condition {
         Ok(match (held, within) {
             (Some((change, verdict)), _) => Outcome::Held(self.words(diff, change, verdict)),
             (None, Some((change, verdict))) => {
-                Outcome::Within(format!("{}; it does not count", self.words(diff, change, verdict)))
+                Outcome::Within(format!("{}; excluded from the condition", self.words(diff, change, verdict)))
             }
             (None, None) => Outcome::Passed,
         })
@@ -165,7 +163,7 @@ impl Condition {
             Subject::Any(table) | Subject::Named(table, _) if !diff.changes.contains_key(table) => {
                 let (text, of) = (&self.text, table.name());
                 return Err(anyhow!(
-                    "--fail-on {text:?} cannot be judged: A and B do not know their {of}, or not in the same way"
+                    "--fail-on {text:?} cannot be judged: A or B lacks its {of}, or they are recorded differently"
                 ));
             }
             // All its rows are new: of no time there are no percents.
@@ -179,7 +177,7 @@ impl Condition {
                 let why = diff.warnings.first().map_or("", String::as_str);
                 return Err(anyhow!("--fail-on {:?} cannot be judged: {why}", self.text));
             }
-            _ => return Err(anyhow!("--fail-on {:?} cannot be judged: neither side has any such time", self.text)),
+            _ => return Err(anyhow!("--fail-on {:?} cannot be judged: neither side has such a time", self.text)),
         }
         if diff.per == Per::Call && !about.is_empty() {
             // Of wholes that hold other numbers of calls, times of calls alone can be compared, and what is new.
@@ -203,14 +201,15 @@ impl Condition {
         let (text, of) = (&self.text, table.name());
         if table == ChangeTable::Functions {
             return anyhow!(
-                "--fail-on {text:?} cannot be judged: no function of this name was seen on either side; short ones need \
+                "--fail-on {text:?} cannot be judged: neither side has samples of this function; short functions need \
                  more samples (record --sample-hz), or more steps{near}"
             );
         }
         wrong_use(format!("--fail-on {text:?}: no row of {of} has this name{near}"))
     }
 
-    /// What rows are. What is asked for by name is asked of these rows alone, not of all that the table has; a gate fails by any of them.
+    /// Verdicts of rows. p values of named rows are adjusted among these rows only, not the whole table, since any of
+    /// them fails the gate.
     fn verdicts(&self, diff: &Diff, about: &[&Change]) -> Vec<Verdict> {
         let level = diff.options.level;
         let is_named = matches!(self.subject, Subject::Named(..));
@@ -231,7 +230,7 @@ impl Condition {
         about.iter().map(verdict).collect()
     }
 
-    /// Whether a row that was named is called more often in every step, by more than the limit. Of windows of other lengths all are.
+    /// Check if a named row has more calls in every step, beyond the limit. Windows of other lengths always differ.
     fn is_called_more(&self, diff: &Diff, change: &Change) -> bool {
         let has_calls = match self.subject {
             _ if diff.per == Per::Call => false,
@@ -264,8 +263,8 @@ impl Condition {
     }
 
     fn words(&self, diff: &Diff, change: &Change, verdict: Verdict) -> String {
-        let (whole, unit) = if diff.per == Per::Step { ("the step", "step") } else { ("the whole", "run") };
-        let what = match (&change.operator, &*change.name) {
+        let (whole, unit) = if diff.per == Per::Step { ("the step", "step") } else { ("the run", "run") };
+        let subject = match (&change.operator, &*change.name) {
             (Some(operator), family) => format!("{operator} ({family})"),
             (None, "") if change.measure == Measure::Step => whole.to_owned(),
             (None, "") => format!("{} of {whole}", change.measure.name()),
@@ -275,34 +274,34 @@ impl Condition {
         let Some(percent) = diff.percent(self.table(), change) else {
             let why = match verdict {
                 Verdict::OnlyAfter => "is new",
-                Verdict::Noise if !self.is_called_more(diff, change) => "took no such time before, which may be chance",
-                _ => "took no such time before",
+                Verdict::Noise if !self.is_called_more(diff, change) => "has no such time in A, which may be noise",
+                _ => "has no such time in A",
             };
-            return format!("{}: {what} {why}", self.text);
+            return format!("{}: {subject} {why}", self.text);
         };
         let ends = change.interval_ns.and_then(|(low, high)| Some((change.percent_of(low)?, change.percent_of(high)?)));
         let ends = match (verdict, ends) {
             (Verdict::Noise, _) if self.is_called_more(diff, change) => {
                 let [before, after] = [change.count_before, change.count_after];
-                format!(", called {after:.1} times in every {unit} instead of {before:.1}")
+                format!(", {after:.1} calls per {unit} instead of {before:.1}")
             }
             (Verdict::Noise, Some((low, high))) => format!(", within noise ({low:.1} % to {high:.1} %)"),
             (Verdict::Slower, Some((low, high))) if change.verdict == Verdict::Noise => {
-                format!(", beyond noise by itself ({low:.1} % to {high:.1} %)")
+                format!(", significant by itself ({low:.1} % to {high:.1} %)")
             }
-            (_, Some((low, high))) => format!(", beyond noise ({low:.1} % to {high:.1} %)"),
-            (_, None) => ", not tested: there is no spread to tell it from noise".to_owned(),
+            (_, Some((low, high))) => format!(", significant ({low:.1} % to {high:.1} %)"),
+            (_, None) => ", not tested for noise: one step on each side".to_owned(),
         };
-        format!("{}: {what} is {percent:.1} % slower{ends}", self.text)
+        format!("{}: {subject} is {percent:.1} % slower{ends}", self.text)
     }
 }
 
-/// Whether a row is new, or gone.
+/// Check if a row is new or gone.
 fn is_on_one_side(change: &Change) -> bool {
     matches!(change.verdict, Verdict::OnlyBefore | Verdict::OnlyAfter)
 }
 
-/// `step` of `train.py: step`: whoever asks for a function may leave its file out.
+/// `step` of `train.py: step`: conditions may omit the file of a function.
 fn without_file(table: ChangeTable, change: &Change) -> &str {
     let function = change.name.rsplit_once(": ").map(|(_, function)| function);
     function.filter(|_| table == ChangeTable::Functions).unwrap_or(&change.name)
@@ -371,7 +370,7 @@ mod tests {
         diff.changes.insert(ChangeTable::Kernels, Vec::new());
         for nothing in ["kernels>5%", "step>5%"] {
             let error = Condition::parse(nothing).unwrap().judge(&diff, true).unwrap_err().to_string();
-            assert!(error.contains("cannot be judged: neither side has any such time"), "{error}");
+            assert!(error.contains("cannot be judged: neither side has such a time"), "{error}");
         }
     }
 }

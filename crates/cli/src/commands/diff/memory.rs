@@ -10,7 +10,7 @@ use stackline_engine::Run;
 use stackline_memory::tables::{comparison_table, peaks_comparison_table};
 use stackline_present::human::bytes;
 
-/// Compares the sides if all of them hold only memory; tells whether it did.
+/// Compare the sides if both contain only memory data. The result is false otherwise.
 ///
 /// # Errors
 /// If some of them hold only memory, or options are given that only traces have.
@@ -22,17 +22,17 @@ pub(super) fn compare(args: &DiffArgs, common: &Common, (before, after): (&[Run]
         return Ok(false);
     }
     let ([before], [after]) = (before, after) else {
-        return Err(wrong_use("memory snapshots are compared one with one: `stackline diff BEFORE AFTER`"));
+        return Err(wrong_use("memory snapshots are compared in pairs: `stackline diff BEFORE AFTER`"));
     };
     if memory < 2 {
         return Err(wrong_use(
-            "one input is a memory snapshot and the other one a trace or recording: compare two of a kind",
+            "one input is a memory snapshot and the other a trace or recording: compare two of a kind",
         ));
     }
     if !args.fail_on.is_empty() || args.document.is_some() || common.steps.is_some() || common.rank.is_some() {
         return Err(wrong_use(
-            "--fail-on, --as, --steps and --rank are for traces; for snapshots `stackline memory AFTER --baseline BEFORE.json \
-             --fail-on 'peak>+2%'` fails a build",
+            "--fail-on, --as, --steps and --rank apply to traces; to fail a build on snapshots, run `stackline memory \
+             AFTER --baseline BEFORE.json --fail-on 'peak>+2%'`",
         ));
     }
     write(common, before, after)?;
@@ -62,7 +62,7 @@ fn write(common: &Common, before: &Run, after: &Run) -> Result<()> {
     Answer { command: "memory-diff", session: &session, extra, tables, head, shown: None }.write(common)
 }
 
-/// How much the highest peak of each device changed.
+/// Change of the highest peak of each device, as sentences.
 fn sentences(peaks: &stackline_model::Table) -> String {
     let column = |name: &str| match peaks.column(name).map(|column| &column.values) {
         Some(stackline_model::Values::I64(values)) => values.clone(),

@@ -31,7 +31,7 @@ struct OpenedSides {
     reports: Vec<ReadReport>,
 }
 
-/// Runs the command; tells whether a `--fail-on` condition held.
+/// Run the command. The result is true if a `--fail-on` condition held.
 pub(crate) fn run(args: &DiffArgs, common: &Common) -> Result<bool> {
     let (before, after) = sides(args)?;
     let runs = runs((before, after), common)?;
@@ -84,7 +84,7 @@ pub(crate) fn run(args: &DiffArgs, common: &Common) -> Result<bool> {
     Ok(!held.is_empty())
 }
 
-/// Why what was read is too little to say that nothing got slower.
+/// Reason why missing records prevent the statement that nothing got slower.
 fn incomplete(opened: &OpenedSides) -> Option<String> {
     let runs = opened.before.iter().chain(&opened.after).flatten();
     if let Some(empty) = runs.into_iter().find(|profile| profile.units() == 0) {
@@ -99,11 +99,11 @@ fn sides(args: &DiffArgs) -> Result<(&[PathBuf], &[PathBuf])> {
         ([_, _], []) => args.runs.split_at(1),
         (before, []) => {
             return Err(wrong_use(format!(
-                "{} to compare: write `stackline diff A B`, or `stackline diff A1 A2 --with B1 B2` for several of each",
+                "{}: write `stackline diff A B`, or `stackline diff A1 A2 --with B1 B2` for several of each",
                 if before.len() == 1 {
-                    "one run is nothing".to_owned()
+                    "one run alone cannot be compared".to_owned()
                 } else {
-                    format!("{} runs, which with which", before.len())
+                    format!("{} runs with unclear sides", before.len())
                 }
             )));
         }

@@ -1,4 +1,4 @@
-//! Findings of an earlier run.
+//! Comparison of findings with those of an earlier run.
 
 use crate::failure::unreadable;
 use anyhow::Result;
@@ -16,13 +16,13 @@ const SAME: u64 = 20;
 
 #[derive(Debug, Default)]
 struct Earlier {
-    /// What tells them apart, of each.
+    /// Distinguishing marks of each finding.
     marks: Vec<Mark>,
     /// In ns per step or, of memory, bytes.
     gains: Vec<i64>,
     /// Title and place of each.
     titles: Vec<String>,
-    /// Whether it was listed: what was ignored or gained too little is no news, and its end neither.
+    /// Flag per finding: listed in the earlier run. Ignored and small findings are neither new nor gone.
     listed: Vec<bool>,
 }
 
@@ -30,11 +30,11 @@ struct Earlier {
 #[derive(Debug, Default)]
 pub(crate) struct Baseline {
     earlier: BTreeMap<Identity, Earlier>,
-    /// How many were left out of it without being kept: older documents have only their number.
+    /// Number of omitted findings that an older document does not list.
     unknown: usize,
 }
 
-/// The key of documents with what was found and is not listed.
+/// Document key of findings that were found but not listed.
 const NOT_LISTED: &str = "not_listed";
 
 #[derive(Deserialize)]
@@ -64,7 +64,7 @@ struct Row {
     gain_bytes: Option<i64>,
 }
 
-/// What documents keep of findings that are not listed: what tells whether they are new, or gone, in another run.
+/// Unlisted findings for the document, with the data that decides if they are new or gone in another run.
 pub(super) fn not_listed(found: &Findings) -> (&'static str, Value) {
     let row = |(finding, why): (&Finding, &str)| {
         let place = &finding.place;
@@ -87,13 +87,13 @@ pub(super) fn not_listed(found: &Findings) -> (&'static str, Value) {
     (NOT_LISTED, small.chain(ignored).map(row).collect())
 }
 
-/// What a finding gains, in ns per step or, of memory, bytes.
+/// Gain of a finding, in ns per step, or in bytes for memory.
 fn gained(finding: &Finding) -> i64 {
     let bytes = finding.memory.as_ref().map(|saved| i64::try_from(saved.bytes).unwrap_or(i64::MAX));
     bytes.unwrap_or_else(|| finding.gain_ns())
 }
 
-/// What `parse` makes of the JSON document of an earlier run.
+/// Read the JSON document of an earlier run and convert it with `parse`.
 pub(crate) fn read_document<T>(path: &Path, parse: impl FnOnce(Value) -> Result<T, String>) -> Result<T> {
     let fail = |reason: String| unreadable(format!("{}: {reason}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| fail(format!("cannot read the baseline: {error}")))?;
@@ -110,7 +110,9 @@ pub(crate) fn check_schema(document: &Value, command: &str, other: &str) -> Resu
     let schema = document.get("schema").and_then(Value::as_str).unwrap_or_default();
     match schema.strip_prefix("stackline/").and_then(|rest| rest.strip_prefix(command)?.strip_prefix('/')) {
         Some(version) if version.parse() == Ok(SCHEMA_VERSION) => Ok(()),
-        Some(_) => Err(format!("another version of stackline wrote it ({schema}; this one knows {SCHEMA_VERSION})")),
+        Some(_) => {
+            Err(format!("written by another version of stackline ({schema}; this version supports {SCHEMA_VERSION})"))
+        }
         None => Err(other.to_owned()),
     }
 }
@@ -122,7 +124,7 @@ impl Baseline {
     }
 
     fn of_findings(document: Value) -> Result<Self, String> {
-        let other = "no findings in it; write them with `stackline findings TRACE --format json -o FILE`";
+        let other = "the file has no findings; write them with `stackline findings TRACE --format json -o FILE`";
         check_schema(&document, "findings", other)?;
         Self::of_document(document, other)
     }
@@ -141,33 +143,30 @@ impl Baseline {
         Ok(Self { earlier: by_identity(listed.chain(unlisted)), unknown })
     }
 
-    /// What the reader should know of it, as a sentence.
+    /// Note on limits of the baseline, as a sentence.
     pub(crate) fn note(&self) -> Option<String> {
-        let what = if self.unknown == 1 { "finding was" } else { "findings were" };
+        let what = if self.unknown == 1 { "finding" } else { "findings" };
         (self.unknown > 0).then(|| {
             format!(
-                "{} {what} left out of the baseline by --min-gain or --ignore, and it does not tell which, as it is of an older \
-                 version: they count as new where they are listed now",
+                "The baseline omits {} {what} by --min-gain or --ignore without listing them, as it is from an older \
+                 version. Omitted findings count as new if they are listed now",
                 self.unknown
             )
         })
     }
 
-    /// The codes of what it lists that no rule looked for this time, as a sentence.
+    /// Codes in the baseline that were not checked this time, as a sentence.
     pub(crate) fn not_looked_for(&self, looked: impl Fn(&str) -> bool) -> Option<String> {
         let listed = self.earlier.iter().filter(|(_, earlier)| earlier.listed.contains(&true));
         let codes: BTreeSet<&str> = listed.map(|(identity, _)| identity.code()).filter(|code| !looked(code)).collect();
         let codes: Vec<&str> = codes.into_iter().collect();
         (!codes.is_empty()).then(|| {
-            format!(
-                "whether what the baseline has of {} is gone is not known: it was not checked this time",
-                codes.join(", ")
-            )
+            format!("{} of the baseline: not checked this time, so findings may or may not be gone", codes.join(", "))
         })
     }
 
-    /// What findings are beside this, and the titles of those that are gone, with their places. What was found and is not listed is
-    /// not gone, nor what no rule looked for.
+    /// Compare findings with the baseline, and list the titles of gone ones with source locations. Unlisted findings
+    /// and unchecked rules are not gone.
     pub(crate) fn compare<'f>(
         &self,
         listed: &[&'f Finding],

@@ -11,7 +11,7 @@ use stackline_calls::fold_imports;
 use stackline_engine::Run;
 use stackline_findings::{Finding, Findings, Options, files_of_calls, find_in_calls};
 
-/// What is found in the calls of an input that holds sums of calls and nothing else.
+/// Findings of an input that contains only sums of calls.
 pub(super) fn of_run<'a>(
     run: &Run,
     common: &'a Common,

@@ -1,4 +1,4 @@
-//! `--fail-on` of findings.
+//! `--fail-on` conditions of `findings`.
 
 use crate::commands::limit::{Comparison, Limit};
 use crate::failure::wrong_use;
@@ -49,7 +49,7 @@ impl Condition {
         *self == Self::New
     }
 
-    /// Why it holds, in words; none if it does not.
+    /// Reason why the condition holds; `None` if it does not.
     pub(super) fn holds(&self, found: &Findings, listed: &[(&Finding, Option<Change>)]) -> Option<String> {
         let percent = |ns: i64| 100.0 * ns as f64 / found.step_ns.max(1) as f64;
         match *self {
@@ -70,7 +70,7 @@ impl Condition {
             }
             Self::Together(limit) => {
                 let gain = percent(found.together?.ns);
-                (gain > limit).then(|| format!("all together gain {gain:.1} %, more than {limit} %"))
+                (gain > limit).then(|| format!("the combined gain is {gain:.1} %, more than {limit} %"))
             }
             Self::Count(limit) => {
                 (listed.len() as f64 > limit).then(|| format!("{} findings, more than {limit}", listed.len()))

@@ -1,4 +1,4 @@
-//! Findings of files of memory alone.
+//! Findings of inputs with only memory data.
 
 use crate::args::Common;
 use crate::commands::memory::described;
@@ -17,12 +17,12 @@ pub(super) fn alone<'a>(
 ) -> Result<(Session<'a>, Findings)> {
     if has_own {
         return Err(wrong_use(format!(
-            "rules of your own look at what ran, and {} is of memory alone; leave out --rules",
+            "Python rules analyze execution traces, and {} contains only memory data; leave out --rules",
             run.name()
         )));
     }
     if common.steps.is_some() {
-        return Err(wrong_use("a memory trace has neither steps nor ranks to choose from"));
+        return Err(wrong_use("a memory trace has no steps or ranks to select"));
     }
     let trace = reading(run, |run| run.memory(None))?;
     let found = stackline_engine::findings_of_memory(&trace, options, keep);

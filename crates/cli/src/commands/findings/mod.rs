@@ -1,4 +1,4 @@
-//! `findings`: what to change, where, and what it gains.
+//! `findings`: performance issues with source location and estimated gain.
 
 pub(super) mod baseline;
 mod calls;
@@ -30,13 +30,13 @@ use stackline_present::findings::{
 use std::path::{Path, PathBuf};
 use suppress::Suppressions;
 
-/// How many are shown to people who do not say.
+/// Default maximum of findings in text output.
 const TOP: usize = 10;
 
 /// Name of the table of findings that are not to be shown.
 pub(super) const IGNORED: &str = "ignored";
 
-/// Runs the command; tells whether a `--fail-on` condition held.
+/// Run the command. The result is true if a `--fail-on` condition held.
 pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
     if let Some(code) = &args.explain {
         return explain(code, args, common).map(|()| false);
@@ -95,7 +95,7 @@ pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
     }
 }
 
-/// What is asked for, as far as it can be read before the input.
+/// Parse conditions and options, before the input is read.
 fn asked(args: &FindingsArgs, common: &Common) -> Result<(Vec<Condition>, Options)> {
     let conditions = args.fail_on.iter().map(|c| Condition::parse(c)).collect::<Result<Vec<_>>>()?;
     if args.baseline.is_none() && conditions.iter().any(Condition::needs_baseline) {
@@ -108,7 +108,7 @@ fn asked(args: &FindingsArgs, common: &Common) -> Result<(Vec<Condition>, Option
         match python_rules::is_own(text) {
             // The interpreter knows their thresholds.
             true if !args.rules.is_empty() => {}
-            true => return Err(wrong_use(format!("--set {text}: there is no such rule (one of your own? --rules)"))),
+            true => return Err(wrong_use(format!("--set {text}: unknown rule (load Python rules with --rules)"))),
             false => settings.set(text).map_err(|error| wrong_use(format!("--set: {error}")))?,
         }
     }
@@ -135,11 +135,11 @@ fn own_page(code: &str, args: &FindingsArgs, common: &Common) -> Result<String> 
     let rules = own.as_ref().map(OwnRules::rules).unwrap_or_default();
     let known = findings::rules::ALL.iter().flat_map(|rule| [rule.code, rule.name]);
     let near = did_you_mean(code, known.chain(rules.iter().flat_map(|rule| [rule.code.as_str(), rule.name.as_str()])));
-    let hint = if own.is_none() && suppress::looks_own(code) { " (one of your own? --rules)" } else { "" };
-    Err(wrong_use(format!("there is no finding {code:?}{hint}{near}")))
+    let hint = if own.is_none() && suppress::looks_own(code) { " (load Python rules with --rules)" } else { "" };
+    Err(wrong_use(format!("unknown finding {code:?}{hint}{near}")))
 }
 
-/// Findings with what they are beside the baseline, and the titles of those that are gone.
+/// Findings with their change from the baseline, and titles of gone findings.
 pub(super) fn compared<'f>(
     found: &'f Findings,
     baseline: Option<&Baseline>,
@@ -154,20 +154,20 @@ pub(super) fn compared<'f>(
     }
 }
 
-/// Whether the rule with this code could look.
+/// Check if the rule with this code ran.
 fn has_looked(found: &Findings, code: &str) -> bool {
     let is_unchecked = || found.unchecked.iter().any(|unchecked| unchecked.rule.code == code);
     found.rules.iter().any(|rule| rule.code == code) && !is_unchecked()
 }
 
-/// Why conditions cannot be judged where none holds: a rule of the user's own failed.
+/// Reason why unmet conditions cannot be judged: a Python rule failed.
 fn failed_rule(found: &Findings) -> Option<String> {
     let failed = |unchecked: &&SkippedRule| matches!(unchecked.reason, Reason::Failed(..) | Reason::Cut(_));
     let unchecked = found.unchecked.iter().find(failed)?;
     Some(format!("{}: {}", unchecked.rule.code, unchecked.reason.short()))
 }
 
-/// What is listed, conditions that held, and what is known of events.
+/// Listed findings, conditions that held, and evidence.
 type Listed<'f> = (&'f [(&'f Finding, Option<Change>)], &'f [String], &'f Evidence);
 
 fn write(
@@ -242,7 +242,7 @@ pub(super) fn tables(found: &Findings, listed: &[(&Finding, Option<Change>)]) ->
 fn ignored(view: &Shown<'_>) -> Table {
     let rows = view.suppressed;
     let text = |of: fn(&Finding) -> Option<String>| rows.iter().map(move |(finding, _)| of(finding));
-    Table::new(IGNORED, "Findings that were asked not to be shown")
+    Table::new(IGNORED, "Ignored findings")
         .text("code", text(|f| Some(f.rule.code.clone())))
         .text("title", text(|f| Some(f.title.clone())))
         .text("place", text(|f| Some(f.place.text())))
@@ -254,7 +254,7 @@ fn extra(view: &Shown<'_>, (listed, held, evidence): Listed<'_>) -> Vec<(&'stati
     keys(view.found).into_iter().chain([("evidence", json!(evidence))]).chain(outcome(view, held)).collect()
 }
 
-/// What became of findings: those that are ignored, or gone, and the conditions that hold.
+/// Document keys for ignored and gone findings, and for conditions that held.
 pub(super) fn outcome(view: &Shown<'_>, held: &[String]) -> [(&'static str, Value); 4] {
     let ignored: Vec<Value> = view
         .suppressed

@@ -1,7 +1,7 @@
 //! Runner of Python rules: an interpreter runs them and reports each finding as a line of JSON.
 //!
-//! Rules have a time limit that Python keeps. What is stuck outside of Python, or ends the interpreter, is found out here: it is
-//! named, and a new interpreter goes on with the rules behind it.
+//! Python enforces the time limit of rules. This module detects rules that block in native code or end the interpreter,
+//! reports them, and restarts the interpreter with the remaining rules.
 
 use super::worker::{Said, Worker};
 use crate::args::{Common, FindingsArgs};
@@ -22,7 +22,7 @@ const ENTRY_POINTS: &str = "entry-points";
 const PYTHON_VARIABLE: &str = "STACKLINE_PYTHON";
 /// Version of the lines, as the package has it.
 const PROTOCOL: u32 = 2;
-/// So much later than Python a limit is kept here.
+/// Delay of the limit here after the limit in Python.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Rules that are being run.
@@ -47,7 +47,7 @@ impl OwnRules {
         }
         for path in args.rules.iter().filter(|path| path.as_os_str() != ENTRY_POINTS && path.as_os_str() != "-") {
             if !path.exists() {
-                return Err(wrong_use(format!("{}: there is no such file of rules", path.display())));
+                return Err(wrong_use(format!("{}: rule file not found", path.display())));
             }
         }
         let given = args.python.clone().map(PathBuf::into_os_string);
@@ -99,7 +99,7 @@ impl OwnRules {
                     return Err(wrong_use(format!("{source} was not loaded in {} s (--rule-timeout)", self.seconds())));
                 }
                 Said::Ended(how) => {
-                    return Err(anyhow!("the interpreter that was to run rules ended by itself ({how})"));
+                    return Err(anyhow!("the Python interpreter for rules exited unexpectedly ({how})"));
                 }
             }
         }
@@ -109,10 +109,10 @@ impl OwnRules {
         (self.limit - GRACE).as_secs_f64()
     }
 
-    /// Waits for what the rules find.
+    /// Wait for the results of the rules.
     ///
     /// # Errors
-    /// If the interpreter cannot read the input, or says what makes no sense.
+    /// If the interpreter cannot read the input, or sends an invalid message.
     pub(super) fn finish(mut self) -> Result<ExternalRules> {
         while let Some(unfinished) = self.run()? {
             self.done.insert(unfinished);
@@ -149,18 +149,22 @@ impl OwnRules {
                     return Err(anyhow!("the rules cannot be run: {reason}"));
                 }
                 Said::Message(message) => {
-                    self.others.add(message).map_err(|reason| anyhow!("a rule said what makes no sense: {reason}"))?;
+                    self.others
+                        .add(message)
+                        .map_err(|reason| anyhow!("a rule returned an invalid result: {reason}"))?;
                     continue;
                 }
                 Said::Nothing => {
                     format!(
-                        "it did not end in {} s and was stopped, outside of Python (--rule-timeout)",
+                        "the rule did not end in {} s and was stopped, outside of Python (--rule-timeout)",
                         self.seconds()
                     )
                 }
-                Said::Ended(how) if current.is_some() => format!("it ended its interpreter ({how})"),
+                Said::Ended(how) if current.is_some() => format!("the rule ended its interpreter ({how})"),
                 Said::Ended(_) if self.rules().iter().all(|rule| self.done.contains(&rule.code)) => return Ok(None),
-                Said::Ended(how) => return Err(anyhow!("the interpreter that runs the rules ended by itself ({how})")),
+                Said::Ended(how) => {
+                    return Err(anyhow!("the Python interpreter for rules exited unexpectedly ({how})"));
+                }
             };
             let code = current.map_or_else(String::new, |(code, _)| code);
             let failed = Message::Failed { code: code.clone(), reason: failed, traceback: None };
@@ -175,7 +179,7 @@ fn own_settings(args: &FindingsArgs) -> impl Iterator<Item = &String> {
     args.set.iter().filter(|text| is_own(text))
 }
 
-/// Whether a setting such as `MY001.most=5` is of a rule of the user's own.
+/// Check if a setting such as `MY001.most=5` belongs to a Python rule.
 pub(super) fn is_own(setting: &str) -> bool {
     let code = setting.split_once('=').and_then(|(name, _)| name.trim().split_once('.')).map(|(code, _)| code);
     let is_ours = |code: &str| {
@@ -185,13 +189,13 @@ pub(super) fn is_own(setting: &str) -> bool {
     code.is_some_and(|code| !code.is_empty() && !is_ours(code))
 }
 
-/// Files of rules without those that are given again, which is told.
+/// Rule files without duplicates, which are reported.
 fn each_once(given: &[PathBuf]) -> Result<Vec<&Path>> {
     let mut once: Vec<&Path> = Vec::new();
     let same = |a: &Path, b: &Path| a == b || a.canonicalize().is_ok_and(|a| b.canonicalize().is_ok_and(|b| a == b));
     for path in given {
         match once.iter().any(|known| same(known, path)) {
-            true => say(&format!("--rules {}: given twice; it is loaded once", path.display()))?,
+            true => say(&format!("--rules {}: given twice and loaded once", path.display()))?,
             false => once.push(path),
         }
     }
@@ -203,7 +207,7 @@ fn check_version(protocol: u32, version: &str) -> Result<()> {
         return Ok(());
     }
     Err(wrong_use(format!(
-        "the Python package stackline is version {version}, this program {}: rules need the same version of both",
+        "the Python package stackline has version {version}, this program {}: rules need equal versions",
         env!("CARGO_PKG_VERSION")
     )))
 }

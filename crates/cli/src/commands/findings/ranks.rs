@@ -1,4 +1,4 @@
-//! Findings of one rank, and of all ranks of a job: these are read one after another.
+//! Findings of one rank, or of all ranks of a job, which are read one after another.
 
 use super::python_rules::OwnRules;
 use crate::args::Common;
@@ -14,10 +14,10 @@ use stackline_findings::{ExternalRules, Finding, Findings, Options};
 use stackline_model::{MemoryTrace, ReadReport, Trace};
 use stackline_present::TraceInfo;
 
-/// How to look, and rules of the user's own that are being run.
+/// Options, and Python rules that are running.
 type How<'o> = (&'o Options, &'o mut Option<OwnRules>);
 
-/// Sees each rank's trace while it is at hand, with what was found in it.
+/// Callback for each rank's trace with its findings, while the trace is in memory.
 type See<'s> = &'s mut dyn FnMut(i64, &Trace, &Findings);
 
 fn others(own: &mut Option<OwnRules>) -> Result<ExternalRules> {
@@ -42,7 +42,7 @@ pub(super) fn of_one<'a>(
     Ok((session, found))
 }
 
-/// What is known of the ranks that were looked at so far.
+/// Results of the ranks analyzed so far.
 #[derive(Default)]
 struct Looked {
     infos: Vec<TraceInfo>,
@@ -82,9 +82,7 @@ pub(super) fn of_all<'a>(
     let (has_own, mut known) = (own.is_some(), None);
     let left_out = run.each_rank(&mut |trace: Trace, takes_place_of: Option<usize>| -> Result<()> {
         if has_own && takes_place_of.is_none() && !looked.infos.is_empty() {
-            return Err(wrong_use(
-                "rules of your own look at one rank, and the input has several; choose one with --rank",
-            ));
+            return Err(wrong_use("Python rules analyze one rank, and the input has several; select one with --rank"));
         }
         check_steps(std::slice::from_ref(&trace), &options.scope)?;
         check_cycles(&trace, &options.scope)?;
@@ -112,8 +110,8 @@ pub(super) fn of_all<'a>(
     Ok((Session::described(&infos, &reports, common), merged))
 }
 
-/// Of the traces of a session, as the command tells them: of all ranks of a job, merged, and of memory. Of several traces that are no
-/// ranks of one job those of the first, which a note says.
+/// Findings of a session's traces: all ranks of a job, merged, with memory. Traces that are not ranks of one job give
+/// findings of the first, with a note.
 ///
 /// # Errors
 /// If nothing can be looked for in any trace, or memory cannot be read.
@@ -133,9 +131,7 @@ pub(in crate::commands) fn of_session(session: &Session<'_>, run: &Run) -> Resul
     let mut merged = together((found, failed), memory.as_ref(), (&options, &|_| true))?;
     if let Some(first) = session.infos.first().filter(|_| looked_at < session.infos.len()) {
         let (name, all) = (&first.name, session.infos.len());
-        merged
-            .notes
-            .push(format!("findings are of {name} alone: the {all} traces are not told to be ranks of one job"));
+        merged.notes.push(format!("findings cover {name} alone: the {all} traces are not marked as ranks of one job"));
     }
     Ok(merged)
 }
@@ -150,10 +146,10 @@ fn together(
     (options, keep): (&Options, &dyn Fn(&Finding) -> bool),
 ) -> Result<Findings> {
     let Some(merged) = findings::merge(found, options, keep) else {
-        let (_, error) = failed.into_iter().next().context("no trace was read")?;
+        let (_, error) = failed.into_iter().next().context("no trace could be read")?;
         return Err(refuse(error));
     };
     let mut merged = stackline_engine::findings_with_memory(merged, memory, options, keep);
-    merged.notes.extend(failed.into_iter().map(|(rank, error)| format!("rank {rank} is left out: {error}")));
+    merged.notes.extend(failed.into_iter().map(|(rank, error)| format!("rank {rank} is excluded: {error}")));
     Ok(merged)
 }

@@ -1,4 +1,4 @@
-//! Findings that nobody wants to see: by a file, or by comments in the program.
+//! Suppression of findings, by a file or by comments in source code.
 
 use crate::args::CommentArgs;
 use crate::failure::{did_you_mean, unreadable, wrong_use};
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What is not to be shown.
+/// Suppressed findings from the ignore file and comments.
 #[derive(Debug, Default)]
 pub(crate) struct Suppressions {
     lines: Vec<Line>,
@@ -45,7 +45,7 @@ impl Rules {
         rules::find(code).map(|rule| rule.code).or_else(|| own.map(|rule| rule.code.as_str()))
     }
 
-    /// Whether a code may be that of a rule of the user's own, none of which was loaded.
+    /// Check if a code may belong to a Python rule while none is loaded.
     fn is_of_users(&self, code: &str) -> bool {
         self.own.is_empty() && !code.starts_with("SL")
     }
@@ -60,7 +60,7 @@ impl Rules {
 struct Line {
     number: usize,
     code: String,
-    /// Where; none: everywhere.
+    /// Path pattern; `None` matches all.
     path: Option<String>,
 }
 
@@ -74,12 +74,12 @@ impl Suppressions {
         let Some(file) = file else { return Ok(Self { sources, rules, ..Self::default() }) };
         let name = file.display().to_string();
         let text = std::fs::read_to_string(file)
-            .map_err(|error| unreadable(format!("{name}: cannot read what to ignore: {error}")))?;
+            .map_err(|error| unreadable(format!("{name}: cannot read findings to ignore: {error}")))?;
         let lines = parse(&text, &rules).map_err(|reason| wrong_use(format!("{name}: {reason}")))?;
         Ok(Self { lines, file: name, sources, rules, ..Self::default() })
     }
 
-    /// Where it was asked not to show a finding; none if it was not.
+    /// Source of the suppression of a finding; `None` if it is not suppressed.
     pub(crate) fn suppression_of(&self, finding: &Finding) -> Option<Ignored> {
         let code = &finding.rule.code;
         let file = finding.place.file.as_deref().unwrap_or_default();
@@ -109,7 +109,7 @@ impl Suppressions {
         self.named.borrow_mut().extend(files.into_iter().map(str::to_owned));
     }
 
-    /// What is said once all was looked for: codes that no rule has, comments and lines of the file that hid nothing.
+    /// Warnings after all rules ran: unknown codes, and comments and lines that matched no finding.
     pub(crate) fn told(&self) -> Vec<String> {
         let (mut unknown, mut idle) = (Vec::new(), Vec::new());
         let mut room = MOST_BYTES;
@@ -123,41 +123,41 @@ impl Suppressions {
         [unknown, idle, self.idle()].concat()
     }
 
-    /// What is said of the comments of a file.
+    /// Collect warnings about the comments of a file.
     fn comments(&self, file: &str, text: &str, (unknown, idle): (&mut Vec<String>, &mut Vec<String>)) {
         let used = self.used_comments.borrow();
         for (number, line) in (1..).zip(text.lines()) {
             if names_nothing(line) {
-                unknown.push(format!("{file}:{number}: # {MARK} ignore[]: it names no finding, and hides none"));
+                unknown.push(format!("{file}:{number}: # {MARK} ignore[] has no code and ignores no finding"));
             }
             let Some(codes) = codes(line, &self.rules) else { continue };
             let is_unknown = |code: &&String| self.rules.find(code).is_none();
             let told = |code: &String| {
-                let hint = if self.rules.is_of_users(code) { " (one of your own? --rules)" } else { "" };
-                format!("{file}:{number}: there is no finding {code:?} to ignore{hint}")
+                let hint = if self.rules.is_of_users(code) { " (load Python rules with --rules)" } else { "" };
+                format!("{file}:{number}: unknown finding {code:?} to ignore{hint}")
             };
             unknown.extend(codes.iter().filter(is_unknown).map(told));
             if !used.contains(&(file.to_owned(), number)) {
                 let list = if codes.is_empty() { String::new() } else { format!("[{}]", codes.join(", ")) };
-                idle.push(format!("{file}:{number}: # {MARK} ignore{list}: no finding was hidden by it"));
+                idle.push(format!("{file}:{number}: # {MARK} ignore{list} matches no finding"));
             }
         }
     }
 
-    /// What is said of lines of the file that no finding fitted: what they were written for may be mended, or spelled otherwise.
+    /// Warnings about lines of the file that matched no finding: the problem may be fixed, or the line misspelled.
     fn idle(&self) -> Vec<String> {
         let used = self.used.borrow();
         let idle = self.lines.iter().filter(|line| !used.contains(&line.number));
         let text = |line: &Line| {
             let path = line.path.as_ref().map_or_else(String::new, |path| format!(" {path}"));
-            format!("{}:{}: {}{path}: no finding was hidden by it", self.file, line.number, line.code)
+            format!("{}:{}: {}{path} matches no finding", self.file, line.number, line.code)
         };
         idle.map(text).collect()
     }
 }
 
-/// Where comments about findings are looked for: below named directories, without any below the current one, and below inputs that are
-/// directories. The current one is opened by nobody, but what is read there is the user's own checkout, and no text of it is shown.
+/// Directories to search for comments: the named ones, or else the current directory and input directories. Reading the
+/// current directory is safe, since it is the user's checkout and none of its text is shown.
 ///
 /// # Errors
 /// If a named directory is none.
@@ -167,7 +167,7 @@ pub(crate) fn comment_sources(args: &CommentArgs, inputs: &[PathBuf]) -> Result<
         return Err(wrong_use(format!("--source-root {}: no such directory", missing.display())));
     }
     if args.source.is_some() {
-        say("--source is called --source-root now")?;
+        say("--source was renamed to --source-root")?;
     }
     if args.no_source {
         return Ok(SourceRoots::default());
@@ -180,10 +180,10 @@ pub(crate) fn comment_sources(args: &CommentArgs, inputs: &[PathBuf]) -> Result<
 
 /// Comments are looked for in so many bytes of files.
 const MOST_BYTES: usize = 1 << 26;
-/// What comments about findings begin with.
+/// Prefix of comments about findings.
 const MARK: &str = "stackline:";
 
-/// Whether a code looks like that of a rule of the user's own, such as `MY001`, and not like a name that is misspelled.
+/// Check if a code looks like one of a Python rule, such as `MY001`, and not like a misspelled name.
 pub(super) fn looks_own(code: &str) -> bool {
     !code.starts_with("SL") && code.ends_with(|c: char| c.is_ascii_digit())
 }
@@ -195,8 +195,9 @@ fn parse(text: &str, rules: &Rules) -> Result<Vec<Line>, String> {
         let Some(code) = line.split_whitespace().next() else { continue };
         let Some(known) = rules.find(code) else {
             let near = did_you_mean(code, rules.names());
-            let hint = if rules.is_of_users(code) && looks_own(code) { " (one of your own? --rules)" } else { "" };
-            return Err(format!("line {number}: there is no finding {code:?}{hint}{near}"));
+            let hint =
+                if rules.is_of_users(code) && looks_own(code) { " (load Python rules with --rules)" } else { "" };
+            return Err(format!("line {number}: unknown finding {code:?}{hint}{near}"));
         };
         let path = line[code.len()..].trim();
         lines.push(Line { number, code: known.to_owned(), path: (!path.is_empty()).then(|| path.to_owned()) });
@@ -216,13 +217,13 @@ fn codes(line: &str, rules: &Rules) -> Option<Vec<String>> {
     (!codes.is_empty()).then_some(codes)
 }
 
-/// Whether a line has the comment with an empty list: neither all nor any.
+/// Check if a line has the comment with an empty list, which ignores nothing.
 fn names_nothing(line: &str) -> bool {
     let list = || line.split_once('#')?.1.split_once(MARK)?.1.trim_start().strip_prefix("ignore[")?.split_once(']');
     list().is_some_and(|(list, _)| list.chars().all(|c| c == ',' || c.is_whitespace()))
 }
 
-/// Whether a path fits a pattern in which `*` stands for any text: all of it, or its end from a folder on.
+/// Match a path, or its end after a `/`, with a pattern in which `*` matches any text.
 fn matches(pattern: &str, path: &str) -> bool {
     let folders = path.match_indices('/').map(|(at, _)| at + 1);
     std::iter::once(0).chain(folders).any(|from| critical_path::matches(pattern, &path[from..]))

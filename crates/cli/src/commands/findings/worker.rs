@@ -1,4 +1,4 @@
-//! An interpreter that runs rules, and the lines that it says.
+//! Python interpreter process that runs rules, with its line-based messages.
 
 use crate::failure::wrong_use;
 use anyhow::{Context, Result, anyhow};
@@ -10,7 +10,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Instant;
 
-/// What the interpreter runs. A folder called `stackline` where the user is must not be taken for the package.
+/// Python program of the interpreter. It removes empty `sys.path` entries, so that a local directory `stackline` does
+/// not hide the package.
 const PROGRAM: &str = r#"
 import sys
 sys.path[:] = [path for path in sys.path if path]
@@ -30,12 +31,12 @@ pub(super) struct Worker {
     lines: Receiver<std::io::Result<String>>,
 }
 
-/// What comes next.
+/// Event from the interpreter.
 pub(super) enum Said {
     Message(Message),
     /// The deadline has passed; the interpreter was stopped.
     Nothing,
-    /// It has ended, like this.
+    /// The interpreter exited, with this status.
     Ended(String),
 }
 
@@ -64,7 +65,7 @@ impl Worker {
             let sent = input.write_all(request.to_string().as_bytes());
             // One that ended before it read tells why by itself.
             if let Err(error) = sent.or_else(|e| if e.kind() == ErrorKind::BrokenPipe { Ok(()) } else { Err(e) }) {
-                return Err(error).context("cannot tell the interpreter which rules to run");
+                return Err(error).context("cannot send rules to the Python interpreter");
             }
         }
         Ok(Self { child, lines })
@@ -78,7 +79,7 @@ impl Worker {
         };
         match line {
             Ok(line) => {
-                let line = line.context("cannot read what rules found")?;
+                let line = line.context("cannot read the results of rules")?;
                 let message = serde_json::from_str(&line).map_err(|error| not_understood(&line, &error))?;
                 Ok(Said::Message(message))
             }
@@ -87,7 +88,8 @@ impl Worker {
                 Ok(Said::Nothing)
             }
             Err(RecvTimeoutError::Disconnected) => {
-                let ended = self.child.wait().context("cannot learn how the interpreter of rules ended")?;
+                let ended =
+                    self.child.wait().context("cannot get the exit status of the Python interpreter for rules")?;
                 Ok(Said::Ended(ended.to_string()))
             }
         }
@@ -109,6 +111,7 @@ impl Drop for Worker {
 fn not_understood(line: &str, error: &serde_json::Error) -> anyhow::Error {
     let begin: String = line.chars().take(120).collect();
     anyhow!(
-        "the Python package said what this program does not understand ({error}): {begin}; is it of another version?"
+        "the Python package sent a message that this program cannot parse ({error}): {begin}; check that both have \
+         the same version"
     )
 }

@@ -1,4 +1,4 @@
-//! The memory of an earlier run.
+//! Comparison of memory with that of an earlier run.
 
 use crate::commands::findings::baseline::{Baseline as Findings, check_schema, read_document};
 use anyhow::Result;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What `memory --format json` wrote of an earlier run.
+/// Results of an earlier `memory --format json`.
 #[derive(Debug)]
 pub(super) struct Baseline {
     pub(super) findings: Findings,
@@ -28,7 +28,8 @@ impl Baseline {
     }
 
     fn of_document(document: Value) -> Result<Self, String> {
-        let other = "no memory of an earlier run in it; write it with `stackline memory INPUT --format json -o FILE`";
+        let other = "the file has no memory results of an earlier run; write them with `stackline memory INPUT \
+                     --format json -o FILE`";
         check_schema(&document, "memory", other)?;
         let peaks = document.get("peaks").cloned().unwrap_or_default();
         let peaks: Vec<Peak> = serde_json::from_value(peaks).map_err(|error| format!("{other} ({error})"))?;

@@ -1,4 +1,4 @@
-//! `--fail-on` of memory.
+//! `--fail-on` conditions of `memory`.
 
 use crate::failure::{did_you_mean, wrong_use};
 use anyhow::Result;
@@ -28,19 +28,19 @@ pub(super) enum Condition {
     Waste(f64),
     /// A device's peak has more bytes than this.
     Peak(f64),
-    /// It is above the baseline's by more than this, in percent of that;
+    /// Peak above the baseline's by more than this, in percent of it;
     PeakRise(f64),
     /// or in bytes.
     PeakMore(f64),
 }
 
-/// What conditions look at.
+/// Data that conditions evaluate.
 pub(super) struct Looked<'a> {
     pub(super) peaks: &'a [DevicePeak],
     pub(super) listed: &'a [(&'a Finding, Option<Change>)],
     /// The baseline's peaks by device.
     pub(super) before: Option<&'a BTreeMap<String, u64>>,
-    /// Whether what is but a guess counts, too.
+    /// Include findings of low confidence.
     pub(super) guesses: bool,
 }
 
@@ -51,8 +51,8 @@ impl Condition {
     pub(super) fn parse(text: &str) -> Result<Self> {
         let form = |why: &str| {
             wrong_use(format!(
-                "cannot understand --fail-on {text:?}{why}; write 'peak>+2%' (above the baseline's), 'peak>8GB', 'waste>10%', \
-                 'count>3' or new"
+                "cannot understand --fail-on {text:?}{why}; write 'peak>+2%' (above the baseline's), 'peak>8GB', \
+                 'waste>10%', 'count>3' or new"
             ))
         };
         if text.trim() == "new" {
@@ -61,7 +61,7 @@ impl Condition {
         let (what, limit) = text.split_once('>').ok_or_else(|| form(""))?;
         let (what, limit) = (what.trim(), limit.trim());
         let percent = |text: &str| text.strip_suffix('%').and_then(number);
-        let bare = || form(": a share of what?");
+        let bare = || form(": peak needs bytes, or + and a percentage");
         let read = match (what, limit.strip_prefix('+')) {
             ("peak", Some(more)) if more.ends_with('%') => percent(more).map(Self::PeakRise),
             ("peak", Some(more)) => size(more).map(Self::PeakMore),
@@ -73,27 +73,30 @@ impl Condition {
             ("count", None) => number(limit).map(Self::Count),
             _ if !NAMES.contains(&what) => {
                 let near = did_you_mean(what, NAMES);
-                return Err(wrong_use(format!("--fail-on knows no {what:?}{near} There are: {}", NAMES.join(", "))));
+                return Err(wrong_use(format!(
+                    "--fail-on has no condition {what:?}{near} There are: {}",
+                    NAMES.join(", ")
+                )));
             }
             _ => None,
         };
         read.ok_or_else(|| form(""))
     }
 
-    /// Whether it compares with an earlier run.
+    /// Check if the condition needs a baseline.
     pub(super) fn needs_baseline(&self) -> bool {
         matches!(self, Self::New | Self::PeakRise(_) | Self::PeakMore(_))
     }
 
-    /// Whether findings of low confidence do not count for it.
+    /// Check if the condition excludes findings of low confidence.
     pub(super) fn leaves_out_guesses(&self) -> bool {
         matches!(self, Self::New | Self::Waste(_))
     }
 
-    /// Why it holds, in words; none if it does not.
+    /// Reason why the condition holds; `None` if it does not.
     ///
     /// # Errors
-    /// If that cannot be told of this input.
+    /// If the input lacks the data for the condition.
     pub(super) fn holds(&self, judged: &Looked<'_>) -> Result<Option<String>> {
         let rise = |is_above: &dyn Fn(f64, f64) -> bool| {
             judged.peaks.iter().find_map(|peak| risen(peak, judged.before?, is_above))
@@ -110,15 +113,15 @@ impl Condition {
             Self::Waste(limit) => {
                 if judged.peaks.iter().any(|peak| peak.mended_bytes.is_none()) {
                     return Err(wrong_use(
-                        "--fail-on waste: the input does not tell who touches memory, so nobody knows what is for nothing; a recording \
-                         (`stackline record --mode trace --memory`) does",
+                        "--fail-on waste: the input has no memory accesses, so waste is unknown; record with \
+                         `stackline record --mode trace --memory`",
                     ));
                 }
                 judged.peaks.iter().find_map(|peak| {
                     let waste = if judged.guesses { peak.perhaps_waste_percent() } else { peak.waste_percent() };
                     let (waste, is) =
                         (waste.filter(|waste| *waste > limit)?, if judged.guesses { "may be" } else { "is" });
-                    Some(format!("{waste:.1} % of the peak of {} {is} for nothing, more than {limit} %", peak.device))
+                    Some(format!("{waste:.1} % of the peak of {} {is} wasted, more than {limit} %", peak.device))
                 })
             }
             Self::Peak(limit) => judged.peaks.iter().find(|peak| peak.bytes as f64 > limit).map(|peak| {
@@ -136,11 +139,11 @@ fn risen(peak: &DevicePeak, before: &BTreeMap<String, u64>, is_above: &dyn Fn(f6
     let (device, now) = (&peak.device, bytes(peak.bytes));
     let Some(old) = before.get(device) else {
         let is_above = is_above(peak.bytes as f64, 0.0);
-        return is_above.then(|| format!("the peak of {device} is {now}; the baseline has no memory there"));
+        return is_above.then(|| format!("the peak of {device} is {now}; the baseline has no memory of this device"));
     };
     is_above(peak.bytes as f64, *old as f64).then(|| {
         let more = 100.0 * (peak.bytes as f64 - *old as f64) / (*old).max(1) as f64;
-        format!("the peak of {device} is {now}, {more:+.1} % beside the baseline's {}", bytes(*old))
+        format!("the peak of {device} is {now}, {more:+.1} % relative to the baseline's {}", bytes(*old))
     })
 }
 
@@ -193,7 +196,7 @@ mod tests {
             let error = Condition::parse(bad).unwrap_err().to_string();
             assert!(error.contains("write 'peak>+2%'"), "{bad}: {error}");
         }
-        assert!(Condition::parse("peak>2%").unwrap_err().to_string().contains("a share of what?"));
+        assert!(Condition::parse("peak>2%").unwrap_err().to_string().contains("peak needs bytes"));
         assert!(Condition::parse("peek>8GB").unwrap_err().to_string().contains("did you mean peak"));
     }
 
@@ -224,6 +227,6 @@ mod tests {
         assert!(holds("peak>+2%", 1, Some(&BTreeMap::new())));
         let unknown = [peak(1000, None)];
         let judged = Looked { peaks: &unknown, listed: &[], before: None, guesses: false };
-        assert!(parse("waste>1%").holds(&judged).unwrap_err().to_string().contains("who touches memory"));
+        assert!(parse("waste>1%").holds(&judged).unwrap_err().to_string().contains("no memory accesses"));
     }
 }

@@ -1,4 +1,4 @@
-//! Findings of memory for other tools, beside those of an earlier run, and what fails a build.
+//! Memory findings as documents, compared with an earlier run, with build gates.
 
 use super::baseline::Baseline;
 use super::conditions::{Condition, Looked};
@@ -19,7 +19,7 @@ use stackline_present::human::bytes;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// What findings are held against.
+/// Baseline, suppressions and conditions for findings.
 pub(super) struct Gate {
     conditions: Vec<Condition>,
     baseline: Option<Baseline>,
@@ -27,12 +27,12 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    /// Reads what was asked for: wrong use is said before minutes of reading.
+    /// Parse the options before the input is read, so that invalid usage fails early.
     pub(super) fn read(args: &MemoryGateArgs, inputs: &[PathBuf]) -> Result<Self> {
         let conditions = args.fail_on.iter().map(|c| Condition::parse(c)).collect::<Result<Vec<_>>>()?;
         if let Some(at) = conditions.iter().position(Condition::needs_baseline).filter(|_| args.baseline.is_none()) {
             return Err(wrong_use(format!(
-                "--fail-on {:?} needs --baseline: the memory of an earlier run, written with --format json",
+                "--fail-on {:?} needs --baseline: memory results of an earlier run, written with --format json",
                 args.fail_on[at]
             )));
         }
@@ -42,12 +42,12 @@ impl Gate {
         Ok(Self { conditions, baseline, suppressions })
     }
 
-    /// Whether anything is to be told that people do not see in the tables of waste and suggestions.
+    /// Check if output in addition to the tables of waste and suggestions is requested.
     pub(super) fn is_asked(&self, args: &MemoryGateArgs) -> bool {
         args.document.is_some() || args.ignore.is_some() || self.baseline.is_some() || !self.conditions.is_empty()
     }
 
-    /// Looks at a memory trace.
+    /// Evaluate the gate on a memory trace.
     pub(super) fn judge(self, args: &MemoryArgs, analysis: &MemoryAnalysis<'_>) -> Result<Judged> {
         let keep = |finding: &Finding| self.suppressions.suppression_of(finding).is_none();
         let mut found = Findings::of_memory(memory_findings(analysis, args.gate.min_gain(), &keep));
@@ -80,10 +80,10 @@ impl Gate {
     }
 }
 
-/// What was found, and which conditions hold.
+/// Findings, and conditions that hold.
 pub(super) struct Judged {
     found: Findings,
-    /// What each finding is beside the baseline.
+    /// Change of each finding from the baseline.
     changes: Vec<Option<Change>>,
     gone: Vec<String>,
     held: Vec<String>,
@@ -107,7 +107,7 @@ impl Judged {
             .collect()
     }
 
-    /// The findings, and what was not looked for.
+    /// Tables of findings and of rules that were not checked.
     pub(super) fn tables(&self) -> Vec<Table> {
         tables(&self.found, &self.listed())
     }
@@ -117,7 +117,7 @@ impl Judged {
         with(&Shown { found: &self.found, listed: &listed, gone: &self.gone, suppressed: &suppressed, more: 0 })
     }
 
-    /// What JSON documents say beside the tables.
+    /// Additional keys of JSON documents.
     pub(super) fn keys(&self) -> Vec<(&'static str, Value)> {
         let before = |peak: &DevicePeak| self.before.as_ref().and_then(|before| before.get(&peak.device)).copied();
         let peak = |of: &DevicePeak| json!({"device": of.device, "bytes": of.bytes, "mended_bytes": of.mended_bytes, "before_bytes": before(of)});
@@ -126,7 +126,7 @@ impl Judged {
         keys.into_iter().chain(self.shown(|shown| outcome(shown, &self.held))).collect()
     }
 
-    /// What people are told besides the tables: what became of things since the baseline, and what is ignored.
+    /// Text below the tables: changes from the baseline, and ignored findings.
     pub(super) fn text(&self) -> String {
         let mut lines = Vec::new();
         for peak in self.found.peaks.iter().filter(|_| self.before.is_some()) {
@@ -160,7 +160,7 @@ impl Judged {
         say_read_report(&session(common, trace).set)
     }
 
-    /// Tells which conditions hold, once all is written.
+    /// Report the conditions that hold, after all output.
     pub(super) fn end(&self, written: Result<()>) -> Result<bool> {
         match written {
             // The exit code answers the conditions even if nobody reads to the end.
@@ -172,8 +172,8 @@ impl Judged {
             let findings =
                 if self.guesses == 1 { "1 finding".to_owned() } else { format!("{} findings", self.guesses) };
             say(&format!(
-                "--fail-on: {findings} of low confidence do not count for waste and new; peak and count see them, and \
-                 --fail-on-guesses counts them"
+                "--fail-on: waste and new exclude {findings} of low confidence; peak and count include them, and \
+                 --fail-on-guesses adds them"
             ))?;
         }
         self.held.iter().try_for_each(|text| say(&format!("--fail-on: {text}")))?;
@@ -184,8 +184,8 @@ impl Judged {
 fn beside(peak: &DevicePeak, before: Option<u64>) -> String {
     let (device, now) = (&peak.device, bytes(peak.bytes));
     let Some(before) = before else {
-        return format!("The peak of {device} is {now}; the baseline has no memory there.");
+        return format!("The peak of {device} is {now}; the baseline has no memory of this device.");
     };
     let more = 100.0 * (peak.bytes as f64 - before as f64) / before.max(1) as f64;
-    format!("The peak of {device} is {now}, {more:+.1} % beside the baseline's {}.", bytes(before))
+    format!("The peak of {device} is {now}, {more:+.1} % relative to the baseline's {}.", bytes(before))
 }

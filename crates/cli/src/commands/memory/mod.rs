@@ -1,4 +1,4 @@
-//! `memory`: who holds memory at its peaks, what of it is for nothing, what a change would save.
+//! `memory`: live memory at the peaks by owner, waste, and savings of suggestions.
 
 mod baseline;
 mod conditions;
@@ -27,17 +27,17 @@ use stackline_present::terminal::clean_lines;
 /// Points of the curve for people.
 const CURVE_POINTS: usize = 20;
 
-/// Runs the command; tells whether a `--fail-on` condition held.
+/// Run the command. The result is true if a `--fail-on` condition held.
 pub(crate) fn run(args: &MemoryArgs, common: &Common) -> Result<bool> {
     if common.steps.is_some() {
-        return Err(wrong_use("a memory trace has no steps to choose from"));
+        return Err(wrong_use("a memory trace has no steps to select"));
     }
     let mut run = run_of(&args.inputs, common)?;
     let (gate, rules) = (Gate::read(&args.gate, &args.inputs)?, rules(args)?);
     let files = run.memory_files()?;
     let trace = match common.rank {
         _ if files.is_empty() && args.inputs.len() > 1 => {
-            return Err(wrong_use("one input at a time, or several files of memory alone"));
+            return Err(wrong_use("give one input, or several files that contain only memory data"));
         }
         None if !files.is_empty() => return several::run(&run, &files, args, common).map(|()| false),
         Some(rank) if !files.is_empty() && args.process.is_none() => trace_of_rank(&run, &files, (rank, common))?,
@@ -74,10 +74,10 @@ pub(crate) fn run(args: &MemoryArgs, common: &Common) -> Result<bool> {
 /// The memory trace of the input; of a process or a rank, if one was chosen.
 fn opened(run: &mut Run, process: Option<&str>, rank: Option<i64>) -> Result<MemoryTrace> {
     match (process, rank) {
-        (Some(_), Some(_)) => return Err(wrong_use("--process and --rank choose both; give one of them")),
+        (Some(_), Some(_)) => return Err(wrong_use("--process and --rank both select a process; give one of them")),
         (Some(wanted), None) => return of_process(run, wanted),
         (None, Some(_)) if run.is_memory_alone()? => {
-            return Err(wrong_use("a file of memory has no ranks to choose from"));
+            return Err(wrong_use("a memory file has no ranks to select"));
         }
         (None, Some(rank)) => run.select_rank(rank)?,
         (None, None) => {}
@@ -93,13 +93,13 @@ fn of_process(run: &Run, wanted: &str) -> Result<MemoryTrace> {
         return Ok(processes.swap_remove(at));
     }
     if processes.is_empty() {
-        return Err(wrong_use("--process: the input does not hold the memory of several processes"));
+        return Err(wrong_use("--process: the input does not contain memory of several processes"));
     }
     let labels: Vec<&str> = processes.iter().map(|trace| &trace.label[..]).collect();
-    Err(wrong_use(format!("--process: none is {wanted:?}; there are: {}", labels.join(", "))))
+    Err(wrong_use(format!("--process: no process {wanted:?}; there are: {}", labels.join(", "))))
 }
 
-/// From when on something is a pattern.
+/// Thresholds of memory patterns.
 fn rules(args: &MemoryArgs) -> Result<Rules> {
     let mut settings = Settings::default();
     for text in &args.set {
@@ -107,7 +107,7 @@ fn rules(args: &MemoryArgs) -> Result<Rules> {
     }
     let is_of_memory = |code: &&str| findings::rules::of_memory().any(|rule| rule.code == *code);
     if let Some(code) = settings.rules().find(|code| !is_of_memory(code)) {
-        return Err(wrong_use(format!("--set: {code} is no rule of memory; `stackline findings` looks at it")));
+        return Err(wrong_use(format!("--set: {code} is not a memory rule; set it in `stackline findings`")));
     }
     Ok(stackline_engine::memory_rules(&settings))
 }
@@ -193,7 +193,7 @@ fn overview((args, common): (&MemoryArgs, &Common), analysis: &MemoryAnalysis<'_
     all
 }
 
-/// The tables for a language model: without what findings tell, and without what columns of the allocator mean.
+/// Tables for a language model, without findings and allocator columns.
 pub(super) fn overview_for_agent(args: &MemoryArgs, common: &Common, analysis: &MemoryAnalysis<'_>) -> Vec<Table> {
     let mut tables = overview((args, common), analysis);
     tables.retain(|table| !["memory_waste", "memory_suggestions"].contains(&table.name.as_ref()));
@@ -204,16 +204,16 @@ pub(super) fn overview_for_agent(args: &MemoryArgs, common: &Common, analysis: &
     tables
 }
 
-/// That what is told to do together is not all to be seen, where the table is cut.
+/// Note for a shortened table that hides some of the suggestions to combine.
 fn cut_note(common: &Common, listed: &[usize], chosen: &[usize]) -> Option<String> {
     let rows = common.limit.unwrap_or(ROWS);
     let is_cut = common.format == Format::Table && rows > 0;
     let unseen = |at: &usize| listed.iter().position(|other| other == at).is_none_or(|row| row >= rows);
     (is_cut && chosen.iter().any(unseen))
-        .then(|| "Not all of these numbers are shown: --limit 0 shows all rows.".to_owned())
+        .then(|| "Some of these numbers are not shown: --limit 0 shows all rows.".to_owned())
 }
 
-/// Leaves out columns that say for programs what others say for people: parts of places, and of what to change.
+/// Remove columns that repeat others for programs: parts of source locations and of changes.
 fn for_people(table: &mut Table) {
     if table.name == "memory_at_peak" {
         return;
@@ -239,7 +239,7 @@ fn for_people(table: &mut Table) {
     place_before_numbers(table);
 }
 
-/// A terminal has no room for the columns on the right: the place, which everybody looks for, stands behind the bytes.
+/// Move the source location after the bytes, since a terminal may cut the columns on the right.
 fn place_before_numbers(table: &mut Table) {
     let position = |table: &Table, name: &str| table.columns.iter().position(|column| column.name == name);
     let Some(place) = position(table, "place") else { return };
@@ -256,7 +256,7 @@ pub(in crate::commands) fn described(memory: &MemoryTrace) -> Trace {
     trace
 }
 
-/// What was read.
+/// Header: the memory trace that was read.
 pub(super) fn head(trace: &MemoryTrace) -> String {
     let devices: Vec<&str> = trace.devices.iter().map(|device| trace.strings.get(device.name)).collect();
     let count = |count: usize, one: &str, many: &str| {
@@ -272,34 +272,36 @@ pub(super) fn head(trace: &MemoryTrace) -> String {
     );
     let processes = stackline_ingest::diagnostics::processes_of(&trace.report);
     if processes > 1 {
-        text.push_str(&format!("1 of {processes} memory traces here: --process chooses another one.\n"));
+        text.push_str(&format!("1 of {processes} memory traces in the input: --process selects another one.\n"));
     }
     text.push_str(missing(trace));
     text
 }
 
-/// What the source does not tell, and how to record it: the first of what hides the rest.
+/// Missing data of the source and instructions to record it: the most important note only.
 fn missing(trace: &MemoryTrace) -> &'static str {
     let has_paths = trace.objects.stack.iter().any(|stack| stack.is_some());
     // Of the sources, snapshots of PyTorch's allocator alone have segments.
     let is_snapshot = !trace.segments.is_empty();
     if stackline_ingest::diagnostics::has_no_history(&trace.report) {
         if has_paths {
-            "The snapshot has no history: no peak, and call paths only of what is in use. Call torch.cuda.memory._record_memory_history() \
-             before the model is made, and _dump_snapshot() behind the step.\n"
+            "The snapshot has no history: no peak, and call paths only of live objects. Call \
+             torch.cuda.memory._record_memory_history() before the model is created, and _dump_snapshot() after the \
+             step.\n"
         } else {
-            "The snapshot has no history: no peak, no call paths. Call torch.cuda.memory._record_memory_history() before the model is made, \
-             and _dump_snapshot() behind the step.\n"
+            "The snapshot has no history: no peak, no call paths. Call torch.cuda.memory._record_memory_history() \
+             before the model is created, and _dump_snapshot() after the step.\n"
         }
     } else if stackline_ingest::diagnostics::is_outside_window(&trace.report) {
-        "No operator ran while recording went on, so nobody knows who touches memory: record a longer or another part (--duration, --after, --steps).\n"
+        "No operator ran during the recording, so memory accesses are unknown. Record a longer or another part \
+         (--duration, --after, --steps).\n"
     } else if trace.objects.is_empty() {
-        "There is nothing in it that takes memory: neither allocations nor what was there before.\n"
+        "The input contains no memory objects: no allocations, and no earlier objects.\n"
     } else if is_snapshot && !has_paths {
-        "The snapshot has no call paths: no line of the program can be told. Call torch.cuda.memory._record_memory_history(context=\"all\", \
-         stacks=\"all\") before the model is made.\n"
+        "The snapshot has no call paths, so allocations have no source lines. Call \
+         torch.cuda.memory._record_memory_history(context=\"all\", stacks=\"all\") before the model is created.\n"
     } else if !trace.has_accesses {
-        "The source does not say who touches memory: unused, early and late memory cannot be told.\n"
+        "The input has no memory accesses: unused memory, early allocations and late frees cannot be found.\n"
     } else {
         ""
     }

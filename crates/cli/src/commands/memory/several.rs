@@ -1,4 +1,4 @@
-//! `memory` of several files: ranks of a job beside each other, or a series in time.
+//! `memory` for several files: ranks of a job, or a series over time.
 
 use super::described;
 use crate::args::{Common, Format, MemoryArgs};
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 /// Files of memory, each with its name.
 type Files = [(PathBuf, String)];
 
-/// What was read of several files.
+/// Results of reading several files.
 pub(in crate::commands) struct Read {
     pub(in crate::commands) memories: SeveralMemories,
     /// The read reports of the files, and of those that could not be read.
@@ -45,7 +45,7 @@ pub(super) fn run(run: &Run, files: &Files, args: &MemoryArgs, common: &Common) 
     if is_for_people { say(&next(&memories, run)) } else { Ok(()) }
 }
 
-/// The memory trace of a rank. Where names tell which file that is, no other one is read.
+/// Memory trace of a rank. If file names contain the rank, no other file is read.
 pub(in crate::commands) fn trace_of_rank(
     run: &Run,
     files: &Files,
@@ -65,11 +65,11 @@ pub(in crate::commands) fn trace_of_rank(
     let Read { memories, .. } = read(run, files, common)?;
     let MemorySource { path, member } =
         memories.file_of_rank(rank).map_err(|available| match available.is_empty() {
-            true => wrong_use("--rank: these files of memory do not say which ranks they are; give one of them"),
+            true => wrong_use("--rank: these memory files have no ranks; give one of them"),
             false => Error::NoRank { wanted: rank, available }.into(),
         })?;
     let traces = reading(run, |run| run.memories_of_file(path))?;
-    traces.into_iter().nth(member.unwrap_or(0)).ok_or_else(|| wrong_use("no file of memory was read"))
+    traces.into_iter().nth(member.unwrap_or(0)).ok_or_else(|| wrong_use("no memory file could be read"))
 }
 
 /// Reads file after file: of each only its summary is kept.
@@ -99,7 +99,7 @@ pub(in crate::commands) fn read(run: &Run, files: &Files, common: &Common) -> Re
         }
     }
     if summaries.is_empty() {
-        return Err(failed.into_iter().next().map_or_else(|| wrong_use("no file of memory was read"), Into::into));
+        return Err(failed.into_iter().next().map_or_else(|| wrong_use("no memory file could be read"), Into::into));
     }
     let mut skipped = Trace::default();
     skipped.meta.name = run.name();
@@ -110,7 +110,7 @@ pub(in crate::commands) fn read(run: &Run, files: &Files, common: &Common) -> Re
     Ok(Read { memories: SeveralMemories::new(summaries), reports })
 }
 
-/// What a trace is called that is one of several in a file: as the file, and then the member.
+/// Name of one of several memory traces in a file: the file, then the member.
 fn name_of_member((path, name): (&Path, &str), trace: &MemoryTrace, files: &Files) -> String {
     if files.len() == 1 {
         return trace.label.clone();
@@ -150,17 +150,19 @@ fn refuse_options_of_one(files: &Files, args: &MemoryArgs) -> Result<()> {
     Err(wrong_use(match files {
         [(archive, _)] => {
             let archive = archive.display();
-            format!("{asked}: of one memory trace, and {archive} holds several; unpack it and give one of its files")
+            format!(
+                "{asked} needs one memory trace, and {archive} contains several; unpack it and give one of its files"
+            )
         }
         _ => {
             let example = files.first().map(|(path, _)| path.display().to_string()).unwrap_or_default();
             let count = files.len();
-            format!("{asked}: of one memory trace, and these are {count} files; give one, such as {example}")
+            format!("{asked} needs one memory trace, and these are {count} files; give one, such as {example}")
         }
     }))
 }
 
-/// How to go on: the command that shows one of the ranks, or what changed from the first to the last time.
+/// Suggested next command: one of the ranks, or the change from the first to the last file.
 fn next(memories: &SeveralMemories, run: &Run) -> String {
     let files = memories.to_look_at();
     let paths: Vec<PathBuf> = files.iter().map(|(_, source)| source.path.clone()).collect();
@@ -168,7 +170,7 @@ fn next(memories: &SeveralMemories, run: &Run) -> String {
     let command = match (&files[..], memories.arrangement()) {
         ([(Some(rank), _)], _) if is_packed => command_line("memory", run.inputs(), &[format!("--rank {rank}")]),
         _ if is_packed => {
-            return "Unpack the archive to look at one of its files, or to compare two with `stackline diff`."
+            return "Unpack the archive to analyze one of its files, or to compare two with `stackline diff`."
                 .to_owned();
         }
         ([_, _], Arrangement::Times) => command_line("diff", &paths, &[]),

@@ -1,4 +1,4 @@
-//! Runs the command as if it ran alone: signals pass on to it, and its end becomes ours.
+//! Launch the recorded command: forward signals to it, and end with its exit code or signal.
 
 use crate::failure::cannot_run;
 use anyhow::{Context, Result};
@@ -24,7 +24,7 @@ const PASSED_ON: [i32; 7] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2,
 
 /// Runs the command and waits for its end; the result is its process number and how it ended.
 pub(super) fn run(command: &[OsString], environment: &[(&str, OsString)]) -> Result<(u32, ExitStatus)> {
-    let [program, arguments @ ..] = command else { return Err(cannot_run(NOT_FOUND, "there is no command")) };
+    let [program, arguments @ ..] = command else { return Err(cannot_run(NOT_FOUND, "the command is missing")) };
     // From here on no signal ends this process; a handler is no heritage, so the command starts with none.
     let mut signals = SignalsInfo::<WithOrigin>::new(wanted()).context("cannot handle signals")?;
     let mut child = start(program, arguments, environment).map_err(|error| not_started(program, &error))?;
@@ -50,13 +50,14 @@ pub(super) fn run(command: &[OsString], environment: &[(&str, OsString)]) -> Res
     });
     wait_until_ended(pid);
     *alive.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    let ended = child.wait().context("cannot learn how the command ended");
+    let ended = child.wait().context("cannot get the exit status of the command");
     handle.close();
     let _ = forwarder.join();
     Ok((pid.as_raw().cast_unsigned(), ended?))
 }
 
-/// Now, for the processes of the command to count from. Those on other machines, which the variable reaches as well, tell so by the boot.
+/// Environment variable with the current time, from which processes of the command count. Processes on other machines
+/// detect that by the boot ID.
 pub(super) fn begin() -> Option<(&'static str, OsString)> {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).ok()?;
     let ns = i128::from(now.tv_sec()) * 1_000_000_000 + i128::from(now.tv_nsec());
@@ -85,7 +86,7 @@ pub(super) fn signaled(pid: u32, ended: ExitStatus) -> Option<Signaled> {
     Some(Signaled { pid, signal, name, at_unix_ns: i64::try_from(now.as_nanos()).unwrap_or(0) })
 }
 
-/// The first signal for real time, of those that programs see (`kill -l`).
+/// First real-time signal that programs may use (`kill -l`).
 const FIRST_REAL_TIME: i32 = 34;
 
 fn real_time_name(signal: i32) -> String {
@@ -109,7 +110,7 @@ fn wait_until_ended(pid: Pid) {
     while waitid(Id::Pid(pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT) == Err(nix::errno::Errno::EINTR) {}
 }
 
-/// The signals to pass on, without those that this process was told to ignore: so must the command be when it starts.
+/// Signals to forward. Signals that this process ignores are excluded, since the command inherits that.
 fn wanted() -> impl Iterator<Item = i32> {
     PASSED_ON.into_iter().filter(|&signal| !is_ignored(signal))
 }
@@ -130,11 +131,12 @@ fn not_started(program: &OsString, error: &io::Error) -> anyhow::Error {
     let name = program.to_string_lossy();
     match error.kind() {
         io::ErrorKind::NotFound => cannot_run(NOT_FOUND, format!("{name}: command not found")),
-        _ => cannot_run(NOT_RUN, format!("{name}: cannot be run: {error}")),
+        _ => cannot_run(NOT_RUN, format!("{name}: cannot be started: {error}")),
     }
 }
 
-/// The exit code of what ended. If it was killed by a signal, this process is, too, and this does not return.
+/// Exit code of the command. If a signal killed the command, this function kills its own process with it and does not
+/// return.
 pub(super) fn end_like(ended: ExitStatus) -> u8 {
     let Some(signal) = ended.signal() else {
         return ended.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1);

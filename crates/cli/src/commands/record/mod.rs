@@ -1,6 +1,6 @@
-//! `record`: runs a command with the recorder in its Python processes, and merges what they wrote.
+//! `record`: run a command with the recorder in its Python processes, and merge their streams.
 //!
-//! The command runs as it does alone. Whatever goes wrong here after it has started never changes its result.
+//! The command behaves as without recording. Failures here after its start never change its result.
 
 mod launch;
 mod options;
@@ -18,7 +18,7 @@ use stackline_present::human;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
-/// Runs the command; the result is the exit code of what it ran. If that was killed by a signal, so is this process.
+/// Run the command and return its exit code. If a signal killed it, this process ends by the same signal.
 pub(crate) fn run(args: &RecordArgs, common: &Common) -> Result<u8> {
     let options = options::variables(args, common)?;
     let recorder = run_directory::recorder()?;
@@ -26,7 +26,7 @@ pub(crate) fn run(args: &RecordArgs, common: &Common) -> Result<u8> {
     let place = match RunDirectory::create(common.output.as_deref(), &args.command) {
         Ok(place) => place,
         Err(error) if is_full(&error) => {
-            say(&format!("stackline: {error:#}: nothing is recorded, the command runs without"))?;
+            say(&format!("stackline: {error:#}: nothing is recorded, the command runs without recording"))?;
             return Ok(launch::end_like(launch::run(&args.command, &[])?.1));
         }
         Err(error) => return Err(error),
@@ -61,16 +61,16 @@ pub(crate) fn run(args: &RecordArgs, common: &Common) -> Result<u8> {
     Ok(launch::end_like(ended))
 }
 
-/// Whether there was no room for a run directory: no reason to run the command another time.
+/// Check if there was no space for a run directory, which is no reason to run the command again.
 fn is_full(error: &anyhow::Error) -> bool {
     let kind = error.root_cause().downcast_ref::<io::Error>().map(io::Error::kind);
     matches!(kind, Some(ErrorKind::StorageFull | ErrorKind::FileTooLarge | ErrorKind::QuotaExceeded))
 }
 
-const NOTHING: &str = "nothing was recorded: no Python process reported. Only Python can be recorded, without \
-    its options -I, -S and -E, and with the environment that the command was given.";
+const NOTHING: &str = "nothing was recorded: no Python process reported. Recording needs Python without -I, -S and \
+                       -E, and the environment that the command was given.";
 
-/// What was recorded, where the streams could be read but not merged, or not even that.
+/// Summary of streams that could not be merged, or not be read.
 fn not_merged(
     args: &RecordArgs,
     common: &Common,
@@ -90,14 +90,14 @@ fn not_merged(
     }
 }
 
-/// What is missing of the recording, and why.
+/// Missing records of the recording with reasons.
 fn missing(tree: &CallingContextTree) -> String {
     let is_write = |problem: &&Problem| ["not_written", "write_delayed"].contains(&problem.code.as_str());
     let mut text: String =
         tree.report.problems.iter().filter(is_write).map(|problem| format!("; {}", problem.example)).collect();
     let is_other = |problem: &Problem| problem.severity != Severity::Note && !is_write(&problem);
     if tree.report.problems.iter().any(is_other) {
-        text.push_str("; some records may be missing, as the read report says");
+        text.push_str("; records may be missing: see the read report");
     }
     text
 }
@@ -106,7 +106,7 @@ fn missing(tree: &CallingContextTree) -> String {
 #[derive(Clone, Copy)]
 enum Part {
     All,
-    /// From a time or a step on, or some steps.
+    /// Start at a time or step, or a range of steps.
     Later,
     /// For a time, which counts from the begin of the recording: imports may take longer.
     Ends,
@@ -122,8 +122,7 @@ fn part(args: &RecordArgs, common: &Common) -> Part {
     }
 }
 
-/// The command to look at the recording with: what to change is told where the calls of operators are known, and who wastes memory if
-/// that was asked for.
+/// Suggested next command: `findings` if operator calls are recorded, `memory` if memory was requested.
 fn next(args: &RecordArgs, tree: &CallingContextTree) -> &'static str {
     let is_operator = |kind| matches!(kind, FrameKind::Operator | FrameKind::Backward);
     let has_operators = tree.frames.iter().any(|frame| is_operator(frame.kind()));
@@ -134,7 +133,7 @@ fn next(args: &RecordArgs, tree: &CallingContextTree) -> &'static str {
     }
 }
 
-/// How the command ended, if not by itself, what was recorded, what worked, what is missing, `more` to say, and at last what to do next.
+/// Summary line: end of the command, recorded data, sources, missing records, `more`, and the next command.
 fn summary(tree: &CallingContextTree, (how, run, next): (&str, &str, &str), (part, more): (Part, &str)) -> String {
     let mut off: Vec<String> = Vec::new();
     let mut on: Vec<&str> = Vec::new();
@@ -158,12 +157,10 @@ fn summary(tree: &CallingContextTree, (how, run, next): (&str, &str, &str), (par
     let nothing = match (tree.metrics.is_empty(), part) {
         (false, _) => "",
         (true, _) if !how.is_empty() => "; nothing was measured before the program ended",
-        (true, Part::Later) => "; nothing was measured: the part that was asked for may not have been reached",
-        (true, Part::Ends) => {
-            "; nothing was measured: the part that was asked for may not have been reached, or was over before"
-        }
-        (true, Part::All) if is_whole => "; no operator of PyTorch ran",
-        (true, Part::All) => "; no measurement was written: whether operators of PyTorch ran is not known",
+        (true, Part::Later) => "; nothing was measured: the requested part may not have been reached",
+        (true, Part::Ends) => "; nothing was measured: the requested part may not have been reached, or ended earlier",
+        (true, Part::All) if is_whole => "; no PyTorch operator ran",
+        (true, Part::All) => "; no measurement was written, so it is unknown if PyTorch operators ran",
     };
     let overhead = super::overhead::sentence(tree).map_or_else(String::new, |text| format!("; {text}"));
     format!(
@@ -186,9 +183,9 @@ mod tests {
         let of = |how| summary(&tree, (how, "a.stackline", "calls"), (Part::All, ""));
         let failed = of("the command exited with 1. ");
         assert!(failed.contains("; nothing was measured before the program ended"), "{failed}");
-        assert!(of("").contains("; no operator of PyTorch ran"));
+        assert!(of("").contains("; no PyTorch operator ran"));
         let nothing = summary(&CallingContextTree::default(), ("", "a.stackline", "calls"), (Part::All, ""));
-        assert!(nothing.contains("whether operators of PyTorch ran is not known"), "{nothing}");
+        assert!(nothing.contains("it is unknown if PyTorch operators ran"), "{nothing}");
     }
 
     #[test]
@@ -203,11 +200,7 @@ mod tests {
         );
         assert_eq!(missing(&tree), "; 7-0.slr: disk full for 2.1 s; 12 records not written");
         tree.report.count("process_killed", Severity::Lost, "", None, "8-0.slr");
-        assert!(
-            missing(&tree).ends_with("; some records may be missing, as the read report says"),
-            "{}",
-            missing(&tree)
-        );
+        assert!(missing(&tree).ends_with("; records may be missing: see the read report"), "{}", missing(&tree));
     }
 
     #[test]
@@ -216,7 +209,7 @@ mod tests {
         let of = |part| summary(&tree, ("", "a.stackline", "calls"), (part, ""));
         let (later, ends) = (of(Part::Later), of(Part::Ends));
         assert!(later.contains("may not have been reached. Next"), "{later}");
-        assert!(ends.contains("may not have been reached, or was over before. Next"), "{ends}");
+        assert!(ends.contains("may not have been reached, or ended earlier. Next"), "{ends}");
     }
 
     #[test]
@@ -224,7 +217,7 @@ mod tests {
         let overhead = Some(CallOverhead { unrecorded_steps: 1, ..CallOverhead::default() });
         let process = CallProcess { overhead, ..CallProcess::default() };
         let tree = CallingContextTree { processes: vec![process], ..CallingContextTree::default() };
-        let text = summary(&tree, ("", "a.stackline", "calls"), (Part::All, "; 1 process was still running"));
+        let text = summary(&tree, ("", "a.stackline", "calls"), (Part::All, "; 1 process is still running"));
         assert!(text.ends_with("still running. Next: stackline calls a.stackline"), "{text}");
         assert!(text.contains("; overhead of recording: too few steps to tell"), "{text}");
     }

@@ -1,4 +1,4 @@
-//! How to record: from what was typed to the variables that the recorder reads in each process.
+//! Recording options: from arguments to environment variables of the recorder.
 
 use crate::args::{Common, Format, Mode, RecordArgs};
 use crate::failure::wrong_use;
@@ -6,37 +6,37 @@ use anyhow::Result;
 use stackline_ingest::recording::{COUNTERS, MAX_COUNTERS};
 use std::ffi::OsString;
 
-/// What can be left out.
+/// Sources that can be disabled.
 const SOURCES: &[&str] = &["python", "pytorch", "compilations", "kernels"];
 
-/// The variables; what was not typed is left to the environment.
+/// Environment variables for the given options. Other variables keep their value.
 pub(super) fn variables(args: &RecordArgs, common: &Common) -> Result<Vec<(&'static str, OsString)>> {
     if let Some(unknown) = args.without.iter().find(|name| !SOURCES.contains(&name.as_str())) {
-        return Err(wrong_use(format!("no source {unknown:?}; --without knows: {}", SOURCES.join(", "))));
+        return Err(wrong_use(format!("unknown source {unknown:?}; --without accepts: {}", SOURCES.join(", "))));
     }
     if let Some(unknown) = args.counters.iter().find(|name| !COUNTERS.contains(&name.as_str())) {
-        return Err(wrong_use(format!("no counter {unknown:?}; --counters knows: {}", COUNTERS.join(", "))));
+        return Err(wrong_use(format!("unknown counter {unknown:?}; --counters accepts: {}", COUNTERS.join(", "))));
     }
     if args.counters.len() > MAX_COUNTERS {
         return Err(wrong_use(format!("{} counters; at most {MAX_COUNTERS} can be read", args.counters.len())));
     }
     if !args.counters.is_empty() && args.sample_hz == Some(0) && args.real_hz.unwrap_or(0) == 0 {
-        return Err(wrong_use("--counters are read with samples, and --sample-hz 0 takes none"));
+        return Err(wrong_use("--counters are read with samples, which --sample-hz 0 disables"));
     }
     if common.format != Format::Table || !common.tables.is_empty() || common.limit.is_some() {
         return Err(wrong_use(
-            "record makes a run directory, no table: leave --format, --table and --limit out, and give them to \
+            "record writes a run directory, no table: leave --format, --table and --limit out, and use them with \
              `stackline calls RUN` afterwards",
         ));
     }
     if common.clip_overlaps {
-        return Err(wrong_use("--clip-overlaps is for operations of GPUs, which record does not record; leave it out"));
+        return Err(wrong_use("--clip-overlaps applies to GPU operations, which record does not record; leave it out"));
     }
     if common.rank.is_some() {
-        return Err(wrong_use("record takes all ranks; `stackline calls --by rank` tells them apart"));
+        return Err(wrong_use("record records all ranks; `stackline calls --by rank` separates them"));
     }
     if args.shapes && args.without.iter().any(|name| name == "pytorch") {
-        return Err(wrong_use("--shapes are those of PyTorch's operators, which --without pytorch leaves out"));
+        return Err(wrong_use("--shapes needs PyTorch operators, which --without pytorch disables"));
     }
     let mut variables: Vec<(&'static str, OsString)> = Vec::new();
     let mut set = |name, value: Option<String>| variables.extend(value.map(|value| (name, value.into())));
@@ -57,7 +57,7 @@ pub(super) fn variables(args: &RecordArgs, common: &Common) -> Result<Vec<(&'sta
     set("STACKLINE_DURATION", args.duration.clone());
     if let Some(steps) = common.steps {
         if steps.first < 0 {
-            return Err(wrong_use(format!("steps count from 0, {} is not one of them", steps.first)));
+            return Err(wrong_use(format!("steps are numbered from 0, not {}", steps.first)));
         }
         set("STACKLINE_STEPS", Some(format!("{}..{}", steps.first, steps.last)));
     }

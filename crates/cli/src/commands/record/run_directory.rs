@@ -13,16 +13,16 @@ const BOOTSTRAP: [(&str, &str); 2] = [
 ];
 /// The recorder's file.
 const RECORDER: &str = "libstackline_record.so";
-/// The same in a Python package, beside whose scripts this program may stand.
+/// Path of the recorder inside an installed Python package, if this program is one of its scripts.
 const PACKAGED: &str = "stackline/_stackline_record.so";
 /// Names the recorder's file.
 const RECORDER_VARIABLE: &str = "STACKLINE_RECORDER";
 
 /// Run directory of a recording that starts.
 pub(super) struct RunDirectory {
-    /// As it was given, for messages.
+    /// Path as given, for messages.
     given: PathBuf,
-    /// From the root: processes change their directories.
+    /// Absolute path, since processes change their directories.
     run: PathBuf,
 }
 
@@ -33,7 +33,7 @@ impl RunDirectory {
             Some(path) => make(path)?,
             None => make_free(&name(command))?,
         };
-        let located = || format!("{}: cannot make a run directory", given.display());
+        let located = || format!("{}: cannot create a run directory", given.display());
         let run = fs::canonicalize(&given).with_context(located)?;
         let place = Self { given, run };
         if let Err(error) = place.fill() {
@@ -45,7 +45,7 @@ impl RunDirectory {
 
     fn fill(&self) -> Result<()> {
         if self.run.as_os_str().to_string_lossy().contains(':') {
-            return Err(wrong_use(format!("{}: PYTHONPATH cannot hold a path with a colon", self.run.display())));
+            return Err(wrong_use(format!("{}: PYTHONPATH cannot contain a path with a colon", self.run.display())));
         }
         let located = || format!("{}: cannot write", self.run.display());
         fs::create_dir(self.run.join("streams")).with_context(located)?;
@@ -62,7 +62,7 @@ impl RunDirectory {
         self.run.join("inject")
     }
 
-    /// The variables that the command gets besides those of this process.
+    /// Additional environment variables of the command.
     pub(super) fn environment(&self, recorder: &Path) -> Result<Vec<(&'static str, OsString)>> {
         let inherited = std::env::var_os("PYTHONPATH").filter(|path| !path.is_empty());
         let paths = std::iter::once(self.inject()).chain(inherited.iter().flat_map(std::env::split_paths));
@@ -104,7 +104,7 @@ fn make(path: &Path) -> Result<PathBuf> {
             Err(wrong_use(format!("{} exists already; choose another name with -o", path.display())))
         }
         Err(error) => {
-            let advice = "cannot make a run directory here; choose another place with -o";
+            let advice = "cannot create a run directory here; choose another directory with -o";
             Err(error).with_context(|| format!("{}: {advice}", path.display()))
         }
     }
@@ -125,7 +125,7 @@ fn make_free(name: &str) -> Result<PathBuf> {
     Err(wrong_use(format!("{name}.stackline and thousands of others exist; choose a name with -o")))
 }
 
-/// What a run of a command is called: after its script or module, or the command itself.
+/// Default name of the run: the script, module, or command.
 fn name(command: &[OsString]) -> String {
     let words: Vec<&Path> = command.iter().map(Path::new).collect();
     let script = words.iter().find(|word| word.extension().is_some_and(|extension| extension == "py"));
@@ -158,14 +158,14 @@ fn packaged(libraries: &Path) -> Vec<PathBuf> {
     found.into_iter().map(|(_, file)| file).collect()
 }
 
-/// The recorder: what the variable names, beside this program, or where it is installed.
+/// Path of the recorder: from the variable, from the directory of this program, or from the installation.
 pub(super) fn recorder() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os(RECORDER_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from) {
         return fs::canonicalize(&path)
-            .with_context(|| format!("{}: no recorder there, as {RECORDER_VARIABLE} says", path.display()));
+            .with_context(|| format!("{}: no recorder at the path of {RECORDER_VARIABLE}", path.display()));
     }
     let program =
-        std::env::current_exe().and_then(fs::canonicalize).context("this program does not know where it is")?;
+        std::env::current_exe().and_then(fs::canonicalize).context("the location of this program is unknown")?;
     let folder = program.parent().unwrap_or(Path::new("."));
     let places = [folder.join(RECORDER), folder.join("../lib/stackline").join(RECORDER)];
     // Fedora keeps packages with machine code apart.
@@ -173,8 +173,8 @@ pub(super) fn recorder() -> Result<PathBuf> {
     let found = places.into_iter().chain(packages).find_map(|place| fs::canonicalize(place).ok());
     found.ok_or_else(|| {
         unreadable(format!(
-            "{RECORDER} is neither in {} nor in ../lib/stackline of it; build it with `cargo build --release -p \
-             stackline-record`, or name it with {RECORDER_VARIABLE}",
+            "{RECORDER} is neither in {} nor in ../lib/stackline relative to it; build it with `cargo build --release \
+             -p stackline-record`, or set {RECORDER_VARIABLE}",
             folder.display()
         ))
     })

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long processes may take to end after the command. The resource tracker of `multiprocessing` learns from its end that it shall
-/// end, too, and is no daemon: it takes some 20 ms, on a busy machine much longer.
+/// Time limit for processes to end after the command. The resource tracker of `multiprocessing` is not a daemon and
+/// ends after its parent, usually within 20 ms, on a busy machine later.
 const PATIENCE: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -20,18 +20,19 @@ pub(super) fn sentence(run: &Path) -> String {
     }
     match running {
         0 => String::new(),
-        1 => "; 1 process was still running: its recording goes on".to_owned(),
-        count => format!("; {count} processes were still running: their recordings go on"),
+        1 => "; 1 process is still running and being recorded".to_owned(),
+        count => format!("; {count} processes are still running and being recorded"),
     }
 }
 
-/// How many streams have a process that writes them.
+/// Number of streams with a live writer.
 fn count(streams: &Path) -> usize {
     let Ok(entries) = fs::read_dir(streams) else { return 0 };
     entries.flatten().filter(|entry| is_written(&entry.path()).unwrap_or(false)).count()
 }
 
-/// Whether the process that made a stream, whose number its name begins with, has it open: another process with that number has not.
+/// Check if the process of a stream, by the PID in its name, has the stream open. Another process with the same PID
+/// does not.
 fn is_written(stream: &Path) -> Option<bool> {
     let (pid, _) = stream.file_name()?.to_str()?.split_once('-')?;
     let pid: u32 = pid.parse().ok()?;
@@ -55,7 +56,7 @@ mod tests {
         // Of an earlier process with this number, and of one that is no process.
         drop(stream(format!("{}-1.slr", std::process::id())));
         drop(stream("ended_by_parent".to_owned()));
-        assert_eq!(sentence(&run), "; 1 process was still running: its recording goes on");
+        assert_eq!(sentence(&run), "; 1 process is still running and being recorded");
         let since = Instant::now();
         // As the resource tracker does.
         let ends = std::thread::spawn(move || {

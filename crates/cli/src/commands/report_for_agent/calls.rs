@@ -1,4 +1,4 @@
-//! `report --for-agent` of recordings that hold sums of calls.
+//! `report --for-agent` for recordings of sums of calls.
 
 use super::{FINDINGS, KERNELS, LENGTHS, NAME, cut, findings_of, short};
 use crate::args::{Common, SourceArgs, options_for};
@@ -21,8 +21,8 @@ pub(in crate::commands) fn of_calls(run: &Run, common: &Common, source: &SourceA
     let tree = crate::commands::calls::of_rank(run.profile()?, (&run.inputs()[0], common.rank))?;
     let (tree, name) = (fold_imports(tree), run.name());
     let mut out = format!(
-        "Performance report of the recording {name}: sums of calls, without the times of each. All numbers are measured in it unless \
-         they say predicted.\n"
+        "Performance report of the recording {name}: sums of calls without single timestamps. Numbers are measured \
+         unless marked as predicted.\n"
     );
     let step = step_time(&tree);
     out.push_str(&crate::commands::calls::head_for_agent(&tree, step.as_ref()));
@@ -53,11 +53,7 @@ fn lines(tree: &CallingContextTree, out: &mut String) {
     };
     lines.retain(|line| line.exclusive.sum > 0);
     lines.sort_by_key(|line| Reverse(line.exclusive.sum));
-    let _ = writeln!(
-        out,
-        "\nLines of Python by {} in them and in the operators that they call:",
-        metric.title(&tree.strings)
-    );
+    let _ = writeln!(out, "\nPython lines by {}, including operators that they call:", metric.title(&tree.strings));
     for line in lines.iter().take(KERNELS) {
         let _ = writeln!(
             out,
@@ -69,6 +65,6 @@ fn lines(tree: &CallingContextTree, out: &mut String) {
         );
     }
     if imports > 0 {
-        let _ = writeln!(out, "- imports of modules, wherever: {}", cost(imports));
+        let _ = writeln!(out, "- imports of modules (all): {}", cost(imports));
     }
 }

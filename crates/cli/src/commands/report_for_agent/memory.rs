@@ -1,4 +1,4 @@
-//! `report --for-agent` of files of memory.
+//! `report --for-agent` for memory files.
 
 use super::{FINDINGS, KERNELS, NAME, PROBLEMS, TITLE, cut, gain, short};
 use crate::args::{Cli, Command, Common, options_for};
@@ -16,7 +16,7 @@ use stackline_present::terminal::clean_lines;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-/// The highest peak of each device is looked at: further ones are mostly made of the same.
+/// Number of peaks per device. Further peaks mostly have the same composition.
 const PEAKS: usize = 1;
 /// Places that are listed.
 const PLACES: usize = 6;
@@ -33,8 +33,7 @@ pub(in crate::commands) fn of_memory(run: &Run, common: &Common) -> Result<Strin
         None => return of_several(run, &files, common),
     };
     let asked = Cli::try_parse_from(["stackline".as_ref(), "memory".as_ref(), "--".as_ref(), path.as_os_str()])?;
-    let mut out =
-        String::from("Report of memory of a device. All numbers are those of the file; savings are replayed.\n");
+    let mut out = String::from("Report of device memory. Numbers are from the file; savings are replayed.\n");
     out.push_str(&clean_lines(&memory::head(&trace)));
     let tables = match &asked.command {
         Command::Memory(args) => {
@@ -58,10 +57,10 @@ pub(in crate::commands) fn of_memory(run: &Run, common: &Common) -> Result<Strin
     Ok(cut(out, &more))
 }
 
-/// What several files are to each other, with the highest peak of each.
+/// Comparison of several files, with the highest peak of each.
 fn of_several(run: &Run, files: &[(PathBuf, String)], common: &Common) -> Result<String> {
     let memory::Read { memories, reports } = memory::read_several(run, files, common)?;
-    let mut out = String::from("Report of several files of memory of devices. All numbers are those of the files.\n");
+    let mut out = String::from("Report of device memory from several files. Numbers are from the files.\n");
     for sentence in memories.sentences() {
         let _ = writeln!(out, "{}", short(&sentence, 4 * TITLE));
     }
@@ -72,7 +71,7 @@ fn of_several(run: &Run, files: &[(PathBuf, String)], common: &Common) -> Result
     Ok(cut(out, &command_line("memory", run.inputs(), &[])))
 }
 
-/// Whether a table stands before the findings.
+/// Check if a table precedes the findings.
 fn is_first(table: &Table) -> bool {
     ["memory_peaks", "memory_out_of_memory", "memory_composition"].contains(&table.name.as_ref())
 }

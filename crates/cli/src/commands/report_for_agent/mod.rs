@@ -1,4 +1,4 @@
-//! `report --for-agent`: the report as little text for a language model.
+//! `report --for-agent`: a short report for a language model.
 
 mod calls;
 mod memory;
@@ -37,7 +37,7 @@ const TITLE: usize = 110;
 /// Lines of read reports that are listed.
 const PROBLEMS: usize = 4;
 
-/// How long the parts of a line are.
+/// Length limits of the parts of a line.
 #[derive(Clone, Copy)]
 struct Lengths {
     /// Traces, steps and critical paths that are listed.
@@ -45,9 +45,9 @@ struct Lengths {
     name: usize,
     shape: usize,
     title: usize,
-    /// A line of what no rule covers.
+    /// Length of a line on uncovered time.
     uncovered: usize,
-    /// Whether files stand with all of their folders.
+    /// Keep complete file paths.
     whole_paths: bool,
 }
 
@@ -75,7 +75,7 @@ pub(super) fn text_for_agent(session: &Session<'_>, run: &Run, content: &Content
     cut(fitting, &more)
 }
 
-/// What [`cut`] adds to the commands.
+/// Space for the text that [`cut`] adds to the commands.
 const ROOM: usize = 16;
 
 /// The first text that fits, or the last one.
@@ -90,7 +90,7 @@ fn first_that(texts: impl Iterator<Item = String>, fits: impl Fn(&str) -> bool) 
     last
 }
 
-/// What is summed over all operations: once, whatever the length of lines.
+/// Sums over all operations, computed once for all line lengths.
 struct Work<'t> {
     gpu_time: String,
     kernels: Option<Kernels>,
@@ -118,7 +118,7 @@ fn text_of_lengths(
     lengths: Lengths,
 ) -> String {
     let mut out = String::from(
-        "Performance report of a deep-learning trace. All numbers are measured in the trace unless they say predicted.\n",
+        "Performance report of a deep-learning trace. Numbers are measured in the trace unless marked as predicted.\n",
     );
     out.push_str(&stackline_present::cut_text(&session.set));
     out.push_str(&crate::output::failed_checks(session));
@@ -128,7 +128,7 @@ fn text_of_lengths(
     match found {
         Ok(found) => findings_of(found, lengths, &mut out),
         Err(error) => {
-            let _ = writeln!(out, "\nFindings: none could be looked for: {}", short(&error.to_string(), 2 * TITLE));
+            let _ = writeln!(out, "\nFindings: rules could not run: {}", short(&error.to_string(), 2 * TITLE));
         }
     }
     if let Some(kernels) = &work.kernels {
@@ -139,7 +139,7 @@ fn text_of_lengths(
     out
 }
 
-/// Traces, windows, steps, critical paths, and what was lost. Findings may be of inferred steps.
+/// Write traces, windows, steps, critical paths and missing records. Findings may refer to inferred steps.
 fn head(session: &Session<'_>, (content, are_inferred): (&Content, bool), lengths: Lengths, out: &mut String) {
     let name = |name: &str| if lengths.whole_paths { name.to_owned() } else { names::without_folders(name) };
     for info in session.infos.iter().take(lengths.ranks) {
@@ -207,7 +207,7 @@ fn steps(spread: Option<&Table>, are_inferred: bool, most: usize, out: &mut Stri
     more(rows.len(), most, "lines of steps", out);
 }
 
-/// How many of these are not listed.
+/// Write the number of unlisted items.
 fn more(count: usize, listed: usize, what: &str, out: &mut String) {
     if count > listed {
         let _ = writeln!(out, "and {} more {what}", count - listed);
@@ -225,10 +225,10 @@ fn findings_of(found: &Findings, lengths: Lengths, out: &mut String) {
     let (rank, length) = (rank.unwrap_or_default(), human::duration(found.step_ns));
     let _ = writeln!(out, "\nFindings, by predicted gain ({of}{rank} takes {length}):");
     if found.with_gpu_work && !found.are_inferred {
-        out.push_str("Here a step lasts until its GPU work is done; \"Steps\" above are spans on the CPU.\n");
+        out.push_str("A step here ends when its GPU work ends; \"Steps\" above are CPU spans.\n");
     }
     if let Some(ns) = found.between_ns {
-        let _ = writeln!(out, "Of it {} lie between steps.", human::duration(ns));
+        let _ = writeln!(out, "{} of it are between steps.", human::duration(ns));
     }
     for (at, finding) in listed(&found.findings) {
         // Where it gains least is left to `findings`.
@@ -264,7 +264,8 @@ fn findings_of(found: &Findings, lengths: Lengths, out: &mut String) {
     }
 }
 
-/// The first findings with their positions; of those of memory, which stand behind all that gain time, at least one.
+/// First findings with their positions, including at least one memory finding. Memory findings come after those that
+/// gain time.
 fn listed(findings: &[Finding]) -> impl Iterator<Item = (usize, &Finding)> {
     let has_memory = findings.iter().take(FINDINGS).any(|finding| finding.memory.is_some());
     let is_of_memory = |finding: &(usize, &Finding)| finding.1.memory.is_some();
@@ -282,14 +283,14 @@ fn gain(finding: &Finding, found: &Findings) -> String {
     finding.gain.map_or_else(String::new, |gain| {
         let (low, high) = (percent(gain.low_ns), percent(gain.high_ns));
         let bounds = match bounds_are_unknown(found, gain) {
-            true => "bounds not known".to_owned(),
+            true => "bounds unknown".to_owned(),
             false => format!("{low:.1} to {high:.1} %"),
         };
         format!("; predicted gain {:.1} % ({bounds})", percent(gain.ns))
     })
 }
 
-/// What numbers are summed over; nothing of a single trace.
+/// Number of traces that a sum covers; empty for one trace.
 fn summed_over(traces: usize) -> String {
     if traces > 1 { format!(", summed over the {traces} traces") } else { String::new() }
 }
@@ -366,7 +367,7 @@ fn shapes<'t>(traces: &'t [Trace], scope: Scope, kernels: &[&'t str]) -> BTreeMa
     most.into_iter().map(|(name, (_, shape))| (name, shape.replace(", ", ",").replace(",[]", ""))).collect()
 }
 
-/// Adds the time of kernels by their names and the input shapes of what launched them.
+/// Add kernel times by name and input shapes of the launching operator.
 fn shapes_of<'t>(trace: &'t Trace, scope: Scope, kernels: &[&str], times: &mut BTreeMap<(&'t str, &'t str), i64>) {
     let (dims, work) = (trace.attr("Input Dims"), scope.resolved(trace));
     let work = work.gpu_work(trace);
@@ -404,7 +405,7 @@ fn within(text: &str, most: usize) -> String {
     format!("{}{MARK}", &text[..boundary(text, most.saturating_sub(MARK.len_utf8()))])
 }
 
-/// The last boundary of characters that is not behind this byte.
+/// Last character boundary at or before this byte.
 fn boundary(text: &str, mut byte: usize) -> usize {
     while !text.is_char_boundary(byte) {
         byte -= 1;
@@ -412,7 +413,7 @@ fn boundary(text: &str, mut byte: usize) -> usize {
     byte
 }
 
-/// As many whole lines as fit, and a last one that says which commands show the rest.
+/// Cut the text to whole lines that fit, and append a line with the commands for the rest.
 fn cut(mut text: String, commands: &str) -> String {
     let more = format!("\nMore: {}\n", within(&stackline_present::terminal::clean(commands), MOST / 2));
     if text.len() + more.len() > MOST {

@@ -1,10 +1,10 @@
-//! Names and places on short lines.
+//! Shortened names and source locations for short lines.
 
 use super::short;
 use stackline_model::kernel_names::short_names;
 
-/// Kernel names cut to `most` characters, different ones to different texts: names that are cut alike are followed by what they do, or
-/// by the part in which they differ.
+/// Shorten kernel names to `most` characters and keep them distinct. Names with equal beginnings get their purpose or
+/// first differing part appended.
 pub(super) fn apart(names: &[&str], most: usize) -> Vec<String> {
     let owned: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let cut: Vec<String> = names.iter().map(|name| short(name, most)).collect();
@@ -26,7 +26,7 @@ pub(super) fn apart(names: &[&str], most: usize) -> Vec<String> {
     (0..names.len()).map(name).collect()
 }
 
-/// Characters of the part in which names differ, and of what stands before it.
+/// Characters of the differing part and of the text before it.
 const PART: usize = 32;
 const BEFORE: usize = 8;
 

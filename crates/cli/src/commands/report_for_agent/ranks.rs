@@ -1,4 +1,4 @@
-//! Tables of several ranks in a few lines: rows of one name as one, categories with their extremes.
+//! Tables of several ranks in few lines: one row per name, and ranges per category.
 
 use crate::view::{number, text};
 use stackline_model::Table;
@@ -55,7 +55,7 @@ pub(super) fn gpu_time(time: &Table, out: &mut String) {
     let whole: f64 = windows.values().sum();
     let of = match windows.len() {
         1 => "(% of the GPU's window)".to_owned(),
-        count => format!("(% of the windows of {count} GPUs together; of the GPUs with least and most)"),
+        count => format!("(% of the windows of {count} GPUs combined; range over GPUs)"),
     };
     let _ = writeln!(out, "\nGPU time by category {of}:");
     for (category, times) in &categories {
@@ -114,7 +114,7 @@ mod tests {
             .i64("time_ns", Unit::Ns, rows.iter().map(|row| row.2));
         let mut out = String::new();
         gpu_time(&table, &mut out);
-        assert!(out.contains("of 8 GPUs together"), "{out}");
+        assert!(out.contains("of 8 GPUs combined"), "{out}");
         assert!(out.contains("- computation 45.0 % (10.0 % on rank 0 to 80.0 % on rank 7), 360 ns\n"), "{out}");
         assert_eq!(out.lines().filter(|line| line.starts_with("- ")).count(), 2, "{out}");
         let one = Table::new("gpu_time", "")

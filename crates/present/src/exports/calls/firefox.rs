@@ -1,5 +1,5 @@
-//! The Firefox Profiler's processed format: a track per thread. A tree has no times, so each stack stands once, one after
-//! the other, for as long as it weighs; the call tree and the flame graph there say the same as ours.
+//! Processed format of the Firefox Profiler: a track per thread. Since a tree has no timestamps, stacks follow one
+//! another, each once with its weight as duration. The call tree and flame graph there equal those of Stackline.
 
 use super::{Weighted, run_title, title, weighted};
 use fxprof_processed_profile::{

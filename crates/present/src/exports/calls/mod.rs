@@ -38,7 +38,7 @@ fn weighted(tree: &CallingContextTree, metric: CallMetric) -> Vec<Weighted> {
         .collect()
 }
 
-/// What a frame is called in one text: Python with file and line, as py-spy has it.
+/// Name of a frame as one text: Python frames with file and line, as in py-spy.
 fn title(tree: &CallingContextTree, frame: &Frame) -> String {
     let name = frame.title(&tree.strings);
     match *frame {
@@ -51,7 +51,7 @@ fn title(tree: &CallingContextTree, frame: &Frame) -> String {
     }
 }
 
-/// What a thread is called.
+/// Name of a thread.
 fn thread_title(tree: &CallingContextTree, thread: CallThreadId) -> String {
     let Some(row) = tree.threads.get(thread.index()) else { return "thread".to_owned() };
     let process = tree.processes.get(row.process.index());
@@ -59,7 +59,7 @@ fn thread_title(tree: &CallingContextTree, thread: CallThreadId) -> String {
     format!("{rank}process {}, {} {}", tree.process_title(row.process), tree.strings.get(row.name), row.tid)
 }
 
-/// What the whole is called: the command.
+/// Name of the whole run: the command.
 fn run_title(tree: &CallingContextTree) -> String {
     tree.processes.first().map_or_else(|| "recording".to_owned(), |process| process.command.join(" "))
 }

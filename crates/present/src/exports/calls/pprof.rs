@@ -95,7 +95,7 @@ fn places_of(tree: &CallingContextTree, node: CallNodeId) -> Vec<CallNodeId> {
     places
 }
 
-/// Whether a node's frame is inlined into that of its parent: both are one location.
+/// Check if a node's frame is inlined into its parent, so that both are one location.
 fn is_inlined(tree: &CallingContextTree, node: CallNodeId) -> bool {
     matches!(tree.frame(node), Some(Frame::Native { inlined: 1.., .. }))
 }
@@ -174,7 +174,7 @@ fn line(
 }
 
 impl Mapping {
-    /// Says what is known of the library's code, so that nobody looks for it again.
+    /// Set the flags for known names, files and lines of the library, so that viewers do not symbolize it again.
     fn has(&mut self, frame: &Frame) {
         if let Frame::Native { function, file, line, inlined, .. } = *frame {
             self.has_functions |= function.is_some();

@@ -1,4 +1,4 @@
-//! Each export is read back: by its format's rules, and its weights add up to the tree's.
+//! Round-trip tests of profile exports: valid by the format, with the weights of the tree.
 
 use super::pprof_proto::{Profile, ValueType};
 use super::*;

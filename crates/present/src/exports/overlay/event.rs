@@ -1,4 +1,4 @@
-//! One event's text: whether it is the event meant, and how to mark it.
+//! Matching and marking of single events in the text of a trace file.
 
 use super::scan::{blank, find, members};
 use stackline_critical_path::Mark;
@@ -9,8 +9,8 @@ const SAME_NS: f64 = 1_000.0;
 /// Time stamps from here on (the year 5000 in µs) are nanoseconds already, as the reader of traces takes them.
 const NANOSECONDS_FROM: f64 = 1e17;
 
-/// Whether an event's text has the name and the start of a mark. What cannot be read here (the reader of traces repairs
-/// more than this does) speaks against nothing.
+/// Compare an event's text with the name and start of a mark. Values that this scanner cannot parse count as equal,
+/// since the trace reader repairs more.
 pub(super) fn fits(event: &[u8], mark: &Mark) -> bool {
     let Some(found) = members(event) else { return true };
     let text = |key: &str| find(event, &found, key).map(|range| &event[range]);
@@ -52,7 +52,7 @@ pub(super) fn mark(event: &[u8]) -> Option<Vec<u8>> {
     Some([&event[..at.start], text, &event[at.end..]].concat())
 }
 
-/// Whether an event that is not on the path goes: complete events do, except annotations and Python frames.
+/// Check if an event off the path is omitted: complete events are, except annotations and Python frames.
 pub(super) fn is_left_out(event: &[u8]) -> bool {
     let Some(found) = members(event) else { return false };
     let is = |key: &str, value: &[u8]| find(event, &found, key).is_some_and(|range| &event[range] == value);

@@ -64,7 +64,7 @@ impl<R: Read> Input<R> {
     }
 }
 
-/// Where in a JSON value the reading stands.
+/// Parser position within a JSON value.
 #[derive(Default)]
 struct ValueState {
     depth: usize,

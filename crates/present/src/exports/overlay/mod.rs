@@ -12,7 +12,7 @@ use stackline_critical_path::{FlowPair, Mark, Overlay, TrackKey};
 use std::io::{BufWriter, Read, Write};
 use thiserror::Error;
 
-/// Why an overlay cannot be written.
+/// Error of writing an overlay.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum OverlayError {
@@ -23,20 +23,20 @@ pub enum OverlayError {
     #[error("cannot read: {0}")]
     Source(std::io::Error),
     /// There is no list of events.
-    #[error("the file has no list of trace events (`traceEvents` or an array) to lay the critical path over")]
+    #[error("the file has no list of trace events (`traceEvents` or an array) for the overlay")]
     NoEvents,
     /// The text is not JSON.
-    #[error("the file is not well-formed JSON near byte {offset}: {what}; an overlay needs a sound file")]
+    #[error("the file is not well-formed JSON near byte {offset}: {what}; an overlay needs an undamaged file")]
     Malformed {
         /// Position in the (decompressed) text.
         offset: u64,
-        /// What was found.
+        /// Description of the error.
         what: &'static str,
     },
-    /// Events on the path were not met. What has been written so far is of no use.
+    /// Events on the path are missing. The output so far is incomplete.
     #[error(
         "only {marked} of {expected} events on the critical path were found in the file: it is damaged; repair it (or \
-         export the trace anew) before drawing an overlay"
+         export the trace again) before writing an overlay"
     )]
     EventsMissing {
         /// Events found and marked.
@@ -46,8 +46,8 @@ pub enum OverlayError {
     },
     /// The places of the path hold other events.
     #[error(
-        "{fitting} of {expected} events on the critical path fit the name and start at their place in the file: the path \
-         is of another trace; give the trace that it was computed from"
+        "{fitting} of {expected} events on the critical path match the name and start at their position in the file: \
+         the path is from another trace; give the trace that it was computed from"
     )]
     OtherTrace {
         /// Events that fit.
@@ -57,7 +57,7 @@ pub enum OverlayError {
     },
 }
 
-/// What was written.
+/// Summary of the written overlay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OverlaySummary {
     /// Events of the original met.
@@ -68,7 +68,7 @@ pub struct OverlaySummary {
     pub left_out: u64,
     /// Arrow events added, two per arrow.
     pub flow_events: u64,
-    /// Whether the original ended early; what was complete has been written and closed.
+    /// The original was truncated; its complete part has been written and closed.
     pub truncated: bool,
 }
 
@@ -159,7 +159,7 @@ impl<R: Read, W: Write> Writer<'_, R, W> {
                     break;
                 }
                 Some(_) => return Err(self.input.malformed("a key was expected")),
-                None => return Err(self.input.malformed("the file ends too early")),
+                None => return Err(self.input.malformed("the file is truncated")),
             }
             let key_at = text.len();
             let complete = self.input.value(&mut text)?;
@@ -176,7 +176,7 @@ impl<R: Read, W: Write> Writer<'_, R, W> {
                 text.clear();
                 self.events()?;
             } else if !self.input.value(&mut text)? {
-                return Err(self.input.malformed("the file ends inside a value"));
+                return Err(self.input.malformed("the file is truncated inside a value"));
             }
         }
         self.out.write_all(&text)?;

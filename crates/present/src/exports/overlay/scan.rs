@@ -46,7 +46,7 @@ pub(super) fn blank(text: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Where the string that starts here ends, behind its closing quote.
+/// Position after the closing quote of the string that starts here.
 fn string_end(text: &[u8], start: usize) -> Option<usize> {
     if text.get(start) != Some(&b'"') {
         return None;
@@ -61,7 +61,7 @@ fn string_end(text: &[u8], start: usize) -> Option<usize> {
     }
 }
 
-/// Where the value that starts here ends.
+/// End of the value that starts here.
 fn value_end(text: &[u8], start: usize) -> Option<usize> {
     match text.get(start)? {
         b'"' => string_end(text, start),

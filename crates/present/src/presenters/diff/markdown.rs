@@ -9,11 +9,11 @@ pub fn markdown(shown: &Shown<'_>) -> String {
     let [before, after] = sides(shown);
     let counts = match shown.diff.per {
         _ if shown.diff.has_different_bases => "steps are not comparable: ",
-        Per::Call => "other numbers of calls: ",
+        Per::Call => "different numbers of calls: ",
         Per::Step | Per::Run => "",
     };
     // Without any spread the headline says so.
-    let tested = if shown.diff.method == Method::Steps { " (one run each: not tested from run to run)" } else { "" };
+    let tested = if shown.diff.method == Method::Steps { " (one run each: not tested between runs)" } else { "" };
     let mut out = format!("### Stackline: {counts}{}{tested}\n\n", escaped(&headline(shown)));
     for warning in shown.diff.lost.iter().chain(&shown.diff.warnings) {
         out.push_str(&format!("**Warning:** {}\n\n", escaped(warning)));
@@ -23,7 +23,7 @@ pub fn markdown(shown: &Shown<'_>) -> String {
     }
     out.push_str(&format!("A: {}, B: {}\n\n", code(&before), code(&after)));
     let sure = (1000.0 * (1.0 - shown.diff.options.level)).round() / 10.0;
-    let per = if shown.diff.per == Per::Step { "per step" } else { "in all" };
+    let per = if shown.diff.per == Per::Step { "per step" } else { "total" };
     if !shown.changes(ChangeTable::Steps).is_empty() {
         out.push_str(&format!("| {per} | A | B | change ({sure} % interval) | verdict |\n|---|--:|--:|--:|---|\n"));
     }
@@ -62,7 +62,7 @@ fn below(out: &mut String, shown: &Shown<'_>, table: ChangeTable) {
     let title = shown.title(table);
     out.push_str(&format!("\n<details><summary>{title}: {} changed</summary>\n\n", count.tested + count.alone));
     if !largest.is_empty() {
-        out.push_str("| change | on | what | A → B | calls | verdict |\n|--:|---|---|---|---|---|\n");
+        out.push_str("| change | on | name | A → B | calls | verdict |\n|--:|---|---|---|---|---|\n");
     }
     for change in largest {
         let on = if change.measure == Measure::Gpu { "GPU" } else { "CPU" };

@@ -10,7 +10,7 @@ use super::human::duration;
 use stackline_diff::{Change, ChangeTable, Diff, Measure, Method, Per, Verdict};
 use std::collections::BTreeSet;
 
-/// What is shown of a comparison.
+/// Comparison with display options.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown<'a> {
     /// All of it.
@@ -30,11 +30,11 @@ const BELOW: [ChangeTable; 4] =
     [ChangeTable::Operators, ChangeTable::Kernels, ChangeTable::Paths, ChangeTable::Functions];
 
 impl Shown<'_> {
-    /// What a table is called.
+    /// Title of a table.
     fn title(&self, table: ChangeTable) -> &'static str {
         match table {
             ChangeTable::Steps if self.diff.per == Per::Step => "Steps",
-            ChangeTable::Steps => "The whole",
+            ChangeTable::Steps => "Total",
             ChangeTable::Operators => "Operators by self time",
             ChangeTable::Kernels if self.diff.by_family => "GPU work by operator and family",
             ChangeTable::Kernels => "GPU work",
@@ -43,7 +43,7 @@ impl Shown<'_> {
         }
     }
 
-    /// How often a row is called, or seen: `24 a step`, `24 → 25 a step`, `68 → 60 calls`; empty where that was not counted.
+    /// Number of calls or samples of a row: `24 a step`, `24 → 25 a step`, `68 → 60 calls`; empty if not counted.
     fn counts(&self, table: ChangeTable, change: &Change) -> String {
         let sampled = table == ChangeTable::Functions && self.diff.functions_by != Some("calls");
         let what = match (sampled, self.diff.per) {
@@ -76,7 +76,7 @@ impl Shown<'_> {
         if only || share.is_empty() { times } else { format!("{times}, {share}") }
     }
 
-    /// How much more time a row takes, in ns: of calls as many as before, where those are compared.
+    /// Change of a row's time in ns, scaled to equal numbers of calls if calls are compared.
     fn change_ns(&self, table: ChangeTable, change: &Change) -> f64 {
         self.diff.change_ns(table, change)
     }
@@ -111,7 +111,7 @@ impl Shown<'_> {
         (shown.take(top).collect(), count)
     }
 
-    /// How many rows of a table could not be tested because records or times of them are missing, or calls of them not counted.
+    /// Number of rows that could not be tested, since records, times or counts of calls are missing.
     fn untested(&self, table: ChangeTable) -> usize {
         let is_untested = |change: &&Change| change.verdict == Verdict::Untested;
         let is_told = !self.diff.lost.is_empty() || self.diff.per == Per::Call;
@@ -119,8 +119,8 @@ impl Shown<'_> {
         if counts { self.changes(table).iter().filter(is_untested).count() } else { 0 }
     }
 
-    /// Rows that are called another number of times in all steps, though their time is no more than noise: what is no chance need not
-    /// be tested. Those that do not occur on one side are told as such.
+    /// Rows with a changed number of calls in all steps, and times within noise. Such a change needs no test. Rows on
+    /// one side only are listed elsewhere.
     fn recounted(&self, table: ChangeTable) -> Vec<&Change> {
         let all = self.changes(table);
         let row = |change: &&'_ Change| (change.rank, change.name.clone(), change.operator.clone());
@@ -145,11 +145,11 @@ impl Shown<'_> {
         let more =
             if all.len() > told.len() { format!(", and {} more", all.len() - told.len()) } else { String::new() };
         let unit = if self.diff.per == Per::Step { "step" } else { "run" };
-        let how = format!("Called another number of times in every {unit}, though their time is within noise");
+        let how = format!("Number of calls changed in every {unit}, with times within noise");
         (!told.is_empty()).then(|| format!("{how}: {}{more}.", told.join(", ")))
     }
 
-    /// Whether most of a path's change is that of one path below it.
+    /// Check if most of a path's change comes from one path below it.
     fn told_below(&self, change: &Change, all: &[&Change]) -> bool {
         let ns = |change: &Change| self.change_ns(ChangeTable::Paths, change);
         let below = |other: &&&Change| {
@@ -160,7 +160,7 @@ impl Shown<'_> {
         all.iter().find(below).is_some()
     }
 
-    /// Whether there are several ranks.
+    /// Check for several ranks.
     fn has_ranks(&self) -> bool {
         let mut all = self.diff.changes.values().flatten().map(|change| change.rank);
         let first = all.next();
@@ -168,20 +168,20 @@ impl Shown<'_> {
     }
 }
 
-/// How many rows changed.
+/// Number of changed rows.
 struct Count {
     /// More than noise makes of them.
     tested: usize,
-    /// That are on one side alone: what is new, or gone, is not tested.
+    /// Rows on one side only, new or gone, which are not tested.
     alone: usize,
 }
 
-/// What a measure of the step, or of the whole, is for people.
+/// Label of a measure of the step, or of the whole run.
 fn measure(measure: Measure, per: Per) -> &'static str {
     match measure {
         Measure::Step if per == Per::Step => "step",
-        Measure::Step => "the whole",
-        Measure::StepAndBetween => "up to the next",
+        Measure::Step => "total",
+        Measure::StepAndBetween => "step and gap",
         Measure::Gpu => "GPU busy",
         Measure::Cpu | Measure::CpuTotal => "operators on host",
     }
@@ -223,7 +223,7 @@ fn share(change: &Change) -> String {
     }
 }
 
-/// What a row is called: a kernel by family with its operator, a path by its end.
+/// Name of a row: a kernel by family with its operator, a path by its end.
 fn name(table: ChangeTable, change: &Change) -> String {
     match (&change.operator, table) {
         (Some(operator), _) => format!("{operator}: {}", change.name),
@@ -259,23 +259,23 @@ fn headline(shown: &Shown<'_>) -> String {
     let is_step = |change: &&Change| matches!(change.measure, Measure::Step | Measure::StepAndBetween);
     let steps = shown.changes(ChangeTable::Steps).iter().filter(is_step);
     let largest = steps.max_by(|a, b| a.percent().unwrap_or(0.0).abs().total_cmp(&b.percent().unwrap_or(0.0).abs()));
-    let Some(step) = largest else { return "not both sides say how long the whole took".to_owned() };
+    let Some(step) = largest else { return "the total time of one side is unknown".to_owned() };
     let rank = if shown.has_ranks() { format!(" of rank {}", step.rank) } else { String::new() };
     let share = step.percent().unwrap_or(0.0);
-    let what = match step.measure {
-        Measure::StepAndBetween => format!("the step{rank}, with the time up to the next one,"),
+    let subject = match step.measure {
+        Measure::StepAndBetween => format!("the step{rank}, including the time until the next step,"),
         _ if shown.diff.per == Per::Step => format!("the step{rank}"),
-        _ => format!("the whole{rank}"),
+        _ => format!("the run{rank}"),
     };
     match step.verdict {
-        Verdict::Slower => format!("{what} is {share:.1} % slower"),
-        Verdict::Faster => format!("{what} is {:.1} % faster", -share),
-        Verdict::Untested => format!("{what} changes by {share:+.1} % (untested)"),
+        Verdict::Slower => format!("{subject} is {share:.1} % slower"),
+        Verdict::Faster => format!("{subject} is {:.1} % faster", -share),
+        Verdict::Untested => format!("{subject} changes by {share:+.1} % (untested)"),
         _ => match spread(step) {
             Some((low, high)) if low < -NARROW || high > NARROW => format!(
-                "{what} changes by {share:+.1} %, which cannot be told from noise: the change may be {low:+.1} % to {high:+.1} %"
+                "{subject} changes by {share:+.1} %, within noise: confidence interval {low:+.1} % to {high:+.1} %"
             ),
-            _ => format!("{what} is the same within noise ({share:+.1} %)"),
+            _ => format!("{subject} is unchanged within noise ({share:+.1} %)"),
         },
     }
 }
@@ -284,12 +284,12 @@ fn headline(shown: &Shown<'_>) -> String {
 fn headline_of_calls(shown: &Shown<'_>) -> String {
     match shown.diff.percent_of_calls() {
         Some((ChangeTable::Kernels, share)) => {
-            format!("a GPU operation that both sides have takes {} in the mean (untested)", percent(share))
+            format!("the mean time of a GPU operation on both sides changes by {} (untested)", percent(share))
         }
         Some((_, share)) => {
-            format!("an operator call that both sides have takes {} in the mean (untested)", percent(share))
+            format!("the mean time of an operator call on both sides changes by {} (untested)", percent(share))
         }
-        None => "no call is on both sides".to_owned(),
+        None => "no call occurs on both sides".to_owned(),
     }
 }
 

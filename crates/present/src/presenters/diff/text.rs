@@ -1,4 +1,4 @@
-//! A comparison for a terminal: what keeps the sides from being compared, the step, then the largest changes that are more than noise.
+//! Comparison for a terminal: limits of the comparison, the step, then the largest significant changes.
 
 use super::{BELOW, Shown, headline, measure, name, share, sides, signed, times};
 use crate::presenters::human::capital;
@@ -9,19 +9,17 @@ use stackline_diff::{Change, ChangeTable, Measure, Method, Per, Verdict};
 /// Cells of a bar.
 const BAR: usize = 10;
 
-/// What is said first where one run stands against one.
-const UNTESTED: &str = "Not tested from run to run: there is one run on each side. Intervals and \"noise\" are those of steps within a run; \
-                        two runs of one program often differ by more. Give several runs of each to test.";
+/// First line of a comparison of one run with another.
+const UNTESTED: &str = "Not tested between runs: each side has one run. Intervals and \"noise\" refer to steps within \
+                        a run; two runs of one program often differ by more. Give several runs for each side to test.";
 
 /// The same of runs without steps.
-const UNTESTED_WHOLE: &str =
-    "Not tested: there is one run on each side, without steps, so that nothing can be told from noise.";
+const UNTESTED_WHOLE: &str = "Not tested: each side has one run without steps, so the noise is unknown.";
 
 /// The same of runs of whose steps the mean is known.
-const UNTESTED_MEAN: &str =
-    "Not tested: there is one run on each side, without single steps, so that nothing can be told from noise.";
+const UNTESTED_MEAN: &str = "Not tested: each side has one run without single steps, so the noise is unknown.";
 
-const SEVERAL: &str = "Give several runs of each to test.";
+const SEVERAL: &str = "Give several runs for each side to test.";
 
 /// A comparison as text for people.
 pub fn text(shown: &Shown<'_>, style: &Style) -> String {
@@ -52,15 +50,17 @@ pub fn text(shown: &Shown<'_>, style: &Style) -> String {
     out
 }
 
-/// What is said before all else: that nothing is tested from run to run, and that steps or wholes of the sides cannot be compared.
+/// Lines before the comparison: no test between runs, or incomparable steps or totals.
 fn first(shown: &Shown<'_>, style: &Style) -> String {
     let is_tested = shown.diff.method == Method::Runs;
     match (shown.first_warning(), shown.diff.per) {
         (Some(warning), _) if shown.diff.has_different_bases => {
             colored(&remark(&format!("Steps are not comparable: {warning}"), style), Verdict::Slower, style)
         }
-        (Some(warning), _) if is_tested => remark(&format!("Other numbers of calls. {warning}"), style),
-        (Some(warning), _) => remark(&format!("Not tested, and other numbers of calls. {warning} {SEVERAL}"), style),
+        (Some(warning), _) if is_tested => remark(&format!("Different numbers of calls. {warning}"), style),
+        (Some(warning), _) => {
+            remark(&format!("Not tested, with different numbers of calls. {warning} {SEVERAL}"), style)
+        }
         (None, _) if is_tested => String::new(),
         (None, Per::Step) => remark(UNTESTED, style),
         (None, _) if shown.diff.mean_steps.is_some() => remark(&format!("{UNTESTED_MEAN} {SEVERAL}"), style),
@@ -103,7 +103,7 @@ fn steps(out: &mut String, shown: &Shown<'_>, style: &Style) {
     }
 }
 
-/// A line of cells; those that do not fit stand below the second one.
+/// A line of cells. Cells that do not fit are written on the next line, below the second cell.
 struct Line {
     text: String,
     width: usize,
@@ -127,24 +127,24 @@ fn below(out: &mut String, shown: &Shown<'_>, table: ChangeTable, style: &Style)
     if table == ChangeTable::Functions && largest.is_empty() {
         return;
     }
-    let what = if shown.diff.method == Method::None { "differ, untested" } else { "changed beyond noise" };
+    let verb = if shown.diff.method == Method::None { "differ, untested" } else { "changed significantly" };
     let alone = match count.alone {
         0 => String::new(),
-        many => format!(", {many} on one side alone"),
+        many => format!(", {many} on one side only"),
     };
     let many = if count.tested == 0 { "none".to_owned() } else { count.tested.to_string() };
-    let what = match shown.untested(table) {
-        0 => what.to_owned(),
-        lost => format!("{what}, {lost} not tested"),
+    let verb = match shown.untested(table) {
+        0 => verb.to_owned(),
+        lost => format!("{verb}, {lost} not tested"),
     };
     let end = if largest.is_empty() { "." } else { "" };
     out.push('\n');
     let end = if shown.diff.per == Per::Call {
-        format!("; changes are of as many calls as in A{end}")
+        format!("; changes are scaled to the number of calls in A{end}")
     } else {
         end.to_owned()
     };
-    out.push_str(&wrapped(&format!("{title}: {many} of {rows} {what}{alone}{end}"), ("", "  "), style));
+    out.push_str(&wrapped(&format!("{title}: {many} of {rows} {verb}{alone}{end}"), ("", "  "), style));
     let most = largest.iter().map(|change| shown.change_ns(table, change).abs()).fold(0.0, f64::max);
     for change in &largest {
         out.push_str(&row(shown, (table, change), most, style));

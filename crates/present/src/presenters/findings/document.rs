@@ -1,4 +1,4 @@
-//! What JSON documents say of findings beside their tables.
+//! Additional keys of JSON documents of findings.
 
 use serde_json::{Value, json};
 use stackline_critical_path::exact::what_if::Gain;

@@ -1,28 +1,28 @@
-//! The events behind findings, for documents: gathered while the trace is at hand.
+//! Evidence of findings for documents: their events, collected while the trace is in memory.
 
 use serde_json::{Value, json};
 use stackline_findings::{Finding, Findings, path_of};
 use stackline_model::{EventId, Trace};
 use std::collections::BTreeMap;
 
-/// So many events of a finding are told one by one.
+/// Maximum number of listed events per finding.
 const EVENTS: usize = 100;
 /// Names are no longer, in characters: those of kernels can be thousands.
 const LONGEST: usize = 300;
 
-/// What is known of the events behind findings, by rank.
+/// Evidence events of findings, by rank.
 #[derive(Debug, Default)]
 pub struct Evidence(BTreeMap<i64, OfTrace>);
 
 #[derive(Debug, Default)]
 struct OfTrace {
     events: BTreeMap<EventId, Value>,
-    /// The call paths of those that stand first.
+    /// Call paths of the first events.
     paths: BTreeMap<EventId, Vec<String>>,
 }
 
 impl Evidence {
-    /// Keeps what a trace says of the events of what was found in it; of several traces of a rank that of the last.
+    /// Collect the events of findings from a trace. A later trace of a rank replaces an earlier one.
     pub fn gather(&mut self, rank: i64, trace: &Trace, found: &Findings) {
         let origin = trace.span().map_or(0, |(start, _)| start);
         let kept = self.0.entry(rank).or_default();
@@ -40,7 +40,7 @@ impl Evidence {
         }
     }
 
-    /// What a finding rests on: facts, events, and the call path of the first of them.
+    /// Evidence of a finding: facts, events, and the call path of the first event.
     pub fn to_json(&self, finding: &Finding) -> Value {
         let trace = match finding.told_of() {
             Some(rank) => self.0.get(&rank),

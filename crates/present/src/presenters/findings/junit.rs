@@ -6,13 +6,13 @@ use quick_xml::events::{BytesDecl, BytesText, Event};
 use stackline_findings::{Finding, Reason, RuleInfo, SkippedRule, evidence};
 use std::io;
 
-/// So many findings below --min-gain are named.
+/// Maximum number of listed findings below --min-gain.
 const MOST_TOLD: usize = 20;
 
-/// What a test says.
+/// Result of a test.
 enum Outcome<'f> {
     Passed,
-    /// It found only what gains too little to be told: this.
+    /// Only findings below --min-gain.
     Small(Vec<&'f Finding>),
     Found(Vec<&'f Finding>),
     /// The rule failed; what it found before is a test of its own.
@@ -21,7 +21,7 @@ enum Outcome<'f> {
 }
 
 impl Outcome<'_> {
-    /// What the test is called behind the name of its rule, where that has another test.
+    /// Suffix of the test's name, for a second test of one rule.
     fn suffix(&self) -> &'static str {
         match self {
             Self::Passed | Self::Small(_) | Self::Found(_) => "",
@@ -110,17 +110,17 @@ fn test(writer: &mut Writer<Vec<u8>>, shown: &Shown<'_>, (rule, name, outcome): 
     Ok(())
 }
 
-/// Why a test passes though its rule found something.
+/// Output of a passed test with findings below --min-gain.
 fn told(writer: &mut Writer<Vec<u8>>, shown: &Shown<'_>, small: &[&Finding]) -> io::Result<()> {
     let line = |f: &&Finding| {
-        let gain = gain(shown.found, f).map_or_else(String::new, |gain| format!(": gains {gain}"));
+        let gain = gain(shown.found, f).map_or_else(String::new, |gain| format!(": estimated gain {gain}"));
         format!("\n{}: {}{gain}", place(f), f.title)
     };
     let count = small.len();
-    let what = if count == 1 { "finding is" } else { "findings are" };
+    let verb = if count == 1 { "finding is" } else { "findings are" };
     let lines = small.iter().take(MOST_TOLD).map(line).collect::<String>();
     let more = if count > MOST_TOLD { format!("\nand {} more", count - MOST_TOLD) } else { String::new() };
-    let text = clean(&format!("{count} {what} below --min-gain and no failure:{lines}{more}"));
+    let text = clean(&format!("{count} {verb} below --min-gain and not a failure:{lines}{more}"));
     writer.create_element("system-out").write_text_content(BytesText::new(&text))?;
     Ok(())
 }
@@ -137,7 +137,7 @@ fn error(writer: &mut Writer<Vec<u8>>, unchecked: &SkippedRule) -> io::Result<()
 fn failure(writer: &mut Writer<Vec<u8>>, shown: &Shown<'_>, found: &[&Finding]) -> io::Result<()> {
     let message = clean(&found.iter().map(|f| f.title.as_str()).collect::<Vec<_>>().join("; "));
     let line = |f: &&Finding| {
-        let gain = gain(shown.found, f).map_or_else(String::new, |gain| format!(": gains {gain}"));
+        let gain = gain(shown.found, f).map_or_else(String::new, |gain| format!(": estimated gain {gain}"));
         let on = on_ranks(shown.found, f).map_or_else(String::new, |on| format!(" ({on})"));
         let change = f.change.as_ref().map_or_else(String::new, |at| format!("\nchange here: {}", at.text()));
         format!("{}{gain}{on}{change}\n{}\n{}\n{}\n", place(f), f.title, evidence(f), f.rule.advice)

@@ -17,7 +17,7 @@ pub fn markdown(shown: &Shown<'_>) -> String {
     }
     out.push_str("\n\n");
     if !shown.listed.is_empty() {
-        out.push_str("| gain | where | what |\n|---|---|---|\n");
+        out.push_str("| estimated gain | source location | finding |\n|---|---|---|\n");
         for (finding, change) in shown.listed {
             out.push_str(&row(shown, finding, *change));
         }

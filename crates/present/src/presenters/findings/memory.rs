@@ -1,4 +1,4 @@
-//! What findings save of the memory of devices, in words.
+//! Memory savings of findings as text.
 
 use crate::presenters::human::bytes;
 use stackline_findings::{DevicePeak, Findings, MemoryGain};
@@ -9,10 +9,10 @@ use stackline_findings::{DevicePeak, Findings, MemoryGain};
 pub fn gain(saved: &MemoryGain) -> String {
     if saved.lowers_bytes < saved.bytes {
         let falls = match (saved.lowers_bytes, saved.low_bytes) {
-            (0, _) => "does not fall by it alone: another moment is as high".to_owned(),
-            (most, 0) => format!("falls by it alone by at most {}, perhaps not at all", bytes(most)),
-            (most, low) if low < most => format!("falls by it alone by {} to {}", bytes(low), bytes(most)),
-            (lowers, _) => format!("falls by it alone by {}", bytes(lowers)),
+            (0, _) => "does not fall by this change alone: another moment has the same height".to_owned(),
+            (most, 0) => format!("falls by 0 to {} by this change alone", bytes(most)),
+            (most, low) if low < most => format!("falls by {} to {} by this change alone", bytes(low), bytes(most)),
+            (lowers, _) => format!("falls by {} by this change alone", bytes(lowers)),
         };
         let share = saved.percent();
         return format!(
@@ -24,24 +24,24 @@ pub fn gain(saved: &MemoryGain) -> String {
     let percent = |bytes: u64| format!("{:.1} %", saved.percent_of(bytes));
     let bounds = match saved.low_bytes {
         low if low == saved.high_bytes => String::new(),
-        0 => format!("; perhaps nothing, at most {}", percent(saved.high_bytes)),
-        low => format!("; {} to {}", percent(low), percent(saved.high_bytes)),
+        0 => format!(", bounds 0 to {}", percent(saved.high_bytes)),
+        low => format!(", bounds {} to {}", percent(low), percent(saved.high_bytes)),
     };
-    format!("{} of the peak of {} ({}{bounds})", bytes(saved.bytes), device(&saved.device), percent(saved.bytes))
+    format!("{} of the peak of {} ({}){bounds}", bytes(saved.bytes), device(&saved.device), percent(saved.bytes))
 }
 
 fn device(name: &str) -> &str {
     if name.is_empty() { "the device" } else { name }
 }
 
-/// `memory peaks at 12.0 MiB on cuda:0`; none where no memory was looked at.
+/// `memory peaks at 12.0 MiB on cuda:0`; `None` without memory data.
 pub(super) fn peaks(found: &Findings) -> Option<String> {
     let one = |peak: &DevicePeak| format!("{} on {}", bytes(peak.bytes), device(&peak.device));
     let all: Vec<String> = found.peaks.iter().map(one).collect();
     (!all.is_empty()).then(|| format!("memory peaks at {}", all.join(", ")))
 }
 
-/// What changes of memory do together, a sentence for each device that they help.
+/// Combined savings of memory changes: a sentence for each device with savings.
 #[must_use]
 pub fn together(found: &Findings) -> Vec<String> {
     let helped = found.peaks.iter().filter_map(|peak| {
@@ -49,7 +49,7 @@ pub fn together(found: &Findings) -> Vec<String> {
         (after < peak.bytes).then(|| {
             let (before, device) = (bytes(peak.bytes), device(&peak.device));
             format!(
-                "All that saves memory lowers the peak of {device} from {before} to {} ({share:.1} % less).",
+                "All memory changes combined lower the peak of {device} from {before} to {} ({share:.1} % less).",
                 bytes(after)
             )
         })

@@ -26,12 +26,12 @@ use stackline_findings::{Finding, Findings, RankTimes, Reason, SkippedRule, rang
 use stackline_model::names::MODULE_PREFIX;
 use std::fmt;
 
-/// What is shown of findings.
+/// Findings with display options.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown<'a> {
     /// All of them.
     pub found: &'a Findings,
-    /// Those to show, in their order, each with what it is beside an earlier run.
+    /// Listed findings in display order, each with its change from an earlier run.
     pub listed: &'a [(&'a Finding, Option<Change>)],
     /// Findings of an earlier run that are gone: their titles and places.
     pub gone: &'a [String],
@@ -41,12 +41,12 @@ pub struct Shown<'a> {
     pub more: usize,
 }
 
-/// Where it was asked not to show a finding.
+/// Source of a suppression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ignored {
     /// In a comment of the program: its file and line.
     Comment(String),
-    /// In a file of what to ignore: its name and line.
+    /// File name and line of the ignore file.
     File(String),
 }
 
@@ -59,14 +59,14 @@ impl fmt::Display for Ignored {
     }
 }
 
-/// A finding beside an earlier run.
+/// Change of a finding from an earlier run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It was not there.
+    /// Absent from the earlier run.
     New,
-    /// It was there, and gained about the same.
+    /// Present before, with about the same gain.
     Same,
-    /// It was there, and gained another amount: then, in ns per step or, of memory, bytes.
+    /// Present before, with another gain; with that gain in ns per step, or in bytes for memory.
     Changed(i64),
 }
 
@@ -81,7 +81,7 @@ impl Change {
     }
 }
 
-/// What [`percent`] makes of what is no part of a step that is worth telling.
+/// Text of [`percent`] for a negligible share of a step.
 const NOTHING: &str = "0.0 %";
 /// The same of all of a step.
 const ALL: &str = "100.0 %";
@@ -98,42 +98,41 @@ fn percent(found: &Findings, ns: i64) -> String {
     format!("{:.1} %", (share * 10.0).round() / 10.0 + 0.0)
 }
 
-/// What [`percent`] is a part of.
+/// Whole to which [`percent`] refers.
 fn of_what(found: &Findings) -> &'static str {
     if found.steps > 0 { "of a step" } else { "of the window" }
 }
 
-/// `595 µs a step (41.2 %; 40.8 % to 41.3 %)`, or nothing where nothing is gained. Findings stand in the order of what they
-/// likely gain, sure or not: a recording often cannot tell work from waiting, and would put what gains most last. So what may gain
-/// nothing is said to.
+/// `595 µs/step (41.2 %), bounds 40.8 % to 41.3 %`; `None` without a gain. Findings are ordered by likely gain, sure or
+/// not, since a recording often cannot distinguish work from waiting. A lower bound of 0 is therefore always shown.
 fn gain(found: &Findings, finding: &Finding) -> Option<String> {
     if let Some(saved) = &finding.memory {
         return Some(memory::gain(saved));
     }
     let gain = finding.gain?;
-    let (per, of) = if found.steps > 0 { (" a step", "") } else { ("", " of the window") };
-    Some(format!("{}{per} ({}{of}{})", signed(gain.ns), percent(found, gain.ns), bounds(found, gain)))
+    let (per, of) = if found.steps > 0 { ("/step", "") } else { ("", " of the window") };
+    Some(format!("{}{per} ({}{of}){}", signed(gain.ns), percent(found, gain.ns), bounds(found, gain)))
 }
 
-/// The bounds of a gain, behind the gain itself.
+/// Bounds of a gain, to append to it.
 fn bounds(found: &Findings, gain: Gain) -> String {
     let (likely, most) = (percent(found, gain.ns), percent(found, gain.high_ns));
     // Bounds that do not differ from it as far as they are shown tell nothing.
     match percent(found, gain.low_ns) {
-        _ if bounds_are_unknown(found, gain) => "; bounds not known".to_owned(),
+        _ if bounds_are_unknown(found, gain) => ", bounds unknown".to_owned(),
         least if least == likely && most == likely => String::new(),
-        least if gain.low_ns <= 0 || least == NOTHING => format!("; perhaps nothing, upper bound {most}"),
-        least => format!("; {least} to {most}"),
+        least if gain.low_ns <= 0 || least == NOTHING => format!(", bounds 0 to {most}"),
+        least => format!(", bounds {least} to {most}"),
     }
 }
 
-/// Whether bounds are those that any gain has, from nothing to all of a step, as far as they are shown.
+/// Check for bounds that any gain has: from 0 to the whole step, as displayed.
 #[must_use]
 pub fn bounds_are_unknown(found: &Findings, gain: Gain) -> bool {
     (gain.low_ns <= 0 || percent(found, gain.low_ns) == NOTHING) && percent(found, gain.high_ns) == ALL
 }
 
-/// What a finding gained in an earlier run, in its unit.
+/// Gain of a finding in an earlier run, in its unit.
 fn before(finding: &Finding, gained: i64) -> String {
     match finding.memory {
         Some(_) => human::bytes(u64::try_from(gained).unwrap_or(0)),
@@ -141,7 +140,7 @@ fn before(finding: &Finding, gained: i64) -> String {
     }
 }
 
-/// How long what was looked at takes, and how much memory it needs, as far as that is known.
+/// Length of a step or run, and peak memory, if known.
 fn size(found: &Findings) -> String {
     match memory::peaks(found) {
         None => length(found),
@@ -154,7 +153,7 @@ fn length(found: &Findings) -> String {
     let with = if found.with_gpu_work { " with its GPU work" } else { "" };
     if let Some(slowest) = RankTimes::slowest(&found.ranks) {
         let (ranks, ns) = (found.ranks.len(), human::duration(found.step_ns));
-        let what = match found.steps {
+        let unit = match found.steps {
             0 => "the trace",
             _ if found.are_inferred => "an inferred step",
             _ => "a step",
@@ -163,12 +162,12 @@ fn length(found: &Findings) -> String {
             true => "equally slow".to_owned(),
             false => format!("of which rank {} is slowest", slowest.rank),
         };
-        return format!("{ranks} ranks, {which}: {what} takes {ns}{with}");
+        return format!("{ranks} ranks, {which}: {unit} takes {ns}{with}");
     }
     match found.steps {
-        0 if found.is_of_calls => format!("the thread that runs it takes {}", human::duration(found.step_ns)),
+        0 if found.is_of_calls => format!("the thread that runs operators takes {}", human::duration(found.step_ns)),
         0 => format!("the trace takes {}", human::duration(found.step_ns)),
-        1 => format!("its step takes {}{with}", human::duration(found.step_ns)),
+        1 => format!("the step takes {}{with}", human::duration(found.step_ns)),
         n => {
             let between = found.between_ns.map(|ns| format!(", {} of them between steps", human::duration(ns)));
             let between = between.unwrap_or_default();
@@ -178,52 +177,55 @@ fn length(found: &Findings) -> String {
     }
 }
 
-/// Of several ranks those that have a finding: `on ranks 0-3, least on rank 2 (1.2 %), told of rank 0`; nothing of one trace.
+/// Of several ranks those that have a finding: `on ranks 0-3, least on rank 2 (1.2 %), shown of rank 0`; nothing of one trace.
 #[must_use]
 pub fn on_ranks(found: &Findings, finding: &Finding) -> Option<String> {
-    let told = finding.told_of()?;
+    let shown = finding.told_of()?;
     let ranks: Vec<i64> = finding.ranks.iter().map(|of| of.rank).collect();
     let on =
         if ranks.len() == found.ranks.len() { "on all ranks".to_owned() } else { format!("on {}", ranges(&ranks)) };
     let least = finding.ranks.iter().filter_map(|of| Some((of.gain_ns?, of.rank))).min();
     Some(match least {
         _ if ranks.len() == 1 => on,
-        Some((ns, rank)) if rank != told => {
-            format!("{on}, most on rank {told} as told here, least on rank {rank} ({})", percent(found, ns))
+        Some((ns, rank)) if rank != shown => {
+            format!("{on}, largest on rank {shown} (shown), smallest on rank {rank} ({})", percent(found, ns))
         }
-        _ => format!("{on}, as told of rank {told}"),
+        _ => format!("{on}, shown for rank {shown}"),
     })
 }
 
-/// What all gain together, and what is no part of that, in sentences; nothing where no finding gains time.
+/// Combined gain of all findings, and the excluded findings; `None` if no finding gains time.
 fn together(found: &Findings) -> Option<String> {
     let apart = apart(found);
     let Some(all) = found.together.filter(|all| all.ns > 0) else {
-        return apart.map(|apart| format!("What they gain together is not known: {apart}."));
+        return apart.map(|apart| format!("Combined gain unknown: {apart}."));
     };
     let (likely, least, most) = (percent(found, all.ns), percent(found, all.low_ns), percent(found, all.high_ns));
     let bounds = match () {
-        () if bounds_are_unknown(found, all) => "bounds not known".to_owned(),
-        () if all.low_ns <= 0 || least == NOTHING => format!("perhaps nothing, upper bound {most}"),
+        () if bounds_are_unknown(found, all) => "bounds unknown".to_owned(),
+        () if all.low_ns <= 0 || least == NOTHING => format!("bounds 0 to {most}"),
         () => format!("bounds {least} to {most}"),
     };
-    let told = format!("All together gain {} ({likely} {}), {bounds}.", signed(all.ns), of_what(found));
-    let apart = apart.map_or_else(String::new, |apart| format!(" Not in it: {apart}."));
+    let told = format!("Combined gain {} ({likely} {}), {bounds}.", signed(all.ns), of_what(found));
+    let apart = apart.map_or_else(String::new, |apart| format!(" Excluded: {apart}."));
     Some(told + surprise(found, all.ns) + &apart)
 }
 
-/// Findings that are no part of what all gain together, and why: `1 finding with a hope for its gain`.
+/// Findings excluded from the combined gain, with reasons: `1 finding with a speculative gain`.
 fn apart(found: &Findings) -> Option<String> {
     let count = |is: &dyn Fn(&Finding) -> bool| found.findings.iter().filter(|f| f.gain.is_some() && is(f)).count();
     let of_calls = [
-        (count(&|f| f.on_top_ns.is_none()), "whose gain is a hope, stated by its rule, or a part of another one's"),
+        (
+            count(&|f| f.on_top_ns.is_none()),
+            "with a speculative gain, a gain stated by its rule, or a part of another finding's gain",
+        ),
         (0, ""),
         (0, ""),
     ];
     let reasons = [
-        (count(&|f| !f.is_repair()), "whose gain is a hope, such as half of a kernel's time"),
-        (count(&|f| f.is_repair() && f.edits.is_empty()), "whose gain is estimated and not replayed"),
-        (found.contradicting(), "that cannot be made together with those above"),
+        (count(&|f| !f.is_repair()), "with a speculative gain, such as half of a kernel's time"),
+        (count(&|f| f.is_repair() && f.edits.is_empty()), "with an estimated gain that was not replayed"),
+        (found.contradicting(), "in conflict with the changes above"),
     ];
     let reasons = if found.is_of_calls { of_calls } else { reasons };
     let told = reasons.iter().filter(|(count, _)| *count > 0);
@@ -231,28 +233,28 @@ fn apart(found: &Findings) -> Option<String> {
     (!told.is_empty()).then(|| told.join(", "))
 }
 
-/// Whether a gain is larger than another one by more than replay and rounding are off: a two-hundredth of a step.
+/// Check if a gain exceeds another by more than the error of replay and rounding, 0.5 % of a step.
 fn is_beyond(gain_ns: i64, other_ns: i64, step_ns: i64) -> bool {
     gain_ns.saturating_sub(other_ns) > step_ns / 200
 }
 
-/// Why what all gain together is not what their gains lead to expect, in a sentence; empty where it is, and of several ranks:
-/// there the list tells of the rank that gains most by each, and the sum is that of the slowest.
+/// Explanation of a combined gain that differs from the expectation; empty otherwise. With several ranks it is empty
+/// too, since each finding shows the rank with the largest gain and the sum is that of the slowest.
 fn surprise(found: &Findings, together: i64) -> &'static str {
     let Some(first) = found.findings.first().filter(|_| found.ranks.is_empty()) else { return "" };
     let sum: i64 = found.findings.iter().filter(|finding| finding.is_repair()).map(Finding::gain_ns).sum();
     match () {
         () if is_beyond(together, sum, found.step_ns) => {
-            " That is more than their sum: where two hold up the same work, mending one alone gains little."
+            " The combined gain exceeds the sum: two findings delay the same work, and fixing only one gains little."
         }
         () if !is_beyond(first.gain_ns(), together, found.step_ns) => "",
         // What is no part of it is told anyway.
         () if !first.is_repair() || first.edits.is_empty() => "",
-        () => " That is less than the first alone: the changes get in each other's way.",
+        () => " The combined gain is below the first alone: the changes interfere.",
     }
 }
 
-/// Rules that could not look for lack of something, by what that is: `Not checked: SL021, SL023: no collectives.`
+/// Rules that were not checked, by missing data: `Not checked: SL021, SL023: no collectives.`
 fn missing(unchecked: &[SkippedRule]) -> Vec<String> {
     let mut by_need: Vec<(&str, Vec<&str>)> = Vec::new();
     for SkippedRule { rule, reason } in unchecked.iter().filter(|u| matches!(u.reason, Reason::Missing(_))) {
@@ -264,11 +266,11 @@ fn missing(unchecked: &[SkippedRule]) -> Vec<String> {
     by_need.iter().map(|(missing, codes)| format!("Not checked: {}: {missing}.", codes.join(", "))).collect()
 }
 
-/// Where a finding is, with the module around it, or that it is about all of the program.
+/// Source location of a finding with its module, or the whole program.
 fn place(finding: &Finding) -> String {
     let place = finding.place.text();
     match &finding.place.module {
-        _ if place.is_empty() => "(all of the program)".to_owned(),
+        _ if place.is_empty() => "(whole program)".to_owned(),
         Some(module) if finding.place.file.is_some() => {
             format!("{place} ({})", module.strip_prefix(MODULE_PREFIX).unwrap_or(module).trim_start())
         }

@@ -12,11 +12,11 @@ use std::sync::Arc;
 /// The program that writes a document.
 #[derive(Clone, Copy, Debug)]
 pub struct Tool<'a> {
-    /// Its version.
+    /// Version of the tool.
     pub version: &'a str,
-    /// Where its repository can be seen; empty if nowhere.
+    /// URL of the repository; empty if unknown.
     pub repository: &'a str,
-    /// The file or directory that it looked at: where findings are that have no other place.
+    /// Analyzed file or directory: the location of findings without another one.
     pub run: &'a str,
     /// The folder that it runs in: files below it are named from there, as code hosts want them. Empty if it is not known.
     pub folder: &'a str,
@@ -29,7 +29,7 @@ impl Tool<'_> {
         own.filter(|own| !self.folder.is_empty() && !own.is_empty()).unwrap_or(file)
     }
 
-    /// Where the run lies: below the folder, or by its name alone. The rest of its path is of this machine, and no code host shows it.
+    /// Location of the run: relative to the folder, or its name only. The rest of the path is specific to this machine.
     fn run_location(&self) -> Value {
         let below = self.below(self.run);
         if !std::path::Path::new(below).is_absolute() {
@@ -46,7 +46,7 @@ impl Tool<'_> {
     }
 }
 
-/// What the name of a run that lies elsewhere is relative to.
+/// Base of the name of a run outside the folder.
 const RUN: &str = "RUN";
 
 /// Findings as a SARIF document.
@@ -67,7 +67,7 @@ pub fn sarif(shown: &Shown<'_>, tool: &Tool<'_>) -> Value {
                 "version": tool.version,
                 "rules": shown.found.rules.iter().map(|rule| descriptor(rule, tool)).collect::<Vec<_>>(),
             }},
-            "originalUriBaseIds": {RUN: {"description": {"text": "The folder of the run that was looked at."}}},
+            "originalUriBaseIds": {RUN: {"description": {"text": "Directory of the analyzed run."}}},
             "invocations": [invocation(shown.found)],
             "columnKind": "unicodeCodePoints",
             "results": listed.chain(suppressed).collect::<Vec<_>>(),
@@ -75,8 +75,7 @@ pub fn sarif(shown: &Shown<'_>, tool: &Tool<'_>) -> Value {
     })
 }
 
-/// What is told beside the findings: what the reader should know and rules that failed, as it came up; rules that cannot look at
-/// what was recorded, as that was configured.
+/// Notifications: notes and failed rules as tool notifications, rules without data as configuration notifications.
 fn invocation(found: &Findings) -> Value {
     let note = |text: &String| json!({"level": "note", "message": {"text": format!("{}.", capital(text))}});
     let mut told: Vec<Value> = found.notes.iter().map(note).collect();
@@ -97,7 +96,7 @@ fn invocation(found: &Findings) -> Value {
     invocation
 }
 
-/// What is told of a rule that could not look.
+/// Notification for a rule that was not checked.
 fn not_checked(level: &str, unchecked: &SkippedRule) -> Value {
     let outcome = capital(unchecked.reason.outcome());
     let why = format!("{outcome}: {}: {}", unchecked.rule.code, unchecked.reason.sentence());
@@ -202,7 +201,7 @@ fn level(shown: &Shown<'_>, finding: &Finding) -> &'static str {
     if finding.gain_ns() * 20 >= shown.found.step_ns.max(1) { "warning" } else { "note" }
 }
 
-/// How the place of the edit is called where a finding is seen elsewhere.
+/// Label of the location of the edit, if it differs from the location of the finding.
 const CHANGE: &str = "Change here";
 
 /// A place: without a file of the program, in the run itself. Code hosts refuse results without a file.
@@ -226,7 +225,7 @@ fn location(place: &SourceLocation, tool: &Tool<'_>) -> Value {
     location
 }
 
-/// A path as a reference that may stand in a document (RFC 3986): all but what is allowed in paths is escaped.
+/// Escape a path as a URI reference (RFC 3986).
 fn uri(path: &str) -> String {
     let mut out = String::with_capacity(path.len());
     for byte in path.replace('\\', "/").bytes() {

@@ -17,10 +17,10 @@ pub fn text(shown: &Shown<'_>, style: &Style) -> String {
     let count = shown.listed.len() + shown.more;
     let what = match count {
         0 if found.unchecked.len() == rules::ALL.len() && !found.peaks.is_empty() => {
-            "No rule could be checked; `stackline memory` says what the peak is made of".to_owned()
+            "No rule could be checked; `stackline memory` shows the composition of the peak".to_owned()
         }
         0 if found.unchecked.len() == rules::ALL.len() => "No rule could be checked".to_owned(),
-        0 => "No rule finds anything that would gain much".to_owned(),
+        0 => "No finding with a large gain".to_owned(),
         _ => counted(count, "finding"),
     };
     let mut out = remark(&format!("{what}; {}.", size(found)), style);
@@ -53,13 +53,13 @@ fn one(
     (number, finding, change): (usize, &Finding, Option<Change>),
     style: &Style,
 ) {
-    let gains = gain(shown.found, finding).map_or_else(String::new, |gain| format!("  gains {gain}"));
+    let gains = gain(shown.found, finding).map_or_else(String::new, |gain| format!("  estimated gain {gain}"));
     out.push_str(&head(number, &place(finding), &gains, style));
     let mut line = |text: &str| out.push_str(&indented(text, style));
     let code = format!("{} {}", finding.rule.code, finding.rule.name);
     let change = match change {
         Some(Change::New) => " (new)".to_owned(),
-        Some(Change::Changed(gained)) => format!(" (gained {} before)", before(finding, gained)),
+        Some(Change::Changed(gained)) => format!(" (gain was {})", before(finding, gained)),
         _ => String::new(),
     };
     line(&format!("{code}{change}: {}", finding.title));
@@ -74,12 +74,12 @@ fn one(
     }
     let evidence = evidence(finding);
     let on_top = finding.on_top_ns.filter(|&ns| finding.gain.is_some_and(|gain| ns * 10 < gain.ns * 9));
-    let on_top = on_top.map(|ns| format!("; {} of it once those above are mended", signed(ns.max(0))));
+    let on_top = on_top.map(|ns| format!("; {} of it after the fixes above", signed(ns.max(0))));
     let is_replayed = [REPLAY, SPECULATIVE, ""].contains(&finding.method);
     let method = match finding.method {
         _ if is_replayed => String::new(),
-        STATED => "; gain as its rule states it".to_owned(),
-        model => format!("; gain estimated: {model}"),
+        STATED => "; gain stated by the rule".to_owned(),
+        model => format!("; estimated gain: {model}"),
     };
     let sure = format!("{}, confidence {}", finding.support.name(), finding.confidence.name());
     let evidence = format!("{evidence} ({sure}{}{method})", on_top.unwrap_or_default());
@@ -103,10 +103,11 @@ fn head(number: usize, place: &str, gains: &str, style: &Style) -> String {
     lines.collect::<String>() + &gains
 }
 
-/// So many reasons are told, of the most rules first.
+/// Maximum number of listed reasons, those of most rules first.
 const MOST_REASONS: usize = 3;
 
-/// Rules that could not look: how many, and for want of what; the table has each of them, and how to record what is missing.
+/// Number of rules that were not checked, with reasons. The table lists all of them with instructions to record the
+/// data.
 fn not_checked(unchecked: &[SkippedRule]) -> Option<String> {
     let mut by_need: Vec<(&str, usize)> = Vec::new();
     for reason in unchecked.iter().map(|unchecked| &unchecked.reason).filter(|r| matches!(r, Reason::Missing(_))) {
@@ -129,7 +130,10 @@ fn not_checked(unchecked: &[SkippedRule]) -> Option<String> {
     if !others.is_empty() {
         reasons.push(format!("other reasons ({})", sum(others)));
     }
-    Some(format!("Not checked: {rules}: {}; --table {UNCHECKED} has them and how to record that.", reasons.join(", ")))
+    Some(format!(
+        "Not checked: {rules}: {}; --table {UNCHECKED} lists them and how to record the missing data.",
+        reasons.join(", ")
+    ))
 }
 
 /// Rules that failed, each with where.
@@ -145,7 +149,7 @@ fn failed(unchecked: &[SkippedRule], style: &Style) -> String {
     out
 }
 
-/// What gains too little to be listed.
+/// Number of findings with a gain too small to list.
 fn small(found: &Findings) -> Vec<String> {
     let gains =
         |finding: &&Finding| finding.gain_ns() > 0 || finding.memory.as_ref().is_some_and(|saved| saved.bytes > 0);
@@ -159,13 +163,13 @@ fn small(found: &Findings) -> Vec<String> {
     });
     let told = |count: usize, gain: &str, how: &str| {
         let is = if count == 1 { "is" } else { "are" };
-        (count > 0).then(|| format!("{} that would gain {gain} {is} left out{how}.", counted(count, "finding")))
+        (count > 0).then(|| format!("{} with {gain} {is} omitted{how}.", counted(count, "finding")))
     };
-    let others = [told(little, "too little", " (--min-gain)"), told(found.small.len() - with_gain, "nothing", "")];
+    let others = [told(little, "a small gain", " (--min-gain)"), told(found.small.len() - with_gain, "no gain", "")];
     own.chain(others.into_iter().flatten()).collect()
 }
 
-/// What is not in the list, and why.
+/// Lines below the list: omitted, gone and ignored findings, and notes.
 fn rest(shown: &Shown<'_>, style: &Style) -> String {
     let found = shown.found;
     let mut lines: Vec<String> = Vec::new();

@@ -1,4 +1,4 @@
-//! What no finding is about, in sentences and as JSON.
+//! Time not covered by findings, as text and JSON.
 
 use super::{bounds, of_what, percent};
 use crate::presenters::human::{count, duration};
@@ -10,8 +10,8 @@ const NEARLY_ALL: f64 = 0.9;
 /// Characters of names: those of kernels can be thousands long.
 const NAME: usize = 72;
 
-/// What no finding is about: a sentence, and a line (`- `) for each group; of several ranks a second sentence before the groups of others
-/// than the slowest. Nothing where findings cover what is large.
+/// Large groups of time that no finding covers: a sentence, and a line (`- `) for each group. With several ranks,
+/// groups of other ranks than the slowest follow a second sentence. Empty if findings cover all large groups.
 pub fn uncovered(found: &Findings) -> Vec<String> {
     let is_others = |group: &&LargeGroup| !of_other_rank(found, group).is_empty();
     let (others, own): (Vec<_>, Vec<_>) = found.uncovered.groups.iter().partition(is_others);
@@ -19,28 +19,25 @@ pub fn uncovered(found: &Findings) -> Vec<String> {
         let head = Some(head).filter(|_| !groups.is_empty());
         head.into_iter().chain(groups.into_iter().map(|group| format!("- {}", line(found, group)))).collect::<Vec<_>>()
     };
-    let of_others = lines("Large on other ranks, and no rule covers it:".to_owned(), others);
+    let of_others = lines("Large on other ranks and not covered by rules:".to_owned(), others);
     lines(head(found), own).into_iter().chain(of_others).collect()
 }
 
-/// What is said before groups of a single rank, or of the slowest one.
+/// Sentence before the groups of a single rank, or of the slowest one.
 fn head(found: &Findings) -> String {
     let covered = found.uncovered.covered_percent.unwrap_or(0.0);
     match found.uncovered.is_most() {
         true if found.findings.is_empty() => match of_slowest(found).as_str() {
-            "" => "No rule covers it; most time is in:".to_owned(),
-            rank => format!("No rule covers it; most time{rank}, is in:"),
+            "" => "Not covered by rules; largest parts:".to_owned(),
+            rank => format!("Not covered by rules{rank}; largest parts:"),
         },
         true => {
             let all = whole(found);
-            format!(
-                "Findings cover {covered:.0} % of {all}{}. No rule covers the rest; most of it is in:",
-                of_slowest(found)
-            )
+            format!("Findings cover {covered:.0} % of {all}{}. Largest parts not covered by rules:", of_slowest(found))
         }
         false => match of_slowest(found).as_str() {
-            "" => "Large, and no rule covers it:".to_owned(),
-            rank => format!("Large{rank}, and no rule covers it:"),
+            "" => "Large and not covered by rules:".to_owned(),
+            rank => format!("Large{rank} and not covered by rules:"),
         },
     }
 }
@@ -69,29 +66,29 @@ fn line(found: &Findings, group: &LargeGroup) -> String {
     } else if group.kind == LargeKind::Call && of_window > of_path {
         format!("{of_window:.0} % of the window, {of_path:.0} % of the critical path")
     } else if group.kind == LargeKind::Frame {
-        format!("{of_window:.0} % of the window; {of_path:.0} % of the critical path is in it and what it calls")
+        format!("{of_window:.0} % of the window; {of_path:.0} % of the critical path (inclusive)")
     } else {
         format!("{of_path:.0} % of {all}")
     };
     let meanwhile = group.meanwhile.as_ref().map(|(name, percent)| {
         let name = cut(name);
-        format!("; for {percent:.0} % of it {name} runs on another thread")
+        format!("; {name} runs on another thread for {percent:.0} % of it")
     });
     let share = share + &meanwhile.unwrap_or_default();
     let gain = match group.gain {
         _ if !group.kind.is_of_events() => String::new(),
         Some(gain) if group.is_wait() => {
             let (low, high) = (percent(found, gain.low_ns), percent(found, gain.high_ns));
-            format!("; removing it gains {low} to {high} {}: not known", of_what(found))
+            format!("; estimated gain of removal unknown, bounds {low} to {high} {}", of_what(found))
         }
         Some(gain) => {
-            format!("; removing it gains {} {}{}", percent(found, gain.ns), of_what(found), bounds(found, gain))
+            format!("; estimated gain of removal {} {}{}", percent(found, gain.ns), of_what(found), bounds(found, gain))
         }
-        None => "; what removing it gains cannot be replayed".to_owned(),
+        None => "; the gain of removal cannot be replayed".to_owned(),
     };
     let advice = match group.advice {
         "" => String::new(),
-        advice => format!(". To see more: {advice}"),
+        advice => format!(". For details: {advice}"),
     };
     let words = match found.is_of_calls && group.kind == LargeKind::Frame {
         true if group.count == 1 => "sample",
@@ -99,11 +96,11 @@ fn line(found: &Findings, group: &LargeGroup) -> String {
         false => group.kind.words(group.count),
     };
     let rank = of_other_rank(found, group);
-    let longest = group.longest_gap_ns.map(|ns| format!(", the longest of {}", duration(ns))).unwrap_or_default();
+    let longest = group.longest_gap_ns.map(|ns| format!(", longest {}", duration(ns))).unwrap_or_default();
     format!("{name} ({} {words}{longest}{place}{rank}): {share}{gain}{advice}", count(group.count as u64))
 }
 
-/// Of several ranks, the one that is told of.
+/// Slowest of several ranks.
 fn of_slowest(found: &Findings) -> String {
     let slowest = RankTimes::slowest(&found.ranks);
     slowest.map(|times| format!(" on rank {}, the slowest", times.rank)).unwrap_or_default()
@@ -115,7 +112,7 @@ fn of_other_rank(found: &Findings, group: &LargeGroup) -> String {
     group.rank.filter(|rank| Some(*rank) != slowest).map(|rank| format!(", rank {rank}")).unwrap_or_default()
 }
 
-/// What shares are parts of.
+/// Whole to which shares refer.
 fn whole(found: &Findings) -> &'static str {
     if found.is_of_calls { "the thread's time" } else { "the critical path" }
 }

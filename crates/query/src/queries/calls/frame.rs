@@ -13,7 +13,7 @@ use stackline_model::Unit;
 pub(in crate::queries) struct FrameDetail<'a> {
     /// Frames from below the root of the view to the node.
     path: Vec<Label<'a>>,
-    /// How often the frame was called; null where that was not counted.
+    /// Number of calls of the frame; null if not counted.
     calls: Option<u64>,
     metrics: Vec<FrameMetric>,
 }

@@ -1,4 +1,5 @@
-//! Whether other crates write what is declared: each type must read all of it and write it again.
+//! Check the declared types against the documents of other crates: each type must deserialize and reproduce all of a
+//! document.
 
 use super::memory::{AllocatorTables, AppliedTables, HoldersTables, MemoryTables, SuggestionsTables};
 use super::{AnyTables, FindingsTables, FoundKeys, ReadReport, TraceInfo, TraceReport};

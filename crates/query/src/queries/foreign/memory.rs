@@ -62,7 +62,7 @@ pub(super) struct AppliedTables {
     memory_applied: Table,
 }
 
-/// Who holds memory at each peak.
+/// Live memory at each peak by owner.
 #[derive(TS)]
 #[expect(dead_code, reason = "a declaration")]
 pub(in crate::queries) struct HoldersDocument<'a> {
@@ -78,7 +78,7 @@ pub(super) struct HoldersTables {
     memory_at_peak: Table,
 }
 
-/// What to change, and what it saves.
+/// Suggested changes with their savings.
 #[derive(TS)]
 #[expect(dead_code, reason = "a declaration")]
 pub(in crate::queries) struct SuggestionsDocument<'a> {

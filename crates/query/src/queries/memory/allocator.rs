@@ -1,4 +1,4 @@
-//! The caching allocator: its segments and blocks at the moment of the snapshot, and how fragmented they are.
+//! Query of the caching allocator: segments, blocks and fragmentation at the time of the snapshot.
 
 use crate::prefetch::{Stage, plain};
 use crate::{Answer, Arguments, Column, OpenRun, QueryError};
@@ -9,7 +9,7 @@ use stackline_model::{MemoryBlock, MemoryBlockState, MemorySegment, MemoryTrace}
 /// Most segments that are drawn: the largest; and most of their blocks.
 const SEGMENTS: usize = 400;
 const BLOCKS: usize = 100_000;
-/// What a block is doing, by number.
+/// State of a block, by number.
 const STATES: [MemoryBlockState; 3] =
     [MemoryBlockState::Active, MemoryBlockState::AwaitingFree, MemoryBlockState::Inactive];
 
@@ -45,7 +45,7 @@ pub(crate) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     let trace = &memory.trace;
     let Some(table) = tables::allocator_table(trace) else {
         return Err(QueryError::unavailable(
-            "the source tells nothing of the allocator's segments: a memory snapshot does \
+            "the source has no allocator segments: record a memory snapshot \
              (torch.cuda.memory._record_memory_history(), then torch.cuda.memory._dump_snapshot(FILE))",
         ));
     };

@@ -1,4 +1,4 @@
-//! What memory would be in use if suggestions were followed.
+//! Query of predicted memory with suggestions applied.
 
 use super::suggestions;
 use crate::memory::Memory;
@@ -46,7 +46,7 @@ pub(crate) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
             numbers.push(number);
         }
     }
-    let none = |number| QueryError::missing(format!("no suggestion {number}; there are {}", memory.ranked.len()));
+    let none = |number| QueryError::missing(format!("unknown suggestion {number}; there are {}", memory.ranked.len()));
     let table = tables::apply(&memory.trace, &memory.ranked, &numbers).map_err(none)?;
     let wanted: Vec<Suggestion> =
         numbers.iter().filter_map(|number| Some(memory.ranked.get(number - 1)?.suggestion.clone())).collect();

@@ -1,4 +1,4 @@
-//! Calls per stream: boxes by kind, merged where they are narrow; and one of them with all that is known.
+//! Queries of memory calls per stream, merged if narrow, and of one call with its details.
 
 use super::{Brief, FrameAnswer};
 use crate::memory::Memory;
@@ -25,7 +25,7 @@ struct Box {
     count: u32,
 }
 
-/// What the columns of memory calls mean.
+/// Lookup tables for the columns of memory calls.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(crate) struct CallsDocument {
@@ -105,7 +105,7 @@ pub(crate) struct CallDetail {
     /// Start in ns since the first call; null without times.
     start: Option<i64>,
     duration: u64,
-    /// Whether it may access memory that is not listed.
+    /// The call may access memory that is not listed.
     is_opaque: bool,
     object: Option<CallObject>,
     accesses: Vec<Access>,
@@ -135,7 +135,7 @@ pub(crate) fn one(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, Que
     let trace = &memory.trace;
     let number: u32 = arguments.needed("call")?;
     if number as usize >= trace.calls.len() {
-        return Err(QueryError::missing(format!("there is no call {number}; there are {}", trace.calls.len())));
+        return Err(QueryError::missing(format!("unknown call {number}; there are {}", trace.calls.len())));
     }
     let (call, row) = (MemoryCallId(number), number as usize);
     let accesses = trace.accesses_of(call);

@@ -1,4 +1,4 @@
-//! Bytes in use and bytes held over the calls, for each bucket the least, the highest and the last value in it.
+//! Query of live and reserved bytes by call: minimum, maximum and last value of each bucket.
 
 use crate::prefetch::Stage;
 use crate::queries::counters::{Point, add};
@@ -8,7 +8,7 @@ use serde::Serialize;
 use stackline_memory::curve::Curve;
 use stackline_memory::tables::reserved_curve;
 
-/// What the curves are, by number.
+/// Names of the curves, by number.
 const CURVES: [&str; 2] = ["allocated", "reserved"];
 
 /// Memory of a device over the calls; the values are in the columns.

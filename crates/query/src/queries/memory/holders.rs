@@ -1,4 +1,4 @@
-//! Who holds memory at each peak.
+//! Query of live memory at each peak by owner.
 
 use crate::prefetch::{Stage, with};
 use crate::{Answer, Arguments, OpenRun, QueryError};
@@ -8,7 +8,7 @@ use stackline_memory::tables::{By, at_peak_table};
 /// Most rows.
 const ROWS: usize = 400;
 
-/// By what holders of memory can be grouped.
+/// Possible groupings of owners.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(crate) struct HoldersPage {
@@ -23,7 +23,7 @@ pub(crate) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     super::printed(memory, &[super::cut(table, ROWS)], &HoldersPage { by: choices.map(|(name, _)| name).into() })
 }
 
-/// What holders are grouped by where it can be chosen.
+/// Selectable groupings of owners.
 const CHOICES: [&str; 6] = ["place", "kind", "operator", "module", "phase", "size"];
 
 pub(crate) fn first(opened: &OpenRun, stage: Stage) -> Vec<Arguments> {

@@ -1,4 +1,4 @@
-//! What the Memory page asks. Positions are numbers of calls, from 0, in the order in which the host made them.
+//! Queries of the Memory page. Positions are numbers of calls, from 0, in the order in which the host made them.
 
 pub(super) mod allocator;
 pub(super) mod apply;
@@ -40,7 +40,7 @@ fn device(memory: &Memory, arguments: &Arguments) -> Result<MemoryDeviceId, Quer
     let first = || memory.peaks.first().map_or(MemoryDeviceId(0), |peak| peak.device);
     let Some(wanted) = arguments.number::<u32>("device")? else { return Ok(first()) };
     if wanted as usize >= memory.trace.devices.len().max(1) {
-        return Err(QueryError::missing(format!("there is no device {wanted}")));
+        return Err(QueryError::missing(format!("unknown device {wanted}")));
     }
     Ok(MemoryDeviceId(wanted))
 }
@@ -55,7 +55,7 @@ fn whole_of(opened: &OpenRun, device: MemoryDeviceId) -> Option<Arguments> {
     Some(whole(opened)?.with("device", &device.0.to_string()))
 }
 
-/// What a document of memory has besides its tables.
+/// Additional keys of a memory document.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(super) struct MemoryKeys<'a, P> {
@@ -63,7 +63,7 @@ pub(super) struct MemoryKeys<'a, P> {
     page: P,
 }
 
-/// A document with tables as `stackline memory --format json` prints them, and what the page needs beside them.
+/// Document with the tables of `stackline memory --format json` and the data of the page.
 fn printed(memory: &Memory, tables: &[Table], page: &impl Serialize) -> Result<Answer, QueryError> {
     let mut described = Trace::default();
     described.meta.name.clone_from(&memory.trace.label);

@@ -1,4 +1,4 @@
-//! All that is known of one object: what made it, who touches it, what of its life is for nothing, what to change.
+//! Query of one object: allocation, accesses, waste and suggestions.
 
 use super::apply::AtPeak;
 use super::{Brief, FrameAnswer, SourceLocation, objects};
@@ -14,7 +14,7 @@ use stackline_memory::{Measure, PatternMatch};
 use stackline_model::{MemoryCallId, MemoryObjectId};
 use std::collections::BTreeSet;
 
-/// Most accesses, stretches of waste and suggestions that are listed.
+/// Maximum number of listed accesses, ranges of waste, and suggestions.
 const LISTED: usize = 60;
 
 /// Everything known about one object in memory.
@@ -91,7 +91,7 @@ struct PatternOf<'a> {
 #[cfg_attr(test, derive(ts_rs::TS))]
 struct OtherObject(usize, String);
 
-/// What a pattern measures.
+/// Measurement of a pattern.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(untagged)]
@@ -143,7 +143,7 @@ pub(crate) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     let trace = &memory.trace;
     let number: u32 = arguments.needed("object")?;
     if number as usize >= trace.objects.len() {
-        return Err(QueryError::missing(format!("there is no object {number}; there are {}", trace.objects.len())));
+        return Err(QueryError::missing(format!("unknown object {number}; there are {}", trace.objects.len())));
     }
     let object = MemoryObjectId(number);
     let (objects, row) = (&trace.objects, object.index());
@@ -222,7 +222,7 @@ fn pattern<'a>(memory: &Memory, found: &'a PatternMatch) -> PatternOf<'a> {
     }
 }
 
-/// What to change about this object alone, with the number of the suggestion that it belongs to.
+/// Suggestions for this object alone, with the number of the suggestion that includes each.
 fn suggestions(memory: &Memory, object: MemoryObjectId) -> Vec<SuggestionOf<'_>> {
     let all = memory.ranked.iter().zip(1_usize..);
     let members = all.flat_map(|(one, number)| one.suggestion.members().map(move |member| (number, member)));

@@ -1,4 +1,4 @@
-//! Objects as lanes: those that matter most one by one, with their accesses and their waste; the others by size.
+//! Query of object lifetimes: the most important objects as lanes with accesses and waste, the others by size.
 
 use super::calls::within;
 use crate::memory::{Memory, Waste};
@@ -68,7 +68,7 @@ pub(crate) const COLUMNS: &[&str] = &[
     "waste_why",
 ];
 
-/// What comes first.
+/// Sort order of objects.
 #[derive(Clone, Copy, Debug)]
 enum Order {
     Size,
@@ -92,9 +92,9 @@ pub(crate) fn answer(opened: &OpenRun, arguments: &Arguments) -> Result<Answer, 
     let orders = [("size", Order::Size), ("waste", Order::Waste), ("first", Order::FirstUse)];
     let order = arguments.choice("order", &orders)?.unwrap_or(Order::Size);
     let most = arguments.number("most")?.unwrap_or(LANES).min(MOST);
-    let alive = arguments.text("alive")?.map(|name| {
-        memory.peak(name).ok_or_else(|| QueryError::missing(format!("there is no peak {}", shortened(name))))
-    });
+    let alive = arguments
+        .text("alive")?
+        .map(|name| memory.peak(name).ok_or_else(|| QueryError::missing(format!("unknown peak {}", shortened(name)))));
     let position = alive.transpose()?.map(|peak| peak.peak.position.0);
     let is_alive = |object: MemoryObjectId| {
         let (from, to) = memory.life(object);
@@ -253,7 +253,7 @@ fn both(one: AccessMode, other: AccessMode) -> AccessMode {
     }
 }
 
-/// What has no lane of its own: by powers of two of the size, the largest first.
+/// Objects without a lane, grouped by powers of two of their size, largest first.
 fn classes(memory: &Memory, folded: &[MemoryObjectId]) -> Vec<SizeClass> {
     let mut sums: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
     for object in folded {

@@ -1,4 +1,4 @@
-//! What there is of memory: devices, peaks, streams, waste, failed requests.
+//! Overview of memory: devices, peaks, streams, waste, failed requests.
 
 use crate::memory::{Memory, StreamLane, Why};
 use crate::prefetch::{Stage, plain};
@@ -20,7 +20,7 @@ pub(crate) struct MemoryPage<'a> {
     whole: Whole,
     /// Buckets of a tile.
     buckets: i64,
-    /// Whether calls have times.
+    /// Calls have times.
     has_times: bool,
     /// Names of the kinds of calls that the column `kind` of `memory-calls` numbers.
     kinds: Vec<&'static str>,
@@ -32,7 +32,7 @@ pub(crate) struct MemoryPage<'a> {
     streams_left_out: usize,
     calls_left_out: u64,
     phases: Vec<Phase>,
-    /// Suggestions that are worth showing.
+    /// Number of suggestions to show.
     suggestions: usize,
     has_segments: bool,
     /// Requests that failed for lack of memory.

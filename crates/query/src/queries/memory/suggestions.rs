@@ -1,4 +1,4 @@
-//! What to change, best first.
+//! Query of suggestions, best first.
 
 use crate::memory::Memory;
 use crate::prefetch::{Stage, plain};
@@ -17,7 +17,7 @@ const OBJECTS: usize = 8;
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub(crate) struct SuggestionsPage {
-    /// Suggestions that are worth showing.
+    /// Number of suggestions to show.
     all: usize,
     /// Suggestions that save nothing.
     nothing: usize,
@@ -57,7 +57,7 @@ pub(super) fn combination(memory: &Memory) -> Vec<usize> {
     chosen.iter().flat_map(|chosen| &chosen.chosen).map(|at| at + 1).collect()
 }
 
-/// How many there are in a list.
+/// Number of suggestions in a list.
 pub(super) fn count(memory: &Memory) -> usize {
     listed(&memory.ranked, memory.combination.as_ref()).len().min(ROWS)
 }

@@ -1,4 +1,4 @@
-//! Whether answers are what is declared: the keys of documents and the names of columns.
+//! Check answers against the declared keys of documents and names of columns.
 
 use super::{Declarations, layout};
 use crate::queries::ALL;
@@ -6,7 +6,7 @@ use crate::queries::samples::{answers, opened};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Whether names are those that are declared, of which some may be absent.
+/// Compare names with the declared ones, of which some are optional.
 fn check<'n>(query: &str, names: impl Iterator<Item = &'n str>, declared: &[(&str, bool)]) {
     let names: BTreeSet<&str> = names.collect();
     let known: BTreeSet<&str> = declared.iter().map(|(name, _)| *name).collect();

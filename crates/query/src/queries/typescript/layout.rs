@@ -1,4 +1,4 @@
-//! Declarations as people read them: a line for each field, and nothing that can be written to.
+//! Layout of TypeScript declarations: one read-only field per line.
 
 /// A declaration as `ts-rs` writes it, with a comment.
 pub(super) fn declaration(docs: &str, declared: &str) -> String {
@@ -68,7 +68,7 @@ fn comment(docs: &str) -> String {
     if words.is_empty() { String::new() } else { format!("/** {} */", words.join(" ")) }
 }
 
-/// The type of what nobody may write to. Integers are exact as far as a number of JavaScript is.
+/// Read-only TypeScript type. Integers become JavaScript numbers.
 fn read_only(declared: &str) -> String {
     declared.replace("bigint", "number").replace("Array<", "ReadonlyArray<").replace('[', "readonly [")
 }

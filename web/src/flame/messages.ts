@@ -1,4 +1,4 @@
-/** Frames of the flame graph in words. */
+/** Texts about frames of the flame graph. */
 
 import { GROUPS, inWords, parsed } from "../filter";
 import { amount, counted, percent } from "../format";
@@ -10,7 +10,7 @@ import { type Args, HERE, SHAPES } from "./question";
 
 export const labelOf = (tree: Tree, node: number): Label => tree.document.labels[tree.label[node]!]!;
 
-/** Whether a node stands for all: it has no frame of its own. */
+/** Check for the root node, which has no frame. */
 export const isAll = (tree: Tree, node: number) => tree.row[node] === 0;
 
 /** Rows and names from the root of the view to a node. */
@@ -20,16 +20,16 @@ export function pathOf(tree: Tree, node: number): Array<[number, string]> {
   return [...tree.document.path.map(([row, name]): [number, string] => [row, name]), ...path];
 }
 
-/** How often a frame was called, in words; nothing where that was not counted. */
+/** Number of calls of a frame as text; empty if not counted. */
 export const timesOf = (calls: number | null | undefined): string => (calls ? `, called ${counted(calls, "time")}` : "");
 
-/** What a node says of itself, for people and for screen readers. */
+/** Description of a node, also for screen readers. */
 export function spoken(tree: Tree, node: number): string {
   const { unit, total, title } = tree.document;
   const name = isAll(tree, node) ? "all" : labelOf(tree, node)[5];
   const all = tree.inclusive[node]!;
   const before = tree.before ? `, before ${amount(tree.before[node]!, unit)}` : "";
-  return `${name}: ${amount(all, unit)} (${percent(all, total)} of ${title})${before}, itself ${amount(tree.exclusive[node]!, unit)}${timesOf(tree.calls[node]!)}`;
+  return `${name}: ${amount(all, unit)} (${percent(all, total)} of ${title})${before}, self ${amount(tree.exclusive[node]!, unit)}${timesOf(tree.calls[node]!)}`;
 }
 
 /** The node that is selected, as a row or as a frame, if this tree has it. */
@@ -43,7 +43,7 @@ export function selectedNode(tree: Tree): number | undefined {
   return node < 0 ? undefined : node;
 }
 
-/** What a picture is of: for paper, where nothing is that can be chosen. */
+/** Caption of a printed plot, which has no controls. */
 export function captionOf(title: string, { shape, steps = "", of, focus, hide, find, merge, recursion, rank, ...groups }: Args): string {
   const view = [...SHAPES, ...HERE].find(([name]) => name === shape)?.[1] ?? "";
   const chosen = parsed(steps);
@@ -60,7 +60,7 @@ export function captionOf(title: string, { shape, steps = "", of, focus, hide, f
   return [view, title, chosen ? inWords(chosen) : "the whole run", ...parts.flatMap(([text, words]) => (text ? [words] : []))].join(", ");
 }
 
-/** Tells what holds a text; a text of no letters finds nothing. */
+/** Predicate of names that contain a text; undefined without letters. */
 export function matcher(text: string | undefined): ((name: string) => boolean) | undefined {
   const wanted = text?.trim().toLowerCase();
   return wanted ? (name) => name.toLowerCase().includes(wanted) : undefined;

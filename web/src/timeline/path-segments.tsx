@@ -1,4 +1,4 @@
-/** The critical path as a list: hop by hop, each with its cause. */
+/** Table of critical-path segments, each with its cause. */
 
 import { useState } from "preact/hooks";
 import { cause } from "../colors";
@@ -23,9 +23,9 @@ export function HopList({ path: { document, columns }, stretch, selected, onEven
   const seen = Array.from(start.keys()).filter((hop) => start[hop]! < stretch.to && end[hop]! > stretch.from);
   const nameOf = (hop: number) => document.texts[name[hop]!] || "–";
   return (
-    <div class="scroll" tabIndex={0} role="region" aria-label="Hops of the critical path that are seen">
+    <div class="scroll" tabIndex={0} role="region" aria-label="Visible segments of the critical path">
       <table>
-        <caption>The critical path, {counted(seen.length, "hop")} that {seen.length === 1 ? "is" : "are"} seen</caption>
+        <caption>Critical path: {counted(seen.length, "visible segment")}</caption>
         <thead>
           <tr>
             <th scope="col">Cause</th>
@@ -45,7 +45,7 @@ export function HopList({ path: { document, columns }, stretch, selected, onEven
           ))}
         </tbody>
       </table>
-      {seen.length > most && <button type="button" onClick={() => setMost(most * 4)}>{counted(seen.length - most, "later one")}: show more</button>}
+      {seen.length > most && <button type="button" onClick={() => setMost(most * 4)}>{counted(seen.length - most, "later segment")}: show more</button>}
     </div>
   );
 }
