@@ -204,7 +204,7 @@ fn nodes_that_were_not_recorded_do_not_count() {
     let (title, gain) = told(0);
     assert_eq!(told(100_000), (title.clone(), gain));
     assert_eq!(told(1 << 62), (title.clone(), gain));
-    assert!(title.starts_with("Autograd in inference: 19 graph nodes a step"), "{title}");
+    assert!(title.starts_with("Autograd in inference: 19 graph nodes per step"), "{title}");
 }
 
 /// Under no_grad operators have no number; where nothing needs gradients the number does not grow; with a backward pass it is training.

@@ -45,7 +45,7 @@ fn copies_that_all_others_wait_for() {
     let found = offloaded(7, 100).found("SL064");
     assert_eq!(found.len(), 1);
     let title = &found[0].title;
-    assert!(title.starts_with("Copies of 23.84 MiB a step (Memcpy HtoD (Pinned -> Device)): 8"), "{title}");
+    assert!(title.starts_with("Copies of 23.84 MiB per step (Memcpy HtoD (Pinned -> Device)): 8"), "{title}");
     let gain = found[0].gain.expect("replayed");
     assert!((850_000..=905_000).contains(&gain.ns) && gain.low_ns == 0, "{gain:?}");
     assert_eq!(offloaded(8, 2000).found("SL064"), [], "the product takes longer than the copy beside it");

@@ -44,7 +44,7 @@ fn a_profile_tells_what_takes_time() {
     assert!(text.contains(" 1. /srv/me/data.py:12 in fetch  estimated gain 2000 ms"), "{text}");
     assert!(text.contains("for a queue") && text.contains("Logging blocks the host: 1000 ms"), "{text}");
     assert!(text.contains("only sums of calls, no single calls"), "{text}");
-    assert!(text.contains("nothing marks its steps"), "{text}");
+    assert!(text.contains("over its whole run without steps"), "{text}");
     let (_, json, _) = run(&["findings", &path, "--format", "json"]);
     let json: Value = serde_json::from_str(&json).unwrap();
     let rows = json["tables"]["findings"]["rows"].as_array().unwrap();
