@@ -16,6 +16,7 @@ pub struct Handovers<'a> {
 }
 
 impl<'a> Handovers<'a> {
+    /// Start with no operation processed.
     pub fn new(trace: &'a Trace) -> Self {
         Self { trace, has_run: vec![false; trace.events.len()] }
     }

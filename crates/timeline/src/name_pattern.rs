@@ -13,6 +13,10 @@ pub enum Pattern {
     Words(String),
 }
 
+/// Parse a glob, or a regular expression after `~`.
+///
+/// # Errors
+/// Returns an error if the regular expression is invalid.
 pub fn glob_or_regex(text: &str) -> Result<Pattern, String> {
     match text.strip_prefix('~') {
         Some(regex) => Regex::new(regex).map(Pattern::Regex).map_err(|e| format!("not a regular expression: {e}")),

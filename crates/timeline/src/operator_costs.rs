@@ -7,22 +7,32 @@ use stackline_model::{EventId, EventKind, GpuId, Trace};
 /// Cost of one operator call, self and inclusive. Times in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
+    /// Number of calls.
     pub calls: i64,
+    /// Time on the host without operators inside.
     pub host_self: i64,
+    /// Time on the host.
     pub host_total: i64,
+    /// Time of GPU work that the call itself launched.
     pub gpu_self: i64,
+    /// Time of GPU work, with that of operators inside.
     pub gpu_total: i64,
+    /// Launch calls of the call itself.
     pub launches_self: i64,
+    /// Launch calls, with those of operators inside.
     pub launches_total: i64,
-    /// Linked GPU operations.
+    /// Linked GPU operations of the call itself.
     pub work_self: i64,
+    /// Linked GPU operations, with those of operators inside.
     pub work_total: i64,
     /// Launch calls without recorded or linked work, and linked work without plausible times.
     pub unrecorded_self: i64,
+    /// The same, with those of operators inside.
     pub unrecorded_total: i64,
 }
 
 impl Cost {
+    /// Add the cost of another call.
     pub fn add(&mut self, other: &Self) {
         self.calls = self.calls.saturating_add(other.calls);
         self.host_self = self.host_self.saturating_add(other.host_self);

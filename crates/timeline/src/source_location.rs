@@ -79,6 +79,7 @@ pub fn source_location_of(trace: &Trace, event: EventId) -> SourceLocation {
 }
 
 impl<'a> SourceLocations<'a> {
+    /// Classify all names of a trace.
     pub fn new(trace: &'a Trace) -> Self {
         Self { trace, kinds: trace.strings.iter().map(kind_of).collect(), called_from: trace.attr(CALLED_FROM) }
     }

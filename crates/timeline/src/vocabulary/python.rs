@@ -5,8 +5,9 @@ use stackline_model::vocabulary::lightning;
 
 /// Name prefix of spans of PyTorch's optimizers.
 pub const OPTIMIZER: &str = "Optimizer.";
-/// Name parts of PyTorch's data loaders in the training process, without and with workers.
+/// Name part of PyTorch's data loader without workers.
 pub const LOADER_WITHOUT_WORKERS: &str = "_SingleProcessDataLoaderIter";
+/// Name part of PyTorch's data loader with workers, in the training process.
 pub const LOADER_WITH_WORKERS: &str = "_MultiProcessingDataLoaderIter";
 /// Name prefix of operators that request collectives from PyTorch's process groups.
 pub const ASKS_FOR_COLLECTIVE: &str = "c10d::";

@@ -10,8 +10,9 @@ pub const DATA_TYPE: &str = "c10::";
 
 /// Copy of elements into an existing tensor.
 pub const COPY: &str = "aten::copy_";
-/// Conversion of type or device: the outer operator, and the one that copies.
+/// Conversion of type or device: the outer operator.
 pub const TO: &str = "aten::to";
+/// Copy of a conversion, called by [`TO`].
 pub const TO_COPY: &str = "aten::_to_copy";
 /// Copy without conversion.
 pub const CLONE: &str = "aten::clone";
@@ -25,15 +26,17 @@ pub const LIFT_FRESH: &str = "aten::lift_fresh";
 pub const PAD_SEQUENCE: &str = "aten::pad_sequence";
 /// In-place addition to a tensor.
 pub const ADD_IN_PLACE: &str = "aten::add_";
-/// Zeroing of a tensor, or of each tensor of a list.
+/// Zeroing of a tensor.
 pub const ZERO: &str = "aten::zero_";
+/// Zeroing of each tensor of a list.
 pub const FOREACH_ZERO: &str = "aten::_foreach_zero_";
 /// Name prefix of operators on lists of tensors.
 pub const FOREACH: &str = "aten::_foreach_";
 
-/// Lookup of table rows, and its backward with a dense gradient.
+/// Lookup of table rows.
 pub const EMBEDDING: &[&str] =
     &["aten::embedding", "aten::embedding_bag", "aten::_embedding_bag", "aten::index_select"];
+/// Backward of a lookup, with a dense gradient.
 pub const EMBEDDING_BACKWARD: &[&str] = &["aten::embedding_dense_backward", "aten::_embedding_bag_dense_backward"];
 /// Operators that create another tensor with the same values, or write them into one.
 pub const COPIES: &[&str] = &[COPY, CLONE, "aten::detach", "detach"];
@@ -41,10 +44,13 @@ pub const COPIES: &[&str] = &[COPY, CLONE, "aten::detach", "detach"];
 pub const MULTIPLIES: &[&str] =
     &["aten::linear", "aten::matmul", "aten::mm", "aten::addmm", "aten::t", "aten::transpose", "aten::einsum"];
 
-/// Cross entropy: its parts, the whole, and the name prefix of the loss itself.
+/// First part of cross entropy.
 pub const LOG_SOFTMAX: &str = "aten::_log_softmax";
+/// Backward of [`LOG_SOFTMAX`].
 pub const LOG_SOFTMAX_BACKWARD: &str = "aten::_log_softmax_backward_data";
+/// Cross entropy as a whole.
 pub const CROSS_ENTROPY: &str = "aten::cross_entropy_loss";
+/// Name prefix of the loss of cross entropy.
 pub const NLL_LOSS: &str = "aten::nll_loss";
 
 /// Batched matrix multiplication.
