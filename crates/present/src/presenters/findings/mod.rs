@@ -165,7 +165,7 @@ fn length(found: &Findings) -> String {
         return format!("{ranks} ranks, {which}: {unit} takes {ns}{with}");
     }
     match found.steps {
-        0 if found.is_of_calls => format!("the thread that runs operators takes {}", human::duration(found.step_ns)),
+        0 if found.is_of_calls => format!("the analyzed thread takes {}", human::duration(found.step_ns)),
         0 => format!("the trace takes {}", human::duration(found.step_ns)),
         1 => format!("the step takes {}{with}", human::duration(found.step_ns)),
         n => {
