@@ -323,7 +323,7 @@ fn waits_for_rank(loads: i64, waits: i64) -> Program {
 #[test]
 fn a_wait_for_another_rank_is_an_effect() {
     let alone = waits_for_rank(0, 3000).found("SL039");
-    assert!(alone[0].title.ends_with("for other ranks"), "{}", text(&alone));
+    assert!(alone[0].title.starts_with("Waiting for other ranks: "), "{}", text(&alone));
     let found = merged(vec![(0, waits_for_rank(0, 3000).findings()), (1, waits_for_rank(2900, 100).findings())]);
     let of = |code: &str| found.findings.iter().filter(|f| f.rule.code == code).collect::<Vec<_>>();
     let [straggler] = of("SL040")[..] else { panic!("{}", text(&found.findings)) };
@@ -350,7 +350,7 @@ fn a_wait_for_another_rank_is_an_effect() {
         p.now += 100;
     });
     let alone = other.found("SL039");
-    assert!(alone[0].title.ends_with("for a queue"), "{}", text(&alone));
+    assert!(alone[0].title.starts_with("Waiting for a queue: "), "{}", text(&alone));
 }
 
 #[test]

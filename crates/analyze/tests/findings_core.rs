@@ -235,7 +235,7 @@ fn traces_without_steps_are_not_told_of_steps() {
     waits.python("threading.py(1115): Thread.join", |p| p.work(900));
     let of = waits.found("SL039");
     let title = &of[0].title;
-    assert!(title.starts_with("the program waits ") && title.ends_with(" % of the time for a thread"), "{title}");
+    assert!(title.starts_with("Waiting for a thread: ") && title.ends_with(" % of the time"), "{title}");
     assert!(!of[0].rule.advice.contains("step"), "{}", of[0].rule.advice);
 }
 

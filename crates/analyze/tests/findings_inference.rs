@@ -58,7 +58,7 @@ fn evaluations_in_each_step() {
 fn networks_that_are_not_trained_are_a_hope() {
     let found = evaluation("teacher_logits", false);
     assert_eq!((found[0].method, found[0].confidence), (SPECULATIVE, Confidence::Low), "{}", text(&found));
-    assert!(found[0].title.starts_with("each step holds a forward pass without a backward pass"));
+    assert!(found[0].title.starts_with("Forward pass without a backward pass in each step"));
 }
 
 /// What follows the optimizer lies in the next step where steps end with it.
@@ -77,7 +77,7 @@ fn evaluations_in_some_steps() {
     };
     let found = run("evaluate");
     let [only] = &found[..] else { panic!("{}", text(&found)) };
-    assert!(only.title.starts_with("2 of 6 steps hold an evaluation: "), "{}", only.title);
+    assert!(only.title.starts_with("Evaluation in 2 of 6 steps: "), "{}", only.title);
     assert!((330_000..=340_000).contains(&only.gain_ns()), "{}", text(&found));
     assert_eq!(only.confidence, Confidence::Low);
     assert_eq!(run("teacher_logits"), []);

@@ -42,7 +42,7 @@ fn a_profile_tells_what_takes_time() {
     assert_eq!(code, Some(0), "{error}");
     assert!(text.starts_with("2 findings; the analyzed thread takes 10.00 s."), "{text}");
     assert!(text.contains(" 1. /srv/me/data.py:12 in fetch  estimated gain 2000 ms"), "{text}");
-    assert!(text.contains("for a queue") && text.contains("Logging blocks the host: 1000 ms"), "{text}");
+    assert!(text.contains("Waiting for a queue") && text.contains("Logging blocks the host: 1000 ms"), "{text}");
     assert!(text.contains("only sums of calls, no single calls"), "{text}");
     assert!(text.contains("over its whole run without steps"), "{text}");
     let (_, json, _) = run(&["findings", &path, "--format", "json"]);

@@ -2,10 +2,8 @@
 
 use super::finding::Fact;
 
-/// Suffix of displayed names of facts whose value is per step.
+/// Suffix of names of facts whose value is per step.
 const PER_STEP: &str = " per step";
-/// The same suffix in names of rules' facts.
-const A_STEP: &str = ", a step";
 
 /// Wordings for a number of steps.
 #[derive(Clone, Copy, Debug)]
@@ -42,29 +40,10 @@ impl StepWords {
         }
     }
 
-    /// Subject and verb of a title about waits.
-    pub(super) fn steps_wait(self) -> &'static str {
-        if self.steps == 0 { "the program waits" } else { "steps wait" }
-    }
-
-    /// Subject and verb of a title about work of each step.
-    pub(super) fn each_step_holds(self) -> &'static str {
-        match self.steps {
-            0 => "the program holds",
-            1 => "the one analyzed step holds",
-            _ => "each step holds",
-        }
-    }
-
     /// Fact with its displayed name. Without steps, no value is per step.
     pub(super) fn name(self, fact: &Fact) -> Fact<String> {
-        let stem = fact.name.strip_suffix(PER_STEP).or_else(|| fact.name.strip_suffix(A_STEP));
-        let name = match stem {
-            Some(stem) if self.steps == 0 => stem.to_owned(),
-            Some(stem) => format!("{stem}{PER_STEP}"),
-            None => fact.name.to_owned(),
-        };
-        Fact { name, value: fact.value, unit: fact.unit }
+        let name = fact.name.strip_suffix(PER_STEP).filter(|_| self.steps == 0).unwrap_or(fact.name);
+        Fact { name: name.to_owned(), value: fact.value, unit: fact.unit }
     }
 }
 
@@ -78,11 +57,9 @@ mod tests {
         let said = |of: fn(StepWords) -> &'static str| words.map(of);
         assert_eq!(said(StepWords::a_step), ["", " per step", " per step"]);
         assert_eq!(said(StepWords::in_each_step), ["", " in the one analyzed step", " in each step"]);
-        assert_eq!(said(StepWords::steps_wait), ["the program waits", "steps wait", "steps wait"]);
         // Words within a name are not a suffix.
         let named = |name| words.map(|words| words.name(&Fact::time(name, 1)).name);
         assert_eq!(named("total per step"), ["total", "total per step", "total per step"]);
-        assert_eq!(named("total, a step"), ["total", "total per step", "total per step"]);
-        assert_eq!(named("of a step ahead"), ["of a step ahead"; 3]);
+        assert_eq!(named("per step ahead"), ["per step ahead"; 3]);
     }
 }

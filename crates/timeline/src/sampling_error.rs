@@ -51,5 +51,4 @@ mod tests {
         }
         assert_eq!(shared(0, 0), (0.0, 1.0));
     }
-
 }

@@ -108,9 +108,9 @@ fn candidate(context: &RuleContext<'_>, reduces: &[Collective], gathered: i64, s
         place,
         facts: vec![
             Fact::count("AllReduces", events.len()),
-            Fact::count("elements reduced, a step", context.per_step(elements) as usize),
-            Fact::count("elements gathered, a step", context.per_step(gathered) as usize),
-            Fact::time("AllReduce time, a step", context.per_step(context.total(&events))),
+            Fact::count("elements reduced per step", context.per_step(elements) as usize),
+            Fact::count("elements gathered per step", context.per_step(gathered) as usize),
+            Fact::time("AllReduce time per step", context.per_step(context.total(&events))),
         ],
         events,
         support,

@@ -66,7 +66,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
         facts: vec![
             Fact::count("nodes", nodes as usize),
             Fact::count("operators with a sequence number", operators.len()),
-            Fact::time("host time of these operators, a step", context.per_step(context.total(&operators))),
+            Fact::time("host time of these operators per step", context.per_step(context.total(&operators))),
         ],
         events: operators.clone(),
         support: Support::Inferred,

@@ -108,8 +108,8 @@ fn candidate(context: &RuleContext<'_>, name: &str, Group { place, forward, back
         ),
         place: place?,
         facts: vec![
-            Fact::time("forward, a step", context.per_step(forward_ns)),
-            Fact::time("backward, a step", context.per_step(backward_ns)),
+            Fact::time("forward per step", context.per_step(forward_ns)),
+            Fact::time("backward per step", context.per_step(backward_ns)),
             Fact::count("kernels of the backward", backward.len()),
         ],
         events: backward,

@@ -112,7 +112,7 @@ fn candidate(
         facts: vec![
             Fact::count("calls", kernels.len()),
             Fact::count("threads per block", threads as usize),
-            Fact::time("total time, a step", context.per_step(ns)),
+            Fact::time("total time per step", context.per_step(ns)),
         ],
         events: kernels,
         support: Support::Exact,

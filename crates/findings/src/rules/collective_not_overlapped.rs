@@ -59,8 +59,8 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
         let size = middle.map(|middle| Fact { name: MIDDLE, value: middle as f64, unit: Unit::None });
         let facts = [
             Fact::count("calls", of.len()),
-            Fact::time("on the critical path, a step", context.per_step(ns)),
-            Fact::time("total time, a step", context.per_step(context.total(&of))),
+            Fact::time("on the critical path per step", context.per_step(ns)),
+            Fact::time("total time per step", context.per_step(context.total(&of))),
         ];
         Some(Candidate {
             title: format!(

@@ -66,7 +66,7 @@ fn candidate(context: &RuleContext<'_>, name: &str, of: Vec<EventId>) -> Option<
         facts: vec![
             Fact::time("median", median),
             Fact::time("longest", lengths.last().copied().unwrap_or(0)),
-            Fact::time("waiting, a step", context.per_step(lost)),
+            Fact::time("waiting per step", context.per_step(lost)),
         ],
         events: waits,
         support: Support::Inferred,

@@ -126,8 +126,8 @@ fn deep_copy(
         place,
         facts: vec![
             Fact::count("operators in deepcopy", operators.len()),
-            Fact::time("total time, a step", context.per_step(ns)),
-            Fact::time("operator time, a step", context.per_step(context.total(&operators))),
+            Fact::time("total time per step", context.per_step(ns)),
+            Fact::time("operator time per step", context.per_step(context.total(&operators))),
         ],
         events: operators,
         support: if is_recorded { Support::Exact } else { Support::Partial },
@@ -212,7 +212,7 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, copies: Vec<Event
     Some(Candidate {
         title: title(&operator, share, whose, context.uses_gpu()),
         place,
-        facts: vec![Fact::count("copies", copies.len()), Fact::time("total time, a step", context.per_step(ns))],
+        facts: vec![Fact::count("copies", copies.len()), Fact::time("total time per step", context.per_step(ns))],
         events: copies,
         support: Support::Exact,
         confidence: Confidence::Medium,

@@ -109,8 +109,8 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
         place: place.unwrap_or_default(),
         facts: [
             Fact::count("batches", takes.len()),
-            Fact { name: "part of the critical path", value: share, unit: Unit::Percent },
-            Fact::time("waiting, a step", context.per_step(on_path)),
+            Fact { name: "share of the critical path", value: share, unit: Unit::Percent },
+            Fact::time("waiting per step", context.per_step(on_path)),
         ]
         .into_iter()
         .chain(add)

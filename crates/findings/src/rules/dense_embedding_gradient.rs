@@ -219,7 +219,7 @@ fn candidate(context: &RuleContext<'_>, tables: &BTreeMap<Shape, Table>) -> Opti
             Fact::count("rows", usize::try_from(rows).unwrap_or(0)),
             Fact::count("indices of the largest lookup", usize::try_from(first.largest).unwrap_or(0)),
             Fact::count("operators or kernels", works.iter().map(|(.., work)| work.len()).sum()),
-            Fact::time("work on all rows, a step", context.per_step(ns)),
+            Fact::time("work on all rows per step", context.per_step(ns)),
         ],
         gain_estimate: GainEstimate::Range(likely, vec![least, most]),
         events: works.iter().flat_map(|(.., work)| work).map(|&(event, _)| event).collect(),

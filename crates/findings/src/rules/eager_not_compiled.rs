@@ -125,8 +125,8 @@ fn candidate(
         place,
         facts: vec![
             Fact::count("kernels", gone.len()),
-            Fact::time("total time, a step", context.per_step(context.total(&gone))),
-            Fact::time("operators that launch nothing else, a step", context.per_step(context.total(&operators))),
+            Fact::time("total time per step", context.per_step(context.total(&gone))),
+            Fact::time("operators that launch nothing else per step", context.per_step(context.total(&operators))),
             Fact::count("compiled kernels", compiled.unwrap_or(0)),
         ],
         gain_estimate: GainEstimate::Range(edits(&gone)?, vec![edits(most)?]),

@@ -127,12 +127,12 @@ fn candidate(context: &RuleContext<'_>, calls: Vec<EventId>, is_evaluation: bool
         return None;
     }
     let function = context.trace().name(calls[0]);
-    let what = if is_evaluation { "an evaluation" } else { "a forward pass without a backward pass" };
-    let holds = if of_each {
-        format!("{} {what}", context.words().each_step_holds())
+    let what = if is_evaluation { "Evaluation" } else { "Forward pass without a backward pass" };
+    let cause = if of_each {
+        format!("{what}{}", context.words().in_each_step())
     } else {
         let some = context.steps_with(&context.trace().steps, calls.iter().copied()).len();
-        format!("{some} of {} steps hold {what}", context.steps())
+        format!("{what} in {some} of {} steps", context.steps())
     };
     let mut gone = context.with_waits(&calls);
     gone.extend(&launched);
@@ -142,14 +142,14 @@ fn candidate(context: &RuleContext<'_>, calls: Vec<EventId>, is_evaluation: bool
     let remove = edit(Action::Remove)?;
     Some(Candidate {
         title: format!(
-            "{holds}: {share:.0} % of the critical path (gain assumes its removal; training may also get faster)"
+            "{cause}: {share:.0} % of the critical path (gain assumes its removal; training may also get faster)"
         ),
         place: context.place(calls[0]),
         facts: vec![
             Fact::count("calls", calls.len()),
-            Fact { name: "part of the critical path", value: share, unit: Unit::Percent },
-            Fact::time("host time, a step", context.per_step(context.total(&calls))),
-            Fact::time("GPU work, a step", context.per_step(context.total(&launched))),
+            Fact { name: "share of the critical path", value: share, unit: Unit::Percent },
+            Fact::time("host time per step", context.per_step(context.total(&calls))),
+            Fact::time("GPU work per step", context.per_step(context.total(&launched))),
         ],
         gain_estimate: if is_evaluation {
             GainEstimate::Range(remove, vec![edit(Action::Scale(SELDOM))?])

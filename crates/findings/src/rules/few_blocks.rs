@@ -157,7 +157,7 @@ fn candidate(
             Fact::count("blocks", blocks as usize),
             Fact::count("threads per block", threads as usize),
             Fact::count("multiprocessors", units as usize),
-            Fact::time("total time, a step", context.per_step(ns)),
+            Fact::time("total time per step", context.per_step(ns)),
         ],
         events: kernels,
         support: Support::Exact,

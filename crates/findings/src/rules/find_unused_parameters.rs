@@ -36,7 +36,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
     vec![Candidate {
         title: format!("Search for unused parameters: {} times in DistributedDataParallel", searches.len()),
         place: context.place(searches[0]),
-        facts: vec![Fact::count("searches", searches.len()), Fact::time("searching, a step", context.per_step(ns))],
+        facts: vec![Fact::count("searches", searches.len()), Fact::time("searching per step", context.per_step(ns))],
         events: searches,
         support: Support::Exact,
         confidence: Confidence::Medium,

@@ -188,7 +188,7 @@ fn candidate(context: &RuleContext<'_>, place: SourceLocation, calls: &[Call]) -
                 value: 100.0 * old / f64::max(all, 1.0),
                 unit: Unit::Percent,
             },
-            Fact::time("total time, a step", context.per_step(context.total(&copies))),
+            Fact::time("total time per step", context.per_step(context.total(&copies))),
         ],
         events: operators,
         support: Support::Exact,

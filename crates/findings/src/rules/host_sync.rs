@@ -69,7 +69,7 @@ fn check(context: &RuleContext<'_>) -> Vec<Candidate> {
             };
             let without_work = (idle > 0).then(|| Fact::count("of these without GPU work in the trace", idle));
             let facts =
-                [Fact::count("waits", of.len()), Fact::time("waiting, a step", context.per_step(context.total(&of)))];
+                [Fact::count("waits", of.len()), Fact::time("waiting per step", context.per_step(context.total(&of)))];
             Some(Candidate {
                 title: format!("{} waits for the GPU{}", super::short(&what), times(context, &of)),
                 place,

@@ -4,7 +4,6 @@ use super::dataloader_starved::is_next;
 use super::logging_in_step;
 use super::rebuilt_constants::LOADER;
 use crate::host_gaps::{Seen, Spans};
-use crate::step_words::StepWords;
 use crate::{AdviceVariant, Area, Candidate, Fact, GainEstimate, Requirement, Rule, RuleContext, Setting, Support};
 use stackline_critical_path::exact::what_if::Action;
 use stackline_model::{EventId, EventKind, Unit};
@@ -46,7 +45,7 @@ pub(super) const RULE: Rule = Rule {
     advice_variants: &[
         AdviceVariant::for_all(
             "that wait for a thread to start",
-            |candidate| candidate.title.ends_with(START),
+            |candidate| is_for(&candidate.title, START),
             "Start threads once before the loop, and pass work to them over a queue, or use a pool. If the machine \
              has fewer processors than running threads, a new thread waits for a processor: run fewer threads \
              concurrently.",
@@ -57,7 +56,7 @@ pub(super) const RULE: Rule = Rule {
         ),
         AdviceVariant::for_all(
             "that wait for a lock",
-            |candidate| candidate.title.ends_with(LOCK),
+            |candidate| is_for(&candidate.title, LOCK),
             "Shorten the time under the lock: compute outside of it, and only store the result under it. Give each \
              thread its own data and merge the data once per step. Do not wait for anything else while the lock is \
              held.",
@@ -68,14 +67,14 @@ pub(super) const RULE: Rule = Rule {
         ),
         AdviceVariant::for_all(
             "that wait for an event or a condition",
-            |candidate| candidate.title.ends_with(CONDITION),
+            |candidate| is_for(&candidate.title, CONDITION),
             "Start the other thread one step earlier, and wait for its result of the previous step. Signal as soon \
              as the needed data is ready, not when all work is done.",
             ("start.set()\nready.wait()", "ready.wait()  # started in the step before\nstart.set()"),
         ),
         AdviceVariant::for_all(
             "that wait for a queue",
-            |candidate| candidate.title.ends_with(QUEUE) || candidate.title.ends_with(QUEUE_OF_PROCESS),
+            |candidate| is_for(&candidate.title, QUEUE) || is_for(&candidate.title, QUEUE_OF_PROCESS),
             "For get(): let the producer run ahead, started before the loop with a queue of several items, or use \
              more producers. For put(): the consumer is slower than the step. Take more items at once, use several \
              consumers, or drop items that are not needed.",
@@ -83,21 +82,21 @@ pub(super) const RULE: Rule = Rule {
         ),
         AdviceVariant::for_all(
             "that wait for the network",
-            |candidate| candidate.title.ends_with(NETWORK),
+            |candidate| is_for(&candidate.title, NETWORK),
             "Send requests one or more steps ahead, in a thread. Keep one connection open, and combine many requests \
              into one. Copy repeatedly read data to a local disk before training.",
             ("data = fetch(url)", "data = pending.result()\npending = pool.submit(fetch, next_url)"),
         ),
         AdviceVariant::for_all(
             "whose ranks wait for each other",
-            |candidate| candidate.title.ends_with(OTHER_RANKS),
+            |candidate| is_for_other_ranks(&candidate.title),
             "Inspect the rank that arrives last: pass the folder with the traces of all ranks, and SL040 names that \
              rank and its own findings. This rank needs no fix.",
             ("stackline findings rank0.json", "stackline findings traces/"),
         ),
         AdviceVariant::for_all(
             "that sleep",
-            |candidate| candidate.title.ends_with(SLEEP),
+            |candidate| is_for(&candidate.title, SLEEP),
             "Remove the sleep. If it polls, wait for an event, a queue or a future, which wakes the thread at once.",
             ("while not done():\n    time.sleep(0.01)", "finished.wait()  # an Event that the other one sets"),
         ),
@@ -114,7 +113,9 @@ const NETWORK: &str = "the network";
 const FILE: &str = "a file or a pipe";
 const SLEEP: &str = "time.sleep";
 /// The process runs collectives meanwhile: other ranks arrive late.
-pub(super) const OTHER_RANKS: &str = "other ranks";
+const OTHER_RANKS: &str = "other ranks";
+/// Start of titles of named waits.
+const WAITING_FOR: &str = "Waiting for ";
 
 /// Wait targets, and name parts of the frames that wait for them, as `fits` matches them.
 const FRAMES: &[(&str, &[&str])] = &[
@@ -194,11 +195,8 @@ fn of_samples(context: &RuleContext<'_>, place: SourceLocation, seen: &Seen) -> 
         false => kind_of_samples(context, &seen.samples),
     };
     let title = match kind {
-        Some(kind) => title(share, kind, context.words()),
-        None => format!(
-            "{} {share:.0} % of the time between operators (file, network, lock or sleep)",
-            context.words().steps_wait()
-        ),
+        Some(kind) => title(share, kind),
+        None => format!("Waiting between operators: {share:.0} % of the time (file, network, lock or sleep)"),
     };
     Some(Candidate {
         title,
@@ -226,8 +224,19 @@ fn in_collectives(context: &RuleContext<'_>, waits: impl Iterator<Item = (i64, i
 }
 
 /// Title of waits of one kind: share of the time in percent.
-pub(super) fn title(share: f64, kind: &str, words: StepWords) -> String {
-    format!("{} {share:.0} % of the time for {kind}", words.steps_wait())
+pub(super) fn title(share: f64, kind: &str) -> String {
+    format!("{WAITING_FOR}{kind}: {share:.0} % of the time")
+}
+
+/// True if a title is about waits of one kind.
+fn is_for(title: &str, kind: &str) -> bool {
+    let rest = title.strip_prefix(WAITING_FOR).and_then(|rest| rest.strip_prefix(kind));
+    rest.is_some_and(|rest| rest.starts_with(':'))
+}
+
+/// True if a title is about waits for other ranks, whose cause may be a finding of another rank.
+pub(super) fn is_for_other_ranks(title: &str) -> bool {
+    is_for(title, OTHER_RANKS)
 }
 
 /// Source location with the waiting line, if samples within the calls show it in the same function. Calls alone have
@@ -271,12 +280,12 @@ fn candidate(
     let place = waiting_line(context, place, &frames);
     let edit = context.edit(Action::Remove, format!("frame:{name}"), &frames)?;
     Some(Candidate {
-        title: title(share, kind, context.words()),
+        title: title(share, kind),
         place,
         facts: vec![
             Fact::count("waits", frames.len()),
-            Fact { name: "part of the critical path", value: share, unit: Unit::Percent },
-            Fact::time("waiting, a step", context.per_step(on_path)),
+            Fact { name: "share of the critical path", value: share, unit: Unit::Percent },
+            Fact::time("waiting per step", context.per_step(on_path)),
         ],
         events: frames,
         support: Support::Exact,

@@ -175,8 +175,8 @@ fn candidate(context: &RuleContext<'_>, name: &str, mut group: Group) -> Option<
         place: context.place(spans[0]),
         facts: vec![
             Fact::count(if is_of_model(context, spans[0]) { MODEL } else { "calls" }, spans.len()),
-            Fact::time("on the critical path, a step", context.per_step(on_path_ns)),
-            Fact::time("GPU work, a step", context.per_step(gpu_ns)),
+            Fact::time("on the critical path per step", context.per_step(on_path_ns)),
+            Fact::time("GPU work per step", context.per_step(gpu_ns)),
         ],
         events: spans,
         support: Support::Inferred,

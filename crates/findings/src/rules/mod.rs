@@ -135,7 +135,7 @@ pub const ALL: &[Rule] = &[
 pub(super) fn waits_for_ranks(finding: &super::Finding) -> bool {
     match finding.rule.code.as_str() {
         "SL023" => true,
-        "SL039" => finding.title.ends_with(host_waits::OTHER_RANKS),
+        "SL039" => host_waits::is_for_other_ranks(&finding.title),
         _ => false,
     }
 }

@@ -75,7 +75,7 @@ fn one(
         code if code == copy_chains::RULE.code => {
             copy_chains::deep_title(share, if counts_calls { words.in_each_step() } else { "" })
         }
-        code if code == host_waits::RULE.code => host_waits::title(share, kind, words),
+        code if code == host_waits::RULE.code => host_waits::title(share, kind),
         _ => format!("Preprocessing: {kind} takes {share:.0} % of the time"),
     };
     Some(CallCandidate {

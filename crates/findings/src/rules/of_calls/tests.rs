@@ -79,8 +79,8 @@ fn each_sample_counts_for_the_outermost_thing_that_a_rule_knows() {
     let together = found.together.unwrap().ns / MS as i64;
     assert_eq!(together, 49 + 10 + 40 + 5);
     let named = |line| found.findings.iter().find(|f| f.place.line == Some(line)).unwrap().title.clone();
-    assert_eq!(named(4), "steps wait 20 % of the time for a queue");
-    assert!(named(6).ends_with("for a file, the network, a lock or sleep"));
+    assert_eq!(named(4), "Waiting for a queue: 20 % of the time");
+    assert!(named(6).starts_with("Waiting for a file, the network, a lock or sleep: "));
 }
 
 #[test]
