@@ -5,23 +5,9 @@ use stackline_analyze::checks;
 use stackline_model::{ReadReport, Trace};
 use std::collections::BTreeMap;
 
-/// Checks on which tables and findings depend, by the codes of the read report that say that they failed.
-const CHECKS: [(&str, &str); 11] = [
-    ("kernel_before_launch", "kernel_before_launch"),
-    ("kernel_after_wait", "sync_ends_early"),
-    ("sequence_number_twice", "sequence_number_twice"),
-    ("bad_time", "times_left_out"),
-    ("no_time", "times_left_out"),
-    ("implausible_host_time", "times_left_out"),
-    ("zero_time", "times_left_out"),
-    ("zero_duration", "times_left_out"),
-    ("step_without_duration", "times_left_out"),
-    ("out_of_stream_order", "times_left_out"),
-    ("kernels_not_recorded", "launch_without_record"),
-];
-/// The same where a trace has no GPU operations; in others, a few launches of fills without a record are usual.
+/// Code of the read report and its check in traces without GPU operations. In others, a few launches of fills without a record are usual.
 const WITHOUT_GPU: (&str, &str) = ("no_device_record", "launch_without_record");
-/// The same where there are launch calls, and most GPU operations belong to none of them.
+/// Code and check in traces with launch calls in which most GPU operations have none.
 const WITHOUT_LAUNCH: (&str, &str) = ("no_launch", "record_without_launch");
 
 /// A check that failed, as `stackline check` names it.
@@ -49,7 +35,8 @@ impl FailedCheck {
         let is_unlinked = count(WITHOUT_GPU.0) > 0 && 2 * count(WITHOUT_LAUNCH.0) > gpu_operations;
         let more = without_gpu.into_iter().chain(is_unlinked.then_some(WITHOUT_LAUNCH));
         let mut by_check: BTreeMap<&str, u64> = BTreeMap::new();
-        for (code, check) in CHECKS.into_iter().chain(more) {
+        let of_checks = checks::ALL.iter().flat_map(|check| check.read_codes.iter().map(|&code| (code, check.name)));
+        for (code, check) in of_checks.chain(more) {
             *by_check.entry(check).or_default() += count(code);
         }
         let failed = by_check.into_iter().filter(|(_, count)| *count > 0);

@@ -8,6 +8,7 @@ pub(super) const SEQUENCE_NUMBER_TWICE: Check = Check {
     name: "sequence_number_twice",
     rule: "each pair of sequence number and forward thread belongs to one backward operator",
     consequence: "backward work may be shown under the wrong forward operator",
+    read_codes: &["sequence_number_twice"],
     run: |trace| {
         let (sequence, thread) = (trace.attr("Sequence number"), trace.attr("Fwd thread id"));
         let is_backward = |e: &stackline_model::EventId| {

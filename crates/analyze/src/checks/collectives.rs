@@ -11,6 +11,7 @@ pub(super) const COLLECTIVE_FIELDS: Check = Check {
     name: "collective_fields",
     rule: "collectives of NCCL and RCCL have their name, sizes, data type and group size",
     consequence: "sizes and bandwidths of collectives are unknown, and ranks are matched by order",
+    read_codes: &[],
     run: |trace| {
         let columns = FIELDS.map(|field| (field, trace.attr(field)));
         let has = |event: EventId, field: usize| columns[field].1.get(event).is_some();

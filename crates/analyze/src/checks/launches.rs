@@ -9,6 +9,7 @@ pub(super) const KERNEL_BEFORE_LAUNCH: Check = Check {
     name: "kernel_before_launch",
     rule: "GPU operations start no earlier than the call that launches them",
     consequence: "clocks of host and device differ; launch delays and idle causes are wrong by the same amount",
+    read_codes: &["kernel_before_launch"],
     run: |trace| {
         let mut outcome = Outcome::default();
         for gpu in trace.gpu.ids().map(|gpu| gpu.index()) {
@@ -32,6 +33,7 @@ pub(super) const LAUNCH_WITHOUT_RECORD: Check = Check {
     rule: "launch calls have a device operation, except calls captured into a graph, and fills, which profilers may \
            omit",
     consequence: "GPU time of operators is too small, idle time too large",
+    read_codes: &["kernels_not_recorded"],
     run: |trace| {
         let is_fill = |call: &EventId| is_fill_launch(trace.name(*call));
         let without = trace.unrecorded_launches().into_iter().filter(|call| !is_fill(call));
@@ -47,6 +49,7 @@ pub(super) const RECORD_WITHOUT_LAUNCH: Check = Check {
     name: "record_without_launch",
     rule: "GPU operations have a launch call",
     consequence: "these operations have no operator, step or launch delay",
+    read_codes: &[],
     run: |trace: &Trace| {
         let without = trace.gpu.ids().map(|gpu| gpu.index()).filter(|&gpu| trace.gpu.launch[gpu].is_none());
         let why = |gpu: usize| match trace.gpu.correlation[gpu] {

@@ -8,6 +8,15 @@ pub(super) const TIMES_LEFT_OUT: Check = Check {
     name: "times_left_out",
     rule: "records have plausible times",
     consequence: "sums and windows exclude these records, so times are too small; the read report states the reasons",
+    read_codes: &[
+        "bad_time",
+        "no_time",
+        "implausible_host_time",
+        "zero_time",
+        "zero_duration",
+        "step_without_duration",
+        "out_of_stream_order",
+    ],
     run: |trace| {
         let is_wrong =
             |e: &stackline_model::EventId| !trace.events.is_plausible(*e) && trace.kind(*e) != EventKind::Recording;
@@ -27,6 +36,7 @@ pub(super) const DEVICE_CLOCK: Check = Check {
     name: "device_clock",
     rule: "clocks of devices agree with the host's within 1 ms",
     consequence: "times of the device were shifted before all analyses",
+    read_codes: &[],
     run: |trace| {
         let first = |device: i32| {
             let gpu = trace.gpu.ids().map(|gpu| gpu.index()).find(|&gpu| trace.gpu.device[gpu] == device)?;

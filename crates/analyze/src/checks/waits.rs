@@ -14,6 +14,7 @@ pub(super) const WAIT_WITHOUT_RECORD: Check = Check {
     name: "wait_without_record",
     rule: "a stream that waits for an event names the call that recorded the event",
     consequence: "the critical path cannot continue at the cause of these waits",
+    read_codes: &[],
     run: |trace| {
         let calls = calls(trace);
         let breach = |id: Option<i64>| match id.filter(|&id| id > 0) {
@@ -39,6 +40,7 @@ pub(super) const WAIT_ON_FUTURE_RECORD: Check = Check {
     name: "wait_on_future_record",
     rule: "a stream waits for an event that was recorded earlier",
     consequence: "the critical path ignores these waits",
+    read_codes: &[],
     run: |trace| {
         let calls = calls(trace);
         let (recorded, own) = (trace.attr(RECORD_ID), trace.attr("correlation"));
@@ -62,6 +64,7 @@ pub(super) const SYNC_ENDS_EARLY: Check = Check {
     name: "sync_ends_early",
     rule: "synchronization calls return no earlier than the end of the previously launched work that they wait for",
     consequence: "clocks differ, or kernel durations are wrong; waits on the critical path are too short",
+    read_codes: &["kernel_after_wait"],
     run: sync_ends_early,
 };
 
