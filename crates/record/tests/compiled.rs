@@ -188,8 +188,8 @@ fn a_torch_without_hooks_is_left_alone() {
     let stream = of_the_program(run.path());
     assert!(stream.ended);
     let state = |name: &str| stream.sources[name].clone();
-    assert_eq!(state("compilations"), (false, "this PyTorch does not tell when it compiles".into()));
-    assert_eq!(state("kernels"), (false, "this PyTorch does not name them".into()));
+    assert_eq!(state("compilations"), (false, "this PyTorch does not report its compilations".into()));
+    assert_eq!(state("kernels"), (false, "this PyTorch does not name its kernels".into()));
 }
 
 /// All that is known of a compilation below others: names of spans, innermost last.
@@ -236,7 +236,7 @@ fn every_python_tells_when_it_compiles() {
         assert_eq!((output.status, output.stdout, complaints.as_ref()), (alone.status, alone.stdout, ""), "{version}");
 
         let stream = of_the_program(run.path());
-        assert_eq!(stream.sources["compilations"], (true, "when PyTorch compiles, and what".into()));
+        assert_eq!(stream.sources["compilations"], (true, "compilations with their functions".into()));
         let each = |name: &str| {
             let name = format!("{name}: {COMPILED}");
             [(name.clone(), 1), (format!("{name} > trace"), 1)]
