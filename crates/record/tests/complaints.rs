@@ -151,7 +151,7 @@ fn a_forked_child_without_a_stream_says_so_once_and_runs_without_the_recorder() 
     assert_eq!(String::from_utf8_lossy(&output.stdout), "0\n", "{said}");
     let is_complaint = said.starts_with("stackline: cannot write the recording: cannot make ");
     assert!(
-        is_complaint && said.ends_with("; the program goes on without it\n") && said.lines().count() == 1,
+        is_complaint && said.ends_with("; the program continues without recording\n") && said.lines().count() == 1,
         "{said}"
     );
     let [parent] = &streams(run.path())[..] else { panic!("more than one stream") };

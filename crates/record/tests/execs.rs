@@ -110,7 +110,7 @@ fn an_end_that_cannot_be_written_is_said_once_however_often_a_program_is_looked_
     let output = recorded(&python, run.path()).args(["-c", ENDS_ON_A_FULL_DISK]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(0), "{said}");
-    let ending = "; if another program takes the place of this one now, the end of the recording is missing";
+    let ending = "; if another program replaces this one now, the end of the recording is missing";
     let (of_end, others): (Vec<&str>, Vec<&str>) = said.lines().partition(|line| line.ends_with(ending));
     let is_complaint = |line: &&str| line.starts_with("stackline: cannot write the recording: ");
     assert!(of_end.len() == 1 && of_end.iter().all(is_complaint), "{said}");
