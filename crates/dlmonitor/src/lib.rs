@@ -5,7 +5,11 @@
 //! on a framework.
 
 #![allow(unsafe_code, reason = "FFI: each use has a SAFETY comment")]
-#![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic if the program's output cannot be written")]
+#![deny(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "print macros panic if the program's output cannot be written"
+)]
 
 pub mod capi;
 mod capi_callbacks;
@@ -42,7 +46,7 @@ pub use versions::{python_version, torch_version};
 /// State of a data source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceState {
-    /// Its name.
+    /// Name of the source.
     pub name: &'static str,
     /// A description of the source, or the reason why it does not work.
     pub state: Result<String, String>,

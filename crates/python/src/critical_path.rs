@@ -224,7 +224,7 @@ fn overlay(
     }
 }
 
-/// A file whose writes fail after the caller has cancelled the work.
+/// A file whose writes fail after the caller has canceled the work.
 struct Watched<'a> {
     file: File,
     stop: &'a Progress,
@@ -242,7 +242,7 @@ impl Write for Watched<'_> {
 }
 
 fn check(stop: &Progress) -> io::Result<()> {
-    if stop.is_cancelled() { Err(io::Error::other("cancelled before the end")) } else { Ok(()) }
+    if stop.is_canceled() { Err(io::Error::other("canceled before the end")) } else { Ok(()) }
 }
 
 /// Write a file under a temporary name and rename it, so that a failure neither leaves a partial file nor damages the

@@ -11,7 +11,7 @@ const TICK: Duration = Duration::from_millis(50);
 
 /// Run `work` in a separate thread and wait for it without the GIL. Python runs signal handlers only in the main
 /// thread while it holds the GIL, so the calling thread must wake up regularly. `tick` is called on the calling
-/// thread every 50 ms. If `tick` or a signal handler raises, `watch` is cancelled and the exception is raised at
+/// thread every 50 ms. If `tick` or a signal handler raises, `watch` is canceled and the exception is raised at
 /// once. The work stops at its next check of `watch`, and its result is dropped.
 pub(crate) fn interruptible<T: Send + 'static>(
     py: Python<'_>,
@@ -58,7 +58,7 @@ fn wait<T: Send + 'static>(
 /// Longest time that an interrupt waits for the cleanup of work that writes files.
 const CLEAN_UP: Duration = Duration::from_secs(10);
 
-/// As [`interruptible`], for work that writes files and checks `watch`: the exception is raised after the work has
+/// Variant of [`interruptible`] for work that writes files and checks `watch`: the exception is raised after the work has
 /// ended, so that its files are complete or removed.
 pub(crate) fn settled<T: Send + 'static>(
     py: Python<'_>,
@@ -68,7 +68,7 @@ pub(crate) fn settled<T: Send + 'static>(
     wait(py, watch, CLEAN_UP, |_| Ok(()), work)
 }
 
-/// As [`interruptible`], for work without progress reports.
+/// Variant of [`interruptible`] for work without progress reports.
 pub(crate) fn quiet<T: Send + 'static>(
     py: Python<'_>,
     watch: &Progress,

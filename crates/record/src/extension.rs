@@ -1,6 +1,6 @@
 //! Python extension module `_stackline_record`, by the plain C API: no header, one file for all versions.
 //!
-//! Its functions take at most a few arguments and never raise. Functions that begin a recording return a text if they
+//! The functions take at most a few arguments and never raise. Functions that begin a recording return a text if they
 //! fail.
 
 mod exec;
@@ -216,7 +216,7 @@ unsafe extern "C" fn start(_module: *mut c_void, _arguments: *mut c_void) -> *mu
     begun(|| Options::from_environment().map_or(Ok(()), Session::begin))
 }
 
-/// As [`start`], for an interpreter whose frames are not read correctly.
+/// Variant of [`start`] for an interpreter whose frames are not read correctly.
 unsafe extern "C" fn start_without_python(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
     begun(|| {
         let Some(options) = Options::from_environment() else { return Ok(()) };
@@ -272,7 +272,7 @@ unsafe extern "C" fn collecting(_module: *mut c_void, arguments: *mut c_void) ->
 /// Remove a freed module, whose `id` is the second argument, from the dictionary that is the first argument. A third
 /// argument, the weak reference that calls this, is ignored.
 ///
-/// It runs no Python code: an exception that a signal handler raised here would be lost in the weak reference.
+/// The function runs no Python code: an exception that a signal handler raised here would be lost in the weak reference.
 unsafe extern "C" fn forget_module(_module: *mut c_void, arguments: *mut c_void) -> *mut c_void {
     let [mut known, mut module, mut reference] = [null_mut::<c_void>(); 3];
     let Some(api) = API.get() else { return null_mut() };

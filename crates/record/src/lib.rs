@@ -1,10 +1,14 @@
 //! The recorder: the library inside a recorded process.
 //!
-//! It is loaded as a Python extension module (see [`extension`]), receives operators and call paths from `DLMonitor`,
+//! The library is loaded as a Python extension module (see [`extension`]), receives operators and call paths from `DLMonitor`,
 //! keeps a calling context tree per thread, and appends changes to its stream twice a second.
 
 #![allow(unsafe_code, reason = "FFI: each use has a SAFETY comment")]
-#![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic if the program's output cannot be written")]
+#![deny(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "print macros panic if the program's output cannot be written"
+)]
 
 mod cpu_usage;
 mod description;

@@ -1,10 +1,16 @@
 //! Overhead of the recorder, measured in the run: blocks of steps without callbacks between blocks with them.
 //!
-//! A comparison has these parts: a gap of recorded steps; `BLOCK` recorded steps that are timed; one step without
-//! callbacks that is not timed (caches and branch predictors settle); `BLOCK` timed steps without callbacks; one step
-//! to settle again; and `BLOCK` timed recorded steps. Its overhead is the median of the recorded steps before and
-//! after, divided by the median of the steps between them, less 1, so that a drift of the program cancels. The median
-//! of all comparisons counts: a checkpoint disturbs only one of them.
+//! A comparison has these parts:
+//! - a gap of recorded steps;
+//! - `BLOCK` recorded steps that are timed;
+//! - one step without callbacks that is not timed (caches and branch predictors settle);
+//! - `BLOCK` timed steps without callbacks;
+//! - one recorded step to settle again;
+//! - `BLOCK` timed recorded steps.
+//!
+//! Its overhead is the median of the recorded steps before and after, divided by the median of the steps between
+//! them, less 1, so that a drift of the program cancels. The median of all comparisons counts: a checkpoint disturbs
+//! only one of them.
 //!
 //! A step ends at the end of an optimizer's span, always at the same call path: a program may have several
 //! optimizers, or one within another. If steps still alternate (a critic more often than a generator), comparable

@@ -229,8 +229,8 @@ impl Session {
         if self.options.shapes || touches {
             let shapes = dlmonitor::start_shapes();
             if let Err(reason) = &shapes.state {
-                let what = if touches { "memory accesses of operators are" } else { "shapes are" };
-                say(&format!("{what} not recorded: {reason}"));
+                let data = if touches { "memory accesses of operators are" } else { "shapes are" };
+                say(&format!("{data} not recorded: {reason}"));
             }
             self.note(shapes);
         }
@@ -355,7 +355,7 @@ impl Session {
         }
     }
 
-    /// As [`Self::complain`], before another program replaces this one. A search along `PATH` fails for most folders,
+    /// Variant of [`Self::complain`] before another program replaces this one. A search along `PATH` fails for most folders,
     /// so this message has its own flag, and later messages are still printed.
     fn complain_of_replacing(&self, reason: &str) {
         if !self.complained.load(Ordering::Relaxed) && !self.complained_of_replacing.swap(true, Ordering::Relaxed) {

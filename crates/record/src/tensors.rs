@@ -148,7 +148,7 @@ impl Inner {
         Some(number)
     }
 
-    /// As [`Live::name`], for memory that is unknown there.
+    /// Variant of [`Live::name`] for memory that is unknown there.
     fn name_older(&mut self, address: usize, name: &Name) -> Told {
         if self.older.contains_key(&address) {
             return Told::Known;

@@ -98,7 +98,7 @@ impl Server {
     /// signal handlers work. A URL printed earlier could be used too soon.
     ///
     /// # Errors
-    /// As [`Server::run`].
+    /// Same as [`Server::run`].
     pub fn run_until_interrupted(self, ready: impl FnOnce()) -> Result<(), ServeError> {
         let runtime = runtime()?;
         let told = runtime.block_on(async { Interrupt::new() }).map_err(start)?;

@@ -30,7 +30,7 @@ pub struct Module {
     pub id: u32,
     /// File from which it was loaded.
     pub path: PathBuf,
-    /// Its GNU build id, empty if it has none.
+    /// GNU build id, empty if it has none.
     pub build_id: Vec<u8>,
     /// For a library without build id, a hash of parts of its content that are equal in its file and in memory.
     pub content: Option<u64>,

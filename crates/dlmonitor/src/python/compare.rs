@@ -102,7 +102,7 @@ impl Interpreter {
         SeenFrame { frame, fingerprint: self.fingerprint(frame), seen: Freed::now(), module, class }
     }
 
-    /// As [`Self::see`], for a frame at the address of an earlier one. It is usually the same frame, some
+    /// Variant of [`Self::see`] for a frame at the address of an earlier one. It is usually the same frame, some
     /// instructions later.
     #[must_use]
     #[inline]

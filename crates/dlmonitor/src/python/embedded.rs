@@ -64,7 +64,7 @@ impl Embedded {
         done
     }
 
-    /// As [`Self::call`], but without effect if the calling thread does not hold Python's lock or the source was
+    /// Variant of [`Self::call`] without effect if the calling thread does not hold Python's lock or the source was
     /// never executed.
     pub(crate) fn call_if_locked(&self, function: &CStr) {
         let Some(python) = Python::find() else { return };

@@ -236,10 +236,10 @@ fn numbered(lines: usize, first_line: u32, version: u32) -> u64 {
     (lines as u64).rotate_left(20) ^ u64::from(first_line) << 32 ^ u64::from(version)
 }
 
-/// Fingerprint of a code object without a version number (3.10 and 3.11): the addresses of its line table, its name
-/// and the name of its file, its first line, the hash of its short name, and the length and first eight bytes of the
-/// line table. Addresses alone are not sufficient: code that is compiled repeatedly gets the same addresses for
-/// functions with different names and lines.
+/// Fingerprint of a code object without a version number (3.10 and 3.11). It combines the addresses of its line
+/// table, its name and the name of its file, its first line, the hash of its short name, and the length and first
+/// eight bytes of the line table. Addresses alone are not sufficient: code that is compiled repeatedly gets the same
+/// addresses for functions with different names and lines.
 #[inline(always)]
 fn unnumbered([lines, name, file]: [usize; 3], first_line: u32, name_hash: usize, [length, begin]: [usize; 2]) -> u64 {
     // Each value at its own bits as far as they vary: addresses in their lower half, lengths in few bits.

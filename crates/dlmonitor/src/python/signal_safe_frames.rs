@@ -59,7 +59,7 @@ pub enum Walk {
     Nothing,
     /// [`FrameSampler::frames`] has all frames, up to the root or the frame at which the walk stops.
     Whole,
-    /// As [`Self::Whole`], but only the newest [`MAX_SAMPLED`].
+    /// Same as [`Self::Whole`], but only the newest [`MAX_SAMPLED`].
     Cut,
     /// The frame at which the walk was to stop has returned: all frames up to the root are present.
     Elsewhere,
@@ -411,7 +411,7 @@ fn frame(layout: &Layout, address: usize, bytes: &[u8]) -> Option<Option<Sampled
     Some(Some(SampledFrame { address, code, offset, ..SampledFrame::default() }))
 }
 
-/// As [`Interpreter::fingerprint`], from the beginnings of a code object, of its line table and of its name.
+/// Equal to [`Interpreter::fingerprint`], from the beginnings of a code object, of its line table and of its name.
 fn fingerprint(layout: &Layout, head: &[u8], table: &[u8], name: &[u8]) -> Option<u64> {
     let (lines, first_line) = (word(head, layout.code_lines)?, half(head, layout.code_first_line)?);
     Some(match layout.code_version {

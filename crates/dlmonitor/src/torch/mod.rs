@@ -272,7 +272,7 @@ fn planted_ns() -> u64 {
 #[unsafe(no_mangle)]
 static STACKLINE_PLANTED_WAITS: AtomicU64 = AtomicU64::new(0);
 
-/// As [`on_start`], with a mean delay of [`planted_ns`]. The delay is applied once for many operators, because a wait
+/// Variant of [`on_start`] with a mean delay of [`planted_ns`]. The delay is applied once for many operators, because a wait
 /// must be longer than reading the clock. If one wait is too long (another program had the processor), the next ones
 /// are shortened.
 unsafe extern "C" fn on_start_late(context: *mut *mut c_void, function: *const u8) -> *mut *mut c_void {

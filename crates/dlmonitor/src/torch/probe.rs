@@ -83,7 +83,9 @@ pub(super) fn run(library: Library) -> Result<Layout, String> {
     crate::thread::without_signals(|| std::thread::Builder::new().spawn(look))
         .map_err(|error| format!("cannot start a thread that finds the layout of tensors: {error}"))?;
     // The caller holds Python's lock, and an operator that the program replaced may wait for it.
-    found.recv_timeout(PATIENCE).map_err(|_| "the search for the layout of tensors failed or took too long".to_owned())?
+    found
+        .recv_timeout(PATIENCE)
+        .map_err(|_| "the search for the layout of tensors failed or took too long".to_owned())?
 }
 
 impl Shim {
@@ -185,7 +187,11 @@ impl<'a> Owned<'a> {
         let failed = unsafe {
             (shim.empty)(sizes.len() as i64, sizes.as_ptr(), strides.as_ptr(), dtype.into(), 0, 0, &raw mut handle)
         };
-        if failed != 0 || handle.is_null() { Err("could not create a test tensor".into()) } else { Ok(Self(handle, shim)) }
+        if failed != 0 || handle.is_null() {
+            Err("could not create a test tensor".into())
+        } else {
+            Ok(Self(handle, shim))
+        }
     }
 
     /// A view of the tensor with other sizes; `None` on failure.

@@ -63,7 +63,7 @@ impl Codes {
     }
 
     /// Reserve a number for a new code object; call [`Self::publish`] after its names were passed on. Two threads at
-    /// the same time may reserve two numbers for one code object, which is harmless.
+    /// the same time may reserve two numbers for one code object, which has no effect on results.
     pub(super) fn reserve(&self, code: u64, fingerprint: u64) -> Option<u32> {
         for (number, slot) in self.probe(code) {
             if slot.code.compare_exchange(0, code, Ordering::AcqRel, Ordering::Relaxed).is_ok() {

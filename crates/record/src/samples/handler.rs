@@ -52,7 +52,7 @@ unsafe fn ours(info: *const libc::siginfo_t) -> Option<(usize, u32, Clock)> {
 /// True if a signal comes from this process's timers and requests.
 ///
 /// # Safety
-/// As for [`ours`].
+/// Same as for [`ours`].
 pub(super) unsafe fn is_ours(info: *const libc::siginfo_t) -> bool {
     // SAFETY: by contract.
     unsafe { ours(info) }.is_some()

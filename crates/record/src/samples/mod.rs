@@ -336,7 +336,10 @@ impl Sampler {
         line.push_str(&settings.remarks);
         let sum = |of: fn(&ThreadRecord) -> u64| self.all_records().map(|(_, record)| of(record)).sum::<u64>();
         let losses = [
-            (sum(|record| record.losses.full.load(Ordering::Relaxed)), "samples were dropped, because the buffer was full"),
+            (
+                sum(|record| record.losses.full.load(Ordering::Relaxed)),
+                "samples were dropped, because the buffer was full",
+            ),
             (
                 sum(|record| record.losses.broken.load(Ordering::Relaxed)),
                 "samples have no Python frames, because the frames were changing",

@@ -140,10 +140,7 @@ fn action(signal: c_int) -> Option<Action> {
 fn install(signal: c_int, handler: Handler) -> bool {
     let flags = (libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK) as c_ulong;
     // All signals are blocked while the handler runs.
-    #[cfg_attr(
-        not(target_arch = "x86_64"),
-        expect(unused_mut, reason = "other architectures need no restorer")
-    )]
+    #[cfg_attr(not(target_arch = "x86_64"), expect(unused_mut, reason = "other architectures need no restorer"))]
     let mut action = Action { handler: handler as usize, flags, restorer: 0, mask: u64::MAX };
     #[cfg(target_arch = "x86_64")]
     {

@@ -37,11 +37,11 @@ pub(super) struct Waiting {
 /// Activity of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doing {
-    /// It runs or is ready to run.
+    /// Running or ready to run.
     Running,
-    /// It waits and may be interrupted.
+    /// Waiting; it may be interrupted.
     Waiting,
-    /// It waits in a system call whose behavior at an interruption is unknown.
+    /// Waiting in a system call whose behavior at an interruption is unknown.
     Elsewhere,
 }
 

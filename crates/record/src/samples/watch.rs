@@ -1,6 +1,6 @@
 //! Watcher thread: finds the threads of the program and gives each its timer.
 //!
-//! It reads `/proc/self/task` periodically. Threads come from Python, from C++ and from unknown libraries, and none
+//! The thread reads `/proc/self/task` periodically. Threads come from Python, from C++ and from unknown libraries, and none
 //! of them has to run code of the recorder.
 
 use super::open::Open;
