@@ -364,9 +364,9 @@ unsafe extern "C" fn resume_in_child(_module: *mut c_void, _arguments: *mut c_vo
     })
 }
 
-/// Record that a module (first argument) has a tensor under a name (second), with its role (third: `parameter`,
-/// `buffer`, `gradient` of the parameter with that name, or an optimizer's name of a state after a dot) and the
-/// address of its `TensorImpl` (fourth).
+/// Record that a module (first argument) has a tensor under a name (second). The third argument is its role:
+/// `parameter`, `buffer`, `gradient` of the parameter with that name, or an optimizer's name of a state after a dot.
+/// The fourth one is the address of its `TensorImpl`.
 unsafe extern "C" fn name_tensor(_module: *mut c_void, arguments: *mut c_void) -> *mut c_void {
     let (mut module, mut tensor) = (null_mut::<c_void>(), 0_u64);
     let (mut name, mut part) = (std::ptr::null::<c_char>(), std::ptr::null::<c_char>());
