@@ -8,7 +8,7 @@
 //! - one recorded step to settle again;
 //! - `BLOCK` timed recorded steps.
 //!
-//! Its overhead is the median of the recorded steps before and after, divided by the median of the steps between
+//! The overhead of a comparison is the median of the recorded steps before and after, divided by the median of the steps between
 //! them, less 1, so that a drift of the program cancels. The median of all comparisons counts: a checkpoint disturbs
 //! only one of them.
 //!

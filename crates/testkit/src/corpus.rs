@@ -1,6 +1,6 @@
 //! Access to the corpus of real traces, which is outside of the repository, for tests.
 //!
-//! Its folder is `STACKLINE_CORPUS`, otherwise `../shared/corpus` next to the repository. Without a corpus, tests are
+//! The folder is `STACKLINE_CORPUS`, otherwise `../shared/corpus` next to the repository. Without a corpus, tests are
 //! skipped with a message; with `CI=true` they fail.
 
 use std::path::{Path, PathBuf};

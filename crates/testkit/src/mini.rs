@@ -17,7 +17,7 @@
 //! | track | `PROCESS/THREAD`, or `PROCESS` alone, each a number or a word; `gpu0/7` is stream 7 of GPU 0, and adds the arguments `device` and `stream` |
 //! | category | Kineto's category; `-` for none |
 //! | name | all words up to the time; a JSON string if it begins with `"` |
-//! | time | in µs, with up to three decimals: `10..30` from 10 to 30, `10+20` the same by its duration, `@10` an instant, `C@10` an event of another phase without a duration (`B` begin, `E` end, `C` counter, `P` sample, `s` and `f` arrow) |
+//! | time | in µs, with up to three decimals: `10..30` from 10 to 30, `10+20` the same by its duration, `@10` an instant. `C@10` is an event of another phase without a duration (`B` begin, `E` end, `C` counter, `P` sample, `s` and `f` arrow). |
 //! | arguments | `KEY=VALUE`; keys may contain spaces; a value is JSON, or one word, which becomes a string; `.KEY=VALUE` is a field of the event itself, such as `.id=4`; or all of them as one JSON object |
 //!
 //! Other lines:

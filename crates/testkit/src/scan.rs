@@ -125,7 +125,7 @@ fn next_item(text: &[u8], at: usize) -> Option<usize> {
 /// Structure of a trace file: its event array and, in the object form, its other members.
 #[derive(Debug, Clone)]
 pub struct Layout {
-    /// From the `[` of the event array to one past its `]`.
+    /// Range from the `[` of the event array to one past its `]`.
     pub events: Range<usize>,
     /// Members of the top-level object other than `traceEvents`; empty in the bare array form.
     pub header: Vec<Member>,

@@ -18,7 +18,7 @@ pub enum Damage {
     NoPython,
     /// No `cuda_sync` records.
     NoSyncs,
-    /// The device's clock is ahead by `offset_ns` (behind if negative), with random errors up to `jitter_ns`.
+    /// The device's clock is ahead by `offset_ns`, which may be negative, with random errors up to `jitter_ns`.
     Clock {
         /// Offset of all records of the device.
         offset_ns: i64,

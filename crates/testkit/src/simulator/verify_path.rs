@@ -16,7 +16,7 @@ pub struct Claim<'a> {
     pub end_ns: i64,
     /// Category as in `bound_by`.
     pub category: &'a str,
-    /// As in [`crate::simulator::TrueSegment::track`], for the released activity.
+    /// Same as [`crate::simulator::TrueSegment::track`], for the released activity.
     pub track: &'a str,
 }
 

@@ -37,7 +37,7 @@ pub struct Kind {
     pub is_assumed: bool,
     /// True if the finding has an estimated gain; a finding about the measurement has none.
     pub is_gain: bool,
-    /// Smallest cost in percent of the step, below which it is not a problem or not yet worth reporting.
+    /// Smallest cost in percent of the step, below which it is no problem or too small to report.
     least: f64,
     /// Change of the profile that the fault requires.
     shape: fn(&mut Profile),

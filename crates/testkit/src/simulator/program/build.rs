@@ -70,7 +70,7 @@ impl<'a> Builder<'a> {
         Self { rng, profile, program, steps: Vec::new(), sequence, event, kernels: 0, alike: None }
     }
 
-    /// From here on, draw this step as the previous ones, if steps are alike.
+    /// Draw the rest of this step as in the previous ones, if steps are alike.
     pub(crate) fn draw_alike(&mut self) {
         if self.profile.alike {
             self.rng = self.alike.get_or_insert_with(|| self.rng.clone()).clone();

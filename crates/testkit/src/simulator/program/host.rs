@@ -7,7 +7,7 @@ use crate::simulator::names;
 /// Queues that threads share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    /// From the main to the autograd thread, and back.
+    /// Queues from the main to the autograd thread, and back.
     pub(super) ready: usize,
     pub(super) finished: usize,
     /// One token: the thread that has it holds the lock.

@@ -253,9 +253,9 @@ pub(crate) struct Loader {
 /// A stream of the device.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stream {
-    /// Its number in the trace.
+    /// Number of the stream in the trace.
     pub(crate) number: i64,
-    /// As passed to `cudaStreamCreateWithPriority`. Kernels of the simulator never compete for the same units, so it
+    /// Priority by `cudaStreamCreateWithPriority`. Kernels of the simulator never compete for the same units, so it
     /// has no effect.
     pub(crate) priority: i32,
 }

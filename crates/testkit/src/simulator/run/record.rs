@@ -51,7 +51,7 @@ pub(crate) enum Cause {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
     Own(Category),
-    /// It waited for `cause`; the time from there to the end of the segment is `category`.
+    /// A wait for `cause`; the time from there to the end of the segment is `category`.
     Waited {
         cause: Cause,
         category: Category,
