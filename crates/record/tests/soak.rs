@@ -1,12 +1,11 @@
-//! A program that does much of what is hard to follow, over and over: its results stay the same, and the tree stops
-//! growing.
+//! A program that repeats much that is hard to record: its results are unchanged, and the tree stops growing.
 
 use crate::support;
 
 use std::process::Command;
 use support::{here, recorded, streams, torch};
 
-/// The digest that the program printed.
+/// Digest that the program printed.
 fn digest(output: &std::process::Output) -> String {
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{}\n{said}\n{}", output.status, String::from_utf8_lossy(&output.stderr));

@@ -1,4 +1,4 @@
-//! Names of threads, as Python has them.
+//! Python's names of threads.
 
 use crate::support;
 

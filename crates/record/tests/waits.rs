@@ -1,4 +1,4 @@
-//! Where threads wait, against a program that waits in known places for known times.
+//! Samples of waits, compared with a program that waits at known call paths for known times.
 
 use crate::support;
 
@@ -41,7 +41,7 @@ fn waits_are_seen_where_they_are_and_nothing_else_is_interrupted() {
     );
 }
 
-/// A timer of wall-clock time would interrupt such a wait until the program is killed.
+/// A timer of wall time would interrupt such a wait until the program is killed.
 #[test]
 fn waits_that_begin_anew_come_to_an_end() {
     let Some(python) = torch() else { return };

@@ -1,4 +1,4 @@
-"""Takes every signal number in every way, and prints how many signals came that it did not send itself: none."""
+"""Handles every signal number in every way, and prints the number of signals that it did not send itself: none."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-"""Optimizers whose own code fails, some of it for a signal; and PyTorch is gone from ``sys.modules`` when the program ends."""
+"""Optimizers whose own code fails, some of it for a signal; and PyTorch is removed from ``sys.modules`` when the program ends."""
 
 import signal
 import sys
