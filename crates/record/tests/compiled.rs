@@ -135,7 +135,8 @@ fn kernels_have_names_and_compute_the_same() {
         kernels.iter().filter(|(path, _)| path.contains(&part)).map(|call| call.1).collect()
     };
     assert!(names(&kernels).iter().all(|name| name.contains("_cpp_fused_")), "{kernels:?}");
-    // The region of each size has one forward and one backward kernel; the backward one stands below the forward.
+    // The region of each size has one forward and one backward kernel; the backward one is shown below the forward
+    // one.
     assert_eq!(counts("Torch-Compiled Region: 0/0"), [2, 2], "{kernels:?}");
     assert_eq!(counts("Torch-Compiled Region: 0/1"), [1, 1], "{kernels:?}");
     assert_eq!(counts("CompiledFunctionBackward").iter().sum::<u64>(), 3, "{kernels:?}");

@@ -115,7 +115,7 @@ fn an_end_that_cannot_be_written_is_said_once_however_often_a_program_is_looked_
     let (of_end, others): (Vec<&str>, Vec<&str>) = said.lines().partition(|line| line.ends_with(ending));
     let is_complaint = |line: &&str| line.starts_with("stackline: cannot write the recording: ");
     assert!(of_end.len() == 1 && of_end.iter().all(is_complaint), "{said}");
-    // Between two folders the writer may have come as it does at any time, and said that it goes on.
+    // The periodic write may have happened between two folders, and reported that it continues.
     assert!(others.len() <= 1 && others.iter().all(|line| line.ends_with("the recorder tries again")), "{said}");
     let [stream] = &streams(run.path())[..] else { panic!("more than one stream") };
     assert!(!stream.ended && !stream.replaced && !stream.damaged);

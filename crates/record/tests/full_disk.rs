@@ -135,7 +135,7 @@ fn a_disk_that_is_full_for_two_seconds_loses_nothing() {
         stdout.read_line(&mut said).unwrap();
         std::thread::sleep(Duration::from_millis(1200));
         let since = Instant::now();
-        // The file system grants what is freed to anyone: whatever the recorder cuts off is taken, too.
+        // The file system gives freed space to any file, so all space that the recorder frees is filled, too.
         while since.elapsed() < Duration::from_secs(2) {
             disk.fill();
             std::thread::sleep(Duration::from_millis(50));

@@ -127,8 +127,8 @@ fn unrecorded_steps_are_counted_and_missing_alike() {
 #[ignore = "long: ./dev test --long"]
 fn a_planted_cost_is_told() {
     let Some(python) = torch() else { return };
-    // On a machine whose steps differ by a third, 50 comparisons of a program that is not recorded at all tell between -1.5 %
-    // and +1.5 %: eight times as many tell the planted cost.
+    // On a machine whose steps differ by a third, 50 comparisons of an unrecorded program give -1.5 % to +1.5 %: eight times
+    // as many are needed for the injected cost.
     const STEPS: u64 = 10_000;
     let told = |planted_ns: u64| {
         let variables = [("STACKLINE_OVERHEAD_STEPS", "1600"), ("STACKLINE_PLANTED_NS", &planted_ns.to_string())];

@@ -130,7 +130,7 @@ fn shares_of_python(python: &Path) -> Option<String> {
     if let Some(wrong) = wrong_shares(&by_function(stream, "python_"), &truth.used("python_")) {
         return Some(wrong);
     }
-    // Times are those that samples stand for: together they are what was used, up to one interval of each thread.
+    // Times that samples represent: their sum is the used time, up to one interval per thread.
     let of = |name: &str| -> f64 {
         let on_path = |path: &[&FrameKey]| path.iter().any(|frame| function(stream, frame) == name);
         samples(stream, Metric::CpuTime)
@@ -235,7 +235,7 @@ fn check_names(run: &Path, library: &Path, hits: &HashMap<String, u64>) {
         assert!(frame.line().is_some(), "{frame:?}");
         *named.entry(name(burn)).or_default() += stats.count;
     }
-    // Paths that the test could not tell by offsets alone may have more.
+    // Paths that the test could not identify by offsets alone may have more.
     assert!(hits.iter().all(|(name, count)| named.get(name) >= Some(count)), "{named:?} {hits:?}");
     let [named, hits] = [&named, hits].map(|counts| counts.values().sum::<u64>());
     assert!(named * 95 <= hits * 100, "{named} and {hits} samples");

@@ -35,7 +35,7 @@ fn rounds_add_no_nodes_and_change_no_results() {
         assert!(main.ended && !main.damaged);
         main.nodes_below("made_anew")
     });
-    // It runs on one thread, and always the same. Each round compiles 30 functions, whose calls would be 60 nodes if they
-    // were told apart by where their code lies.
+    // It runs on one thread, and always the same. Each iteration compiles 30 functions, whose calls would be 60 nodes
+    // if they were distinguished by the address of their code.
     assert!(nodes[0] > 10 && nodes[1] < nodes[0] + 30, "{nodes:?} nodes after 2 and 6 rounds");
 }

@@ -56,7 +56,7 @@ fn ours(stream: &Stream) -> Calls {
         let Some(at) = names.iter().position(|name| name == "measured@truth.py") else { continue };
         match path.last() {
             Some(FrameKey::Span { name }) => *calls.spans.entry(stream.text(*name).into()).or_default() += count,
-            // A backward node stands below its forward operator: the path from it on is what can be compared.
+            // A backward node is shown below its forward operator: only the path from the node on is comparable.
             _ => calls.add(&names[at + 1..], count),
         }
     }

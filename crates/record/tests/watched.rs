@@ -219,7 +219,7 @@ fn a_full_disk_ends_the_recording_only() {
     if torch().is_none() {
         return;
     }
-    // A limit on the size of files stands for a full disk.
+    // A limit on the size of files simulates a full disk.
     let run = tempfile::tempdir().unwrap();
     let program = here("../../python/examples/train_gpt.py");
     let command = format!("ulimit -f 8; exec '{}' '{}' --steps 3", python().display(), program.display());
@@ -352,7 +352,7 @@ fn a_process_may_be_recorded_again() {
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    // Each as it was asked for, whatever the one before it had.
+    // Each as it was requested, independent of the previous one.
     for (part, count, frames) in [("0", 5, [true, true]), ("1", 7, [false, false]), ("2", 0, [true, false])] {
         let stream = &streams(&run.path().join(part))[0];
         assert!(stream.ended);

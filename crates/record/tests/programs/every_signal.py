@@ -87,7 +87,7 @@ def waited_for():
 
 
 def users():
-    """glibc tells all threads by a signal of its own."""
+    """Change the user id, for which glibc sends a signal to all threads."""
     running = True
 
     def run():

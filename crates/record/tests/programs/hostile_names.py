@@ -12,7 +12,7 @@ class Late(Exception):
 
 
 class Closed(torch.optim.SGD):
-    """Its state is nobody's to read but for its own steps."""
+    """An optimizer whose state raises when it is read outside of its steps."""
 
     steps = False
     told = RuntimeError("closed")

@@ -193,7 +193,7 @@ impl Made {
             out.u8(0);
         }
         let programs = out.0.len() as u64;
-        // All of it is loaded, and code behind it.
+        // All of it is loaded, followed by code.
         out.u32(1).u32(5).u64(0).u64(0).u64(0).u64(64).u64(CODE + CODE_SIZE).u64(0x1000);
         let headers = out.0.len() as u64;
         out.raw(&[0; 64]);

@@ -157,7 +157,7 @@ fn by_ctda(trace: &Trace) -> Option<Found> {
 }
 
 fn by_hta(trace: &Trace) -> Option<Found> {
-    // HTA leaves the last step out unless it is told to keep it; the others look at all of the program.
+    // HTA drops the last step by default; the other methods cover the whole program.
     let options = HtaOptions { include_last_profiler_step: true, ..HtaOptions::default() };
     let path = hta::analyze(trace, &options).ok()?;
     let (events, nodes) = (events_of(trace, &path.events), &path.graph.nodes);
