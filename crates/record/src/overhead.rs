@@ -8,9 +8,9 @@
 //! - one recorded step to settle again;
 //! - `BLOCK` timed recorded steps.
 //!
-//! The overhead of a comparison is the median of the recorded steps before and after, divided by the median of the steps between
-//! them, less 1, so that a drift of the program cancels. The median of all comparisons counts: a checkpoint disturbs
-//! only one of them.
+//! The overhead of a comparison is the median of the recorded steps before and after, divided by the median of the
+//! steps between them, less 1. A drift of the program cancels. The median of all comparisons counts: a checkpoint
+//! disturbs only one of them.
 //!
 //! A step ends at the end of an optimizer's span, always at the same call path: a program may have several
 //! optimizers, or one within another. If steps still alternate (a critic more often than a generator), comparable

@@ -209,7 +209,8 @@ impl Owner {
         self.look_up(parent, last, key, overflow, frame)
     }
 
-    /// Slow path of [`Self::child`]: find or create the child, if the child is neither the one that was requested `last` nor the one after it.
+    /// Slow path of [`Self::child`]: find or create a child that is neither the one that was requested `last` nor the
+    /// one after it.
     fn look_up(
         &mut self,
         parent: NodeId,

@@ -16,11 +16,11 @@ Usage: stackline-sim trace -o FILE [--seed N] [--events N] [--truth FILE]
 Write the trace of a simulated program in the format of PyTorch's profiler. The same arguments give the same trace.
 
 Options:
-  -o FILE         Write the trace to FILE, gzipped if the name ends in .gz
-  --seed N        Seed of the random program [default: 1]
-  --events N      Simulate a training run of about N events, for benchmarks [default: a small program with random features]
-  --truth FILE    Also write the known critical path (ground truth) as JSON
-  -h, --help      Print help
+  -o FILE         Write the trace to FILE, gzipped if the name ends in .gz.
+  --seed N        Seed of the random program [default: 1].
+  --events N      Simulate a training run of about N events, for benchmarks [default: a small program with random features].
+  --truth FILE    Also write the known critical path (ground truth) as JSON.
+  -h, --help      Print help.
 
 Example:
   stackline-sim trace --seed 7 -o program.json --truth truth.json";

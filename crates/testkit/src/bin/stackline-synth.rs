@@ -21,28 +21,28 @@ Usage:
 OUT is written gzipped if its name ends in .gz; IN may be gzipped. The same arguments give the same bytes.
 
 Options of demo:
-  --steps N         Number of profiler steps
-  --layers N        Number of layers of the model
-  --rank R          Rank of this trace
-  --world N         Number of ranks of the job
-  --seed S          Seed of the random times
-  --no-host-sync    Omit loss.item() between forward and backward
+  --steps N         Number of profiler steps.
+  --layers N        Number of layers of the model.
+  --rank R          Rank of this trace.
+  --world N         Number of ranks of the job.
+  --seed S          Seed of the random times.
+  --no-host-sync    Omit loss.item() between forward and backward.
 
 Options of recording:
-  --steps N         Number of training steps
-  --ranks N         Number of processes
-  --slower N        Slowdown of the feed-forward layer, as a factor
-  --seed S          Seed of the random times
+  --steps N         Number of training steps.
+  --ranks N         Number of processes.
+  --slower N        Slowdown of the feed-forward layer, as a factor.
+  --seed S          Seed of the random times.
 
 Options of tree:
-  --nodes N         Number of nodes of the call tree
-  --seed S          Seed of the random calls
+  --nodes N         Number of nodes of the call tree.
+  --seed S          Seed of the random calls.
 
 Options of damage:
-  --kind KIND       Kind of damage
-  --seed S          Seed of the damaged positions [default: 1]
+  --kind KIND       Kind of damage.
+  --seed S          Seed of the damaged positions [default: 1].
 
-  -h, --help        Print help
+  -h, --help        Print help.
 
 Example:
   stackline-synth demo demo.json.gz --steps 5";

@@ -19,8 +19,8 @@
 //! * A stream holds at most [`Profile::queue_limit`] pending operations; a launch call waits for space.
 //! * A kernel with programmatic dependent launch may start before the previous kernel of its stream ends, if it was
 //!   launched early enough; the path is cut at its start.
-//! * Thread handovers use queues: `run_backward` and the autograd thread, `put` and `get` of the DataLoader (round
-//!   robin, one prefetched index per worker), locks. A thread that finds a token continues at once, otherwise some
+//! * Thread handovers use queues: `run_backward` and the autograd thread, `put` and `get` of the DataLoader (workers
+//!   in turn, with one prefetched index each), locks. A thread that finds a token continues at once, otherwise some
 //!   time after the token is put.
 //! * Time between top-level spans is `host_python`, on the autograd thread `host_operator`, on workers and pinning
 //!   thread `host_data_loading`. A thread that reaches such a gap while another thread of its process is inside a
